@@ -1,0 +1,148 @@
+//! Where the program reads time that outlives the process.
+//!
+//! Waits and time-outs use [`tokio::time::Instant`], which tests can pause. This module is for the
+//! two other kinds: wall time, which is only ever displayed, and time since boot, by which the
+//! embedded store keeps leases across a restart of the process.
+
+use std::{
+    fmt::Debug,
+    fs,
+    sync::Mutex,
+    time::{Duration, SystemTime},
+};
+
+/// Identifies one boot of the machine; time since boot is comparable only within it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BootId(String);
+
+/// A source of wall time and of time since boot.
+pub trait Clock: Debug + Send + Sync + 'static {
+    /// The wall time, for display only: no decision may depend on it.
+    fn wall(&self) -> SystemTime;
+
+    /// The time since the machine booted, sleep included.
+    fn since_boot(&self) -> Duration;
+
+    /// The boot that [`Clock::since_boot`] counts from.
+    fn boot_id(&self) -> BootId;
+}
+
+/// The clocks of the operating system.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+/// A clock that moves only when it is told to, for tests.
+#[derive(Debug)]
+pub struct ManualClock {
+    now: Mutex<ManualTime>,
+}
+
+#[derive(Debug, Clone)]
+struct ManualTime {
+    wall: SystemTime,
+    since_boot: Duration,
+    boot_id: BootId,
+}
+
+// === impl BootId ===
+
+impl BootId {
+    /// Takes the identifier as the operating system gives it.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self(id.into())
+    }
+
+    /// The identifier as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+// === impl SystemClock ===
+
+impl Clock for SystemClock {
+    fn wall(&self) -> SystemTime {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this is the clock everybody else takes"
+        )]
+        SystemTime::now()
+    }
+
+    fn since_boot(&self) -> Duration {
+        #[cfg(target_os = "linux")]
+        let id = rustix::time::ClockId::Boottime;
+        #[cfg(not(target_os = "linux"))]
+        let id = rustix::time::ClockId::Monotonic;
+        let now = rustix::time::clock_gettime(id);
+        Duration::new(
+            u64::try_from(now.tv_sec).unwrap_or_default(),
+            u32::try_from(now.tv_nsec).unwrap_or_default(),
+        )
+    }
+
+    fn boot_id(&self) -> BootId {
+        // Without it (not Linux, or /proc hidden) every start counts as a new boot: leases then get
+        // their full TTL again, which is the safe direction.
+        fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or_else(
+            |_| BootId::new(format!("unknown-{}", std::process::id())),
+            |id| BootId::new(id.trim()),
+        )
+    }
+}
+
+// === impl ManualClock ===
+
+impl ManualClock {
+    /// A clock that stands at `wall`, one hour after boot.
+    pub fn at(wall: SystemTime) -> Self {
+        let since_boot = Duration::from_secs(3600);
+        let boot_id = BootId::new("boot-1");
+        Self {
+            now: Mutex::new(ManualTime {
+                wall,
+                since_boot,
+                boot_id,
+            }),
+        }
+    }
+
+    /// Moves both clocks forward.
+    pub fn advance(&self, by: Duration) {
+        let mut now = self.lock();
+        now.wall += by;
+        now.since_boot += by;
+    }
+
+    /// Steps the wall clock alone, as an administrator or NTP would.
+    pub fn step_wall(&self, to: SystemTime) {
+        self.lock().wall = to;
+    }
+
+    /// Starts a new boot: time since boot begins again at zero.
+    pub fn reboot(&self) {
+        let mut now = self.lock();
+        now.since_boot = Duration::ZERO;
+        now.boot_id = BootId::new(format!("{}+", now.boot_id.as_str()));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, ManualTime> {
+        self.now
+            .lock()
+            .expect("no code panics while it holds the manual clock")
+    }
+}
+
+impl Clock for ManualClock {
+    fn wall(&self) -> SystemTime {
+        self.lock().wall
+    }
+
+    fn since_boot(&self) -> Duration {
+        self.lock().since_boot
+    }
+
+    fn boot_id(&self) -> BootId {
+        self.lock().boot_id.clone()
+    }
+}

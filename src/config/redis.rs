@@ -1,0 +1,43 @@
+//! The Redis store.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Millis;
+
+/// The Redis store.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RedisConfig {
+    /// How many connections carry commands. Each is shared by many requests at once.
+    pub connections: u32,
+    /// How long connecting may take.
+    pub connect_timeout_ms: Millis,
+    /// How long the answer to one command may take before the command is sent again.
+    pub command_timeout_ms: Millis,
+    /// How long a request may take with all its resends. After it the answer is 503 if nothing
+    /// happened and 504 if that is not known.
+    pub deadline_ms: Millis,
+    /// Serve although Redis may evict keys when its memory is full (`maxmemory` with a
+    /// `maxmemory-policy` other than `noeviction`). Evicting a lock frees it while it is held.
+    pub accept_eviction: bool,
+}
+
+// === impl RedisConfig ===
+
+impl Default for RedisConfig {
+    fn default() -> Self {
+        Self {
+            // Commands of many requests travel together on one socket; more sockets mean fewer
+            // commands per system call.
+            connections: 2,
+            // A connect within one network takes a millisecond; half a second outlives a lost SYN.
+            connect_timeout_ms: Millis(1_000),
+            // Longer than any healthy answer, short enough for two resends within the deadline.
+            command_timeout_ms: Millis(1_500),
+            // Below the 10 s after which many HTTP clients give up.
+            deadline_ms: Millis(5_000),
+            accept_eviction: false,
+        }
+    }
+}

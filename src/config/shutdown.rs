@@ -1,0 +1,26 @@
+//! How the gateway stops.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Millis;
+
+/// How the gateway stops.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShutdownConfig {
+    /// How long renew, release and requests under way may go on after a TERM or INT signal. A
+    /// second signal ends the program at once.
+    pub grace_ms: Millis,
+}
+
+// === impl ShutdownConfig ===
+
+impl Default for ShutdownConfig {
+    fn default() -> Self {
+        // Below the 30 s after which Kubernetes kills, with room for what comes before and after.
+        Self {
+            grace_ms: Millis(10_000),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Where leases live, as a URL.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Names a store. Neither its `Debug` nor its `Display` shows a password.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "String")]
+pub enum StoreUrl {
+    /// `embedded:DIR`: durable, this process only.
+    Embedded(PathBuf),
+    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`: one Redis, or a compatible server.
+    Redis(RedisUrl),
+}
+
+/// The URL of one Redis. It holds the password; its `Debug` and `Display` mask it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisUrl(url::Url);
+
+/// Why a text names no store. The text is not repeated: it may hold a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreUrlError {
+    /// The scheme is none of ours.
+    #[error(
+        "has no known scheme; expected embedded:DIR or redis://[USER:PASSWORD@]HOST[:PORT][/DB]"
+    )]
+    Scheme,
+    /// `embedded:` without a directory.
+    #[error("names no directory; expected embedded:DIR")]
+    NoDirectory,
+    /// `redis://` that is not a URL.
+    #[error("is not a Redis URL ({0}); expected redis://[USER:PASSWORD@]HOST[:PORT][/DB]")]
+    Redis(String),
+}
+
+// === impl StoreUrl ===
+
+impl Default for StoreUrl {
+    fn default() -> Self {
+        Self::Embedded(PathBuf::from("./latchgate-data"))
+    }
+}
+
+impl FromStr for StoreUrl {
+    type Err = StoreUrlError;
+
+    fn from_str(text: &str) -> Result<Self, StoreUrlError> {
+        if let Some(dir) = text.strip_prefix("embedded:") {
+            return if dir.is_empty() {
+                Err(StoreUrlError::NoDirectory)
+            } else {
+                Ok(Self::Embedded(PathBuf::from(dir)))
+            };
+        }
+        if text.starts_with("redis://") {
+            return RedisUrl::parse(text).map(Self::Redis);
+        }
+        Err(StoreUrlError::Scheme)
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded(dir) => write!(f, "embedded:{}", dir.display()),
+            Self::Redis(url) => url.fmt(f),
+        }
+    }
+}
+
+impl Serialize for StoreUrl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for StoreUrl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+// === impl RedisUrl ===
+
+impl RedisUrl {
+    /// The port of a URL that names none.
+    const DEFAULT_PORT: u16 = 6379;
+
+    fn parse(text: &str) -> Result<Self, StoreUrlError> {
+        let reason = |reason: &str| StoreUrlError::Redis(reason.to_owned());
+        let url = url::Url::parse(text).map_err(|error| StoreUrlError::Redis(error.to_string()))?;
+        if url.host_str().is_none_or(str::is_empty) {
+            return Err(reason("it names no host"));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(reason("nothing may follow the database number"));
+        }
+        let database = url.path().trim_start_matches('/');
+        if !database.is_empty() && database.parse::<u16>().is_err() {
+            return Err(reason("the database is a number"));
+        }
+        Ok(Self(url))
+    }
+
+    /// The host name or address, an IPv6 address without its brackets.
+    pub fn host(&self) -> &str {
+        let host = self.0.host_str().unwrap_or_default();
+        host.strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host)
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.0.port().unwrap_or(Self::DEFAULT_PORT)
+    }
+
+    /// The number of the database.
+    pub fn database(&self) -> u16 {
+        self.0
+            .path()
+            .trim_start_matches('/')
+            .parse()
+            .unwrap_or_default()
+    }
+
+    /// The ACL user, if the URL names one.
+    pub fn username(&self) -> Option<String> {
+        let user = decode(self.0.username());
+        (!user.is_empty()).then_some(user)
+    }
+
+    /// The password, if the URL has one. A secret: it belongs in no log.
+    pub fn password(&self) -> Option<String> {
+        self.0.password().map(decode)
+    }
+}
+
+impl fmt::Display for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host = self.0.host_str().unwrap_or_default();
+        let user = self.0.username();
+        let secret = if self.0.password().is_some() {
+            ":***"
+        } else {
+            ""
+        };
+        let at = if user.is_empty() && secret.is_empty() {
+            ""
+        } else {
+            "@"
+        };
+        write!(
+            f,
+            "redis://{user}{secret}{at}{host}:{}/{}",
+            self.port(),
+            self.database()
+        )
+    }
+}
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RedisUrl({self})")
+    }
+}
+
+fn decode(text: &str) -> String {
+    percent_encoding::percent_decode_str(text)
+        .decode_utf8_lossy()
+        .into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn redis(text: &str) -> RedisUrl {
+        match text.parse().unwrap() {
+            StoreUrl::Redis(url) => url,
+            StoreUrl::Embedded(_) => panic!("{text} is not embedded"),
+        }
+    }
+
+    #[test]
+    fn reads_every_part_of_a_redis_url() {
+        let url = redis("redis://al%40ice:p%2Fw@[::1]:6380/7");
+        assert_eq!(url.username().as_deref(), Some("al@ice"));
+        assert_eq!(url.password().as_deref(), Some("p/w"));
+        assert_eq!((url.host(), url.port(), url.database()), ("::1", 6380, 7));
+        let url = redis("redis://cache");
+        assert_eq!((url.host(), url.port(), url.database()), ("cache", 6379, 0));
+        assert_eq!((url.username(), url.password()), (None, None));
+    }
+
+    #[test]
+    fn never_shows_a_password() {
+        let url: StoreUrl = "redis://:s3cret@db/1".parse().unwrap();
+        assert_eq!(url.to_string(), "redis://:***@db:6379/1");
+        assert!(!format!("{url:?}").contains("s3cret"));
+        let error = "redis://:s3cret@db/x".parse::<StoreUrl>().unwrap_err();
+        assert!(!error.to_string().contains("s3cret"));
+    }
+
+    #[test]
+    fn says_what_it_expected() {
+        for bad in [
+            "",
+            "redis:",
+            "redis://",
+            "mysql://x",
+            "redis://h/x",
+            "redis://h?x",
+            "embedded:",
+        ] {
+            let error = bad.parse::<StoreUrl>().unwrap_err();
+            assert!(error.to_string().contains("expected"), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Inspect: look at a lock.
+
+use crate::{
+    lock::LockName,
+    store::{StoreError, contract::Inspection},
+};
+
+use super::Engine;
+
+// === impl Engine ===
+
+impl Engine {
+    /// Shows who holds a lock.
+    pub async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
+        self.store.inspect(name).await
+    }
+}

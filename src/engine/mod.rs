@@ -1,0 +1,15 @@
+//! The operations on locks, whoever calls and wherever leases live.
+
+mod acquire;
+mod delivery;
+mod inspect;
+mod reaper;
+mod release;
+mod renew;
+mod start;
+
+pub use acquire::{AcquireError, AcquireRequest, Granted};
+pub use delivery::Delivery;
+pub use release::ReleaseError;
+pub use renew::RenewError;
+pub use start::Engine;

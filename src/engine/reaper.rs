@@ -1,0 +1,185 @@
+//! Gives back what could not be delivered.
+//!
+//! One task keeps everything that is to be given back until the store has confirmed it, however
+//! long the store is away. It starts no more than [`CONCURRENT`] commands at a time.
+
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+use tracing::{debug, warn};
+
+use crate::{
+    lifecycle::Lifecycle,
+    lock::{LockName, TokenHash},
+    store::{Store, StoreError},
+};
+
+/// How many give-backs may wait to be taken up. Beyond it the TTL alone ends a lease.
+const BACKLOG: usize = 16_384;
+/// How many give-backs are under way at once: enough to fill a pipeline, too few to crowd out
+/// callers after an outage.
+const CONCURRENT: usize = 64;
+/// How soon a give-back that failed is tried again, at first and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// A handle to the task that gives back.
+#[derive(Debug, Clone)]
+pub(super) struct Reaper {
+    queue: mpsc::Sender<Abandoned>,
+}
+
+/// A grant that nobody waits for any more, or an attempt that may have become one.
+#[derive(Debug, Clone)]
+pub(super) struct Abandoned {
+    pub(super) name: LockName,
+    pub(super) token: TokenHash,
+    /// Whether its caller has an idempotency key and may come back for it.
+    pub(super) may_be_asked_again: bool,
+}
+
+struct Entry {
+    due: Instant,
+    retry_in: Duration,
+    lease: Abandoned,
+}
+
+struct Task {
+    store: Arc<dyn Store>,
+    grace: Duration,
+    waiting: BinaryHeap<Reverse<Entry>>,
+}
+
+// === impl Reaper ===
+
+impl Reaper {
+    pub(super) fn start(store: Arc<dyn Store>, lifecycle: &Lifecycle, grace: Duration) -> Self {
+        let (queue, submitted) = mpsc::channel(BACKLOG);
+        let task = Task {
+            store,
+            grace,
+            waiting: BinaryHeap::new(),
+        };
+        let stopped = lifecycle.stopped();
+        lifecycle.spawn(async move { task.run(submitted, stopped).await });
+        Self { queue }
+    }
+
+    /// Takes over a lease. It is given back at once, or after the reconnect grace if its caller may
+    /// ask again.
+    pub(super) fn submit(&self, lease: Abandoned) {
+        if let Err(error) = self.queue.try_send(lease) {
+            warn!(%error, "a lease that could not be delivered is left to its TTL");
+        }
+    }
+}
+
+// === impl Task ===
+
+impl Task {
+    async fn run(
+        mut self,
+        mut submitted: mpsc::Receiver<Abandoned>,
+        stopped: impl Future<Output = ()>,
+    ) {
+        let mut stopped = std::pin::pin!(stopped);
+        let mut running = FuturesUnordered::new();
+        let mut stopping = false;
+        loop {
+            while running.len() < CONCURRENT {
+                match self.take_due(stopping) {
+                    Some(entry) => running.push(give_back(Arc::clone(&self.store), entry)),
+                    None => break,
+                }
+            }
+            if stopping && running.is_empty() && submitted.is_empty() {
+                // What is left waits for a store that is away; the TTL ends it.
+                return;
+            }
+            let next = self.waiting.peek().map(|Reverse(entry)| entry.due);
+            let full = running.len() >= CONCURRENT;
+            tokio::select! {
+                Some(lease) = submitted.recv() => self.accept(lease),
+                Some(failed) = running.next(), if !running.is_empty() => {
+                    if let Some(entry) = failed {
+                        self.waiting.push(Reverse(entry));
+                    }
+                }
+                () = sleep_until(next.unwrap_or_else(Instant::now)),
+                    if next.is_some() && !full && !stopping => {}
+                () = &mut stopped, if !stopping => stopping = true,
+            }
+        }
+    }
+
+    fn accept(&mut self, lease: Abandoned) {
+        let wait = if lease.may_be_asked_again {
+            self.grace
+        } else {
+            Duration::ZERO
+        };
+        let entry = Entry {
+            due: Instant::now() + wait,
+            retry_in: RETRY.0,
+            lease,
+        };
+        self.waiting.push(Reverse(entry));
+    }
+
+    /// The next entry that is due. Whoever stops gives back what was not tried yet, at once: there
+    /// will be nobody to do it later.
+    fn take_due(&mut self, stopping: bool) -> Option<Entry> {
+        let Reverse(entry) = self.waiting.peek()?;
+        let untried = entry.retry_in == RETRY.0;
+        if entry.due <= Instant::now() || (stopping && untried) {
+            self.waiting.pop().map(|Reverse(entry)| entry)
+        } else {
+            None
+        }
+    }
+}
+
+/// Answers the entry again if it must be tried later.
+async fn give_back(store: Arc<dyn Store>, mut entry: Entry) -> Option<Entry> {
+    let Abandoned { name, token, .. } = &entry.lease;
+    match store.give_back(name, token).await {
+        Ok(outcome) => {
+            debug!(%name, ?outcome, "gave back what could not be delivered");
+            None
+        }
+        Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {
+            entry.due = Instant::now() + entry.retry_in;
+            entry.retry_in = (entry.retry_in * 2).min(RETRY.1);
+            Some(entry)
+        }
+        Err(error @ (StoreError::ForeignData { .. } | StoreError::FenceExhausted)) => {
+            warn!(%name, %error, "a lease that could not be delivered is left to its TTL");
+            None
+        }
+    }
+}
+
+// === impl Entry ===
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.due.cmp(&other.due)
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.due == other.due
+    }
+}
+
+impl Eq for Entry {}

@@ -1,0 +1,42 @@
+//! Release: give a lock back.
+
+use std::sync::Arc;
+
+use crate::{
+    lock::{LockName, Token},
+    store::{
+        StoreError,
+        contract::{Loss, Release},
+    },
+};
+
+use super::Engine;
+
+/// Why a lease was not released.
+#[derive(Debug, thiserror::Error)]
+pub enum ReleaseError {
+    /// The token does not hold the lock.
+    #[error("the lease is lost")]
+    Lost(Loss),
+    /// The store gave no answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Ends a living lease. Works while the gateway drains.
+    ///
+    /// A caller that hangs up half-way still wants the lock released, so a task of its own sees the
+    /// command through.
+    pub async fn release(&self, name: LockName, token: &Token) -> Result<(), ReleaseError> {
+        let hash = token.hash();
+        let store = Arc::clone(&self.store);
+        let release = async move { store.release(&name, &hash).await };
+        match self.see_through(release).await? {
+            Release::Released => Ok(()),
+            Release::Lost(loss) => Err(ReleaseError::Lost(loss)),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Renew: keep a lock.
+
+use std::time::Duration;
+
+use crate::{
+    lock::{Lease, LockName, Token, Ttl},
+    store::{
+        StoreError,
+        contract::{Loss, Renewal},
+    },
+};
+
+use super::Engine;
+
+/// Why a lease was not renewed.
+#[derive(Debug, thiserror::Error)]
+pub enum RenewError {
+    /// The token does not hold the lock.
+    #[error("the lease is lost")]
+    Lost(Loss),
+    /// The store gave no answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Makes a living lease last longer. Works while the gateway drains.
+    ///
+    /// A caller that hangs up half-way has a lease that was renewed or not; both end by themselves.
+    pub async fn renew(
+        &self,
+        name: LockName,
+        token: Token,
+        ttl: Option<Ttl>,
+    ) -> Result<Lease, RenewError> {
+        match self.store.renew(&name, &token.hash(), ttl).await? {
+            Renewal::Renewed(held) => Ok(Lease {
+                name,
+                token,
+                held,
+                waited: Duration::ZERO,
+            }),
+            Renewal::Lost(loss) => Err(RenewError::Lost(loss)),
+        }
+    }
+}

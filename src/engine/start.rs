@@ -1,0 +1,66 @@
+//! The engine itself: what it is made of and how it is started.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::{
+    config::LimitsConfig,
+    lifecycle::Lifecycle,
+    store::{Store, StoreError, Unavailability, contract::Check},
+};
+
+use super::reaper::Reaper;
+
+/// The operations on locks over one store. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) lifecycle: Lifecycle,
+    pub(super) reaper: Reaper,
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Starts the engine and its reaper.
+    pub fn start(store: Arc<dyn Store>, lifecycle: Lifecycle, limits: &LimitsConfig) -> Self {
+        let grace = limits.reconnect_grace_ms.duration();
+        let reaper = Reaper::start(Arc::clone(&store), &lifecycle, grace);
+        Self {
+            store,
+            lifecycle,
+            reaper,
+        }
+    }
+
+    /// Finds out whether the store can keep its promises now.
+    pub async fn check(&self) -> Vec<Check> {
+        self.store.check().await
+    }
+
+    /// Runs a command in a task of its own, so that it is carried out although its caller hangs up.
+    pub(super) async fn see_through<T, E>(
+        &self,
+        command: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let (answer, outcome) = oneshot::channel();
+        self.lifecycle.spawn(async move {
+            // A caller that has gone does not hear the answer; the command was carried out.
+            drop(answer.send(command.await));
+        });
+        // The task always answers; it can only be lost together with the runtime.
+        outcome
+            .await
+            .unwrap_or_else(|_lost| Err(StoreError::from(Unavailability::Closing).into()))
+    }
+
+    /// Whether new acquires are refused because the gateway is about to stop.
+    pub fn is_draining(&self) -> bool {
+        self.lifecycle.is_draining()
+    }
+}

@@ -1,0 +1,212 @@
+//! What lets a caller ask again and get the same lease.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+
+use super::{CallerId, HoldLimit, LockName, Metadata, Owner, Token, Ttl, random};
+
+/// An `Idempotency-Key`: 22 to 128 visible ASCII characters, as secret as the token.
+///
+/// The token of a lease acquired with a key is derived from it, so that every gateway can give the
+/// same answer again while the store still holds nothing but hashes.
+#[derive(Clone)]
+pub struct IdempotencyKey(Box<str>);
+
+/// Why a text is not an idempotency key. The text itself is not repeated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdempotencyKeyError {
+    /// It is shorter than 22 or longer than 128 characters.
+    #[error("has {0} characters; 22 to 128 are allowed, a UUID is fine")]
+    Length(usize),
+    /// It has a character that is not visible ASCII.
+    #[error("has a character that is not visible ASCII")]
+    Character,
+}
+
+/// What a store keeps of an idempotency key: a hash over the caller, the name and the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct IdempotencyHash([u8; 32]);
+
+/// What a store keeps of a request made with an idempotency key, to tell a repetition from a
+/// different request under the same key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+/// Random bytes kept with a lease, without which its token cannot be derived from the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Salt([u8; 16]);
+
+// === impl IdempotencyKey ===
+
+impl IdempotencyKey {
+    /// The shortest key: 22 characters of base64 are the 128 bits of a UUID.
+    pub const MIN_LEN: usize = 22;
+    /// The longest key.
+    pub const MAX_LEN: usize = 128;
+
+    /// Checks a text and takes it as a key.
+    pub fn new(text: &str) -> Result<Self, IdempotencyKeyError> {
+        if !(Self::MIN_LEN..=Self::MAX_LEN).contains(&text.len()) {
+            return Err(IdempotencyKeyError::Length(text.len()));
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(IdempotencyKeyError::Character);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// What a store keeps of this key.
+    pub fn hash(&self, caller: &CallerId, name: &LockName) -> IdempotencyHash {
+        IdempotencyHash(self.mac(b"latchgate idempotency hash v1", caller, name, &[]))
+    }
+
+    /// The token of the lease that was granted under this key with this salt.
+    pub fn derive_token(&self, caller: &CallerId, name: &LockName, salt: &Salt) -> Token {
+        Token::from_bytes(self.mac(b"latchgate lease token v1", caller, name, &salt.0))
+    }
+
+    fn mac(&self, purpose: &[u8], caller: &CallerId, name: &LockName, salt: &[u8]) -> [u8; 32] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes())
+            .expect("HMAC takes a key of any length");
+        for part in [purpose, caller.as_bytes(), name.as_str().as_bytes(), salt] {
+            mac.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
+    }
+}
+
+impl fmt::Debug for IdempotencyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IdempotencyKey(..)")
+    }
+}
+
+// === impl Fingerprint ===
+
+impl Fingerprint {
+    /// The fingerprint of what a request asks for.
+    pub fn of(
+        ttl: Ttl,
+        hold_limit: Option<HoldLimit>,
+        owner: Option<&Owner>,
+        metadata: &Metadata,
+    ) -> Self {
+        let mut hash = Sha256::new();
+        let mut part = |bytes: &[u8]| {
+            hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
+            hash.update(bytes);
+        };
+        part(&ttl.as_millis().to_be_bytes());
+        part(&hold_limit.map_or(0, HoldLimit::as_millis).to_be_bytes());
+        part(owner.map(Owner::as_str).unwrap_or_default().as_bytes());
+        for (name, value) in metadata.iter() {
+            part(name.as_bytes());
+            part(value.as_bytes());
+        }
+        Self(hash.finalize().into())
+    }
+}
+
+// === impl Salt ===
+
+impl Salt {
+    /// A fresh salt.
+    pub fn random() -> Self {
+        Self(random::bytes())
+    }
+}
+
+macro_rules! stored_bytes {
+    ($($type:ident: $len:literal),+) => {$(
+        impl $type {
+            /// The value with these bytes, as a store has kept them.
+            pub fn from_bytes(bytes: [u8; $len]) -> Self {
+                Self(bytes)
+            }
+
+            /// The bytes that a store keeps.
+            pub fn as_bytes(&self) -> &[u8; $len] {
+                &self.0
+            }
+        }
+    )+};
+}
+
+// Three types that a store writes and reads back in the same way; forgetting one direction is the
+// mistake this macro excludes.
+stored_bytes!(IdempotencyHash: 32, Fingerprint: 32, Salt: 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> IdempotencyKey {
+        IdempotencyKey::new("5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11").unwrap()
+    }
+
+    #[test]
+    fn does_not_print_itself() {
+        assert_eq!(format!("{:?}", key()), "IdempotencyKey(..)");
+    }
+
+    #[test]
+    fn is_22_to_128_visible_characters() {
+        assert!(IdempotencyKey::new(&"a".repeat(22)).is_ok());
+        assert!(IdempotencyKey::new(&"~".repeat(128)).is_ok());
+        for len in [0, 21, 129] {
+            assert_eq!(
+                IdempotencyKey::new(&"a".repeat(len)).unwrap_err(),
+                IdempotencyKeyError::Length(len)
+            );
+        }
+        for c in [' ', '\t', '\u{7f}', 'ä'] {
+            let text = format!("{}{c}", "a".repeat(30));
+            assert_eq!(
+                IdempotencyKey::new(&text).unwrap_err(),
+                IdempotencyKeyError::Character
+            );
+        }
+    }
+
+    #[test]
+    fn derives_the_same_token_from_the_same_salt_only() {
+        let name = LockName::new("a").unwrap();
+        let salt = Salt::random();
+        let token = |key: &IdempotencyKey, name: &LockName, salt| {
+            key.derive_token(&CallerId::ANONYMOUS, name, salt).hash()
+        };
+        assert_eq!(token(&key(), &name, &salt), token(&key(), &name, &salt));
+        assert_ne!(
+            token(&key(), &name, &salt),
+            token(&key(), &name, &Salt::random())
+        );
+        assert_ne!(
+            token(&key(), &name, &salt),
+            token(&key(), &LockName::new("b").unwrap(), &salt)
+        );
+    }
+
+    #[test]
+    fn tells_requests_apart_by_every_field() {
+        let ttl = Ttl::MIN;
+        let owner = Owner::new("x").unwrap();
+        let metadata = Metadata::new([("a".to_owned(), "b".to_owned())].into()).unwrap();
+        let limit = HoldLimit::MAX;
+        let none = Metadata::default();
+        let all = [
+            Fingerprint::of(ttl, None, None, &none),
+            Fingerprint::of(Ttl::MAX, None, None, &none),
+            Fingerprint::of(ttl, Some(limit), None, &none),
+            Fingerprint::of(ttl, None, Some(&owner), &none),
+            Fingerprint::of(ttl, None, None, &metadata),
+        ];
+        for (i, a) in all.iter().enumerate() {
+            for (j, b) in all.iter().enumerate() {
+                assert_eq!(a == b, i == j);
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The vocabulary of locks: pure types, each valid by construction, no input or output.
+
+mod caller;
+mod fence;
+mod hold_limit;
+mod idempotency;
+mod lease;
+mod metadata;
+mod name;
+mod owner;
+mod random;
+mod token;
+mod ttl;
+
+pub use caller::CallerId;
+pub use fence::{FenceError, FencingToken};
+pub use hold_limit::{HoldLimit, HoldLimitError};
+pub use idempotency::{Fingerprint, IdempotencyHash, IdempotencyKey, IdempotencyKeyError, Salt};
+pub use lease::{HeldLease, Lease};
+pub use metadata::{Metadata, MetadataError};
+pub use name::{LockName, NameError};
+pub use owner::{Owner, OwnerError};
+pub use token::{Token, TokenError, TokenHash};
+pub use ttl::{Ttl, TtlError};

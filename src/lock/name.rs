@@ -1,0 +1,114 @@
+//! The name of a lock.
+
+use std::{fmt, sync::Arc};
+
+/// The name of a lock: 1 to 200 bytes of ASCII letters, digits and `. _ : @ ~ -`, and neither `.` nor `..`.
+///
+/// No `/`, so that a name is one path segment through every proxy, and no braces, because Redis
+/// Cluster reads them. Use `:` for hierarchy. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LockName(Arc<str>);
+
+/// Why a text is not a lock name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// There is no text.
+    #[error("is empty; a lock name has 1 to 200 characters")]
+    Empty,
+    /// It is longer than [`LockName::MAX_LEN`] bytes.
+    #[error("has {0} bytes; a lock name has at most 200")]
+    TooLong(usize),
+    /// It holds a character that names do not have.
+    #[error("has {0:?} in it; allowed are ASCII letters, digits and . _ : @ ~ -")]
+    Character(char),
+    /// It is `.` or `..`, which HTTP clients remove from a path.
+    #[error("is {0:?}, which HTTP clients remove from a path")]
+    Dots(&'static str),
+}
+
+// === impl LockName ===
+
+impl LockName {
+    /// The longest name, in bytes.
+    pub const MAX_LEN: usize = 200;
+
+    /// Checks a text and takes it as a name.
+    pub fn new(text: &str) -> Result<Self, NameError> {
+        match text {
+            "" => return Err(NameError::Empty),
+            "." => return Err(NameError::Dots(".")),
+            ".." => return Err(NameError::Dots("..")),
+            _ => {}
+        }
+        if text.len() > Self::MAX_LEN {
+            return Err(NameError::TooLong(text.len()));
+        }
+        match text.chars().find(|&c| !Self::allows(c)) {
+            Some(c) => Err(NameError::Character(c)),
+            None => Ok(Self(text.into())),
+        }
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn allows(c: char) -> bool {
+        c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '@' | '~' | '-')
+    }
+}
+
+impl fmt::Display for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for LockName {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        Self::new(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_every_allowed_character_up_to_the_longest() {
+        let longest = "a".repeat(LockName::MAX_LEN);
+        for name in [
+            "a",
+            "deploy:prod:eu",
+            "Az09._:@~-",
+            "...",
+            ".a",
+            longest.as_str(),
+        ] {
+            assert_eq!(LockName::new(name).unwrap().as_str(), name);
+        }
+    }
+
+    #[test]
+    fn refuses_what_a_path_or_a_cluster_would_read_differently() {
+        assert_eq!(LockName::new(""), Err(NameError::Empty));
+        assert_eq!(LockName::new("."), Err(NameError::Dots(".")));
+        assert_eq!(LockName::new(".."), Err(NameError::Dots("..")));
+        assert_eq!(
+            LockName::new(&"a".repeat(201)),
+            Err(NameError::TooLong(201))
+        );
+        for (name, c) in [
+            ("a/b", '/'),
+            ("{a}", '{'),
+            ("a b", ' '),
+            ("a\0", '\0'),
+            ("ä", 'ä'),
+        ] {
+            assert_eq!(LockName::new(name), Err(NameError::Character(c)));
+        }
+    }
+}

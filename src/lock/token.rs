@@ -1,0 +1,137 @@
+//! The secret that renews and releases a lease.
+
+use std::fmt;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use sha2::{Digest, Sha256};
+
+use super::random;
+
+/// The secret of a lease: 256 bits, written as 43 characters of unpadded base64url.
+///
+/// Whoever has it may renew and release. It never prints itself: its `Debug` is `Token(..)` and it
+/// has no `Display`.
+#[derive(Clone)]
+pub struct Token([u8; 32]);
+
+/// The SHA-256 of a token: all that a store ever keeps of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TokenHash([u8; 32]);
+
+/// The text is no token. What it was is not repeated: it may be most of a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("is not a token; a token is the 43 characters that acquire answered")]
+pub struct TokenError;
+
+// === impl Token ===
+
+impl Token {
+    /// A token that nobody can guess.
+    pub fn random() -> Self {
+        Self(random::bytes())
+    }
+
+    /// The token with these bytes.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Reads a token from the text that [`Token::expose`] gave.
+    pub fn parse(text: &str) -> Result<Self, TokenError> {
+        let mut bytes = [0; 32];
+        match URL_SAFE_NO_PAD.decode_slice(text, &mut bytes) {
+            Ok(32) => Ok(Self(bytes)),
+            Ok(_) | Err(_) => Err(TokenError),
+        }
+    }
+
+    /// The secret as text, for the answer to the one who acquired.
+    pub fn expose(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0)
+    }
+
+    /// What a store keeps of this token.
+    pub fn hash(&self) -> TokenHash {
+        TokenHash(Sha256::digest(self.0).into())
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+// === impl TokenHash ===
+
+impl TokenHash {
+    /// The hash with these bytes, as a store has kept them.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes of the hash.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [0; 64];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        f.write_str(std::str::from_utf8(&hex).expect("hexadecimal digits are ASCII"))
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TokenHash({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn does_not_print_itself() {
+        assert_eq!(format!("{:?}", Token::random()), "Token(..)");
+    }
+
+    #[test]
+    fn comes_back_from_its_own_text() {
+        let token = Token::random();
+        let text = token.expose();
+        assert_eq!(text.len(), 43);
+        assert_eq!(Token::parse(&text).unwrap().hash(), token.hash());
+    }
+
+    #[test]
+    fn refuses_anything_else() {
+        let text = Token::random().expose();
+        for bad in [
+            "",
+            "x",
+            &text[..42],
+            &format!("{text}A"),
+            &format!("{text}="),
+            &text.replace(&text[..1], "!"),
+        ] {
+            assert_eq!(Token::parse(bad).unwrap_err(), TokenError, "{bad}");
+        }
+    }
+
+    #[test]
+    fn is_kept_as_its_sha_256() {
+        let hash = Token::from_bytes([0; 32]).hash();
+        assert_eq!(
+            hash.to_string(),
+            "66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925"
+        );
+    }
+}

@@ -1,0 +1,5 @@
+//! The `latchgate` program.
+
+fn main() -> std::process::ExitCode {
+    std::process::ExitCode::SUCCESS
+}

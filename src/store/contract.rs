@@ -1,0 +1,206 @@
+//! The contract that every store keeps, and the values in which it speaks.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::lock::{
+    Fingerprint, HeldLease, HoldLimit, IdempotencyHash, LockName, Metadata, Owner, Salt, TokenHash,
+    Ttl,
+};
+
+use super::StoreError;
+
+/// A place where leases live.
+///
+/// Every clause is a conformance case that every store runs.
+///
+/// 1. **Exclusion.** Between a grant and its expiry or release, no other token is granted the name.
+/// 2. **Fences rise.** Each new grant of a name carries a fencing token greater than every earlier
+///    one: over release, expiry and restart.
+/// 3. **Replay.** The same idempotency key returns the same lease while it lives, and is refused for
+///    [`TOMBSTONE`] after its end. Repeating any command after a lost reply does no harm: an
+///    acquire with the token of the living lease answers that lease again, an acquire whose token
+///    was given back is never granted.
+/// 4. **The store keeps time.** No decision depends on a gateway's clock. Whatever is left of a
+///    lease is told relative to the answer.
+/// 5. **Errors tell what is known.** [`StoreError::Unavailable`]: nothing happened and nothing will.
+///    [`StoreError::Indeterminate`]: it may have happened, or may yet happen.
+/// 8. **No orphan.** [`Store::give_back`] ends the grant of an attempt whatever has become of it: a
+///    grant that exists ends now, one that is still on its way will not come about. A lease that was
+///    answered again under its idempotency key has a caller who may have heard of it: from then on
+///    it is not given back.
+///
+/// The token is minted per attempt, so its hash is also the identity of the attempt.
+///
+/// A store resends a command whose reply was lost by itself, within a deadline of its own; callers
+/// need not. Every method may be dropped half-way: the command is then carried out or not, as if
+/// the reply had been lost.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Grants the lock to an attempt if it is free.
+    ///
+    /// With an idempotency key: answers the lease that lives under this key, or says that the key
+    /// has been used.
+    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError>;
+
+    /// Makes a living lease last `ttl` from now, or its own TTL again. Never resurrects an ended
+    /// one, never goes past its hold limit. A TTL given here becomes the lease's own.
+    async fn renew(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        ttl: Option<Ttl>,
+    ) -> Result<Renewal, StoreError>;
+
+    /// Ends a living lease. Repeated within [`TOMBSTONE`] for a lease that was acquired with an
+    /// idempotency key it answers [`Release::Released`] again.
+    async fn release(&self, name: &LockName, token: &TokenHash) -> Result<Release, StoreError>;
+
+    /// Makes sure that an attempt which nobody waits for any more holds nothing (clause 8).
+    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError>;
+
+    /// Shows who holds the lock.
+    async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError>;
+
+    /// Finds out whether the store can keep its promises now. Each finding has a name.
+    async fn check(&self) -> Vec<Check>;
+
+    /// Finishes what was accepted and lets go of files and connections. Later calls answer
+    /// [`super::Unavailability::Closing`].
+    async fn close(&self);
+
+    /// What this store is, for the start-up message: never with a password.
+    fn describe(&self) -> String;
+}
+
+/// How long the end of a lease with an idempotency key is remembered, and how long an attempt that
+/// was given back is refused. Longer than any request is resent or any proxy retries.
+pub const TOMBSTONE: Duration = Duration::from_secs(60);
+
+/// One run of the acquire protocol.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// The lock that is wanted.
+    pub name: LockName,
+    /// The hash of the token that the lease will have if this attempt creates it; the identity of
+    /// the attempt.
+    pub token: TokenHash,
+    /// How long the grant lasts.
+    pub ttl: Ttl,
+    /// How long the lease may be kept with renewals, from its grant.
+    pub hold_limit: Option<HoldLimit>,
+    /// Who asks.
+    pub owner: Option<Owner>,
+    /// What to attach.
+    pub metadata: Metadata,
+    /// Present if the request carried an idempotency key.
+    pub idempotency: Option<Idempotency>,
+}
+
+/// What a store keeps of an idempotency key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    /// Recognises the key.
+    pub hash: IdempotencyHash,
+    /// Recognises the request that was made with it.
+    pub fingerprint: Fingerprint,
+    /// What the token of this attempt was derived with; kept with the lease.
+    pub salt: Salt,
+}
+
+/// The answer to an acquire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Acquisition {
+    /// This attempt holds the lock, by a new lease.
+    Granted(HeldLease),
+    /// This attempt holds the lock by the lease that already lived under its idempotency key. The
+    /// lease's token is the one derived with this salt.
+    Replayed(HeldLease, Salt),
+    /// Somebody else holds the lock.
+    Held(Holder),
+    /// A lease lives under this idempotency key, and was asked for in other words.
+    IdempotencyMismatch,
+    /// The lease under this idempotency key has ended.
+    IdempotencyExpired,
+}
+
+/// Who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Holder {
+    /// A lease of ours.
+    Lease(HeldLease),
+    /// A client that took the lock in the store itself, without a gateway.
+    Foreign {
+        /// What is left of it; `None` if it has no expiry.
+        expires_in: Option<Duration>,
+    },
+}
+
+/// The answer to a renew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Renewal {
+    /// The lease lasts longer now.
+    Renewed(HeldLease),
+    /// The token does not hold the lock.
+    Lost(Loss),
+}
+
+/// The answer to a release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Release {
+    /// The lease has ended, now or by an earlier copy of this command.
+    Released,
+    /// The token does not hold the lock.
+    Lost(Loss),
+}
+
+/// What is known of the lock that a token does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// Somebody else holds it now.
+    HeldByAnother,
+    /// It is free.
+    Free,
+}
+
+/// The answer to a give-back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GiveBack {
+    /// The attempt held the lock; its lease has ended.
+    GivenBack,
+    /// The attempt holds nothing, and never will.
+    NothingHeld,
+}
+
+/// The answer to an inspect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Inspection {
+    /// Nobody holds the lock.
+    Free,
+    /// Somebody does.
+    Held(Holder),
+}
+
+/// One finding of [`Store::check`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// What was looked at, as a stable name in lower case: `connection`, `permissions`, ..
+    pub name: &'static str,
+    /// What was found.
+    pub health: Health,
+}
+
+/// The outcome of a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// As it should be.
+    Passing,
+    /// Locks are safe, but somebody should look.
+    Warning(String),
+    /// The store does not answer. A gateway stays in service through this: every other gateway on
+    /// the store would see the same.
+    Outage(String),
+    /// The store is not configured so that it can keep its promises.
+    Misconfigured(String),
+}

@@ -1,0 +1,75 @@
+//! What a store knows when it cannot answer.
+
+use std::borrow::Cow;
+
+/// Why a store gave no answer. Refusals (held, lost, ..) are not errors but values.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing happened, and nothing of this command will happen later: asking again is safe.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(#[from] Unavailability),
+    /// The command may have been carried out, or may yet be.
+    #[error("the outcome is unknown: {0}")]
+    Indeterminate(#[from] Uncertainty),
+    /// What lies under a key of ours was not written by us. It is named and never overwritten.
+    #[error("the key {key:?} holds {found} that latchgate did not write")]
+    ForeignData {
+        /// The key in the store.
+        key: String,
+        /// What was found there, for a person: a Redis type, or a newer layout version.
+        found: Cow<'static, str>,
+    },
+    /// There is no fencing token left below 2^53.
+    #[error("no fencing token is left below 2^53")]
+    FenceExhausted,
+}
+
+/// Why nothing happened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailability {
+    /// No connection could be made.
+    #[error("cannot connect: {0}")]
+    Connect(String),
+    /// The server is there and refuses every caller for now: LOADING, BUSY, READONLY, MISCONF, ..
+    #[error("the server refuses: {0}")]
+    Refused(String),
+    /// The server has no memory left for new locks. Renew and release still work.
+    #[error("the server is out of memory")]
+    OutOfMemory,
+    /// The store is not configured so that locks are safe in it: credentials, permissions, an
+    /// eviction policy that deletes locks.
+    #[error("misconfigured: {0}")]
+    Misconfigured(String),
+    /// The server's clock shows an impossible time, from which no fencing token may be made.
+    #[error("the server's clock shows an impossible time: {0}")]
+    Clock(String),
+    /// The data directory cannot be written: disk full, read-only, failing.
+    #[error("cannot write: {0}")]
+    Disk(String),
+    /// More commands are waiting for the store than it takes.
+    #[error("too many commands are waiting")]
+    Overloaded,
+    /// The store is being closed.
+    #[error("the store is closing")]
+    Closing,
+    /// The attempt was given back before it was carried out; it can never be granted.
+    #[error("the attempt was withdrawn")]
+    Withdrawn,
+}
+
+/// Why the outcome is not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Uncertainty {
+    /// No answer came in time.
+    #[error("no answer in time")]
+    TimedOut,
+    /// The connection was lost after the command was sent.
+    #[error("the connection was lost: {0}")]
+    ConnectionLost(String),
+    /// Something answered that is not an answer to this command.
+    #[error("an unexpected answer: {0}")]
+    UnexpectedReply(String),
+    /// The data directory failed while the command was being written.
+    #[error("the write failed half-way: {0}")]
+    Disk(String),
+}

@@ -1,0 +1,7 @@
+//! Where leases live: one contract, several stores.
+
+pub mod contract;
+mod error;
+
+pub use contract::Store;
+pub use error::{StoreError, Unavailability, Uncertainty};
