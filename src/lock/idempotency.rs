@@ -173,20 +173,14 @@ mod tests {
 
     #[test]
     fn derives_the_same_token_from_the_same_salt_only() {
-        let name = LockName::new("a").unwrap();
+        let [a, b] = ["a", "b"].map(|name| LockName::new(name).unwrap());
         let salt = Salt::random();
-        let token = |key: &IdempotencyKey, name: &LockName, salt| {
-            key.derive_token(&CallerId::ANONYMOUS, name, salt).hash()
+        let token = |name: &LockName, salt: &Salt| {
+            key().derive_token(&CallerId::ANONYMOUS, name, salt).hash()
         };
-        assert_eq!(token(&key(), &name, &salt), token(&key(), &name, &salt));
-        assert_ne!(
-            token(&key(), &name, &salt),
-            token(&key(), &name, &Salt::random())
-        );
-        assert_ne!(
-            token(&key(), &name, &salt),
-            token(&key(), &LockName::new("b").unwrap(), &salt)
-        );
+        assert_eq!(token(&a, &salt), token(&a, &salt));
+        assert_ne!(token(&a, &salt), token(&a, &Salt::random()));
+        assert_ne!(token(&a, &salt), token(&b, &salt));
     }
 
     #[test]
