@@ -96,7 +96,7 @@ impl Clock for SystemClock {
 impl ManualClock {
     /// A clock that stands at `wall`, one hour after boot.
     pub fn at(wall: SystemTime) -> Self {
-        let since_boot = Duration::from_secs(3600);
+        let since_boot = Duration::from_hours(1);
         let boot_id = BootId::new("boot-1");
         Self {
             now: Mutex::new(ManualTime {

@@ -76,7 +76,7 @@ pub trait Store: Send + Sync + 'static {
 
 /// How long the end of a lease with an idempotency key is remembered, and how long an attempt that
 /// was given back is refused. Longer than any request is resent or any proxy retries.
-pub const TOMBSTONE: Duration = Duration::from_secs(60);
+pub const TOMBSTONE: Duration = Duration::from_mins(1);
 
 /// One run of the acquire protocol.
 #[derive(Debug, Clone)]
