@@ -106,7 +106,11 @@ impl Admission {
     /// The findings of an examination that ended after `since`.
     async fn examine_since(&self, since: Instant) -> Findings {
         let _turn = self.turn.lock().await;
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last = self
+            .last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if let Some(last) = last.filter(|last| last.at >= since) {
             return last;
         }
@@ -125,7 +129,10 @@ impl Admission {
     }
 
     fn standing(&self) -> Option<Result<(), String>> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.standing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -142,9 +149,10 @@ fn told(check: Check) -> (&'static str, Option<String>) {
 
 fn tell(findings: &[(&'static str, Option<String>)]) {
     for (name, trouble) in findings {
-        match trouble {
-            Some(finding) => warn!(check = name, finding, "the store is not as it should be"),
-            None => info!(check = name, "the store is as it should be"),
+        if let Some(finding) = trouble {
+            warn!(check = name, finding, "the store is not as it should be");
+        } else {
+            info!(check = name, "the store is as it should be");
         }
     }
 }
