@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! What tests of every kind need.
 
 mod deadline;
@@ -5,3 +6,12 @@ mod random;
 
 pub(crate) use deadline::eventually;
 pub(crate) use random::Random;
+=======
+//! What the tests stand on.
+
+mod proxy;
+mod redis_server;
+
+pub(crate) use proxy::{Fault, Proxy};
+pub(crate) use redis_server::RedisServer;
+>>>>>>> redis
