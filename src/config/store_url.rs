@@ -27,6 +27,11 @@ pub enum StoreUrlError {
         "has no known scheme; expected embedded:DIR or redis://[USER:PASSWORD@]HOST[:PORT][/DB]"
     )]
     Scheme,
+    /// The scheme is one that only a later version will have.
+    #[error(
+        "uses {0}, which this version does not have; expected embedded:DIR or redis://[USER:PASSWORD@]HOST[:PORT][/DB]"
+    )]
+    NotInThisVersion(&'static str),
     /// `embedded:` without a directory.
     #[error("names no directory; expected embedded:DIR")]
     NoDirectory,
@@ -57,7 +62,33 @@ impl FromStr for StoreUrl {
         if text.starts_with("redis://") {
             return RedisUrl::parse(text).map(Self::Redis);
         }
-        Err(StoreUrlError::Scheme)
+        let announced = Self::NOT_IN_THIS_VERSION;
+        match announced
+            .into_iter()
+            .find(|scheme| text.starts_with(scheme))
+        {
+            Some(scheme) => Err(StoreUrlError::NotInThisVersion(scheme)),
+            None => Err(StoreUrlError::Scheme),
+        }
+    }
+}
+
+impl StoreUrl {
+    const NOT_IN_THIS_VERSION: [&str; 4] = [
+        "rediss://",
+        "redis+sentinel://",
+        "redis+cluster://",
+        "redlock://",
+    ];
+
+    /// What may be shown of a text that should have named a store: a malformed URL cannot be told
+    /// apart into password and rest, so nothing after its scheme is shown.
+    pub(super) fn redact(text: &str) -> String {
+        match text.split_once(':') {
+            Some(("embedded", _)) => text.to_owned(),
+            Some((scheme, _)) => format!("{scheme}:***"),
+            None => "***".to_owned(),
+        }
     }
 }
 
@@ -203,6 +234,21 @@ mod tests {
         assert!(!format!("{url:?}").contains("s3cret"));
         let error = "redis://:s3cret@db/x".parse::<StoreUrl>().unwrap_err();
         assert!(!error.to_string().contains("s3cret"));
+    }
+
+    #[test]
+    fn shows_nothing_of_a_text_that_may_hold_a_password() {
+        assert_eq!(StoreUrl::redact("embedded:./data"), "embedded:./data");
+        assert_eq!(StoreUrl::redact("redis://:s3cret"), "redis:***");
+        assert_eq!(StoreUrl::redact("s3cret@db"), "***");
+    }
+
+    #[test]
+    fn says_that_a_store_comes_with_a_later_version() {
+        for later in StoreUrl::NOT_IN_THIS_VERSION {
+            let error = format!("{later}h/0").parse::<StoreUrl>().unwrap_err();
+            assert_eq!(error, StoreUrlError::NotInThisVersion(later));
+        }
     }
 
     #[test]
