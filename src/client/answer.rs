@@ -1,6 +1,6 @@
 //! What one copy of a request came to.
 
-use std::{error::Error, fmt::Write};
+use std::error::Error;
 
 use reqwest::StatusCode;
 use tokio::time::Instant;
@@ -33,7 +33,7 @@ pub(super) enum Outcome {
 impl Outcome {
     /// What an error of the HTTP client says about the request.
     pub(super) fn of(error: &reqwest::Error) -> Self {
-        let reason = causes(error);
+        let reason = cause(error);
         if error.is_connect() || error.is_builder() {
             Self::NotSent(reason)
         } else if error.is_timeout() {
@@ -84,20 +84,12 @@ impl Answer {
     }
 }
 
-/// The innermost causes say what happened ("connection refused"), the outermost only that it did.
-fn causes(error: &dyn Error) -> String {
-    let mut text = String::new();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if !text.is_empty() {
-            text.push_str(": ");
-        }
-        write!(text, "{error}").expect("a string takes every text");
-        cause = error.source();
+/// The innermost cause: it says what happened ("connection refused"), the others only that something
+/// did.
+fn cause(error: &dyn Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
     }
-    if text.is_empty() {
-        error.to_string()
-    } else {
-        text
-    }
+    innermost.to_string()
 }

@@ -51,10 +51,9 @@ pub(super) fn read(
                     .iter()
                     .map(Key::variable)
                     .chain([CONFIG_FILE.to_owned()]);
-                return Err(ConfigError::Unknown {
+                return Err(ConfigError::UnknownVariable {
                     closest: closest(&name, known),
                     name: name.into_owned(),
-                    set_by: Source::Variable("of that name".to_owned()),
                 });
             }
         }

@@ -26,13 +26,21 @@ pub enum ConfigError {
         reason: String,
     },
     /// There is no such key.
-    #[error("{set_by} sets {name}, which does not exist{}", hint(closest.as_deref()))]
-    Unknown {
-        /// What was meant to be a key or a variable.
-        name: String,
+    #[error("there is no key {key} ({set_by}){}", hint(closest.as_deref()))]
+    UnknownKey {
+        /// What was meant to be a key.
+        key: String,
         /// Who set it.
         set_by: Source,
-        /// A name that does exist and is spelt much like it.
+        /// A key that does exist and is spelt much like it.
+        closest: Option<String>,
+    },
+    /// There is no such environment variable.
+    #[error("the environment variable {name} is unknown{}", hint(closest.as_deref()))]
+    UnknownVariable {
+        /// Its name.
+        name: String,
+        /// A variable that does exist and is spelt much like it.
         closest: Option<String>,
     },
     /// The value of a key is not allowed.
@@ -45,7 +53,7 @@ pub enum ConfigError {
 
 /// A value that is not allowed.
 #[derive(Debug, thiserror::Error)]
-#[error("{key} is {value}, set by {set_by}; allowed is {allowed}{}", because(depends_on.as_ref()))]
+#[error("{key} is {value} ({set_by}); allowed is {allowed}{}", because(depends_on.as_ref()))]
 pub struct Refusal {
     /// The key.
     pub key: String,
@@ -68,8 +76,8 @@ fn hint(closest: Option<&str>) -> String {
 
 fn because(depends_on: Option<&(String, Source)>) -> String {
     match depends_on {
-        Some((key, source)) if *source != Source::Default => {
-            format!(" ({key} is set by {source})")
+        Some((_, source)) if *source != Source::Default => {
+            format!(" ({source})")
         }
         _ => String::new(),
     }

@@ -94,6 +94,12 @@ impl Key {
         )
     }
 
+    /// The path and the name of the table that it begins with, if it is in one.
+    pub(super) fn paths(&self) -> impl Iterator<Item = String> {
+        let table = self.path.split_once('.').map(|(table, _)| table.to_owned());
+        std::iter::once(self.path.clone()).chain(table)
+    }
+
     /// The last part of the path, as it stands in its table.
     pub fn name(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or(&self.path)

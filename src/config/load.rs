@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
 use super::{
-    Config, ConfigError, Invalid, Key, Source, closest::closest, environment, error::Refusal, file,
-    setting::Setting,
+    Config, ConfigError, Invalid, Key, Source, StoreUrl, closest::closest, environment,
+    error::Refusal, file, setting::Setting,
 };
 
 /// Who may set something, from the weakest to the strongest.
@@ -51,15 +51,16 @@ impl Sources {
         config
             .validate()
             .map_err(|invalid| refused(invalid, &settings))?;
-        let set = |setting: &Setting| {
-            let shown = if setting.path == "store" {
-                format!("\"{}\"", config.store)
-            } else {
-                setting.shown()
+        let set = |key: &Key| {
+            let setting = settings.get(&key.path)?;
+            let shown = match setting.path.as_str() {
+                // It was read, so password and rest can be told apart.
+                "store" => format!("\"{}\"", config.store),
+                _ => setting.shown(),
             };
-            (setting.path.clone(), shown, setting.source.clone())
+            Some((key.path.clone(), shown, setting.source.clone()))
         };
-        let set = settings.values().map(set).collect();
+        let set = keys.iter().filter_map(set).collect();
         Ok(Loaded { config, set })
     }
 
@@ -107,10 +108,10 @@ fn check(setting: &Setting, keys: &[Key]) -> Result<(), ConfigError> {
                 Err(refuse(setting, "a table".to_owned()))
             }
         }
-        None => Err(ConfigError::Unknown {
-            name: setting.path.clone(),
+        None => Err(ConfigError::UnknownKey {
+            key: setting.path.clone(),
             set_by: setting.source.clone(),
-            closest: closest(&setting.path, keys.iter().map(|key| key.path.clone())),
+            closest: closest(&setting.path, keys.iter().flat_map(Key::paths)),
         }),
     }
 }
@@ -142,7 +143,7 @@ fn build(settings: &BTreeMap<String, Setting>) -> Result<Config, ConfigError> {
 fn expected(setting: &Setting, error: &toml::de::Error) -> String {
     match (setting.path.as_str(), &setting.value) {
         ("listen", _) => "IP:PORT, such as 127.0.0.1:7420 or [::1]:7420".to_owned(),
-        ("store", _) => format!("another store URL: this one {}", error.message()),
+        ("store", _) => format!("{} (this one {})", StoreUrl::FORMS, error.message()),
         (_, toml::Value::Integer(_)) => "a smaller number".to_owned(),
         _ => error.message().to_owned(),
     }

@@ -23,20 +23,16 @@ pub struct RedisUrl(url::Url);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreUrlError {
     /// The scheme is none of ours.
-    #[error(
-        "has no known scheme; expected embedded:DIR or redis://[USER:PASSWORD@]HOST[:PORT][/DB]"
-    )]
+    #[error("has no scheme of these")]
     Scheme,
     /// The scheme is one that only a later version will have.
-    #[error(
-        "uses {0}, which this version does not have; expected embedded:DIR or redis://[USER:PASSWORD@]HOST[:PORT][/DB]"
-    )]
+    #[error("uses {0}, which this version does not have")]
     NotInThisVersion(&'static str),
     /// `embedded:` without a directory.
-    #[error("names no directory; expected embedded:DIR")]
+    #[error("names no directory")]
     NoDirectory,
     /// `redis://` that is not a URL.
-    #[error("is not a Redis URL ({0}); expected redis://[USER:PASSWORD@]HOST[:PORT][/DB]")]
+    #[error("is not a Redis URL: {0}")]
     Redis(String),
 }
 
@@ -74,6 +70,9 @@ impl FromStr for StoreUrl {
 }
 
 impl StoreUrl {
+    /// What names a store.
+    pub const FORMS: &str = "embedded:DIR or redis://[USER:PASSWORD@]HOST[:PORT][/DB]";
+
     const NOT_IN_THIS_VERSION: [&str; 4] = [
         "rediss://",
         "redis+sentinel://",
@@ -252,18 +251,24 @@ mod tests {
     }
 
     #[test]
-    fn says_what_it_expected() {
-        for bad in [
-            "",
-            "redis:",
-            "redis://",
-            "mysql://x",
-            "redis://h/x",
-            "redis://h?x",
-            "embedded:",
+    fn refuses_what_names_no_store() {
+        for (bad, reason) in [
+            ("", "has no scheme of these"),
+            ("redis:", "has no scheme of these"),
+            ("mysql://x", "has no scheme of these"),
+            ("embedded:", "names no directory"),
+            ("redis://", "is not a Redis URL: empty host"),
+            (
+                "redis://h/x",
+                "is not a Redis URL: the database is a number",
+            ),
+            (
+                "redis://h?x",
+                "is not a Redis URL: nothing may follow the database number",
+            ),
         ] {
             let error = bad.parse::<StoreUrl>().unwrap_err();
-            assert!(error.to_string().contains("expected"), "{bad}: {error}");
+            assert_eq!(error.to_string(), reason, "{bad}");
         }
     }
 }
