@@ -12,4 +12,9 @@ mod lua;
 #[cfg(test)]
 mod redis;
 #[cfg(test)]
+//! Everything that is tested from outside of the modules, in one binary.
+
+mod config;
+mod golden;
+mod layers;
 mod support;

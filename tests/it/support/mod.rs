@@ -1,4 +1,5 @@
 <<<<<<< HEAD
+<<<<<<< HEAD
 //! What tests of every kind need.
 
 mod deadline;
@@ -15,3 +16,9 @@ mod redis_server;
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use redis_server::RedisServer;
 >>>>>>> redis
+=======
+//! What several tests need.
+
+pub(crate) mod golden;
+pub(crate) mod tree;
+>>>>>>> cli
