@@ -1,24 +1,13 @@
-<<<<<<< HEAD
-<<<<<<< HEAD
-//! What tests of every kind need.
+//! What several tests stand on.
 
 mod deadline;
+pub(crate) mod golden;
+mod proxy;
 mod random;
+mod redis_server;
+pub(crate) mod tree;
 
 pub(crate) use deadline::eventually;
-pub(crate) use random::Random;
-=======
-//! What the tests stand on.
-
-mod proxy;
-mod redis_server;
-
 pub(crate) use proxy::{Fault, Proxy};
+pub(crate) use random::Random;
 pub(crate) use redis_server::RedisServer;
->>>>>>> redis
-=======
-//! What several tests need.
-
-pub(crate) mod golden;
-pub(crate) mod tree;
->>>>>>> cli
