@@ -60,6 +60,9 @@ if held then
     end
     return tell('again', token, record, 6, left, now)
   end
+  if remembers(ended, 'g:' .. token, now) then
+    return { 'withdrawn', token }
+  end
   if ours and key ~= '' and record[3] == key then
     if record[4] ~= ARGV[10] then
       return { 'mismatch', token }
