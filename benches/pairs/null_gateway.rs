@@ -36,11 +36,7 @@ pub(crate) fn run() -> ExitCode {
         let lifecycle = Lifecycle::new();
         let config = Arc::new(Config::default());
         let engine = Engine::start(Arc::new(NullStore), lifecycle.clone(), &config.limits);
-        let gateway = http::Gateway {
-            engine,
-            config: Arc::clone(&config),
-            clock: Arc::new(SystemClock),
-        };
+        let gateway = http::Gateway::new(engine, Arc::clone(&config), Arc::new(SystemClock));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
             .expect("loopback has a free port");
