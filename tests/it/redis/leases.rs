@@ -53,11 +53,9 @@ async fn a_lease_is_shown_with_everything_it_was_asked_for() {
     assert_eq!((seen.owner, seen.metadata), (asked.owner, asked.metadata));
     assert_eq!(seen.ttl, asked.ttl);
     assert!(seen.expires_in <= lease.expires_in && seen.expires_in > Duration::from_secs(20));
-    assert_eq!(seen.held_for, lease.expires_in - seen.expires_in);
-    assert_eq!(
-        seen.hold_expires_in,
-        Some(Duration::from_mins(1) - seen.held_for)
-    );
+    assert_eq!(seen.held_for + seen.expires_in, lease.expires_in);
+    let left = seen.hold_expires_in.unwrap();
+    assert_eq!(left + seen.held_for, Duration::from_mins(1));
 }
 
 #[tokio::test]

@@ -55,7 +55,24 @@ impl Rig {
             store,
             lifecycle,
         };
+        rig.warm_up().await;
         (rig, proxy)
+    }
+
+    /// Makes every script known to the server, so that the next copy of any is carried out.
+    async fn warm_up(&self) {
+        let asked = attempt("warm");
+        self.grant(&asked).await;
+        self.store.inspect(&asked.name).await.unwrap();
+        self.store
+            .renew(&asked.name, &asked.token, None)
+            .await
+            .unwrap();
+        self.store.release(&asked.name, &asked.token).await.unwrap();
+        self.store
+            .give_back(&asked.name, &asked.token)
+            .await
+            .unwrap();
     }
 
     /// Acquires with an attempt that must be granted.

@@ -144,12 +144,12 @@ async fn carry(mut client: TcpStream, plan: &Plan) -> io::Result<()> {
                     Some(Fault::CutRequest) => return Ok(()),
                     Some(Fault::CutReply) => {
                         server.write_all(request).await?;
-                        server.read(&mut reply).await?;
+                        server.read_u8().await?;
                         return Ok(());
                     }
                     Some(Fault::ResetReply) => {
                         server.write_all(request).await?;
-                        server.read(&mut reply).await?;
+                        server.read_u8().await?;
                         return client.set_zero_linger();
                     }
                     Some(Fault::HoldReply) => {

@@ -57,6 +57,11 @@ impl RedisServer {
         self.port
     }
 
+    /// The directory in which the server keeps its files.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     pub(crate) fn url(&self) -> RedisUrl {
         url(&format!("redis://127.0.0.1:{}", self.port))
     }
@@ -79,6 +84,13 @@ impl RedisServer {
     pub(crate) async fn start_again(&mut self) {
         self.process = launch(self.port, self.directory.path(), &self.options);
         assert!(self.answers().await, "{}", self.log());
+    }
+
+    /// Starts the server again with further options.
+    pub(crate) async fn start_again_with(&mut self, options: &[&str]) {
+        self.options
+            .extend(options.iter().map(|&option| option.to_owned()));
+        self.start_again().await;
     }
 
     /// Starts the server again without waiting until it answers.
@@ -133,7 +145,8 @@ impl RedisServer {
         self.connect().await.expect("the server takes a connection")
     }
 
-    async fn connect(&self) -> redis::RedisResult<MultiplexedConnection> {
+    /// A connection, if the server takes one.
+    pub(crate) async fn connect(&self) -> redis::RedisResult<MultiplexedConnection> {
         let config = redis::AsyncConnectionConfig::new()
             .set_connection_timeout(Some(PATIENCE))
             .set_response_timeout(Some(PATIENCE));
