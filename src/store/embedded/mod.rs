@@ -6,6 +6,7 @@ mod directory;
 mod field;
 mod file;
 mod give_back;
+mod header_last;
 mod health;
 mod lease;
 mod lease_row;
