@@ -1,7 +1,10 @@
 //! Where leases live: one contract, several stores.
 
 pub mod contract;
+pub mod embedded;
 mod error;
+mod open;
 
 pub use contract::Store;
 pub use error::{StoreError, Unavailability, Uncertainty};
+pub use open::{OpenError, open};

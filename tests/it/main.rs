@@ -1,6 +1,11 @@
-//! Everything that is tested from outside of the modules, in one binary.
+//! Everything that is tested from outside the crate, in one binary.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that meets an error which it does not expect should stop there"
+)]
 
 mod config;
+mod conformance;
 mod golden;
 mod layers;
 mod support;

@@ -1,4 +1,9 @@
-//! What several tests need.
+//! What tests of every kind need.
 
+mod deadline;
 pub(crate) mod golden;
+mod random;
 pub(crate) mod tree;
+
+pub(crate) use deadline::eventually;
+pub(crate) use random::Random;
