@@ -1,6 +1,7 @@
 //! What tests of every kind need.
 
 mod deadline;
+pub(crate) mod fake_gateway;
 pub(crate) mod golden;
 mod random;
 pub(crate) mod tree;
