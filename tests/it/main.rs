@@ -4,6 +4,7 @@
     reason = "a test that meets an error which it does not expect should stop there"
 )]
 
+mod api;
 mod client;
 mod config;
 mod conformance;
