@@ -7,7 +7,7 @@ use crate::{
     config::ConfigError,
 };
 
-use super::{exit::Exit, secret::SecretError};
+use super::{exit::Exit, secret::SecretError, serve::ServeError};
 
 /// The failures of all commands.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +32,9 @@ pub(super) enum CliError {
     /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The gateway did not start, or did not end as it should.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
     /// The answer cannot be written.
     #[error("cannot write the answer: {0}")]
     Output(io::Error),
@@ -55,6 +58,7 @@ impl CliError {
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Client(error) => error.into(),
+            Self::Serve(error) => error.into(),
             Self::Setup(SetupError::Url(_))
             | Self::Argument { .. }
             | Self::Secret(_)

@@ -12,12 +12,14 @@ mod exit;
 mod inspect;
 mod lease;
 mod metadata;
+mod openapi;
 mod output;
 mod owner;
 mod program;
 mod release;
 mod renew;
 mod secret;
+mod serve;
 mod sources;
 
 pub use args::Args;

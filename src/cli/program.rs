@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use super::{
     acquire, args::Args, args::Command, completions, config, environment::Environment,
-    error::CliError, exit::Exit, inspect, output, release, renew,
+    error::CliError, exit::Exit, inspect, openapi, output, release, renew, serve,
 };
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    let Args { command } = Args::of_process();
+    let command = Args::of_process().into_command();
     let environment = Environment::of_process();
     match run(&command, &environment) {
         Ok(()) => Exit::Done.into(),
@@ -27,11 +27,13 @@ pub fn main() -> ExitCode {
 
 fn run(command: &Command, environment: &Environment) -> Result<(), CliError> {
     match command {
+        Command::Serve(args) => serve::serve(args, environment),
         Command::Acquire(args) => block_on(acquire::acquire(args, environment)),
         Command::Renew(args) => block_on(renew::renew(args, environment)),
         Command::Release(args) => block_on(release::release(args, environment)),
         Command::Inspect(args) => block_on(inspect::inspect(args, environment)),
         Command::Config(command) => config::config(command, environment),
+        Command::Openapi => openapi::openapi(),
         Command::Completions(args) => completions::completions(args),
     }
 }
@@ -54,7 +56,7 @@ impl Command {
             Self::Renew(args) => args.json,
             Self::Release(args) => args.json,
             Self::Inspect(args) => args.json,
-            Self::Config(_) | Self::Completions(_) => false,
+            Self::Serve(_) | Self::Config(_) | Self::Openapi | Self::Completions(_) => false,
         }
     }
 }

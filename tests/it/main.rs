@@ -5,6 +5,7 @@
 )]
 
 mod api;
+mod client;
 mod config;
 mod conformance;
 mod golden;

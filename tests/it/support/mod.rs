@@ -1,6 +1,7 @@
 //! What several tests stand on.
 
 mod deadline;
+pub(crate) mod fake_gateway;
 pub(crate) mod golden;
 mod proxy;
 mod random;
