@@ -5,6 +5,7 @@ mod connections;
 mod examination;
 mod fences;
 mod foreign;
+mod hostile;
 mod keys;
 mod late;
 mod leases;

@@ -4,4 +4,4 @@ mod proxy;
 mod redis_server;
 
 pub(crate) use proxy::{Fault, Proxy};
-pub(crate) use redis_server::{RedisServer, cmd};
+pub(crate) use redis_server::{RedisServer, cmd, url};
