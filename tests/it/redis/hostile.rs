@@ -78,9 +78,9 @@ async fn what_is_no_redis_at_all_is_never_taken_for_an_answer() {
         &quick(),
         &lifecycle,
     );
-    let unknown = store.release(&name("any"), &token()).await.unwrap_err();
+    let refused = store.release(&name("any"), &token()).await.unwrap_err();
     assert!(
-        matches!(unknown, StoreError::Indeterminate(_)),
-        "{unknown:?}"
+        matches!(refused, StoreError::Unavailable(_)),
+        "nothing was sent: {refused:?}"
     );
 }
