@@ -38,8 +38,6 @@ async fn an_answer_to_somebody_else_is_not_believed() {
         &b"*2\r\n$8\r\nreleased\r\n$5\r\nother\r\n"[..],
         b"*2\r\n$7\r\ngranted\r\n$5\r\nother\r\n",
         b"+OK\r\n",
-        b":1\r\n",
-        b"$-1\r\n",
         b"*0\r\n",
         b"-ERR what is this\r\n",
     ] {

@@ -1,6 +1,7 @@
 //! The Redis store against real servers.
 
 mod bounds;
+mod chaos;
 mod connections;
 mod examination;
 mod fences;
