@@ -23,7 +23,7 @@ use super::{
 use crate::support::RedisServer;
 
 /// The commands of the documented ACL line.
-const COMMANDS: &str = "+evalsha +eval +info +type +time +get +set +del +pttl +pexpireat +hset \
+const COMMANDS: &str = "+evalsha +eval +ping +info +type +time +get +set +del +pttl +pexpireat +hset \
     +hmget +hlen +hdel +zadd +zscore +zrange +zrem +publish";
 
 /// A user with these rules, and a store that logs in as this user.
@@ -112,7 +112,7 @@ async fn the_documented_user_may_do_everything_that_is_needed() {
 async fn a_user_that_lacks_a_command_is_told_which_and_granted_nothing() {
     let server = RedisServer::start().await;
     for command in COMMANDS.split_whitespace() {
-        if ["+info", "+type", "+eval", "+publish"].contains(&command) {
+        if ["+info", "+ping", "+type", "+eval", "+publish"].contains(&command) {
             continue;
         }
         let lifecycle = Lifecycle::new();
@@ -128,6 +128,31 @@ async fn a_user_that_lacks_a_command_is_told_which_and_granted_nothing() {
             other => panic!("{command}: {other:?}"),
         }
         assert_eq!(server.keys().await, [""; 0], "{command}");
+    }
+}
+
+#[tokio::test]
+async fn a_permission_that_is_taken_away_leaves_no_lock_half_granted() {
+    let server = RedisServer::start().await;
+    for command in ["+hset", "+pexpireat", "+zadd", "+set"] {
+        let lifecycle = Lifecycle::new();
+        let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
+        let store = store_as(&server, &lifecycle, &rules).await;
+        granted(
+            store
+                .acquire(&attempt(&format!("safe{command}").replace('+', "-")))
+                .await,
+        );
+        server
+            .run(&["ACL", "SETUSER", "gate", &command.replace('+', "-")])
+            .await;
+        let what = misconfigured(store.acquire(&super::leases::keyed("half", "a")).await);
+        assert!(what.contains("permission"), "{what}");
+        assert_eq!(
+            server.text(&["GET", "lg:{half}:lock"]).await,
+            "",
+            "{command}"
+        );
     }
 }
 

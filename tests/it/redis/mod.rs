@@ -1,10 +1,12 @@
 //! The Redis store against real servers.
 
 mod bounds;
+mod chaos;
 mod connections;
 mod examination;
 mod fences;
 mod foreign;
+mod hostile;
 mod keys;
 mod late;
 mod leases;

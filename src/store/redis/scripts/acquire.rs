@@ -61,14 +61,15 @@ impl Scripts {
         let run = dispatch.run(&self.acquire, keys, &token, fill);
         let Answer { mut reply, earlier } = run.await?;
         let outcome = read(&mut reply, keys, attempt);
-        match &outcome {
-            Ok(Acquisition::Granted(lease)) => floors.raise(keys.slot(), lease.fence),
+        match (&outcome, earlier) {
+            (Ok(Acquisition::Granted(lease)), _) => floors.raise(keys.slot(), lease.fence),
             // An earlier copy that is still on its way must not come to hold the lock once it is
             // free: nobody would know its token.
-            _ if earlier.is_some() => {
-                self.give_back(dispatch, keys, &attempt.token).await?;
+            (_, Some(unknown)) => {
+                let withdrawn = self.give_back(dispatch, keys, &attempt.token).await;
+                withdrawn.map_err(|_not_withdrawn| unknown)?;
             }
-            _ => {}
+            (_, None) => {}
         }
         outcome
     }
