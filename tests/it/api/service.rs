@@ -56,7 +56,7 @@ impl Service {
         let lifecycle = Lifecycle::new();
         let store = Arc::new(Scripted(Arc::clone(&script)));
         let engine = Engine::start(store, lifecycle.clone(), &config.limits);
-        let noon = SystemTime::UNIX_EPOCH + Duration::from_mins(29_919_600);
+        let noon = SystemTime::UNIX_EPOCH + Duration::from_hours(498_660);
         let clock = Arc::new(ManualClock::at(noon));
         let config = Arc::new(config);
         let gateway = Gateway::new(engine, Arc::clone(&config), clock);
