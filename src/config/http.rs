@@ -22,6 +22,9 @@ pub struct HttpConfig {
     /// How long a client may take to send the headers of a request, 100 to 300000. Then the
     /// connection is closed.
     pub header_timeout_ms: Millis,
+    /// How long a connection may stand idle between two requests, 100 to 3600000. Then it is
+    /// closed.
+    pub idle_timeout_ms: Millis,
     /// How long a client may take to send the body of a request, 100 to 300000. Slower is answered
     /// with 408.
     pub body_timeout_ms: Millis,
@@ -68,6 +71,11 @@ impl HttpConfig {
             100..=300_000,
         )?;
         Invalid::unless_in(
+            "http.idle_timeout_ms",
+            self.idle_timeout_ms.0,
+            100..=3_600_000,
+        )?;
+        Invalid::unless_in(
             "http.body_timeout_ms",
             self.body_timeout_ms.0,
             100..=300_000,
@@ -102,6 +110,9 @@ impl Default for HttpConfig {
             // A client that needs longer for a few hundred bytes is gone, or is holding
             // connections open on purpose.
             header_timeout_ms: Millis(10_000),
+            // Longer than the minute for which common load balancers keep a connection: if the gateway
+            // closed first, they would send a request into a connection that is gone.
+            idle_timeout_ms: Millis(75_000),
             body_timeout_ms: Millis(10_000),
         }
     }

@@ -76,8 +76,8 @@ impl Problem {
         self
     }
 
-    pub(in crate::http) fn caused_by(mut self, cause: impl ToString) -> Self {
-        self.cause = Some(cause.to_string());
+    pub(in crate::http) fn caused_by(mut self, cause: String) -> Self {
+        self.cause = Some(cause);
         self
     }
 }
