@@ -106,6 +106,7 @@ async fn stop(
         ?grace,
         "draining: no new acquires, renew and release go on"
     );
+    lifecycle.drain();
     let deadline = Instant::now() + grace;
     let ending = async {
         // Either way it is time to stop.
