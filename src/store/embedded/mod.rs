@@ -6,6 +6,7 @@ mod directory;
 mod field;
 mod file;
 mod give_back;
+mod header_last;
 mod health;
 mod lease;
 mod lease_row;
@@ -19,6 +20,8 @@ mod rows;
 mod start;
 mod state;
 mod store;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use open_error::OpenError;
