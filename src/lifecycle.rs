@@ -1,10 +1,12 @@
 //! Who may start a task, and how the program stops.
 //!
-//! Stopping has two steps. *Draining*: no new acquires, everything already held keeps working.
-//! *Stopping*: background tasks end. Whoever stops the program then waits for all tasks.
+//! Stopping has three steps. *Draining*: no new acquires, everything already held keeps working.
+//! *Closing*: connections end after the request they are at. *Stopping*: when all work is done,
+//! background tasks finish what the work has left to them.
 
 use std::{future::Future, time::Duration};
 
+use tokio::time::{Instant, timeout_at};
 use tokio_util::{
     sync::{CancellationToken, WaitForCancellationFutureOwned},
     task::TaskTracker,
@@ -13,8 +15,10 @@ use tokio_util::{
 /// A cloneable handle through which every task of the program is started and stopped.
 #[derive(Debug, Clone, Default)]
 pub struct Lifecycle {
-    tracker: TaskTracker,
+    work: TaskTracker,
+    background: TaskTracker,
     draining: CancellationToken,
+    closing: CancellationToken,
     stopping: CancellationToken,
 }
 
@@ -31,12 +35,20 @@ impl Lifecycle {
         Self::default()
     }
 
-    /// Starts a task that shutdown waits for.
+    /// Starts a task that ends by itself, soon after [`Lifecycle::closed`] at the latest.
     pub fn spawn<F>(&self, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.tracker.spawn(task);
+        self.work.spawn(task);
+    }
+
+    /// Starts a task that goes on until [`Lifecycle::stopped`]: by then all work has ended.
+    pub fn spawn_background<F>(&self, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.background.spawn(task);
     }
 
     /// Begins to drain: from now on [`Lifecycle::is_draining`] is true.
@@ -54,18 +66,70 @@ impl Lifecycle {
         self.draining.clone().cancelled_owned()
     }
 
-    /// Ends when background tasks must end.
+    /// Ends when connections must end after the request that they are at.
+    pub fn closed(&self) -> WaitForCancellationFutureOwned {
+        self.closing.clone().cancelled_owned()
+    }
+
+    /// Ends when background tasks must finish.
     pub fn stopped(&self) -> WaitForCancellationFutureOwned {
         self.stopping.clone().cancelled_owned()
     }
 
-    /// Tells background tasks to end and waits for all tasks, at most for `grace`.
+    /// Ends when no work is left, although more may come.
+    pub async fn quiet(&self) {
+        self.work.close();
+        self.work.wait().await;
+    }
+
+    /// Ends all work and then all background tasks; together they may take as long as `grace`.
     pub async fn stop(&self, grace: Duration) -> Result<(), TasksLeft> {
+        let deadline = Instant::now() + grace;
         self.draining.cancel();
+        self.closing.cancel();
+        let work = timeout_at(deadline, self.quiet()).await;
         self.stopping.cancel();
-        self.tracker.close();
-        tokio::time::timeout(grace, self.tracker.wait())
-            .await
-            .map_err(|_elapsed| TasksLeft(self.tracker.len()))
+        self.background.close();
+        let background = timeout_at(deadline, self.background.wait()).await;
+        match (work, background) {
+            (Ok(()), Ok(())) => Ok(()),
+            _ => Err(TasksLeft(self.work.len() + self.background.len())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_ends_before_the_background_is_told_to() {
+        let lifecycle = Lifecycle::new();
+        let (say, mut said) = tokio::sync::mpsc::channel(2);
+        let work = say.clone();
+        let closed = lifecycle.closed();
+        lifecycle.spawn(async move {
+            closed.await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            work.send("work").await.unwrap();
+        });
+        let stopped = lifecycle.stopped();
+        lifecycle.spawn_background(async move {
+            stopped.await;
+            say.send("background").await.unwrap();
+        });
+        lifecycle.stop(Duration::from_secs(2)).await.unwrap();
+        assert_eq!(said.recv().await, Some("work"));
+        assert_eq!(said.recv().await, Some("background"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_does_not_end_is_counted_and_not_waited_for() {
+        let lifecycle = Lifecycle::new();
+        lifecycle.spawn(std::future::pending());
+        let started = Instant::now();
+        let error = lifecycle.stop(Duration::from_secs(3)).await.unwrap_err();
+        assert_eq!(error.0, 1);
+        assert_eq!(started.elapsed(), Duration::from_secs(3));
     }
 }

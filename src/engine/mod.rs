@@ -7,6 +7,8 @@ mod reaper;
 mod release;
 mod renew;
 mod start;
+#[cfg(test)]
+mod tests;
 
 pub use acquire::{AcquireError, AcquireRequest, Granted};
 pub use delivery::Delivery;

@@ -64,7 +64,7 @@ impl Reaper {
             waiting: BinaryHeap::new(),
         };
         let stopped = lifecycle.stopped();
-        lifecycle.spawn(async move { task.run(submitted, stopped).await });
+        lifecycle.spawn_background(async move { task.run(submitted, stopped).await });
         Self { queue }
     }
 

@@ -32,7 +32,7 @@ pub async fn serve(
     lifecycle: &Lifecycle,
 ) {
     let http = protocol(config);
-    let mut stopped = std::pin::pin!(lifecycle.stopped());
+    let mut stopped = std::pin::pin!(lifecycle.closed());
     loop {
         let accepted = tokio::select! {
             () = &mut stopped => return,
@@ -69,7 +69,7 @@ fn connection(
     router: Router,
     lifecycle: &Lifecycle,
 ) -> impl Future<Output = ()> + Send + 'static {
-    let stopped = lifecycle.stopped();
+    let stopped = lifecycle.closed();
     async move {
         // An answer is one small write that nobody should wait for.
         if let Err(error) = stream.set_nodelay(true) {

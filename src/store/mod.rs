@@ -4,6 +4,7 @@ pub mod contract;
 pub mod embedded;
 mod error;
 mod open;
+pub mod redis;
 
 pub use contract::Store;
 pub use error::{StoreError, Unavailability, Uncertainty};

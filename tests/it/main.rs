@@ -1,4 +1,4 @@
-//! Everything that is tested from outside the crate, in one binary.
+//! Everything that is tested from outside of the modules, in one binary.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that meets an error which it does not expect should stop there"
@@ -11,4 +11,6 @@ mod config;
 mod conformance;
 mod golden;
 mod layers;
+mod lua;
+mod redis;
 mod support;

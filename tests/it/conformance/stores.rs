@@ -3,8 +3,8 @@
 use std::future::ready;
 
 use super::{
-    embedded::Embedded, exclusion, expiry, fences, give_back, idempotency, random, release, renew,
-    told,
+    embedded::Embedded, exclusion, expiry, fences, give_back, idempotency, random, redis::Redis,
+    release, renew, told,
 };
 
 /// Makes one test of each case for each store, so that a case cannot be forgotten for one of them.
@@ -28,6 +28,7 @@ macro_rules! conformance {
 conformance! {
     stores: {
         embedded = ready(Embedded::start());
+        redis = Redis::start();
     }
     cases: {
         exclusion:
