@@ -6,8 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{ConfigError, Source, setting::Setting};
 
-/// One `key = value` of a TOML text.
-#[derive(Debug)]
+/// One `key = value` of a TOML text. Without `Debug`, because it may hold a password.
 pub(super) struct Entry {
     pub(super) path: String,
     pub(super) value: toml::Value,

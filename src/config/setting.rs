@@ -22,8 +22,8 @@ pub enum Source {
     Flag(&'static str),
 }
 
-/// A value for a key.
-#[derive(Debug, Clone)]
+/// A value for a key. Without `Debug`, because it may hold a password.
+#[derive(Clone)]
 pub(super) struct Setting {
     pub(super) path: String,
     pub(super) value: toml::Value,

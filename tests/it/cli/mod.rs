@@ -3,6 +3,7 @@
 mod exit_codes;
 mod generated;
 mod leases;
+mod on_redis;
 mod secrets;
 mod serve;
 mod shutdown;

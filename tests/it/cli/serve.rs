@@ -1,10 +1,15 @@
 //! `latchgate serve`: starting, and what stops it from starting.
 
-use std::{fs, net::TcpListener, process::Command};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    process::{Command, Stdio},
+};
 
 use crate::support::{
     gateway::{Gateway, Setup},
-    program::latchgate,
+    program::{latchgate, program},
 };
 
 #[test]
@@ -128,4 +133,26 @@ fn a_log_in_json_is_one_object_per_line() {
         let entry: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(entry["level"].is_string(), "{line}");
     }
+}
+
+#[test]
+fn a_gateway_whose_log_nobody_reads_any_more_serves_all_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", directory.path().display());
+    let mut gateway = program()
+        .args(["serve", "--listen", "127.0.0.1:0", "--store", &store])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(gateway.stderr.take());
+    let mut greeting = String::new();
+    BufReader::new(gateway.stdout.take().unwrap())
+        .read_line(&mut greeting)
+        .unwrap();
+    let (_, url) = greeting.trim_end().split_once(" listens on ").unwrap();
+    let ran = latchgate(&["acquire", "deploy", "--url", url]).read();
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
 }

@@ -158,15 +158,14 @@ fn spawn(setup: &Setup, directory: &TempDir) -> (Child, SocketAddr, String) {
     });
     let mut greeting = String::new();
     while !greeting.contains("curl") {
-        match lines.recv_timeout(PATIENCE) {
-            Ok(line) => greeting = greeting + &line + "\n",
-            Err(_) => {
-                drop(child.kill());
-                panic!(
-                    "it does not start:\n{}",
-                    std::fs::read_to_string(&log).unwrap()
-                );
-            }
+        if let Ok(line) = lines.recv_timeout(PATIENCE) {
+            greeting = greeting + &line + "\n";
+        } else {
+            drop(child.kill());
+            panic!(
+                "it does not start:\n{}",
+                std::fs::read_to_string(&log).unwrap()
+            );
         }
     }
     // The line to paste: it names an address that can be reached.

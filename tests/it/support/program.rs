@@ -10,7 +10,7 @@ use std::{
 use tokio::time::Instant;
 
 /// How long a command may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A command line about to be run.
 pub(crate) struct Run {
