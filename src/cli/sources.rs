@@ -23,7 +23,7 @@ pub(super) struct SourceArgs {
     /// Where leases live: embedded:DIR or redis://HOST[:PORT][/DB] [env: LATCHGATE_STORE]
     /// [default: embedded:./latchgate-data]
     ///
-    /// A URL with a password belongs into the environment or a file: every process of the machine
+    /// A URL with a password belongs in the environment or a file: every process of the machine
     /// can see an argument.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
