@@ -23,7 +23,7 @@ use super::{
 ///
 /// Standard output is the token and nothing else, so that `TOKEN=$(latchgate acquire deploy)` works.
 /// The lease ends by itself when its TTL is over; renew it in time to keep it.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct AcquireArgs {
     /// The lock: letters, digits and . _ : @ ~ -
     name: LockName,

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Distributed locks over plain HTTP and JSON.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 ///
 /// Without a command it serves, with the options below.
 #[command(
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 /// What to do.
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub(super) enum Command {
     Serve(ServeArgs),
     Acquire(AcquireArgs),

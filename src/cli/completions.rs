@@ -8,7 +8,7 @@ use super::{args, error::CliError, output};
 /// Print completions for a shell.
 ///
 /// For bash: latchgate completions bash > ~/.local/share/bash-completion/completions/latchgate
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct CompletionsArgs {
     /// The shell
     shell: Shell,

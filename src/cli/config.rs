@@ -9,7 +9,7 @@ use crate::config::reference;
 use super::{environment::Environment, error::CliError, output, sources::SourceArgs};
 
 /// What to do with the configuration.
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub(super) enum ConfigCommand {
     /// Print a configuration file with every key, its default and what it is for
     Default,

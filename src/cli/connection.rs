@@ -14,7 +14,7 @@ use crate::client::{ApiKey, Client, ClientOptions};
 use super::{environment::Environment, error::CliError, secret};
 
 /// The options of every command that calls a gateway.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(next_help_heading = "Gateway")]
 pub(super) struct ConnectionArgs {
     #[arg(

@@ -5,8 +5,7 @@ use std::{
     ffi::{OsStr, OsString},
 };
 
-/// Every variable, valid UTF-8 or not.
-#[derive(Debug, Clone, Default)]
+/// Every variable, valid UTF-8 or not. Without `Debug`, because some are secrets.
 pub(super) struct Environment(Vec<(OsString, OsString)>);
 
 // === impl Environment ===

@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Show who holds a lock.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct InspectArgs {
     /// The lock
     name: LockName,

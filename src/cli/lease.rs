@@ -14,7 +14,7 @@ use crate::lock::{LockName, Token};
 use super::{environment::Environment, error::CliError, secret, secret::SecretError};
 
 /// The options of every command that needs the token of a lease.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct LeaseArgs {
     /// The lock
     pub(super) name: LockName,

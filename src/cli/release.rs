@@ -7,7 +7,7 @@ use super::{
 };
 
 /// Give a lock back.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct ReleaseArgs {
     #[command(flatten)]
     lease: LeaseArgs,

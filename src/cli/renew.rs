@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Keep a lock: make its lease last longer, from now.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct RenewArgs {
     #[command(flatten)]
     lease: LeaseArgs,

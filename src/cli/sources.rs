@@ -14,7 +14,7 @@ use crate::config::Sources;
 use super::environment::Environment;
 
 /// The options that configure a gateway. Everything else is set in a file or in the environment.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct SourceArgs {
     /// The address to listen on; port 0 takes a free one [env: LATCHGATE_LISTEN]
     /// [default: 127.0.0.1:7420]
@@ -23,7 +23,7 @@ pub(super) struct SourceArgs {
     /// Where leases live: embedded:DIR or redis://HOST[:PORT][/DB] [env: LATCHGATE_STORE]
     /// [default: embedded:./latchgate-data]
     ///
-    /// A URL with a password belongs into the environment or a file: every process of the machine
+    /// A URL with a password belongs in the environment or a file: every process of the machine
     /// can see an argument.
     #[arg(long, value_name = "URL")]
     store: Option<String>,

@@ -9,13 +9,14 @@ pub(super) const CONFIG_FILE: &str = "LATCHGATE_CONFIG";
 
 /// Variables with our prefix that speak to the client commands, and that a gateway therefore finds
 /// in its environment whenever both run in one shell.
-const OF_THE_CLIENT: [&str; 7] = [
+const OF_THE_CLIENT: [&str; 8] = [
     "LATCHGATE_URL",
     "LATCHGATE_KEY",
     "LATCHGATE_KEY_FILE",
     "LATCHGATE_TOKEN",
     "LATCHGATE_TOKEN_FILE",
     "LATCHGATE_IDEMPOTENCY_KEY",
+    "LATCHGATE_IDEMPOTENCY_KEY_FILE",
     "LATCHGATE_FENCING_TOKEN",
 ];
 

@@ -1,13 +1,12 @@
 //! Reads the configuration file.
 
-use std::{fs, path::Path};
+use std::{fmt, fs, path::Path};
 
 use toml::de::{DeTable, DeValue};
 
 use super::{ConfigError, Source, setting::Setting};
 
-/// One `key = value` of a TOML text.
-#[derive(Debug)]
+/// One `key = value` of a TOML text. It may hold a password, so its `Debug` shows no value.
 pub(super) struct Entry {
     pub(super) path: String,
     pub(super) value: toml::Value,
@@ -20,6 +19,14 @@ pub(super) struct Entry {
 pub(super) struct Syntax {
     reason: String,
     line: usize,
+}
+
+// === impl Entry ===
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (line {})", self.path, self.line)
+    }
 }
 
 /// Reads what a file sets, whether or not such keys exist.

@@ -1,6 +1,6 @@
 //! Puts the configuration together: default, then file, then environment, then flags.
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, fmt, path::PathBuf};
 
 use super::{
     Config, ConfigError, Invalid, Key, Source, StoreUrl, closest::closest, environment,
@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Who may set something, from the weakest to the strongest.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Sources {
     /// The environment, all of it.
     pub variables: Vec<(OsString, OsString)>,
@@ -28,6 +28,21 @@ pub struct Loaded {
 }
 
 // === impl Sources ===
+
+impl fmt::Debug for Sources {
+    /// Names alone: the values may hold passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let variables = self.variables.iter().map(|(name, _)| name);
+        f.debug_struct("Sources")
+            .field("variables", &variables.collect::<Vec<_>>())
+            .field("file", &self.file)
+            .field(
+                "flags",
+                &self.flags.iter().map(|(key, ..)| key).collect::<Vec<_>>(),
+            )
+            .finish()
+    }
+}
 
 impl Sources {
     /// Reads every source and checks the outcome.

@@ -22,8 +22,8 @@ pub enum Source {
     Flag(&'static str),
 }
 
-/// A value for a key.
-#[derive(Debug, Clone)]
+/// A value for a key. It may hold a password, which its `Debug` masks.
+#[derive(Clone)]
 pub(super) struct Setting {
     pub(super) path: String,
     pub(super) value: toml::Value,
@@ -49,6 +49,12 @@ impl Setting {
     /// The value as it may be shown.
     pub(super) fn shown(&self) -> String {
         shown(&self.path, &self.value)
+    }
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {} ({})", self.path, self.shown(), self.source)
     }
 }
 

@@ -257,7 +257,7 @@ mod tests {
             ("redis:", "has no scheme of these"),
             ("mysql://x", "has no scheme of these"),
             ("embedded:", "names no directory"),
-            ("redis://", "is not a Redis URL: empty host"),
+            ("redis://", "is not a Redis URL: it names no host"),
             (
                 "redis://h/x",
                 "is not a Redis URL: the database is a number",

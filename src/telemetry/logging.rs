@@ -20,18 +20,23 @@ pub enum LoggingError {
 }
 
 /// Begins to log. Once per process.
+///
+/// A line that cannot be written is lost, and nothing else: the library would complain about it on
+/// standard error, which panics where that is the very stream that cannot be written.
 pub fn init(config: &LogConfig) -> Result<(), LoggingError> {
     let filter = config.filter()?;
     match config.format {
         LogFormat::Text => {
             let lines = fmt::layer()
                 .with_writer(io::stderr)
+                .log_internal_errors(false)
                 .with_ansi(io::stderr().is_terminal());
             start(lines, filter)
         }
         LogFormat::Json => {
             let lines = fmt::layer()
                 .with_writer(io::stderr)
+                .log_internal_errors(false)
                 .json()
                 .flatten_event(true)
                 .with_current_span(true)

@@ -10,6 +10,7 @@
 )]
 
 mod api;
+mod cli;
 mod client;
 mod config;
 mod conformance;

@@ -35,7 +35,7 @@ const STORE_CLOSE: Duration = Duration::from_secs(2);
 /// With nothing configured it listens on 127.0.0.1:7420 and keeps leases durably in
 /// ./latchgate-data. It ends on TERM or INT: no new acquires from then on, renew and release go on
 /// until nothing is left to do or the grace period is over. A second signal ends it at once.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(in crate::cli) struct ServeArgs {
     #[command(flatten)]
     sources: SourceArgs,
@@ -106,6 +106,7 @@ async fn stop(
         ?grace,
         "draining: no new acquires, renew and release go on"
     );
+    lifecycle.drain();
     let deadline = Instant::now() + grace;
     let ending = async {
         // Either way it is time to stop.

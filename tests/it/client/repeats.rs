@@ -1,11 +1,12 @@
 //! What is sent again, and what is known when that did not help.
 
-use std::net::TcpListener;
+use std::{net::TcpListener, time::Duration};
 
 use latchgate::{
-    client::{AcquireRequest, ClientError},
+    client::{AcquireRequest, Client, ClientError, ClientOptions},
     lock::IdempotencyKey,
 };
+use tokio::time::Instant;
 
 use crate::support::fake_gateway::{FakeGateway, Reply};
 
@@ -183,4 +184,27 @@ async fn a_look_leaves_nothing_in_doubt() {
     let error = client(&gateway).inspect(&name()).await.unwrap_err();
     assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
     assert_eq!(gateway.received().len(), 3);
+}
+
+#[tokio::test]
+async fn no_call_outlasts_its_deadline() {
+    let deadline = Duration::from_millis(700);
+    for reply in [Reply::problem(503, "store-unavailable", ""), Reply::Silence] {
+        let gateway = FakeGateway::new([reply]);
+        let options = ClientOptions {
+            url: gateway.url.clone(),
+            deadline,
+            attempts: u32::MAX,
+            ..ClientOptions::default()
+        };
+        let client = Client::new(options).unwrap();
+        let begin = Instant::now();
+        client
+            .acquire(&name(), &AcquireRequest::default())
+            .await
+            .unwrap_err();
+        // A machine that does other things as well may be late, but not by the ten seconds that one
+        // answer may take.
+        assert!(begin.elapsed() < deadline * 5, "{:?}", begin.elapsed());
+    }
 }

@@ -114,6 +114,20 @@ fn no_message_shows_a_password() {
 }
 
 #[test]
+fn a_debug_output_shows_no_password() {
+    let sources = Sources {
+        variables: vec![("LATCHGATE_STORE".into(), "redis://:s3cret@h".into())],
+        flags: vec![("store", "--store", "redis://:s3cret@h".to_owned())],
+        ..Sources::default()
+    };
+    let shown = format!("{sources:?} {:?}", sources.load().unwrap());
+    assert!(
+        shown.contains("LATCHGATE_STORE") && !shown.contains("s3cret"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn a_store_of_a_later_version_is_called_that() {
     let message = variable("LATCHGATE_STORE", "redlock://a,b,c");
     assert_eq!(

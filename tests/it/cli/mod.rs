@@ -1,0 +1,9 @@
+//! The real program, from the outside.
+
+mod exit_codes;
+mod generated;
+mod leases;
+mod on_redis;
+mod secrets;
+mod serve;
+mod shutdown;
