@@ -57,6 +57,8 @@ pub(super) struct Writer {
     /// The last transaction that was tried.
     pub(super) sequence: u64,
     pub(super) written_at: Moment,
+    /// Whether more has ended than was cleared away so far.
+    pub(super) behind: bool,
     /// When a failed disk was last tried again.
     pub(super) tried_at: Instant,
     /// Given up last, when the file is closed.
@@ -104,7 +106,13 @@ impl Writer {
     }
 
     fn patience(&self) -> Duration {
-        if self.file.is_none() { RETRY } else { TICK }
+        if self.file.is_none() {
+            RETRY
+        } else if self.behind {
+            Duration::ZERO
+        } else {
+            TICK
+        }
     }
 
     /// Carries out a batch, makes it durable, and only then answers.
@@ -116,7 +124,7 @@ impl Writer {
         let mut done = Vec::with_capacity(batch.size_hint().0);
         let mut close = None;
         let change = {
-            let mut state = self.state();
+            let mut state = write(&self.state);
             for command in batch {
                 match (command, &close) {
                     (command, None) => match command.carry_out(&mut state, now) {
@@ -126,7 +134,7 @@ impl Writer {
                     (late, Some(_)) => drop(late.refuse(Unavailability::Closing.into())),
                 }
             }
-            state.sweep(now, SWEEP);
+            self.behind = !state.sweep(now, SWEEP);
             Change::of(&state)
         };
         if change.rows.is_empty() {
@@ -231,8 +239,8 @@ impl Writer {
         }
         let now = Moment::now(&*self.clock);
         let (change, lags) = {
-            let mut state = self.state();
-            state.sweep(now, SWEEP);
+            let mut state = write(&self.state);
+            self.behind = !state.sweep(now, SWEEP);
             let lags = state.len() > 0 && now.since(self.written_at) >= HEARTBEAT;
             (Change::of(&state), lags)
         };
@@ -268,8 +276,12 @@ impl Writer {
     }
 
     fn state(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+        write(&self.state)
     }
+}
+
+fn write(state: &RwLock<State>) -> RwLockWriteGuard<'_, State> {
+    state.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 // === impl Change ===
