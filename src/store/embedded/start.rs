@@ -17,7 +17,7 @@ use crate::{clock::Clock, config::EmbeddedConfig};
 use super::{
     EmbeddedStore, OpenError,
     directory::{Directory, open_private},
-    file::{Contents, DataFile, Opener},
+    file::{Contents, DataFile, FileError, Opener},
     header_last::{HeaderLast, Witness},
     health::DiskHealth,
     meta::Meta,
@@ -29,7 +29,7 @@ use super::{
 
 /// How many commands may wait for the writer; beyond it they are refused as overload. It is many
 /// batches, and still less than a second of work.
-const QUEUE: usize = 16_384;
+pub(super) const QUEUE: usize = 16_384;
 /// Wall times from which a fencing token may begin, in microseconds: the years 2025 to 2200. A clock
 /// outside of them is wrong, and would waste numbers for ever.
 const PLAUSIBLE: std::ops::Range<u64> = 1_735_689_600_000_000..7_258_118_400_000_000;
@@ -66,11 +66,9 @@ impl EmbeddedStore {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
         let path = directory.database();
-        let broken = |error: redb::Error| OpenError::of_database(&path, error);
-        let file = DataFile::open(&opener).map_err(broken)?;
-        let contents = file
-            .read()
-            .map_err(|error| OpenError::of_read(&path, error))?;
+        let broken = |error: FileError| OpenError::of_file(&path, error);
+        let mut file = DataFile::open(&opener).map_err(broken)?;
+        let (contents, sound) = file.read().map_err(broken)?;
         let now = Moment::now(&*clock);
         let boot = clock.boot_id();
         let sequence = contents.meta.sequence + 1;
@@ -87,12 +85,13 @@ impl EmbeddedStore {
             fence: state.fence(),
             boot: boot.clone(),
             written_at: now,
+            rows: state.len(),
         };
         // The first transaction shows at once whether the directory can be written.
-        if same_boot {
-            file.write(&meta, &Rows::default())
+        if same_boot && sound {
+            file.write(&meta, Rows::default())
         } else {
-            file.rewrite(&meta, &state.all())
+            file.rewrite(&meta, state.all())
         }
         .map_err(broken)?;
 
@@ -100,34 +99,36 @@ impl EmbeddedStore {
         let state = Arc::new(RwLock::new(state));
         let health = Arc::new(DiskHealth::default());
         let closed = Arc::new(AtomicBool::new(false));
-        let store = Self {
-            directory: directory.path().to_owned(),
-            clock: Arc::clone(&clock),
-            state: Arc::clone(&state),
-            health: Arc::clone(&health),
-            commands,
-            closed: Arc::clone(&closed),
-        };
+        let path = directory.path().to_owned();
         let writer = Writer {
             commands: received,
-            state,
-            clock,
-            health,
-            closed,
+            state: Arc::clone(&state),
+            clock: Arc::clone(&clock),
+            health: Arc::clone(&health),
+            closed: Arc::clone(&closed),
             boot,
             file: Some(file),
             opener,
             durable: sequence,
             sequence,
             written_at: now,
+            behind: false,
             tried_at: Instant::now(),
             directory,
         };
-        thread::Builder::new()
+        let writer = thread::Builder::new()
             .name("latchgate-store".to_owned())
             .spawn(move || writer.run())
             .map_err(OpenError::Thread)?;
-        Ok(store)
+        Ok(Self {
+            directory: path,
+            clock,
+            state,
+            health,
+            commands,
+            closed,
+            writer,
+        })
     }
 }
 
@@ -135,15 +136,15 @@ impl EmbeddedStore {
 /// place which cannot be read is damaged and never merely unfinished.
 fn create(directory: &Directory, cache: usize, clock: &dyn Clock) -> Result<(), OpenError> {
     let draft = directory.draft()?;
-    let broken = |error: redb::Error| OpenError::of_database(&draft, error);
     let file = open_private(&draft, true).map_err(|error| OpenError::of(&draft, error))?;
     let database = Builder::new()
         .set_cache_size(cache)
         .create_file(file)
-        .map_err(|error| broken(error.into()))?;
+        .map_err(|error| OpenError::of_database(&draft, error.into()))?;
     let file = DataFile::new(database);
-    file.begin(clock).map_err(broken)?;
-    drop(file);
+    file.begin(clock)
+        .map_err(|error| OpenError::of_file(&draft, error))?;
+    file.close();
     directory.put_in_place(&draft)
 }
 

@@ -21,7 +21,7 @@ use crate::{
 use super::{
     command::{Command, Done},
     directory::Directory,
-    file::{DataFile, Opener, ReadError},
+    file::{DataFile, FileError, Opener},
     health::DiskHealth,
     meta::Meta,
     moment::Moment,
@@ -57,6 +57,8 @@ pub(super) struct Writer {
     /// The last transaction that was tried.
     pub(super) sequence: u64,
     pub(super) written_at: Moment,
+    /// Whether more has ended than was cleared away so far.
+    pub(super) behind: bool,
     /// When a failed disk was last tried again.
     pub(super) tried_at: Instant,
     /// Given up last, when the file is closed.
@@ -67,6 +69,7 @@ pub(super) struct Writer {
 struct Change {
     rows: Rows,
     fence: u64,
+    total: u64,
 }
 
 /// Why the file cannot be used yet.
@@ -103,7 +106,13 @@ impl Writer {
     }
 
     fn patience(&self) -> Duration {
-        if self.file.is_none() { RETRY } else { TICK }
+        if self.file.is_none() {
+            RETRY
+        } else if self.behind {
+            Duration::ZERO
+        } else {
+            TICK
+        }
     }
 
     /// Carries out a batch, makes it durable, and only then answers.
@@ -115,7 +124,7 @@ impl Writer {
         let mut done = Vec::with_capacity(batch.size_hint().0);
         let mut close = None;
         let change = {
-            let mut state = self.state();
+            let mut state = write(&self.state);
             for command in batch {
                 match (command, &close) {
                     (command, None) => match command.carry_out(&mut state, now) {
@@ -125,13 +134,13 @@ impl Writer {
                     (late, Some(_)) => drop(late.refuse(Unavailability::Closing.into())),
                 }
             }
-            state.sweep(now, SWEEP);
+            self.behind = !state.sweep(now, SWEEP);
             Change::of(&state)
         };
         if change.rows.is_empty() {
             self.answer(done, now);
         } else {
-            self.commit(&change, now, done);
+            self.commit(change, now, done);
         }
         close.map_or(ControlFlow::Continue(()), ControlFlow::Break)
     }
@@ -147,11 +156,11 @@ impl Writer {
         ControlFlow::Continue(())
     }
 
-    fn commit(&mut self, change: &Change, now: Moment, done: Vec<Done>) {
-        let meta = self.next_meta(change, now);
+    fn commit(&mut self, change: Change, now: Moment, done: Vec<Done>) {
+        let meta = self.next_meta(&change, now);
         let Some(file) = &self.file else { return };
         self.health.writing(now);
-        if let Err(failure) = file.write(&meta, &change.rows) {
+        if let Err(failure) = file.write(&meta, change.rows) {
             self.fail(&failure.to_string(), done);
             return;
         }
@@ -175,7 +184,7 @@ impl Writer {
         self.health.failed(why);
         self.state().undo();
         // Closed before it is opened again.
-        let unchanged = self.file.take().is_some_and(|file| file.is_unchanged());
+        let unchanged = self.file.take().is_some_and(DataFile::give_up);
         let nothing: StoreError = Unavailability::Disk(why.to_owned()).into();
         let something = match self.recover() {
             Ok(()) | Err(Unrecovered::Unchanged(_)) => nothing.clone(),
@@ -193,8 +202,8 @@ impl Writer {
     /// can be read, that proves nothing: every row is written anew, without the batch.
     fn recover(&mut self) -> Result<(), Unrecovered> {
         self.tried_at = Instant::now();
-        let unknown = |error: ReadError| Unrecovered::Unknown(error.to_string());
-        let file = DataFile::open(&self.opener).map_err(|error| unknown(error.into()))?;
+        let unknown = |error: FileError| Unrecovered::Unknown(error.to_string());
+        let file = DataFile::open(&self.opener).map_err(unknown)?;
         let unchanged = file.meta().map_err(unknown)?.sequence == self.durable;
         let change = if unchanged {
             Change::nothing(&self.state())
@@ -204,11 +213,10 @@ impl Writer {
         let now = Moment::now(&*self.clock);
         let meta = self.next_meta(&change, now);
         if unchanged {
-            file.write(&meta, &change.rows)
+            file.write(&meta, change.rows)
                 .map_err(|error| Unrecovered::Unchanged(error.to_string()))?;
         } else {
-            file.rewrite(&meta, &change.rows)
-                .map_err(|error| unknown(error.into()))?;
+            file.rewrite(&meta, change.rows).map_err(unknown)?;
         }
         self.durable = meta.sequence;
         self.written_at = now;
@@ -231,13 +239,13 @@ impl Writer {
         }
         let now = Moment::now(&*self.clock);
         let (change, lags) = {
-            let mut state = self.state();
-            state.sweep(now, SWEEP);
-            let lags = !state.is_empty() && now.since(self.written_at) >= HEARTBEAT;
+            let mut state = write(&self.state);
+            self.behind = !state.sweep(now, SWEEP);
+            let lags = state.len() > 0 && now.since(self.written_at) >= HEARTBEAT;
             (Change::of(&state), lags)
         };
         if lags || !change.rows.is_empty() {
-            self.commit(&change, now, Vec::new());
+            self.commit(change, now, Vec::new());
         }
     }
 
@@ -248,6 +256,7 @@ impl Writer {
             fence: change.fence,
             boot: self.boot.clone(),
             written_at: now,
+            rows: change.total,
         }
     }
 
@@ -257,7 +266,9 @@ impl Writer {
         for late in self.commands.try_iter() {
             drop(late.refuse(Unavailability::Closing.into()));
         }
-        drop(self.file.take());
+        if let Some(file) = self.file.take() {
+            file.close();
+        }
         drop(self.directory);
         if let Some(closed) = closed {
             closed.send(()).ok();
@@ -265,26 +276,35 @@ impl Writer {
     }
 
     fn state(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+        write(&self.state)
     }
+}
+
+fn write(state: &RwLock<State>) -> RwLockWriteGuard<'_, State> {
+    state.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 // === impl Change ===
 
 impl Change {
     fn of(state: &State) -> Self {
-        let (rows, fence) = (state.unwritten(), state.fence());
-        Self { rows, fence }
+        Self::with(state.unwritten(), state)
     }
 
     fn everything(state: &State) -> Self {
-        let (rows, fence) = (state.all(), state.fence());
-        Self { rows, fence }
+        Self::with(state.all(), state)
     }
 
     fn nothing(state: &State) -> Self {
-        let (rows, fence) = (Rows::default(), state.fence());
-        Self { rows, fence }
+        Self::with(Rows::default(), state)
+    }
+
+    fn with(rows: Rows, state: &State) -> Self {
+        Self {
+            rows,
+            fence: state.fence(),
+            total: state.len(),
+        }
     }
 }
 
