@@ -71,7 +71,7 @@ impl RedisStore {
         let limit = config.command_timeout_ms.duration();
         let admission = Arc::new(Admission::new(examiner, limit));
         let (watcher, stopped) = (Arc::clone(&admission), lifecycle.stopped());
-        lifecycle.spawn(async move { watcher.watch(stopped).await });
+        lifecycle.spawn_background(async move { watcher.watch(stopped).await });
         Self {
             dispatch,
             scripts,
