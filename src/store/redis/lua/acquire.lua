@@ -103,13 +103,14 @@ if fence > 9007199254740991 then
 end
 
 -- Nothing was written so far. The lock comes last: if a command fails half-way, nobody holds it.
-redis.call('SET', counter, digits(fence))
+local fence_text = digits(fence)
+redis.call('SET', counter, fence_text)
 if record then
   redis.call('DEL', info)
 end
 local expiry, until_limit = now + ARGV[2], -1
 local fields = {
-  'v', LAYOUT, 'lock', token, 'fence', digits(fence), 'ttl', ARGV[2], 'acquired', digits(now),
+  'v', LAYOUT, 'lock', token, 'fence', fence_text, 'ttl', ARGV[2], 'acquired', digits(now),
 }
 if ARGV[3] ~= '' then
   until_limit = tonumber(ARGV[3])
@@ -130,8 +131,9 @@ if key ~= '' then
     fields[#fields + 1] = field
   end
 end
+local expiry_text = digits(expiry)
 redis.call('HSET', info, unpack(fields))
-redis.call('PEXPIREAT', info, digits(expiry))
+redis.call('PEXPIREAT', info, expiry_text)
 local forget = digits(expiry + ARGV[7])
 if key ~= '' then
   remember(ended, now, forget, 'k:' .. key)
@@ -139,5 +141,5 @@ end
 if ARGV[8] == '1' then
   remember(ended, now, forget, 'g:' .. token)
 end
-redis.call('SET', lock, token, 'PXAT', digits(expiry))
+redis.call('SET', lock, token, 'PXAT', expiry_text)
 return { 'granted', token, fence, until_limit }
