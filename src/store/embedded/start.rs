@@ -144,7 +144,7 @@ fn create(directory: &Directory, cache: usize, clock: &dyn Clock) -> Result<(), 
     let file = DataFile::new(database);
     file.begin(clock)
         .map_err(|error| OpenError::of_file(&draft, error))?;
-    file.close();
+    drop(file);
     directory.put_in_place(&draft)
 }
 

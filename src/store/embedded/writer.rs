@@ -266,9 +266,7 @@ impl Writer {
         for late in self.commands.try_iter() {
             drop(late.refuse(Unavailability::Closing.into()));
         }
-        if let Some(file) = self.file.take() {
-            file.close();
-        }
+        drop(self.file.take());
         drop(self.directory);
         if let Some(closed) = closed {
             closed.send(()).ok();
