@@ -2,6 +2,7 @@
 
 pub mod contract;
 mod error;
+pub mod parking;
 
 pub use contract::Store;
 pub use error::{StoreError, Unavailability, Uncertainty};
