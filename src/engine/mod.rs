@@ -1,6 +1,7 @@
 //! The operations on locks, whoever calls and wherever leases live.
 
 mod acquire;
+mod attempt;
 mod delivery;
 mod inspect;
 mod reaper;

@@ -54,11 +54,8 @@ pub trait Store: Send + Sync + 'static {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError>;
 
     /// Makes a provisional grant the attempt's own, with its full TTL, just before it is answered.
-    async fn confirm(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-    ) -> Result<Confirmation, StoreError>;
+    async fn confirm(&self, name: &LockName, token: &TokenHash)
+    -> Result<Confirmation, StoreError>;
 
     /// Takes an attempt out of the queue because its wait is over.
     ///
@@ -127,8 +124,17 @@ pub struct Attempt {
     pub metadata: Metadata,
     /// Present if the request carried an idempotency key.
     pub idempotency: Option<Idempotency>,
-    /// How long the attempt wants to stand in the queue; `None` if it does not wait.
-    pub wait: Option<Duration>,
+    /// Present if the attempt wants to stand in the queue.
+    pub wait: Option<Waiting>,
+}
+
+/// How an attempt wants to stand in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// For how long at most. The attempt leaves by itself then; a store may forget it soon after.
+    pub patience: Duration,
+    /// How many may be queued for the name, this attempt included.
+    pub longest_queue: u64,
 }
 
 /// What a store keeps of an idempotency key.

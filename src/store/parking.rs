@@ -58,7 +58,12 @@ impl Parking {
         places.by_token.insert(token, (name.clone(), sender));
         *places.by_name.entry(name.clone()).or_default() += 1;
         drop(places);
-        Parked { parking: self.clone(), name, token, news }
+        Parked {
+            parking: self.clone(),
+            name,
+            token,
+            news,
+        }
     }
 
     /// Tells an attempt its news. False if nobody waits for them here: a grant must then be given
@@ -92,12 +97,17 @@ impl Parking {
     /// The attempts that wait for this name here. Walks the whole list: for recovery only.
     pub fn waiting_for(&self, name: &LockName) -> Vec<TokenHash> {
         let places = self.lock();
-        let of_name = places.by_token.iter().filter(|(_, (parked, _))| parked == name);
+        let of_name = places
+            .by_token
+            .iter()
+            .filter(|(_, (parked, _))| parked == name);
         of_name.map(|(token, _)| *token).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().expect("no code panics while it holds the list")
+        self.places
+            .lock()
+            .expect("no code panics while it holds the list")
     }
 }
 

@@ -1,0 +1,5 @@
+//! The engine over a store that answers what the test says, in paused time.
+
+mod scripted_store;
+mod undelivered;
+mod waiting;
