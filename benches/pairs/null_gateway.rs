@@ -1,0 +1,104 @@
+//! The gateway's own router over a store that does nothing: the ceiling of HTTP on this machine.
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use latchgate::{
+    clock::SystemClock,
+    config::Config,
+    engine::Engine,
+    http,
+    lifecycle::Lifecycle,
+    lock::{FencingToken, HeldLease, LockName, Metadata, TokenHash, Ttl},
+    store::{
+        Store, StoreError,
+        contract::{
+            Acquisition, Attempt, Check, GiveBack, Inspection, Loss, Release, Renewal,
+        },
+    },
+};
+
+const FLAG: &str = "null-gateway";
+
+/// The arguments that start this program as a null gateway.
+pub(crate) const ARGUMENTS: [&str; 1] = [FLAG];
+
+/// Grants everything, keeps nothing.
+struct NullStore;
+
+/// Whether this process was started as a null gateway.
+pub(crate) fn asked_for() -> bool {
+    std::env::args().any(|argument| argument == FLAG)
+}
+
+/// Serves until it is killed.
+pub(crate) fn run() -> ExitCode {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+    runtime.block_on(async {
+        let lifecycle = Lifecycle::new();
+        let config = Arc::new(Config::default());
+        let engine = Engine::start(Arc::new(NullStore), lifecycle.clone(), &config.limits);
+        let gateway = http::Gateway {
+            engine,
+            config: Arc::clone(&config),
+            clock: Arc::new(SystemClock),
+        };
+        let listener =
+            tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        println!("http://{}", listener.local_addr().expect("a bound socket has an address"));
+        http::serve(listener, http::router(gateway), &config.http, &lifecycle).await;
+    });
+    ExitCode::SUCCESS
+}
+
+// === impl NullStore ===
+
+#[async_trait]
+impl Store for NullStore {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
+        Ok(Acquisition::Granted(HeldLease {
+            fence: FencingToken::MAX,
+            ttl: attempt.ttl,
+            expires_in: attempt.ttl.duration(),
+            held_for: Duration::ZERO,
+            hold_expires_in: None,
+            owner: attempt.owner.clone(),
+            metadata: Metadata::default(),
+        }))
+    }
+
+    async fn renew(
+        &self,
+        _name: &LockName,
+        _token: &TokenHash,
+        _ttl: Option<Ttl>,
+    ) -> Result<Renewal, StoreError> {
+        Ok(Renewal::Lost(Loss::Free))
+    }
+
+    async fn release(&self, _name: &LockName, _token: &TokenHash) -> Result<Release, StoreError> {
+        Ok(Release::Released)
+    }
+
+    async fn give_back(
+        &self,
+        _name: &LockName,
+        _token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        Ok(GiveBack::NothingHeld)
+    }
+
+    async fn inspect(&self, _name: &LockName) -> Result<Inspection, StoreError> {
+        Ok(Inspection::Free)
+    }
+
+    async fn check(&self) -> Vec<Check> {
+        Vec::new()
+    }
+
+    async fn close(&self) {}
+
+    fn describe(&self) -> String {
+        "nothing".to_owned()
+    }
+}
