@@ -51,18 +51,27 @@ struct Caller {
 
 impl Caller {
     async fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).await.expect("the gateway listens");
-        stream.set_nodelay(true).expect("a connected socket takes the option");
+        let stream = TcpStream::connect(address)
+            .await
+            .expect("the gateway listens");
+        stream
+            .set_nodelay(true)
+            .expect("a connected socket takes the option");
         let number = NAMES.fetch_add(1, Ordering::Relaxed) << 32;
-        Self { stream, buffer: Vec::with_capacity(4096), number }
+        Self {
+            stream,
+            buffer: Vec::with_capacity(4096),
+            number,
+        }
     }
 
     /// Acquires a lock that nobody else uses, and releases it.
     async fn pair(&mut self) {
         self.number += 1;
         let name = self.number;
-        let acquire =
-            format!("POST /locks/bench:{name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+        let acquire = format!(
+            "POST /locks/bench:{name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+        );
         let body = self.exchange(&acquire, "201").await;
         let start = find(&self.buffer[body..], b"\"token\":\"").expect("a lease has a token");
         let token = &self.buffer[body + start + 9..][..43];
@@ -75,10 +84,17 @@ impl Caller {
 
     /// Sends a request and reads its whole answer; says where the body begins.
     async fn exchange(&mut self, request: &str, status: &str) -> usize {
-        self.stream.write_all(request.as_bytes()).await.expect("the gateway reads");
+        self.stream
+            .write_all(request.as_bytes())
+            .await
+            .expect("the gateway reads");
         self.buffer.clear();
         loop {
-            let read = self.stream.read_buf(&mut self.buffer).await.expect("the gateway answers");
+            let read = self
+                .stream
+                .read_buf(&mut self.buffer)
+                .await
+                .expect("the gateway answers");
             assert!(read > 0, "the gateway closed the connection");
             if let Some(head) = find(&self.buffer, b"\r\n\r\n") {
                 let body = head + 4;
@@ -97,7 +113,9 @@ impl Caller {
 }
 
 fn content_length(head: &[u8]) -> usize {
-    let Some(start) = find(head, b"content-length: ") else { return 0 };
+    let Some(start) = find(head, b"content-length: ") else {
+        return 0;
+    };
     head[start + 16..]
         .iter()
         .take_while(|byte| byte.is_ascii_digit())
@@ -105,5 +123,7 @@ fn content_length(head: &[u8]) -> usize {
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|window| window == needle)
+    haystack
+        .windows(needle.len())
+        .position(|window| window == needle)
 }

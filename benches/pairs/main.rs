@@ -25,7 +25,9 @@ fn main() -> ExitCode {
     let seconds = setting("LG_BENCH_SECONDS", 3);
     let rounds = setting("LG_BENCH_ROUNDS", 5);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
-    runtime.block_on(measure(Duration::from_secs(seconds), rounds)).print();
+    runtime
+        .block_on(measure(Duration::from_secs(seconds), rounds))
+        .print();
     ExitCode::SUCCESS
 }
 
@@ -54,7 +56,13 @@ async fn measure(each: Duration, rounds: u64) -> Rounds {
     results
 }
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark takes its settings from the environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a benchmark takes its settings from the environment"
+)]
 fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
 }

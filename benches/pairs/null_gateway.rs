@@ -12,9 +12,7 @@ use latchgate::{
     lock::{FencingToken, HeldLease, LockName, Metadata, TokenHash, Ttl},
     store::{
         Store, StoreError,
-        contract::{
-            Acquisition, Attempt, Check, GiveBack, Inspection, Loss, Release, Renewal,
-        },
+        contract::{Acquisition, Attempt, Check, GiveBack, Inspection, Loss, Release, Renewal},
     },
 };
 
@@ -43,9 +41,15 @@ pub(crate) fn run() -> ExitCode {
             config: Arc::clone(&config),
             clock: Arc::new(SystemClock),
         };
-        let listener =
-            tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
-        println!("http://{}", listener.local_addr().expect("a bound socket has an address"));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("loopback has a free port");
+        println!(
+            "http://{}",
+            listener
+                .local_addr()
+                .expect("a bound socket has an address")
+        );
         http::serve(listener, http::router(gateway), &config.http, &lifecycle).await;
     });
     ExitCode::SUCCESS

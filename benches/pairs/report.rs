@@ -46,11 +46,26 @@ impl Rounds {
             figures.sort_by(f64::total_cmp);
             figures[figures.len() / 2]
         };
-        println!("acquire + release pairs/s, median of {} rounds", self.rounds.len());
-        println!("  native RESP client        {:>8.0}", median(&|round| round.native));
-        println!("  gateway over Redis        {:>8.0}", median(&|round| round.redis));
-        println!("  gateway, embedded store   {:>8.0}", median(&|round| round.embedded));
-        println!("  same router, null store   {:>8.0}", median(&|round| round.null));
+        println!(
+            "acquire + release pairs/s, median of {} rounds",
+            self.rounds.len()
+        );
+        println!(
+            "  native RESP client        {:>8.0}",
+            median(&|round| round.native)
+        );
+        println!(
+            "  gateway over Redis        {:>8.0}",
+            median(&|round| round.redis)
+        );
+        println!(
+            "  gateway, embedded store   {:>8.0}",
+            median(&|round| round.embedded)
+        );
+        println!(
+            "  same router, null store   {:>8.0}",
+            median(&|round| round.null)
+        );
         println!("ratios, median of the rounds' own");
         println!(
             "  Redis / native            {:>8.2}   bar 0.50, goal 0.65",
@@ -71,5 +86,7 @@ impl Rounds {
 }
 
 fn tempdir() -> std::path::PathBuf {
-    tempfile::tempdir().expect("a temporary directory can be made").keep()
+    tempfile::tempdir()
+        .expect("a temporary directory can be made")
+        .keep()
 }

@@ -66,12 +66,21 @@ impl Client {
 
 impl Caller {
     async fn connect(port: u16) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).await.expect("Redis listens");
-        stream.set_nodelay(true).expect("a connected socket takes the option");
+        let stream = TcpStream::connect(("127.0.0.1", port))
+            .await
+            .expect("Redis listens");
+        stream
+            .set_nodelay(true)
+            .expect("a connected socket takes the option");
         let number = NAMES.fetch_add(1, Ordering::Relaxed) << 32;
         let buffer = Vec::with_capacity(4096);
-        let mut caller =
-            Self { stream, buffer, acquire: String::new(), release: String::new(), number };
+        let mut caller = Self {
+            stream,
+            buffer,
+            acquire: String::new(),
+            release: String::new(),
+            number,
+        };
         caller.acquire = caller.load(ACQUIRE).await;
         caller.release = caller.load(RELEASE).await;
         caller
@@ -81,7 +90,11 @@ impl Caller {
         let script = format!("{PRELUDE}\n{script}");
         self.exchange(&["SCRIPT", "LOAD", &script]).await;
         let reply = std::str::from_utf8(&self.buffer).expect("a hash is ASCII");
-        reply.lines().nth(1).expect("a hash follows its length").to_owned()
+        reply
+            .lines()
+            .nth(1)
+            .expect("a hash follows its length")
+            .to_owned()
     }
 
     /// Acquires a lock that nobody else uses, and releases it.
@@ -99,9 +112,20 @@ impl Caller {
             "0", "60000", "0", "", "", "",
         ])
         .await;
-        assert!(find(&self.buffer, b"granted"), "{}", String::from_utf8_lossy(&self.buffer));
-        self.exchange(&["EVALSHA", &release, "3", &lock, &info, &ended, &token, "60000"]).await;
-        assert!(find(&self.buffer, b"released"), "{}", String::from_utf8_lossy(&self.buffer));
+        assert!(
+            find(&self.buffer, b"granted"),
+            "{}",
+            String::from_utf8_lossy(&self.buffer)
+        );
+        self.exchange(&[
+            "EVALSHA", &release, "3", &lock, &info, &ended, &token, "60000",
+        ])
+        .await;
+        assert!(
+            find(&self.buffer, b"released"),
+            "{}",
+            String::from_utf8_lossy(&self.buffer)
+        );
     }
 
     async fn exchange(&mut self, command: &[&str]) {
@@ -109,10 +133,17 @@ impl Caller {
         for part in command {
             request.push_str(&format!("${}\r\n{part}\r\n", part.len()));
         }
-        self.stream.write_all(request.as_bytes()).await.expect("Redis reads");
+        self.stream
+            .write_all(request.as_bytes())
+            .await
+            .expect("Redis reads");
         self.buffer.clear();
         loop {
-            let read = self.stream.read_buf(&mut self.buffer).await.expect("Redis answers");
+            let read = self
+                .stream
+                .read_buf(&mut self.buffer)
+                .await
+                .expect("Redis answers");
             assert!(read > 0, "Redis closed the connection");
             if value_end(&self.buffer).is_some() {
                 return;
@@ -125,7 +156,12 @@ impl Caller {
 fn value_end(bytes: &[u8]) -> Option<usize> {
     let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let after = line + 2;
-    let count = || std::str::from_utf8(&bytes[1..line]).ok()?.parse::<i64>().ok();
+    let count = || {
+        std::str::from_utf8(&bytes[1..line])
+            .ok()?
+            .parse::<i64>()
+            .ok()
+    };
     match bytes[0] {
         b'$' => match usize::try_from(count()?) {
             Ok(length) => (bytes.len() >= after + length + 2).then_some(after + length + 2),
@@ -137,5 +173,7 @@ fn value_end(bytes: &[u8]) -> Option<usize> {
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack.windows(needle.len()).any(|window| window == needle)
+    haystack
+        .windows(needle.len())
+        .any(|window| window == needle)
 }

@@ -30,10 +30,20 @@ pub(crate) struct Gateway {
 impl RedisServer {
     pub(crate) fn start() -> Self {
         let free = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-        let port = free.local_addr().expect("a bound socket has an address").port();
+        let port = free
+            .local_addr()
+            .expect("a bound socket has an address")
+            .port();
         drop(free);
         let process = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args([
+                "--port",
+                &port.to_string(),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+            ])
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server runs; install the package redis-server");
@@ -75,7 +85,10 @@ impl Gateway {
     }
 
     fn start(command: &mut Command) -> Self {
-        #[expect(clippy::disallowed_methods, reason = "measures another process from outside")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "measures another process from outside"
+        )]
         let now = std::time::Instant::now;
         let started = now();
         let mut process = command
@@ -91,7 +104,11 @@ impl Gateway {
         let ready_after = started.elapsed();
         // Keeps the pipe open: a gateway must not fail because nobody reads its greeting.
         thread::spawn(move || lines.for_each(drop));
-        Self { process, address, ready_after }
+        Self {
+            process,
+            address,
+            ready_after,
+        }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -121,6 +138,8 @@ impl Drop for Gateway {
 
 fn address_in(line: &str) -> Option<SocketAddr> {
     let (_, rest) = line.split_once("http://")?;
-    let end = rest.find(|c: char| c != '.' && c != ':' && !c.is_ascii_digit()).unwrap_or(rest.len());
+    let end = rest
+        .find(|c: char| c != '.' && c != ':' && !c.is_ascii_digit())
+        .unwrap_or(rest.len());
     rest[..end].parse().ok()
 }

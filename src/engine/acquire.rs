@@ -6,7 +6,10 @@ use tokio::sync::oneshot;
 
 use crate::{
     lock::{CallerId, HoldLimit, IdempotencyKey, Lease, LockName, Metadata, Owner, Ttl},
-    store::{StoreError, Unavailability, contract::Contention},
+    store::{
+        StoreError, Unavailability,
+        contract::{Contention, Place},
+    },
 };
 
 use super::{Engine, attempt::Run, delivery::Delivery};
@@ -74,6 +77,14 @@ pub enum AcquireError {
     Store(#[from] StoreError),
 }
 
+/// An attempt that is decided, or that stands in the queue.
+pub(super) enum Attempted<F> {
+    /// It holds the lock.
+    Done(Granted),
+    /// It waits; dropping the future leaves the queue.
+    Queued(Place, F),
+}
+
 // === impl Engine ===
 
 impl Engine {
@@ -82,14 +93,29 @@ impl Engine {
     /// If the caller drops this future, a task of its own leaves the queue and gives back whatever
     /// it was granted; with an idempotency key, after the reconnect grace.
     pub async fn acquire(&self, request: AcquireRequest) -> Result<Granted, AcquireError> {
+        match self.attempt(request).await? {
+            Attempted::Done(granted) => Ok(granted),
+            Attempted::Queued(_place, outcome) => outcome.await,
+        }
+    }
+
+    /// The same, but comes back as soon as it is known whether there is a wait.
+    pub(super) async fn attempt(
+        &self,
+        request: AcquireRequest,
+    ) -> Result<
+        Attempted<impl Future<Output = Result<Granted, AcquireError>> + Send + use<>>,
+        AcquireError,
+    > {
         if self.is_draining() {
             return Err(AcquireError::Draining);
         }
         if !request.wait.is_zero() && self.store.parking().len() >= self.most_waiters {
             return Err(AcquireError::TooManyWaiters);
         }
-        let run = Run::new(self, request);
-        let (mut answer, outcome) = oneshot::channel();
+        let (say_queued, queued) = oneshot::channel();
+        let run = Run::new(self, request, say_queued);
+        let (mut answer, mut outcome) = oneshot::channel();
         self.lifecycle.spawn(async move {
             let result = run.finish(answer.closed()).await;
             // A caller that has gone hears no answer: the outcome is dropped, and with it the
@@ -97,10 +123,14 @@ impl Engine {
             drop(answer.send(result));
         });
         // The task always answers; it can only be lost together with the runtime.
-        outcome.await.unwrap_or_else(|_lost| {
-            Err(AcquireError::Store(StoreError::from(
-                Unavailability::Closing,
-            )))
-        })
+        let lost = |_| Err(StoreError::from(Unavailability::Closing).into());
+        tokio::select! {
+            biased;
+            outcome = &mut outcome => outcome.unwrap_or_else(lost).map(Attempted::Done),
+            Ok(place) = queued => {
+                let outcome = async move { outcome.await.unwrap_or_else(lost) };
+                Ok(Attempted::Queued(place, outcome))
+            }
+        }
     }
 }

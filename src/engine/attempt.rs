@@ -2,14 +2,19 @@
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep_until},
+};
 
 use crate::{
     lifecycle::Lifecycle,
     lock::{Fingerprint, HeldLease, Lease, Salt, Token},
     store::{
         Store, StoreError,
-        contract::{Acquisition, Attempt, Confirmation, Contention, Idempotency, Leaving, Waiting},
+        contract::{
+            Acquisition, Attempt, Confirmation, Contention, Idempotency, Leaving, Place, Waiting,
+        },
         parking::{News, Parked},
     },
 };
@@ -29,6 +34,8 @@ pub(super) struct Run {
     token: Token,
     request: AcquireRequest,
     started: Instant,
+    /// Told once, when the attempt has been queued.
+    say_queued: Option<oneshot::Sender<Place>>,
 }
 
 /// Why an attempt stops standing in the queue without having been granted the lock.
@@ -44,7 +51,11 @@ type Outcome = Result<Granted, AcquireError>;
 // === impl Run ===
 
 impl Run {
-    pub(super) fn new(engine: &Engine, request: AcquireRequest) -> Self {
+    pub(super) fn new(
+        engine: &Engine,
+        request: AcquireRequest,
+        say_queued: oneshot::Sender<Place>,
+    ) -> Self {
         let salt = Salt::random();
         let (token, idempotency) = match &request.idempotency_key {
             None => (Token::random(), None),
@@ -90,6 +101,7 @@ impl Run {
             token,
             request,
             started: Instant::now(),
+            say_queued: Some(say_queued),
         }
     }
 
@@ -105,10 +117,7 @@ impl Run {
             });
             let contention = match (self.store.acquire(&self.attempt).await, parked) {
                 (Ok(Acquisition::Queued(place)), Some(parked)) => {
-                    match self
-                        .stand_in_queue(parked, place.contention, hung_up.as_mut())
-                        .await
-                    {
+                    match self.stand_in_queue(parked, place, hung_up.as_mut()).await {
                         Some(outcome) => return outcome,
                         None => continue,
                     }
@@ -135,10 +144,15 @@ impl Run {
     async fn stand_in_queue(
         &mut self,
         mut parked: Parked,
-        contention: Contention,
+        place: Place,
         hung_up: Pin<&mut impl Future<Output = ()>>,
     ) -> Option<Outcome> {
         let over = self.started + self.request.wait;
+        let contention = place.contention.clone();
+        if let Some(say_queued) = self.say_queued.take() {
+            // Only a hold listens to it.
+            drop(say_queued.send(place));
+        }
         let end = tokio::select! {
             news = parked.news() => match news {
                 News::Granted(held) => return Some(Ok(self.granted(held))),

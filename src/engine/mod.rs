@@ -3,6 +3,7 @@
 mod acquire;
 mod attempt;
 mod delivery;
+mod hold;
 mod inspect;
 mod reaper;
 mod release;
@@ -11,8 +12,10 @@ mod start;
 #[cfg(test)]
 mod tests;
 
+use acquire::Attempted;
 pub use acquire::{AcquireError, AcquireRequest, Granted};
 pub use delivery::Delivery;
+pub use hold::{Hold, HoldEnd, HoldEvent, LossReason};
 pub use release::ReleaseError;
 pub use renew::RenewError;
 pub use start::Engine;

@@ -2,7 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -37,6 +40,10 @@ pub(super) struct ScriptedStore {
     /// Whose place was left, and for how long it is kept.
     pub(super) left: Mutex<Vec<(TokenHash, Option<Duration>)>>,
     pub(super) confirmations: Mutex<VecDeque<Result<Confirmation, StoreError>>>,
+    /// What renew answers before it goes on to renew.
+    pub(super) renewals: Mutex<VecDeque<Result<Renewal, StoreError>>>,
+    pub(super) renewals_asked: Mutex<usize>,
+    renewals_hang: AtomicBool,
     pub(super) attempts: Mutex<Vec<Attempt>>,
     pub(super) parking: Parking,
     /// Commands wait here for a permit.
@@ -54,6 +61,9 @@ impl ScriptedStore {
             leavings: Mutex::default(),
             left: Mutex::default(),
             confirmations: Mutex::default(),
+            renewals: Mutex::default(),
+            renewals_asked: Mutex::default(),
+            renewals_hang: AtomicBool::new(false),
             attempts: Mutex::default(),
             parking: Parking::default(),
             gate: Semaphore::new(100),
@@ -70,6 +80,11 @@ impl ScriptedStore {
     pub(super) fn tell(&self, news: News) {
         let token = self.attempts.lock().unwrap().last().unwrap().token;
         assert!(self.parking.tell(&token, news), "nobody waits for news");
+    }
+
+    /// From now on a renewal is never answered.
+    pub(super) fn hang_renewals(&self) {
+        self.renewals_hang.store(true, Ordering::Relaxed);
     }
 
     /// Nobody gets an answer until [`ScriptedStore::open_gate`].
@@ -137,7 +152,12 @@ impl Store for ScriptedStore {
         _token: &TokenHash,
         _ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
-        Ok(Renewal::Renewed(held()))
+        *self.renewals_asked.lock().unwrap() += 1;
+        if self.renewals_hang.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        let answer = self.renewals.lock().unwrap().pop_front();
+        answer.unwrap_or(Ok(Renewal::Renewed(held())))
     }
 
     async fn release(&self, _name: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
@@ -176,11 +196,16 @@ impl Store for ScriptedStore {
     }
 }
 
+/// The TTL of every lease here.
+pub(super) fn ttl() -> Ttl {
+    Ttl::from_millis(30_000).unwrap()
+}
+
 pub(super) fn held() -> HeldLease {
     HeldLease {
         fence: FencingToken::new(7).unwrap(),
-        ttl: Ttl::MAX,
-        expires_in: Ttl::MAX.duration(),
+        ttl: ttl(),
+        expires_in: ttl().duration(),
         held_for: Duration::ZERO,
         hold_expires_in: None,
         owner: None,
