@@ -120,7 +120,7 @@ impl Engine {
         outcome: impl Future<Output = Result<Granted, AcquireError>> + Send + 'static,
     ) -> Hold {
         self.start_keeper(move |keeper| async move {
-            keeper.queue_and_keep(place, asked, outcome).await
+            keeper.queue_and_keep(place, asked, outcome).await;
         })
     }
 
@@ -202,19 +202,19 @@ impl Keeper {
                 return self.end(HoldEnd::Lost(reason));
             }
             match self.renew(&mut kept).await {
-                Some(Renewal::Renewed(_)) if draining => return self.end(HoldEnd::Draining),
-                Some(Renewal::Renewed(held)) => {
-                    if self.say(HoldEvent::Renewed(held)).is_err() {
-                        return self.release(kept).await;
-                    }
-                }
                 Some(Renewal::Lost(_)) => {
                     let reason = kept.lost_by_now().unwrap_or(LossReason::Ended);
                     return self.end(HoldEnd::Lost(reason));
                 }
-                // Not known; tried again soon, for as long as the lease is certainly ours. A gateway
-                // that drains tries just once: the lease has what is left of its TTL.
-                None if draining => return self.end(HoldEnd::Draining),
+                // A gateway that drains tries just once: the lease has what is left of its TTL.
+                _ if draining => return self.end(HoldEnd::Draining),
+                Some(Renewal::Renewed(held)) => {
+                    let heard = self.say(HoldEvent::Renewed(held));
+                    if let Err(Gone) = heard {
+                        return self.release(kept).await;
+                    }
+                }
+                // Not known; tried again soon, for as long as the lease is certainly ours.
                 None => {}
             }
         }
