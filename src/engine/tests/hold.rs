@@ -48,7 +48,7 @@ async fn end_of(hold: &mut Hold) -> (HoldEnd, usize) {
 
 #[tokio::test(start_paused = true)]
 async fn it_is_renewed_every_third_of_its_ttl() {
-    let store = ScriptedStore::answering(granted());
+    let store = ScriptedStore::answering(Ok(granted()));
     let (mut hold, _lifecycle) = granted_hold(&store).await;
     for _ in 0..5 {
         let asked = Instant::now();
@@ -60,7 +60,7 @@ async fn it_is_renewed_every_third_of_its_ttl() {
 
 #[tokio::test(start_paused = true)]
 async fn it_is_released_when_nobody_listens_any_more() {
-    let store = ScriptedStore::answering(granted());
+    let store = ScriptedStore::answering(Ok(granted()));
     let (hold, _lifecycle) = granted_hold(&store).await;
     drop(hold);
     settle().await;
@@ -69,7 +69,7 @@ async fn it_is_released_when_nobody_listens_any_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_reads_nothing_is_gone_in_the_end() {
-    let store = ScriptedStore::answering(granted());
+    let store = ScriptedStore::answering(Ok(granted()));
     let (_hold, _lifecycle) = granted_hold(&store).await;
     sleep(20 * TTL / 3).await;
     assert_eq!(store.released.lock().unwrap().len(), 1);
@@ -77,7 +77,7 @@ async fn a_reader_that_reads_nothing_is_gone_in_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_short_outage_of_the_store_costs_nothing() {
-    let store = ScriptedStore::answering(granted());
+    let store = ScriptedStore::answering(Ok(granted()));
     for error in [away(), unknown(), away(), unknown()] {
         store.renewals.lock().unwrap().push_back(Err(error));
     }
@@ -88,7 +88,7 @@ async fn a_short_outage_of_the_store_costs_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_outage_loses_it_before_its_ttl_is_over() {
-    let store = ScriptedStore::answering(granted());
+    let store = ScriptedStore::answering(Ok(granted()));
     store
         .renewals
         .lock()
@@ -99,11 +99,7 @@ async fn a_long_outage_loses_it_before_its_ttl_is_over() {
     let (end, _) = end_of(&mut hold).await;
     assert!(matches!(end, HoldEnd::Lost(LossReason::Expired)), "{end:?}");
     assert!(started.elapsed() < TTL, "{:?}", started.elapsed());
-    assert!(
-        started.elapsed() > TTL - TTL / 50,
-        "{:?}",
-        started.elapsed()
-    );
+    assert!(started.elapsed() > TTL * 49 / 50, "{:?}", started.elapsed());
     settle().await;
     assert_eq!(
         store.given_back(),
@@ -115,7 +111,7 @@ async fn a_long_outage_loses_it_before_its_ttl_is_over() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_loses_it_before_its_ttl_is_over() {
     // Counted from when the renewal was sent, not from when it was answered.
-    let store = ScriptedStore::answering(granted());
+    let store = ScriptedStore::answering(Ok(granted()));
     let started = Instant::now();
     let (mut hold, _lifecycle) = granted_hold(&store).await;
     store.hang_renewals();
@@ -126,7 +122,7 @@ async fn a_store_that_hangs_loses_it_before_its_ttl_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_somebody_ended_is_lost_at_the_next_renewal() {
-    let store = ScriptedStore::answering(granted());
+    let store = ScriptedStore::answering(Ok(granted()));
     store
         .renewals
         .lock()
@@ -169,7 +165,7 @@ async fn the_hold_limit_is_told_as_such() {
 
 #[tokio::test(start_paused = true)]
 async fn draining_renews_once_more_and_does_not_release() {
-    let store = ScriptedStore::answering(granted());
+    let store = ScriptedStore::answering(Ok(granted()));
     let (mut hold, lifecycle) = granted_hold(&store).await;
     lifecycle.drain();
     let (end, _) = end_of(&mut hold).await;
@@ -235,7 +231,7 @@ async fn nobody_listens_any_more_while_it_is_queued() {
 
 #[tokio::test(start_paused = true)]
 async fn a_living_lease_is_adopted() {
-    let store = ScriptedStore::answering(granted());
+    let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
     let token = Token::random();
     let mut hold = engine.adopt(name(), token.clone()).await.unwrap();
@@ -251,7 +247,7 @@ async fn a_living_lease_is_adopted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_lease_is_not_adopted() {
-    let store = ScriptedStore::answering(granted());
+    let store = ScriptedStore::answering(Ok(granted()));
     store
         .renewals
         .lock()

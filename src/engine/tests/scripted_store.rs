@@ -227,8 +227,8 @@ pub(super) fn queued() -> Acquisition {
     })
 }
 
-pub(super) fn granted() -> Result<Acquisition, StoreError> {
-    Ok(Acquisition::Granted(held()))
+pub(super) fn granted() -> Acquisition {
+    Acquisition::Granted(held())
 }
 
 pub(super) fn unknown() -> StoreError {
