@@ -1,0 +1,25 @@
+//! The embedded store: leases in a file of this process, durable before the answer.
+
+mod acquire;
+mod command;
+mod directory;
+mod field;
+mod file;
+mod give_back;
+mod health;
+mod lease;
+mod lease_row;
+mod meta;
+mod moment;
+mod open_error;
+mod release;
+mod renew;
+mod row_key;
+mod rows;
+mod start;
+mod state;
+mod store;
+mod writer;
+
+pub use open_error::OpenError;
+pub use store::EmbeddedStore;
