@@ -2,7 +2,7 @@
 
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 
-use crate::lock::LockName;
+use crate::{clock::Clock, lock::LockName};
 
 use super::{
     field::{Fields, RowError},
@@ -52,6 +52,17 @@ impl DataFile {
     /// Takes an open database.
     pub(super) fn new(database: Database) -> Self {
         Self(database)
+    }
+
+    /// Writes the first row into a new file.
+    pub(super) fn begin(&self, clock: &dyn Clock) -> Result<(), redb::Error> {
+        let meta = Meta {
+            sequence: 0,
+            fence: 0,
+            boot: clock.boot_id(),
+            written_at: Moment::now(clock),
+        };
+        self.write(&meta, &Rows::default())
     }
 
     /// What the file says of itself.

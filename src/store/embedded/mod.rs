@@ -19,6 +19,8 @@ mod rows;
 mod start;
 mod state;
 mod store;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use open_error::OpenError;

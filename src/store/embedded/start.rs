@@ -139,13 +139,7 @@ fn create(directory: &Directory, cache: usize, clock: &dyn Clock) -> Result<(), 
         .create_file(file)
         .map_err(|error| broken(error.into()))?;
     let file = DataFile::new(database);
-    let meta = Meta {
-        sequence: 0,
-        fence: 0,
-        boot: clock.boot_id(),
-        written_at: Moment::now(clock),
-    };
-    file.write(&meta, &Rows::default()).map_err(broken)?;
+    file.begin(clock).map_err(broken)?;
     drop(file);
     directory.put_in_place(&draft)
 }
