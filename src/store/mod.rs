@@ -3,8 +3,8 @@
 pub mod contract;
 pub mod embedded;
 mod error;
-pub mod parking;
 mod open;
+pub mod parking;
 
 pub use contract::Store;
 pub use error::{StoreError, Unavailability, Uncertainty};

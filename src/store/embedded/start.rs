@@ -11,7 +11,7 @@ use std::{
 use redb::{Builder, Database, DatabaseError};
 use tracing::warn;
 
-use crate::{clock::Clock, config::EmbeddedConfig};
+use crate::{clock::Clock, config::EmbeddedConfig, store::parking::Parking};
 
 use super::{
     EmbeddedStore, OpenError,
@@ -79,7 +79,8 @@ impl EmbeddedStore {
         } else {
             carried(contents, now)
         };
-        let state = State::new(contents.leases, contents.tombstones, fence);
+        let parking = Parking::default();
+        let state = State::new(contents.leases, contents.tombstones, fence, parking.clone());
         let meta = Meta {
             sequence,
             fence: state.fence(),
@@ -104,11 +105,14 @@ impl EmbeddedStore {
             state: Arc::clone(&state),
             health: Arc::clone(&health),
             commands,
+            parking: parking.clone(),
             closed: Arc::clone(&closed),
         };
         let writer = Writer {
             commands: received,
             state,
+            parking,
+            orphans: Vec::new(),
             clock,
             health,
             closed,
