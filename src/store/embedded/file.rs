@@ -6,6 +6,7 @@ use crate::{clock::Clock, lock::LockName};
 
 use super::{
     field::{Fields, RowError},
+    header_last::Witness,
     lease::Lease,
     lease_row,
     meta::Meta,
@@ -19,7 +20,10 @@ const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("latchgate");
 
 /// An open database.
 #[derive(Debug)]
-pub(super) struct DataFile(Database);
+pub(super) struct DataFile {
+    database: Database,
+    witness: Witness,
+}
 
 /// All that a file holds.
 #[derive(Debug)]
@@ -29,8 +33,8 @@ pub(super) struct Contents {
     pub(super) tombstones: Vec<(Tombstone, Moment)>,
 }
 
-/// How the database is opened, again after every failure.
-pub(super) type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
+/// How the database is opened, again after every failure. Its file must report to the witness.
+pub(super) type Opener = Box<dyn Fn(Witness) -> Result<Database, DatabaseError> + Send>;
 
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -49,9 +53,22 @@ pub(super) enum ReadError {
 // === impl DataFile ===
 
 impl DataFile {
-    /// Takes an open database.
+    /// Opens the database.
+    pub(super) fn open(opener: &Opener) -> Result<Self, redb::Error> {
+        let witness = Witness::default();
+        let database = opener(witness.clone())?;
+        Ok(Self { database, witness })
+    }
+
+    /// Takes a new database.
     pub(super) fn new(database: Database) -> Self {
-        Self(database)
+        let witness = Witness::default();
+        Self { database, witness }
+    }
+
+    /// Whether the last write, which failed, certainly left the file as it was.
+    pub(super) fn is_unchanged(&self) -> bool {
+        !self.witness.saw_header()
     }
 
     /// Writes the first row into a new file.
@@ -67,7 +84,7 @@ impl DataFile {
 
     /// What the file says of itself.
     pub(super) fn meta(&self) -> Result<Meta, ReadError> {
-        let read = self.0.begin_read().map_err(redb::Error::from)?;
+        let read = self.database.begin_read().map_err(redb::Error::from)?;
         let table = match read.open_table(TABLE) {
             Ok(table) => table,
             Err(TableError::TableDoesNotExist(_)) => return Err(ReadError::NoMeta),
@@ -87,7 +104,7 @@ impl DataFile {
             leases: Vec::new(),
             tombstones: Vec::new(),
         };
-        let read = self.0.begin_read().map_err(redb::Error::from)?;
+        let read = self.database.begin_read().map_err(redb::Error::from)?;
         let table = read.open_table(TABLE).map_err(redb::Error::from)?;
         for row in table.iter().map_err(redb::Error::from)? {
             let (key, value) = row.map_err(redb::Error::from)?;
@@ -109,7 +126,8 @@ impl DataFile {
     }
 
     fn transact(&self, meta: &Meta, rows: &Rows, afresh: bool) -> Result<(), redb::Error> {
-        let write = self.0.begin_write()?;
+        self.witness.begin();
+        let write = self.database.begin_write()?;
         if afresh {
             write.delete_table(TABLE)?;
         }

@@ -8,6 +8,7 @@ mod field;
 mod file;
 mod give_back;
 mod hand_off;
+mod header_last;
 mod health;
 mod join;
 mod lease;

@@ -8,7 +8,8 @@ use std::{
     time::SystemTime,
 };
 
-use redb::{Builder, Database, DatabaseError};
+use redb::{Builder, Database, DatabaseError, backends::FileBackend};
+use tokio::time::Instant;
 use tracing::warn;
 
 use crate::{clock::Clock, config::EmbeddedConfig, store::parking::Parking};
@@ -17,6 +18,7 @@ use super::{
     EmbeddedStore, OpenError,
     directory::{Directory, open_private},
     file::{Contents, DataFile, Opener},
+    header_last::{HeaderLast, Witness},
     health::DiskHealth,
     meta::Meta,
     moment::Moment,
@@ -53,7 +55,7 @@ impl EmbeddedStore {
         if !exists {
             create(&directory, cache, &*clock)?;
         }
-        let opener = move || open_database(&path, cache);
+        let opener = move |witness| open_database(&path, cache, witness);
         Self::start(directory, Box::new(opener), clock)
     }
 
@@ -64,8 +66,8 @@ impl EmbeddedStore {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
         let path = directory.database();
-        let file = opener().map_err(|error| OpenError::of_database(&path, error.into()))?;
-        let file = DataFile::new(file);
+        let broken = |error: redb::Error| OpenError::of_database(&path, error);
+        let file = DataFile::open(&opener).map_err(broken)?;
         let contents = file
             .read()
             .map_err(|error| OpenError::of_read(&path, error))?;
@@ -93,7 +95,7 @@ impl EmbeddedStore {
         } else {
             file.rewrite(&meta, &state.all())
         }
-        .map_err(|error| OpenError::of_database(&path, error))?;
+        .map_err(broken)?;
 
         let (commands, received) = mpsc::sync_channel(QUEUE);
         let state = Arc::new(RwLock::new(state));
@@ -122,6 +124,7 @@ impl EmbeddedStore {
             durable: sequence,
             sequence,
             written_at: now,
+            tried_at: Instant::now(),
             directory,
         };
         thread::Builder::new()
@@ -150,13 +153,20 @@ fn create(directory: &Directory, cache: usize, clock: &dyn Clock) -> Result<(), 
 
 /// Opens a database that exists. An empty file is none: the database would take it for a new one,
 /// and everything that was held would be free.
-pub(super) fn open_database(path: &Path, cache: usize) -> Result<Database, DatabaseError> {
+pub(super) fn open_database(
+    path: &Path,
+    cache: usize,
+    witness: Witness,
+) -> Result<Database, DatabaseError> {
     let file = open_private(path, false)?;
     if file.metadata()?.len() == 0 {
         let empty = io::Error::new(io::ErrorKind::UnexpectedEof, "it is empty");
         return Err(empty.into());
     }
-    Builder::new().set_cache_size(cache).create_file(file)
+    let file = HeaderLast::new(FileBackend::new(file)?, witness);
+    Builder::new()
+        .set_cache_size(cache)
+        .create_with_backend(file)
 }
 
 /// Moves everything to the clock of a new boot.

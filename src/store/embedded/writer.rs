@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 use tracing::{error, info};
 
 use crate::{
@@ -64,6 +64,8 @@ pub(super) struct Writer {
     /// The last transaction that was tried.
     pub(super) sequence: u64,
     pub(super) written_at: Moment,
+    /// When a failed disk was last tried again.
+    pub(super) tried_at: Instant,
     /// Given up last, when the file is closed.
     pub(super) directory: Directory,
 }
@@ -89,6 +91,9 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut batch = Vec::with_capacity(BATCH);
         let closed = loop {
+            if self.file.is_none() && self.tried_at.elapsed() >= RETRY {
+                self.try_again();
+            }
             match self.commands.recv_timeout(self.patience()) {
                 Ok(command) => {
                     batch.push(command);
@@ -192,10 +197,12 @@ impl Writer {
         error!(error = why, "cannot write the data directory");
         self.health.failed(why);
         self.state().undo();
-        self.file = None;
+        // Closed before it is opened again.
+        let unchanged = self.file.take().is_some_and(|file| file.is_unchanged());
         let nothing: StoreError = Unavailability::Disk(why.to_owned()).into();
         let something = match self.recover() {
             Ok(()) | Err(Unrecovered::Unchanged(_)) => nothing.clone(),
+            Err(Unrecovered::Unknown(_)) if unchanged => nothing.clone(),
             Err(Unrecovered::Unknown(_)) => Uncertainty::Disk(why.to_owned()).into(),
         };
         for command in done {
@@ -208,9 +215,9 @@ impl Writer {
     /// After a failed fsync the batch may be in the page cache and never reach the disk. So if it
     /// can be read, that proves nothing: every row is written anew, without the batch.
     fn recover(&mut self) -> Result<(), Unrecovered> {
+        self.tried_at = Instant::now();
         let unknown = |error: ReadError| Unrecovered::Unknown(error.to_string());
-        let file = (self.opener)().map_err(|error| unknown(redb::Error::from(error).into()))?;
-        let file = DataFile::new(file);
+        let file = DataFile::open(&self.opener).map_err(|error| unknown(error.into()))?;
         let unchanged = file.meta().map_err(unknown)?.sequence == self.durable;
         let change = if unchanged {
             Change::nothing(&self.state())
@@ -234,12 +241,15 @@ impl Writer {
         Ok(())
     }
 
+    fn try_again(&mut self) {
+        if let Err(unrecovered) = self.recover() {
+            self.health.failed(unrecovered.why());
+        }
+    }
+
     /// Nobody asks for anything.
     fn tick(&mut self) {
         if self.file.is_none() {
-            if let Err(unrecovered) = self.recover() {
-                self.health.failed(unrecovered.why());
-            }
             return;
         }
         let now = Moment::now(&*self.clock);

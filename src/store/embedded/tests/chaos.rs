@@ -26,7 +26,7 @@ enum Told {
 
 #[tokio::test]
 async fn whatever_was_answered_is_true() {
-    for seed in 1..=25 {
+    for seed in 1..=12 {
         run(seed).await;
     }
 }

@@ -8,6 +8,8 @@ use std::{
 
 use redb::{Builder, Database, DatabaseError, StorageBackend};
 
+use crate::store::embedded::header_last::{HeaderLast, Witness};
+
 /// One file on such a disk. It outlives every database that is opened on it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Disk(Arc<Mutex<Platter>>);
@@ -47,11 +49,11 @@ struct Platter {
 
 impl Disk {
     /// Opens the file, as after any failure.
-    pub(super) fn open(&self) -> Result<Database, DatabaseError> {
+    pub(super) fn open(&self, witness: Witness) -> Result<Database, DatabaseError> {
         self.platter().works()?;
         Builder::new()
             .set_cache_size(1 << 20)
-            .create_with_backend(self.clone())
+            .create_with_backend(HeaderLast::new(self.clone(), witness))
     }
 
     /// From now on this goes wrong.

@@ -16,7 +16,9 @@ use crate::{
     store::{
         Store, StoreError,
         contract::{Acquisition, Attempt, Holder, Idempotency, Inspection},
-        embedded::{EmbeddedStore, OpenError, directory::Directory, file::DataFile},
+        embedded::{
+            EmbeddedStore, OpenError, directory::Directory, file::DataFile, header_last::Witness,
+        },
     },
 };
 
@@ -41,7 +43,7 @@ impl Rig {
             store: None,
             directory: TempDir::new().unwrap(),
         };
-        let file = DataFile::new(rig.disk.open().unwrap());
+        let file = DataFile::new(rig.disk.open(Witness::default()).unwrap());
         file.begin(&*rig.clock).unwrap();
         drop(file);
         rig.open().unwrap();
@@ -51,7 +53,7 @@ impl Rig {
     pub(super) fn open(&mut self) -> Result<(), OpenError> {
         let directory = Directory::take(self.directory.path())?;
         let disk = self.disk.clone();
-        let opener = Box::new(move || disk.open());
+        let opener = Box::new(move |witness| disk.open(witness));
         let clock = Arc::clone(&self.clock);
         self.store = Some(EmbeddedStore::start(directory, opener, clock)?);
         Ok(())
