@@ -182,14 +182,14 @@ impl Writer {
     fn answer(&mut self, done: Vec<Done>, carried_out: Moment) {
         let notices = self.state().settle();
         let later = Moment::now(&*self.clock).since(carried_out);
-        for command in done {
-            command.answer(later);
-        }
         let untold = notices
             .into_iter()
             .filter_map(|notice| notice.tell(&self.parking, later));
         // Those of the turn before were taken back in this one.
         self.orphans = untold.collect();
+        for command in done {
+            command.answer(later);
+        }
     }
 
     /// A write failed: memory goes back to what is durable, and everybody is told what is known.
