@@ -38,7 +38,7 @@ pub(in super::super) async fn two_hundred_are_each_served_once(fixture: &dyn Fix
     assert!(served.lock().unwrap().is_empty());
     gateways.release("lock", &holder.token).await;
     callers.join_all().await;
-    let served = served.lock().unwrap();
+    let served = std::mem::take(&mut *served.lock().unwrap());
     assert!(
         served.is_sorted_by(|before, after| before < after),
         "{served:?}"
