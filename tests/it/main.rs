@@ -5,4 +5,5 @@
 )]
 
 mod conformance;
+mod embedded;
 mod support;

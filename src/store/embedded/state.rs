@@ -91,9 +91,10 @@ impl State {
         self.changes
     }
 
-    /// Whether nothing is remembered at all.
-    pub(super) fn is_empty(&self) -> bool {
-        self.leases.is_empty() && self.tombstones.is_empty()
+    /// How many rows the file has when it holds all this.
+    pub(super) fn len(&self) -> u64 {
+        let rows = self.leases.len() + self.tombstones.len();
+        u64::try_from(rows).unwrap_or(u64::MAX)
     }
 
     /// Shows who holds a lock and who is queued for it, as far as it is durable.

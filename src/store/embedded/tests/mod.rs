@@ -3,6 +3,7 @@
 mod chaos;
 mod disk;
 mod faults;
+mod opening;
 mod rig;
 mod rows;
 mod stall;
