@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::{
     super::{
         Fixture,
-        attempts::{LONG, attempt, granted, is_free, released},
+        attempts::{LONG, attempt, granted, is_free, key, keyed, released},
     },
     Gateways, LATE, request,
 };
@@ -94,6 +94,32 @@ pub(in super::super) async fn one_who_leaves_without_having_queued_has_left(fixt
         assert_eq!(contention.holder.is_some(), held);
         assert_eq!(contention.waiters, 0);
     }
+}
+
+pub(in super::super) async fn one_who_leaves_after_it_was_superseded_takes_nobody_along(
+    fixture: &dyn Fixture,
+) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    granted(&store, &holder).await;
+    let key = key();
+    let [older, newer] = [(); 2].map(|()| Attempt {
+        wait: waiting().wait,
+        ..keyed("lock", LONG, key)
+    });
+    let _older = store.parking().park(older.name.clone(), older.token);
+    let mut place = store.parking().park(newer.name.clone(), newer.token);
+    for attempt in [&older, &newer] {
+        let answer = store.acquire(attempt).await.unwrap();
+        assert!(matches!(answer, Acquisition::Queued(_)), "{answer:?}");
+    }
+    let answer = store.leave(&older.name, &older.token, None).await;
+    assert_eq!(answer.unwrap(), Leaving::Superseded);
+    let answer = store.give_back(&older.name, &older.token).await;
+    assert_eq!(answer.unwrap(), GiveBack::NothingHeld);
+    released(&store, &holder).await;
+    timeout(LATE, place.news()).await.expect("it is granted");
+    released(&store, &newer).await;
 }
 
 fn waiting() -> Attempt {
