@@ -5,7 +5,7 @@ use std::future::ready;
 use super::{
     embedded::Embedded,
     exclusion, expiry, fences, give_back, idempotency, random, release, renew, told,
-    waiting::{crowd, expiries, leaving, order, orphans, places, queue},
+    waiting::{crowd, expiries, histories, leaving, order, orphans, places, queue, sequences},
 };
 
 /// Makes one test of each case for each store, so that a case cannot be forgotten for one of them.
@@ -134,5 +134,9 @@ conformance! {
         crowd:
             two_hundred_are_each_served_once,
             a_long_queue_is_shown_by_its_head,;
+        sequences:
+            around_a_queue_behave_like_the_model,;
+        histories:
+            of_many_clients_exclude_rise_keep_order_and_leave_no_orphan,;
     }
 }
