@@ -1,0 +1,20 @@
+//! The routes under `/locks`.
+
+mod acquire;
+mod acquire_body;
+mod delivered;
+mod inspect;
+mod lease_body;
+mod lock_body;
+mod lock_path;
+mod metadata_body;
+mod release;
+mod release_body;
+mod renew;
+mod renew_body;
+
+pub(super) use acquire::{__path_acquire, acquire};
+pub(super) use inspect::{__path_inspect, inspect};
+pub(super) use metadata_body::MetadataBody;
+pub(super) use release::{__path_release, __path_release_by_post, release, release_by_post};
+pub(super) use renew::{__path_renew, renew};

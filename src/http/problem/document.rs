@@ -1,0 +1,87 @@
+//! A problem as the caller gets it.
+
+use axum::{body::Body, response::Response};
+use http::{
+    HeaderValue,
+    header::{ALLOW, CONTENT_TYPE, RETRY_AFTER},
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::http::{answer::json, base_path::BasePath};
+
+use super::{Extra, FieldError, Problem, ProblemCode, locked::Locked};
+
+/// Why the request was not carried out (RFC 9457).
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(in crate::http) struct ProblemDocument<'a> {
+    /// A page that says what the problem means and what to do, relative to this gateway.
+    #[serde(rename = "type")]
+    #[schema(format = "uri-reference", example = "/problems/locked")]
+    kind: String,
+    /// The same for every problem with this code.
+    #[schema(value_type = String)]
+    title: &'static str,
+    /// The HTTP status.
+    #[schema(minimum = 400, maximum = 599)]
+    status: u16,
+    /// What happened here.
+    #[schema(value_type = String)]
+    detail: &'a str,
+    /// What to decide by. The list is closed: a new code is a new version of this API.
+    code: ProblemCode,
+    /// The `X-Request-Id` of this answer, under which the gateway has logged it.
+    #[schema(value_type = String)]
+    request_id: &'a str,
+    /// With `invalid-request`: everything that is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<FieldError>, required = false)]
+    errors: Option<&'a [FieldError]>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
+    locked: Option<&'a Locked>,
+    /// With `lease-lost`: whether somebody else holds the lock now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = bool, required = false)]
+    held: Option<bool>,
+}
+
+/// Makes a response of a problem.
+pub(in crate::http) fn render(
+    problem: &Problem,
+    base_path: &BasePath,
+    request_id: &str,
+    response: &mut Response,
+) {
+    let code = problem.code;
+    let mut document = ProblemDocument {
+        kind: format!("{base_path}/problems/{}", code.as_str()),
+        title: code.title(),
+        status: code.status().as_u16(),
+        detail: &problem.detail,
+        code,
+        request_id,
+        errors: None,
+        locked: None,
+        held: None,
+    };
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
+    match &problem.extra {
+        Extra::None => {}
+        Extra::Fields(errors) => document.errors = Some(errors),
+        Extra::Locked(locked) => {
+            headers.insert(RETRY_AFTER, HeaderValue::from(locked.retry_after_seconds()));
+            document.locked = Some(locked);
+        }
+        Extra::Lost { held } => document.held = Some(*held),
+        Extra::Allow(methods) => {
+            headers.insert(ALLOW, methods.clone());
+        }
+    }
+    *response.body_mut() = Body::from(json(&document));
+}

@@ -1,0 +1,7 @@
+//! What callers see over HTTP.
+
+mod golden;
+mod scripted;
+mod service;
+
+mod acquire;

@@ -1,0 +1,3 @@
+//! Every integration test, in one binary: linked once, run together.
+
+mod api;
