@@ -23,9 +23,6 @@ pub(super) struct Index {
     /// The path of the OpenAPI document.
     #[schema(example = "/openapi.json")]
     openapi: String,
-    /// The path of a lock.
-    #[schema(example = "/locks/{name}")]
-    locks: String,
 }
 
 /// Find the way
@@ -48,6 +45,5 @@ pub(super) async fn index(
         version: env!("CARGO_PKG_VERSION"),
         docs: format!("{base}/docs"),
         openapi: format!("{base}/openapi.json"),
-        locks: format!("{base}/locks/{{name}}"),
     }))
 }

@@ -8,8 +8,8 @@ use axum::{
 };
 use bytes::Bytes;
 use utoipa::openapi::{
-    InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, RefOr, Response, Server, path::Operation,
-    tag::TagBuilder,
+    InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, RefOr, Required, Response, Server,
+    path::Operation, tag::TagBuilder,
 };
 
 use crate::config::{HttpConfig, LimitsConfig};
@@ -24,6 +24,9 @@ use super::{
     router::described,
     state::Gateway,
 };
+
+/// The operations that take a body and can do without.
+const BODY_IS_OPTIONAL: [&str; 2] = ["acquire", "renew"];
 
 /// The document of a gateway with the default configuration.
 pub fn openapi() -> OpenApi {
@@ -110,6 +113,12 @@ pub(super) fn rendered(base_path: &BasePath, limits: &LimitsConfig) -> Bytes {
 
 /// Adds what every operation has: problems of the edge, and headers.
 fn complete(operation: &mut Operation, private: bool) {
+    let is_optional = |id: &str| BODY_IS_OPTIONAL.contains(&id);
+    if let Some(RefOr::T(body)) = &mut operation.request_body
+        && operation.operation_id.as_deref().is_some_and(is_optional)
+    {
+        body.required = Some(Required::False);
+    }
     let responses = &mut operation.responses.responses;
     let answers_with_body = responses.iter().any(|(status, response)| {
         matches!(response, RefOr::T(response) if status.starts_with('2') && !response.content.is_empty())
@@ -136,7 +145,7 @@ fn complete(operation: &mut Operation, private: bool) {
 fn add_headers(response: &mut Response, private: bool) {
     response.headers.insert(
         "X-Request-Id".to_owned(),
-        text_header("The name of this request in the log of the gateway: the one it came with, or a new one.").into(),
+        text_header("The name of this request in the log of the gateway.").into(),
     );
     if private {
         response.headers.insert(

@@ -18,7 +18,8 @@ use crate::{
 };
 
 use super::{
-    acquire_body::AcquireBody, delivered::Acquired, lease_body::LeaseBody, lock_path::LockPath,
+    acquire_body::AcquireBody, delivered::Acquired, header_params::KeyHeader,
+    lease_body::LeaseBody, lock_path::LockPath,
 };
 
 /// The problems of acquire.
@@ -38,15 +39,7 @@ struct AcquireProblems;
     path = "/locks/{name}",
     operation_id = "acquire",
     tag = "locks",
-    params(
-        LockPath,
-        ("Idempotency-Key" = Option<String>, Header,
-         description = "Makes the request safe to repeat: asked again while the lease lives, the \
-             answer is 200 with the same lease, token included; for a minute after its end it is \
-             409. A random UUID is fine; as secret as the token.",
-         min_length = 22, max_length = 128, pattern = "^[!-~]*$",
-         example = "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11"),
-    ),
+    params(LockPath, KeyHeader),
     request_body(
         content = AcquireBody,
         description = "What is asked for. It may be left out."

@@ -46,8 +46,10 @@ pub(in crate::http) struct LeaseBody {
     /// After how long to renew it: a third of what is left.
     renew_after_ms: u64,
     /// What is left until `max_hold_ms`, past which no renewal goes; null if it was not given.
+    #[schema(required = true)]
     hold_expires_in_ms: Option<u64>,
     /// Who asked for it; null if that was not said.
+    #[schema(required = true)]
     owner: Option<String>,
     /// What was attached to it.
     #[schema(value_type = std::collections::BTreeMap<String, String>)]

@@ -39,6 +39,7 @@ pub(in crate::http) struct LockBody {
     /// Whether somebody holds it.
     state: LockState,
     /// Who holds it; null if it is free.
+    #[schema(required = true)]
     holder: Option<HolderBody>,
     /// Who waits for it. This version keeps no queue: the list is empty.
     #[schema(value_type = Vec<serde_json::Value>, max_items = 0)]
@@ -60,24 +61,28 @@ pub(in crate::http) enum LockState {
 #[schema(as = Holder)]
 pub(in crate::http) struct HolderBody {
     /// Who asked for the lease, for people to read.
+    #[schema(required = true)]
     owner: Option<String>,
     /// What the holder attached to the lease.
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     metadata: MetadataBody,
     /// The fencing token of the lease.
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64, required = true)]
     fencing_token: Option<u64>,
     /// For how long the lease was last granted.
+    #[schema(required = true)]
     ttl_ms: Option<u64>,
     /// What is left of the lease; null if it has no expiry, which only a foreign one can lack.
+    #[schema(required = true)]
     expires_in_ms: Option<u64>,
     /// When it ends, by the clock of the gateway. For display only.
-    #[schema(format = DateTime)]
+    #[schema(format = DateTime, required = true)]
     expires_at: Option<String>,
     /// When it was granted, by the clock of the gateway. For display only.
-    #[schema(format = DateTime)]
+    #[schema(format = DateTime, required = true)]
     acquired_at: Option<String>,
     /// What is left until the hold limit of the lease; null if it has none.
+    #[schema(required = true)]
     hold_expires_in_ms: Option<u64>,
     /// Whether a client that does not use the gateway took the lock in the store itself.
     foreign: bool,

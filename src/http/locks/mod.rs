@@ -3,6 +3,7 @@
 mod acquire;
 mod acquire_body;
 mod delivered;
+mod header_params;
 mod inspect;
 mod lease_body;
 mod lock_body;

@@ -18,7 +18,11 @@ use crate::{
     lock::{LockName, Token},
 };
 
-use super::{lock_path::LockPath, release_body::ReleaseBody};
+use super::{
+    header_params::{TokenHeader, TokenHeaderToo},
+    lock_path::LockPath,
+    release_body::ReleaseBody,
+};
 
 /// The problems of release.
 struct ReleaseProblems;
@@ -35,14 +39,7 @@ struct ReleaseProblems;
     path = "/locks/{name}",
     operation_id = "release",
     tag = "locks",
-    params(
-        LockPath,
-        ("Lock-Token" = String, Header,
-         description = "The token of the lease. It may be sent as `token` in a JSON body instead; \
-             two that differ are refused.",
-         min_length = 43, max_length = 43, pattern = "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$",
-         example = "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU"),
-    ),
+    params(LockPath, TokenHeader),
     responses(
         (status = 204, description = "The lease has ended."),
         ReleaseProblems,
@@ -67,13 +64,7 @@ pub(in crate::http) async fn release(
     path = "/locks/{name}/release",
     operation_id = "release_by_post",
     tag = "locks",
-    params(
-        LockPath,
-        ("Lock-Token" = Option<String>, Header,
-         description = "The token of the lease, instead of the body or besides it; two that differ \
-             are refused.",
-         min_length = 43, max_length = 43, pattern = "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$"),
-    ),
+    params(LockPath, TokenHeaderToo),
     request_body(
         content = ReleaseBody,
         description = "The token of the lease. The body may be left out if the header `Lock-Token` \

@@ -18,7 +18,9 @@ use crate::{
     lock::LockName,
 };
 
-use super::{lease_body::LeaseBody, lock_path::LockPath, renew_body::RenewBody};
+use super::{
+    header_params::TokenHeader, lease_body::LeaseBody, lock_path::LockPath, renew_body::RenewBody,
+};
 
 /// The problems of renew.
 struct RenewProblems;
@@ -33,14 +35,7 @@ struct RenewProblems;
     path = "/locks/{name}/renew",
     operation_id = "renew",
     tag = "locks",
-    params(
-        LockPath,
-        ("Lock-Token" = String, Header,
-         description = "The token of the lease. It may be sent as `token` in the body instead; two \
-             that differ are refused.",
-         min_length = 43, max_length = 43, pattern = "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$",
-         example = "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU"),
-    ),
+    params(LockPath, TokenHeader),
     request_body(
         content = RenewBody,
         description = "How the lease is renewed. It may be left out."

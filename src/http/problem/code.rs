@@ -2,14 +2,17 @@
 
 use http::StatusCode;
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
+};
 
 /// Declares the codes together with everything that is said about them, so that none can be added
 /// without its page.
 macro_rules! problem_codes {
     ($($variant:ident = $slug:literal, $status:ident, $title:literal, $meaning:literal, $action:literal;)+) => {
         /// What went wrong: the value to decide by.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
         pub enum ProblemCode {
             $(
                 #[doc = $meaning]
@@ -207,5 +210,33 @@ impl ProblemCode {
     /// Reads a code as it is written in JSON.
     pub fn from_slug(slug: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.as_str() == slug)
+    }
+}
+
+impl PartialSchema for ProblemCode {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(Self::ALL.iter().map(|code| code.as_str())))
+            .description(Some(
+                "What went wrong: the value to decide by. `/problems/{code}` says what each means.",
+            ))
+            .into()
+    }
+}
+
+impl ToSchema for ProblemCode {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_written_in_json_as_in_its_path() {
+        for &code in ProblemCode::ALL {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+            assert_eq!(ProblemCode::from_slug(code.as_str()), Some(code));
+        }
+        assert_eq!(ProblemCode::from_slug("nope"), None);
     }
 }

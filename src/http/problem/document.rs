@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::http::{answer::json, base_path::BasePath};
 
-use super::{Extra, FieldError, Problem, ProblemCode, locked::Locked};
+use super::{Extra, FieldError, Problem, ProblemCode, locked::CurrentHolder};
 
 /// Why the request was not carried out (RFC 9457).
 #[derive(Serialize, ToSchema)]
@@ -38,9 +38,23 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<FieldError>, required = false)]
     errors: Option<&'a [FieldError]>,
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    #[schema(inline)]
-    locked: Option<&'a Locked>,
+    /// With `locked`: who holds the lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = CurrentHolder, required = false)]
+    holder: Option<&'a CurrentHolder>,
+    /// With `locked`: how long the request waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false)]
+    waited_ms: Option<u64>,
+    /// With `locked`: how many requests wait for the lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false)]
+    waiters: Option<u64>,
+    /// With `locked`: after how long to ask again. Varied a little, so that callers do not come
+    /// back in step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false, minimum = 100, maximum = 5000)]
+    retry_after_ms: Option<u64>,
     /// With `lease-lost`: whether somebody else holds the lock now.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = bool, required = false)]
@@ -63,7 +77,10 @@ pub(in crate::http) fn render(
         code,
         request_id,
         errors: None,
-        locked: None,
+        holder: None,
+        waited_ms: None,
+        waiters: None,
+        retry_after_ms: None,
         held: None,
     };
     let headers = response.headers_mut();
@@ -76,7 +93,10 @@ pub(in crate::http) fn render(
         Extra::Fields(errors) => document.errors = Some(errors),
         Extra::Locked(locked) => {
             headers.insert(RETRY_AFTER, HeaderValue::from(locked.retry_after_seconds()));
-            document.locked = Some(locked);
+            document.holder = Some(&locked.holder);
+            document.waited_ms = Some(locked.waited_ms);
+            document.waiters = Some(locked.waiters);
+            document.retry_after_ms = Some(locked.retry_after_ms);
         }
         Extra::Lost { held } => document.held = Some(*held),
         Extra::Allow(methods) => {

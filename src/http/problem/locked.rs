@@ -10,18 +10,12 @@ use crate::{http::locks::MetadataBody, lock::Ttl, store::contract::Holder};
 /// The longest time after which to ask again: a holder may release long before its TTL is over.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The extra fields of `locked`.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+/// Who holds the lock, and when to ask again.
+#[derive(Debug, Clone)]
 pub(in crate::http) struct Locked {
-    /// With `locked`: who holds the lock.
     pub(super) holder: CurrentHolder,
-    /// With `locked`: how long the request waited.
     pub(super) waited_ms: u64,
-    /// With `locked`: how many requests wait for the lock.
     pub(super) waiters: u64,
-    /// With `locked`: after how long to ask again. Varied a little, so that callers do not come
-    /// back in step.
-    #[schema(minimum = 100, maximum = 5000)]
     pub(super) retry_after_ms: u64,
 }
 
@@ -29,14 +23,16 @@ pub(in crate::http) struct Locked {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(in crate::http) struct CurrentHolder {
     /// Who asked for the lease, for people to read.
+    #[schema(required = true)]
     owner: Option<String>,
     /// What the holder attached to the lease.
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     metadata: MetadataBody,
     /// The fencing token of the lease; null if a foreign client holds the lock.
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64, required = true)]
     fencing_token: Option<u64>,
     /// What is left of the lease; null if a foreign client holds the lock without an expiry.
+    #[schema(required = true)]
     expires_in_ms: Option<u64>,
     /// Whether a client that does not use the gateway took the lock in the store itself.
     foreign: bool,

@@ -32,12 +32,17 @@ fn response(codes: &[ProblemCode]) -> Response {
         .map(|code| format!("`{}`: {}", code.as_str(), code.meaning()))
         .collect::<Vec<_>>();
     let slugs = codes.iter().map(|code| code.as_str());
-    let only = ObjectBuilder::new().property(
+    let mut only = ObjectBuilder::new().property(
         "code",
         ObjectBuilder::new()
             .schema_type(Type::String)
             .enum_values(Some(slugs)),
     );
+    if let [code] = codes {
+        for field in own_fields(*code) {
+            only = only.required(*field);
+        }
+    }
     let schema = AllOfBuilder::new()
         .item(Ref::from_schema_name("Problem"))
         .item(only);
@@ -64,6 +69,16 @@ pub(in crate::http) fn text_header(description: &str) -> Header {
     let mut header = Header::new(ObjectBuilder::new().schema_type(Type::String));
     header.description = Some(description.to_owned());
     header
+}
+
+/// The fields that every problem with this code has, besides those that all problems have.
+fn own_fields(code: ProblemCode) -> &'static [&'static str] {
+    match code {
+        ProblemCode::InvalidRequest => &["errors"],
+        ProblemCode::Locked => &["holder", "waited_ms", "waiters", "retry_after_ms"],
+        ProblemCode::LeaseLost => &["held"],
+        _ => &[],
+    }
 }
 
 fn retry_after() -> Header {
