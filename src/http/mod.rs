@@ -14,6 +14,8 @@ mod openapi;
 mod problem;
 mod router;
 mod serve;
+mod silence_limit;
+mod socket;
 mod state;
 
 pub use openapi::openapi;

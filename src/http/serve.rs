@@ -14,6 +14,8 @@ use tracing::{debug, warn};
 
 use crate::{config::HttpConfig, lifecycle::Lifecycle};
 
+use super::{silence_limit::SilenceLimit, socket::Socket};
+
 /// How long the loop rests when the process has no file descriptor left: accepting again at once
 /// would only burn what the connections need to end.
 const REST: Duration = Duration::from_millis(100);
@@ -21,10 +23,11 @@ const REST: Duration = Duration::from_millis(100);
 /// with a problem, so that those answer.
 const HEAD_BUFFER: usize = 128 * 1024;
 
-/// Serves connections until the lifecycle stops.
+/// Serves connections until the lifecycle closes them.
 ///
-/// Draining does not end it: renew and release go on working. When the lifecycle stops, no more
-/// connections are taken, idle ones close, and those with a request under way close after it.
+/// Draining does not end it: renew and release go on working, on new connections too. When the
+/// lifecycle closes, no more connections are taken, idle ones end, and those with a request under
+/// way end after it.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -32,10 +35,10 @@ pub async fn serve(
     lifecycle: &Lifecycle,
 ) {
     let http = protocol(config);
-    let mut stopped = std::pin::pin!(lifecycle.stopped());
+    let mut closed = std::pin::pin!(lifecycle.closed());
     loop {
         let accepted = tokio::select! {
-            () = &mut stopped => return,
+            () = &mut closed => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
@@ -69,20 +72,23 @@ fn connection(
     router: Router,
     lifecycle: &Lifecycle,
 ) -> impl Future<Output = ()> + Send + 'static {
-    let stopped = lifecycle.stopped();
+    let closed = lifecycle.closed();
     async move {
         // An answer is one small write that nobody should wait for.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "cannot set TCP_NODELAY");
         }
-        let service = service_fn(move |request: http::Request<Incoming>| {
+        let silence_limit = SilenceLimit::default();
+        let socket = TokioIo::new(Socket::new(stream, silence_limit.clone()));
+        let service = service_fn(move |mut request: http::Request<Incoming>| {
+            request.extensions_mut().insert(silence_limit.clone());
             router.clone().call(request.map(Body::new))
         });
-        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
+        let mut connection = std::pin::pin!(http.serve_connection(socket, service));
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => ended,
-            () = stopped => {
+            () = closed => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }

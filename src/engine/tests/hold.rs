@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::scripted_store::*;
 use crate::{
-    engine::{AcquireError, Hold, HoldEnd, HoldEvent, LossReason, RenewError},
+    engine::{AcquireError, AdoptError, Hold, HoldEnd, HoldEvent, LossReason},
     lock::{HeldLease, Token},
     store::{
         StoreError, Unavailability,
@@ -169,7 +169,7 @@ async fn draining_renews_once_more_and_does_not_release() {
     let (mut hold, lifecycle) = granted_hold(&store).await;
     lifecycle.drain();
     let (end, _) = end_of(&mut hold).await;
-    assert!(matches!(end, HoldEnd::Draining), "{end:?}");
+    assert!(matches!(end, HoldEnd::Draining { .. }), "{end:?}");
     assert_eq!(*store.renewals_asked.lock().unwrap(), 1);
     lifecycle.stop(Duration::from_secs(1)).await.unwrap();
     assert!(store.released.lock().unwrap().is_empty());
@@ -255,5 +255,5 @@ async fn a_lost_lease_is_not_adopted() {
         .push_back(Ok(Renewal::Lost(Loss::Free)));
     let (engine, _lifecycle) = engine(&store);
     let error = engine.adopt(name(), Token::random()).await.unwrap_err();
-    assert!(matches!(error, RenewError::Lost(Loss::Free)), "{error:?}");
+    assert!(matches!(error, AdoptError::Lost(Loss::Free)), "{error:?}");
 }

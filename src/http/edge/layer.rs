@@ -108,13 +108,14 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request) -> Self::Future {
+    fn call(&mut self, mut request: Request) -> Self::Future {
         let edge = Arc::clone(&self.edge);
         let route = Arc::clone(&self.route);
         let ready = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, ready);
         Box::pin(async move {
             let log = edge.begin(&request, route);
+            request.extensions_mut().insert(log.request_id().clone());
             let private = edge.is_private(request.uri().path());
             let response = match edge.refuse(&request) {
                 Some(problem) => problem.into_response(),

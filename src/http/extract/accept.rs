@@ -8,6 +8,9 @@ use crate::http::problem::{Problem, ProblemCode};
 /// The request accepts JSON. Checked before anything is done.
 pub(in crate::http) struct AcceptsJson;
 
+/// The request accepts a stream of events.
+pub(in crate::http) struct AcceptsEventStream;
+
 /// The request accepts HTML.
 pub(in crate::http) struct AcceptsHtml;
 
@@ -27,6 +30,20 @@ impl<S: Sync> FromRequestParts<S> for AcceptsJson {
             Ok(Self)
         } else {
             Err(not_acceptable("application/json"))
+        }
+    }
+}
+
+// === impl AcceptsEventStream ===
+
+impl<S: Sync> FromRequestParts<S> for AcceptsEventStream {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        if quality(&parts.headers, "text", "event-stream") > 0 {
+            Ok(Self)
+        } else {
+            Err(not_acceptable("text/event-stream"))
         }
     }
 }
