@@ -1,0 +1,7 @@
+//! What tests of every kind need.
+
+mod deadline;
+mod random;
+
+pub(crate) use deadline::eventually;
+pub(crate) use random::Random;
