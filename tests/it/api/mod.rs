@@ -5,3 +5,6 @@ mod scripted;
 mod service;
 
 mod acquire;
+mod hold;
+mod listener;
+mod waiting;

@@ -239,9 +239,7 @@ impl Store for Scripted {
             !self.0.panics.load(std::sync::atomic::Ordering::SeqCst),
             "the script says so"
         );
-        self.0
-            .next(Asked::Inspect, &self.0.inspect, free())
-            .await
+        self.0.next(Asked::Inspect, &self.0.inspect, free()).await
     }
 
     async fn check(&self) -> Vec<Check> {

@@ -74,6 +74,13 @@ impl Service {
         Answer::read(self.router.clone().oneshot(request).await.unwrap()).await
     }
 
+    /// Sends a request whose answer is not read whole.
+    pub(crate) async fn stream(&self, request: Request<Body>) -> Body {
+        let answer = self.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        answer.into_body()
+    }
+
     pub(crate) async fn ask(
         &self,
         method: Method,
