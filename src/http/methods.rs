@@ -19,11 +19,11 @@ pub(super) fn complete<S>(routes: UtoipaMethodRouter<S>, edge: &EdgeLayer) -> Ut
 where
     S: Clone + Send + Sync + 'static,
 {
-    let (schemas, paths, router) = routes;
+    let (schemas, paths, handlers) = routes;
     let path = paths.paths.keys().next().map_or("", String::as_str);
     let allow = paths.paths.values().flat_map(methods).collect::<Vec<_>>();
-    let router = answering(router, &allow.join(", ")).layer(edge.at(path));
-    (schemas, paths, router)
+    let handlers = answering(handlers, &allow.join(", ")).layer(edge.at(path));
+    (schemas, paths, handlers)
 }
 
 /// The same for a path that the OpenAPI document does not list, without the edge.

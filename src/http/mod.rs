@@ -14,8 +14,6 @@ mod openapi;
 mod problem;
 mod router;
 mod serve;
-mod silence_limit;
-mod socket;
 mod state;
 
 pub use openapi::openapi;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::{Router, routing::any};
+use axum::{
+    Router,
+    routing::{any, get},
+};
 use http::Uri;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -10,7 +13,7 @@ use super::{
     docs,
     edge::EdgeLayer,
     health, index, locks,
-    methods::complete,
+    methods::{answering, complete},
     openapi,
     problem::{self, Problem, ProblemCode},
     state::Gateway,
@@ -24,7 +27,13 @@ pub fn router(gateway: Gateway) -> Router {
     let routes = routes.merge(docs::assets(&edge));
     let routes = match base_path.as_str() {
         "" => routes,
-        base_path => Router::new().nest(base_path, routes),
+        base_path => {
+            // Nesting puts the index at the prefix without a slash only.
+            let index = answering(get(index::index), "GET, HEAD").layer(edge.at("/"));
+            Router::new()
+                .nest(base_path, routes)
+                .route(&format!("{base_path}/"), index)
+        }
     };
     routes
         .with_state(Arc::new(gateway))

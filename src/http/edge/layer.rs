@@ -114,9 +114,9 @@ where
         let ready = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, ready);
         Box::pin(async move {
+            let private = edge.is_private(&route, request.uri().path());
             let log = edge.begin(&request, route);
             request.extensions_mut().insert(log.request_id().clone());
-            let private = edge.is_private(request.uri().path());
             let response = match edge.refuse(&request) {
                 Some(problem) => problem.into_response(),
                 None => match AssertUnwindSafe(async { inner.call(request).await })
@@ -141,11 +141,15 @@ impl Edge {
         AccessLog::begin(request.method().clone(), route, id)
     }
 
-    /// Whether an answer under this path must not be kept by anybody on its way.
-    fn is_private(&self, path: &str) -> bool {
-        self.base_path
-            .strip(path)
-            .is_some_and(|path| path.starts_with("/locks"))
+    /// Whether an answer must not be kept by anybody on its way. Only what has no route is judged by
+    /// its path: a route below a base path sees its path without it.
+    fn is_private(&self, route: &str, path: &str) -> bool {
+        if route.is_empty() {
+            let path = self.base_path.strip(path);
+            path.is_some_and(|path| path.starts_with("/locks"))
+        } else {
+            route.starts_with("/locks")
+        }
     }
 
     fn refuse(&self, request: &Request) -> Option<Problem> {
@@ -211,5 +215,5 @@ fn panicked(panic: &(dyn Any + Send)) -> Problem {
         ProblemCode::Internal,
         "The gateway failed while it handled the request. It is not known what happened.",
     )
-    .caused_by(format_args!("panic: {message}"))
+    .caused_by(format!("panic: {message}"))
 }

@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::{
-    body::HttpBody,
-    extract::{FromRequest, Request},
-};
+use axum::extract::{FromRequest, Request};
 use http::{
     HeaderMap,
-    header::{CONTENT_ENCODING, CONTENT_TYPE},
+    header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT},
 };
 
 use crate::{
@@ -38,11 +35,12 @@ impl<T: RequestBody> FromRequest<Arc<Gateway>> for ApiJson<T> {
 
     async fn from_request(request: Request, gateway: &Arc<Gateway>) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        if body.size_hint().lower() > 0 {
+        let waits = parts.headers.contains_key(EXPECT);
+        if waits {
             // Before the body is asked for: a client that waits for `100 Continue` is spared it.
             must_be_json(&parts.headers)?;
         }
-        let bytes = receive(body, &gateway.config.http).await?;
+        let bytes = receive(body, waits, &gateway.config.http).await?;
         if !bytes.is_empty() {
             must_be_json(&parts.headers)?;
         }

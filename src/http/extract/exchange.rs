@@ -3,7 +3,7 @@
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 
-use crate::http::{edge::RequestId, problem::Problem, silence_limit::SilenceLimit};
+use crate::http::{edge::RequestId, problem::Problem, serve::SilenceLimit};
 
 /// The request and the connection, for a handler whose answer goes on for long.
 pub(in crate::http) struct Exchange {

@@ -1,6 +1,6 @@
 //! Receiving a body, within its limits of size and time.
 
-use std::pin::Pin;
+use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use bytes::{Bytes, BytesMut};
@@ -12,42 +12,52 @@ use crate::{
     http::problem::{Problem, ProblemCode},
 };
 
-/// The whole body.
-pub(super) async fn receive(mut body: Body, http: &HttpConfig) -> Result<Bytes, Problem> {
+/// How much of a body that is too large is read, and for how long, so that its sender hears why it
+/// is refused: a connection that is closed on unread bytes is reset, and the answer lost with it.
+const DISCARDED: (usize, Duration) = (1 << 20, Duration::from_secs(1));
+
+/// The whole body. `waits` says that the client waits for `100 Continue` before it sends anything.
+pub(super) async fn receive(
+    mut body: Body,
+    waits: bool,
+    http: &HttpConfig,
+) -> Result<Bytes, Problem> {
     let most = http.max_body_bytes;
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
     if body.size_hint().lower() > u64::try_from(most).unwrap_or(u64::MAX) {
+        if !waits {
+            discard(&mut body).await;
+        }
         return Err(too_large(most));
     }
-    timeout(
-        http.body_timeout_ms.duration(),
-        collect(Pin::new(&mut body), most),
-    )
-    .await
-    .unwrap_or_else(|_elapsed| {
-        Err(Problem::new(
-            ProblemCode::RequestTimeout,
-            format!(
-                "The body had not arrived after {} ms.",
-                http.body_timeout_ms.0
-            ),
-        ))
-    })
+    timeout(http.body_timeout_ms.duration(), collect(&mut body, most))
+        .await
+        .unwrap_or_else(|_elapsed| {
+            Err(Problem::new(
+                ProblemCode::RequestTimeout,
+                format!(
+                    "The body had not arrived after {} ms.",
+                    http.body_timeout_ms.0
+                ),
+            ))
+        })
 }
 
-async fn collect(mut body: Pin<&mut Body>, most: usize) -> Result<Bytes, Problem> {
+async fn collect(body: &mut Body, most: usize) -> Result<Bytes, Problem> {
     // Nearly every body is one frame, which needs no copy.
     let mut whole = Bytes::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
-            Problem::invalid_field("body", "ended before it was complete").caused_by(error)
+            Problem::invalid_field("body", "ended before it was complete")
+                .caused_by(error.to_string())
         })?;
         let Ok(data) = frame.into_data() else {
             continue;
         };
         if whole.len() + data.len() > most {
+            discard(body).await;
             return Err(too_large(most));
         }
         if whole.is_empty() {
@@ -59,6 +69,20 @@ async fn collect(mut body: Pin<&mut Body>, most: usize) -> Result<Bytes, Problem
         }
     }
     Ok(whole)
+}
+
+async fn discard(body: &mut Body) {
+    let (most, time) = DISCARDED;
+    let reading = async {
+        let mut read = 0;
+        while let Some(Ok(frame)) = body.frame().await
+            && read < most
+        {
+            read += frame.data_ref().map_or(0, Bytes::len);
+        }
+    };
+    // Whether all of it came makes no difference to the answer.
+    let _ = timeout(time, reading).await;
 }
 
 fn too_large(most: usize) -> Problem {

@@ -118,7 +118,7 @@ impl From<StoreError> for Problem {
                 Self::new(Code::FenceExhausted, "No fencing token is left below 2^53.")
             }
         };
-        problem.caused_by(error)
+        problem.caused_by(error.to_string())
     }
 }
 

@@ -90,8 +90,8 @@ impl Problem {
         }
     }
 
-    pub(in crate::http) fn caused_by(mut self, cause: impl ToString) -> Self {
-        self.cause = Some(cause.to_string());
+    pub(in crate::http) fn caused_by(mut self, cause: String) -> Self {
+        self.cause = Some(cause);
         self
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use latchgate::{
-    lock::{FencingToken, HeldLease, LockName, Metadata, TokenHash, Ttl},
+    lock::{FencingToken, HeldLease, HoldLimit, LockName, Metadata, TokenHash, Ttl},
     store::{
         Store, StoreError,
         contract::{
@@ -177,7 +177,7 @@ impl Store for Scripted {
         let mut lease = held();
         lease.ttl = attempt.ttl;
         lease.expires_in = attempt.ttl.duration();
-        lease.hold_expires_in = attempt.hold_limit.map(|limit| limit.duration());
+        lease.hold_expires_in = attempt.hold_limit.map(HoldLimit::duration);
         lease.owner.clone_from(&attempt.owner);
         lease.metadata = attempt.metadata.clone();
         let asked = Asked::Acquire(Box::new(attempt.clone()));

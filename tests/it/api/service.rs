@@ -26,7 +26,6 @@ use super::scripted::{Script, Scripted};
 pub(crate) struct Service {
     pub(crate) script: Arc<Script>,
     pub(crate) lifecycle: Lifecycle,
-    pub(crate) clock: Arc<ManualClock>,
     config: Arc<Config>,
     router: Router,
 }
@@ -57,14 +56,13 @@ impl Service {
         let lifecycle = Lifecycle::new();
         let store = Arc::new(Scripted(Arc::clone(&script)));
         let engine = Engine::start(store, lifecycle.clone(), &config.limits);
-        let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_176_000);
+        let noon = SystemTime::UNIX_EPOCH + Duration::from_hours(498_660);
         let clock = Arc::new(ManualClock::at(noon));
         let config = Arc::new(config);
-        let gateway = Gateway::new(engine, Arc::clone(&config), clock.clone());
+        let gateway = Gateway::new(engine, Arc::clone(&config), clock);
         Self {
             script,
             lifecycle,
-            clock,
             config,
             router: router(gateway),
         }

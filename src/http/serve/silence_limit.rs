@@ -14,7 +14,7 @@ use std::{
 /// A handle that a handler sets and the socket obeys with its next write. Without it a machine that
 /// is gone without a word would be taken for a listener for a quarter of an hour.
 #[derive(Debug, Clone, Default)]
-pub(super) struct SilenceLimit {
+pub(in crate::http) struct SilenceLimit {
     /// In milliseconds; 0 is the default of the operating system.
     ms: Arc<AtomicU32>,
 }
@@ -23,13 +23,13 @@ pub(super) struct SilenceLimit {
 
 impl SilenceLimit {
     /// Sets the limit.
-    pub(super) fn set(&self, limit: Duration) {
+    pub(in crate::http) fn set(&self, limit: Duration) {
         let ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
         self.ms.store(ms.max(1), Ordering::Relaxed);
     }
 
     /// Goes back to what the operating system thinks right.
-    pub(super) fn lift(&self) {
+    pub(in crate::http) fn lift(&self) {
         self.ms.store(0, Ordering::Relaxed);
     }
 
