@@ -219,6 +219,24 @@ impl ProblemCode {
     pub fn from_slug(slug: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.as_str() == slug)
     }
+
+    /// Whether the code only keeps its place in the closed list: this version never answers it.
+    pub fn is_reserved(self) -> bool {
+        matches!(
+            self,
+            Self::Unauthorized
+                | Self::Forbidden
+                | Self::LimitExceeded
+                | Self::OriginRefused
+                | Self::Superseded
+                | Self::HolderChanged
+                | Self::NotHeld
+                | Self::WrongHost
+                | Self::RateLimited
+                | Self::TooManyWaiters
+                | Self::TooManyLeases
+        )
+    }
 }
 
 impl PartialSchema for ProblemCode {
