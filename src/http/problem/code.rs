@@ -228,12 +228,10 @@ impl ProblemCode {
                 | Self::Forbidden
                 | Self::LimitExceeded
                 | Self::OriginRefused
-                | Self::Superseded
                 | Self::HolderChanged
                 | Self::NotHeld
                 | Self::WrongHost
                 | Self::RateLimited
-                | Self::TooManyWaiters
                 | Self::TooManyLeases
         )
     }

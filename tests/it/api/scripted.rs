@@ -77,6 +77,22 @@ pub(crate) fn held() -> HeldLease {
     }
 }
 
+/// What an attempt is told of a lock that somebody holds and nobody waits for.
+pub(crate) fn held_by(holder: Holder) -> Acquisition {
+    Acquisition::Held(Contention {
+        holder: Some(holder),
+        waiters: 0,
+    })
+}
+
+/// A lock that somebody holds and nobody waits for.
+pub(crate) fn shown(holder: Holder) -> Inspection {
+    Inspection {
+        holder: Some(holder),
+        ..free()
+    }
+}
+
 /// A lock that nobody holds or waits for.
 pub(crate) fn free() -> Inspection {
     Inspection {
