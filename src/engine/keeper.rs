@@ -64,7 +64,7 @@ impl Keeper {
                 // From here on this task answers for the lease.
                 granted.delivery.delivered();
                 let kept = if waited {
-                    self.kept(granted.lease, Instant::now()).from_unknown_time()
+                    self.kept(granted.lease, Instant::now()).renewed_first()
                 } else {
                     self.kept(granted.lease, asked)
                 };

@@ -49,7 +49,7 @@ impl Kept {
 
     /// A grant that was waited for may have been under way for a while before it got here. It is
     /// renewed before anybody is told of it: then it is known from when it counts.
-    pub(super) fn from_unknown_time(mut self) -> Self {
+    pub(super) fn renewed_first(mut self) -> Self {
         self.renew_at = Instant::now();
         self
     }

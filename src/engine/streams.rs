@@ -15,8 +15,10 @@ use crate::lock::{LockName, TokenHash};
 /// another stream goes on with its lease, not before it has released it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Streams {
-    held: Arc<Mutex<HashMap<(LockName, TokenHash), oneshot::Sender<Displaced>>>>,
+    held: Arc<Mutex<Held>>,
 }
+
+type Held = HashMap<(LockName, TokenHash), oneshot::Sender<Displaced>>;
 
 /// What ends a stream without its doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +63,7 @@ impl Streams {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(LockName, TokenHash), oneshot::Sender<Displaced>>> {
+    fn lock(&self) -> MutexGuard<'_, Held> {
         self.held
             .lock()
             .expect("no code panics while it holds the list")

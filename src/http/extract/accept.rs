@@ -8,9 +8,6 @@ use crate::http::problem::{Problem, ProblemCode};
 /// The request accepts JSON. Checked before anything is done.
 pub(in crate::http) struct AcceptsJson;
 
-/// The request accepts a stream of events.
-pub(in crate::http) struct AcceptsEventStream;
-
 /// The request accepts HTML.
 pub(in crate::http) struct AcceptsHtml;
 
@@ -30,20 +27,6 @@ impl<S: Sync> FromRequestParts<S> for AcceptsJson {
             Ok(Self)
         } else {
             Err(not_acceptable("application/json"))
-        }
-    }
-}
-
-// === impl AcceptsEventStream ===
-
-impl<S: Sync> FromRequestParts<S> for AcceptsEventStream {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        if quality(&parts.headers, "text", "event-stream") > 0 {
-            Ok(Self)
-        } else {
-            Err(not_acceptable("text/event-stream"))
         }
     }
 }
@@ -75,6 +58,15 @@ impl<S: Sync> FromRequestParts<S> for ProblemPage {
             _ if html > json => Ok(Self::Html),
             _ => Ok(Self::Json),
         }
+    }
+}
+
+/// Refuses a request that does not accept a stream of events.
+pub(super) fn event_stream(headers: &HeaderMap) -> Result<(), Problem> {
+    if quality(headers, "text", "event-stream") > 0 {
+        Ok(())
+    } else {
+        Err(not_acceptable("text/event-stream"))
     }
 }
 

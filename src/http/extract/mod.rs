@@ -2,7 +2,7 @@
 
 mod accept;
 mod body;
-mod exchange;
+mod event_stream;
 mod fields;
 mod given;
 mod idempotency_key;
@@ -11,9 +11,9 @@ mod no_query;
 mod path;
 mod receive;
 
-pub(super) use accept::{AcceptsEventStream, AcceptsHtml, AcceptsJson, ProblemPage};
+pub(super) use accept::{AcceptsHtml, AcceptsJson, ProblemPage};
 pub(super) use body::{ApiJson, RequestBody};
-pub(super) use exchange::Exchange;
+pub(super) use event_stream::EventStream;
 pub(super) use fields::Fields;
 pub(super) use idempotency_key::IdempotencyKeyHeader;
 pub(super) use lock_token::LockToken;

@@ -10,10 +10,7 @@ use utoipa::{
 
 use crate::{
     http::{
-        extract::{
-            AcceptsEventStream, ApiJson, ApiPath, Exchange, IdempotencyKeyHeader, LockToken,
-            NoQuery,
-        },
+        extract::{ApiJson, ApiPath, EventStream, IdempotencyKeyHeader, LockToken, NoQuery},
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
@@ -85,25 +82,23 @@ struct HoldProblems;
 )]
 pub(in crate::http) async fn hold(
     State(gateway): State<Arc<Gateway>>,
-    _: AcceptsEventStream,
+    stream: EventStream,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
     token: LockToken,
     IdempotencyKeyHeader(key): IdempotencyKeyHeader,
-    exchange: Exchange,
     ApiJson(body): ApiJson<AcquireBody>,
 ) -> Result<HoldStream, Problem> {
     // A caller that hangs up from here on drops the hold, or the attempt to get one, and with it the
     // place in the queue or the lease. One that was to be adopted is left as it was.
-    let (hold, silence) = match token.header() {
-        Some(token) => (gateway.engine.adopt(name, token).await?, None),
-        None => {
-            let request = body.into_hold_request(name, key, &gateway.config.limits);
-            let silence = request.ttl.duration();
-            (gateway.engine.hold(request).await?, Some(silence))
-        }
-    };
-    Ok(HoldStream::new(hold, silence, gateway, exchange))
+    if let Some(token) = token.header() {
+        let hold = gateway.engine.adopt(name, token).await?;
+        return Ok(HoldStream::new(hold, stream, gateway));
+    }
+    let request = body.into_hold_request(name, key, &gateway.config.limits);
+    stream.limit_silence(request.ttl.duration());
+    let hold = gateway.engine.hold(request).await?;
+    Ok(HoldStream::new(hold, stream, gateway))
 }
 
 // === impl HoldProblems ===

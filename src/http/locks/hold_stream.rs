@@ -20,7 +20,7 @@ use tracing::info;
 
 use crate::{
     engine::{Hold, HoldEvent},
-    http::{extract::Exchange, state::Gateway},
+    http::{extract::EventStream, state::Gateway},
     lock::Lease,
 };
 
@@ -29,8 +29,8 @@ use super::hold_event::{HEARTBEAT, Last, going_on};
 /// A hold on its way to whoever listens. Dropped, the lock is released.
 pub(in crate::http) struct HoldStream {
     hold: Hold,
+    stream: EventStream,
     gateway: Arc<Gateway>,
-    exchange: Exchange,
     heartbeat: Interval,
     phase: Phase,
 }
@@ -54,23 +54,13 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 // === impl HoldStream ===
 
 impl HoldStream {
-    /// `silence` is for how long the caller may leave unacknowledged what it was sent, until its
-    /// lease says so: the TTL.
-    pub(super) fn new(
-        hold: Hold,
-        silence: Option<Duration>,
-        gateway: Arc<Gateway>,
-        exchange: Exchange,
-    ) -> Self {
-        if let Some(silence) = silence {
-            exchange.silence_limit.set(silence);
-        }
+    pub(super) fn new(hold: Hold, stream: EventStream, gateway: Arc<Gateway>) -> Self {
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT_PERIOD, HEARTBEAT_PERIOD);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             hold,
+            stream,
             gateway,
-            exchange,
             heartbeat,
             phase: Phase::New,
         }
@@ -78,13 +68,13 @@ impl HoldStream {
 
     fn write(&mut self, event: HoldEvent) -> Bytes {
         if let HoldEvent::Granted(Lease { held, .. }) | HoldEvent::Renewed(held) = &event {
-            self.exchange.silence_limit.set(held.ttl.duration());
+            self.stream.limit_silence(held.ttl.duration());
         }
         match going_on(event, self.gateway.clock.wall()) {
             Ok(event) => event,
             Err(end) => {
                 self.phase = Phase::Over;
-                let id = self.exchange.request_id.as_str();
+                let id = self.stream.request_id();
                 let last = Last::of(end, &self.gateway.base_path, id);
                 let (end, reason, cause) = (last.name, last.reason, last.cause);
                 info!(id, end, reason, cause, "a held lock is no longer held here");
@@ -140,9 +130,8 @@ impl http_body::Body for HoldStream {
 
 impl Drop for HoldStream {
     fn drop(&mut self) {
-        self.exchange.silence_limit.lift();
         if self.phase != Phase::Over {
-            let id = self.exchange.request_id.as_str();
+            let id = self.stream.request_id();
             info!(id, "whoever held a lock has hung up");
         }
     }

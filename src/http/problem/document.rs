@@ -43,7 +43,7 @@ pub(in crate::http) struct ProblemDocument<'a> {
     /// waited for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<CurrentHolder>, required = false)]
-    holder: Option<Option<&'a CurrentHolder>>,
+    holder: Option<OrNull<'a, CurrentHolder>>,
     /// With `locked`: how long the request waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
@@ -62,6 +62,11 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[schema(value_type = bool, required = false)]
     held: Option<bool>,
 }
+
+/// Something that is shown as null if it is not there, and not left out.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct OrNull<'a, T>(Option<&'a T>);
 
 // === impl ProblemDocument ===
 
@@ -86,7 +91,7 @@ impl<'a> ProblemDocument<'a> {
             Extra::None | Extra::Allow(_) | Extra::RetryAfter { .. } => {}
             Extra::Fields(errors) => document.errors = Some(errors),
             Extra::Locked(locked) => {
-                document.holder = Some(locked.holder.as_ref());
+                document.holder = Some(OrNull(locked.holder.as_ref()));
                 document.waited_ms = Some(locked.waited_ms);
                 document.waiters = Some(locked.waiters);
             }

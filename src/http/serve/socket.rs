@@ -96,7 +96,8 @@ impl AsyncWrite for Socket {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use std::time::Duration;
 

@@ -52,7 +52,7 @@ fn released(service: &Service) -> usize {
 }
 
 fn left(service: &Service) -> usize {
-    let is_leave = |asked: &Asked| matches!(asked, Asked::Leave(..));
+    let is_leave = |asked: &Asked| matches!(asked, Asked::Leave(_));
     service.script.asked().into_iter().filter(is_leave).count()
 }
 

@@ -46,9 +46,9 @@ pub(crate) enum Asked {
     Acquire(Box<Attempt>),
     Renew(TokenHash, Option<Ttl>),
     Release(TokenHash),
-    Confirm(TokenHash),
+    Confirm,
     /// With how long the place is kept.
-    Leave(TokenHash, Option<Duration>),
+    Leave(Option<Duration>),
     GiveBack(TokenHash),
     Inspect,
 }
@@ -201,8 +201,8 @@ impl Store for Scripted {
         self.0.next(asked, &self.0.acquire, granted).await
     }
 
-    async fn confirm(&self, _: &LockName, token: &TokenHash) -> Result<Confirmation, StoreError> {
-        let asked = Asked::Confirm(*token);
+    async fn confirm(&self, _: &LockName, _: &TokenHash) -> Result<Confirmation, StoreError> {
+        let asked = Asked::Confirm;
         let confirmed = Confirmation::Confirmed(held());
         self.0.next(asked, &self.0.confirm, confirmed).await
     }
@@ -210,10 +210,10 @@ impl Store for Scripted {
     async fn leave(
         &self,
         _: &LockName,
-        token: &TokenHash,
+        _: &TokenHash,
         keep_for: Option<Duration>,
     ) -> Result<Leaving, StoreError> {
-        let asked = Asked::Leave(*token, keep_for);
+        let asked = Asked::Leave(keep_for);
         let left = Leaving::Left(contention(3));
         self.0.next(asked, &self.0.leave, left).await
     }
