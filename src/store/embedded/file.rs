@@ -1,5 +1,7 @@
 //! The database file: one table of rows, and the row about itself.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 
 use crate::{clock::Clock, lock::LockName};
@@ -13,10 +15,11 @@ use super::{
     moment::Moment,
     row_key::{RowKey, Tombstone},
     rows::Rows,
+    seal::unseal,
 };
 
 /// One table for all kinds of rows: every table more is a tree more that each commit has to write.
-const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("latchgate");
+pub(super) const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("latchgate");
 
 /// An open database.
 #[derive(Debug)]
@@ -36,10 +39,10 @@ pub(super) struct Contents {
 /// How the database is opened, again after every failure. Its file must report to the witness.
 pub(super) type Opener = Box<dyn Fn(Witness) -> Result<Database, DatabaseError> + Send>;
 
-/// Why a file could not be read.
+/// Why a file could not be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
-    /// It is no database, is damaged, or could not be read.
+pub(super) enum FileError {
+    /// It is no database, is damaged, or could not be read or written.
     #[error(transparent)]
     Database(#[from] redb::Error),
     /// It is a database, and not one of ours.
@@ -48,15 +51,21 @@ pub(super) enum ReadError {
     /// A row is not as it should be.
     #[error("the row {key:?} {error}")]
     Row { key: String, error: RowError },
+    /// Rows are missing, or there are too many.
+    #[error("it has {found} rows instead of {expected}")]
+    Count { found: u64, expected: u64 },
+    /// The database did not expect what it found.
+    #[error("the database stumbled over what it found")]
+    Panicked,
 }
 
 // === impl DataFile ===
 
 impl DataFile {
     /// Opens the database.
-    pub(super) fn open(opener: &Opener) -> Result<Self, redb::Error> {
+    pub(super) fn open(opener: &Opener) -> Result<Self, FileError> {
         let witness = Witness::default();
-        let database = opener(witness.clone())?;
+        let database = guarded(|| Ok(opener(witness.clone()).map_err(redb::Error::from)?))?;
         Ok(Self { database, witness })
     }
 
@@ -66,39 +75,83 @@ impl DataFile {
         Self { database, witness }
     }
 
-    /// Whether the last write, which failed, certainly left the file as it was.
-    pub(super) fn is_unchanged(&self) -> bool {
-        !self.witness.saw_header()
-    }
-
     /// Writes the first row into a new file.
-    pub(super) fn begin(&self, clock: &dyn Clock) -> Result<(), redb::Error> {
+    pub(super) fn begin(&self, clock: &dyn Clock) -> Result<(), FileError> {
         let meta = Meta {
             sequence: 0,
             fence: 0,
             boot: clock.boot_id(),
             written_at: Moment::now(clock),
+            rows: 0,
         };
-        self.write(&meta, &Rows::default())
+        self.write(&meta, Rows::default())
     }
 
     /// What the file says of itself.
-    pub(super) fn meta(&self) -> Result<Meta, ReadError> {
+    pub(super) fn meta(&self) -> Result<Meta, FileError> {
+        guarded(|| self.read_meta())
+    }
+
+    /// Reads everything and checks it, down to the database's own account of which pages are free.
+    ///
+    /// Says whether the file is as it should be throughout: if not, everything was read and is to
+    /// be written anew.
+    pub(super) fn read(&mut self) -> Result<(Contents, bool), FileError> {
+        guarded(|| {
+            let contents = self.read_all()?;
+            let sound = self.database.check_integrity().map_err(redb::Error::from)?;
+            Ok((contents, sound))
+        })
+    }
+
+    /// Writes rows in one transaction, durable when this returns.
+    pub(super) fn write(&self, meta: &Meta, rows: Rows) -> Result<(), FileError> {
+        guarded(|| self.transact(meta, rows, false))
+    }
+
+    /// Writes these rows instead of all that are there, on fresh pages throughout.
+    pub(super) fn rewrite(&self, meta: &Meta, rows: Rows) -> Result<(), FileError> {
+        guarded(|| self.transact(meta, rows, true))
+    }
+
+    /// Lets go of the file in good order.
+    pub(super) fn close(self) {
+        // What cannot be closed in good order is repaired when it is opened.
+        let database = self.database;
+        guarded(move || {
+            drop(database);
+            Ok(())
+        })
+        .ok();
+    }
+
+    /// Lets go of a file that could not be written. Says whether it certainly is as it was before.
+    pub(super) fn give_up(self) -> bool {
+        let unchanged = !self.witness.saw_header();
+        self.close();
+        unchanged
+    }
+
+    fn read_meta(&self) -> Result<Meta, FileError> {
         let read = self.database.begin_read().map_err(redb::Error::from)?;
         let table = match read.open_table(TABLE) {
             Ok(table) => table,
-            Err(TableError::TableDoesNotExist(_)) => return Err(ReadError::NoMeta),
+            Err(TableError::TableDoesNotExist(_)) => return Err(FileError::NoMeta),
             Err(error) => return Err(redb::Error::from(error).into()),
         };
         let row = table.get(RowKey::META).map_err(redb::Error::from)?;
-        let row = row.ok_or(ReadError::NoMeta)?;
-        Meta::decode(row.value()).map_err(|error| bad(RowKey::META, error))
+        let row = row.ok_or(FileError::NoMeta)?;
+        let row = row.value();
+        // Whatever comes behind another layout is not ours to judge.
+        let meta = Meta::check_layout(row)
+            .and_then(|()| unseal(RowKey::META, row))
+            .and_then(Meta::decode);
+        meta.map_err(|error| bad(RowKey::META, error))
     }
 
-    /// Reads everything.
-    pub(super) fn read(&self) -> Result<Contents, ReadError> {
+    fn read_all(&self) -> Result<Contents, FileError> {
         // First: nothing else can be read in a layout that we do not know.
-        let meta = self.meta()?;
+        let meta = self.read_meta()?;
         let mut contents = Contents {
             meta,
             leases: Vec::new(),
@@ -106,53 +159,55 @@ impl DataFile {
         };
         let read = self.database.begin_read().map_err(redb::Error::from)?;
         let table = read.open_table(TABLE).map_err(redb::Error::from)?;
+        let mut found = 0;
         for row in table.iter().map_err(redb::Error::from)? {
             let (key, value) = row.map_err(redb::Error::from)?;
-            contents
-                .take(key.value(), value.value())
-                .map_err(|error| bad(key.value(), error))?;
-        }
-        Ok(contents)
-    }
-
-    /// Writes rows in one transaction, durable when this returns.
-    pub(super) fn write(&self, meta: &Meta, rows: &Rows) -> Result<(), redb::Error> {
-        self.transact(meta, rows, false)
-    }
-
-    /// Writes these rows instead of all that are there, on fresh pages throughout.
-    pub(super) fn rewrite(&self, meta: &Meta, rows: &Rows) -> Result<(), redb::Error> {
-        self.transact(meta, rows, true)
-    }
-
-    fn transact(&self, meta: &Meta, rows: &Rows, afresh: bool) -> Result<(), redb::Error> {
-        self.witness.begin();
-        let write = self.database.begin_write()?;
-        if afresh {
-            write.delete_table(TABLE)?;
-        }
-        {
-            let mut table = write.open_table(TABLE)?;
-            for (key, value) in rows.iter() {
-                match value {
-                    Some(value) => drop(table.insert(key, value)?),
-                    None => drop(table.remove(key)?),
-                }
+            if key.value() != RowKey::META {
+                found += 1;
+                contents
+                    .take(key.value(), value.value())
+                    .map_err(|error| bad(key.value(), error))?;
             }
-            table.insert(RowKey::META, meta.encode().as_slice())?;
         }
-        write.commit()?;
+        let expected = contents.meta.rows;
+        if found == expected {
+            Ok(contents)
+        } else {
+            Err(FileError::Count { found, expected })
+        }
+    }
+
+    fn transact(&self, meta: &Meta, mut rows: Rows, afresh: bool) -> Result<(), FileError> {
+        rows.meta(meta);
+        self.witness.begin();
+        let write = self.database.begin_write().map_err(redb::Error::from)?;
+        if afresh {
+            write.delete_table(TABLE).map_err(redb::Error::from)?;
+        }
+        let mut table = write.open_table(TABLE).map_err(redb::Error::from)?;
+        for (key, value) in rows.iter() {
+            match value {
+                Some(value) => table.insert(key, value).map(drop),
+                None => table.remove(key).map(drop),
+            }
+            .map_err(redb::Error::from)?;
+        }
+        drop(table);
+        write.commit().map_err(redb::Error::from)?;
         Ok(())
     }
+}
+
+/// The database panics over some kinds of damage. That ends what was tried, not the gateway.
+fn guarded<T>(work: impl FnOnce() -> Result<T, FileError>) -> Result<T, FileError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(FileError::Panicked))
 }
 
 // === impl Contents ===
 
 impl Contents {
     fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
-        if key == RowKey::META {
-            return Ok(());
-        }
+        let value = unseal(key, value)?;
         if let Some((&RowKey::LEASE, name)) = key.split_first() {
             let name = std::str::from_utf8(name)
                 .ok()
@@ -170,7 +225,7 @@ impl Contents {
     }
 }
 
-fn bad(key: &[u8], error: RowError) -> ReadError {
+fn bad(key: &[u8], error: RowError) -> FileError {
     let key = key.escape_ascii().to_string();
-    ReadError::Row { key, error }
+    FileError::Row { key, error }
 }

@@ -25,6 +25,7 @@ mod release;
 mod renew;
 mod row_key;
 mod rows;
+mod seal;
 mod start;
 mod state;
 mod store;

@@ -1,6 +1,6 @@
 //! Why the embedded store could not be opened, and what to do about it.
 
-use super::{field::RowError, file::ReadError, meta::Meta};
+use super::{field::RowError, file::FileError, meta::Meta};
 
 use std::{
     io::{self, ErrorKind},
@@ -112,12 +112,12 @@ impl OpenError {
         }
     }
 
-    /// Sorts what was found while the file was read.
-    pub(super) fn of_read(path: &Path, error: ReadError) -> Self {
+    /// Sorts what was found while the file was opened and read.
+    pub(super) fn of_file(path: &Path, error: FileError) -> Self {
         let path = path.to_owned();
         match error {
-            ReadError::Database(error) => Self::of_database(&path, error),
-            ReadError::Row {
+            FileError::Database(error) => Self::of_database(&path, error),
+            FileError::Row {
                 error: RowError::Version(found),
                 ..
             } if found > Meta::LAYOUT => Self::NewerLayout {
@@ -125,7 +125,10 @@ impl OpenError {
                 found,
                 known: Meta::LAYOUT,
             },
-            unreadable @ (ReadError::NoMeta | ReadError::Row { .. }) => Self::Corrupt {
+            unreadable @ (FileError::NoMeta
+            | FileError::Row { .. }
+            | FileError::Count { .. }
+            | FileError::Panicked) => Self::Corrupt {
                 path,
                 what: unreadable.to_string(),
             },

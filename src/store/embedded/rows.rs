@@ -7,8 +7,10 @@ use crate::lock::LockName;
 use super::{
     lease::Lease,
     lease_row,
+    meta::Meta,
     moment::Moment,
     row_key::{RowKey, Tombstone},
+    seal::seal,
 };
 
 /// Rows to write and to remove, in one piece of memory.
@@ -30,18 +32,27 @@ struct Row {
 impl Rows {
     /// Writes or removes the row of a lease.
     pub(super) fn lease(&mut self, name: &LockName, lease: Option<&Lease>) {
-        let key = self.append(|bytes| bytes.extend_from_slice(RowKey::lease(name).as_bytes()));
-        let value = lease.map(|lease| self.append(|bytes| lease_row::encode(lease, bytes)));
-        self.rows.push(Row { key, value });
+        let key = RowKey::lease(name);
+        match lease {
+            Some(lease) => self.put(key.as_bytes(), |row| lease_row::encode(lease, row)),
+            None => self.remove(key.as_bytes()),
+        }
     }
 
     /// Writes or removes the row of a tombstone.
     pub(super) fn tombstone(&mut self, tombstone: &Tombstone, until: Option<Moment>) {
-        let key = self.append(|bytes| bytes.extend_from_slice(tombstone.as_bytes()));
-        let value = until.map(|until| {
-            self.append(|bytes| bytes.extend_from_slice(&until.as_micros().to_le_bytes()))
-        });
-        self.rows.push(Row { key, value });
+        let key = tombstone.as_bytes();
+        match until {
+            Some(until) => self.put(key, |row| {
+                row.extend_from_slice(&until.as_micros().to_le_bytes());
+            }),
+            None => self.remove(key),
+        }
+    }
+
+    /// Writes the row about the file itself.
+    pub(super) fn meta(&mut self, meta: &Meta) {
+        self.put(RowKey::META, |row| meta.encode(row));
     }
 
     /// Whether there is nothing to do.
@@ -57,9 +68,25 @@ impl Rows {
         })
     }
 
-    fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
+    fn put(&mut self, key: &[u8], encode: impl FnOnce(&mut Vec<u8>)) {
+        let range = self.append(key);
         let start = self.bytes.len();
-        write(&mut self.bytes);
+        encode(&mut self.bytes);
+        seal(key, &mut self.bytes, start);
+        self.rows.push(Row {
+            key: range,
+            value: Some(start..self.bytes.len()),
+        });
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        let key = self.append(key);
+        self.rows.push(Row { key, value: None });
+    }
+
+    fn append(&mut self, key: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
         start..self.bytes.len()
     }
 }

@@ -17,7 +17,7 @@ use crate::{clock::Clock, config::EmbeddedConfig, store::parking::Parking};
 use super::{
     EmbeddedStore, OpenError,
     directory::{Directory, open_private},
-    file::{Contents, DataFile, Opener},
+    file::{Contents, DataFile, FileError, Opener},
     header_last::{HeaderLast, Witness},
     health::DiskHealth,
     meta::Meta,
@@ -66,11 +66,9 @@ impl EmbeddedStore {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
         let path = directory.database();
-        let broken = |error: redb::Error| OpenError::of_database(&path, error);
-        let file = DataFile::open(&opener).map_err(broken)?;
-        let contents = file
-            .read()
-            .map_err(|error| OpenError::of_read(&path, error))?;
+        let broken = |error: FileError| OpenError::of_file(&path, error);
+        let mut file = DataFile::open(&opener).map_err(broken)?;
+        let (contents, sound) = file.read().map_err(broken)?;
         let now = Moment::now(&*clock);
         let boot = clock.boot_id();
         let sequence = contents.meta.sequence + 1;
@@ -88,12 +86,13 @@ impl EmbeddedStore {
             fence: state.fence(),
             boot: boot.clone(),
             written_at: now,
+            rows: state.len(),
         };
         // The first transaction shows at once whether the directory can be written.
-        if same_boot {
-            file.write(&meta, &Rows::default())
+        if same_boot && sound {
+            file.write(&meta, Rows::default())
         } else {
-            file.rewrite(&meta, &state.all())
+            file.rewrite(&meta, state.all())
         }
         .map_err(broken)?;
 
@@ -139,15 +138,15 @@ impl EmbeddedStore {
 /// place which cannot be read is damaged and never merely unfinished.
 fn create(directory: &Directory, cache: usize, clock: &dyn Clock) -> Result<(), OpenError> {
     let draft = directory.draft()?;
-    let broken = |error: redb::Error| OpenError::of_database(&draft, error);
     let file = open_private(&draft, true).map_err(|error| OpenError::of(&draft, error))?;
     let database = Builder::new()
         .set_cache_size(cache)
         .create_file(file)
-        .map_err(|error| broken(error.into()))?;
+        .map_err(|error| OpenError::of_database(&draft, error.into()))?;
     let file = DataFile::new(database);
-    file.begin(clock).map_err(broken)?;
-    drop(file);
+    file.begin(clock)
+        .map_err(|error| OpenError::of_file(&draft, error))?;
+    file.close();
     directory.put_in_place(&draft)
 }
 

@@ -91,9 +91,10 @@ impl State {
         self.changes
     }
 
-    /// Whether nothing is remembered at all.
-    pub(super) fn is_empty(&self) -> bool {
-        self.leases.is_empty() && self.tombstones.is_empty()
+    /// How many rows the file has when it holds all this.
+    pub(super) fn len(&self) -> u64 {
+        let rows = self.leases.len() + self.tombstones.len();
+        u64::try_from(rows).unwrap_or(u64::MAX)
     }
 
     /// Shows who holds a lock and who is queued for it, as far as it is durable.
@@ -283,13 +284,8 @@ impl State {
     /// its token may be released again.
     pub(super) fn end(&mut self, name: &LockName, released: bool, now: Moment) {
         self.changes += 1;
-        if let Some(lease) = self.put(name, None)
-            && let Some(key) = lease.key
-        {
-            self.entomb(&RowKey::used_key(&key.idempotency.hash), now);
-            if released {
-                self.entomb(&RowKey::released(name, &lease.token), now);
-            }
+        if let Some(lease) = self.put(name, None) {
+            self.bury(name, &lease, released, now);
         }
     }
 
@@ -308,14 +304,22 @@ impl State {
 
     fn clear_if_over(&mut self, name: &LockName, now: Moment) {
         let over = self.leases.get(name).is_some_and(|lease| !lease.lives(now));
-        if over
-            && let Some(lease) = self.put(name, None)
-            && let Some(key) = lease.key
-        {
-            self.entomb(&RowKey::used_key(&key.idempotency.hash), lease.expires_at);
-        }
-        if over {
+        if over && let Some(lease) = self.put(name, None) {
+            self.bury(name, &lease, false, lease.expires_at);
             self.hand_off(name, now);
+        }
+    }
+
+    /// Remembers a lease that has ended by its idempotency key. If nobody has heard of the lease,
+    /// the key is as good as new: its caller may come late, and join the queue again.
+    fn bury(&mut self, name: &LockName, lease: &Lease, released: bool, ended_at: Moment) {
+        if let Some(key) = &lease.key
+            && !lease.is_unheard()
+        {
+            self.entomb(&RowKey::used_key(&key.idempotency.hash), ended_at);
+            if released {
+                self.entomb(&RowKey::released(name, &lease.token), ended_at);
+            }
         }
     }
 

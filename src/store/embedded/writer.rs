@@ -21,7 +21,7 @@ use crate::{
 use super::{
     command::{Command, Done},
     directory::Directory,
-    file::{DataFile, Opener, ReadError},
+    file::{DataFile, FileError, Opener},
     health::DiskHealth,
     meta::Meta,
     moment::Moment,
@@ -74,6 +74,7 @@ pub(super) struct Writer {
 struct Change {
     rows: Rows,
     fence: u64,
+    total: u64,
 }
 
 /// Why the file cannot be used yet.
@@ -149,7 +150,7 @@ impl Writer {
         if change.rows.is_empty() {
             self.answer(done, now);
         } else {
-            self.commit(&change, now, done);
+            self.commit(change, now, done);
         }
         close.map_or(ControlFlow::Continue(()), ControlFlow::Break)
     }
@@ -165,11 +166,11 @@ impl Writer {
         ControlFlow::Continue(())
     }
 
-    fn commit(&mut self, change: &Change, now: Moment, done: Vec<Done>) {
-        let meta = self.next_meta(change, now);
+    fn commit(&mut self, change: Change, now: Moment, done: Vec<Done>) {
+        let meta = self.next_meta(&change, now);
         let Some(file) = &self.file else { return };
         self.health.writing(now);
-        if let Err(failure) = file.write(&meta, &change.rows) {
+        if let Err(failure) = file.write(&meta, change.rows) {
             self.fail(&failure.to_string(), done);
             return;
         }
@@ -182,14 +183,14 @@ impl Writer {
     fn answer(&mut self, done: Vec<Done>, carried_out: Moment) {
         let notices = self.state().settle();
         let later = Moment::now(&*self.clock).since(carried_out);
-        for command in done {
-            command.answer(later);
-        }
         let untold = notices
             .into_iter()
             .filter_map(|notice| notice.tell(&self.parking, later));
         // Those of the turn before were taken back in this one.
         self.orphans = untold.collect();
+        for command in done {
+            command.answer(later);
+        }
     }
 
     /// A write failed: memory goes back to what is durable, and everybody is told what is known.
@@ -198,7 +199,7 @@ impl Writer {
         self.health.failed(why);
         self.state().undo();
         // Closed before it is opened again.
-        let unchanged = self.file.take().is_some_and(|file| file.is_unchanged());
+        let unchanged = self.file.take().is_some_and(DataFile::give_up);
         let nothing: StoreError = Unavailability::Disk(why.to_owned()).into();
         let something = match self.recover() {
             Ok(()) | Err(Unrecovered::Unchanged(_)) => nothing.clone(),
@@ -216,8 +217,8 @@ impl Writer {
     /// can be read, that proves nothing: every row is written anew, without the batch.
     fn recover(&mut self) -> Result<(), Unrecovered> {
         self.tried_at = Instant::now();
-        let unknown = |error: ReadError| Unrecovered::Unknown(error.to_string());
-        let file = DataFile::open(&self.opener).map_err(|error| unknown(error.into()))?;
+        let unknown = |error: FileError| Unrecovered::Unknown(error.to_string());
+        let file = DataFile::open(&self.opener).map_err(unknown)?;
         let unchanged = file.meta().map_err(unknown)?.sequence == self.durable;
         let change = if unchanged {
             Change::nothing(&self.state())
@@ -227,11 +228,10 @@ impl Writer {
         let now = Moment::now(&*self.clock);
         let meta = self.next_meta(&change, now);
         if unchanged {
-            file.write(&meta, &change.rows)
+            file.write(&meta, change.rows)
                 .map_err(|error| Unrecovered::Unchanged(error.to_string()))?;
         } else {
-            file.rewrite(&meta, &change.rows)
-                .map_err(|error| unknown(error.into()))?;
+            file.rewrite(&meta, change.rows).map_err(unknown)?;
         }
         self.durable = meta.sequence;
         self.written_at = now;
@@ -257,11 +257,11 @@ impl Writer {
             let mut state = self.state();
             state.take_back(&self.orphans, now);
             state.sweep(now, SWEEP);
-            let lags = !state.is_empty() && now.since(self.written_at) >= HEARTBEAT;
+            let lags = state.len() > 0 && now.since(self.written_at) >= HEARTBEAT;
             (Change::of(&state), lags)
         };
         if lags || !change.rows.is_empty() {
-            self.commit(&change, now, Vec::new());
+            self.commit(change, now, Vec::new());
         } else {
             self.answer(Vec::new(), now);
         }
@@ -274,6 +274,7 @@ impl Writer {
             fence: change.fence,
             boot: self.boot.clone(),
             written_at: now,
+            rows: change.total,
         }
     }
 
@@ -284,7 +285,9 @@ impl Writer {
             drop(late.refuse(Unavailability::Closing.into()));
         }
         self.forget_the_queue();
-        drop(self.file.take());
+        if let Some(file) = self.file.take() {
+            file.close();
+        }
         drop(self.directory);
         if let Some(closed) = closed {
             closed.send(()).ok();
@@ -313,18 +316,23 @@ impl Writer {
 
 impl Change {
     fn of(state: &State) -> Self {
-        let (rows, fence) = (state.unwritten(), state.fence());
-        Self { rows, fence }
+        Self::with(state.unwritten(), state)
     }
 
     fn everything(state: &State) -> Self {
-        let (rows, fence) = (state.all(), state.fence());
-        Self { rows, fence }
+        Self::with(state.all(), state)
     }
 
     fn nothing(state: &State) -> Self {
-        let (rows, fence) = (Rows::default(), state.fence());
-        Self { rows, fence }
+        Self::with(Rows::default(), state)
+    }
+
+    fn with(rows: Rows, state: &State) -> Self {
+        Self {
+            rows,
+            fence: state.fence(),
+            total: state.len(),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
         meta::Meta,
         moment::Moment,
         row_key::{RowKey, Tombstone},
+        seal::{seal, unseal},
     },
 };
 
@@ -41,7 +42,7 @@ fn a_row_of_another_version_is_refused() {
         row[0] += 1;
         assert_eq!(lease_row::decode(&row), Err(RowError::Version(row[0])));
     }
-    let mut row = meta().encode();
+    let mut row = encoded_meta();
     row[0] = 7;
     assert_eq!(Meta::decode(&row), Err(RowError::Version(7)));
 }
@@ -75,11 +76,27 @@ fn a_mutated_row_never_panics_and_is_a_valid_lease_or_none() {
 #[test]
 fn the_row_about_the_file_comes_back_as_it_was() {
     let meta = meta();
-    let row = meta.encode();
+    let row = encoded_meta();
     assert_eq!(Meta::decode(&row), Ok(meta));
     for len in 0..row.len() {
         assert!(Meta::decode(&row[..len]).is_err());
     }
+}
+
+#[test]
+fn a_changed_bit_breaks_the_seal_of_a_row() {
+    let key = b"llock";
+    let mut row = vec![0xff, 1, 2, 3];
+    seal(key, &mut row, 1);
+    let row = &mut row[1..];
+    assert_eq!(unseal(key, row), Ok(&[1, 2, 3][..]));
+    for bit in 0..8 * row.len() {
+        row[bit / 8] ^= 1 << (bit % 8);
+        assert!(unseal(key, row).is_err(), "bit {bit}");
+        row[bit / 8] ^= 1 << (bit % 8);
+    }
+    assert!(unseal(b"lother", row).is_err());
+    assert!(unseal(key, &row[..3]).is_err());
 }
 
 #[test]
@@ -93,7 +110,7 @@ fn only_keys_of_tombstones_are_tombstones() {
         let bytes = row.as_bytes();
         let tombstone = Tombstone::parse(bytes).expect("it is one");
         assert_eq!(tombstone.as_bytes(), bytes);
-        assert_eq!(Tombstone::parse(&bytes[..bytes.len() - 5]).is_some(), false);
+        assert_eq!(Tombstone::parse(&bytes[..32]), None);
     }
     assert_eq!(Tombstone::parse(RowKey::lease(&lock).as_bytes()), None);
     assert_eq!(Tombstone::parse(RowKey::META), None);
@@ -133,11 +150,18 @@ fn encoded(lease: &Lease) -> Vec<u8> {
     row
 }
 
+fn encoded_meta() -> Vec<u8> {
+    let mut row = Vec::new();
+    meta().encode(&mut row);
+    row
+}
+
 fn meta() -> Meta {
     Meta {
         sequence: 17,
         fence: 1_800_000_000_000_001,
         boot: BootId::new("2b8e0f55-3d8f-4f5e-9a51-2c3f0a6f9b1d"),
         written_at: Moment::from_micros(123_456_789),
+        rows: 3,
     }
 }

@@ -24,7 +24,7 @@ async fn a_used_key_is_refused_for_exactly_its_time() {
             .release(&first.name, &first.token)
             .await
             .unwrap();
-        rig.clock.advance(TOMBSTONE - MICRO);
+        rig.clock.advance(TOMBSTONE.saturating_sub(MICRO));
         if restarts {
             rig.restart().await;
         }
@@ -47,7 +47,7 @@ async fn a_key_counts_from_the_expiry_of_its_lease_and_not_from_when_it_is_notic
     rig.granted(&keyed("lock", 10_000, key)).await;
     rig.close().await;
     rig.clock
-        .advance(Duration::from_secs(10) + TOMBSTONE - MICRO);
+        .advance(Duration::from_secs(10) + TOMBSTONE.saturating_sub(MICRO));
     rig.open().unwrap();
     let again = keyed("lock", 10_000, key);
     let outcome = rig.store().acquire(&again).await;
@@ -63,7 +63,7 @@ async fn a_token_that_was_given_back_is_refused_for_its_time() {
         let late = attempt("lock", LONG);
         let outcome = rig.store().give_back(&late.name, &late.token).await;
         assert_eq!(outcome, Ok(GiveBack::NothingHeld));
-        rig.clock.advance(TOMBSTONE - MICRO);
+        rig.clock.advance(TOMBSTONE.saturating_sub(MICRO));
         if restarts {
             rig.restart().await;
         }
