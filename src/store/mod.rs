@@ -3,6 +3,7 @@
 pub mod contract;
 mod error;
 pub mod parking;
+pub mod redis;
 
 pub use contract::Store;
 pub use error::{StoreError, Unavailability, Uncertainty};

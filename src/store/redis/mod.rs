@@ -1,0 +1,20 @@
+//! The Redis store: one contract over a handful of scripts.
+
+mod admission;
+mod dispatch;
+mod eviction;
+mod examination;
+mod failure;
+mod floors;
+mod foreign;
+mod keys;
+mod link;
+mod permissions;
+mod pool;
+mod scripts;
+mod slot;
+mod store;
+mod topology;
+
+pub use slot::{Slot, SlotTags};
+pub use store::RedisStore;

@@ -1,0 +1,36 @@
+//! What the ACL user of a gateway must be allowed, and what to do where it is not.
+
+use crate::store::contract::Health;
+
+use super::scripts::{Permission, Probed};
+
+/// The ACL line of a gateway's user: every command that is sent, and every one that a script uses.
+pub(super) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
+    resetchannels &lg:* -@all +evalsha +eval +info +type +time +get +set +del +pttl +pexpireat \
+    +hset +hmget +hlen +hdel +zadd +zscore +zrange +zrem +publish";
+
+/// Judges what a probe found.
+pub(super) fn judge(probed: &Probed) -> Health {
+    let missing: Vec<&str> = probed
+        .commands
+        .iter()
+        .filter(|(_, permission)| *permission == Permission::Missing)
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        return Health::Misconfigured(explain(&format!("the user may not run {missing}")));
+    }
+    match probed.publish {
+        Permission::Given => Health::Passing,
+        Permission::Missing => {
+            let missing = "the user may not publish on channels that begin with lg:";
+            Health::Misconfigured(explain(missing))
+        }
+    }
+}
+
+/// Says what to do about a missing permission.
+pub(super) fn explain(missing: &str) -> String {
+    format!("{missing}; give the user what it needs: {ACL_LINE}")
+}
