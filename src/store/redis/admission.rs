@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::{
     select,
-    sync::Mutex as AsyncMutex,
-    time::{Duration, Instant, sleep},
+    sync::{Mutex as AsyncMutex, Notify},
+    time::{Duration, Instant, sleep, sleep_until},
 };
 use tracing::{info, warn};
 
@@ -28,6 +28,8 @@ pub(super) struct Admission {
     last: Mutex<Option<Findings>>,
     /// What stands since the last examination that reached the server.
     standing: Mutex<Option<Result<(), String>>>,
+    /// Somebody asked, and there are new findings.
+    found: Notify,
 }
 
 /// How long findings count for those who ask: readiness probes must not keep a server busy.
@@ -47,6 +49,7 @@ impl Admission {
             turn: AsyncMutex::new(()),
             last: Mutex::new(None),
             standing: Mutex::new(None),
+            found: Notify::new(),
         }
     }
 
@@ -79,26 +82,29 @@ impl Admission {
     /// Examines the server again and again.
     pub(super) async fn watch(&self, stopped: impl Future<Output = ()>) {
         let mut stopped = std::pin::pin!(stopped);
-        let mut before = None;
+        let mut told_before = None;
         loop {
-            let findings = select! {
-                findings = self.examine_since(Instant::now()) => findings,
+            let last = self.last();
+            if let Some(findings) = &last {
+                let now: Vec<_> = findings.checks.iter().map(told).collect();
+                if told_before.as_ref() != Some(&now) {
+                    tell(&now);
+                    told_before = Some(now);
+                }
+            }
+            let due = last.map_or_else(Instant::now, |last| match last.verdict {
+                Verdict::Safe => last.at + PERIOD,
+                Verdict::Unsafe(_) | Verdict::Unreachable(_) => last.at + PERIOD_OF_TROUBLE,
+            });
+            select! {
                 () = &mut stopped => return,
-            };
-            let period = if findings.verdict == Verdict::Safe {
-                PERIOD
-            } else {
-                PERIOD_OF_TROUBLE
-            };
-            let now: Vec<_> = findings.checks.into_iter().map(told).collect();
-            if before.as_ref() != Some(&now) {
-                tell(&now);
-                before = Some(now);
+                () = self.found.notified() => continue,
+                () = sleep_until(due) => {}
+                () = self.examiner.connected() => {}
             }
             select! {
-                () = sleep(period) => {}
-                () = self.examiner.connected() => {}
                 () = &mut stopped => return,
+                _findings = self.examine_since(Instant::now()) => {}
             }
         }
     }
@@ -106,7 +112,11 @@ impl Admission {
     /// The findings of an examination that ended after `since`.
     async fn examine_since(&self, since: Instant) -> Findings {
         let _turn = self.turn.lock().await;
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last = self
+            .last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if let Some(last) = last.filter(|last| last.at >= since) {
             return last;
         }
@@ -121,30 +131,43 @@ impl Admission {
             *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
         }
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(findings.clone());
+        self.found.notify_one();
         findings
     }
 
+    fn last(&self) -> Option<Findings> {
+        self.last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
     fn standing(&self) -> Option<Result<(), String>> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.standing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
 /// A finding as it is logged: a clock that is off is off by a little more or less each time.
-fn told(check: Check) -> (&'static str, Option<String>) {
-    match check.health {
+fn told(check: &Check) -> (&'static str, Option<String>) {
+    match &check.health {
         Health::Passing => (check.name, None),
         Health::Warning(_) if check.name == "clock" => (check.name, Some("is off".to_owned())),
         Health::Warning(why) | Health::Outage(why) | Health::Misconfigured(why) => {
-            (check.name, Some(why))
+            (check.name, Some(why.clone()))
         }
     }
 }
 
+/// Says what has changed, once: the rest is in the readiness report.
 fn tell(findings: &[(&'static str, Option<String>)]) {
     for (name, trouble) in findings {
-        match trouble {
-            Some(finding) => warn!(check = name, finding, "the store is not as it should be"),
-            None => info!(check = name, "the store is as it should be"),
+        if let Some(finding) = trouble {
+            warn!(check = name, finding, "the store is not as it should be");
+        } else {
+            info!(check = name, "the store is as it should be");
         }
     }
 }

@@ -15,7 +15,11 @@ impl Eviction {
     /// Reads `INFO memory`; `None` if it does not say.
     pub(super) fn from_info(info: &str) -> Option<Self> {
         let field = |name: &str| {
-            let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
+            let value = |line: &str| {
+                line.strip_prefix(name)?
+                    .strip_prefix(':')
+                    .map(str::to_owned)
+            };
             info.lines().find_map(value)
         };
         let limit: u64 = field("maxmemory")?.parse().ok()?;

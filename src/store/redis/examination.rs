@@ -180,7 +180,9 @@ impl Findings {
         let checks = checks.into_iter();
         Self {
             at: Instant::now(),
-            checks: checks.map(|(name, health)| Check { name, health }).collect(),
+            checks: checks
+                .map(|(name, health)| Check { name, health })
+                .collect(),
             verdict,
         }
     }

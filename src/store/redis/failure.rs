@@ -110,9 +110,18 @@ mod tests {
         for (code, text) in [
             ("NOAUTH", "Authentication required."),
             ("WRONGPASS", "invalid username-password pair"),
-            ("NOPERM", "this user has no permissions to run the 'evalsha' command"),
-            ("ERR", "The user executing the script can't run this command or subcommand"),
-            ("ERR", "unknown command 'EVALSHA', with args beginning with: 's3cret' "),
+            (
+                "NOPERM",
+                "this user has no permissions to run the 'evalsha' command",
+            ),
+            (
+                "ERR",
+                "The user executing the script can't run this command or subcommand",
+            ),
+            (
+                "ERR",
+                "unknown command 'EVALSHA', with args beginning with: 's3cret' ",
+            ),
         ] {
             match Failure::of(code, text) {
                 Failure::Refused(Unavailability::Misconfigured(what)) => {
@@ -127,7 +136,10 @@ mod tests {
     fn what_is_not_in_the_table_may_have_happened() {
         let failure = Failure::of("ERR", "user_script:7: attempt to index script: 1, on @user");
         let expected = "ERR user_script:7: attempt to index".to_owned();
-        assert_eq!(failure, Failure::Unknown(Uncertainty::UnexpectedReply(expected)));
+        assert_eq!(
+            failure,
+            Failure::Unknown(Uncertainty::UnexpectedReply(expected))
+        );
         assert_eq!(Failure::of("NOSCRIPT", ""), Failure::NoScript);
         assert_eq!(Failure::of("WRONGTYPE", ""), Failure::WrongType);
     }

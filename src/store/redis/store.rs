@@ -19,9 +19,7 @@ use crate::{
     lock::{LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability,
-        contract::{
-            Acquisition, Attempt, Check, GiveBack, Health, Inspection, Release, Renewal,
-        },
+        contract::{Acquisition, Attempt, Check, GiveBack, Health, Inspection, Release, Renewal},
     },
 };
 
@@ -108,7 +106,9 @@ impl Store for RedisStore {
         self.admission.admit().await?;
         let keys = self.keys(&attempt.name);
         let scripts = &self.scripts;
-        scripts.acquire(&self.dispatch, &keys, &self.floors, attempt).await
+        scripts
+            .acquire(&self.dispatch, &keys, &self.floors, attempt)
+            .await
     }
 
     async fn renew(

@@ -45,7 +45,13 @@ impl Scripts {
                 None => command.arg(""),
             };
             command
-                .arg(attempt.owner.as_ref().map(Owner::as_str).unwrap_or_default())
+                .arg(
+                    attempt
+                        .owner
+                        .as_ref()
+                        .map(Owner::as_str)
+                        .unwrap_or_default(),
+                )
                 .arg(&metadata)
                 .arg(floors.of(keys.slot()))
                 .arg(TOMBSTONE_MS)

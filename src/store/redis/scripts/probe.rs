@@ -44,9 +44,8 @@ impl Scripts {
         };
         let once = dispatch.once(&self.probe, slot, Keys::PROBE, deadline, fill);
         let reply = once.await?;
-        read(reply).ok_or_else(|| {
-            Failure::Unknown(Uncertainty::UnexpectedReply("no probe".to_owned()))
-        })
+        read(reply)
+            .ok_or_else(|| Failure::Unknown(Uncertainty::UnexpectedReply("no probe".to_owned())))
     }
 }
 

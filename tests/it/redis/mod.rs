@@ -1,0 +1,12 @@
+//! The Redis store against real servers.
+
+mod bounds;
+mod connections;
+mod examination;
+mod fences;
+mod foreign;
+mod keys;
+mod late;
+mod leases;
+mod refusals;
+mod rig;

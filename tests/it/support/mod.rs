@@ -1,0 +1,7 @@
+//! What the tests stand on.
+
+mod proxy;
+mod redis_server;
+
+pub(crate) use proxy::{Fault, Proxy};
+pub(crate) use redis_server::{RedisServer, cmd};
