@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use latchgate::store::{
     Store, StoreError, Unavailability,
-    contract::{Acquisition, GiveBack, Inspection, Release},
+    contract::{Acquisition, GiveBack, Release},
 };
 use tokio::time::timeout;
 
@@ -48,7 +48,7 @@ async fn a_late_copy_does_not_take_a_lock_that_was_released() {
     let_late_copy_arrive(&rig, &proxy).await;
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
-        Inspection::Free
+        super::expected::free()
     );
 }
 
@@ -68,7 +68,7 @@ async fn a_late_copy_of_an_attempt_that_was_refused_does_not_take_the_lock_eithe
     let_late_copy_arrive(&rig, &proxy).await;
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
-        Inspection::Free
+        super::expected::free()
     );
 }
 
@@ -89,7 +89,7 @@ async fn an_attempt_that_was_given_back_before_it_arrived_is_refused_when_it_doe
     let_late_copy_arrive(&rig, &proxy).await;
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
-        Inspection::Free
+        super::expected::free()
     );
 }
 
@@ -121,7 +121,7 @@ async fn a_frozen_server_leaves_nothing_behind_that_was_given_back() {
     assert_eq!(rig.store.acquire(&asked).await.unwrap_err(), withdrawn);
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
-        Inspection::Free
+        super::expected::free()
     );
     rig.grant(&attempt("frozen")).await;
 }

@@ -3,6 +3,7 @@
 mod bounds;
 mod connections;
 mod examination;
+mod expected;
 mod fences;
 mod foreign;
 mod keys;
