@@ -11,3 +11,4 @@ mod late;
 mod leases;
 mod refusals;
 mod rig;
+mod waiting;
