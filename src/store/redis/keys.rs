@@ -94,6 +94,11 @@ impl Keys {
         &self.text[self.ends[4]..self.ends[5]]
     }
 
+    /// There as long as this gateway is alive.
+    pub(super) fn gateway(&self) -> &str {
+        &self.text[self.ends[5]..self.ends[6]]
+    }
+
     pub(super) fn slot(&self) -> Slot {
         self.slot
     }
@@ -116,8 +121,17 @@ mod tests {
         assert_eq!(Slot::of(tag.as_bytes()), keys.slot());
         assert_eq!(keys.queue(), "lg:{deploy:eu}:queue");
         assert_eq!(keys.waiters(), "lg:{deploy:eu}:waiters");
-        let last = keys.all().last().unwrap().to_owned();
-        assert_eq!(last, Keys::of_gateway(keys.slot(), &tags, &gateway));
-        assert_eq!(last, format!("lg:{{{tag}}}:gw:{}", gateway.as_str()));
+        let alive = format!("lg:{{{tag}}}:gw:{}", gateway.as_str());
+        assert_eq!(Keys::of_gateway(keys.slot(), &tags, &gateway), alive);
+        assert_eq!(keys.gateway(), alive);
+        assert!(keys.all().eq([
+            keys.lock(),
+            keys.info(),
+            keys.ended(),
+            keys.fence(),
+            keys.queue(),
+            keys.waiters(),
+            keys.gateway(),
+        ]));
     }
 }

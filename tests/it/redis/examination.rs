@@ -24,7 +24,7 @@ use crate::support::RedisServer;
 
 /// The commands of the documented ACL line.
 const COMMANDS: &str = "+evalsha +eval +info +type +time +get +set +del +pttl +pexpire \
-    +pexpireat +exists +hset +hmget +hlen +hdel +zadd +zcard +zscore +zrank +zrange +zrem \
+    +pexpireat +hset +hmget +hlen +hdel +zadd +zcard +zscore +zrank +zrange +zrem \
     +publish +subscribe +ping";
 
 /// A user with these rules, and a store that logs in as this user.

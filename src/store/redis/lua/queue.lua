@@ -12,7 +12,8 @@
 -- How long a grant lasts that another gateway is told of by a message, until it confirms it: a
 -- message and a confirmation take milliseconds, and a lost message is found after two seconds.
 local PROVISIONAL = 3000
--- How long a gateway counts as alive without a word of it: three of its periods.
+-- How long a gateway counts as alive without a word of it: three of its periods. While it has a
+-- grant to confirm, no longer than that grant lasts.
 local ALIVE = 6000
 -- How much longer than its wait a ticket counts: it leaves by itself, and that may take a resend.
 local SLACK = 5000
@@ -125,6 +126,17 @@ local function grant(at, token, waiter, fence, now, lasts, provisional)
   return left_until_limit
 end
 
+-- The key of another gateway differs from ours in the id at its end.
+local function key_of(at, gateway)
+  return string.sub(at.gateway, 1, -1 - #at.me) .. gateway
+end
+
+-- For how long a gateway still counts as alive; not at all: -2.
+local function alive_for(at, known, gateway)
+  known[gateway] = known[gateway] or redis.call('PTTL', key_of(at, gateway))
+  return known[gateway]
+end
+
 -- Sends a gateway a message. That it cannot be sent is no reason to fail: it is found out within a
 -- period.
 local function send(at, gateway, what, token)
@@ -133,15 +145,6 @@ local function send(at, gateway, what, token)
   if type(sent) == 'table' and sent.err then
     at.news[#at.news + 1] = { 'unsent' }
   end
-end
-
--- Whether a gateway is alive; the one that runs the script is.
-local function lives(at, known, gateway)
-  if known[gateway] == nil then
-    local key = string.sub(at.gateway, 1, -1 - #at.me) .. gateway
-    known[gateway] = redis.call('EXISTS', key) == 1
-  end
-  return known[gateway]
 end
 
 -- Takes tickets out of the queue. Redis does not refuse this when it is out of memory.
@@ -161,7 +164,7 @@ local function hand_over(at, now, us, stale)
   if not at.head or not fence then
     return
   end
-  local known, tokens, cleared = { [''] = true, [at.me] = true }, { at.head }, 0
+  local known, tokens, cleared = { [''] = -1, [at.me] = -1 }, { at.head }, 0
   while #tokens > 0 do
     if cleared >= MOST_DEAD then
       at.news[#at.news + 1] = { 'more' }
@@ -179,7 +182,7 @@ local function hand_over(at, now, us, stale)
       if waiter and waiter.key ~= '' then
         keys[#keys + 1] = 'k:' .. waiter.key
       end
-      if waiter and waiter.ends > now and lives(at, known, waiter.gateway) then
+      if waiter and waiter.ends > now and alive_for(at, known, waiter.gateway) ~= -2 then
         chosen = waiter
         break
       end
@@ -209,6 +212,10 @@ local function hand_over(at, now, us, stale)
       else
         at.news[#at.news + 1] = { 'passed', lasts }
         if chosen.gateway ~= '' then
+          -- If it does not confirm, all who wait through it count as dead when this grant ends.
+          if known[chosen.gateway] > PROVISIONAL then
+            redis.call('PEXPIRE', key_of(at, chosen.gateway), PROVISIONAL)
+          end
           send(at, chosen.gateway, 'granted', token)
         end
       end

@@ -24,7 +24,7 @@ impl Scripts {
     ) -> Result<Confirmation, StoreError> {
         let token = token.to_string();
         let fill = |command: &mut Cmd, _| {
-            for key in [keys.lock(), keys.info(), keys.ended()] {
+            for key in [keys.lock(), keys.info(), keys.ended(), keys.gateway()] {
                 command.arg(key);
             }
             command.arg(&token).arg(TOMBSTONE_MS);

@@ -42,14 +42,13 @@ impl Scripts {
     pub(in crate::store::redis) fn new() -> Self {
         let lease = include_str!("../lua/lease.lua");
         let queue = include_str!("../lua/queue.lua");
-        let of_lease = |text: &str| Script::new(format!("{lease}\n{text}"), 3);
         let of_queue = |keys, text: &str| Script::new(format!("{lease}\n{queue}\n{text}"), keys);
         Self {
             acquire: of_queue(7, include_str!("../lua/acquire.lua")),
-            renew: of_lease(include_str!("../lua/renew.lua")),
+            renew: Script::new(format!("{lease}\n{}", include_str!("../lua/renew.lua")), 3),
             release: of_queue(7, include_str!("../lua/release.lua")),
             give_back: of_queue(7, include_str!("../lua/give_back.lua")),
-            confirm: of_lease(include_str!("../lua/confirm.lua")),
+            confirm: of_queue(4, include_str!("../lua/confirm.lua")),
             leave: of_queue(7, include_str!("../lua/leave.lua")),
             advance: of_queue(7, include_str!("../lua/advance.lua")),
             inspect: of_queue(4, include_str!("../lua/inspect.lua")),
