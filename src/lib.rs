@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod config;
 pub mod engine;
+pub mod http;
 pub mod lifecycle;
 pub mod lock;
 pub mod store;

@@ -1,7 +1,11 @@
-//! What tests of every kind need.
+//! What several tests stand on.
 
 mod deadline;
+mod proxy;
 mod random;
+mod redis_server;
 
 pub(crate) use deadline::eventually;
+pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;
+pub(crate) use redis_server::{RedisServer, cmd};
