@@ -4,7 +4,9 @@ use std::future::ready;
 
 use super::{
     embedded::Embedded,
-    exclusion, expiry, fences, give_back, idempotency, random, release, renew, told,
+    exclusion, expiry, fences, give_back, idempotency, random,
+    redis::Redis,
+    release, renew, told,
     waiting::{crowd, expiries, histories, leaving, order, orphans, places, queue, sequences},
 };
 
@@ -29,6 +31,7 @@ macro_rules! conformance {
 conformance! {
     stores: {
         embedded = ready(Embedded::start());
+        redis = Redis::start();
     }
     cases: {
         exclusion:
