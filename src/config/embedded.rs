@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Invalid;
+
 /// The embedded store.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -12,6 +14,17 @@ pub struct EmbeddedConfig {
 }
 
 // === impl EmbeddedConfig ===
+
+impl EmbeddedConfig {
+    /// Finds out whether a store can be opened with these values.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        // Below it the database writes out pages that it is about to read again; above it the
+        // number is a slip of the finger.
+        let bounds = 64 * 1024..=1024 * 1024 * 1024;
+        let bytes = u64::try_from(self.cache_bytes).unwrap_or(u64::MAX);
+        Invalid::unless_in("embedded.cache_bytes", bytes, bounds)
+    }
+}
 
 impl Default for EmbeddedConfig {
     fn default() -> Self {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Millis;
+use super::{Invalid, Millis};
 
 /// How the gateway stops.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -15,6 +15,13 @@ pub struct ShutdownConfig {
 }
 
 // === impl ShutdownConfig ===
+
+impl ShutdownConfig {
+    /// Finds out whether the gateway can stop in this way.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        Invalid::unless_in("shutdown.grace_ms", self.grace_ms.0, 0..=600_000)
+    }
+}
 
 impl Default for ShutdownConfig {
     fn default() -> Self {

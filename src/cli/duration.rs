@@ -1,0 +1,52 @@
+//! Durations as people write them.
+
+use std::time::Duration;
+
+/// Reads `30s`, `500ms`, `2m` or `1h 30m`.
+pub(super) fn parse(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; expected something like 30s, 500ms or 2m"))?;
+    if duration.subsec_nanos() % 1_000_000 != 0 {
+        return Err("a duration is whole milliseconds".to_owned());
+    }
+    Ok(duration)
+}
+
+/// Writes a duration, no finer than people read: tenths of a second matter below a minute only.
+pub(super) fn show(duration: Duration) -> String {
+    let step = if duration < Duration::from_secs(1) {
+        1
+    } else if duration < Duration::from_mins(1) {
+        100
+    } else {
+        1_000
+    };
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX) / step * step;
+    humantime::format_duration(Duration::from_millis(millis)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        assert_eq!(parse("30s").unwrap(), Duration::from_secs(30));
+        assert_eq!(parse("1500ms").unwrap(), Duration::from_millis(1_500));
+        assert_eq!(parse("2m 1s").unwrap(), Duration::from_secs(121));
+        for bad in ["", "30", "-1s", "1.5x", "10us"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn shows_no_more_than_people_read() {
+        for (millis, shown) in [
+            (999, "999ms"),
+            (29_987, "29s 900ms"),
+            (86_399_999, "23h 59m 59s"),
+        ] {
+            assert_eq!(show(Duration::from_millis(millis)), shown);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The command line: one file per command.
+
+mod acquire;
+mod args;
+mod completions;
+mod config;
+mod connection;
+mod duration;
+mod environment;
+mod error;
+mod exit;
+mod inspect;
+mod lease;
+mod metadata;
+mod output;
+mod owner;
+mod program;
+mod release;
+mod renew;
+mod secret;
+mod sources;
+
+pub use args::Args;
+pub use exit::Exit;
+pub use program::main;

@@ -1,0 +1,60 @@
+//! The program: reads the command line, does what it says, answers with an exit code.
+
+use std::process::ExitCode;
+
+use super::{
+    acquire, args::Args, args::Command, completions, config, environment::Environment,
+    error::CliError, exit::Exit, inspect, output, release, renew,
+};
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let Args { command } = Args::of_process();
+    let environment = Environment::of_process();
+    match run(&command, &environment) {
+        Ok(()) => Exit::Done.into(),
+        Err(error) => {
+            if let (true, Some(problem)) = (command.wants_json(), error.problem_json()) {
+                // The exit code and the line below say the same; a reader who has gone misses
+                // nothing.
+                drop(output::answer(problem));
+            }
+            output::note(&format!("latchgate: {error}"));
+            error.exit().into()
+        }
+    }
+}
+
+fn run(command: &Command, environment: &Environment) -> Result<(), CliError> {
+    match command {
+        Command::Acquire(args) => block_on(acquire::acquire(args, environment)),
+        Command::Renew(args) => block_on(renew::renew(args, environment)),
+        Command::Release(args) => block_on(release::release(args, environment)),
+        Command::Inspect(args) => block_on(inspect::inspect(args, environment)),
+        Command::Config(command) => config::config(command, environment),
+        Command::Completions(args) => completions::completions(args),
+    }
+}
+
+/// One call needs one thread.
+fn block_on(call: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(CliError::Runtime)?;
+    runtime.block_on(call)
+}
+
+// === impl Command ===
+
+impl Command {
+    fn wants_json(&self) -> bool {
+        match self {
+            Self::Acquire(args) => args.json,
+            Self::Renew(args) => args.json,
+            Self::Release(args) => args.json,
+            Self::Inspect(args) => args.json,
+            Self::Config(_) | Self::Completions(_) => false,
+        }
+    }
+}

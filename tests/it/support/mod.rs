@@ -1,0 +1,4 @@
+//! What several tests need.
+
+pub(crate) mod golden;
+pub(crate) mod tree;
