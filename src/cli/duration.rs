@@ -12,17 +12,16 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// Writes a duration, no finer than people read: tenths of a second matter below a minute only.
+/// Writes a duration, no finer than people read and never longer than it is.
 pub(super) fn show(duration: Duration) -> String {
-    let step = if duration < Duration::from_secs(1) {
-        1
+    let seconds = Duration::from_secs(duration.as_secs());
+    if duration < Duration::from_secs(1) {
+        format!("{}ms", duration.as_millis())
     } else if duration < Duration::from_mins(1) {
-        100
+        format!("{}.{}s", seconds.as_secs(), duration.subsec_millis() / 100)
     } else {
-        1_000
-    };
-    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX) / step * step;
-    humantime::format_duration(Duration::from_millis(millis)).to_string()
+        humantime::format_duration(seconds).to_string()
+    }
 }
 
 #[cfg(test)]
@@ -43,7 +42,8 @@ mod tests {
     fn shows_no_more_than_people_read() {
         for (millis, shown) in [
             (999, "999ms"),
-            (29_987, "29s 900ms"),
+            (29_987, "29.9s"),
+            (30_000, "30.0s"),
             (86_399_999, "23h 59m 59s"),
         ] {
             assert_eq!(show(Duration::from_millis(millis)), shown);

@@ -60,7 +60,7 @@ impl Client {
             let call = Call::new(Method::POST, self.lock_url(name, ""))
                 .secret(IDEMPOTENCY_KEY, key.expose())
                 .json(&Body::of(request));
-            let answer = call.send(self).await?;
+            let answer = call.send_until(self, deadline).await?;
             if answer.status.is_success() {
                 return Lease::from_answer(answer);
             }

@@ -72,12 +72,24 @@ impl Call {
 
     /// Sends it until it is answered, its attempts are used up or its deadline has passed.
     pub(super) async fn send(&self, client: &Client) -> Result<Answer, ClientError> {
-        let deadline = Instant::now() + client.options.deadline;
+        self.send_until(client, Instant::now() + client.options.deadline)
+            .await
+    }
+
+    /// The same within a deadline that other calls have a part in.
+    pub(super) async fn send_until(
+        &self,
+        client: &Client,
+        deadline: Instant,
+    ) -> Result<Answer, ClientError> {
         let mut in_doubt = false;
         let mut copy = 1;
         loop {
             let sent_at = Instant::now();
-            let time_out = client.options.request_timeout.min(deadline - sent_at);
+            let time_out = client
+                .options
+                .request_timeout
+                .min(deadline.saturating_duration_since(sent_at));
             let setback = match self.send_once(client, time_out).await {
                 Outcome::Answered(status, body) => match setback(status, &body) {
                     Some(setback) => setback,

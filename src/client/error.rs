@@ -6,7 +6,7 @@ use super::Problem;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ClientError {
     /// Somebody else holds the lock. Ask again later.
-    #[error("the lock is held: {0}")]
+    #[error("the lock is held{}", by(_0))]
     Held(Box<Problem>),
     /// The token does not hold the lock now. Stop what the lock protected.
     #[error("the lease is lost: {0}")]
@@ -58,4 +58,22 @@ impl ClientError {
             Self::Unreachable { .. } | Self::Unexpected { .. } => None,
         }
     }
+}
+
+fn by(problem: &Problem) -> String {
+    let Some(holder) = &problem.holder else {
+        return String::new();
+    };
+    let who = match &holder.owner {
+        Some(owner) => format!(" by {owner}"),
+        None if holder.foreign => " by a client that uses no gateway".to_owned(),
+        None => String::new(),
+    };
+    let how_long = match holder.expires_in_ms {
+        // Rounded up: asking again a moment too late finds it free.
+        Some(ms) => format!(" for another {} s unless it is renewed", ms.div_ceil(1_000)),
+        None if holder.foreign => " without an expiry".to_owned(),
+        None => String::new(),
+    };
+    who + &how_long
 }
