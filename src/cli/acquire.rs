@@ -103,6 +103,7 @@ impl AcquireArgs {
         )?;
         Ok(AcquireRequest {
             ttl: self.ttl,
+            wait: Duration::ZERO,
             max_hold: self.max_hold,
             owner,
             metadata,
