@@ -4,7 +4,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
     acquire::AcquireArgs, completions::CompletionsArgs, config::ConfigCommand, exit::Exit,
-    inspect::InspectArgs, release::ReleaseArgs, renew::RenewArgs,
+    inspect::InspectArgs, release::ReleaseArgs, renew::RenewArgs, run::RunArgs,
 };
 
 /// Distributed locks over plain HTTP and JSON.
@@ -18,6 +18,7 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
+    Run(RunArgs),
     Acquire(AcquireArgs),
     Renew(RenewArgs),
     Release(ReleaseArgs),

@@ -15,10 +15,15 @@ mod metadata;
 mod output;
 mod owner;
 mod program;
+mod progress;
 mod release;
 mod renew;
+mod request;
+mod run;
 mod secret;
+mod signals;
 mod sources;
+mod waiting;
 
 pub use args::Args;
 pub use exit::Exit;

@@ -4,15 +4,18 @@ use std::process::ExitCode;
 
 use super::{
     acquire, args::Args, args::Command, completions, config, environment::Environment,
-    error::CliError, exit::Exit, inspect, output, release, renew,
+    error::CliError, exit::Exit, inspect, output, release, renew, run,
 };
 
 /// Runs the program.
 pub fn main() -> ExitCode {
+    if run::is_guard() {
+        return run::guard();
+    }
     let Args { command } = Args::of_process();
     let environment = Environment::of_process();
-    match run(&command, &environment) {
-        Ok(()) => Exit::Done.into(),
+    match carry_out(&command, &environment) {
+        Ok(code) => code.into(),
         Err(error) => {
             if let (true, Some(problem)) = (command.wants_json(), error.problem_json()) {
                 // The exit code and the line below say the same; a reader who has gone misses
@@ -20,24 +23,27 @@ pub fn main() -> ExitCode {
                 drop(output::answer(problem));
             }
             output::note(&format!("latchgate: {error}"));
-            error.exit().into()
+            error.code().into()
         }
     }
 }
 
-fn run(command: &Command, environment: &Environment) -> Result<(), CliError> {
-    match command {
+/// Does what the command line says, and answers with an exit code.
+fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliError> {
+    let done = match command {
+        Command::Run(args) => return block_on(run::run(args, environment)),
         Command::Acquire(args) => block_on(acquire::acquire(args, environment)),
         Command::Renew(args) => block_on(renew::renew(args, environment)),
         Command::Release(args) => block_on(release::release(args, environment)),
         Command::Inspect(args) => block_on(inspect::inspect(args, environment)),
         Command::Config(command) => config::config(command, environment),
         Command::Completions(args) => completions::completions(args),
-    }
+    };
+    done.map(|()| Exit::Done.code())
 }
 
 /// One call needs one thread.
-fn block_on(call: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
+fn block_on<T>(call: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -54,7 +60,7 @@ impl Command {
             Self::Renew(args) => args.json,
             Self::Release(args) => args.json,
             Self::Inspect(args) => args.json,
-            Self::Config(_) | Self::Completions(_) => false,
+            Self::Run(_) | Self::Config(_) | Self::Completions(_) => false,
         }
     }
 }
