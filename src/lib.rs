@@ -16,6 +16,8 @@ pub mod config;
 #[cfg(feature = "server")]
 pub mod engine;
 #[cfg(feature = "server")]
+pub mod http;
+#[cfg(feature = "server")]
 pub mod lifecycle;
 pub mod lock;
 #[cfg(feature = "server")]

@@ -19,6 +19,8 @@ pub struct HttpConfig {
     pub max_header_bytes: usize,
     /// How long a client may take to send the headers of a request.
     pub header_timeout_ms: Millis,
+    /// How long a connection may stand idle between two requests.
+    pub idle_timeout_ms: Millis,
     /// How long a client may take to send the body of a request. Slower is answered with 408.
     pub body_timeout_ms: Millis,
 }
@@ -98,6 +100,9 @@ impl Default for HttpConfig {
             // A client that needs longer for a few hundred bytes is gone, or is holding
             // connections open on purpose.
             header_timeout_ms: Millis(10_000),
+            // Longer than the minute for which common load balancers keep a connection: if the gateway
+            // closed first, they would send a request into a connection that is gone.
+            idle_timeout_ms: Millis(75_000),
             body_timeout_ms: Millis(10_000),
         }
     }

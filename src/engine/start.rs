@@ -10,7 +10,7 @@ use crate::{
     store::{Store, StoreError, Unavailability, contract::Check},
 };
 
-use super::reaper::Reaper;
+use super::{reaper::Reaper, streams::Streams};
 
 /// The operations on locks over one store. Cheap to clone.
 #[derive(Clone)]
@@ -18,6 +18,7 @@ pub struct Engine {
     pub(super) store: Arc<dyn Store>,
     pub(super) lifecycle: Lifecycle,
     pub(super) reaper: Reaper,
+    pub(super) streams: Streams,
     pub(super) reconnect_grace: Duration,
     pub(super) most_waiters: usize,
     pub(super) most_waiters_per_name: u64,
@@ -34,6 +35,7 @@ impl Engine {
             store,
             lifecycle,
             reaper,
+            streams: Streams::default(),
             reconnect_grace,
             most_waiters: limits.max_waiters,
             most_waiters_per_name: limits.max_waiters_per_name,

@@ -1,8 +1,11 @@
 //! Where leases live: one contract, several stores.
 
 pub mod contract;
+pub mod embedded;
 mod error;
+mod open;
 pub mod parking;
 
 pub use contract::Store;
 pub use error::{StoreError, Unavailability, Uncertainty};
+pub use open::{OpenError, open};

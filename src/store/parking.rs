@@ -94,6 +94,11 @@ impl Parking {
         self.lock().by_name.contains_key(name)
     }
 
+    /// Whether this attempt waits here.
+    pub fn has_place(&self, token: &TokenHash) -> bool {
+        self.lock().by_token.contains_key(token)
+    }
+
     /// The attempts that wait for this name here. Walks the whole list: for recovery only.
     pub fn waiting_for(&self, name: &LockName) -> Vec<TokenHash> {
         let places = self.lock();

@@ -6,11 +6,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::scripted_store::*;
 use crate::{
-    engine::{AcquireError, Hold, HoldEnd, HoldEvent, LossReason, RenewError},
+    engine::{AcquireError, AdoptError, Hold, HoldEnd, HoldEvent, LossReason},
     lock::{HeldLease, Token},
     store::{
         StoreError, Unavailability,
-        contract::{Acquisition, Leaving, Loss, Renewal},
+        contract::{Acquisition, Leaving, Loss, Release, Renewal},
         parking::News,
     },
 };
@@ -169,7 +169,7 @@ async fn draining_renews_once_more_and_does_not_release() {
     let (mut hold, lifecycle) = granted_hold(&store).await;
     lifecycle.drain();
     let (end, _) = end_of(&mut hold).await;
-    assert!(matches!(end, HoldEnd::Draining), "{end:?}");
+    assert!(matches!(end, HoldEnd::Draining { .. }), "{end:?}");
     assert_eq!(*store.renewals_asked.lock().unwrap(), 1);
     lifecycle.stop(Duration::from_secs(1)).await.unwrap();
     assert!(store.released.lock().unwrap().is_empty());
@@ -255,5 +255,133 @@ async fn a_lost_lease_is_not_adopted() {
         .push_back(Ok(Renewal::Lost(Loss::Free)));
     let (engine, _lifecycle) = engine(&store);
     let error = engine.adopt(name(), Token::random()).await.unwrap_err();
-    assert!(matches!(error, RenewError::Lost(Loss::Free)), "{error:?}");
+    assert!(matches!(error, AdoptError::Lost(Loss::Free)), "{error:?}");
+}
+
+/// The time from which a lease counts is when the store was asked, not when it answered.
+#[tokio::test(start_paused = true)]
+async fn it_counts_from_before_the_store_was_asked() {
+    let store = ScriptedStore::answering(Ok(granted())).with_closed_gate();
+    let (engine, _lifecycle) = engine(&store);
+    let started = Instant::now();
+    let asking = engine.hold(waiting_request(None));
+    let answering = async {
+        sleep(TTL / 4).await;
+        store.open_gate();
+    };
+    let (hold, ()) = tokio::join!(asking, answering);
+    let mut hold = hold.unwrap();
+    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    store.hang_renewals();
+    let (end, _) = end_of(&mut hold).await;
+    assert!(matches!(end, HoldEnd::Lost(LossReason::Expired)), "{end:?}");
+    assert!(started.elapsed() < TTL, "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_was_waited_for_is_renewed_before_it_is_told() {
+    let store = ScriptedStore::queueing();
+    let old = HeldLease {
+        held_for: Duration::from_secs(9),
+        expires_in: TTL,
+        ..held()
+    };
+    let renewed = HeldLease {
+        held_for: Duration::from_secs(10),
+        ..held()
+    };
+    let answers = [Err(away()), Ok(Renewal::Renewed(renewed.clone()))];
+    store.renewals.lock().unwrap().extend(answers);
+    let (engine, _lifecycle) = engine(&store);
+    let mut hold = engine.hold(waiting_request(None)).await.unwrap();
+    assert!(matches!(hold.next().await, Some(HoldEvent::Queued(_))));
+    store.tell(News::Granted(old));
+    let Some(HoldEvent::Granted(lease)) = hold.next().await else {
+        panic!("not granted")
+    };
+    assert_eq!(lease.held, renewed);
+    assert_eq!(*store.renewals_asked.lock().unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_came_too_late_is_not_told() {
+    let store = ScriptedStore::queueing();
+    let lost = Ok(Renewal::Lost(Loss::HeldByAnother));
+    store.renewals.lock().unwrap().push_back(lost);
+    let (engine, _lifecycle) = engine(&store);
+    let mut hold = engine.hold(waiting_request(None)).await.unwrap();
+    assert!(matches!(hold.next().await, Some(HoldEvent::Queued(_))));
+    store.tell(News::Granted(held()));
+    let (end, _) = end_of(&mut hold).await;
+    assert!(matches!(end, HoldEnd::Lost(LossReason::Ended)), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_left_too_much_unread_hears_that_and_nothing_old() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (mut hold, _lifecycle) = granted_hold(&store).await;
+    sleep(20 * TTL / 3).await;
+    let (end, renewals) = end_of(&mut hold).await;
+    assert!(matches!(end, HoldEnd::Lost(LossReason::Unread)), "{end:?}");
+    assert_eq!(renewals, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_released_with_its_token_ends_it_at_once() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    store.releases.lock().unwrap().push_back(Release::Released);
+    let (engine, _lifecycle) = engine(&store);
+    let mut hold = engine.hold(request(None)).await.unwrap();
+    let Some(HoldEvent::Granted(lease)) = hold.next().await else {
+        panic!("not granted")
+    };
+    engine.release(name(), &lease.token).await.unwrap();
+    let (end, renewals) = end_of(&mut hold).await;
+    assert!(matches!(end, HoldEnd::Released), "{end:?}");
+    assert_eq!(renewals, 0);
+    assert_eq!(store.released.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_hold_of_an_adopted_lease_ends_without_releasing_it() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let token = Token::random();
+    let mut older = engine.adopt(name(), token.clone()).await.unwrap();
+    assert!(matches!(older.next().await, Some(HoldEvent::Granted(_))));
+    let newer = engine.adopt(name(), token).await.unwrap();
+    let (end, _) = end_of(&mut older).await;
+    assert!(matches!(end, HoldEnd::Lost(LossReason::Adopted)), "{end:?}");
+    drop(older);
+    settle().await;
+    assert!(store.released.lock().unwrap().is_empty());
+    drop(newer);
+    settle().await;
+    assert_eq!(store.released.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_draining_gateway_says_what_is_left() {
+    for (renewal, left) in [(None, TTL), (Some(Err(away())), TTL * 3 / 4)] {
+        let store = ScriptedStore::answering(Ok(granted()));
+        store.renewals.lock().unwrap().extend(renewal);
+        let (mut hold, lifecycle) = granted_hold(&store).await;
+        sleep(TTL / 4).await;
+        lifecycle.drain();
+        let (end, _) = end_of(&mut hold).await;
+        let HoldEnd::Draining { left: Some(said) } = end else {
+            panic!("{end:?}")
+        };
+        assert!(said <= left && said > left * 49 / 50, "{said:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_draining_gateway_adopts_nothing() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, lifecycle) = engine(&store);
+    lifecycle.drain();
+    let error = engine.adopt(name(), Token::random()).await.unwrap_err();
+    assert!(matches!(error, AdoptError::Draining), "{error:?}");
+    assert_eq!(*store.renewals_asked.lock().unwrap(), 0);
 }

@@ -42,6 +42,8 @@ pub(super) struct ScriptedStore {
     pub(super) confirmations: Mutex<VecDeque<Result<Confirmation, StoreError>>>,
     /// What renew answers before it goes on to renew.
     pub(super) renewals: Mutex<VecDeque<Result<Renewal, StoreError>>>,
+    /// What release answers before it says that the lease is lost.
+    pub(super) releases: Mutex<VecDeque<Release>>,
     pub(super) renewals_asked: Mutex<usize>,
     renewals_hang: AtomicBool,
     pub(super) attempts: Mutex<Vec<Attempt>>,
@@ -62,6 +64,7 @@ impl ScriptedStore {
             left: Mutex::default(),
             confirmations: Mutex::default(),
             renewals: Mutex::default(),
+            releases: Mutex::default(),
             renewals_asked: Mutex::default(),
             renewals_hang: AtomicBool::new(false),
             attempts: Mutex::default(),
@@ -164,7 +167,8 @@ impl Store for ScriptedStore {
         self.pass_gate().await;
         self.released.lock().unwrap().push(*token);
         self.changed.notify_waiters();
-        Ok(Release::Lost(Loss::Free))
+        let answer = self.releases.lock().unwrap().pop_front();
+        Ok(answer.unwrap_or(Release::Lost(Loss::Free)))
     }
 
     async fn give_back(&self, _: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {

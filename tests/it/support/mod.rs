@@ -1,5 +1,10 @@
-//! What several tests need.
+//! What several tests stand on.
 
+mod deadline;
 pub(crate) mod fake_gateway;
 pub(crate) mod golden;
+mod random;
 pub(crate) mod tree;
+
+pub(crate) use deadline::eventually;
+pub(crate) use random::Random;

@@ -1,0 +1,89 @@
+//! `GET /docs`: the page from which every route can be tried, with assets from the binary.
+
+use std::{borrow::Cow, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use bytes::Bytes;
+use http::{
+    HeaderName, HeaderValue,
+    header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE},
+};
+use utoipa_swagger_ui::Config;
+
+use super::{
+    edge::EdgeLayer,
+    extract::AcceptsHtml,
+    methods::answering,
+    problem::{Problem, ProblemCode},
+    state::Gateway,
+};
+
+/// Nothing from elsewhere. The page sets styles of its own and has images in its stylesheet.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:",
+);
+
+/// Try the API
+///
+/// A page that shows every route and sends requests to it. All it needs comes from this gateway.
+#[utoipa::path(
+    get,
+    path = "/docs",
+    operation_id = "docs",
+    tag = "documentation",
+    responses((status = 200, description = "The page.", body = String, content_type = "text/html"))
+)]
+pub(super) async fn docs(State(gateway): State<Arc<Gateway>>, _: AcceptsHtml) -> Response {
+    let Some((media, page)) = file(&gateway, "index.html") else {
+        return missing();
+    };
+    // The page stands at /docs and its parts below it, whatever the base path is.
+    let page = String::from_utf8_lossy(&page)
+        .replace("=\"./", "=\"docs/")
+        .replace("=\"index.css", "=\"docs/index.css");
+    (media, [(CONTENT_SECURITY_POLICY, POLICY)], page).into_response()
+}
+
+/// What the page loads.
+pub(super) fn assets(edge: &EdgeLayer) -> Router<Arc<Gateway>> {
+    const ROUTE: &str = "/docs/{*asset}";
+    let assets = answering(get(loaded), "GET, HEAD").layer(edge.at(ROUTE));
+    Router::new().route(ROUTE, assets)
+}
+
+async fn loaded(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let (_, name) = request
+        .uri()
+        .path()
+        .split_once("/docs/")
+        .unwrap_or_default();
+    match file(&gateway, name) {
+        Some((media, bytes)) => {
+            let keep = [(CACHE_CONTROL, HeaderValue::from_static("max-age=3600"))];
+            (media, keep, bytes).into_response()
+        }
+        None => missing(),
+    }
+}
+
+fn file(gateway: &Gateway, name: &str) -> Option<([(HeaderName, HeaderValue); 1], Bytes)> {
+    let config = Config::from(format!("{}/openapi.json", gateway.base_path))
+        .validator_url("none")
+        .display_request_duration(true);
+    let file = utoipa_swagger_ui::serve(name, Arc::new(config)).ok()??;
+    let bytes = match file.bytes {
+        Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+        Cow::Owned(bytes) => Bytes::from(bytes),
+    };
+    let media = HeaderValue::try_from(file.content_type).ok()?;
+    Some(([(CONTENT_TYPE, media)], bytes))
+}
+
+fn missing() -> Response {
+    Problem::new(ProblemCode::NotFound, "The page has no such part.").into_response()
+}

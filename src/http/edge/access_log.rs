@@ -1,0 +1,77 @@
+//! One line in the log for each request.
+
+use std::sync::Arc;
+
+use http::{Method, StatusCode};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::http::problem::Problem;
+
+use super::request_id::RequestId;
+
+/// A request that is being answered. Whatever ends it writes its line: a dropped one is a caller
+/// that hung up.
+///
+/// The line has the route and not the path, and no header: neither a token nor a key can be in it.
+pub(super) struct AccessLog {
+    method: Method,
+    route: Arc<str>,
+    request_id: RequestId,
+    began: Instant,
+    open: bool,
+}
+
+// === impl AccessLog ===
+
+impl AccessLog {
+    pub(super) fn begin(method: Method, route: Arc<str>, request_id: RequestId) -> Self {
+        Self {
+            method,
+            route,
+            request_id,
+            began: Instant::now(),
+            open: true,
+        }
+    }
+
+    pub(super) fn request_id(&self) -> &RequestId {
+        &self.request_id
+    }
+
+    pub(super) fn end(mut self, status: StatusCode, problem: Option<&Problem>) {
+        self.open = false;
+        let status = status.as_u16();
+        let method = self.method.as_str();
+        let (route, id, us) = (&*self.route, self.request_id.as_str(), self.elapsed_us());
+        match problem {
+            None => info!(method, route, status, us, id, "request"),
+            Some(problem) => {
+                let code = problem.code.as_str();
+                let cause = problem.cause.as_deref();
+                if status >= 500 {
+                    warn!(method, route, status, us, id, code, cause, "request");
+                } else {
+                    info!(method, route, status, us, id, code, cause, "request");
+                }
+            }
+        }
+    }
+
+    fn elapsed_us(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        if self.open {
+            let method = self.method.as_str();
+            let (route, id, us) = (&*self.route, self.request_id.as_str(), self.elapsed_us());
+            info!(
+                method,
+                route, us, id, "the caller hung up before the answer"
+            );
+        }
+    }
+}

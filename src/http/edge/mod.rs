@@ -1,0 +1,8 @@
+//! What surrounds every request: its id, its limits, its line in the log, its problem.
+
+mod access_log;
+mod layer;
+mod request_id;
+
+pub(super) use layer::EdgeLayer;
+pub(super) use request_id::RequestId;

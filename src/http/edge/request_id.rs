@@ -1,0 +1,118 @@
+//! The name of a request, in its answer and in the log.
+
+use std::{
+    fmt::Write,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// The header that carries it in both directions.
+pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest that is taken over from a caller.
+const MAX_LEN: usize = 128;
+
+/// A request id: 1 to 128 characters that are harmless in a header, in a log line and in JSON.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct RequestId(HeaderValue);
+
+/// Makes request ids that differ from those of every other process and of every other request.
+#[derive(Debug)]
+pub(super) struct RequestIds {
+    process: u64,
+    next: AtomicU64,
+}
+
+// === impl RequestId ===
+
+impl RequestId {
+    /// The id that the caller sent, if it is fit to be repeated.
+    pub(super) fn sent(headers: &HeaderMap) -> Option<Self> {
+        let mut values = headers.get_all(X_REQUEST_ID).iter();
+        let (Some(value), None) = (values.next(), values.next()) else {
+            return None;
+        };
+        let fit = (1..=MAX_LEN).contains(&value.len())
+            && value.as_bytes().iter().all(|&byte| is_harmless(byte));
+        fit.then(|| Self(value.clone()))
+    }
+
+    pub(in crate::http) fn as_str(&self) -> &str {
+        self.0.to_str().expect("a request id is visible ASCII")
+    }
+
+    pub(super) fn header(&self) -> HeaderValue {
+        self.0.clone()
+    }
+}
+
+fn is_harmless(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.:~+/=@".contains(&byte)
+}
+
+// === impl RequestIds ===
+
+impl RequestIds {
+    pub(super) fn new() -> Self {
+        // An id names a request and protects nothing, so a machine without random bytes does not
+        // stop here.
+        Self {
+            process: getrandom::u64().unwrap_or_default(),
+            next: AtomicU64::new(1),
+        }
+    }
+
+    /// A new id: which process, which request. Cheaper than random bytes for each.
+    pub(super) fn mint(&self) -> RequestId {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut text = String::with_capacity(24);
+        // Writing to a string does not fail.
+        let _ = write!(text, "{:016x}-{number:x}", self.process);
+        let value = HeaderValue::from_maybe_shared(Bytes::from(text))
+            .expect("hexadecimal digits and a hyphen are visible ASCII");
+        RequestId(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(values: &[&[u8]]) -> Option<String> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(X_REQUEST_ID, HeaderValue::from_bytes(value).unwrap());
+        }
+        RequestId::sent(&headers).map(|id| id.as_str().to_owned())
+    }
+
+    #[test]
+    fn is_taken_over_if_it_is_harmless() {
+        let longest = "a".repeat(128);
+        for id in ["a", "4711-x_y.z:~+/=@", longest.as_str()] {
+            assert_eq!(sent(&[id.as_bytes()]).as_deref(), Some(id));
+        }
+    }
+
+    #[test]
+    fn is_not_taken_over_if_it_could_forge_a_log_line_or_is_ambiguous() {
+        let long = "a".repeat(129);
+        for id in ["", "a b", "a\"b", "<b>", "a\tb", "{}", long.as_str()] {
+            assert_eq!(sent(&[id.as_bytes()]), None, "{id}");
+        }
+        assert_eq!(sent(&[b"\xff"]), None);
+        assert_eq!(sent(&[b"a", b"b"]), None);
+        assert_eq!(sent(&[]), None);
+    }
+
+    #[test]
+    fn differs_between_requests_and_between_processes() {
+        let ids = RequestIds::new();
+        assert_ne!(ids.mint().as_str(), ids.mint().as_str());
+        assert_ne!(
+            RequestIds::new().mint().as_str(),
+            RequestIds::new().mint().as_str()
+        );
+    }
+}

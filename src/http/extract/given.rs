@@ -1,0 +1,141 @@
+//! A JSON value as it was given, before anybody knows whether it fits.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, MapAccess, SeqAccess, Visitor},
+};
+
+/// A JSON value. Unlike [`serde_json::Value`] it refuses an object with a repeated key: whoever
+/// reads the other copy than we do would see a different request.
+pub(super) enum Given<'a> {
+    Null,
+    Bool,
+    Whole(u64),
+    Negative(i64),
+    Fraction(f64),
+    Text(Cow<'a, str>),
+    List,
+    Object(Object<'a>),
+}
+
+/// The entries of an object, in the order in which they were given.
+pub(super) type Object<'a> = Vec<(Cow<'a, str>, Given<'a>)>;
+
+struct GivenVisitor;
+
+/// A key of an object, borrowed if it has no escapes.
+struct Key<'a>(Cow<'a, str>);
+
+struct KeyVisitor;
+
+// === impl Given ===
+
+impl Given<'_> {
+    /// What it is, to be read after a field's name. A text is not repeated: it may be a secret.
+    pub(super) fn is(&self) -> String {
+        match self {
+            Self::Null => "is null".to_owned(),
+            Self::Bool => "is true or false".to_owned(),
+            Self::Whole(number) => format!("is {number}"),
+            Self::Negative(number) => format!("is {number}"),
+            Self::Fraction(number) if *number < -9e15 || *number > 9e15 => {
+                format!("is {number:e}")
+            }
+            Self::Fraction(number) => format!("is {number:?}"),
+            Self::Text(_) => "is a text".to_owned(),
+            Self::List => "is a list".to_owned(),
+            Self::Object(_) => "is an object".to_owned(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Given<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(GivenVisitor)
+    }
+}
+
+// === impl GivenVisitor ===
+
+impl<'de> Visitor<'de> for GivenVisitor {
+    type Value = Given<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Given<'de>, E> {
+        Ok(Given::Null)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Given<'de>, E> {
+        Ok(Given::Bool)
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Given<'de>, E> {
+        Ok(Given::Whole(number))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Given<'de>, E> {
+        Ok(Given::Negative(number))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Given<'de>, E> {
+        Ok(Given::Fraction(number))
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Given<'de>, E> {
+        Ok(Given::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Given<'de>, E> {
+        Ok(Given::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Given<'de>, A::Error> {
+        // Every element is read like any other value: a repeated key is refused at any depth.
+        while list.next_element::<Given<'de>>()?.is_some() {}
+        Ok(Given::List)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Given<'de>, A::Error> {
+        let mut entries = Object::new();
+        while let Some((Key(key), value)) = map.next_entry()? {
+            if entries.iter().any(|(other, _)| *other == key) {
+                return Err(A::Error::custom(format_args!(
+                    "the key {key:?} is repeated"
+                )));
+            }
+            entries.push((key, value));
+        }
+        Ok(Given::Object(entries))
+    }
+}
+
+// === impl Key ===
+
+impl<'de> Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(KeyVisitor).map(Self)
+    }
+}
+
+// === impl KeyVisitor ===
+
+impl<'de> Visitor<'de> for KeyVisitor {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Borrowed(key))
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Owned(key.to_owned()))
+    }
+}

@@ -1,0 +1,69 @@
+//! The token of a lease, from the header or from the body.
+
+use axum::extract::FromRequestParts;
+use http::{HeaderMap, HeaderName, request::Parts};
+
+use crate::{
+    http::problem::Problem,
+    lock::{Token, TokenError},
+};
+
+/// The header `Lock-Token`, if there is one.
+pub(in crate::http) struct LockToken(Option<Token>);
+
+const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
+/// As it is written in answers.
+const FIELD: &str = "Lock-Token";
+
+// === impl LockToken ===
+
+impl LockToken {
+    /// The token in the header, if there is one.
+    pub(in crate::http) fn header(self) -> Option<Token> {
+        self.0
+    }
+
+    /// The token of the request: from the header, or from the body, or from both if they agree.
+    pub(in crate::http) fn or(self, body: Option<Token>) -> Result<Token, Problem> {
+        match (self.0, body) {
+            (Some(header), Some(body)) if header.hash() != body.hash() => {
+                Err(Problem::invalid_field(
+                    FIELD,
+                    "is another token than the field `token` of the body",
+                ))
+            }
+            (Some(token), _) | (None, Some(token)) => Ok(token),
+            (None, None) => Err(Problem::invalid_field(
+                FIELD,
+                "is missing; send the token in this header, or as `token` in the body",
+            )),
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for LockToken {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let refuse = |reason| Problem::invalid_field(FIELD, reason);
+        match single(&parts.headers, &LOCK_TOKEN).map_err(refuse)? {
+            None => Ok(Self(None)),
+            Some(text) => Token::parse(text)
+                .map(|token| Self(Some(token)))
+                .map_err(|error: TokenError| Problem::invalid_field(FIELD, error.to_string())),
+        }
+    }
+}
+
+/// The text of a header that may be given once. What cannot be a text reads as an empty one.
+pub(super) fn single<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a str>, &'static str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => Ok(Some(value.to_str().unwrap_or_default())),
+        (Some(_), Some(_)) => Err("is given more than once"),
+    }
+}

@@ -1,0 +1,21 @@
+//! What handlers take: parsed, checked, and refused with a problem.
+
+mod accept;
+mod body;
+mod event_stream;
+mod fields;
+mod given;
+mod idempotency_key;
+mod lock_token;
+mod no_query;
+mod path;
+mod receive;
+
+pub(super) use accept::{AcceptsHtml, AcceptsJson, ProblemPage};
+pub(super) use body::{ApiJson, RequestBody};
+pub(super) use event_stream::EventStream;
+pub(super) use fields::Fields;
+pub(super) use idempotency_key::IdempotencyKeyHeader;
+pub(super) use lock_token::LockToken;
+pub(super) use no_query::NoQuery;
+pub(super) use path::{ApiPath, PathParameter};

@@ -1,0 +1,208 @@
+//! `GET /healthz` and `GET /readyz`: is the process alive, and can it keep its promises.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header::CACHE_CONTROL};
+use serde::Serialize;
+use tokio::time::timeout;
+use utoipa::ToSchema;
+
+use crate::store::contract::{Check, Health};
+
+use super::{
+    answer::{Answer, JSON, json},
+    extract::AcceptsJson,
+    problem::Problem,
+    state::Gateway,
+};
+
+/// How long the store may take to say how it is. Less than the second after which an orchestrator
+/// gives up on a probe: a store that hangs must not take every gateway out of service at once.
+const CHECK_TIMEOUT: Duration = Duration::from_millis(750);
+
+/// The process answers.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Alive {
+    /// Always `ok`.
+    #[schema(value_type = String, example = "ok")]
+    status: &'static str,
+    /// The version of the program.
+    #[schema(value_type = String, example = "0.1.0")]
+    version: &'static str,
+}
+
+/// Whether this gateway should be sent requests.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Readiness {
+    /// Whether it should.
+    status: ReadyStatus,
+    /// What was looked at, in which state it is.
+    checks: Vec<NamedCheck>,
+}
+
+/// Whether this gateway should be sent requests.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+enum ReadyStatus {
+    /// It should.
+    Ready,
+    /// It should not.
+    NotReady,
+}
+
+/// One thing that was looked at.
+#[derive(Serialize, ToSchema)]
+struct NamedCheck {
+    /// What was looked at.
+    #[schema(value_type = String, example = "connection")]
+    name: &'static str,
+    /// What was found.
+    status: CheckStatus,
+    /// What an operator should know of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, nullable = false)]
+    detail: Option<String>,
+}
+
+/// What was found.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+enum CheckStatus {
+    /// As it should be.
+    Passing,
+    /// Locks are safe, but somebody should look.
+    Warning,
+    /// The store does not answer. The gateway stays in service: another one on the same store would
+    /// see the same, and callers are told that nothing happened.
+    Outage,
+    /// The gateway cannot keep its promises as it is configured.
+    Misconfigured,
+    /// The gateway is about to stop.
+    Draining,
+}
+
+/// Is the process alive?
+///
+/// Answers as long as the process does. Never asks the store.
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    operation_id = "healthz",
+    tag = "health",
+    responses((status = 200, body = Alive, description = "It is."))
+)]
+pub(super) async fn healthz(_: AcceptsJson) -> Result<Answer<Alive>, Problem> {
+    Ok(Answer(Alive {
+        status: "ok",
+        version: env!("CARGO_PKG_VERSION"),
+    }))
+}
+
+/// Should this gateway be sent requests?
+///
+/// It should if it is configured so that it can keep its promises, and is not about to stop. A
+/// store that does not answer is reported but changes nothing: every other gateway on it would see
+/// the same, and callers get a 503 that says that nothing happened.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    operation_id = "readyz",
+    tag = "health",
+    responses(
+        (status = 200, body = Readiness, description = "It should."),
+        (status = 503, body = Readiness, description = "It should not; the checks say why.")
+    )
+)]
+pub(super) async fn readyz(
+    State(gateway): State<Arc<Gateway>>,
+    _: AcceptsJson,
+) -> Result<Readiness, Problem> {
+    let checks = timeout(CHECK_TIMEOUT, gateway.engine.check())
+        .await
+        .unwrap_or_else(|_elapsed| vec![no_answer()]);
+    Ok(Readiness::of(checks, gateway.engine.is_draining()))
+}
+
+fn no_answer() -> Check {
+    let detail = format!("no answer within {} ms", CHECK_TIMEOUT.as_millis());
+    Check {
+        name: "store",
+        health: Health::Outage(detail),
+    }
+}
+
+// === impl Readiness ===
+
+impl Readiness {
+    fn of(checks: Vec<Check>, is_draining: bool) -> Self {
+        let mut checks = checks.into_iter().map(NamedCheck::from).collect::<Vec<_>>();
+        checks.push(NamedCheck::draining(is_draining));
+        let ready = checks.iter().all(|check| check.status.is_ready());
+        Self {
+            status: if ready {
+                ReadyStatus::Ready
+            } else {
+                ReadyStatus::NotReady
+            },
+            checks,
+        }
+    }
+}
+
+impl IntoResponse for Readiness {
+    fn into_response(self) -> Response {
+        let status = match self.status {
+            ReadyStatus::Ready => StatusCode::OK,
+            ReadyStatus::NotReady => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let no_store = [(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
+        (status, JSON, no_store, json(&self)).into_response()
+    }
+}
+
+// === impl NamedCheck ===
+
+impl NamedCheck {
+    fn draining(is_draining: bool) -> Self {
+        Self {
+            name: "draining",
+            status: if is_draining {
+                CheckStatus::Draining
+            } else {
+                CheckStatus::Passing
+            },
+            detail: is_draining.then(|| "the gateway is about to stop".to_owned()),
+        }
+    }
+}
+
+impl From<Check> for NamedCheck {
+    fn from(check: Check) -> Self {
+        let (status, detail) = match check.health {
+            Health::Passing => (CheckStatus::Passing, None),
+            Health::Warning(detail) => (CheckStatus::Warning, Some(detail)),
+            Health::Outage(detail) => (CheckStatus::Outage, Some(detail)),
+            Health::Misconfigured(detail) => (CheckStatus::Misconfigured, Some(detail)),
+        };
+        Self {
+            name: check.name,
+            status,
+            detail,
+        }
+    }
+}
+
+// === impl CheckStatus ===
+
+impl CheckStatus {
+    fn is_ready(self) -> bool {
+        match self {
+            Self::Passing | Self::Warning | Self::Outage => true,
+            Self::Misconfigured | Self::Draining => false,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `POST /locks/{name}`: acquire a lock.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::extract::State;
+use utoipa::{
+    IntoResponses,
+    openapi::{RefOr, Response},
+};
+
+use crate::{
+    http::{
+        extract::{AcceptsJson, ApiJson, ApiPath, IdempotencyKeyHeader, NoQuery},
+        problem::{Problem, ProblemCode as Code, problem_responses},
+        state::Gateway,
+    },
+    lock::LockName,
+};
+
+use super::{
+    acquire_body::AcquireBody, delivered::Acquired, header_params::KeyHeader,
+    lease_body::LeaseBody, lock_path::LockPath,
+};
+
+/// The problems of acquire.
+struct AcquireProblems;
+
+/// Acquire a lock
+///
+/// Grants a lease of the lock if it is free, and answers 423 with the holder if it is not. An empty
+/// body takes all defaults, with any content type: `curl -X POST localhost:7420/locks/deploy` works
+/// as it stands.
+///
+/// With `wait_ms` a request for a held lock stands in the queue of that lock, and is answered when
+/// it is served or when its wait is over. All gateways on a store share the queue; it is served in
+/// order, and nobody passes it. The wait costs nothing while it lasts, but the connection must
+/// last: keep the time-out of the HTTP client longer than `wait_ms`.
+///
+/// If the connection breaks before the answer has been sent, the request leaves the queue, and a
+/// lease that it was granted is given back. With an `Idempotency-Key` the place and the lease are
+/// kept for a few seconds: the same request, sent again in time, goes on where the broken one was.
+/// So does a request that comes after a 423: a chain of short waits with one key keeps its place
+/// in the queue.
+#[utoipa::path(
+    post,
+    path = "/locks/{name}",
+    operation_id = "acquire",
+    tag = "locks",
+    params(LockPath, KeyHeader),
+    request_body(
+        content = AcquireBody,
+        description = "What is asked for. It may be left out."
+    ),
+    responses(
+        (status = 200, body = LeaseBody,
+         description = "The lease that lives under this `Idempotency-Key` already.",
+         headers(("Location", description = "Where the lock can be inspected."))),
+        (status = 201, body = LeaseBody, description = "A new lease.",
+         headers(("Location", description = "Where the lock can be inspected."))),
+        AcquireProblems,
+    )
+)]
+pub(in crate::http) async fn acquire(
+    State(gateway): State<Arc<Gateway>>,
+    _: AcceptsJson,
+    ApiPath(name): ApiPath<LockName>,
+    _: NoQuery,
+    IdempotencyKeyHeader(key): IdempotencyKeyHeader,
+    ApiJson(body): ApiJson<AcquireBody>,
+) -> Result<Acquired, Problem> {
+    // A caller that hangs up from here on: the engine leaves the queue and gives the lease back.
+    let granted = gateway.engine.acquire(body.into_request(name, key)).await?;
+    Ok(Acquired::new(granted, &gateway))
+}
+
+// === impl AcquireProblems ===
+
+impl IntoResponses for AcquireProblems {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problem_responses(&[
+            Code::InvalidRequest,
+            Code::RequestTimeout,
+            Code::IdempotencyMismatch,
+            Code::IdempotencyExpired,
+            Code::Superseded,
+            Code::TooLarge,
+            Code::UnsupportedMediaType,
+            Code::Locked,
+            Code::TooManyWaiters,
+            Code::Internal,
+            Code::ForeignData,
+            Code::StoreUnavailable,
+            Code::Overloaded,
+            Code::Draining,
+            Code::FenceExhausted,
+            Code::OutcomeUnknown,
+        ])
+    }
+}

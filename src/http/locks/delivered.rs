@@ -1,0 +1,94 @@
+//! A lease on its way through the socket.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header::LOCATION};
+use http_body::{Frame, SizeHint};
+
+use crate::{
+    engine::{Delivery, Granted},
+    http::{
+        answer::{JSON, json},
+        state::Gateway,
+    },
+};
+
+use super::lease_body::LeaseBody;
+
+/// The answer to an acquire: 201 for a new lease, 200 for one that was asked for again.
+pub(in crate::http) struct Acquired {
+    body: Bytes,
+    location: HeaderValue,
+    delivery: Delivery,
+}
+
+/// A body that confirms the delivery of a lease when the connection has taken it.
+///
+/// Dropped before that (the caller hung up, the connection broke, the edge failed) the lease is
+/// given back.
+struct Delivered {
+    pending: Option<(Bytes, Delivery)>,
+}
+
+// === impl Acquired ===
+
+impl Acquired {
+    pub(super) fn new(granted: Granted, gateway: &Gateway) -> Self {
+        let location = format!("{}/locks/{}", gateway.base_path, granted.lease.name);
+        Self {
+            location: HeaderValue::try_from(location)
+                .expect("a base path that routes and a lock name are visible ASCII"),
+            body: json(&LeaseBody::new(granted.lease, gateway.clock.wall())),
+            delivery: granted.delivery,
+        }
+    }
+}
+
+impl IntoResponse for Acquired {
+    fn into_response(self) -> Response {
+        let status = if self.delivery.is_replay() {
+            StatusCode::OK
+        } else {
+            StatusCode::CREATED
+        };
+        let body = Body::new(Delivered {
+            pending: Some((self.body, self.delivery)),
+        });
+        (status, JSON, [(LOCATION, self.location)], body).into_response()
+    }
+}
+
+// === impl Delivered ===
+
+impl http_body::Body for Delivered {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.pending.take().map(|(body, delivery)| {
+            delivery.delivered();
+            Ok(Frame::data(body))
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pending.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let left = self.pending.as_ref().map_or(0, |(body, _)| body.len());
+        SizeHint::with_exact(u64::try_from(left).expect("a lease is a few hundred bytes"))
+    }
+}

@@ -1,0 +1,74 @@
+//! The headers of the routes under `/locks`, for the OpenAPI document.
+
+use utoipa::IntoParams;
+
+/// The token where it is expected in the header.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes what `LockToken` reads")]
+pub(super) struct TokenHeader {
+    /// The token of the lease. It may be sent as `token` in a JSON body instead; two that differ are
+    /// refused.
+    #[param(
+        rename = "Lock-Token",
+        min_length = 43,
+        max_length = 43,
+        pattern = "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$",
+        example = "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU"
+    )]
+    token: String,
+}
+
+/// The token where it is expected in the body.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes what `LockToken` reads")]
+pub(super) struct TokenHeaderToo {
+    /// The token of the lease, instead of the body or besides it; two that differ are refused.
+    #[param(
+        rename = "Lock-Token",
+        nullable = false,
+        min_length = 43,
+        max_length = 43,
+        pattern = "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$"
+    )]
+    token: Option<String>,
+}
+
+/// The key that makes a request safe to repeat.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(
+    dead_code,
+    reason = "it only describes what `IdempotencyKeyHeader` reads"
+)]
+pub(super) struct KeyHeader {
+    /// Makes the request safe to repeat: asked again while the lease lives, the answer is 200 with
+    /// the same lease, token included; for a minute after its end it is 409. A random UUID is fine.
+    /// It is as secret as the token.
+    #[param(
+        rename = "Idempotency-Key",
+        nullable = false,
+        min_length = 22,
+        max_length = 128,
+        pattern = "^[!-~]*$",
+        example = "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11"
+    )]
+    key: Option<String>,
+}
+
+/// The token of a lease that is to be adopted.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes what `LockToken` reads")]
+pub(super) struct AdoptedTokenHeader {
+    /// The token of a living lease, which the stream then goes on with instead of acquiring one.
+    #[param(
+        rename = "Lock-Token",
+        nullable = false,
+        min_length = 43,
+        max_length = 43,
+        pattern = "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$"
+    )]
+    token: Option<String>,
+}

@@ -1,0 +1,171 @@
+//! A lock as everybody may see it.
+
+use std::time::SystemTime;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    lock::LockName,
+    store::contract::{Holder, Inspection, Waiter},
+};
+
+use super::{
+    MetadataBody,
+    lease_body::{millis, timestamp},
+};
+
+/// A lock, held or free. It never shows a token.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Lock, example = json!({
+    "name": "deploy:prod",
+    "state": "held",
+    "holder": {
+        "owner": "ci-runner-7",
+        "metadata": {"job": "4711"},
+        "fencing_token": 1_795_170_000_000_042_u64,
+        "ttl_ms": 30_000,
+        "expires_in_ms": 21_480,
+        "expires_at": "2026-11-20T12:00:30.000Z",
+        "acquired_at": "2026-11-20T12:00:00.000Z",
+        "hold_expires_in_ms": null,
+        "foreign": false,
+    },
+    "waiters": [{"position": 1, "owner": "ci-runner-9", "waited_ms": 8_504}],
+    "waiter_count": 1,
+}))]
+pub(in crate::http) struct LockBody {
+    /// The lock.
+    name: String,
+    /// Whether somebody holds it.
+    state: LockState,
+    /// Who holds it; null if it is free.
+    #[schema(required = true)]
+    holder: Option<HolderBody>,
+    /// Who waits for it, in the order in which they are served: the first 100 of them.
+    #[schema(max_items = 100)]
+    waiters: Vec<WaiterBody>,
+    /// How many wait for it in all.
+    waiter_count: u64,
+}
+
+/// Whether somebody holds a lock.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::http) enum LockState {
+    /// Somebody holds it.
+    Held,
+    /// Nobody holds it. With waiters: it is just passing to the first of them.
+    Free,
+}
+
+/// Somebody who waits for a lock.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Waiter)]
+pub(in crate::http) struct WaiterBody {
+    /// The place in the queue: 1 is the next to be served.
+    #[schema(minimum = 1, maximum = 100)]
+    position: u64,
+    /// Who asked, for people to read.
+    #[schema(required = true)]
+    owner: Option<String>,
+    /// How long it has waited so far.
+    waited_ms: u64,
+}
+
+/// Who holds a lock. Of a foreign client only its expiry is known.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Holder)]
+pub(in crate::http) struct HolderBody {
+    /// Who asked for the lease, for people to read.
+    #[schema(required = true)]
+    owner: Option<String>,
+    /// What the holder attached to the lease.
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
+    metadata: MetadataBody,
+    /// The fencing token of the lease.
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64, required = true)]
+    fencing_token: Option<u64>,
+    /// For how long the lease was last granted.
+    #[schema(required = true)]
+    ttl_ms: Option<u64>,
+    /// What is left of the lease; null if it has no expiry, which only a foreign one can lack.
+    #[schema(required = true)]
+    expires_in_ms: Option<u64>,
+    /// When it ends, by the clock of the gateway. For display only.
+    #[schema(format = DateTime, required = true)]
+    expires_at: Option<String>,
+    /// When it was granted, by the clock of the gateway. For display only.
+    #[schema(format = DateTime, required = true)]
+    acquired_at: Option<String>,
+    /// What is left until the hold limit of the lease; null if it has none.
+    #[schema(required = true)]
+    hold_expires_in_ms: Option<u64>,
+    /// Whether a client that does not use the gateway took the lock in the store itself.
+    foreign: bool,
+}
+
+// === impl LockBody ===
+
+impl LockBody {
+    /// `now` is the wall time of the gateway, for the timestamps.
+    pub(super) fn new(name: &LockName, inspection: Inspection, now: SystemTime) -> Self {
+        let state = match inspection.holder {
+            None => LockState::Free,
+            Some(_) => LockState::Held,
+        };
+        Self {
+            name: name.as_str().to_owned(),
+            state,
+            holder: inspection.holder.map(|holder| HolderBody::new(holder, now)),
+            waiters: (1..)
+                .zip(inspection.queue)
+                .map(|(position, waiter)| WaiterBody::new(position, waiter))
+                .collect(),
+            waiter_count: inspection.waiters,
+        }
+    }
+}
+
+// === impl WaiterBody ===
+
+impl WaiterBody {
+    fn new(position: u64, waiter: Waiter) -> Self {
+        Self {
+            position,
+            owner: waiter.owner.map(|owner| owner.as_str().to_owned()),
+            waited_ms: millis(waiter.waited),
+        }
+    }
+}
+
+// === impl HolderBody ===
+
+impl HolderBody {
+    fn new(holder: Holder, now: SystemTime) -> Self {
+        match holder {
+            Holder::Lease(lease) => Self {
+                owner: lease.owner.map(|owner| owner.as_str().to_owned()),
+                metadata: MetadataBody(lease.metadata),
+                fencing_token: Some(lease.fence.get()),
+                ttl_ms: Some(lease.ttl.as_millis()),
+                expires_in_ms: Some(millis(lease.expires_in)),
+                expires_at: Some(timestamp(now.checked_add(lease.expires_in))),
+                acquired_at: Some(timestamp(now.checked_sub(lease.held_for))),
+                hold_expires_in_ms: lease.hold_expires_in.map(millis),
+                foreign: false,
+            },
+            Holder::Foreign { expires_in } => Self {
+                owner: None,
+                metadata: MetadataBody::default(),
+                fencing_token: None,
+                ttl_ms: None,
+                expires_in_ms: expires_in.map(millis),
+                expires_at: expires_in.map(|left| timestamp(now.checked_add(left))),
+                acquired_at: None,
+                hold_expires_in_ms: None,
+                foreign: true,
+            },
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! `DELETE /locks/{name}` and `POST /locks/{name}/release`: give a lock back.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::extract::State;
+use utoipa::{
+    IntoResponses,
+    openapi::{RefOr, Response},
+};
+
+use crate::{
+    http::{
+        answer::Empty,
+        extract::{ApiJson, ApiPath, LockToken, NoQuery},
+        problem::{Problem, ProblemCode as Code, problem_responses},
+        state::Gateway,
+    },
+    lock::{LockName, Token},
+};
+
+use super::{
+    header_params::{TokenHeader, TokenHeaderToo},
+    lock_path::LockPath,
+    release_body::ReleaseBody,
+};
+
+/// The problems of release.
+struct ReleaseProblems;
+
+/// Release a lease
+///
+/// Ends a living lease. Once begun it is carried out even if the caller hangs up. Works while the
+/// gateway drains.
+///
+/// Repeated after the lease has ended, the answer is 410; for a minute after a release of a lease
+/// that was acquired with an `Idempotency-Key` it is 204 again.
+#[utoipa::path(
+    delete,
+    path = "/locks/{name}",
+    operation_id = "release",
+    tag = "locks",
+    params(LockPath, TokenHeader),
+    responses(
+        (status = 204, description = "The lease has ended."),
+        ReleaseProblems,
+    )
+)]
+pub(in crate::http) async fn release(
+    State(gateway): State<Arc<Gateway>>,
+    ApiPath(name): ApiPath<LockName>,
+    _: NoQuery,
+    token: LockToken,
+    ApiJson(body): ApiJson<ReleaseBody>,
+) -> Result<Empty, Problem> {
+    end(&gateway, name, &token.or(body.token)?).await
+}
+
+/// Release a lease by POST
+///
+/// The same as `DELETE /locks/{name}`, for those who can only send POST: webhook senders and
+/// browsers that leave a page.
+#[utoipa::path(
+    post,
+    path = "/locks/{name}/release",
+    operation_id = "release_by_post",
+    tag = "locks",
+    params(LockPath, TokenHeaderToo),
+    request_body(
+        content = ReleaseBody,
+        description = "The token of the lease. The body may be left out if the header `Lock-Token` \
+            is sent."
+    ),
+    responses(
+        (status = 204, description = "The lease has ended."),
+        ReleaseProblems,
+    )
+)]
+pub(in crate::http) async fn release_by_post(
+    State(gateway): State<Arc<Gateway>>,
+    ApiPath(name): ApiPath<LockName>,
+    _: NoQuery,
+    token: LockToken,
+    ApiJson(body): ApiJson<ReleaseBody>,
+) -> Result<Empty, Problem> {
+    end(&gateway, name, &token.or(body.token)?).await
+}
+
+async fn end(gateway: &Gateway, name: LockName, token: &Token) -> Result<Empty, Problem> {
+    // A caller that hangs up from here on still wants it: the engine sees the command through.
+    gateway.engine.release(name, token).await?;
+    Ok(Empty)
+}
+
+// === impl ReleaseProblems ===
+
+impl IntoResponses for ReleaseProblems {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problem_responses(&[
+            Code::InvalidRequest,
+            Code::RequestTimeout,
+            Code::LeaseLost,
+            Code::TooLarge,
+            Code::UnsupportedMediaType,
+            Code::Internal,
+            Code::ForeignData,
+            Code::StoreUnavailable,
+            Code::Overloaded,
+            Code::Draining,
+            Code::OutcomeUnknown,
+        ])
+    }
+}

@@ -1,0 +1,80 @@
+//! `PUT /locks/{name}/renew`: keep a lock.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::extract::State;
+use utoipa::{
+    IntoResponses,
+    openapi::{RefOr, Response},
+};
+
+use crate::{
+    http::{
+        answer::Answer,
+        extract::{AcceptsJson, ApiJson, ApiPath, LockToken, NoQuery},
+        problem::{Problem, ProblemCode as Code, problem_responses},
+        state::Gateway,
+    },
+    lock::LockName,
+};
+
+use super::{
+    header_params::TokenHeader, lease_body::LeaseBody, lock_path::LockPath, renew_body::RenewBody,
+};
+
+/// The problems of renew.
+struct RenewProblems;
+
+/// Renew a lease
+///
+/// Makes a living lease last longer, counted from now. It never brings an ended lease back, and it
+/// never goes past the `max_hold_ms` of the lease: it is cut short there. Renewing twice does no
+/// harm. Works while the gateway drains.
+#[utoipa::path(
+    put,
+    path = "/locks/{name}/renew",
+    operation_id = "renew",
+    tag = "locks",
+    params(LockPath, TokenHeader),
+    request_body(
+        content = RenewBody,
+        description = "How the lease is renewed. It may be left out."
+    ),
+    responses(
+        (status = 200, body = LeaseBody, description = "The lease, renewed."),
+        RenewProblems,
+    )
+)]
+pub(in crate::http) async fn renew(
+    State(gateway): State<Arc<Gateway>>,
+    _: AcceptsJson,
+    ApiPath(name): ApiPath<LockName>,
+    _: NoQuery,
+    token: LockToken,
+    ApiJson(body): ApiJson<RenewBody>,
+) -> Result<Answer<LeaseBody>, Problem> {
+    let token = token.or(body.token)?;
+    // A caller that hangs up from here on has a lease that was renewed or not; both end by themselves.
+    let lease = gateway.engine.renew(name, token, body.ttl).await?;
+    Ok(Answer(LeaseBody::new(lease, gateway.clock.wall())))
+}
+
+// === impl RenewProblems ===
+
+impl IntoResponses for RenewProblems {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problem_responses(&[
+            Code::InvalidRequest,
+            Code::RequestTimeout,
+            Code::LeaseLost,
+            Code::TooLarge,
+            Code::UnsupportedMediaType,
+            Code::Internal,
+            Code::ForeignData,
+            Code::StoreUnavailable,
+            Code::Overloaded,
+            Code::Draining,
+            Code::OutcomeUnknown,
+        ])
+    }
+}

@@ -1,0 +1,23 @@
+//! The HTTP edge: the one place that knows of requests, statuses and JSON.
+
+mod answer;
+mod base_path;
+mod docs;
+mod edge;
+mod extract;
+mod health;
+mod index;
+mod limits_schema;
+mod locks;
+mod methods;
+mod openapi;
+mod problem;
+mod router;
+mod serve;
+mod state;
+
+pub use openapi::openapi;
+pub use problem::{ProblemCode, problems_markdown};
+pub use router::router;
+pub use serve::serve;
+pub use state::Gateway;

@@ -1,0 +1,156 @@
+//! The OpenAPI document: the same contract that people read, for machines.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response as HttpResponse},
+};
+use bytes::Bytes;
+use utoipa::openapi::{
+    InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, RefOr, Required, Response, Server,
+    path::Operation, tag::TagBuilder,
+};
+
+use crate::config::{HttpConfig, LimitsConfig};
+
+use super::{
+    answer::{JSON, json},
+    base_path::BasePath,
+    edge::EdgeLayer,
+    extract::AcceptsJson,
+    limits_schema,
+    problem::{Problem, ProblemCode as Code, ProblemDocument, problem_responses, text_header},
+    router::described,
+    state::Gateway,
+};
+
+/// The operations that take a body and can do without.
+const BODY_IS_OPTIONAL: [&str; 3] = ["acquire", "renew", "hold"];
+
+/// The document of a gateway with the default configuration.
+pub fn openapi() -> OpenApi {
+    let edge = EdgeLayer::new(BasePath::new(""), &HttpConfig::default());
+    let (_, mut document) = described(&edge).split_for_parts();
+    for (path, item) in &mut document.paths.paths {
+        let private = path.starts_with("/locks");
+        let operations = [
+            &mut item.get,
+            &mut item.post,
+            &mut item.put,
+            &mut item.delete,
+        ];
+        for operation in operations.into_iter().flatten() {
+            complete(operation, private);
+        }
+    }
+    document
+}
+
+/// Get this document
+///
+/// The OpenAPI document of this gateway, with its own limits and its own base path.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    operation_id = "openapi",
+    tag = "documentation",
+    responses((status = 200, body = serde_json::Value, description = "The document."))
+)]
+pub(super) async fn openapi_json(
+    State(gateway): State<Arc<Gateway>>,
+    _: AcceptsJson,
+) -> Result<HttpResponse, Problem> {
+    Ok((JSON, gateway.document.clone()).into_response())
+}
+
+/// What stands in front of the routes.
+pub(super) fn preface() -> OpenApi {
+    let info = InfoBuilder::new()
+        .title("Latchgate")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(include_str!("openapi.md")))
+        .license(Some(
+            LicenseBuilder::new()
+                .name("Apache-2.0")
+                .identifier(Some("Apache-2.0"))
+                .build(),
+        ));
+    let tags = [
+        ("locks", "Acquire, renew, release and inspect locks."),
+        ("health", "For those who run the gateway."),
+        ("documentation", "What this gateway can do."),
+    ]
+    .map(|(name, description)| {
+        TagBuilder::new()
+            .name(name)
+            .description(Some(description))
+            .build()
+    });
+    let mut document = OpenApiBuilder::new()
+        .info(info.build())
+        .tags(Some(tags))
+        .build();
+    let mut schemas = Vec::new();
+    <ProblemDocument<'_> as utoipa::ToSchema>::schemas(&mut schemas);
+    let problem = <ProblemDocument<'_> as utoipa::PartialSchema>::schema();
+    let components = document.components.get_or_insert_default();
+    components.schemas.extend(schemas);
+    components.schemas.insert("Problem".to_owned(), problem);
+    document
+}
+
+/// The document of one gateway, as it is served.
+pub(super) fn rendered(base_path: &BasePath, limits: &LimitsConfig) -> Bytes {
+    let mut document = openapi();
+    if !base_path.as_str().is_empty() {
+        document.servers = Some(vec![Server::new(base_path.as_str())]);
+    }
+    let mut document = serde_json::to_value(document).expect("an OpenAPI document has text keys");
+    limits_schema::apply(&mut document, limits);
+    json(&document)
+}
+
+/// Adds what every operation has: problems of the edge, and headers.
+fn complete(operation: &mut Operation, private: bool) {
+    let is_optional = |id: &str| BODY_IS_OPTIONAL.contains(&id);
+    if let Some(RefOr::T(body)) = &mut operation.request_body
+        && operation.operation_id.as_deref().is_some_and(is_optional)
+    {
+        body.required = Some(Required::False);
+    }
+    let responses = &mut operation.responses.responses;
+    let answers_with_body = responses.iter().any(|(status, response)| {
+        matches!(response, RefOr::T(response) if status.starts_with('2') && !response.content.is_empty())
+    });
+    let mut common = vec![
+        Code::MethodNotAllowed,
+        Code::UriTooLong,
+        Code::HeadersTooLarge,
+        Code::Internal,
+    ];
+    if answers_with_body {
+        common.push(Code::NotAcceptable);
+    }
+    for (status, response) in problem_responses(&common) {
+        responses.entry(status).or_insert(response);
+    }
+    for response in responses.values_mut() {
+        if let RefOr::T(response) = response {
+            add_headers(response, private);
+        }
+    }
+}
+
+fn add_headers(response: &mut Response, private: bool) {
+    response.headers.insert(
+        "X-Request-Id".to_owned(),
+        text_header("The name of this request in the log of the gateway.").into(),
+    );
+    if private {
+        response.headers.insert(
+            "Cache-Control".to_owned(),
+            text_header("Always `no-store`.").into(),
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! The closed list of problems: what each means and what to do about it.
+
+use http::StatusCode;
+use serde::Serialize;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
+};
+
+/// Declares the codes together with everything that is said about them, so that none can be added
+/// without its page.
+macro_rules! problem_codes {
+    ($($variant:ident = $slug:literal, $status:ident, $title:literal, $meaning:literal, $action:literal;)+) => {
+        /// What went wrong: the value to decide by.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+        pub enum ProblemCode {
+            $(
+                #[doc = $meaning]
+                #[serde(rename = $slug)]
+                $variant,
+            )+
+        }
+
+        impl ProblemCode {
+            /// Every code.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The code as it is written in JSON and in the path of its page.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $slug),+ }
+            }
+
+            /// The HTTP status of every answer with this code.
+            pub fn status(self) -> StatusCode {
+                match self { $(Self::$variant => StatusCode::$status),+ }
+            }
+
+            /// The problem in one line.
+            pub fn title(self) -> &'static str {
+                match self { $(Self::$variant => $title),+ }
+            }
+
+            /// What it means, in Markdown.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning),+ }
+            }
+
+            /// What to do about it, in Markdown.
+            pub fn action(self) -> &'static str {
+                match self { $(Self::$variant => $action),+ }
+            }
+        }
+    };
+}
+
+problem_codes! {
+    InvalidRequest = "invalid-request", BAD_REQUEST,
+        "The request is not as specified",
+        "The name in the path, a header, the query or the body is not what this call takes. \
+         Nothing happened. `errors` names every field that is wrong and says what is \
+         expected.",
+        "Correct the request. Sending it again unchanged gives the same answer.";
+    Unauthorized = "unauthorized", UNAUTHORIZED,
+        "An API key is needed",
+        "The request carries no API key, or one that this gateway does not know.",
+        "Send a valid key in `Authorization: Bearer KEY`.";
+    Forbidden = "forbidden", FORBIDDEN,
+        "The API key may not do this",
+        "The key is valid, but it has no permission for this operation on this lock.",
+        "Use a key with the permission, or ask the operator for it.";
+    LimitExceeded = "limit-exceeded", FORBIDDEN,
+        "The API key may not ask for this much",
+        "The request asks for more than the key allows, for example for a longer TTL.",
+        "Ask for less: the detail names the limit.";
+    OriginRefused = "origin-refused", FORBIDDEN,
+        "This web page may not use the gateway",
+        "A browser sent the request for a page of another site that is not on the list of \
+         allowed origins.",
+        "Add the origin of the page to the configuration of the gateway if the page is yours.";
+    NotFound = "not-found", NOT_FOUND,
+        "There is nothing at this path",
+        "No route of the gateway has this path. A lock is never missing: one that nobody \
+         holds is free.",
+        "Check the path. A lock is `/locks/NAME`, where NAME is one path segment that is not \
+         empty. `/openapi.json` lists all routes.";
+    MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED,
+        "The path does not take this method",
+        "The path exists, but not with this method. The header `Allow` lists the methods it \
+         takes.",
+        "Use one of the methods in `Allow`.";
+    NotAcceptable = "not-acceptable", NOT_ACCEPTABLE,
+        "The answer has no form that the request accepts",
+        "The header `Accept` excludes every form in which this route answers. Nothing \
+         happened.",
+        "Leave `Accept` out, or include `application/json`.";
+    RequestTimeout = "request-timeout", REQUEST_TIMEOUT,
+        "The request took too long to arrive",
+        "The client did not send the whole body in time. Nothing happened.",
+        "Send the request again. If it happens often, look at the network between the client \
+         and the gateway.";
+    IdempotencyMismatch = "idempotency-mismatch", CONFLICT,
+        "The idempotency key belongs to a different request",
+        "A lease lives under this `Idempotency-Key`, and it was asked for with another \
+         `ttl_ms`, `max_hold_ms`, `owner` or `metadata`.",
+        "Repeat the request exactly as it was first sent, or use a new key for a new request.";
+    IdempotencyExpired = "idempotency-expired", CONFLICT,
+        "The lease under this idempotency key has ended",
+        "The lease that was granted under this `Idempotency-Key` was released or has expired \
+         within the last minute. A late repetition must not take the lock again.",
+        "The work under that lease is over. To take the lock again, use a new key.";
+    Superseded = "superseded", CONFLICT,
+        "A newer request took over the place in the queue",
+        "A later request with the same `Idempotency-Key` came while this one stood in the queue. \
+         The newest one owns the place, and the answer.",
+        "Wait for the answer to the newer request. If you sent only one, something between you \
+         and the gateway has repeated it.";
+    HolderChanged = "holder-changed", CONFLICT,
+        "Somebody else holds the lock now",
+        "The lock was to be broken only if a certain lease held it, and another lease does.",
+        "Inspect the lock and decide again.";
+    NotHeld = "not-held", CONFLICT,
+        "Nobody holds the lock",
+        "The lock was to be broken, and it is free.",
+        "Nothing is left to do.";
+    LeaseLost = "lease-lost", GONE,
+        "The token does not hold the lock",
+        "The lease has expired or was released or broken, or the token was never one of this \
+         lock. `held` says whether somebody else holds the lock now.",
+        "Stop the work that the lock protects: somebody else may be doing it. Acquire the \
+         lock again before going on.";
+    TooLarge = "too-large", PAYLOAD_TOO_LARGE,
+        "The request body is too large",
+        "The body is longer than the gateway accepts. Nothing happened.",
+        "Send less: metadata is for small facts about the holder, not for data.";
+    UriTooLong = "uri-too-long", URI_TOO_LONG,
+        "The request target is too long",
+        "Path and query together are longer than the gateway accepts. Nothing happened.",
+        "Shorten the path. A lock name has at most 200 characters.";
+    UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE,
+        "The body is not JSON",
+        "The request has a body, and its `Content-Type` is not `application/json`, or it has \
+         a `Content-Encoding`. Nothing happened.",
+        "Send `Content-Type: application/json`. With curl, use `--json` instead of `-d`. A \
+         request without a body needs no content type.";
+    WrongHost = "wrong-host", MISDIRECTED_REQUEST,
+        "The request is for another host",
+        "The header `Host` names a host that this gateway does not serve. Without API keys it \
+         answers to its own names only, so that no web page can reach it by rebinding a name.",
+        "Address the gateway by a name that its configuration lists.";
+    Locked = "locked", LOCKED,
+        "The lock is held",
+        "Somebody else holds the lock, and went on holding it while the request waited. `holder` \
+         says who, `waiters` how many stand in the queue, `retry_after_ms` (and the header \
+         `Retry-After`, in seconds) when to ask again.",
+        "Ask again after `retry_after_ms`, or give up. To be told when the lock is free, ask with \
+         `wait_ms`. To keep the place in the queue from one request to the next, ask with an \
+         `Idempotency-Key`, and again within five seconds.";
+    RateLimited = "rate-limited", TOO_MANY_REQUESTS,
+        "Too many requests",
+        "The API key has sent more requests than it may.",
+        "Ask again after `Retry-After` seconds.";
+    TooManyWaiters = "too-many-waiters", TOO_MANY_REQUESTS,
+        "Too many requests wait already",
+        "The queue of this lock is full, or as many requests wait at this gateway as it takes. \
+         Nothing happened: the request was not queued.",
+        "Ask again after `Retry-After` seconds. So long a queue is mostly a sign of a holder that \
+         does not release, or of callers that wait for the same lock again and again.";
+    TooManyLeases = "too-many-leases", TOO_MANY_REQUESTS,
+        "The API key holds too many leases",
+        "The API key holds as many leases as it may.",
+        "Release a lease first.";
+    HeadersTooLarge = "headers-too-large", REQUEST_HEADER_FIELDS_TOO_LARGE,
+        "The request headers are too large",
+        "All headers together are larger than the gateway accepts. Nothing happened.",
+        "Send fewer or shorter headers. Cookies of other services on the same host are a \
+         common cause.";
+    Internal = "internal", INTERNAL_SERVER_ERROR,
+        "The gateway made a mistake",
+        "This is a bug in the gateway. The request may or may not have been carried out.",
+        "Inspect the lock to learn what happened, and report the bug with the `request_id`.";
+    ForeignData = "foreign-data", INTERNAL_SERVER_ERROR,
+        "Something else lies where the gateway keeps this lock",
+        "A key of this lock in the store holds data that the gateway did not write, or that a \
+         newer version wrote. The detail names the key. It is never overwritten.",
+        "Find out who uses the key. Remove it if it is not needed, or upgrade the gateway.";
+    StoreUnavailable = "store-unavailable", SERVICE_UNAVAILABLE,
+        "The store cannot be used now",
+        "The store could not be reached, or it refused. **Nothing happened.**",
+        "It is safe to send the request again, after a moment.";
+    Draining = "draining", SERVICE_UNAVAILABLE,
+        "The gateway is about to stop",
+        "The gateway takes no new acquires because it is shutting down. A request that waited for \
+         a lock has left the queue; with an `Idempotency-Key` its place is kept for five seconds. \
+         Nothing was granted. Renew and release still work.",
+        "Send the request again, with the same `Idempotency-Key` if it had one: a load balancer \
+         takes it to another gateway.";
+    Overloaded = "overloaded", SERVICE_UNAVAILABLE,
+        "The gateway has too much to do",
+        "The gateway took no further request. Nothing happened.",
+        "It is safe to send the request again, after a moment.";
+    FenceExhausted = "fence-exhausted", SERVICE_UNAVAILABLE,
+        "No fencing token is left",
+        "The counter of fencing tokens has reached 2^53 - 1, the last number that JSON \
+         carries exactly. Nothing happened.",
+        "Somebody has set the counter in the store, or a clock was far in the future. An \
+         operator must repair it: see docs/semantics.md.";
+    OutcomeUnknown = "outcome-unknown", GATEWAY_TIMEOUT,
+        "It is not known what happened",
+        "The store was asked and did not answer in time. **It may have happened.** A lease \
+         that nobody heard of is given back.",
+        "Acquire: repeat the request with the same `Idempotency-Key`. Renew and release: \
+         repeat the request. Or inspect the lock.";
+}
+
+// === impl ProblemCode ===
+
+impl ProblemCode {
+    /// Reads a code as it is written in JSON.
+    pub fn from_slug(slug: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|code| code.as_str() == slug)
+    }
+
+    /// Whether the code only keeps its place in the closed list: this version never answers it.
+    pub fn is_reserved(self) -> bool {
+        matches!(
+            self,
+            Self::Unauthorized
+                | Self::Forbidden
+                | Self::LimitExceeded
+                | Self::OriginRefused
+                | Self::HolderChanged
+                | Self::NotHeld
+                | Self::WrongHost
+                | Self::RateLimited
+                | Self::TooManyLeases
+        )
+    }
+}
+
+impl PartialSchema for ProblemCode {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(Self::ALL.iter().map(|code| code.as_str())))
+            .description(Some(
+                "What went wrong: the value to decide by. `/problems/{code}` says what each means.",
+            ))
+            .into()
+    }
+}
+
+impl ToSchema for ProblemCode {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_written_in_json_as_in_its_path() {
+        for &code in ProblemCode::ALL {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+            assert_eq!(ProblemCode::from_slug(code.as_str()), Some(code));
+        }
+        assert_eq!(ProblemCode::from_slug("nope"), None);
+    }
+}

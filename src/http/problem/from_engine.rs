@@ -1,0 +1,160 @@
+//! The one table from what the engine says to what the caller is told.
+//!
+//! No match in it has a wildcard arm: a new error breaks the build until it has a code.
+
+use std::time::Duration;
+
+use crate::{
+    engine::{AcquireError, AdoptError, ReleaseError, RenewError},
+    store::{StoreError, Unavailability, contract::Loss},
+};
+
+use super::{Extra, Problem, ProblemCode as Code, locked::Locked};
+
+/// After how long to ask again when the queue is full, at least and at most, in milliseconds: a
+/// queue that long does not get short within a second.
+const FULL_QUEUE: (u64, u64) = (2_000, 5_000);
+
+// === impl Problem ===
+
+impl From<AcquireError> for Problem {
+    fn from(error: AcquireError) -> Self {
+        match error {
+            AcquireError::Held { contention, waited } => {
+                let detail = match (&contention.holder, waited) {
+                    (None, _) => "The lock is passing to somebody who waited for it.",
+                    (Some(_), Duration::ZERO) => "Somebody else holds the lock.",
+                    (Some(_), _) => "Somebody else holds the lock, and the wait is over.",
+                };
+                let locked = Locked::by(contention, waited, jitter());
+                Self::new(Code::Locked, detail).with(Extra::Locked(Box::new(locked)))
+            }
+            AcquireError::TooManyWaiters => Self::new(
+                Code::TooManyWaiters,
+                "As many requests wait for this lock, or at this gateway, as are allowed. Nothing \
+                 happened.",
+            )
+            .with(Extra::RetryAfter {
+                ms: FULL_QUEUE.0 + u64::from(jitter()) % (FULL_QUEUE.1 - FULL_QUEUE.0),
+            }),
+            AcquireError::Superseded => Self::new(
+                Code::Superseded,
+                "A newer request with the same idempotency key has taken the place of this one in \
+                 the queue.",
+            ),
+            AcquireError::IdempotencyMismatch => Self::new(
+                Code::IdempotencyMismatch,
+                "A lease lives under this idempotency key that was asked for with another ttl_ms, \
+                 max_hold_ms, owner or metadata.",
+            ),
+            AcquireError::IdempotencyExpired => Self::new(
+                Code::IdempotencyExpired,
+                "The lease that was granted under this idempotency key has ended. To take the lock \
+                 again, use a new key.",
+            ),
+            AcquireError::Draining => draining(),
+            AcquireError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<RenewError> for Problem {
+    fn from(error: RenewError) -> Self {
+        match error {
+            RenewError::Lost(loss) => loss.into(),
+            RenewError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<AdoptError> for Problem {
+    fn from(error: AdoptError) -> Self {
+        match error {
+            AdoptError::Lost(loss) => loss.into(),
+            AdoptError::Draining => draining(),
+            AdoptError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<ReleaseError> for Problem {
+    fn from(error: ReleaseError) -> Self {
+        match error {
+            ReleaseError::Lost(loss) => loss.into(),
+            ReleaseError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<Loss> for Problem {
+    fn from(loss: Loss) -> Self {
+        let (detail, held) = match loss {
+            Loss::HeldByAnother => (
+                "This token does not hold the lock; somebody else does.",
+                true,
+            ),
+            Loss::Free => ("This token does not hold the lock; nobody does.", false),
+        };
+        Self::new(Code::LeaseLost, detail).with(Extra::Lost { held })
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let problem = match &error {
+            StoreError::Unavailable(reason) => unavailable(reason),
+            StoreError::Indeterminate(_) => Self::new(
+                Code::OutcomeUnknown,
+                "The store was asked and gave no answer: it may have happened, or may yet happen.",
+            ),
+            StoreError::ForeignData { key, found } => Self::new(
+                Code::ForeignData,
+                format!(
+                    "The key {key:?} in the store holds {found} that latchgate did not write. It \
+                     is left as it is."
+                ),
+            ),
+            StoreError::FenceExhausted => {
+                Self::new(Code::FenceExhausted, "No fencing token is left below 2^53.")
+            }
+        };
+        problem.caused_by(error.to_string())
+    }
+}
+
+fn unavailable(reason: &Unavailability) -> Problem {
+    let detail = match reason {
+        Unavailability::Connect(_) => "The store cannot be reached. Nothing happened.",
+        Unavailability::Refused(_) => "The store refuses for now. Nothing happened.",
+        Unavailability::OutOfMemory => {
+            "The store has no memory left for new locks. Nothing happened."
+        }
+        Unavailability::Misconfigured(_) => {
+            "The store is not configured so that locks are safe in it. Nothing happened. /readyz \
+             says what is wrong."
+        }
+        Unavailability::Clock(_) => "The store's clock shows an impossible time. Nothing happened.",
+        Unavailability::Disk(_) => "The store cannot write to its disk. Nothing happened.",
+        Unavailability::Withdrawn => "The attempt was withdrawn. Nothing happened.",
+        Unavailability::Overloaded => {
+            return Problem::new(
+                Code::Overloaded,
+                "More requests are waiting for the store than it takes. Nothing happened.",
+            );
+        }
+        Unavailability::Closing => return draining(),
+    };
+    Problem::new(Code::StoreUnavailable, detail)
+}
+
+/// Only varies when callers come back: without random bytes they come back in step.
+fn jitter() -> u32 {
+    getrandom::u32().unwrap_or_default()
+}
+
+fn draining() -> Problem {
+    Problem::new(
+        Code::Draining,
+        "This gateway is about to stop. Nothing happened.",
+    )
+}

@@ -1,0 +1,66 @@
+//! Every route, on one page.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    routing::{any, get},
+};
+use http::Uri;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    docs,
+    edge::EdgeLayer,
+    health, index, locks,
+    methods::{answering, complete},
+    openapi,
+    problem::{self, Problem, ProblemCode},
+    state::Gateway,
+};
+
+/// The whole service.
+pub fn router(gateway: Gateway) -> Router {
+    let base_path = gateway.base_path.clone();
+    let edge = EdgeLayer::new(base_path.clone(), &gateway.config.http);
+    let (routes, _) = described(&edge).split_for_parts();
+    let routes = routes.merge(docs::assets(&edge));
+    let routes = match base_path.as_str() {
+        "" => routes,
+        base_path => {
+            // Nesting puts the index at the prefix without a slash only.
+            let index = answering(get(index::index), "GET, HEAD").layer(edge.at("/"));
+            Router::new()
+                .nest(base_path, routes)
+                .route(&format!("{base_path}/"), index)
+        }
+    };
+    routes
+        .with_state(Arc::new(gateway))
+        .fallback_service(any(not_found).layer(edge))
+}
+
+/// The routes that the OpenAPI document describes.
+pub(super) fn described(edge: &EdgeLayer) -> OpenApiRouter<Arc<Gateway>> {
+    let locks = routes!(locks::acquire, locks::inspect, locks::release);
+    OpenApiRouter::with_openapi(openapi::preface())
+        .routes(complete(locks, edge))
+        .routes(complete(routes!(locks::renew), edge))
+        .routes(complete(routes!(locks::release_by_post), edge))
+        .routes(complete(routes!(locks::hold), edge))
+        .routes(complete(routes!(health::healthz), edge))
+        .routes(complete(routes!(health::readyz), edge))
+        .routes(complete(routes!(openapi::openapi_json), edge))
+        .routes(complete(routes!(docs::docs), edge))
+        .routes(complete(routes!(problem::problem_page), edge))
+        .routes(complete(routes!(index::index), edge))
+}
+
+async fn not_found(uri: Uri) -> Problem {
+    let detail = if uri.path().ends_with("/locks/") {
+        "The lock has no name. A lock is /locks/NAME, where NAME is not empty."
+    } else {
+        "No route has this path."
+    };
+    Problem::new(ProblemCode::NotFound, detail)
+}

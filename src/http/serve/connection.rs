@@ -1,0 +1,88 @@
+//! One connection.
+
+use std::sync::Arc;
+
+use axum::{Router, body::Body};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tower::Service;
+use tracing::debug;
+
+use crate::config::HttpConfig;
+
+use super::{
+    paced::{Pace, Paced, Patience},
+    silence_limit::SilenceLimit,
+    socket::Socket,
+    unfinished::Unfinished,
+};
+
+/// The most that a connection buffers of a request head, at least. Well above the limits that are
+/// answered with a problem, so that those answer.
+const HEAD_BUFFER: usize = 128 * 1024;
+
+/// How connections are served.
+pub(super) struct Protocol {
+    http: http1::Builder,
+    patience: Patience,
+}
+
+// === impl Protocol ===
+
+impl Protocol {
+    pub(super) fn new(config: &HttpConfig) -> Self {
+        let mut http = http1::Builder::new();
+        let most = config.max_uri_bytes + config.max_header_bytes;
+        // The time-out of hyper counts from the end of the last answer, so it would close idle
+        // connections as soon as slow ones. `Paced` tells the two apart.
+        http.header_read_timeout(None)
+            .max_buf_size(HEAD_BUFFER.max(2 * most));
+        Self {
+            http,
+            patience: Patience {
+                idle: config.idle_timeout_ms.duration(),
+                head: config.header_timeout_ms.duration(),
+            },
+        }
+    }
+
+    /// Serves one connection until it ends, or until `closed` and the request under way has been
+    /// answered.
+    pub(super) async fn serve(
+        &self,
+        stream: TcpStream,
+        router: Router,
+        closed: impl Future<Output = ()>,
+    ) {
+        // An answer is one small write that nobody should wait for.
+        if let Err(error) = stream.set_nodelay(true) {
+            debug!(%error, "cannot set TCP_NODELAY");
+        }
+        let pace = Arc::new(Pace::new());
+        let silence_limit = SilenceLimit::default();
+        let socket = Socket::new(stream, silence_limit.clone());
+        let io = TokioIo::new(Paced::new(socket, Arc::clone(&pace), self.patience));
+        let service = service_fn(move |mut request: http::Request<Incoming>| {
+            let (mut router, pace) = (router.clone(), Arc::clone(&pace));
+            request.extensions_mut().insert(silence_limit.clone());
+            async move {
+                pace.busy();
+                let answer = router.call(request.map(Body::new)).await;
+                answer.map(|answer| answer.map(|body| Unfinished::watch(body, pace)))
+            }
+        });
+        let mut connection = std::pin::pin!(self.http.serve_connection(io, service));
+        let ended = tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = closed => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            debug!(%error, "a connection ended early");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What every handler works with.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{clock::Clock, config::Config, engine::Engine};
+
+use super::{base_path::BasePath, openapi};
+
+/// The gateway as the handlers see it.
+pub struct Gateway {
+    pub(super) engine: Engine,
+    pub(super) config: Arc<Config>,
+    /// For the timestamps in answers. They are displayed; nothing is decided by them.
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) base_path: BasePath,
+    /// The OpenAPI document of this gateway.
+    pub(super) document: Bytes,
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// A gateway over an engine that has been started.
+    pub fn new(engine: Engine, config: Arc<Config>, clock: Arc<dyn Clock>) -> Self {
+        let base_path = BasePath::new(&config.http.base_path);
+        Self {
+            document: openapi::rendered(&base_path, &config.limits),
+            base_path,
+            engine,
+            config,
+            clock,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Acquire, on the state in memory.
+
+use crate::{
+    lock::{HeldLease, LockName},
+    store::{
+        StoreError, Unavailability,
+        contract::{Acquisition, Attempt, Idempotency},
+    },
+};
+
+use super::{
+    lease::{Lease, Told},
+    moment::Moment,
+    row_key::RowKey,
+    state::State,
+};
+
+// === impl State ===
+
+impl State {
+    /// Grants the lock if it is free, answers the lease that the attempt or its key has already, or
+    /// queues the attempt.
+    pub(super) fn acquire(
+        &mut self,
+        attempt: &Attempt,
+        now: Moment,
+    ) -> Result<Acquisition, StoreError> {
+        let Attempt { name, token, .. } = attempt;
+        if self.remembers(&RowKey::given_back(name, token), now) {
+            return Err(Unavailability::Withdrawn.into());
+        }
+        let living = self.living(name, now).cloned();
+        if let Some(lease) = &living {
+            if lease.token == *token {
+                return Ok(Acquisition::Granted(self.tell_once(name, lease, now)));
+            }
+            if let Some(idempotency) = &attempt.idempotency
+                && let Some(answer) = self.replay(attempt, lease, idempotency, now)
+            {
+                return Ok(answer);
+            }
+        }
+        if let Some(idempotency) = &attempt.idempotency
+            && self.remembers(&RowKey::used_key(&idempotency.hash), now)
+        {
+            return Ok(Acquisition::IdempotencyExpired);
+        }
+        if living.is_some() {
+            return Ok(match attempt.wait {
+                Some(waiting) => self.join(attempt, waiting, now),
+                None => Acquisition::Held(self.contention(name, now)),
+            });
+        }
+        let lease = Lease::grant(attempt, self.next_fence()?, now);
+        let held = lease.held(now);
+        self.set(name, lease);
+        Ok(Acquisition::Granted(held))
+    }
+
+    /// The answer to an attempt under the key of the living lease. From then on somebody may have
+    /// heard of the lease, so it is not given back any more.
+    fn replay(
+        &mut self,
+        attempt: &Attempt,
+        lease: &Lease,
+        idempotency: &Idempotency,
+        now: Moment,
+    ) -> Option<Acquisition> {
+        let key = lease.key.as_deref()?;
+        if key.idempotency.hash != idempotency.hash {
+            return None;
+        }
+        if key.idempotency.fingerprint != idempotency.fingerprint {
+            return Some(Acquisition::IdempotencyMismatch);
+        }
+        let salt = key.idempotency.salt;
+        let held = if lease.is_settled() {
+            lease.held(now)
+        } else {
+            let settled = lease.told(Told::Again, now);
+            let held = settled.held(now);
+            self.set(&attempt.name, settled);
+            held
+        };
+        Some(Acquisition::Replayed(held, salt))
+    }
+
+    /// The answer to the attempt that has the living lease already.
+    fn tell_once(&mut self, name: &LockName, lease: &Lease, now: Moment) -> HeldLease {
+        if !lease.is_unheard() {
+            return lease.held(now);
+        }
+        let told = lease.told(Told::Once, now);
+        let held = told.held(now);
+        self.set(name, told);
+        held
+    }
+}

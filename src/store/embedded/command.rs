@@ -1,0 +1,176 @@
+//! What is sent to the writer, and how it is answered.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::{
+    lock::{HeldLease, LockName, TokenHash, Ttl},
+    store::{
+        StoreError, Uncertainty,
+        contract::{
+            Acquisition, Attempt, Contention, GiveBack, Holder, Leaving, Place, Release, Renewal,
+        },
+    },
+};
+
+use super::{lease::aged, moment::Moment, state::State};
+
+/// Where the answer goes. Nobody may be there any more to hear it; that is no error.
+pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// One command to the writer.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// See [`crate::store::Store::acquire`].
+    Acquire(Box<Attempt>, Answer<Acquisition>),
+    /// See [`crate::store::Store::leave`].
+    Leave(LockName, TokenHash, Option<Duration>, Answer<Leaving>),
+    /// See [`crate::store::Store::renew`].
+    Renew(LockName, TokenHash, Option<Ttl>, Answer<Renewal>),
+    /// See [`crate::store::Store::release`].
+    Release(LockName, TokenHash, Answer<Release>),
+    /// See [`crate::store::Store::give_back`].
+    GiveBack(LockName, TokenHash, Answer<GiveBack>),
+    /// Finish what came before, let go of the file and end.
+    Close(oneshot::Sender<()>),
+}
+
+/// A command that was carried out in memory. Its answer waits until that is durable.
+#[derive(Debug)]
+pub(super) struct Done {
+    answer: Ready,
+    /// Whether it changed anything.
+    changed: bool,
+}
+
+#[derive(Debug)]
+enum Ready {
+    Acquire(Answer<Acquisition>, Result<Acquisition, StoreError>),
+    Leave(Answer<Leaving>, Leaving),
+    Renew(Answer<Renewal>, Renewal),
+    Release(Answer<Release>, Release),
+    GiveBack(Answer<GiveBack>, GiveBack),
+}
+
+// === impl Command ===
+
+impl Command {
+    /// Carries the command out in memory. [`Command::Close`] is not for the state, and is handed
+    /// back.
+    pub(super) fn carry_out(
+        self,
+        state: &mut State,
+        now: Moment,
+    ) -> Result<Done, oneshot::Sender<()>> {
+        let before = state.changes();
+        let answer = match self {
+            Self::Acquire(attempt, answer) => Ready::Acquire(answer, state.acquire(&attempt, now)),
+            Self::Leave(name, token, keep_for, answer) => {
+                Ready::Leave(answer, state.leave(&name, &token, keep_for, now))
+            }
+            Self::Renew(name, token, ttl, answer) => {
+                Ready::Renew(answer, state.renew(&name, &token, ttl, now))
+            }
+            Self::Release(name, token, answer) => {
+                Ready::Release(answer, state.release(&name, &token, now))
+            }
+            Self::GiveBack(name, token, answer) => {
+                Ready::GiveBack(answer, state.give_back(&name, &token, now))
+            }
+            Self::Close(closed) => return Err(closed),
+        };
+        let changed = state.changes() != before;
+        Ok(Done { answer, changed })
+    }
+
+    /// Answers without having done anything. [`Command::Close`] is handed back.
+    pub(super) fn refuse(self, error: StoreError) -> Option<oneshot::Sender<()>> {
+        match self {
+            Self::Acquire(_attempt, answer) => drop(answer.send(Err(error))),
+            Self::Leave(_name, _token, _keep_for, answer) => drop(answer.send(Err(error))),
+            Self::Renew(_name, _token, _ttl, answer) => drop(answer.send(Err(error))),
+            Self::Release(_name, _token, answer) => drop(answer.send(Err(error))),
+            Self::GiveBack(_name, _token, answer) => drop(answer.send(Err(error))),
+            Self::Close(closed) => return Some(closed),
+        }
+        None
+    }
+}
+
+// === impl Done ===
+
+impl Done {
+    /// Answers so much later than the command was carried out. What has ended meanwhile is not
+    /// answered as if it lived: its holder would act on it.
+    pub(super) fn answer(self, later: Duration) {
+        match self.answer {
+            Ready::Acquire(answer, outcome) => {
+                drop(answer.send(outcome.and_then(|acquisition| acquired(acquisition, later))));
+            }
+            Ready::Leave(answer, outcome) => drop(answer.send(left(outcome, later))),
+            Ready::Renew(answer, Renewal::Renewed(held)) => {
+                drop(answer.send(living(held, later).map(Renewal::Renewed)));
+            }
+            Ready::Renew(answer, lost @ Renewal::Lost(_)) => drop(answer.send(Ok(lost))),
+            Ready::Release(answer, outcome) => drop(answer.send(Ok(outcome))),
+            Ready::GiveBack(answer, outcome) => drop(answer.send(Ok(outcome))),
+        }
+    }
+
+    /// Answers that it could not be made durable: `changed` to whom something was to change,
+    /// `unchanged` to everybody else.
+    pub(super) fn fail(self, changed: &StoreError, unchanged: &StoreError) {
+        let error = if self.changed { changed } else { unchanged }.clone();
+        match self.answer {
+            Ready::Acquire(answer, _outcome) => drop(answer.send(Err(error))),
+            Ready::Leave(answer, _outcome) => drop(answer.send(Err(error))),
+            Ready::Renew(answer, _outcome) => drop(answer.send(Err(error))),
+            Ready::Release(answer, _outcome) => drop(answer.send(Err(error))),
+            Ready::GiveBack(answer, _outcome) => drop(answer.send(Err(error))),
+        }
+    }
+}
+
+fn acquired(acquisition: Acquisition, later: Duration) -> Result<Acquisition, StoreError> {
+    Ok(match acquisition {
+        Acquisition::Granted(held) => Acquisition::Granted(living(held, later)?),
+        Acquisition::Replayed(held, salt) => Acquisition::Replayed(living(held, later)?, salt),
+        Acquisition::Held(contention) => Acquisition::Held(contended(contention, later)),
+        Acquisition::Queued(Place { ahead, contention }) => {
+            let contention = contended(contention, later);
+            Acquisition::Queued(Place { ahead, contention })
+        }
+        other @ (Acquisition::QueueFull
+        | Acquisition::IdempotencyMismatch
+        | Acquisition::IdempotencyExpired) => other,
+    })
+}
+
+fn left(leaving: Leaving, later: Duration) -> Result<Leaving, StoreError> {
+    Ok(match leaving {
+        Leaving::Granted(held) => Leaving::Granted(living(held, later)?),
+        Leaving::Left(contention) => Leaving::Left(contended(contention, later)),
+        Leaving::Superseded => Leaving::Superseded,
+    })
+}
+
+fn living(held: HeldLease, later: Duration) -> Result<HeldLease, StoreError> {
+    let held = aged(held, later);
+    if held.expires_in.is_zero() {
+        Err(Uncertainty::TimedOut.into())
+    } else {
+        Ok(held)
+    }
+}
+
+fn contended(contention: Contention, later: Duration) -> Contention {
+    let holder = contention.holder.map(|holder| match holder {
+        Holder::Lease(held) => Holder::Lease(aged(held, later)),
+        foreign @ Holder::Foreign { .. } => foreign,
+    });
+    Contention {
+        holder,
+        ..contention
+    }
+}

@@ -1,0 +1,231 @@
+//! The database file: one table of rows, and the row about itself.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError};
+
+use crate::{clock::Clock, lock::LockName};
+
+use super::{
+    field::{Fields, RowError},
+    header_last::Witness,
+    lease::Lease,
+    lease_row,
+    meta::Meta,
+    moment::Moment,
+    row_key::{RowKey, Tombstone},
+    rows::Rows,
+    seal::unseal,
+};
+
+/// One table for all kinds of rows: every table more is a tree more that each commit has to write.
+pub(super) const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("latchgate");
+
+/// An open database.
+#[derive(Debug)]
+pub(super) struct DataFile {
+    database: Database,
+    witness: Witness,
+}
+
+/// All that a file holds.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub(super) meta: Meta,
+    pub(super) leases: Vec<(LockName, Lease)>,
+    pub(super) tombstones: Vec<(Tombstone, Moment)>,
+}
+
+/// How the database is opened, again after every failure. Its file must report to the witness.
+pub(super) type Opener = Box<dyn Fn(Witness) -> Result<Database, DatabaseError> + Send>;
+
+/// Why a file could not be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FileError {
+    /// It is no database, is damaged, or could not be read or written.
+    #[error(transparent)]
+    Database(#[from] redb::Error),
+    /// It is a database, and not one of ours.
+    #[error("it has no row about itself")]
+    NoMeta,
+    /// A row is not as it should be.
+    #[error("the row {key:?} {error}")]
+    Row { key: String, error: RowError },
+    /// Rows are missing, or there are too many.
+    #[error("it has {found} rows instead of {expected}")]
+    Count { found: u64, expected: u64 },
+    /// The database did not expect what it found.
+    #[error("the database stumbled over what it found")]
+    Panicked,
+}
+
+// === impl DataFile ===
+
+impl DataFile {
+    /// Opens the database.
+    pub(super) fn open(opener: &Opener) -> Result<Self, FileError> {
+        let witness = Witness::default();
+        let database = guarded(|| Ok(opener(witness.clone()).map_err(redb::Error::from)?))?;
+        Ok(Self { database, witness })
+    }
+
+    /// Takes a new database.
+    pub(super) fn new(database: Database) -> Self {
+        let witness = Witness::default();
+        Self { database, witness }
+    }
+
+    /// Writes the first row into a new file.
+    pub(super) fn begin(&self, clock: &dyn Clock) -> Result<(), FileError> {
+        let meta = Meta {
+            sequence: 0,
+            fence: 0,
+            boot: clock.boot_id(),
+            written_at: Moment::now(clock),
+            rows: 0,
+        };
+        self.write(&meta, Rows::default())
+    }
+
+    /// What the file says of itself.
+    pub(super) fn meta(&self) -> Result<Meta, FileError> {
+        guarded(|| self.read_meta())
+    }
+
+    /// Reads everything and checks it, down to the database's own account of which pages are free.
+    ///
+    /// Says whether the file is as it should be throughout: if not, everything was read and is to
+    /// be written anew.
+    pub(super) fn read(&mut self) -> Result<(Contents, bool), FileError> {
+        guarded(|| {
+            let contents = self.read_all()?;
+            let sound = self.database.check_integrity().map_err(redb::Error::from)?;
+            Ok((contents, sound))
+        })
+    }
+
+    /// Writes rows in one transaction, durable when this returns.
+    pub(super) fn write(&self, meta: &Meta, rows: Rows) -> Result<(), FileError> {
+        guarded(|| self.transact(meta, rows, false))
+    }
+
+    /// Writes these rows instead of all that are there, on fresh pages throughout.
+    pub(super) fn rewrite(&self, meta: &Meta, rows: Rows) -> Result<(), FileError> {
+        guarded(|| self.transact(meta, rows, true))
+    }
+
+    /// Lets go of the file in good order.
+    pub(super) fn close(self) {
+        // What cannot be closed in good order is repaired when it is opened.
+        let database = self.database;
+        guarded(move || {
+            drop(database);
+            Ok(())
+        })
+        .ok();
+    }
+
+    /// Lets go of a file that could not be written. Says whether it certainly is as it was before.
+    pub(super) fn give_up(self) -> bool {
+        let unchanged = !self.witness.saw_header();
+        self.close();
+        unchanged
+    }
+
+    fn read_meta(&self) -> Result<Meta, FileError> {
+        let read = self.database.begin_read().map_err(redb::Error::from)?;
+        let table = match read.open_table(TABLE) {
+            Ok(table) => table,
+            Err(TableError::TableDoesNotExist(_)) => return Err(FileError::NoMeta),
+            Err(error) => return Err(redb::Error::from(error).into()),
+        };
+        let row = table.get(RowKey::META).map_err(redb::Error::from)?;
+        let row = row.ok_or(FileError::NoMeta)?;
+        let row = row.value();
+        // Whatever comes behind another layout is not ours to judge.
+        let meta = Meta::check_layout(row)
+            .and_then(|()| unseal(RowKey::META, row))
+            .and_then(Meta::decode);
+        meta.map_err(|error| bad(RowKey::META, error))
+    }
+
+    fn read_all(&self) -> Result<Contents, FileError> {
+        // First: nothing else can be read in a layout that we do not know.
+        let meta = self.read_meta()?;
+        let mut contents = Contents {
+            meta,
+            leases: Vec::new(),
+            tombstones: Vec::new(),
+        };
+        let read = self.database.begin_read().map_err(redb::Error::from)?;
+        let table = read.open_table(TABLE).map_err(redb::Error::from)?;
+        let mut found = 0;
+        for row in table.iter().map_err(redb::Error::from)? {
+            let (key, value) = row.map_err(redb::Error::from)?;
+            if key.value() != RowKey::META {
+                found += 1;
+                contents
+                    .take(key.value(), value.value())
+                    .map_err(|error| bad(key.value(), error))?;
+            }
+        }
+        let expected = contents.meta.rows;
+        if found == expected {
+            Ok(contents)
+        } else {
+            Err(FileError::Count { found, expected })
+        }
+    }
+
+    fn transact(&self, meta: &Meta, mut rows: Rows, afresh: bool) -> Result<(), FileError> {
+        rows.meta(meta);
+        self.witness.begin();
+        let write = self.database.begin_write().map_err(redb::Error::from)?;
+        if afresh {
+            write.delete_table(TABLE).map_err(redb::Error::from)?;
+        }
+        let mut table = write.open_table(TABLE).map_err(redb::Error::from)?;
+        for (key, value) in rows.iter() {
+            match value {
+                Some(value) => table.insert(key, value).map(drop),
+                None => table.remove(key).map(drop),
+            }
+            .map_err(redb::Error::from)?;
+        }
+        drop(table);
+        write.commit().map_err(redb::Error::from)?;
+        Ok(())
+    }
+}
+
+/// The database panics over some kinds of damage. That ends what was tried, not the gateway.
+fn guarded<T>(work: impl FnOnce() -> Result<T, FileError>) -> Result<T, FileError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(FileError::Panicked))
+}
+
+// === impl Contents ===
+
+impl Contents {
+    fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
+        let value = unseal(key, value)?;
+        if let Some((&RowKey::LEASE, name)) = key.split_first() {
+            let name = std::str::from_utf8(name)
+                .ok()
+                .and_then(|name| LockName::new(name).ok())
+                .ok_or(RowError::Invalid("lock name"))?;
+            self.leases.push((name, lease_row::decode(value)?));
+            return Ok(());
+        }
+        let tombstone = Tombstone::parse(key).ok_or(RowError::Invalid("kind"))?;
+        let mut fields = Fields::of(value);
+        let until = Moment::from_micros(fields.i64()?);
+        fields.end()?;
+        self.tombstones.push((tombstone, until));
+        Ok(())
+    }
+}
+
+fn bad(key: &[u8], error: RowError) -> FileError {
+    let key = key.escape_ascii().to_string();
+    FileError::Row { key, error }
+}

@@ -1,0 +1,61 @@
+//! What is known of the disk.
+
+use std::{
+    sync::{Mutex, MutexGuard},
+    time::Duration,
+};
+
+use crate::clock::Clock;
+
+use super::moment::Moment;
+
+/// How long one write may take before it is reported: far above any sound disk, well below what a
+/// command waits.
+const SLOW: Duration = Duration::from_secs(3);
+
+/// What the writer last met.
+#[derive(Debug, Default)]
+pub(super) struct DiskHealth(Mutex<Report>);
+
+#[derive(Debug, Default)]
+struct Report {
+    failure: Option<String>,
+    writing_since: Option<Moment>,
+}
+
+// === impl DiskHealth ===
+
+impl DiskHealth {
+    /// Why the disk cannot be written, if it cannot.
+    pub(super) fn now(&self, clock: &dyn Clock) -> Option<String> {
+        let report = self.lock();
+        report.failure.clone().or_else(|| {
+            let taken = Moment::now(clock).since(report.writing_since?);
+            (taken >= SLOW).then(|| format!("a write has been under way for {} s", taken.as_secs()))
+        })
+    }
+
+    /// A write begins.
+    pub(super) fn writing(&self, since: Moment) {
+        self.lock().writing_since = Some(since);
+    }
+
+    /// A write was durable.
+    pub(super) fn written(&self) {
+        *self.lock() = Report::default();
+    }
+
+    /// A write failed.
+    pub(super) fn failed(&self, why: &str) {
+        *self.lock() = Report {
+            failure: Some(why.to_owned()),
+            writing_since: None,
+        };
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Report> {
+        self.0
+            .lock()
+            .expect("nothing panics while it holds the report on the disk")
+    }
+}

@@ -1,0 +1,162 @@
+//! A lease as the embedded store remembers it.
+
+use std::time::Duration;
+
+use crate::{
+    lock::{FencingToken, HeldLease, Metadata, Owner, TokenHash, Ttl},
+    store::contract::{Attempt, Idempotency},
+};
+
+use super::moment::Moment;
+
+/// A lease, living or not yet cleared away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lease {
+    pub(super) fence: FencingToken,
+    pub(super) token: TokenHash,
+    pub(super) ttl: Ttl,
+    pub(super) granted_at: Moment,
+    pub(super) expires_at: Moment,
+    pub(super) hold_ends_at: Option<Moment>,
+    pub(super) owner: Option<Owner>,
+    pub(super) metadata: Metadata,
+    /// Boxed: most leases have none, and it is as large as the rest.
+    pub(super) key: Option<Box<LeaseKey>>,
+}
+
+/// The idempotency key under which a lease was granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LeaseKey {
+    pub(super) idempotency: Idempotency,
+    pub(super) told: Told,
+}
+
+/// Who may have heard of a lease with an idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Nobody: it was granted to a place that is kept for a request that asks again.
+    Never,
+    /// Whoever made the attempt.
+    Once,
+    /// Whoever asked again under the key: then nobody may give it back.
+    Again,
+}
+
+// === impl Lease ===
+
+impl Lease {
+    /// The lease that an attempt is granted now.
+    pub(super) fn grant(attempt: &Attempt, fence: FencingToken, now: Moment) -> Self {
+        let hold_ends_at = attempt.hold_limit.map(|limit| now.after(limit.duration()));
+        Self {
+            fence,
+            token: attempt.token,
+            ttl: attempt.ttl,
+            granted_at: now,
+            expires_at: Self::end(attempt.ttl, hold_ends_at, now),
+            hold_ends_at,
+            owner: attempt.owner.clone(),
+            metadata: attempt.metadata.clone(),
+            key: attempt.idempotency.clone().map(|idempotency| {
+                Box::new(LeaseKey {
+                    idempotency,
+                    told: Told::Once,
+                })
+            }),
+        }
+    }
+
+    /// The same lease, granted to a place that is kept until then: it lasts no longer unless it is
+    /// asked for again.
+    pub(super) fn kept_until(mut self, end: Moment) -> Self {
+        self.expires_at = self.expires_at.min(end);
+        if let Some(key) = &mut self.key {
+            key.told = Told::Never;
+        }
+        self
+    }
+
+    /// The same lease, told to whoever made the attempt or asks again. One that nobody had heard of
+    /// lasts its full TTL from now.
+    pub(super) fn told(&self, told: Told, now: Moment) -> Self {
+        let mut lease = self.clone();
+        if self.is_unheard() {
+            lease.expires_at = Self::end(self.ttl, self.hold_ends_at, now);
+        }
+        if let Some(key) = &mut lease.key {
+            key.told = told;
+        }
+        lease
+    }
+
+    /// Whether it was answered again under its idempotency key.
+    pub(super) fn is_settled(&self) -> bool {
+        self.key.as_ref().is_some_and(|key| key.told == Told::Again)
+    }
+
+    /// Whether nobody has heard of it.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.key.as_ref().is_some_and(|key| key.told == Told::Never)
+    }
+
+    /// The same lease, made to last from now.
+    pub(super) fn renewed(&self, ttl: Option<Ttl>, now: Moment) -> Self {
+        let ttl = ttl.unwrap_or(self.ttl);
+        Self {
+            ttl,
+            expires_at: Self::end(ttl, self.hold_ends_at, now),
+            ..self.clone()
+        }
+    }
+
+    /// The same lease on the clock of a new boot. Nobody knows how long the machine was down, so a
+    /// living one gets its full TTL again, as far as its hold limit allowed at the last moment we
+    /// know of. One that nobody has heard of is not in use, and gets no more than it had.
+    pub(super) fn carried(self, last_known: Moment, now: Moment) -> Self {
+        let hold_ends_at = self.hold_ends_at.map(|end| end.carried(last_known, now));
+        let expires_at = if self.lives(last_known) && !self.is_unheard() {
+            Self::end(self.ttl, hold_ends_at, now)
+        } else {
+            self.expires_at.carried(last_known, now)
+        };
+        Self {
+            granted_at: self.granted_at.carried(last_known, now),
+            expires_at,
+            hold_ends_at,
+            ..self
+        }
+    }
+
+    /// Whether it still excludes others.
+    pub(super) fn lives(&self, now: Moment) -> bool {
+        self.expires_at > now
+    }
+
+    /// What is told of it now.
+    pub(super) fn held(&self, now: Moment) -> HeldLease {
+        HeldLease {
+            fence: self.fence,
+            ttl: self.ttl,
+            expires_in: self.expires_at.since(now),
+            held_for: now.since(self.granted_at),
+            hold_expires_in: self.hold_ends_at.map(|end| end.since(now)),
+            owner: self.owner.clone(),
+            metadata: self.metadata.clone(),
+        }
+    }
+
+    fn end(ttl: Ttl, hold_ends_at: Option<Moment>, now: Moment) -> Moment {
+        let end = now.after(ttl.duration());
+        hold_ends_at.map_or(end, |limit| end.min(limit))
+    }
+}
+
+/// What is told of a lease when the answer leaves so much later than it was made.
+pub(super) fn aged(held: HeldLease, by: Duration) -> HeldLease {
+    HeldLease {
+        expires_in: held.expires_in.saturating_sub(by),
+        held_for: held.held_for + by,
+        hold_expires_in: held.hold_expires_in.map(|left| left.saturating_sub(by)),
+        ..held
+    }
+}

@@ -1,0 +1,31 @@
+//! Renew, on the state in memory.
+
+use crate::{
+    lock::{LockName, TokenHash, Ttl},
+    store::contract::Renewal,
+};
+
+use super::{moment::Moment, state::State};
+
+// === impl State ===
+
+impl State {
+    /// Makes the living lease of this token last from now, at most to its hold limit.
+    pub(super) fn renew(
+        &mut self,
+        name: &LockName,
+        token: &TokenHash,
+        ttl: Option<Ttl>,
+        now: Moment,
+    ) -> Renewal {
+        match self.living(name, now) {
+            Some(lease) if lease.token == *token => {
+                let lease = lease.renewed(ttl, now);
+                let held = lease.held(now);
+                self.set(name, lease);
+                Renewal::Renewed(held)
+            }
+            _ => Renewal::Lost(self.loss(name)),
+        }
+    }
+}

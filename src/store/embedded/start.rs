@@ -1,0 +1,201 @@
+//! Opens the data directory and starts the writer.
+
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, RwLock, atomic::AtomicBool, mpsc},
+    thread,
+    time::SystemTime,
+};
+
+use redb::{Builder, Database, DatabaseError, backends::FileBackend};
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::{clock::Clock, config::EmbeddedConfig, store::parking::Parking};
+
+use super::{
+    EmbeddedStore, OpenError,
+    directory::{Directory, open_private},
+    file::{Contents, DataFile, FileError, Opener},
+    header_last::{HeaderLast, Witness},
+    health::DiskHealth,
+    meta::Meta,
+    moment::Moment,
+    rows::Rows,
+    state::State,
+    writer::Writer,
+};
+
+/// How many commands may wait for the writer; beyond it they are refused as overload. It is many
+/// batches, and still less than a second of work.
+const QUEUE: usize = 16_384;
+/// Wall times from which a fencing token may begin, in microseconds: the years 2025 to 2200. A clock
+/// outside of them is wrong, and would waste numbers for ever.
+const PLAUSIBLE: std::ops::Range<u64> = 1_735_689_600_000_000..7_258_118_400_000_000;
+
+// === impl EmbeddedStore ===
+
+impl EmbeddedStore {
+    /// Opens the store in a directory, which is made if it does not exist, and takes it for this
+    /// process alone.
+    ///
+    /// Blocks while it reads the file.
+    pub fn open(
+        directory: &Path,
+        config: &EmbeddedConfig,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, OpenError> {
+        let directory = Directory::take(directory)?;
+        let path = directory.database();
+        let cache = config.cache_bytes;
+        let exists = path
+            .try_exists()
+            .map_err(|error| OpenError::of(&path, error))?;
+        if !exists {
+            create(&directory, cache, &*clock)?;
+        }
+        let opener = move |witness| open_database(&path, cache, witness);
+        Self::start(directory, Box::new(opener), clock)
+    }
+
+    /// Reads the file that is in the directory and starts the writer.
+    pub(super) fn start(
+        directory: Directory,
+        opener: Opener,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, OpenError> {
+        let path = directory.database();
+        let broken = |error: FileError| OpenError::of_file(&path, error);
+        let mut file = DataFile::open(&opener).map_err(broken)?;
+        let (contents, sound) = file.read().map_err(broken)?;
+        let now = Moment::now(&*clock);
+        let boot = clock.boot_id();
+        let sequence = contents.meta.sequence + 1;
+        let same_boot = contents.meta.boot == boot && contents.meta.written_at <= now;
+        let fence = contents.meta.fence.max(floor(clock.wall()));
+        let contents = if same_boot {
+            contents
+        } else {
+            carried(contents, now)
+        };
+        let parking = Parking::default();
+        let state = State::new(contents.leases, contents.tombstones, fence, parking.clone());
+        let meta = Meta {
+            sequence,
+            fence: state.fence(),
+            boot: boot.clone(),
+            written_at: now,
+            rows: state.len(),
+        };
+        // The first transaction shows at once whether the directory can be written.
+        if same_boot && sound {
+            file.write(&meta, Rows::default())
+        } else {
+            file.rewrite(&meta, state.all())
+        }
+        .map_err(broken)?;
+
+        let (commands, received) = mpsc::sync_channel(QUEUE);
+        let state = Arc::new(RwLock::new(state));
+        let health = Arc::new(DiskHealth::default());
+        let closed = Arc::new(AtomicBool::new(false));
+        let store = Self {
+            directory: directory.path().to_owned(),
+            clock: Arc::clone(&clock),
+            state: Arc::clone(&state),
+            health: Arc::clone(&health),
+            commands,
+            parking: parking.clone(),
+            closed: Arc::clone(&closed),
+        };
+        let writer = Writer {
+            commands: received,
+            state,
+            parking,
+            orphans: Vec::new(),
+            clock,
+            health,
+            closed,
+            boot,
+            file: Some(file),
+            opener,
+            durable: sequence,
+            sequence,
+            written_at: now,
+            tried_at: Instant::now(),
+            directory,
+        };
+        thread::Builder::new()
+            .name("latchgate-store".to_owned())
+            .spawn(move || writer.run())
+            .map_err(OpenError::Thread)?;
+        Ok(store)
+    }
+}
+
+/// Makes a new file beside its place and moves it there when it is complete, so that a file in that
+/// place which cannot be read is damaged and never merely unfinished.
+fn create(directory: &Directory, cache: usize, clock: &dyn Clock) -> Result<(), OpenError> {
+    let draft = directory.draft()?;
+    let file = open_private(&draft, true).map_err(|error| OpenError::of(&draft, error))?;
+    let database = Builder::new()
+        .set_cache_size(cache)
+        .create_file(file)
+        .map_err(|error| OpenError::of_database(&draft, error.into()))?;
+    let file = DataFile::new(database);
+    file.begin(clock)
+        .map_err(|error| OpenError::of_file(&draft, error))?;
+    file.close();
+    directory.put_in_place(&draft)
+}
+
+/// Opens a database that exists. An empty file is none: the database would take it for a new one,
+/// and everything that was held would be free.
+pub(super) fn open_database(
+    path: &Path,
+    cache: usize,
+    witness: Witness,
+) -> Result<Database, DatabaseError> {
+    let file = open_private(path, false)?;
+    if file.metadata()?.len() == 0 {
+        let empty = io::Error::new(io::ErrorKind::UnexpectedEof, "it is empty");
+        return Err(empty.into());
+    }
+    let file = HeaderLast::new(FileBackend::new(file)?, witness);
+    Builder::new()
+        .set_cache_size(cache)
+        .create_with_backend(file)
+}
+
+/// Moves everything to the clock of a new boot.
+fn carried(contents: Contents, now: Moment) -> Contents {
+    let last_known = contents.meta.written_at;
+    let leases = contents.leases.into_iter();
+    let tombstones = contents.tombstones.into_iter();
+    Contents {
+        leases: leases
+            .map(|(name, lease)| (name, lease.carried(last_known, now)))
+            .collect(),
+        tombstones: tombstones
+            .map(|(tombstone, until)| (tombstone, until.carried(last_known, now)))
+            .collect(),
+        meta: contents.meta,
+    }
+}
+
+/// Fencing tokens begin above the wall clock, so that a backup that is restored does not issue
+/// numbers again that were issued after it was made. Nothing else depends on that clock.
+fn floor(wall: SystemTime) -> u64 {
+    let micros = wall
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| {
+            u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+        });
+    if PLAUSIBLE.contains(&micros) {
+        micros
+    } else {
+        warn!("the wall clock is wrong; fencing tokens go on from the last one in the file");
+        0
+    }
+}

@@ -1,0 +1,174 @@
+//! The handle to the embedded store.
+
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{SyncSender, TrySendError},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+
+use crate::{
+    clock::Clock,
+    lock::{LockName, TokenHash, Ttl},
+    store::{
+        Store, StoreError, Unavailability, Uncertainty,
+        contract::{
+            Acquisition, Attempt, Check, Confirmation, GiveBack, Health, Inspection, Leaving,
+            Release, Renewal,
+        },
+        parking::Parking,
+    },
+};
+
+use super::{
+    command::{Answer, Command},
+    health::DiskHealth,
+    moment::Moment,
+    state::State,
+};
+
+/// How long a command waits for the disk. A disk that takes longer is not slow but stuck.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// Leases in a file of this process, durable before the answer.
+pub struct EmbeddedStore {
+    pub(super) directory: PathBuf,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) state: Arc<RwLock<State>>,
+    pub(super) health: Arc<DiskHealth>,
+    pub(super) commands: SyncSender<Command>,
+    pub(super) parking: Parking,
+    /// Set before the writer stops answering.
+    pub(super) closed: Arc<AtomicBool>,
+}
+
+// === impl EmbeddedStore ===
+
+impl EmbeddedStore {
+    async fn ask<T>(&self, command: impl FnOnce(Answer<T>) -> Command) -> Result<T, StoreError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Unavailability::Closing.into());
+        }
+        let (answer, outcome) = oneshot::channel();
+        self.commands
+            .try_send(command(answer))
+            .map_err(|error| match error {
+                TrySendError::Full(_) => Unavailability::Overloaded,
+                TrySendError::Disconnected(_) => Unavailability::Closing,
+            })?;
+        match tokio::time::timeout(ANSWER_WITHIN, outcome).await {
+            Ok(Ok(answer)) => answer,
+            // A writer that closes answers all it has taken up; this command came too late.
+            Ok(Err(_unanswered)) if self.closed.load(Ordering::Acquire) => {
+                Err(Unavailability::Closing.into())
+            }
+            Ok(Err(_unanswered)) => {
+                Err(Uncertainty::Disk("the writer ended unexpectedly".to_owned()).into())
+            }
+            Err(_elapsed) => Err(Uncertainty::TimedOut.into()),
+        }
+    }
+
+    /// Looks at what is durable, without the writer.
+    fn read<T>(&self, look: impl FnOnce(&State, Moment) -> T) -> Result<T, StoreError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Unavailability::Closing.into());
+        }
+        let now = Moment::now(&*self.clock);
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(look(&state, now))
+    }
+}
+
+#[async_trait]
+impl Store for EmbeddedStore {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
+        let attempt = Box::new(attempt.clone());
+        self.ask(|answer| Command::Acquire(attempt, answer)).await
+    }
+
+    async fn confirm(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Confirmation, StoreError> {
+        self.read(|state, now| state.confirm(name, token, now))
+    }
+
+    async fn leave(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError> {
+        self.ask(|answer| Command::Leave(name.clone(), *token, keep_for, answer))
+            .await
+    }
+
+    async fn renew(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        ttl: Option<Ttl>,
+    ) -> Result<Renewal, StoreError> {
+        self.ask(|answer| Command::Renew(name.clone(), *token, ttl, answer))
+            .await
+    }
+
+    async fn release(&self, name: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
+        self.ask(|answer| Command::Release(name.clone(), *token, answer))
+            .await
+    }
+
+    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
+        self.ask(|answer| Command::GiveBack(name.clone(), *token, answer))
+            .await
+    }
+
+    /// Answers from memory, what is durable: also while the disk fails or is slow.
+    async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
+        self.read(|state, now| state.inspect(name, now))
+    }
+
+    fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
+    async fn check(&self) -> Vec<Check> {
+        let health = self.health.now(&*self.clock);
+        vec![Check {
+            name: "disk",
+            health: health.map_or(Health::Passing, Health::Outage),
+        }]
+    }
+
+    async fn close(&self) {
+        let (closed, done) = oneshot::channel();
+        let commands = self.commands.clone();
+        // The queue may be full: wait for room where waiting does no harm.
+        let sent = tokio::task::spawn_blocking(move || commands.send(Command::Close(closed))).await;
+        if let Ok(Ok(())) = sent {
+            // Unanswered only if another close came first.
+            done.await.ok();
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("embedded:{}", self.directory.display())
+    }
+}
+
+impl fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedStore")
+            .field("directory", &self.directory)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,15 @@
+//! Tests of the embedded store from the inside: with its clock and its disk in hand.
+
+mod chaos;
+mod disk;
+mod faults;
+mod hand_off;
+mod line;
+mod opening;
+mod places;
+mod rig;
+mod rows;
+mod stall;
+mod time;
+mod tombstones;
+mod undo;

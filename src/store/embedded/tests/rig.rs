@@ -1,0 +1,179 @@
+//! A store whose disk and clock are in hand.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    clock::ManualClock,
+    lock::{
+        Fingerprint, HeldLease, HoldLimit, IdempotencyHash, LockName, Metadata, Salt, Token, Ttl,
+    },
+    store::{
+        Store, StoreError,
+        contract::{Acquisition, Attempt, Holder, Idempotency, Inspection},
+        embedded::{
+            EmbeddedStore, OpenError, directory::Directory, file::DataFile, header_last::Witness,
+        },
+    },
+};
+
+use super::disk::{Disk, Fault};
+
+/// A store whose disk and clock are in hand.
+pub(super) struct Rig {
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) disk: Disk,
+    store: Option<EmbeddedStore>,
+    directory: TempDir,
+}
+
+// === impl Rig ===
+
+impl Rig {
+    pub(super) fn start() -> Self {
+        let wall = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
+        let mut rig = Self {
+            clock: Arc::new(ManualClock::at(wall)),
+            disk: Disk::default(),
+            store: None,
+            directory: TempDir::new().unwrap(),
+        };
+        let file = DataFile::new(rig.disk.open(Witness::default()).unwrap());
+        file.begin(&*rig.clock).unwrap();
+        drop(file);
+        rig.open().unwrap();
+        rig
+    }
+
+    pub(super) fn open(&mut self) -> Result<(), OpenError> {
+        let directory = Directory::take(self.directory.path())?;
+        let disk = self.disk.clone();
+        let opener = Box::new(move |witness| disk.open(witness));
+        let clock = Arc::clone(&self.clock);
+        self.store = Some(EmbeddedStore::start(directory, opener, clock)?);
+        Ok(())
+    }
+
+    pub(super) async fn close(&mut self) {
+        if let Some(store) = self.store.take() {
+            store.close().await;
+        }
+    }
+
+    pub(super) async fn restart(&mut self) {
+        self.close().await;
+        self.open().unwrap();
+    }
+
+    /// The machine stops between two instructions and starts again: another boot.
+    pub(super) async fn lose_power(&mut self) {
+        // From here nothing that the store still writes is kept.
+        self.disk.fail(Fault::Dead);
+        self.close().await;
+        self.disk.lose_power();
+        self.clock.reboot();
+        self.open().unwrap();
+    }
+
+    pub(super) fn store(&self) -> &EmbeddedStore {
+        self.store.as_ref().expect("the store is open")
+    }
+
+    pub(super) async fn granted(&self, attempt: &Attempt) -> HeldLease {
+        match self.store().acquire(attempt).await {
+            Ok(Acquisition::Granted(held)) => held,
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
+    pub(super) async fn shown(&self, lock: &str) -> Inspection {
+        self.store().inspect(&name(lock)).await.unwrap()
+    }
+
+    pub(super) async fn is_free(&self, lock: &str) -> bool {
+        self.shown(lock).await.holder.is_none()
+    }
+
+    /// What is left of the lease of a lock.
+    pub(super) async fn left(&self, lock: &str) -> Duration {
+        match self.shown(lock).await.holder {
+            Some(Holder::Lease(held)) => held.expires_in,
+            other => panic!("not held: {other:?}"),
+        }
+    }
+
+    /// How many rows are remembered.
+    pub(super) fn remembered(&self) -> usize {
+        self.store().state.read().unwrap().all().iter().count()
+    }
+
+    /// Waits until the store can write again.
+    pub(super) async fn writes_again(&self) -> HeldLease {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let probe = attempt("probe", 60_000);
+            match self.store().acquire(&probe).await {
+                Ok(Acquisition::Granted(held)) => {
+                    let release = self.store().release(&probe.name, &probe.token).await;
+                    release.unwrap();
+                    return held;
+                }
+                Ok(other) => panic!("the probe must be free: {other:?}"),
+                Err(StoreError::Unavailable(_)) => {}
+                Err(error) => panic!("a disk that has failed is not written: {error}"),
+            }
+            assert!(Instant::now() < deadline, "the store does not recover");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+pub(super) fn name(text: &str) -> LockName {
+    LockName::new(text).unwrap()
+}
+
+pub(super) fn ttl(ms: u64) -> Ttl {
+    Ttl::from_millis(ms).unwrap()
+}
+
+pub(super) fn key() -> IdempotencyHash {
+    IdempotencyHash::from_bytes(*Token::random().hash().as_bytes())
+}
+
+pub(super) fn attempt(lock: &str, ms: u64) -> Attempt {
+    Attempt {
+        name: name(lock),
+        token: Token::random().hash(),
+        ttl: ttl(ms),
+        hold_limit: None,
+        owner: None,
+        metadata: Metadata::default(),
+        idempotency: None,
+        wait: None,
+    }
+}
+
+pub(super) fn keyed(lock: &str, ms: u64, hash: IdempotencyHash) -> Attempt {
+    let plain = attempt(lock, ms);
+    let idempotency = Idempotency {
+        hash,
+        fingerprint: Fingerprint::of(plain.ttl, None, None, &plain.metadata),
+        salt: Salt::random(),
+    };
+    Attempt {
+        idempotency: Some(idempotency),
+        ..plain
+    }
+}
+
+pub(super) fn limited(lock: &str, ms: u64, limit_ms: u64) -> Attempt {
+    Attempt {
+        hold_limit: Some(HoldLimit::from_millis(limit_ms, ttl(ms)).unwrap()),
+        ..attempt(lock, ms)
+    }
+}

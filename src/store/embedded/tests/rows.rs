@@ -1,0 +1,167 @@
+//! The encoding: what is written comes back, and nothing else is taken for a row.
+
+use std::time::Duration;
+
+use super::rig::{key, keyed, name, ttl};
+use crate::{
+    clock::BootId,
+    lock::{FencingToken, HoldLimit, Metadata, Owner, Token},
+    store::embedded::{
+        field::RowError,
+        lease::{Lease, Told},
+        lease_row,
+        meta::Meta,
+        moment::Moment,
+        row_key::{RowKey, Tombstone},
+        seal::{seal, unseal},
+    },
+};
+
+#[test]
+fn a_lease_comes_back_as_it_was() {
+    for (row, lease) in rows() {
+        assert_eq!(lease_row::decode(&row), Ok(lease));
+    }
+}
+
+#[test]
+fn a_row_that_is_cut_or_goes_on_is_refused() {
+    for (row, _lease) in rows() {
+        for len in 0..row.len() {
+            let cut = lease_row::decode(&row[..len]);
+            assert!(cut.is_err(), "{len} of {}: {cut:?}", row.len());
+        }
+        let more = [row.as_slice(), &[0]].concat();
+        assert_eq!(lease_row::decode(&more), Err(RowError::TooLong));
+    }
+}
+
+#[test]
+fn a_row_of_another_version_is_refused() {
+    for (mut row, _lease) in rows() {
+        row[0] += 1;
+        assert_eq!(lease_row::decode(&row), Err(RowError::Version(row[0])));
+    }
+    let mut row = encoded_meta();
+    row[0] = 7;
+    assert_eq!(Meta::decode(&row), Err(RowError::Version(7)));
+}
+
+#[test]
+fn a_mutated_row_never_panics_and_is_a_valid_lease_or_none() {
+    let mut random = 0x9e37_79b9_u64;
+    let mut below = |bound: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        usize::try_from(random % bound as u64).unwrap()
+    };
+    let rows = rows();
+    for _ in 0..20_000 {
+        let mut row = rows[below(rows.len())].0.clone();
+        for _ in 0..=below(3) {
+            let at = below(row.len());
+            row[at] = u8::try_from(below(256)).unwrap();
+        }
+        row.truncate(row.len() - below(2) * below(row.len()));
+        if let Ok(lease) = lease_row::decode(&row) {
+            // What is taken is what would be written.
+            assert_eq!(lease_row::decode(&encoded(&lease)), Ok(lease));
+        }
+        Meta::decode(&row).ok();
+        Tombstone::parse(&row);
+    }
+}
+
+#[test]
+fn the_row_about_the_file_comes_back_as_it_was() {
+    let meta = meta();
+    let row = encoded_meta();
+    assert_eq!(Meta::decode(&row), Ok(meta));
+    for len in 0..row.len() {
+        assert!(Meta::decode(&row[..len]).is_err());
+    }
+}
+
+#[test]
+fn a_changed_bit_breaks_the_seal_of_a_row() {
+    let key = b"llock";
+    let mut row = vec![0xff, 1, 2, 3];
+    seal(key, &mut row, 1);
+    let row = &mut row[1..];
+    assert_eq!(unseal(key, row), Ok(&[1, 2, 3][..]));
+    for bit in 0..8 * row.len() {
+        row[bit / 8] ^= 1 << (bit % 8);
+        assert!(unseal(key, row).is_err(), "bit {bit}");
+        row[bit / 8] ^= 1 << (bit % 8);
+    }
+    assert!(unseal(b"lother", row).is_err());
+    assert!(unseal(key, &row[..3]).is_err());
+}
+
+#[test]
+fn only_keys_of_tombstones_are_tombstones() {
+    let (lock, token, key) = (name("lock"), Token::random().hash(), key());
+    for row in [
+        RowKey::used_key(&key),
+        RowKey::released(&lock, &token),
+        RowKey::given_back(&lock, &token),
+    ] {
+        let bytes = row.as_bytes();
+        let tombstone = Tombstone::parse(bytes).expect("it is one");
+        assert_eq!(tombstone.as_bytes(), bytes);
+        assert_eq!(Tombstone::parse(&bytes[..32]), None);
+    }
+    assert_eq!(Tombstone::parse(RowKey::lease(&lock).as_bytes()), None);
+    assert_eq!(Tombstone::parse(RowKey::META), None);
+    assert_eq!(Tombstone::parse(&[b'x'; 40]), None);
+}
+
+fn rows() -> Vec<(Vec<u8>, Lease)> {
+    let plain = keyed("lock", 30_000, key());
+    let fence = FencingToken::new(1_800_000_000_000_001).unwrap();
+    let now = Moment::from_micros(-5);
+    let entry = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let entries = [entry("a", ""), entry("straße", "ünter den linden")];
+    let mut full = plain.clone();
+    full.hold_limit = Some(HoldLimit::from_millis(600_000, ttl(30_000)).unwrap());
+    full.owner = Some(Owner::new("näher").unwrap());
+    full.metadata = Metadata::new(entries.into()).unwrap();
+    let mut bare = plain.clone();
+    bare.idempotency = None;
+    let granted = Lease::grant(&plain, fence, now);
+    let kept = granted
+        .clone()
+        .kept_until(now.after(Duration::from_secs(5)));
+    let settled = granted.told(Told::Again, now);
+    let leases = [
+        Lease::grant(&bare, fence, now),
+        granted,
+        kept,
+        Lease::grant(&full, fence, now),
+        settled,
+    ];
+    leases.map(|lease| (encoded(&lease), lease)).into()
+}
+
+fn encoded(lease: &Lease) -> Vec<u8> {
+    let mut row = Vec::new();
+    lease_row::encode(lease, &mut row);
+    row
+}
+
+fn encoded_meta() -> Vec<u8> {
+    let mut row = Vec::new();
+    meta().encode(&mut row);
+    row
+}
+
+fn meta() -> Meta {
+    Meta {
+        sequence: 17,
+        fence: 1_800_000_000_000_001,
+        boot: BootId::new("2b8e0f55-3d8f-4f5e-9a51-2c3f0a6f9b1d"),
+        written_at: Moment::from_micros(123_456_789),
+        rows: 3,
+    }
+}

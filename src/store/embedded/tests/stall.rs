@@ -1,0 +1,116 @@
+//! The disk takes its time: nobody is answered, or shown, what is not durable.
+
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+
+use super::rig::{Rig, attempt, limited};
+use crate::store::{
+    Store, StoreError, Uncertainty,
+    contract::{Acquisition, Health},
+};
+
+const LONG: u64 = 3_600_000;
+
+/// Holds every sync until it is told to go on.
+pub(super) struct Gate {
+    reached: mpsc::Receiver<()>,
+    go_on: mpsc::SyncSender<()>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_answered_or_shown_before_it_is_durable() {
+    let rig = Rig::start();
+    let old = attempt("old", LONG);
+    rig.granted(&old).await;
+    let gate = Gate::close(&rig);
+    let new = attempt("new", LONG);
+    let commands = async {
+        tokio::join!(
+            rig.store().acquire(&new),
+            rig.store().release(&old.name, &old.token)
+        )
+    };
+    let watch = async {
+        gate.wait().await;
+        assert!(rig.is_free("new").await, "a grant was shown too early");
+        assert!(!rig.is_free("old").await, "a release was shown too early");
+        rig.clock.advance(Duration::from_secs(5));
+        let health = rig.store().check().await.remove(0).health;
+        assert!(matches!(health, Health::Outage(_)), "{health:?}");
+        gate.open();
+    };
+    let mut commands = std::pin::pin!(commands);
+    tokio::select! {
+        biased;
+        _ = &mut commands => panic!("answered before it was durable"),
+        () = watch => {}
+    }
+    let (acquired, released) = commands.await;
+    assert!(
+        matches!(acquired, Ok(Acquisition::Granted(_))),
+        "{acquired:?}"
+    );
+    assert!(released.is_ok(), "{released:?}");
+    assert!(!rig.is_free("new").await);
+    assert!(rig.is_free("old").await);
+}
+
+#[tokio::test]
+async fn what_is_left_is_told_as_of_the_answer() {
+    let rig = Rig::start();
+    let clock = Arc::clone(&rig.clock);
+    rig.disk
+        .on_sync(move || clock.advance(Duration::from_secs(2)));
+    let held = rig.granted(&limited("lock", 10_000, 60_000)).await;
+    assert_eq!(held.expires_in, Duration::from_secs(8));
+    assert_eq!(held.held_for, Duration::from_secs(2));
+    assert_eq!(held.hold_expires_in, Some(Duration::from_secs(58)));
+}
+
+#[tokio::test]
+async fn a_lease_that_ended_while_it_was_written_is_not_answered_as_granted() {
+    let rig = Rig::start();
+    let clock = Arc::clone(&rig.clock);
+    rig.disk
+        .on_sync(move || clock.advance(Duration::from_secs(20)));
+    let outcome = rig.store().acquire(&attempt("lock", 10_000)).await;
+    let late = StoreError::from(Uncertainty::TimedOut);
+    assert_eq!(outcome, Err(late.clone()));
+    let long = attempt("long", 25_000);
+    rig.granted(&long).await;
+    let short = Some(super::rig::ttl(10_000));
+    let outcome = rig.store().renew(&long.name, &long.token, short).await;
+    assert_eq!(outcome, Err(late));
+}
+
+// === impl Gate ===
+
+impl Gate {
+    pub(super) fn close(rig: &Rig) -> Self {
+        let (reach, reached) = mpsc::sync_channel(100);
+        let (go_on, gone_on) = mpsc::sync_channel(1);
+        let gone_on = Mutex::new(gone_on);
+        rig.disk.on_sync(move || {
+            reach.try_send(()).ok();
+            // Once the sender is gone the gate stays open.
+            gone_on.lock().unwrap().recv().ok();
+        });
+        Self { reached, go_on }
+    }
+
+    pub(super) async fn wait(&self) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.reached.try_recv().is_err() {
+            assert!(Instant::now() < deadline, "no sync in time");
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    pub(super) fn open(self) {
+        drop(self.go_on);
+    }
+}

@@ -1,0 +1,183 @@
+//! Time passes: while the store runs, while it does not, and over a reboot.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use tokio::time::{Instant, sleep};
+
+use super::rig::{Rig, attempt, limited, ttl};
+use crate::{
+    clock::{Clock, ManualClock},
+    store::{Store, contract::Renewal},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn a_restart_keeps_exactly_what_was_left() {
+    let mut rig = Rig::start();
+    rig.granted(&attempt("lock", 30_000)).await;
+    rig.clock.advance(7 * SECOND);
+    rig.close().await;
+    rig.clock.advance(5 * SECOND);
+    rig.open().unwrap();
+    assert_eq!(rig.left("lock").await, 18 * SECOND);
+    rig.clock
+        .advance((18 * SECOND).saturating_sub(Duration::from_micros(1)));
+    assert!(!rig.is_free("lock").await);
+    rig.clock.advance(Duration::from_micros(1));
+    assert!(rig.is_free("lock").await);
+}
+
+#[tokio::test]
+async fn a_lease_that_ends_while_the_store_is_down_is_over() {
+    let mut rig = Rig::start();
+    rig.granted(&attempt("lock", 30_000)).await;
+    rig.close().await;
+    rig.clock.advance(30 * SECOND);
+    rig.open().unwrap();
+    assert!(rig.is_free("lock").await);
+}
+
+#[tokio::test]
+async fn a_step_of_the_wall_clock_changes_nothing() {
+    let mut rig = Rig::start();
+    rig.granted(&attempt("lock", 30_000)).await;
+    for step in [3_600, 0] {
+        let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(step);
+        rig.clock.step_wall(wall);
+        rig.restart().await;
+        assert_eq!(rig.left("lock").await, 30 * SECOND);
+    }
+}
+
+#[tokio::test]
+async fn a_reboot_gives_the_full_ttl_again() {
+    let mut rig = Rig::start();
+    rig.granted(&attempt("lock", 30_000)).await;
+    rig.clock.advance(20 * SECOND);
+    rig.close().await;
+    rig.clock.reboot();
+    rig.open().unwrap();
+    assert_eq!(rig.left("lock").await, 30 * SECOND);
+    // A restart after the reboot is a restart again.
+    rig.clock.advance(SECOND);
+    rig.restart().await;
+    assert_eq!(rig.left("lock").await, 29 * SECOND);
+}
+
+#[tokio::test]
+async fn a_reboot_gives_no_more_than_the_hold_limit_left() {
+    let mut rig = Rig::start();
+    let first = limited("lock", 30_000, 50_000);
+    rig.granted(&first).await;
+    rig.clock.advance(25 * SECOND);
+    let renewal = rig.store().renew(&first.name, &first.token, None).await;
+    assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
+    rig.close().await;
+    rig.clock.reboot();
+    rig.clock.advance(3 * SECOND);
+    rig.open().unwrap();
+    assert_eq!(rig.left("lock").await, 25 * SECOND);
+    let again = rig
+        .store()
+        .renew(&first.name, &first.token, Some(ttl(60_000)));
+    let Ok(Renewal::Renewed(held)) = again.await else {
+        panic!("it lives")
+    };
+    assert_eq!(held.expires_in, 25 * SECOND);
+    assert_eq!(held.held_for, 25 * SECOND);
+}
+
+#[tokio::test]
+async fn a_reboot_does_not_bring_back_what_was_over() {
+    let mut rig = Rig::start();
+    rig.granted(&attempt("over", 10_000)).await;
+    rig.clock.advance(11 * SECOND);
+    // The file learns how late it is from any other command.
+    rig.granted(&attempt("other", 60_000)).await;
+    rig.close().await;
+    rig.clock.reboot();
+    rig.open().unwrap();
+    assert!(rig.is_free("over").await);
+    assert!(!rig.is_free("other").await);
+}
+
+#[tokio::test]
+async fn an_idle_store_tells_its_file_how_late_it_is() {
+    let mut rig = Rig::start();
+    rig.granted(&limited("lock", 30_000, 35_000)).await;
+    let syncs = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&syncs);
+    rig.disk.on_sync(move || {
+        counter.fetch_add(1, Ordering::SeqCst);
+    });
+    rig.clock.advance(20 * SECOND);
+    let deadline = Instant::now() + 10 * SECOND;
+    while syncs.load(Ordering::SeqCst) == 0 {
+        assert!(Instant::now() < deadline, "the file was told nothing");
+        sleep(Duration::from_millis(10)).await;
+    }
+    rig.lose_power().await;
+    assert_eq!(rig.left("lock").await, 15 * SECOND);
+}
+
+#[tokio::test]
+async fn a_clock_that_went_back_counts_as_a_reboot() {
+    let mut rig = Rig::start();
+    rig.clock.advance(100 * SECOND);
+    rig.granted(&attempt("lock", 30_000)).await;
+    rig.close().await;
+    // The same boot id, and less time since boot: a container with a clock of its own.
+    rig.clock = Arc::new(ManualClock::at(rig.clock.wall()));
+    rig.open().unwrap();
+    assert_eq!(rig.left("lock").await, 30 * SECOND);
+}
+
+#[tokio::test]
+async fn fences_rise_whatever_the_wall_clock_says() {
+    let mut rig = Rig::start();
+    let mut last = rig.granted(&attempt("lock:0", 10_000)).await.fence;
+    let epoch = SystemTime::UNIX_EPOCH;
+    let walls = [
+        0,
+        1_000,
+        1_700_000_000,
+        1_900_000_000,
+        1_800_000_000,
+        9_999_999_999,
+    ];
+    for (turn, wall) in (1..).zip(walls) {
+        rig.clock.step_wall(epoch + Duration::from_secs(wall));
+        rig.restart().await;
+        let fence = rig
+            .granted(&attempt(&format!("lock:{turn}"), 10_000))
+            .await
+            .fence;
+        assert!(fence > last, "{fence} after {last} at {wall}");
+        last = fence;
+    }
+    // A plausible wall clock is a floor; an absurd one wastes no numbers.
+    assert!(last.get() > 1_900_000_000_000_000);
+    assert!(last.get() < 1_900_000_000_001_000);
+}
+
+#[tokio::test]
+async fn what_is_over_is_cleared_away_although_nobody_asks() {
+    let rig = Rig::start();
+    for turn in 0..100 {
+        rig.granted(&attempt(&format!("lock:{turn}"), 10_000)).await;
+    }
+    assert_eq!(rig.remembered(), 100);
+    rig.clock.advance(10 * SECOND);
+    let deadline = Instant::now() + 10 * SECOND;
+    while rig.remembered() > 0 {
+        assert!(Instant::now() < deadline, "{} are left", rig.remembered());
+        sleep(Duration::from_millis(10)).await;
+    }
+}

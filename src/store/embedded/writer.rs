@@ -1,0 +1,347 @@
+//! The one thread that changes anything: group commit.
+
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Arc, PoisonError, RwLock, RwLockWriteGuard,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::Duration,
+};
+
+use tokio::{sync::oneshot, time::Instant};
+use tracing::{error, info};
+
+use crate::{
+    clock::{BootId, Clock},
+    store::{StoreError, Unavailability, Uncertainty, parking::Parking},
+};
+
+use super::{
+    command::{Command, Done},
+    directory::Directory,
+    file::{DataFile, FileError, Opener},
+    health::DiskHealth,
+    meta::Meta,
+    moment::Moment,
+    notice::Orphan,
+    rows::Rows,
+    state::State,
+};
+
+/// The most commands in one transaction: a bound on how long the first of them waits.
+const BATCH: usize = 1024;
+/// The most leases and tombstones that are cleared away in one transaction.
+const SWEEP: usize = 1024;
+/// How often the writer looks for what has ended while nobody asks for anything.
+const TICK: Duration = Duration::from_secs(1);
+/// How soon at the earliest the writer looks again for a lease that ends while somebody is queued
+/// for it: the clocks of waits and of leases do not agree to the microsecond.
+const PROMPT: Duration = Duration::from_millis(1);
+/// How often a failed disk is tried again.
+const RETRY: Duration = Duration::from_millis(250);
+/// How far the file may lag behind the clock while a lease lives. After a reboot nobody knows how
+/// late it was, except from the last write.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// All that the thread owns.
+pub(super) struct Writer {
+    pub(super) commands: Receiver<Command>,
+    pub(super) state: Arc<RwLock<State>>,
+    pub(super) parking: Parking,
+    /// Grants of which nobody could be told, to be taken back with the next transaction.
+    pub(super) orphans: Vec<Orphan>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) health: Arc<DiskHealth>,
+    pub(super) closed: Arc<AtomicBool>,
+    pub(super) boot: BootId,
+    /// `None` while the disk fails.
+    pub(super) file: Option<DataFile>,
+    pub(super) opener: Opener,
+    /// The last transaction that is durable for certain.
+    pub(super) durable: u64,
+    /// The last transaction that was tried.
+    pub(super) sequence: u64,
+    pub(super) written_at: Moment,
+    /// When a failed disk was last tried again.
+    pub(super) tried_at: Instant,
+    /// Given up last, when the file is closed.
+    pub(super) directory: Directory,
+}
+
+/// What one transaction writes.
+struct Change {
+    rows: Rows,
+    fence: u64,
+    total: u64,
+}
+
+/// Why the file cannot be used yet.
+enum Unrecovered {
+    /// It was read, and holds what memory holds; it cannot be written.
+    Unchanged(String),
+    /// What it holds could not be found out, or is more than memory holds.
+    Unknown(String),
+}
+
+// === impl Writer ===
+
+impl Writer {
+    /// Serves until it is closed or every handle is gone.
+    pub(super) fn run(mut self) {
+        let mut batch = Vec::with_capacity(BATCH);
+        let closed = loop {
+            if self.file.is_none() && self.tried_at.elapsed() >= RETRY {
+                self.try_again();
+            }
+            match self.commands.recv_timeout(self.patience()) {
+                Ok(command) => {
+                    batch.push(command);
+                    batch.extend(self.commands.try_iter().take(BATCH - 1));
+                    if let ControlFlow::Break(closed) = self.serve(batch.drain(..)) {
+                        break Some(closed);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => self.tick(),
+                Err(RecvTimeoutError::Disconnected) => break None,
+            }
+        };
+        self.finish(closed);
+    }
+
+    /// How long to wait for a command before there is something else to do.
+    fn patience(&self) -> Duration {
+        if self.file.is_none() {
+            return RETRY;
+        }
+        if !self.orphans.is_empty() {
+            return Duration::ZERO;
+        }
+        match self.state().next_hand_off() {
+            Some(expiry) => expiry.since(Moment::now(&*self.clock)).clamp(PROMPT, TICK),
+            None => TICK,
+        }
+    }
+
+    /// Carries out a batch, makes it durable, and only then answers.
+    fn serve(&mut self, batch: impl Iterator<Item = Command>) -> ControlFlow<oneshot::Sender<()>> {
+        if self.file.is_none() {
+            return self.refuse(batch);
+        }
+        let now = Moment::now(&*self.clock);
+        let mut done = Vec::with_capacity(batch.size_hint().0);
+        let mut close = None;
+        let change = {
+            let mut state = self.state();
+            state.take_back(&self.orphans, now);
+            for command in batch {
+                match (command, &close) {
+                    (command, None) => match command.carry_out(&mut state, now) {
+                        Ok(command) => done.push(command),
+                        Err(closed) => close = Some(closed),
+                    },
+                    (late, Some(_)) => drop(late.refuse(Unavailability::Closing.into())),
+                }
+            }
+            state.sweep(now, SWEEP);
+            Change::of(&state)
+        };
+        if change.rows.is_empty() {
+            self.answer(done, now);
+        } else {
+            self.commit(change, now, done);
+        }
+        close.map_or(ControlFlow::Continue(()), ControlFlow::Break)
+    }
+
+    fn refuse(&mut self, batch: impl Iterator<Item = Command>) -> ControlFlow<oneshot::Sender<()>> {
+        let why = self.health.now(&*self.clock).unwrap_or_default();
+        for command in batch {
+            let refused = command.refuse(Unavailability::Disk(why.clone()).into());
+            if let Some(closed) = refused {
+                return ControlFlow::Break(closed);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn commit(&mut self, change: Change, now: Moment, done: Vec<Done>) {
+        let meta = self.next_meta(&change, now);
+        let Some(file) = &self.file else { return };
+        self.health.writing(now);
+        if let Err(failure) = file.write(&meta, change.rows) {
+            self.fail(&failure.to_string(), done);
+            return;
+        }
+        self.health.written();
+        self.durable = meta.sequence;
+        self.written_at = now;
+        self.answer(done, now);
+    }
+
+    fn answer(&mut self, done: Vec<Done>, carried_out: Moment) {
+        let notices = self.state().settle();
+        let later = Moment::now(&*self.clock).since(carried_out);
+        let untold = notices
+            .into_iter()
+            .filter_map(|notice| notice.tell(&self.parking, later));
+        // Those of the turn before were taken back in this one.
+        self.orphans = untold.collect();
+        for command in done {
+            command.answer(later);
+        }
+    }
+
+    /// A write failed: memory goes back to what is durable, and everybody is told what is known.
+    fn fail(&mut self, why: &str, done: Vec<Done>) {
+        error!(error = why, "cannot write the data directory");
+        self.health.failed(why);
+        self.state().undo();
+        // Closed before it is opened again.
+        let unchanged = self.file.take().is_some_and(DataFile::give_up);
+        let nothing: StoreError = Unavailability::Disk(why.to_owned()).into();
+        let something = match self.recover() {
+            Ok(()) | Err(Unrecovered::Unchanged(_)) => nothing.clone(),
+            Err(Unrecovered::Unknown(_)) if unchanged => nothing.clone(),
+            Err(Unrecovered::Unknown(_)) => Uncertainty::Disk(why.to_owned()).into(),
+        };
+        for command in done {
+            command.fail(&something, &nothing);
+        }
+    }
+
+    /// Opens the file again and makes sure that it holds what memory holds and can be written.
+    ///
+    /// After a failed fsync the batch may be in the page cache and never reach the disk. So if it
+    /// can be read, that proves nothing: every row is written anew, without the batch.
+    fn recover(&mut self) -> Result<(), Unrecovered> {
+        self.tried_at = Instant::now();
+        let unknown = |error: FileError| Unrecovered::Unknown(error.to_string());
+        let file = DataFile::open(&self.opener).map_err(unknown)?;
+        let unchanged = file.meta().map_err(unknown)?.sequence == self.durable;
+        let change = if unchanged {
+            Change::nothing(&self.state())
+        } else {
+            Change::everything(&self.state())
+        };
+        let now = Moment::now(&*self.clock);
+        let meta = self.next_meta(&change, now);
+        if unchanged {
+            file.write(&meta, change.rows)
+                .map_err(|error| Unrecovered::Unchanged(error.to_string()))?;
+        } else {
+            file.rewrite(&meta, change.rows).map_err(unknown)?;
+        }
+        self.durable = meta.sequence;
+        self.written_at = now;
+        self.file = Some(file);
+        self.health.written();
+        info!("the data directory can be written again");
+        Ok(())
+    }
+
+    fn try_again(&mut self) {
+        if let Err(unrecovered) = self.recover() {
+            self.health.failed(unrecovered.why());
+        }
+    }
+
+    /// Nobody asks for anything.
+    fn tick(&mut self) {
+        if self.file.is_none() {
+            return;
+        }
+        let now = Moment::now(&*self.clock);
+        let (change, lags) = {
+            let mut state = self.state();
+            state.take_back(&self.orphans, now);
+            state.sweep(now, SWEEP);
+            let lags = state.len() > 0 && now.since(self.written_at) >= HEARTBEAT;
+            (Change::of(&state), lags)
+        };
+        if lags || !change.rows.is_empty() {
+            self.commit(change, now, Vec::new());
+        } else {
+            self.answer(Vec::new(), now);
+        }
+    }
+
+    fn next_meta(&mut self, change: &Change, now: Moment) -> Meta {
+        self.sequence += 1;
+        Meta {
+            sequence: self.sequence,
+            fence: change.fence,
+            boot: self.boot.clone(),
+            written_at: now,
+            rows: change.total,
+        }
+    }
+
+    /// Lets go of everything, then says so.
+    fn finish(mut self, closed: Option<oneshot::Sender<()>>) {
+        self.closed.store(true, Ordering::Release);
+        for late in self.commands.try_iter() {
+            drop(late.refuse(Unavailability::Closing.into()));
+        }
+        self.forget_the_queue();
+        if let Some(file) = self.file.take() {
+            file.close();
+        }
+        drop(self.directory);
+        if let Some(closed) = closed {
+            closed.send(()).ok();
+        }
+    }
+
+    /// Whoever is still queued is told to ask again, and then that the store is closing.
+    fn forget_the_queue(&self) {
+        let notices = {
+            let mut state = self.state();
+            state.give_up_all();
+            state.settle()
+        };
+        for notice in notices {
+            let orphan = notice.tell(&self.parking, Duration::ZERO);
+            debug_assert!(orphan.is_none(), "nothing is granted any more");
+        }
+    }
+
+    fn state(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Change ===
+
+impl Change {
+    fn of(state: &State) -> Self {
+        Self::with(state.unwritten(), state)
+    }
+
+    fn everything(state: &State) -> Self {
+        Self::with(state.all(), state)
+    }
+
+    fn nothing(state: &State) -> Self {
+        Self::with(Rows::default(), state)
+    }
+
+    fn with(rows: Rows, state: &State) -> Self {
+        Self {
+            rows,
+            fence: state.fence(),
+            total: state.len(),
+        }
+    }
+}
+
+// === impl Unrecovered ===
+
+impl Unrecovered {
+    fn why(&self) -> &str {
+        match self {
+            Self::Unchanged(why) | Self::Unknown(why) => why,
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Opens the store that the configuration names.
+
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
+use crate::{
+    clock::Clock,
+    config::{Config, StoreUrl},
+    lifecycle::Lifecycle,
+};
+
+use super::{
+    Store,
+    embedded::{self, EmbeddedStore},
+};
+
+/// Why a store could not be opened. A server that is away is no reason: such a store opens and
+/// recovers.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The embedded store.
+    #[error(transparent)]
+    Embedded(#[from] embedded::OpenError),
+    /// The program was built without the store that the URL names.
+    #[error("this program has no store for {0}; use embedded:DIR")]
+    Unknown(StoreUrl),
+}
+
+/// Opens the store that the configuration names.
+pub async fn open(
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    _lifecycle: &Lifecycle,
+) -> Result<Arc<dyn Store>, OpenError> {
+    match &config.store {
+        StoreUrl::Embedded(directory) => {
+            let directory = directory.clone();
+            let config = config.embedded.clone();
+            let open = move || EmbeddedStore::open(&directory, &config, clock);
+            // It reads a file: not on a thread that serves callers.
+            let store = spawn_blocking(open).await;
+            Ok(Arc::new(store.expect("opening a store does not panic")?))
+        }
+        url @ StoreUrl::Redis(_) => Err(OpenError::Unknown(url.clone())),
+    }
+}

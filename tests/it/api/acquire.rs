@@ -1,0 +1,249 @@
+//! `POST /locks/{name}`.
+
+use std::time::Duration;
+
+use http::Method;
+use latchgate::{
+    config::{Config, Millis},
+    lock::{Owner, Salt},
+    store::contract::{Acquisition, Holder},
+};
+
+use super::{
+    scripted::{Asked, held, held_by},
+    service::{JSON, Service},
+};
+
+const KEY: &str = "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11";
+const WITH_KEY: &[(&str, &str)] = &[("idempotency-key", KEY)];
+
+#[tokio::test]
+async fn an_empty_body_takes_all_defaults() {
+    let service = Service::start();
+    let answer = service.ask(Method::POST, "/locks/a", &[], "").await;
+    assert_eq!(answer.status, 201);
+    assert_eq!(answer.header("location"), "/locks/a");
+    assert_eq!(answer.header("content-type"), "application/json");
+    insta::assert_json_snapshot!(answer.redacted(), @r#"
+    {
+      "acquired_at": "2026-11-20T12:00:00.000Z",
+      "expires_at": "2026-11-20T12:00:30.000Z",
+      "expires_in_ms": 30000,
+      "fencing_token": 42,
+      "hold_expires_in_ms": null,
+      "metadata": {},
+      "name": "a",
+      "owner": null,
+      "renew_after_ms": 10000,
+      "token": "[token]",
+      "ttl_ms": 30000,
+      "waited_ms": 0
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn an_empty_body_may_have_any_content_type() {
+    let service = Service::start();
+    let form = &[("content-type", "application/x-www-form-urlencoded")];
+    let answer = service.ask(Method::POST, "/locks/a", form, "").await;
+    assert_eq!(answer.status, 201);
+}
+
+#[tokio::test]
+async fn everything_that_is_asked_for_comes_back() {
+    let service = Service::start();
+    let answer = service
+        .acquire(
+            r#"{"ttl_ms": 3000, "wait_ms": 0, "max_hold_ms": 60000, "owner": "ci \"7\" ü",
+                "metadata": {"job": "4711"}}"#,
+        )
+        .await;
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    insta::assert_json_snapshot!(answer.redacted(), @r#"
+    {
+      "acquired_at": "2026-11-20T12:00:00.000Z",
+      "expires_at": "2026-11-20T12:00:03.000Z",
+      "expires_in_ms": 3000,
+      "fencing_token": 42,
+      "hold_expires_in_ms": 60000,
+      "metadata": {
+        "job": "4711"
+      },
+      "name": "a",
+      "owner": "ci \"7\" ü",
+      "renew_after_ms": 1000,
+      "token": "[token]",
+      "ttl_ms": 3000,
+      "waited_ms": 0
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn null_is_the_same_as_leaving_out() {
+    let service = Service::start();
+    let answer = service
+        .acquire(
+            r#"{"ttl_ms": null, "wait_ms": null, "max_hold_ms": null, "owner": null, "metadata": null}"#,
+        )
+        .await;
+    let defaults = service.acquire("").await;
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    assert_eq!(answer.redacted(), defaults.redacted());
+}
+
+#[tokio::test]
+async fn the_default_ttl_is_the_configured_one() {
+    let mut config = Config::default();
+    config.limits.default_ttl_ms = Millis(7_000);
+    let answer = Service::with(config).acquire("{}").await;
+    assert_eq!(answer.json()["ttl_ms"], 7_000);
+}
+
+#[tokio::test]
+async fn the_token_that_is_answered_is_the_one_that_was_granted() {
+    let service = Service::start();
+    let answer = service.acquire("").await;
+    let token = latchgate::lock::Token::parse(answer.json()["token"].as_str().unwrap()).unwrap();
+    let asked = service.script.asked();
+    let [Asked::Acquire(attempt)] = asked.as_slice() else {
+        panic!("one attempt: {asked:?}");
+    };
+    assert_eq!(attempt.token, token.hash());
+    assert_eq!(attempt.name.as_str(), "a");
+    assert!(attempt.idempotency.is_none());
+}
+
+#[tokio::test]
+async fn asked_again_with_its_key_a_lease_is_answered_with_200_and_the_same_token() {
+    let service = Service::start();
+    let first = service.ask(Method::POST, "/locks/a", WITH_KEY, "").await;
+    assert_eq!(first.status, 201);
+    let asked = service.script.asked();
+    let [Asked::Acquire(attempt)] = asked.as_slice() else {
+        panic!("one attempt: {asked:?}");
+    };
+    let salt: Salt = attempt.idempotency.as_ref().unwrap().salt;
+    let mut lease = held();
+    lease.expires_in = Duration::from_secs(21);
+    lease.held_for = Duration::from_secs(9);
+    let replayed = Acquisition::Replayed(lease, salt);
+    service
+        .script
+        .acquire
+        .lock()
+        .unwrap()
+        .push_back(Ok(replayed));
+    let again = service.ask(Method::POST, "/locks/a", WITH_KEY, "").await;
+    assert_eq!(again.status, 200);
+    assert_eq!(again.header("location"), "/locks/a");
+    assert_eq!(again.json()["token"], first.json()["token"]);
+    insta::assert_json_snapshot!(again.redacted(), @r#"
+    {
+      "acquired_at": "2026-11-20T11:59:51.000Z",
+      "expires_at": "2026-11-20T12:00:21.000Z",
+      "expires_in_ms": 21000,
+      "fencing_token": 42,
+      "hold_expires_in_ms": null,
+      "metadata": {},
+      "name": "a",
+      "owner": null,
+      "renew_after_ms": 7000,
+      "token": "[token]",
+      "ttl_ms": 30000,
+      "waited_ms": 0
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn a_held_lock_is_423_with_its_holder() {
+    let service = Service::start();
+    let mut lease = held();
+    lease.expires_in = Duration::from_millis(21_480);
+    lease.owner = Some(Owner::new("ci-runner-7").unwrap());
+    let refused = held_by(Holder::Lease(lease));
+    service
+        .script
+        .acquire
+        .lock()
+        .unwrap()
+        .push_back(Ok(refused));
+    let answer = service.ask(Method::POST, "/locks/a", JSON, "").await;
+    assert_eq!(answer.problem(), (423, "locked".to_owned()));
+    let retry_after_ms = answer.json()["retry_after_ms"].as_u64().unwrap();
+    assert!((4_000..=5_000).contains(&retry_after_ms));
+    let retry_after = answer.header("retry-after").parse::<u64>().unwrap();
+    assert_eq!(retry_after, retry_after_ms.div_ceil(1_000));
+    insta::assert_json_snapshot!(answer.redacted(), @r#"
+    {
+      "code": "locked",
+      "detail": "Somebody else holds the lock.",
+      "holder": {
+        "expires_in_ms": 21480,
+        "fencing_token": 42,
+        "foreign": false,
+        "metadata": {},
+        "owner": "ci-runner-7"
+      },
+      "request_id": "[request_id]",
+      "retry_after_ms": "[retry_after_ms]",
+      "status": 423,
+      "title": "The lock is held",
+      "type": "/problems/locked",
+      "waited_ms": 0,
+      "waiters": 0
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn a_lock_held_by_a_foreign_client_without_expiry_is_423_too() {
+    let service = Service::start();
+    let refused = held_by(Holder::Foreign { expires_in: None });
+    service
+        .script
+        .acquire
+        .lock()
+        .unwrap()
+        .push_back(Ok(refused));
+    let answer = service.acquire("").await;
+    assert_eq!(answer.problem(), (423, "locked".to_owned()));
+    insta::assert_json_snapshot!(answer.json()["holder"], @r#"
+    {
+      "expires_in_ms": null,
+      "fencing_token": null,
+      "foreign": true,
+      "metadata": {},
+      "owner": null
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn a_draining_gateway_refuses_and_asks_the_store_nothing() {
+    let service = Service::start();
+    service.lifecycle.drain();
+    let answer = service.acquire("").await;
+    assert_eq!(answer.problem(), (503, "draining".to_owned()));
+    assert!(service.script.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_lease_is_renewed_before_its_hold_limit_when_that_is_nearer() {
+    let service = Service::start();
+    let mut lease = held();
+    lease.expires_in = Duration::from_secs(3);
+    lease.hold_expires_in = Some(Duration::from_secs(3));
+    let granted = Acquisition::Granted(lease);
+    service
+        .script
+        .acquire
+        .lock()
+        .unwrap()
+        .push_back(Ok(granted));
+    let body = service.acquire("").await.json();
+    assert_eq!(body["renew_after_ms"], 1_000);
+    assert_eq!(body["hold_expires_in_ms"], 3_000);
+}

@@ -1,0 +1,250 @@
+//! What is refused of a body, and how it is said.
+
+use http::Method;
+use latchgate::config::{Config, Millis};
+
+use super::service::{JSON, Service, WITH_TOKEN};
+
+#[tokio::test]
+async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
+    let service = Service::start();
+    for (body, expected) in [
+        (
+            r#"{"ttl_ms": -1}"#,
+            "ttl_ms: is -1; a whole number from 0 is expected, without fraction or exponent",
+        ),
+        (
+            r#"{"ttl_ms": 99}"#,
+            "ttl_ms: is 99; allowed are 100 to 86400000 milliseconds",
+        ),
+        (
+            r#"{"ttl_ms": 86400001}"#,
+            "ttl_ms: is 86400001; allowed are 100 to 86400000 milliseconds",
+        ),
+        (
+            r#"{"ttl_ms": 18446744073709551615}"#,
+            "ttl_ms: is 18446744073709551615; allowed are 100 to 86400000 milliseconds",
+        ),
+        (
+            r#"{"ttl_ms": 18446744073709551616}"#,
+            "ttl_ms: is 1.8446744073709552e19; a whole number from 0 is expected, without fraction or exponent",
+        ),
+        (
+            r#"{"ttl_ms": 30000.0}"#,
+            "ttl_ms: is 30000.0; a whole number from 0 is expected, without fraction or exponent",
+        ),
+        (
+            r#"{"ttl_ms": 3e4}"#,
+            "ttl_ms: is 30000.0; a whole number from 0 is expected, without fraction or exponent",
+        ),
+        (
+            r#"{"ttl_ms": "30000"}"#,
+            "ttl_ms: is a text; a number is expected, without quotes",
+        ),
+        (
+            r#"{"ttl_ms": true}"#,
+            "ttl_ms: is true or false; a whole number from 0 is expected, without fraction or exponent",
+        ),
+        (
+            r#"{"ttl_ms": [30000]}"#,
+            "ttl_ms: is a list; a whole number from 0 is expected, without fraction or exponent",
+        ),
+        (
+            r#"{"wait_ms": 55001}"#,
+            "wait_ms: is 55001; at most 55000 milliseconds are allowed",
+        ),
+        (
+            r#"{"max_hold_ms": 29999}"#,
+            "max_hold_ms: is 29999, less than the TTL of 30000 milliseconds",
+        ),
+        (
+            r#"{"max_hold_ms": 604800001}"#,
+            "max_hold_ms: is 604800001; at most 604800000 milliseconds are allowed",
+        ),
+        (r#"{"owner": ""}"#, "owner: is empty; leave it out instead"),
+        (r#"{"owner": 7}"#, "owner: is 7; a text is expected"),
+        (
+            r#"{"owner": "a\nb"}"#,
+            r"owner: has the control character '\n' in it",
+        ),
+        (
+            r#"{"metadata": []}"#,
+            "metadata: is a list; an object of texts is expected",
+        ),
+        (
+            r#"{"metadata": {"a": {"b": "c"}}}"#,
+            "metadata.a: is an object; a text is expected",
+        ),
+        (
+            r#"{"metadata": {"a": null}}"#,
+            "metadata.a: is null; a text is expected",
+        ),
+        (
+            r#"{"metadata": {"": "b"}}"#,
+            "metadata: has an entry with an empty name",
+        ),
+        (
+            r#"{"ttl": 30000}"#,
+            "ttl: is not known; the fields of this body are ttl_ms, wait_ms, max_hold_ms, owner, metadata",
+        ),
+    ] {
+        assert_eq!(service.acquire(body).await.errors(), [expected], "{body}");
+    }
+    assert!(service.script.asked().is_empty(), "no lock was asked for");
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_object_is_named_as_such() {
+    let service = Service::start();
+    for (body, expected) in [
+        ("[]", "body: is a list; a JSON object is expected"),
+        ("null", "body: is null; a JSON object is expected"),
+        ("7", "body: is 7; a JSON object is expected"),
+        ("\"\"", "body: is a text; a JSON object is expected"),
+        (
+            "\u{feff}{}",
+            "body: begins with a byte order mark; leave it out",
+        ),
+        (
+            "{} {}",
+            "body: is not JSON: trailing characters at line 1 column 4",
+        ),
+        (
+            "{\"ttl_ms\": 1",
+            "body: is not JSON: EOF while parsing an object at line 1 column 12",
+        ),
+        (
+            "ttl_ms=1",
+            "body: is not JSON: expected ident at line 1 column 2",
+        ),
+        (
+            " ",
+            "body: is not JSON: EOF while parsing a value at line 1 column 1",
+        ),
+    ] {
+        assert_eq!(service.acquire(body).await.errors(), [expected], "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_key_is_refused_at_any_depth() {
+    let service = Service::start();
+    for body in [
+        r#"{"ttl_ms": 1000, "ttl_ms": 2000}"#,
+        r#"{"ttl_ms": 1000, "\u0074tl_ms": 2000}"#,
+        r#"{"metadata": {"a": "1", "a": "2"}}"#,
+        r#"{"x": [{"a": 1, "a": 2}]}"#,
+    ] {
+        let errors = service.acquire(body).await.errors();
+        assert!(
+            errors[0].starts_with("body: is ambiguous: the key ")
+                && errors[0].contains("is repeated"),
+            "{body}: {errors:?}"
+        );
+    }
+    assert!(service.script.asked().is_empty());
+}
+
+#[tokio::test]
+async fn everything_that_is_wrong_is_said_at_once() {
+    let service = Service::start();
+    let body = r#"{"ttl": 1, "ttl_ms": "x", "owner": "", "metadata": {"a": 1, "b": 2}}"#;
+    let errors = service.acquire(body).await.errors();
+    let fields = errors.iter().map(|error| error.split(':').next().unwrap());
+    assert_eq!(
+        fields.collect::<Vec<_>>(),
+        ["ttl_ms", "owner", "metadata.a", "metadata.b", "ttl"]
+    );
+}
+
+#[tokio::test]
+async fn an_answer_names_no_more_errors_than_a_person_reads() {
+    let service = Service::start();
+    let fields = (0..500).map(|i| format!("\"x{i}\": 1")).collect::<Vec<_>>();
+    let errors = service
+        .acquire(&format!("{{{}}}", fields.join(",")))
+        .await
+        .errors();
+    assert_eq!(errors.len(), 16);
+}
+
+#[tokio::test]
+async fn a_body_nested_deeper_than_anything_sensible_is_refused() {
+    let service = Service::start();
+    let body = format!(
+        "{{\"metadata\": {}{}}}",
+        "[".repeat(2_000),
+        "]".repeat(2_000)
+    );
+    let errors = service.acquire(&body).await.errors();
+    assert!(errors[0].contains("recursion limit"), "{errors:?}");
+}
+
+#[tokio::test]
+async fn a_secret_in_the_wrong_place_is_not_repeated() {
+    let service = Service::start();
+    let answer = service
+        .acquire(r#"{"ttl_ms": "s3cret", "metadata": "s3cret"}"#)
+        .await;
+    assert_eq!(answer.errors().len(), 2);
+    assert!(!answer.body.contains("s3cret"), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn the_limits_are_the_configured_ones() {
+    let mut config = Config::default();
+    config.limits.min_ttl_ms = Millis(1_000);
+    config.limits.max_ttl_ms = Millis(60_000);
+    config.limits.max_hold_limit_ms = Millis(90_000);
+    let service = Service::with(config);
+    assert_eq!(
+        service
+            .acquire(r#"{"ttl_ms": 999, "max_hold_ms": 90001}"#)
+            .await
+            .errors(),
+        [
+            "ttl_ms: is 999; allowed are 1000 to 60000 milliseconds",
+            "max_hold_ms: is 90001; at most 90000 milliseconds are allowed",
+        ]
+    );
+    let headers = [JSON, WITH_TOKEN].concat();
+    let body = r#"{"ttl_ms": 60001}"#;
+    let renewed = service
+        .ask(Method::PUT, "/locks/a/renew", &headers, body)
+        .await;
+    assert_eq!(
+        renewed.errors(),
+        ["ttl_ms: is 60001; allowed are 1000 to 60000 milliseconds"]
+    );
+}
+
+#[tokio::test]
+async fn a_body_of_another_type_is_415_and_says_how_to_send_it() {
+    let service = Service::start();
+    for headers in [
+        &[][..],
+        &[("content-type", "application/x-www-form-urlencoded")],
+        &[("content-type", "text/plain;charset=UTF-8")],
+        &[
+            ("content-type", "application/json"),
+            ("content-type", "text/plain"),
+        ],
+        &[
+            ("content-type", "application/json"),
+            ("content-encoding", "gzip"),
+        ],
+    ] {
+        let answer = service.ask(Method::POST, "/locks/a", headers, "{}").await;
+        assert_eq!(
+            answer.problem(),
+            (415, "unsupported-media-type".to_owned()),
+            "{headers:?}"
+        );
+        let detail = answer.json()["detail"].as_str().unwrap().to_owned();
+        assert!(
+            detail.contains("--json") || detail.contains("Content-Encoding"),
+            "{detail}"
+        );
+    }
+    assert!(service.script.asked().is_empty());
+}

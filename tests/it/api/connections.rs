@@ -1,0 +1,186 @@
+//! Connections: slow ones, idle ones, and the end of all of them.
+
+use std::time::Duration;
+
+use latchgate::config::{Config, Millis};
+
+use super::{
+    service::{Service, TOKEN, until},
+    socket::{answer, closed, send},
+};
+
+const INSPECT: &str = "GET /locks/a HTTP/1.1\r\nhost: x\r\n\r\n";
+
+fn impatient() -> Service {
+    let mut config = Config::default();
+    config.http.header_timeout_ms = Millis(200);
+    config.http.body_timeout_ms = Millis(200);
+    Service::with(config)
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_finish_its_headers_is_dropped() {
+    let service = impatient();
+    let mut stream = service.connect().await;
+    send(&mut stream, "GET /locks/a HTTP/1.1\r\nhos").await;
+    assert_eq!(closed(&mut stream).await, "");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_finish_its_body_is_told_408() {
+    let service = impatient();
+    let mut stream = service.connect().await;
+    let head = "POST /locks/a HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    send(&mut stream, &format!("{head}content-length: 10\r\n\r\n{{")).await;
+    let answer = answer(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.contains("\"code\":\"request-timeout\""), "{answer}");
+    assert!(service.script.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_body_that_ends_early_takes_no_lock() {
+    let service = Service::start();
+    let mut stream = service.connect().await;
+    let head = "POST /locks/a HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    send(
+        &mut stream,
+        &format!("{head}content-length: 10\r\n\r\n{{}}"),
+    )
+    .await;
+    tokio::io::AsyncWriteExt::shutdown(&mut stream)
+        .await
+        .unwrap();
+    closed(&mut stream).await;
+    assert!(service.script.asked().is_empty());
+}
+
+#[tokio::test]
+async fn an_idle_connection_outlives_the_time_for_headers() {
+    let mut config = Config::default();
+    config.http.header_timeout_ms = Millis(50);
+    config.http.idle_timeout_ms = Millis(600);
+    let service = Service::with(config);
+    let mut stream = service.connect().await;
+    send(&mut stream, INSPECT).await;
+    answer(&mut stream).await;
+    let began = tokio::time::Instant::now();
+    assert_eq!(closed(&mut stream).await, "");
+    assert!(
+        began.elapsed() >= Duration::from_millis(500),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn requests_sent_together_are_answered_in_order() {
+    let service = Service::start();
+    let mut stream = service.connect().await;
+    let request = |id: usize| INSPECT.replace("host: x", &format!("host: x\r\nx-request-id: {id}"));
+    let all = (0..20).map(request).collect::<String>();
+    send(&mut stream, &all).await;
+    for id in 0..20 {
+        let answer = answer(&mut stream).await;
+        assert!(
+            answer.contains(&format!("x-request-id: {id}\r\n")),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_waits_to_be_asked_for_its_body_is_asked() {
+    let service = Service::start();
+    let mut stream = service.connect().await;
+    let head = "POST /locks/a HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+         expect: 100-continue\r\ncontent-length: 2\r\n\r\n";
+    send(&mut stream, head).await;
+    let go_on = answer(&mut stream).await;
+    assert_eq!(go_on, "HTTP/1.1 100 Continue\r\n\r\n");
+    send(&mut stream, "{}").await;
+    let granted = answer(&mut stream).await;
+    assert!(granted.starts_with("HTTP/1.1 201 "), "{granted}");
+}
+
+#[tokio::test]
+async fn a_client_that_waits_is_told_at_once_that_its_body_is_not_wanted() {
+    let service = Service::start();
+    for (headers, status) in [
+        ("content-type: text/plain\r\ncontent-length: 2", "415"),
+        (
+            "content-type: application/json\r\ncontent-length: 1000000",
+            "413",
+        ),
+    ] {
+        let mut stream = service.connect().await;
+        let head = format!("POST /locks/a HTTP/1.1\r\nhost: x\r\n{headers}\r\n");
+        send(&mut stream, &format!("{head}expect: 100-continue\r\n\r\n")).await;
+        let refused = answer(&mut stream).await;
+        assert!(
+            refused.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{refused}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn whoever_sends_too_much_hears_so_instead_of_a_reset() {
+    let service = Service::start();
+    for framing in ["content-length: 300000", "transfer-encoding: chunked"] {
+        let mut stream = service.connect().await;
+        let head = "POST /locks/a HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+        send(&mut stream, &format!("{head}{framing}\r\n\r\n")).await;
+        if framing.ends_with("chunked") {
+            send(
+                &mut stream,
+                &format!("{:x}\r\n{}\r\n0\r\n\r\n", 300_000, " ".repeat(300_000)),
+            )
+            .await;
+        } else {
+            send(&mut stream, &" ".repeat(300_000)).await;
+        }
+        let refused = answer(&mut stream).await;
+        assert!(refused.starts_with("HTTP/1.1 413 "), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_draining_gateway_takes_new_connections_and_releases() {
+    let service = Service::start();
+    service.lifecycle.drain();
+    let mut stream = service.connect().await;
+    let release = format!("DELETE /locks/a HTTP/1.1\r\nhost: x\r\nlock-token: {TOKEN}\r\n\r\n");
+    send(&mut stream, &release).await;
+    let answer = answer(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 204 "), "{answer}");
+}
+
+#[tokio::test]
+async fn when_it_stops_idle_connections_close_and_requests_under_way_are_answered() {
+    let service = Service::start();
+    let address = service.listen().await;
+    let mut idle = tokio::net::TcpStream::connect(address).await.unwrap();
+    send(&mut idle, INSPECT).await;
+    answer(&mut idle).await;
+    service.script.paused.set();
+    let mut busy = tokio::net::TcpStream::connect(address).await.unwrap();
+    send(&mut busy, INSPECT).await;
+    until("the store was asked", || service.script.asked().len() == 2).await;
+
+    let lifecycle = service.lifecycle.clone();
+    let stopping = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(lifecycle.stop(Duration::from_secs(10)))
+    });
+    assert_eq!(closed(&mut idle).await, "");
+    service.script.paused.lift();
+    let last = answer(&mut busy).await;
+    assert!(last.starts_with("HTTP/1.1 200 "), "{last}");
+    assert_eq!(closed(&mut busy).await, "");
+    stopping.await.unwrap().unwrap();
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}

@@ -1,0 +1,148 @@
+//! The OpenAPI document says what the gateway does.
+
+use std::collections::BTreeSet;
+
+use latchgate::http::{ProblemCode, openapi, problems_markdown};
+use serde_json::Value;
+
+use super::service::Service;
+
+fn document() -> Value {
+    serde_json::to_value(openapi()).unwrap()
+}
+
+fn operations(document: &Value) -> Vec<(String, &Value)> {
+    let mut operations = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            operations.push((format!("{method} {path}"), operation));
+        }
+    }
+    operations
+}
+
+#[test]
+fn it_is_openapi_3_1() {
+    assert_eq!(document()["openapi"], "3.1.0");
+}
+
+#[test]
+fn it_lists_every_route() {
+    let document = document();
+    let listed = operations(&document)
+        .into_iter()
+        .map(|(route, _)| route)
+        .collect::<Vec<_>>();
+    assert_eq!(
+        listed,
+        [
+            "get /",
+            "get /docs",
+            "get /healthz",
+            "delete /locks/{name}",
+            "get /locks/{name}",
+            "post /locks/{name}",
+            "post /locks/{name}/hold",
+            "post /locks/{name}/release",
+            "put /locks/{name}/renew",
+            "get /openapi.json",
+            "get /problems/{code}",
+            "get /readyz",
+        ]
+        .map(str::to_owned)
+    );
+}
+
+#[test]
+fn every_answer_has_its_headers() {
+    let document = document();
+    for (route, operation) in operations(&document) {
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            let headers = &response["headers"];
+            assert!(headers["X-Request-Id"].is_object(), "{route} {status}");
+            let private = route.contains("/locks");
+            assert_eq!(
+                headers["Cache-Control"].is_object(),
+                private,
+                "{route} {status}"
+            );
+            assert_eq!(
+                headers["Allow"].is_object(),
+                status == "405",
+                "{route} {status}"
+            );
+            assert_eq!(
+                headers["Retry-After"].is_object(),
+                status == "423" || status == "429",
+                "{route} {status}"
+            );
+            let located = route == "post /locks/{name}" && status.starts_with('2');
+            assert_eq!(headers["Location"].is_object(), located, "{route} {status}");
+        }
+    }
+}
+
+#[test]
+fn every_operation_has_words_for_people() {
+    let document = document();
+    let mut ids = BTreeSet::new();
+    for (route, operation) in operations(&document) {
+        for field in ["summary", "description", "operationId"] {
+            let text = operation[field].as_str().unwrap_or_default();
+            assert!(!text.is_empty(), "{route} has no {field}");
+        }
+        assert!(ids.insert(operation["operationId"].to_string()), "{route}");
+    }
+}
+
+#[test]
+fn every_response_names_codes_of_its_own_status() {
+    let document = document();
+    let mut named = BTreeSet::new();
+    for (route, operation) in operations(&document) {
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            let schema = &response["content"]["application/problem+json"]["schema"];
+            let Some(codes) = schema["allOf"][1]["properties"]["code"]["enum"].as_array() else {
+                continue;
+            };
+            for code in codes {
+                let code = ProblemCode::from_slug(code.as_str().unwrap()).unwrap();
+                assert_eq!(code.status().as_str(), status, "{route}");
+                named.insert(code);
+            }
+        }
+    }
+    let answered = ProblemCode::ALL
+        .iter()
+        .copied()
+        .filter(|code| !code.is_reserved());
+    assert_eq!(
+        named,
+        answered.collect(),
+        "what is not reserved is answered somewhere"
+    );
+}
+
+#[test]
+fn the_list_of_codes_is_the_same_everywhere() {
+    let document = document();
+    let codes = ProblemCode::ALL
+        .iter()
+        .map(|code| code.as_str())
+        .collect::<Vec<_>>();
+    let schema = &document["components"]["schemas"]["ProblemCode"]["enum"];
+    assert_eq!(*schema, Value::from(codes.clone()));
+    let chapter = problems_markdown();
+    let headings = chapter
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .collect::<BTreeSet<_>>();
+    assert_eq!(headings, codes.into_iter().collect());
+}
+
+#[tokio::test]
+async fn the_served_document_is_the_generated_one() {
+    let served = Service::start().get("/openapi.json").await;
+    assert_eq!(served.header("content-type"), "application/json");
+    assert_eq!(served.json(), document());
+}

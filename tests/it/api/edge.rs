@@ -1,0 +1,216 @@
+//! What every route has: an id, limits, methods, negotiation.
+
+use http::Method;
+use latchgate::config::Config;
+
+use super::service::{JSON, Service, WITH_TOKEN};
+
+const ROUTES: [(&str, &str); 10] = [
+    ("/", "GET, HEAD, OPTIONS"),
+    ("/healthz", "GET, HEAD, OPTIONS"),
+    ("/readyz", "GET, HEAD, OPTIONS"),
+    ("/openapi.json", "GET, HEAD, OPTIONS"),
+    ("/docs", "GET, HEAD, OPTIONS"),
+    ("/docs/index.css", "GET, HEAD, OPTIONS"),
+    ("/problems/locked", "GET, HEAD, OPTIONS"),
+    ("/locks/a", "GET, HEAD, POST, DELETE, OPTIONS"),
+    ("/locks/a/renew", "PUT, OPTIONS"),
+    ("/locks/a/release", "POST, OPTIONS"),
+];
+
+#[tokio::test]
+async fn every_path_says_which_methods_it_takes() {
+    let service = Service::start();
+    for (path, allow) in ROUTES {
+        let options = service.ask(Method::OPTIONS, path, &[], "").await;
+        assert_eq!(
+            (options.status.as_u16(), options.header("allow")),
+            (204, allow),
+            "{path}"
+        );
+        for method in [
+            Method::PATCH,
+            Method::TRACE,
+            Method::from_bytes(b"LOCK").unwrap(),
+        ] {
+            let answer = service.ask(method, path, &[], "").await;
+            assert_eq!(
+                answer.problem(),
+                (405, "method-not-allowed".to_owned()),
+                "{path}"
+            );
+            assert_eq!(answer.header("allow"), allow);
+        }
+    }
+    assert!(service.script.asked().is_empty());
+}
+
+#[tokio::test]
+async fn head_is_get_without_the_body() {
+    let service = Service::start();
+    for (path, allow) in ROUTES {
+        let head = service.ask(Method::HEAD, path, &[], "").await;
+        if allow.contains("HEAD") {
+            let get = service.get(path).await;
+            assert_eq!(head.status, get.status, "{path}");
+            assert_eq!(head.header("content-type"), get.header("content-type"));
+            assert_eq!(head.header("content-length"), get.body.len().to_string());
+            assert_eq!(head.body, "");
+        } else {
+            assert_eq!(head.status, 405, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_answer_has_a_request_id_and_locks_are_never_kept() {
+    let service = Service::start();
+    for (path, _) in ROUTES {
+        for method in [Method::GET, Method::POST, Method::OPTIONS, Method::PATCH] {
+            let answer = service.ask(method.clone(), path, &[], "").await;
+            assert!(!answer.header("x-request-id").is_empty(), "{method} {path}");
+            let private = path.starts_with("/locks");
+            assert_eq!(
+                answer.header("cache-control") == "no-store",
+                private || path == "/readyz" && method == Method::GET,
+                "{method} {path}"
+            );
+        }
+    }
+    let missing = service.get("/locks/a/b/c").await;
+    assert_eq!(missing.problem(), (404, "not-found".to_owned()));
+    assert_eq!(missing.header("cache-control"), "no-store");
+}
+
+#[tokio::test]
+async fn a_request_id_that_was_sent_comes_back() {
+    let service = Service::start();
+    let answer = service
+        .ask(Method::GET, "/nowhere", &[("x-request-id", "my-id.1")], "")
+        .await;
+    assert_eq!(answer.header("x-request-id"), "my-id.1");
+    assert_eq!(answer.problem(), (404, "not-found".to_owned()));
+    let answer = service
+        .ask(Method::GET, "/", &[("x-request-id", "my id")], "")
+        .await;
+    assert_ne!(answer.header("x-request-id"), "my id");
+}
+
+#[tokio::test]
+async fn nothing_is_done_for_a_request_that_accepts_none_of_the_answers() {
+    let service = Service::start();
+    for (method, path) in [
+        (Method::POST, "/locks/a"),
+        (Method::GET, "/locks/a"),
+        (Method::PUT, "/locks/a/renew"),
+    ] {
+        let headers = [WITH_TOKEN, &[("accept", "text/html")]].concat();
+        let answer = service.ask(method, path, &headers, "").await;
+        assert_eq!(answer.problem(), (406, "not-acceptable".to_owned()));
+    }
+    assert!(service.script.asked().is_empty());
+    for path in ["/", "/healthz", "/readyz", "/openapi.json"] {
+        let answer = service
+            .ask(Method::GET, path, &[("accept", "text/html")], "")
+            .await;
+        assert_eq!(answer.status, 406, "{path}");
+    }
+    let docs = service
+        .ask(Method::GET, "/docs", &[("accept", "application/json")], "")
+        .await;
+    assert_eq!(docs.status, 406);
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_refused_by_what_is_too_large() {
+    let service = Service::start();
+    let limits = Config::default().http;
+    let target = |len: usize| format!("/locks/{}", "a".repeat(len - "/locks/".len()));
+    let answer = service.get(&target(limits.max_uri_bytes + 1)).await;
+    assert_eq!(answer.problem(), (414, "uri-too-long".to_owned()));
+    let answer = service.get(&target(limits.max_uri_bytes)).await;
+    assert_eq!(answer.problem(), (400, "invalid-request".to_owned()));
+
+    let overhead = "x-long: \r\n".len();
+    let long = |len: usize| "a".repeat(len - overhead);
+    let fits = long(limits.max_header_bytes);
+    let answer = service
+        .ask(Method::GET, "/locks/a", &[("x-long", &fits)], "")
+        .await;
+    assert_eq!(answer.status, 200);
+    let answer = service
+        .ask(Method::GET, "/locks/a", &[("x-long", &(fits + "a"))], "")
+        .await;
+    assert_eq!(answer.problem(), (431, "headers-too-large".to_owned()));
+
+    let body = |len: usize| format!("{{{}}}", " ".repeat(len - 2));
+    let answer = service
+        .ask(Method::POST, "/locks/a", JSON, body(limits.max_body_bytes))
+        .await;
+    assert_eq!(answer.status, 201);
+    let answer = service
+        .ask(
+            Method::POST,
+            "/locks/a",
+            JSON,
+            body(limits.max_body_bytes + 1),
+        )
+        .await;
+    assert_eq!(answer.problem(), (413, "too-large".to_owned()));
+}
+
+#[tokio::test]
+async fn a_panic_is_a_500_and_not_the_end() {
+    let service = Service::start();
+    service
+        .script
+        .panics
+        .store(true, std::sync::atomic::Ordering::SeqCst);
+    let answer = service.get("/locks/a").await;
+    assert_eq!(answer.problem(), (500, "internal".to_owned()));
+    assert!(
+        !answer.body.contains("the script says so"),
+        "{}",
+        answer.body
+    );
+    service
+        .script
+        .panics
+        .store(false, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(service.get("/locks/a").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_base_path_is_in_front_of_everything() {
+    let mut config = Config::default();
+    config.http.base_path = "/latch/gate/".to_owned();
+    let service = Service::with(config);
+    for (path, _) in ROUTES {
+        let options = service
+            .ask(Method::OPTIONS, &format!("/latch/gate{path}"), &[], "")
+            .await;
+        assert_eq!(options.status, 204, "{path}");
+        assert_eq!(service.get(path).await.status, 404, "{path}");
+    }
+    let granted = service
+        .ask(Method::POST, "/latch/gate/locks/a", &[], "")
+        .await;
+    assert_eq!(granted.header("location"), "/latch/gate/locks/a");
+    assert_eq!(granted.header("cache-control"), "no-store");
+    let missing = service.get("/latch/gate/nowhere").await;
+    assert_eq!(missing.json()["type"], "/latch/gate/problems/not-found");
+    let missing = service.get("/latch/gate/locks/a/b/c").await;
+    assert_eq!(missing.status, 404);
+    assert_eq!(missing.header("cache-control"), "no-store");
+    let document = service.get("/latch/gate/openapi.json").await.json();
+    assert_eq!(document["servers"][0]["url"], "/latch/gate");
+    let index = service.get("/latch/gate/").await.json();
+    assert_eq!(index["docs"], "/latch/gate/docs");
+    let initializer = service.get("/latch/gate/docs/swagger-initializer.js").await;
+    assert!(initializer.body.contains("\"/latch/gate/openapi.json\""));
+    let wanted = [("accept", "text/html")];
+    let page = service
+        .ask(Method::GET, "/latch/gate/problems/locked", &wanted, "")
+        .await;
+    assert!(page.body.contains("href=\"/latch/gate/docs\""));
+}

@@ -1,0 +1,93 @@
+//! `GET /locks/{name}`.
+
+use std::time::Duration;
+
+use latchgate::{
+    lock::Owner,
+    store::contract::{Holder, Inspection},
+};
+use serde_json::Value;
+
+use super::{
+    scripted::{free, held, shown},
+    service::Service,
+};
+
+async fn inspect(inspection: Inspection) -> Value {
+    let service = Service::start();
+    service
+        .script
+        .inspect
+        .lock()
+        .unwrap()
+        .push_back(Ok(inspection));
+    let answer = service.get("/locks/a").await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.json()
+}
+
+#[tokio::test]
+async fn a_free_lock_has_no_holder() {
+    insta::assert_json_snapshot!(inspect(free()).await, @r#"
+    {
+      "holder": null,
+      "name": "a",
+      "state": "free",
+      "waiter_count": 0,
+      "waiters": []
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn a_held_lock_shows_its_holder_and_never_a_token() {
+    let mut lease = held();
+    lease.held_for = Duration::from_secs(9);
+    lease.expires_in = Duration::from_secs(21);
+    lease.hold_expires_in = Some(Duration::from_secs(51));
+    lease.owner = Some(Owner::new("ci-runner-7").unwrap());
+    let body = inspect(shown(Holder::Lease(lease))).await;
+    insta::assert_json_snapshot!(body, @r#"
+    {
+      "holder": {
+        "acquired_at": "2026-11-20T11:59:51.000Z",
+        "expires_at": "2026-11-20T12:00:21.000Z",
+        "expires_in_ms": 21000,
+        "fencing_token": 42,
+        "foreign": false,
+        "hold_expires_in_ms": 51000,
+        "metadata": {},
+        "owner": "ci-runner-7",
+        "ttl_ms": 30000
+      },
+      "name": "a",
+      "state": "held",
+      "waiter_count": 0,
+      "waiters": []
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn a_foreign_holder_shows_as_what_it_is() {
+    let with_expiry = shown(Holder::Foreign {
+        expires_in: Some(Duration::from_millis(1_500)),
+    });
+    insta::assert_json_snapshot!(inspect(with_expiry).await["holder"], @r#"
+    {
+      "acquired_at": null,
+      "expires_at": "2026-11-20T12:00:01.500Z",
+      "expires_in_ms": 1500,
+      "fencing_token": null,
+      "foreign": true,
+      "hold_expires_in_ms": null,
+      "metadata": {},
+      "owner": null,
+      "ttl_ms": null
+    }
+    "#);
+    let without = inspect(shown(Holder::Foreign { expires_in: None })).await;
+    assert_eq!(without["holder"]["expires_in_ms"], Value::Null);
+    assert_eq!(without["holder"]["expires_at"], Value::Null);
+    assert_eq!(without["state"], "held");
+}

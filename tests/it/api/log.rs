@@ -1,0 +1,146 @@
+//! One line for each request, and never a secret in it.
+
+use http::Method;
+use latchgate::store::{StoreError, Unavailability};
+
+use super::{
+    lines::Lines,
+    service::{Service, TOKEN, until},
+    socket::send,
+};
+
+#[tokio::test]
+async fn a_request_is_one_line_with_its_route_status_code_and_id() {
+    let lines = Lines::default();
+    let _guard = lines.collect();
+    let service = Service::start();
+    service
+        .ask(Method::GET, "/locks/a/", &[("x-request-id", "one")], "")
+        .await;
+    service
+        .ask(Method::POST, "/locks/a", &[("x-request-id", "two")], "")
+        .await;
+    let log = lines.read();
+    let line = |id: &str| {
+        let id = format!("id=\"{id}\"");
+        let found = log
+            .lines()
+            .filter(|line| line.contains(&id))
+            .collect::<Vec<_>>();
+        assert_eq!(found.len(), 1, "{log}");
+        found[0].to_owned()
+    };
+    for part in [
+        "INFO",
+        "method=\"GET\"",
+        "status=404",
+        "code=\"not-found\"",
+        "us=",
+    ] {
+        assert!(line("one").contains(part), "{}", line("one"));
+    }
+    for part in ["method=\"POST\"", "route=\"/locks/{name}\"", "status=201"] {
+        assert!(line("two").contains(part), "{}", line("two"));
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_a_warning_with_its_cause() {
+    let lines = Lines::default();
+    let _guard = lines.collect();
+    let service = Service::start();
+    let error = Unavailability::Connect("connection refused by redis-3".to_owned());
+    service
+        .script
+        .inspect
+        .lock()
+        .unwrap()
+        .push_back(Err(StoreError::Unavailable(error)));
+    service.get("/locks/a").await;
+    let log = lines.read();
+    let line = log
+        .lines()
+        .find(|line| line.contains("status=503"))
+        .unwrap();
+    assert!(
+        line.contains("WARN") && line.contains("connection refused by redis-3"),
+        "{line}"
+    );
+}
+
+#[tokio::test]
+async fn a_panic_is_logged_with_its_message() {
+    let lines = Lines::default();
+    let _guard = lines.collect();
+    let service = Service::start();
+    service
+        .script
+        .panics
+        .store(true, std::sync::atomic::Ordering::SeqCst);
+    service.get("/locks/a").await;
+    let log = lines.read();
+    assert!(log.contains("cause=\"panic: the script says so\""), "{log}");
+}
+
+#[tokio::test]
+async fn a_caller_that_hung_up_is_a_line_too() {
+    let lines = Lines::default();
+    let _guard = lines.collect();
+    let service = Service::start();
+    service.script.paused.set();
+    let mut stream = service.connect().await;
+    send(
+        &mut stream,
+        "GET /locks/a HTTP/1.1\r\nhost: x\r\nx-request-id: gone\r\n\r\n",
+    )
+    .await;
+    until("the store was asked", || !service.script.asked().is_empty()).await;
+    drop(stream);
+    until("the line is written", || {
+        let log = lines.read();
+        log.lines()
+            .any(|line| line.contains("hung up") && line.contains("id=\"gone\""))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_secret_is_ever_logged() {
+    let lines = Lines::default();
+    let _guard = lines.collect();
+    let service = Service::start();
+    let key = "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11";
+    let with_key = [("idempotency-key", key)];
+    let granted = service
+        .ask(Method::POST, "/locks/a", &with_key, "")
+        .await
+        .json();
+    let token = granted["token"].as_str().unwrap();
+    let body = format!(r#"{{"token": "{TOKEN}"}}"#);
+    let json = [("content-type", "application/json")];
+    service
+        .ask(Method::POST, "/locks/a/release", &json, body)
+        .await;
+    service
+        .ask(Method::DELETE, "/locks/a", &[("lock-token", token)], "")
+        .await;
+    service
+        .ask(Method::DELETE, &format!("/locks/a?token={TOKEN}"), &[], "")
+        .await;
+    service
+        .ask(Method::DELETE, &format!("/locks/{TOKEN}/x"), &[], "")
+        .await;
+    service
+        .ask(
+            Method::POST,
+            "/locks/a",
+            &[("idempotency-key", &key[..20])],
+            "",
+        )
+        .await;
+    let log = lines.read();
+    assert_eq!(log.matches("request method=").count(), 6, "{log}");
+    for secret in [key, &key[..20], token, TOKEN] {
+        assert!(!log.contains(secret), "{log}");
+    }
+}

@@ -1,0 +1,25 @@
+//! What callers see over HTTP.
+
+mod lines;
+mod listener;
+mod scripted;
+mod service;
+mod socket;
+
+mod acquire;
+mod bodies;
+mod connections;
+mod delivery;
+mod document;
+mod edge;
+mod errors;
+mod golden;
+mod headers;
+mod health;
+mod hold;
+mod inspect;
+mod log;
+mod pages;
+mod release;
+mod renew;
+mod waiting;

@@ -1,0 +1,271 @@
+//! A store that answers what the test says.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use latchgate::{
+    lock::{FencingToken, HeldLease, HoldLimit, LockName, Metadata, TokenHash, Ttl},
+    store::{
+        Store, StoreError,
+        contract::{
+            Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Holder, Inspection,
+            Leaving, Place, Release, Renewal,
+        },
+        parking::{News, Parking},
+    },
+};
+use tokio::sync::Notify;
+
+/// What a test says, and what the store was asked.
+///
+/// An answer that was not said in advance is the simplest success.
+#[derive(Default)]
+pub(crate) struct Script {
+    pub(crate) acquire: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
+    pub(crate) renew: Mutex<VecDeque<Result<Renewal, StoreError>>>,
+    pub(crate) release: Mutex<VecDeque<Result<Release, StoreError>>>,
+    pub(crate) leave: Mutex<VecDeque<Result<Leaving, StoreError>>>,
+    pub(crate) confirm: Mutex<VecDeque<Result<Confirmation, StoreError>>>,
+    pub(crate) inspect: Mutex<VecDeque<Result<Inspection, StoreError>>>,
+    pub(crate) check: Mutex<Vec<Check>>,
+    pub(crate) asked: Mutex<Vec<Asked>>,
+    pub(crate) parking: Parking,
+    /// While it is set, nothing is answered.
+    pub(crate) paused: Pause,
+    /// The next command panics.
+    pub(crate) panics: std::sync::atomic::AtomicBool,
+}
+
+/// A command that the store got.
+#[derive(Debug, Clone)]
+pub(crate) enum Asked {
+    Acquire(Box<Attempt>),
+    Renew(TokenHash, Option<Ttl>),
+    Release(TokenHash),
+    Confirm,
+    /// With how long the place is kept.
+    Leave(Option<Duration>),
+    GiveBack(TokenHash),
+    Inspect,
+}
+
+/// Holds commands up until it is lifted.
+#[derive(Default)]
+pub(crate) struct Pause {
+    is_set: std::sync::atomic::AtomicBool,
+    lifted: Notify,
+}
+
+/// The store that follows a script.
+pub(crate) struct Scripted(pub(crate) Arc<Script>);
+
+/// A lease of 30 s, just granted, with a fencing token of 42.
+pub(crate) fn held() -> HeldLease {
+    let ttl = Ttl::from_millis(30_000).unwrap();
+    HeldLease {
+        fence: FencingToken::new(42).unwrap(),
+        ttl,
+        expires_in: ttl.duration(),
+        held_for: Duration::ZERO,
+        hold_expires_in: None,
+        owner: None,
+        metadata: Metadata::default(),
+    }
+}
+
+/// What an attempt is told of a lock that somebody holds and nobody waits for.
+pub(crate) fn held_by(holder: Holder) -> Acquisition {
+    Acquisition::Held(Contention {
+        holder: Some(holder),
+        waiters: 0,
+    })
+}
+
+/// A lock that somebody holds and nobody waits for.
+pub(crate) fn shown(holder: Holder) -> Inspection {
+    Inspection {
+        holder: Some(holder),
+        ..free()
+    }
+}
+
+/// A lock that nobody holds or waits for.
+pub(crate) fn free() -> Inspection {
+    Inspection {
+        holder: None,
+        queue: Vec::new(),
+        waiters: 0,
+    }
+}
+
+/// That lease, held by somebody else, and some who wait.
+pub(crate) fn contention(waiters: u64) -> Contention {
+    Contention {
+        holder: Some(Holder::Lease(held())),
+        waiters,
+    }
+}
+
+/// A place in the queue with others before it.
+pub(crate) fn queued(ahead: u64) -> Acquisition {
+    Acquisition::Queued(Place {
+        ahead,
+        contention: contention(ahead + 1),
+    })
+}
+
+// === impl Script ===
+
+impl Script {
+    /// The next acquire is answered so.
+    pub(crate) fn acquires(&self, answer: Acquisition) {
+        self.acquire.lock().unwrap().push_back(Ok(answer));
+    }
+
+    /// Tells the news to everybody who waits; says how many there are.
+    pub(crate) fn tell(&self, news: &News) -> usize {
+        let asked = self.asked();
+        let attempts = asked.iter().filter_map(|asked| match asked {
+            Asked::Acquire(attempt) => Some(attempt.token),
+            _ => None,
+        });
+        attempts
+            .filter(|token| self.parking.tell(token, news.clone()))
+            .count()
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// How often a lease was given back.
+    pub(crate) fn given_back(&self) -> usize {
+        let asked = self.asked.lock().unwrap();
+        let is_give_back = |asked: &&Asked| matches!(asked, Asked::GiveBack(_));
+        asked.iter().filter(is_give_back).count()
+    }
+
+    async fn next<T>(
+        &self,
+        asked: Asked,
+        answers: &Mutex<VecDeque<Result<T, StoreError>>>,
+        otherwise: T,
+    ) -> Result<T, StoreError> {
+        self.asked.lock().unwrap().push(asked);
+        self.paused.pass().await;
+        answers.lock().unwrap().pop_front().unwrap_or(Ok(otherwise))
+    }
+}
+
+// === impl Pause ===
+
+impl Pause {
+    pub(crate) fn set(&self) {
+        self.is_set.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    pub(crate) fn lift(&self) {
+        self.is_set
+            .store(false, std::sync::atomic::Ordering::SeqCst);
+        self.lifted.notify_waiters();
+    }
+
+    async fn pass(&self) {
+        loop {
+            let lifted = self.lifted.notified();
+            if !self.is_set.load(std::sync::atomic::Ordering::SeqCst) {
+                return;
+            }
+            lifted.await;
+        }
+    }
+}
+
+// === impl Scripted ===
+
+#[async_trait]
+impl Store for Scripted {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
+        let mut lease = held();
+        lease.ttl = attempt.ttl;
+        lease.expires_in = attempt.ttl.duration();
+        lease.hold_expires_in = attempt.hold_limit.map(HoldLimit::duration);
+        lease.owner.clone_from(&attempt.owner);
+        lease.metadata = attempt.metadata.clone();
+        let asked = Asked::Acquire(Box::new(attempt.clone()));
+        let granted = Acquisition::Granted(lease);
+        self.0.next(asked, &self.0.acquire, granted).await
+    }
+
+    async fn confirm(&self, _: &LockName, _: &TokenHash) -> Result<Confirmation, StoreError> {
+        let asked = Asked::Confirm;
+        let confirmed = Confirmation::Confirmed(held());
+        self.0.next(asked, &self.0.confirm, confirmed).await
+    }
+
+    async fn leave(
+        &self,
+        _: &LockName,
+        _: &TokenHash,
+        keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError> {
+        let asked = Asked::Leave(keep_for);
+        let left = Leaving::Left(contention(3));
+        self.0.next(asked, &self.0.leave, left).await
+    }
+
+    fn parking(&self) -> &Parking {
+        &self.0.parking
+    }
+
+    async fn renew(
+        &self,
+        _: &LockName,
+        token: &TokenHash,
+        ttl: Option<Ttl>,
+    ) -> Result<Renewal, StoreError> {
+        let mut lease = held();
+        lease.held_for = Duration::from_secs(10);
+        if let Some(ttl) = ttl {
+            lease.ttl = ttl;
+            lease.expires_in = ttl.duration();
+        }
+        let asked = Asked::Renew(*token, ttl);
+        self.0
+            .next(asked, &self.0.renew, Renewal::Renewed(lease))
+            .await
+    }
+
+    async fn release(&self, _: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
+        let asked = Asked::Release(*token);
+        self.0.next(asked, &self.0.release, Release::Released).await
+    }
+
+    async fn give_back(&self, _: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
+        self.0.asked.lock().unwrap().push(Asked::GiveBack(*token));
+        Ok(GiveBack::GivenBack)
+    }
+
+    async fn inspect(&self, _: &LockName) -> Result<Inspection, StoreError> {
+        assert!(
+            !self.0.panics.load(std::sync::atomic::Ordering::SeqCst),
+            "the script says so"
+        );
+        self.0.next(Asked::Inspect, &self.0.inspect, free()).await
+    }
+
+    async fn check(&self) -> Vec<Check> {
+        self.0.paused.pass().await;
+        self.0.check.lock().unwrap().clone()
+    }
+
+    async fn close(&self) {}
+
+    fn describe(&self) -> String {
+        "a script".to_owned()
+    }
+}

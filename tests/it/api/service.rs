@@ -1,0 +1,195 @@
+//! The service over a scripted store, in process or behind a socket.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use axum::{Router, body::Body};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use latchgate::{
+    clock::ManualClock,
+    config::Config,
+    engine::Engine,
+    http::{Gateway, router, serve},
+    lifecycle::Lifecycle,
+};
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tower::ServiceExt;
+
+use super::scripted::{Script, Scripted};
+
+/// A gateway over a scripted store.
+pub(crate) struct Service {
+    pub(crate) script: Arc<Script>,
+    pub(crate) lifecycle: Lifecycle,
+    config: Arc<Config>,
+    router: Router,
+}
+
+/// An answer, whole.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+/// A token that could be one.
+pub(crate) const TOKEN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+/// The header that carries it.
+pub(crate) const WITH_TOKEN: &[(&str, &str)] = &[("lock-token", TOKEN)];
+/// The header of a JSON body.
+pub(crate) const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
+
+// === impl Service ===
+
+impl Service {
+    pub(crate) fn start() -> Self {
+        Self::with(Config::default())
+    }
+
+    pub(crate) fn with(config: Config) -> Self {
+        let script = Arc::new(Script::default());
+        let lifecycle = Lifecycle::new();
+        let store = Arc::new(Scripted(Arc::clone(&script)));
+        let engine = Engine::start(store, lifecycle.clone(), &config.limits);
+        let noon = SystemTime::UNIX_EPOCH + Duration::from_hours(498_660);
+        let clock = Arc::new(ManualClock::at(noon));
+        let config = Arc::new(config);
+        let gateway = Gateway::new(engine, Arc::clone(&config), clock);
+        Self {
+            script,
+            lifecycle,
+            config,
+            router: router(gateway),
+        }
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        Answer::read(self.router.clone().oneshot(request).await.unwrap()).await
+    }
+
+    /// Sends a request whose answer is not read whole.
+    pub(crate) async fn stream(&self, request: Request<Body>) -> Body {
+        let answer = self.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        answer.into_body()
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.send(request.body(body.into()).unwrap()).await
+    }
+
+    pub(crate) async fn get(&self, target: &str) -> Answer {
+        self.ask(Method::GET, target, &[], Body::empty()).await
+    }
+
+    /// Acquires `a` with a JSON body.
+    pub(crate) async fn acquire(&self, body: &str) -> Answer {
+        self.ask(Method::POST, "/locks/a", JSON, body.to_owned())
+            .await
+    }
+
+    /// Serves on a socket, and says where.
+    pub(crate) async fn listen(&self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (router, config) = (self.router.clone(), Arc::clone(&self.config));
+        let lifecycle = self.lifecycle.clone();
+        self.lifecycle.spawn(async move {
+            serve(listener, router, &config.http, &lifecycle).await;
+        });
+        address
+    }
+
+    /// A connection to the service.
+    pub(crate) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.listen().await).await.unwrap()
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    async fn read(response: http::Response<Body>) -> Self {
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Self {
+            status: parts.status,
+            headers: parts.headers,
+            body: String::from_utf8(body.to_vec()).unwrap(),
+        }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    /// The body without what differs from run to run.
+    pub(crate) fn redacted(&self) -> Value {
+        let mut body = self.json();
+        for field in ["token", "request_id", "retry_after_ms"] {
+            if let Some(value) = body.get_mut(field) {
+                *value = Value::from(format!("[{field}]"));
+            }
+        }
+        body
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// The status and the code of a problem.
+    pub(crate) fn problem(&self) -> (u16, String) {
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        let body = self.json();
+        assert_eq!(body["status"], self.status.as_u16());
+        assert_eq!(body["request_id"], self.header("x-request-id"));
+        let code = body["code"].as_str().unwrap().to_owned();
+        assert_eq!(body["type"], format!("/problems/{code}"));
+        (self.status.as_u16(), code)
+    }
+
+    /// What is wrong, as `field: reason` in the order in which it is answered.
+    pub(crate) fn errors(&self) -> Vec<String> {
+        assert_eq!(
+            self.problem(),
+            (400, "invalid-request".to_owned()),
+            "{}",
+            self.body
+        );
+        let body = self.json();
+        let errors = body["errors"].as_array().unwrap().iter();
+        errors
+            .map(|error| {
+                let text = |key: &str| error[key].as_str().unwrap().to_owned();
+                format!("{}: {}", text("field"), text("reason"))
+            })
+            .collect()
+    }
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(tokio::time::Instant::now() < deadline, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

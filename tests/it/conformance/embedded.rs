@@ -1,0 +1,47 @@
+//! The embedded store, in a directory of its own.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use latchgate::{
+    clock::SystemClock,
+    config::EmbeddedConfig,
+    store::{Store, embedded::EmbeddedStore},
+};
+use tempfile::TempDir;
+
+use super::Fixture;
+
+/// The embedded store, in a directory of its own.
+pub(super) struct Embedded {
+    store: Mutex<Arc<EmbeddedStore>>,
+    directory: TempDir,
+}
+
+// === impl Embedded ===
+
+impl Embedded {
+    pub(super) fn start() -> Self {
+        let directory = TempDir::new().unwrap();
+        let store = Mutex::new(open(&directory));
+        Self { store, directory }
+    }
+}
+
+#[async_trait]
+impl Fixture for Embedded {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.lock().unwrap().clone()
+    }
+
+    async fn restart(&self) {
+        self.store().close().await;
+        *self.store.lock().unwrap() = open(&self.directory);
+    }
+}
+
+fn open(directory: &TempDir) -> Arc<EmbeddedStore> {
+    let config = EmbeddedConfig::default();
+    let store = EmbeddedStore::open(directory.path(), &config, Arc::new(SystemClock));
+    Arc::new(store.unwrap())
+}

@@ -1,0 +1,74 @@
+//! A lease ends with its TTL, and not before.
+
+use std::time::Duration;
+
+use latchgate::store::contract::{Acquisition, Loss, Release, Renewal};
+use tokio::time::Instant;
+
+use super::{
+    Fixture,
+    attempts::{LONG, SHORT, attempt, granted, is_free, refused},
+};
+use crate::support::eventually;
+
+pub(super) async fn frees_the_lock(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    granted(&store, &attempt("lock", SHORT)).await;
+    refused(&store, &attempt("lock", SHORT)).await;
+    eventually("the lease expires", async || {
+        is_free(&store, "lock").await.then_some(())
+    })
+    .await;
+    granted(&store, &attempt("lock", LONG)).await;
+}
+
+pub(super) async fn ends_what_renew_and_release_may_do(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let first = attempt("lock", SHORT);
+    granted(&store, &first).await;
+    eventually("the lease expires", async || {
+        is_free(&store, "lock").await.then_some(())
+    })
+    .await;
+    let renewal = store.renew(&first.name, &first.token, None).await.unwrap();
+    assert_eq!(renewal, Renewal::Lost(Loss::Free));
+    let release = store.release(&first.name, &first.token).await.unwrap();
+    assert_eq!(release, Release::Lost(Loss::Free));
+    granted(&store, &attempt("lock", LONG)).await;
+    let release = store.release(&first.name, &first.token).await.unwrap();
+    assert_eq!(release, Release::Lost(Loss::HeldByAnother));
+}
+
+pub(super) async fn is_neither_earlier_nor_much_later_than_the_ttl(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let asked = Instant::now();
+    granted(&store, &attempt("lock", SHORT)).await;
+    let answered = Instant::now();
+    let next = attempt("lock", LONG);
+    let free = eventually("the next is granted", async || {
+        match store.acquire(&next).await.unwrap() {
+            Acquisition::Granted(_) => Some(Instant::now()),
+            _ => None,
+        }
+    })
+    .await;
+    let ttl = Duration::from_millis(SHORT);
+    assert!(free - asked >= ttl, "the lease ended early");
+    let late = Duration::from_secs(1);
+    assert!(free - answered < ttl + late, "the lease outlived its TTL");
+}
+
+pub(super) async fn goes_on_through_a_restart(fixture: &dyn Fixture) {
+    let asked = Instant::now();
+    let before = granted(&fixture.store(), &attempt("lock", 2_000)).await;
+    fixture.restart().await;
+    let store = fixture.store();
+    refused(&store, &attempt("lock", LONG)).await;
+    eventually("the lease expires", async || {
+        is_free(&store, "lock").await.then_some(())
+    })
+    .await;
+    let lasted = asked.elapsed();
+    assert!(lasted >= before.expires_in, "the lease ended early");
+    assert!(lasted < Duration::from_secs(5), "the lease began anew");
+}

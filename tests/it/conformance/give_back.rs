@@ -1,0 +1,149 @@
+//! Clause 8: what nobody waits for any more is not held.
+
+use latchgate::store::{
+    StoreError, Unavailability,
+    contract::{Acquisition, Attempt, GiveBack},
+};
+use tokio::task::JoinSet;
+
+use super::{
+    Fixture,
+    attempts::{
+        LONG, SHORT, attempt, granted, is_free, key, keyed, name, refused, released, token,
+    },
+};
+use crate::support::eventually;
+
+pub(super) async fn ends_a_grant(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let first = attempt("lock", LONG);
+    granted(&store, &first).await;
+    assert_eq!(given_back(fixture, &first).await, GiveBack::GivenBack);
+    assert!(is_free(&store, "lock").await);
+    withdrawn(fixture, &first).await;
+    granted(&store, &attempt("lock", LONG)).await;
+}
+
+pub(super) async fn before_the_acquire_arrives_refuses_it(fixture: &dyn Fixture) {
+    let late = attempt("lock", LONG);
+    assert_eq!(given_back(fixture, &late).await, GiveBack::NothingHeld);
+    withdrawn(fixture, &late).await;
+    assert!(is_free(&fixture.store(), "lock").await);
+}
+
+pub(super) async fn before_the_acquire_arrives_refuses_it_after_a_restart(fixture: &dyn Fixture) {
+    let late = attempt("lock", LONG);
+    assert_eq!(given_back(fixture, &late).await, GiveBack::NothingHeld);
+    fixture.restart().await;
+    withdrawn(fixture, &late).await;
+}
+
+pub(super) async fn racing_the_acquire_leaves_nothing_held(fixture: &dyn Fixture) {
+    for turn in 0..30 {
+        let lock = format!("lock:{turn}");
+        let attempt = attempt(&lock, LONG);
+        let (here, there) = (fixture.store(), fixture.store());
+        let late = attempt.clone();
+        let mut acquire = JoinSet::new();
+        acquire.spawn(async move { there.acquire(&late).await });
+        let outcome = here.give_back(&attempt.name, &attempt.token).await;
+        let acquired = acquire.join_all().await.remove(0);
+        match outcome.unwrap() {
+            GiveBack::GivenBack => assert!(matches!(acquired, Ok(Acquisition::Granted(_)))),
+            GiveBack::NothingHeld => assert_eq!(acquired, Err(Unavailability::Withdrawn.into())),
+        }
+        assert!(is_free(&fixture.store(), &lock).await);
+    }
+}
+
+pub(super) async fn may_be_repeated(fixture: &dyn Fixture) {
+    let first = attempt("lock", LONG);
+    granted(&fixture.store(), &first).await;
+    assert_eq!(given_back(fixture, &first).await, GiveBack::GivenBack);
+    granted(&fixture.store(), &attempt("lock", LONG)).await;
+    assert_eq!(given_back(fixture, &first).await, GiveBack::NothingHeld);
+    refused(&fixture.store(), &attempt("lock", LONG)).await;
+}
+
+pub(super) async fn does_not_touch_a_lease_that_was_answered_again(fixture: &dyn Fixture) {
+    let first = answered_again(fixture).await;
+    assert_eq!(given_back(fixture, &first).await, GiveBack::NothingHeld);
+    released(&fixture.store(), &first).await;
+}
+
+pub(super) async fn does_not_touch_a_lease_that_was_answered_again_before_a_restart(
+    fixture: &dyn Fixture,
+) {
+    let first = answered_again(fixture).await;
+    fixture.restart().await;
+    assert_eq!(given_back(fixture, &first).await, GiveBack::NothingHeld);
+    released(&fixture.store(), &first).await;
+}
+
+pub(super) async fn ends_a_lease_with_a_key_that_was_answered_once(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let key = key();
+    let first = keyed("lock", LONG, key);
+    granted(&store, &first).await;
+    assert_eq!(given_back(fixture, &first).await, GiveBack::GivenBack);
+    assert!(is_free(&store, "lock").await);
+    let outcome = store.acquire(&keyed("lock", LONG, key)).await.unwrap();
+    assert_eq!(outcome, Acquisition::IdempotencyExpired);
+}
+
+pub(super) async fn leaves_others_alone(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    granted(&store, &holder).await;
+    let outcome = store.give_back(&name("lock"), &token()).await.unwrap();
+    assert_eq!(outcome, GiveBack::NothingHeld);
+    released(&store, &holder).await;
+}
+
+pub(super) async fn leaves_other_names_alone(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    granted(&store, &holder).await;
+    let outcome = store.give_back(&name("other"), &holder.token).await;
+    assert_eq!(outcome.unwrap(), GiveBack::NothingHeld);
+    granted(&store, &holder).await;
+    released(&store, &holder).await;
+}
+
+pub(super) async fn of_an_ended_lease_holds_nothing(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let gone = attempt("released", LONG);
+    granted(&store, &gone).await;
+    released(&store, &gone).await;
+    let over = attempt("expired", SHORT);
+    granted(&store, &over).await;
+    eventually("the lease expires", async || {
+        is_free(&store, "expired").await.then_some(())
+    })
+    .await;
+    for ended in [gone, over] {
+        assert_eq!(given_back(fixture, &ended).await, GiveBack::NothingHeld);
+        withdrawn(fixture, &ended).await;
+    }
+}
+
+async fn given_back(fixture: &dyn Fixture, attempt: &Attempt) -> GiveBack {
+    let store = fixture.store();
+    let outcome = store.give_back(&attempt.name, &attempt.token).await;
+    outcome.unwrap()
+}
+
+async fn withdrawn(fixture: &dyn Fixture, attempt: &Attempt) {
+    let outcome = fixture.store().acquire(attempt).await;
+    let withdrawn = StoreError::from(Unavailability::Withdrawn);
+    assert_eq!(outcome, Err(withdrawn));
+}
+
+async fn answered_again(fixture: &dyn Fixture) -> Attempt {
+    let key = key();
+    let first = keyed("lock", LONG, key);
+    granted(&fixture.store(), &first).await;
+    let again = fixture.store().acquire(&keyed("lock", LONG, key)).await;
+    assert!(matches!(again, Ok(Acquisition::Replayed(..))), "{again:?}");
+    first
+}

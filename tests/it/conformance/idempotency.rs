@@ -1,0 +1,150 @@
+//! Clause 3: repeating an acquire after a lost reply does no harm.
+
+use latchgate::{
+    lock::{Fingerprint, HeldLease, IdempotencyHash, Metadata, Salt},
+    store::contract::{Acquisition, Attempt},
+};
+use tokio::task::JoinSet;
+
+use super::{
+    Fixture,
+    attempts::{LONG, SHORT, attempt, granted, is_free, key, keyed, refused, released, ttl},
+};
+use crate::support::eventually;
+
+pub(super) async fn the_token_of_the_living_lease_answers_that_lease(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    for first in [attempt("plain", LONG), keyed("keyed", LONG, key())] {
+        let held = granted(&store, &first).await;
+        let again = granted(&store, &first).await;
+        assert_eq!(again.fence, held.fence);
+        assert!(again.expires_in <= held.expires_in, "a resend renewed");
+        released(&store, &first).await;
+    }
+}
+
+pub(super) async fn the_same_key_answers_the_same_lease_and_salt(fixture: &dyn Fixture) {
+    let key = key();
+    let first = keyed("lock", LONG, key);
+    let held = granted(&fixture.store(), &first).await;
+    for _ in 0..3 {
+        let (again, salt) = replayed(fixture, &keyed("lock", LONG, key)).await;
+        assert_eq!(Some(salt), first.idempotency.as_ref().map(|it| it.salt));
+        assert_eq!(again.fence, held.fence);
+        assert!(again.expires_in <= held.expires_in, "a replay renewed");
+    }
+    released(&fixture.store(), &first).await;
+}
+
+pub(super) async fn the_same_key_answers_the_same_lease_after_a_restart(fixture: &dyn Fixture) {
+    let key = key();
+    let first = keyed("lock", LONG, key);
+    let held = granted(&fixture.store(), &first).await;
+    fixture.restart().await;
+    let (again, salt) = replayed(fixture, &keyed("lock", LONG, key)).await;
+    assert_eq!(Some(salt), first.idempotency.as_ref().map(|it| it.salt));
+    assert_eq!(again.fence, held.fence);
+}
+
+pub(super) async fn the_same_key_in_other_words_is_a_mismatch(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let key = key();
+    let first = keyed("lock", LONG, key);
+    granted(&store, &first).await;
+    let mut other = keyed("lock", LONG, key);
+    let idempotency = other.idempotency.as_mut().expect("it is keyed");
+    idempotency.fingerprint = Fingerprint::of(ttl(SHORT), None, None, &Metadata::default());
+    let outcome = store.acquire(&other).await.unwrap();
+    assert_eq!(outcome, Acquisition::IdempotencyMismatch);
+    released(&store, &first).await;
+}
+
+pub(super) async fn another_key_is_somebody_else(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    granted(&store, &keyed("lock", LONG, key())).await;
+    refused(&store, &keyed("lock", LONG, key())).await;
+    refused(&store, &attempt("lock", LONG)).await;
+}
+
+pub(super) async fn a_key_is_refused_after_release(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let key = key();
+    let first = keyed("lock", LONG, key);
+    granted(&store, &first).await;
+    released(&store, &first).await;
+    expired(fixture, key).await;
+    assert!(is_free(&store, "lock").await);
+    granted(&store, &attempt("lock", LONG)).await;
+}
+
+pub(super) async fn a_key_is_refused_after_expiry(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let key = key();
+    granted(&store, &keyed("lock", SHORT, key)).await;
+    eventually("the lease expires", async || {
+        is_free(&store, "lock").await.then_some(())
+    })
+    .await;
+    expired(fixture, key).await;
+    assert!(is_free(&store, "lock").await);
+}
+
+pub(super) async fn a_key_is_refused_while_somebody_else_holds(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let key = key();
+    let first = keyed("lock", LONG, key);
+    granted(&store, &first).await;
+    released(&store, &first).await;
+    granted(&store, &attempt("lock", LONG)).await;
+    expired(fixture, key).await;
+}
+
+pub(super) async fn a_key_is_refused_after_a_restart(fixture: &dyn Fixture) {
+    let (by_release, by_expiry) = (key(), key());
+    let first = keyed("lock", LONG, by_release);
+    granted(&fixture.store(), &first).await;
+    released(&fixture.store(), &first).await;
+    granted(&fixture.store(), &keyed("lock", SHORT, by_expiry)).await;
+    fixture.restart().await;
+    expired(fixture, by_release).await;
+    eventually("the lease expires", async || {
+        is_free(&fixture.store(), "lock").await.then_some(())
+    })
+    .await;
+    fixture.restart().await;
+    expired(fixture, by_expiry).await;
+}
+
+pub(super) async fn many_concurrent_attempts_under_one_key_are_one_grant(fixture: &dyn Fixture) {
+    let key = key();
+    let mut attempts = JoinSet::new();
+    for _ in 0..32 {
+        let store = fixture.store();
+        attempts.spawn(async move {
+            let attempt = keyed("lock", LONG, key);
+            match store.acquire(&attempt).await.unwrap() {
+                Acquisition::Granted(held) => {
+                    (held.fence, attempt.idempotency.map(|it| it.salt), true)
+                }
+                Acquisition::Replayed(held, salt) => (held.fence, Some(salt), false),
+                other => panic!("neither granted nor replayed: {other:?}"),
+            }
+        });
+    }
+    let answers = attempts.join_all().await;
+    let (fence, salt, _) = answers[0];
+    assert_eq!(answers.iter().filter(|(.., new)| *new).count(), 1);
+    assert!(answers.iter().all(|it| (it.0, it.1) == (fence, salt)));
+}
+
+async fn replayed(fixture: &dyn Fixture, attempt: &Attempt) -> (HeldLease, Salt) {
+    match fixture.store().acquire(attempt).await.unwrap() {
+        Acquisition::Replayed(held, salt) => (held, salt),
+        other => panic!("not replayed: {other:?}"),
+    }
+}
+
+async fn expired(fixture: &dyn Fixture, key: IdempotencyHash) {
+    let outcome = fixture.store().acquire(&keyed("lock", LONG, key)).await;
+    assert_eq!(outcome.unwrap(), Acquisition::IdempotencyExpired);
+}

@@ -1,0 +1,19 @@
+//! What every store promises: one case per rule, one line per store.
+
+mod attempts;
+mod embedded;
+mod exclusion;
+mod expiry;
+mod fences;
+mod fixture;
+mod give_back;
+mod idempotency;
+mod model;
+mod random;
+mod release;
+mod renew;
+mod stores;
+mod told;
+mod waiting;
+
+pub(crate) use fixture::Fixture;

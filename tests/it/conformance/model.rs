@@ -1,0 +1,163 @@
+//! What a store should answer, in the fewest words: leases do not expire while a sequence runs.
+
+use std::collections::{HashMap, HashSet};
+
+use latchgate::{
+    lock::{FencingToken, Fingerprint, IdempotencyHash, LockName, TokenHash},
+    store::{
+        StoreError, Unavailability,
+        contract::{Acquisition, Attempt, GiveBack, Holder, Inspection, Loss, Release, Renewal},
+    },
+};
+
+/// What is held, used and given back.
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    held: HashMap<LockName, Held>,
+    used: HashSet<IdempotencyHash>,
+    released: HashSet<(LockName, TokenHash)>,
+    given_back: HashSet<(LockName, TokenHash)>,
+    fences: HashMap<LockName, FencingToken>,
+}
+
+#[derive(Debug)]
+struct Held {
+    token: TokenHash,
+    fence: FencingToken,
+    key: Option<(IdempotencyHash, Fingerprint)>,
+    answered_again: bool,
+}
+
+// === impl Model ===
+
+impl Model {
+    /// Whether this is a right answer; if it is a grant, the model takes it over.
+    pub(super) fn acquired(
+        &mut self,
+        attempt: &Attempt,
+        answer: &Result<Acquisition, StoreError>,
+    ) -> bool {
+        let key = attempt.idempotency.as_ref();
+        let token = (attempt.name.clone(), attempt.token);
+        if self.given_back.contains(&token) {
+            return *answer == Err(Unavailability::Withdrawn.into());
+        }
+        let Ok(answer) = answer else { return false };
+        if let Some(held) = self.held.get_mut(&attempt.name) {
+            if held.token == attempt.token {
+                return matches!(answer, Acquisition::Granted(lease) if lease.fence == held.fence);
+            }
+            if let (Some(asked), Some((hash, fingerprint))) = (key, held.key)
+                && asked.hash == hash
+            {
+                if asked.fingerprint != fingerprint {
+                    return *answer == Acquisition::IdempotencyMismatch;
+                }
+                held.answered_again = true;
+                return matches!(answer, Acquisition::Replayed(lease, _) if lease.fence == held.fence);
+            }
+        }
+        if key.is_some_and(|key| self.used.contains(&key.hash)) {
+            return *answer == Acquisition::IdempotencyExpired;
+        }
+        if let Some(held) = self.held.get(&attempt.name) {
+            return matches!(answer, Acquisition::Held(contention) if shows(contention.holder.as_ref(), held));
+        }
+        let Acquisition::Granted(lease) = answer else {
+            return false;
+        };
+        let before = self.fences.insert(attempt.name.clone(), lease.fence);
+        let held = Held {
+            token: attempt.token,
+            fence: lease.fence,
+            key: key.map(|key| (key.hash, key.fingerprint)),
+            answered_again: false,
+        };
+        self.held.insert(attempt.name.clone(), held);
+        Some(lease.fence) > before
+    }
+
+    /// Whether this is a right answer to a renew.
+    pub(super) fn renewed(&self, name: &LockName, token: &TokenHash, answer: &Renewal) -> bool {
+        match self.held.get(name) {
+            Some(held) if held.token == *token => {
+                matches!(answer, Renewal::Renewed(lease) if lease.fence == held.fence)
+            }
+            other => *answer == Renewal::Lost(loss(other)),
+        }
+    }
+
+    /// Whether this is a right answer to a release.
+    pub(super) fn released(
+        &mut self,
+        name: &LockName,
+        token: &TokenHash,
+        answer: &Release,
+    ) -> bool {
+        let held = self.held.get(name);
+        if held.is_some_and(|held| held.token == *token) {
+            self.end(name, true);
+            *answer == Release::Released
+        } else if self.released.contains(&(name.clone(), *token)) {
+            *answer == Release::Released
+        } else {
+            *answer == Release::Lost(loss(held))
+        }
+    }
+
+    /// Whether this is a right answer to a give-back.
+    pub(super) fn given_back(
+        &mut self,
+        name: &LockName,
+        token: &TokenHash,
+        answer: GiveBack,
+    ) -> bool {
+        let held = self.held.get(name).filter(|held| held.token == *token);
+        if held.is_some_and(|held| held.answered_again) {
+            return answer == GiveBack::NothingHeld;
+        }
+        let was_held = held.is_some();
+        self.given_back.insert((name.clone(), *token));
+        if was_held {
+            self.end(name, false);
+            answer == GiveBack::GivenBack
+        } else {
+            answer == GiveBack::NothingHeld
+        }
+    }
+
+    /// Whether this is a right answer to an inspect.
+    pub(super) fn inspected(&self, name: &LockName, answer: &Inspection) -> bool {
+        let right = match self.held.get(name) {
+            Some(held) => shows(answer.holder.as_ref(), held),
+            None => answer.holder.is_none(),
+        };
+        right && answer.queue.is_empty() && answer.waiters == 0
+    }
+
+    fn end(&mut self, name: &LockName, released: bool) {
+        if let Some(Held {
+            token,
+            key: Some((hash, _fingerprint)),
+            ..
+        }) = self.held.remove(name)
+        {
+            self.used.insert(hash);
+            if released {
+                self.released.insert((name.clone(), token));
+            }
+        }
+    }
+}
+
+fn shows(holder: Option<&Holder>, held: &Held) -> bool {
+    matches!(holder, Some(Holder::Lease(lease)) if lease.fence == held.fence)
+}
+
+fn loss(held: Option<&Held>) -> Loss {
+    if held.is_some() {
+        Loss::HeldByAnother
+    } else {
+        Loss::Free
+    }
+}

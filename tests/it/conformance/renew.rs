@@ -1,0 +1,132 @@
+//! Renew: keeps a living lease, and nothing else.
+
+use std::time::Duration;
+
+use latchgate::{
+    lock::HeldLease,
+    store::contract::{Attempt, Loss, Renewal},
+};
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    Fixture,
+    attempts::{
+        LONG, SHORT, attempt, granted, is_free, limited, name, refused, released, token, ttl,
+    },
+};
+use crate::support::eventually;
+
+pub(super) async fn makes_a_lease_outlast_its_first_ttl(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let first = attempt("lock", SHORT);
+    granted(&store, &first).await;
+    let over = Instant::now() + Duration::from_millis(SHORT);
+    renewed(fixture, &first, Some(LONG)).await;
+    sleep_until(over).await;
+    refused(&store, &attempt("lock", LONG)).await;
+}
+
+pub(super) async fn needs_the_token_of_the_holder(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let renewal = store.renew(&name("lock"), &token(), None).await.unwrap();
+    assert_eq!(renewal, Renewal::Lost(Loss::Free));
+    granted(&store, &attempt("lock", LONG)).await;
+    let renewal = store.renew(&name("lock"), &token(), None).await.unwrap();
+    assert_eq!(renewal, Renewal::Lost(Loss::HeldByAnother));
+}
+
+pub(super) async fn never_resurrects_an_ended_lease(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let gone = attempt("released", LONG);
+    granted(&store, &gone).await;
+    released(&store, &gone).await;
+    let over = attempt("expired", SHORT);
+    granted(&store, &over).await;
+    eventually("the lease expires", async || {
+        is_free(&store, "expired").await.then_some(())
+    })
+    .await;
+    for ended in [gone, over] {
+        let long = Some(ttl(LONG));
+        let renewal = store.renew(&ended.name, &ended.token, long).await.unwrap();
+        assert_eq!(renewal, Renewal::Lost(Loss::Free));
+        assert!(is_free(&store, ended.name.as_str()).await);
+    }
+}
+
+pub(super) async fn stops_at_the_hold_limit(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let limit = Duration::from_secs(2);
+    let asked = Instant::now();
+    let first = limited("lock", 1_000, 2_000);
+    let held = granted(&store, &first).await;
+    let left = held.hold_expires_in.expect("a hold limit was asked for");
+    assert!(left <= limit && left + Duration::from_secs(1) > limit);
+    let held = renewed(fixture, &first, Some(LONG)).await;
+    let left = held.hold_expires_in.expect("the hold limit stays");
+    assert_eq!(held.expires_in, left);
+    assert_eq!(held.ttl, ttl(LONG));
+    let loss = eventually("the hold limit is reached", async || {
+        match store.renew(&first.name, &first.token, None).await.unwrap() {
+            Renewal::Renewed(held) => {
+                assert!(held.expires_in <= limit.saturating_sub(held.held_for));
+                None
+            }
+            Renewal::Lost(loss) => Some(loss),
+        }
+    })
+    .await;
+    assert_eq!(loss, Loss::Free);
+    assert!(asked.elapsed() >= limit, "the lease ended before its limit");
+    granted(&store, &attempt("lock", LONG)).await;
+}
+
+pub(super) async fn takes_a_given_ttl_for_the_leases_own(fixture: &dyn Fixture) {
+    let first = attempt("lock", LONG);
+    granted(&fixture.store(), &first).await;
+    for (given, own) in [(Some(30_000), 30_000), (None, 30_000), (Some(LONG), LONG)] {
+        let held = renewed(fixture, &first, given).await;
+        assert_eq!(held.ttl, ttl(own));
+        assert!(held.expires_in <= ttl(own).duration());
+        assert!(held.expires_in + Duration::from_secs(9) > ttl(own).duration());
+    }
+}
+
+pub(super) async fn keeps_the_fence_and_everything_else(fixture: &dyn Fixture) {
+    let first = limited("lock", LONG, 2 * LONG);
+    let before = granted(&fixture.store(), &first).await;
+    let after = renewed(fixture, &first, None).await;
+    assert_eq!(after.fence, before.fence);
+    assert_eq!(after.owner, before.owner);
+    assert!(after.held_for >= before.held_for);
+    assert!(after.hold_expires_in <= before.hold_expires_in);
+}
+
+pub(super) async fn may_be_repeated(fixture: &dyn Fixture) {
+    let first = attempt("lock", LONG);
+    let held = granted(&fixture.store(), &first).await;
+    for _ in 0..3 {
+        let again = renewed(fixture, &first, Some(LONG)).await;
+        assert_eq!(again.fence, held.fence);
+    }
+}
+
+pub(super) async fn survives_a_restart(fixture: &dyn Fixture) {
+    let first = attempt("lock", SHORT);
+    granted(&fixture.store(), &first).await;
+    let over = Instant::now() + Duration::from_millis(SHORT);
+    renewed(fixture, &first, Some(LONG)).await;
+    fixture.restart().await;
+    sleep_until(over).await;
+    refused(&fixture.store(), &attempt("lock", LONG)).await;
+    assert_eq!(renewed(fixture, &first, None).await.ttl, ttl(LONG));
+}
+
+async fn renewed(fixture: &dyn Fixture, attempt: &Attempt, ms: Option<u64>) -> HeldLease {
+    let Attempt { name, token, .. } = attempt;
+    let renewal = fixture.store().renew(name, token, ms.map(ttl)).await;
+    match renewal.unwrap() {
+        Renewal::Renewed(held) => held,
+        lost @ Renewal::Lost(_) => panic!("not renewed: {lost:?}"),
+    }
+}

@@ -1,0 +1,138 @@
+//! The table: every case runs on every store.
+
+use std::future::ready;
+
+use super::{
+    embedded::Embedded,
+    exclusion, expiry, fences, give_back, idempotency, random, release, renew, told,
+    waiting::{crowd, expiries, leaving, order, orphans, places, queue},
+};
+
+/// Makes one test of each case for each store, so that a case cannot be forgotten for one of them.
+macro_rules! conformance {
+    (stores: { $($store:ident = $fixture:expr;)+ } cases: $cases:tt) => {
+        $(conformance!(@store $store, $fixture, $cases);)+
+    };
+    (@store $store:ident, $fixture:expr, { $($topic:ident: $($case:ident,)+;)+ }) => {
+        mod $store {
+            $(mod $topic {
+                $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    use super::super::*;
+                    $topic::$case(&$fixture.await).await;
+                })+
+            })+
+        }
+    };
+}
+
+conformance! {
+    stores: {
+        embedded = ready(Embedded::start());
+    }
+    cases: {
+        exclusion:
+            one_of_many_concurrent_attempts_is_granted,
+            a_held_lock_shows_its_holder_to_others,
+            names_do_not_exclude_each_other,
+            nobody_is_inside_together,
+            a_lease_survives_a_restart_and_still_excludes,;
+        release:
+            frees_the_lock_for_the_next,
+            needs_the_token_of_the_holder,
+            of_a_free_lock_says_that_it_is_free,
+            of_a_lease_with_a_key_may_be_repeated,
+            of_a_lease_with_a_key_may_be_repeated_after_a_restart,
+            repeated_without_a_key_says_that_it_is_lost,
+            repeated_does_not_end_the_lease_of_the_next,;
+        expiry:
+            frees_the_lock,
+            ends_what_renew_and_release_may_do,
+            is_neither_earlier_nor_much_later_than_the_ttl,
+            goes_on_through_a_restart,;
+        renew:
+            makes_a_lease_outlast_its_first_ttl,
+            needs_the_token_of_the_holder,
+            never_resurrects_an_ended_lease,
+            stops_at_the_hold_limit,
+            takes_a_given_ttl_for_the_leases_own,
+            keeps_the_fence_and_everything_else,
+            may_be_repeated,
+            survives_a_restart,;
+        fences:
+            rise_over_release,
+            rise_over_expiry,
+            rise_over_give_back,
+            rise_over_restarts,
+            are_the_same_for_the_same_lease,;
+        idempotency:
+            the_token_of_the_living_lease_answers_that_lease,
+            the_same_key_answers_the_same_lease_and_salt,
+            the_same_key_answers_the_same_lease_after_a_restart,
+            the_same_key_in_other_words_is_a_mismatch,
+            another_key_is_somebody_else,
+            a_key_is_refused_after_release,
+            a_key_is_refused_after_expiry,
+            a_key_is_refused_while_somebody_else_holds,
+            a_key_is_refused_after_a_restart,
+            many_concurrent_attempts_under_one_key_are_one_grant,;
+        give_back:
+            ends_a_grant,
+            before_the_acquire_arrives_refuses_it,
+            before_the_acquire_arrives_refuses_it_after_a_restart,
+            racing_the_acquire_leaves_nothing_held,
+            may_be_repeated,
+            does_not_touch_a_lease_that_was_answered_again,
+            does_not_touch_a_lease_that_was_answered_again_before_a_restart,
+            ends_a_lease_with_a_key_that_was_answered_once,
+            leaves_others_alone,
+            leaves_other_names_alone,
+            of_an_ended_lease_holds_nothing,;
+        told:
+            a_lease_is_told_with_all_that_it_was_given,
+            inspect_shows_what_acquire_told,
+            a_lock_that_nobody_ever_wanted_is_free,
+            a_closed_store_says_that_it_closes,
+            a_sound_store_passes_its_checks,;
+        random:
+            sequences_behave_like_the_model,;
+        order:
+            those_who_wait_are_served_in_the_order_in_which_they_asked,
+            nobody_passes_those_who_wait,
+            one_who_does_not_wait_never_queues,
+            one_who_waits_for_a_free_lock_has_it_at_once,
+            the_queue_of_one_name_does_not_touch_another,;
+        queue:
+            inspect_shows_who_waits_in_order_and_for_how_long,
+            a_full_queue_takes_nobody_until_somebody_leaves,
+            an_attempt_is_told_how_many_are_before_it,;
+        expiries:
+            of_a_lease_hands_the_lock_to_the_first,
+            of_lease_after_lease_serves_all,
+            does_not_come_while_the_lease_is_renewed,;
+        leaving:
+            one_whose_wait_runs_out_is_refused_and_passed_over,
+            one_who_hangs_up_is_passed_over,
+            the_last_to_leave_leaves_nothing_behind,
+            a_hundred_who_are_gone_delay_nobody,;
+        orphans:
+            a_grant_in_the_instant_of_the_hang_up_is_given_back,
+            a_grant_that_is_not_delivered_passes_on,
+            one_who_is_given_back_while_queued_is_never_granted,
+            one_who_leaves_after_the_grant_is_told_so,
+            one_who_leaves_without_having_queued_has_left,
+            one_who_leaves_after_it_was_superseded_takes_nobody_along,;
+        places:
+            are_kept_for_whoever_asks_again,
+            belong_to_the_newest_request,
+            are_not_taken_over_in_other_words,
+            stay_when_asked_for_without_waiting,
+            are_granted_the_lock_and_answer_it_in_full,
+            pass_on_if_nobody_asks_again,
+            run_out,
+            that_were_granted_answer_the_same_lease,;
+        crowd:
+            two_hundred_are_each_served_once,
+            a_long_queue_is_shown_by_its_head,;
+    }
+}

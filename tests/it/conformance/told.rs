@@ -1,0 +1,104 @@
+//! What a store tells, of leases and of itself.
+
+use std::time::Duration;
+
+use latchgate::{
+    lock::{HoldLimit, Metadata, Owner},
+    store::{
+        StoreError, Unavailability,
+        contract::{Attempt, Health, Holder, Inspection},
+    },
+};
+
+use super::{
+    Fixture,
+    attempts::{LONG, attempt, granted, name, token, ttl},
+};
+
+pub(super) async fn a_lease_is_told_with_all_that_it_was_given(fixture: &dyn Fixture) {
+    let full = full();
+    let held = granted(&fixture.store(), &full).await;
+    assert_eq!(held.ttl, full.ttl);
+    assert_eq!(held.owner, full.owner);
+    assert_eq!(held.metadata, full.metadata);
+    assert!(held.expires_in <= full.ttl.duration());
+    assert!(held.expires_in + Duration::from_secs(9) > full.ttl.duration());
+    assert!(held.held_for < Duration::from_secs(9));
+    let limit = held.hold_expires_in.expect("a hold limit was asked for");
+    assert!(limit > Duration::from_hours(24) - Duration::from_secs(9));
+    assert!(limit <= Duration::from_hours(24));
+}
+
+pub(super) async fn inspect_shows_what_acquire_told(fixture: &dyn Fixture) {
+    let full = full();
+    let told = granted(&fixture.store(), &full).await;
+    for restarted in [false, true] {
+        if restarted {
+            fixture.restart().await;
+        }
+        let shown = fixture.store().inspect(&full.name).await.unwrap();
+        let Some(Holder::Lease(shown)) = shown.holder else {
+            panic!("not held by a lease: {shown:?}");
+        };
+        assert_eq!(shown.fence, told.fence);
+        assert_eq!(shown.ttl, told.ttl);
+        assert_eq!(shown.owner, told.owner);
+        assert_eq!(shown.metadata, told.metadata);
+        assert!(shown.expires_in <= told.expires_in);
+        assert!(shown.held_for >= told.held_for);
+        assert!(shown.hold_expires_in.is_some());
+        assert!(shown.hold_expires_in <= told.hold_expires_in);
+    }
+}
+
+pub(super) async fn a_lock_that_nobody_ever_wanted_is_free(fixture: &dyn Fixture) {
+    let shown = fixture.store().inspect(&name("unknown")).await.unwrap();
+    let free = Inspection {
+        holder: None,
+        queue: Vec::new(),
+        waiters: 0,
+    };
+    assert_eq!(shown, free);
+}
+
+pub(super) async fn a_closed_store_says_that_it_closes(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    store.close().await;
+    store.close().await;
+    let closing = StoreError::from(Unavailability::Closing);
+    let (lock, token) = (name("lock"), token());
+    assert_eq!(
+        store.acquire(&attempt("lock", LONG)).await,
+        Err(closing.clone())
+    );
+    assert_eq!(store.renew(&lock, &token, None).await, Err(closing.clone()));
+    assert_eq!(store.release(&lock, &token).await, Err(closing.clone()));
+    assert_eq!(store.give_back(&lock, &token).await, Err(closing.clone()));
+    assert_eq!(store.confirm(&lock, &token).await, Err(closing.clone()));
+    assert_eq!(store.leave(&lock, &token, None).await, Err(closing.clone()));
+    assert_eq!(store.inspect(&lock).await, Err(closing));
+}
+
+pub(super) async fn a_sound_store_passes_its_checks(fixture: &dyn Fixture) {
+    let checks = fixture.store().check().await;
+    assert!(!checks.is_empty());
+    for check in checks {
+        assert_eq!(check.health, Health::Passing, "{}", check.name);
+    }
+}
+
+fn full() -> Attempt {
+    let ttl = ttl(LONG);
+    let entry = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let metadata = [
+        entry("job", "4711"),
+        entry("straße", "ünter \"den\" linden"),
+    ];
+    Attempt {
+        ttl,
+        hold_limit: Some(HoldLimit::from_millis(86_400_000, ttl).unwrap()),
+        owner: Some(Owner::new("ci runner 7 'äöü' {\"a\":1}").unwrap()),
+        metadata: Metadata::new(metadata.into()).unwrap(),
+        ..attempt("full", LONG)
+    }
+}

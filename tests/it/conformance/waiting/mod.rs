@@ -1,0 +1,13 @@
+//! Clauses 6 to 8: order, nobody waits for the dead, no orphan. The cases go through the engine, as
+//! callers do, and spread over all gateways that the fixture has on its store.
+
+pub(super) mod crowd;
+pub(super) mod expiries;
+mod gateways;
+pub(super) mod leaving;
+pub(super) mod order;
+pub(super) mod orphans;
+pub(super) mod places;
+pub(super) mod queue;
+
+use gateways::{Gateways, LATE, new_key, request};

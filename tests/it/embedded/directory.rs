@@ -1,0 +1,68 @@
+//! Directories that cannot be used, and what is left in those that can.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+};
+
+use latchgate::store::{Store, embedded::OpenError};
+use tempfile::TempDir;
+
+use super::place::{open, take};
+
+#[tokio::test]
+async fn a_directory_is_made_with_its_parents_and_kept_private() {
+    let parent = TempDir::new().unwrap();
+    let directory = parent.path().join("a/b/data");
+    let store = open(&directory).unwrap();
+    take(&store, 1).await;
+    let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(directory.clone()), 0o700);
+    let files = fs::read_dir(&directory).unwrap();
+    let files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 2, "{files:?}");
+    for file in files {
+        assert_eq!(mode(file.clone()), 0o600, "{file:?}");
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_second_store_on_the_directory_is_refused_until_the_first_is_closed() {
+    let directory = TempDir::new().unwrap();
+    let first = open(directory.path()).unwrap();
+    let refused = open(directory.path()).unwrap_err();
+    assert!(matches!(refused, OpenError::InUse(_)), "{refused:?}");
+    let text = refused.to_string();
+    assert!(text.contains("in use by another process"), "{text}");
+    // By another name it is the same directory.
+    let link = directory.path().join("link");
+    symlink(directory.path(), &link).unwrap();
+    assert!(matches!(open(&link), Err(OpenError::InUse(_))));
+    first.close().await;
+    assert!(open(directory.path()).is_ok());
+}
+
+#[test]
+fn a_path_that_is_no_directory_is_refused() {
+    let parent = TempDir::new().unwrap();
+    let file = parent.path().join("file");
+    fs::write(&file, "").unwrap();
+    for path in [file.clone(), file.join("below")] {
+        let refused = open(&path).unwrap_err();
+        let cannot_create = matches!(refused, OpenError::CreateDirectory { .. });
+        assert!(cannot_create, "{refused:?}");
+        let text = refused.to_string();
+        assert!(text.contains("--store embedded:DIR"), "{text}");
+    }
+}
+
+#[test]
+fn a_directory_that_nobody_may_write_is_refused() {
+    // Not even root may make a file there.
+    let refused = open("/sys".as_ref()).unwrap_err();
+    let not_writable = matches!(refused, OpenError::NotWritable { .. });
+    assert!(not_writable, "{refused:?}");
+    let text = refused.to_string();
+    assert!(text.contains("mount it read-write"), "{text}");
+}

@@ -1,0 +1,9 @@
+//! The embedded store from outside: killed processes, directories and files that are not as they
+//! should be.
+
+mod corrupt;
+mod directory;
+mod killed;
+mod open;
+mod place;
+mod prompt;

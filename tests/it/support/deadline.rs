@@ -1,0 +1,23 @@
+//! Waiting for something that must come, instead of sleeping for luck.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+/// How long anything may take on a machine that does other things as well.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Asks again and again until there is an answer. Panics with `what` if there is none in time.
+pub(crate) async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Option<T>>,
+{
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
