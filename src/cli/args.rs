@@ -4,20 +4,30 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
     acquire::AcquireArgs, completions::CompletionsArgs, config::ConfigCommand, exit::Exit,
-    inspect::InspectArgs, release::ReleaseArgs, renew::RenewArgs, run::RunArgs,
+    inspect::InspectArgs, release::ReleaseArgs, renew::RenewArgs, run::RunArgs, serve::ServeArgs,
 };
 
 /// Distributed locks over plain HTTP and JSON.
 #[derive(Debug, Parser)]
-#[command(name = "latchgate", version, max_term_width = 100)]
+///
+/// Without a command it serves, with the options below.
+#[command(
+    name = "latchgate",
+    version,
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true
+)]
 pub struct Args {
     #[command(subcommand)]
-    pub(super) command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeArgs,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
+    Serve(ServeArgs),
     Run(RunArgs),
     Acquire(AcquireArgs),
     Renew(RenewArgs),
@@ -26,6 +36,8 @@ pub(super) enum Command {
     /// Print or check the configuration of a gateway
     #[command(subcommand)]
     Config(ConfigCommand),
+    #[command(about = "Print the OpenAPI document of the gateway")]
+    Openapi,
     Completions(CompletionsArgs),
 }
 
@@ -43,5 +55,10 @@ impl Args {
     pub(super) fn of_process() -> Self {
         let matches = Self::all().get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// What to do: serve, if nothing else was said.
+    pub(super) fn into_command(self) -> Command {
+        self.command.unwrap_or(Command::Serve(self.serve))
     }
 }

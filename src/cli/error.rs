@@ -9,7 +9,7 @@ use crate::{
     config::ConfigError,
 };
 
-use super::{exit::Exit, run, secret::SecretError};
+use super::{exit::Exit, run, secret::SecretError, serve::ServeError};
 
 /// The failures of all commands.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +34,9 @@ pub(super) enum CliError {
     /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The gateway did not start, or did not end as it should.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
     /// The answer cannot be written.
     #[error("cannot write the answer: {0}")]
     Output(io::Error),
@@ -76,6 +79,7 @@ impl CliError {
         match self {
             Self::Client(error) => error.into(),
             Self::Stopped(_) => Exit::Lost,
+            Self::Serve(error) => error.into(),
             Self::Setup(SetupError::Url(_))
             | Self::Argument { .. }
             | Self::Secret(_)

@@ -4,6 +4,8 @@ use std::{fmt::Write, process::ExitCode};
 
 use crate::client::ClientError;
 
+use super::serve::ServeError;
+
 /// The exit codes, the same for every command. Above 100 there is one for each thing that a script
 /// may want to tell apart, clear of what shells and `timeout` use for themselves (124 and up).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +112,19 @@ impl From<&ClientError> for Exit {
             ClientError::OutcomeUnknown { .. } => Self::OutcomeUnknown,
             ClientError::Refused(_) => Self::Refused,
             ClientError::Unexpected { .. } => Self::Unexpected,
+        }
+    }
+}
+
+impl From<&ServeError> for Exit {
+    fn from(error: &ServeError) -> Self {
+        match error {
+            ServeError::Listen { .. } => Self::CannotListen,
+            ServeError::Store(_) => Self::NoStore,
+            ServeError::SecondSignal | ServeError::TasksLeft(_) | ServeError::StoreLeft => {
+                Self::CutShort
+            }
+            ServeError::Logging(_) | ServeError::Signals(_) => Self::Unexpected,
         }
     }
 }

@@ -83,7 +83,7 @@ mod tests {
         );
         assert_eq!(
             facts(&holder),
-            "  owner          ci@build7\n  fencing token  42\n  expires in     29s 900ms\n  run            7\n"
+            "  owner          ci@build7\n  fencing token  42\n  expires in     29.9s\n  run            7\n"
         );
     }
 

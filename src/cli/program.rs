@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::{
     acquire, args::Args, args::Command, completions, config, environment::Environment,
-    error::CliError, exit::Exit, inspect, output, release, renew, run,
+    error::CliError, exit::Exit, inspect, openapi, output, release, renew, run, serve,
 };
 
 /// Runs the program.
@@ -12,7 +12,7 @@ pub fn main() -> ExitCode {
     if run::is_guard() {
         return run::guard();
     }
-    let Args { command } = Args::of_process();
+    let command = Args::of_process().into_command();
     let environment = Environment::of_process();
     match carry_out(&command, &environment) {
         Ok(code) => code.into(),
@@ -31,12 +31,14 @@ pub fn main() -> ExitCode {
 /// Does what the command line says, and answers with an exit code.
 fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliError> {
     let done = match command {
+        Command::Serve(args) => serve::serve(args, environment),
         Command::Run(args) => return block_on(run::run(args, environment)),
         Command::Acquire(args) => block_on(acquire::acquire(args, environment)),
         Command::Renew(args) => block_on(renew::renew(args, environment)),
         Command::Release(args) => block_on(release::release(args, environment)),
         Command::Inspect(args) => block_on(inspect::inspect(args, environment)),
         Command::Config(command) => config::config(command, environment),
+        Command::Openapi => openapi::openapi(),
         Command::Completions(args) => completions::completions(args),
     };
     done.map(|()| Exit::Done.code())
@@ -60,7 +62,11 @@ impl Command {
             Self::Renew(args) => args.json,
             Self::Release(args) => args.json,
             Self::Inspect(args) => args.json,
-            Self::Run(_) | Self::Config(_) | Self::Completions(_) => false,
+            Self::Serve(_)
+            | Self::Run(_)
+            | Self::Config(_)
+            | Self::Openapi
+            | Self::Completions(_) => false,
         }
     }
 }

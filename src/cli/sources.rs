@@ -14,7 +14,7 @@ use crate::config::Sources;
 use super::environment::Environment;
 
 /// The options that configure a gateway. Everything else is set in a file or in the environment.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 pub(super) struct SourceArgs {
     /// The address to listen on; port 0 takes a free one [env: LATCHGATE_LISTEN]
     /// [default: 127.0.0.1:7420]

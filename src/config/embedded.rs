@@ -9,7 +9,8 @@ use super::Invalid;
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmbeddedConfig {
-    /// How much memory the database may use for its page cache, in bytes.
+    /// How much memory the database may use for its page cache, in
+    /// bytes: 65536 to 1073741824. What is held is in memory anyway, so more is rarely faster.
     pub cache_bytes: usize,
 }
 

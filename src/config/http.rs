@@ -9,19 +9,23 @@ use super::{Invalid, Millis};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpConfig {
-    /// A path prefix under which the whole service appears, such as `/latchgate`. Empty for none.
+    /// A path prefix under which the whole service appears, such as `/latchgate`. Empty
+    /// for none.
     pub base_path: String,
-    /// The largest request body in bytes. A longer one is answered with 413.
+    /// The largest request body in bytes, 8192 to 1048576. A longer one is answered with 413.
     pub max_body_bytes: usize,
-    /// The longest request target (path and query) in bytes. A longer one is answered with 414.
+    /// The longest request target (path and query) in bytes, 1024 to 65536. A longer one is
+    /// answered with 414.
     pub max_uri_bytes: usize,
-    /// The most bytes in all headers of a request. More are answered with 431.
+    /// The most bytes in all headers of a request, 8192 to 1048576. More are answered with 431.
     pub max_header_bytes: usize,
-    /// How long a client may take to send the headers of a request.
+    /// How long a client may take to send the headers of a request, 100 to 300000. Then the
+    /// connection is closed.
     pub header_timeout_ms: Millis,
     /// How long a connection may stand idle between two requests.
     pub idle_timeout_ms: Millis,
-    /// How long a client may take to send the body of a request. Slower is answered with 408.
+    /// How long a client may take to send the body of a request, 100 to 300000. Slower is answered
+    /// with 408.
     pub body_timeout_ms: Millis,
 }
 

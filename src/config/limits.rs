@@ -11,7 +11,7 @@ use super::{Invalid, Millis};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsConfig {
-    /// The TTL of a lease whose request names none.
+    /// The TTL of a lease whose request names none. Between the shortest and the longest.
     pub default_ttl_ms: Millis,
     /// The shortest TTL that a request may name: 100 or more.
     pub min_ttl_ms: Millis,
@@ -28,7 +28,7 @@ pub struct LimitsConfig {
     /// 429.
     pub max_waiters_per_name: u64,
     /// How long a lease acquired with an `Idempotency-Key` waits for its caller to ask again after
-    /// the connection broke before the answer was sent. Then the lease is given back.
+    /// the connection broke before the answer was sent, 0 to 60000. Then the lease is given back.
     pub reconnect_grace_ms: Millis,
 }
 

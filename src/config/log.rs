@@ -10,8 +10,8 @@ use super::Invalid;
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
-    /// What is logged: `error`, `warn`, `info`, `debug` or `trace`, or a list of `module=level`
-    /// separated by commas.
+    /// What is logged: `error`, `warn`, `info`, `debug`, `trace` or `off`. A list may give modules
+    /// a level of their own: `info,latchgate::store=debug`.
     pub level: String,
     /// How it is written: `text` for people, `json` for machines, one object per line.
     pub format: LogFormat,

@@ -9,14 +9,15 @@ use super::{Invalid, Millis};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisConfig {
-    /// How many connections carry commands. Each is shared by many requests at once.
+    /// How many connections carry commands, 1 to 256. Each is shared by many requests at once.
     pub connections: u32,
-    /// How long connecting may take.
+    /// How long connecting may take, 10 to 60000.
     pub connect_timeout_ms: Millis,
-    /// How long the answer to one command may take before the command is sent again.
+    /// How long the answer to one command may take before the command is sent again,
+    /// 10 to 60000 and at most `deadline_ms`.
     pub command_timeout_ms: Millis,
-    /// How long a request may take with all its resends. After it the answer is 503 if nothing
-    /// happened and 504 if that is not known.
+    /// How long a request may take with all its resends, 10 to 60000. After it the answer is 503 if
+    /// nothing happened and 504 if that is not known. Keep the time-outs of clients longer.
     pub deadline_ms: Millis,
     /// Serve although Redis may evict keys when its memory is full (`maxmemory` with a
     /// `maxmemory-policy` other than `noeviction`). Evicting a lock frees it while it is held.

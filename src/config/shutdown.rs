@@ -9,8 +9,8 @@ use super::{Invalid, Millis};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShutdownConfig {
-    /// How long renew, release and requests under way may go on after a TERM or INT signal. A
-    /// second signal ends the program at once.
+    /// How long renew, release and requests under way may go on after a TERM or INT signal, 0 to
+    /// 600000. It ends sooner when nothing is left to do; a second signal ends it at once.
     pub grace_ms: Millis,
 }
 

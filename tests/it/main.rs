@@ -5,6 +5,7 @@
 )]
 
 mod api;
+mod cli;
 mod client;
 mod config;
 mod conformance;

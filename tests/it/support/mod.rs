@@ -2,7 +2,9 @@
 
 mod deadline;
 pub(crate) mod fake_gateway;
+pub(crate) mod gateway;
 pub(crate) mod golden;
+pub(crate) mod program;
 mod random;
 pub(crate) mod tree;
 
