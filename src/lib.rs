@@ -2,11 +2,25 @@
 //!
 //! The crate is both the `latchgate` program and the library it is made of. Modules depend on each
 //! other in one direction only; `ARCHITECTURE.md` draws the map and a test checks it.
+//!
+//! With `default-features = false` only [`lock`] and [`client`] remain: what a program needs that
+//! takes locks through a gateway.
 
+#[cfg(feature = "server")]
+pub mod cli;
+pub mod client;
+#[cfg(feature = "server")]
 pub mod clock;
+#[cfg(feature = "server")]
 pub mod config;
+#[cfg(feature = "server")]
 pub mod engine;
+#[cfg(feature = "server")]
 pub mod http;
+#[cfg(feature = "server")]
 pub mod lifecycle;
 pub mod lock;
+#[cfg(feature = "server")]
 pub mod store;
+#[cfg(feature = "server")]
+pub mod telemetry;

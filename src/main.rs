@@ -1,5 +1,5 @@
 //! The `latchgate` program.
 
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    latchgate::cli::main()
 }

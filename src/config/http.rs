@@ -3,29 +3,93 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Millis;
+use super::{Invalid, Millis};
 
 /// How HTTP is served.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpConfig {
-    /// A path prefix under which the whole service appears, such as `/latchgate`. Empty for none.
+    /// A path prefix under which the whole service appears, such as `/latchgate`. Empty
+    /// for none.
     pub base_path: String,
-    /// The largest request body in bytes. A longer one is answered with 413.
+    /// The largest request body in bytes, 8192 to 1048576. A longer one is answered with 413.
     pub max_body_bytes: usize,
-    /// The longest request target (path and query) in bytes. A longer one is answered with 414.
+    /// The longest request target (path and query) in bytes, 1024 to 65536. A longer one is
+    /// answered with 414.
     pub max_uri_bytes: usize,
-    /// The most bytes in all headers of a request. More are answered with 431.
+    /// The most bytes in all headers of a request, 8192 to 1048576. More are answered with 431.
     pub max_header_bytes: usize,
-    /// How long a client may take to send the headers of a request.
+    /// How long a client may take to send the headers of a request, 100 to 300000. Then the
+    /// connection is closed.
     pub header_timeout_ms: Millis,
     /// How long a connection may stand idle between two requests.
     pub idle_timeout_ms: Millis,
-    /// How long a client may take to send the body of a request. Slower is answered with 408.
+    /// How long a client may take to send the body of a request, 100 to 300000. Slower is answered
+    /// with 408.
     pub body_timeout_ms: Millis,
 }
 
 // === impl HttpConfig ===
+
+impl HttpConfig {
+    /// The longest path prefix, so that a name under it still fits into a request target.
+    const MAX_BASE_PATH: usize = 200;
+
+    /// Finds out whether HTTP can be served with these values.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        if !Self::is_base_path(&self.base_path) {
+            let value = format!("{:?}", self.base_path);
+            return Err(Invalid::new(
+                "http.base_path",
+                value,
+                "nothing, or a path such as /latchgate of at most 200 characters: it begins with \
+                 a slash, does not end with one, and has ASCII letters, digits and . _ ~ - between",
+            ));
+        }
+        let bytes = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
+        let mebibyte = 1024 * 1024;
+        // The least is what the longest valid request needs.
+        Invalid::unless_in(
+            "http.max_body_bytes",
+            bytes(self.max_body_bytes),
+            8 * 1024..=mebibyte,
+        )?;
+        Invalid::unless_in(
+            "http.max_uri_bytes",
+            bytes(self.max_uri_bytes),
+            1024..=64 * 1024,
+        )?;
+        Invalid::unless_in(
+            "http.max_header_bytes",
+            bytes(self.max_header_bytes),
+            8 * 1024..=mebibyte,
+        )?;
+        Invalid::unless_in(
+            "http.header_timeout_ms",
+            self.header_timeout_ms.0,
+            100..=300_000,
+        )?;
+        Invalid::unless_in(
+            "http.body_timeout_ms",
+            self.body_timeout_ms.0,
+            100..=300_000,
+        )
+    }
+
+    fn is_base_path(text: &str) -> bool {
+        let segment = |segment: &str| {
+            let allowed = |byte: u8| {
+                byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b'-')
+            };
+            !matches!(segment, "" | "." | "..") && segment.bytes().all(allowed)
+        };
+        text.len() <= Self::MAX_BASE_PATH
+            && (text.is_empty()
+                || text
+                    .strip_prefix('/')
+                    .is_some_and(|path| path.split('/').all(segment)))
+    }
+}
 
 impl Default for HttpConfig {
     fn default() -> Self {
@@ -45,5 +109,35 @@ impl Default for HttpConfig {
             idle_timeout_ms: Millis(75_000),
             body_timeout_ms: Millis(10_000),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_path_is_empty_or_a_clean_path() {
+        for good in ["", "/latchgate", "/a/b.c_d~e-f"] {
+            assert!(HttpConfig::is_base_path(good), "{good}");
+        }
+        let long = format!("/{}", "a".repeat(200));
+        for bad in [
+            "/", "a", "/a/", "//a", "/a//b", "/a b", "/{x}", "/..", "/a?b", "/é", &long,
+        ] {
+            assert!(!HttpConfig::is_base_path(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_size_may_be_zero() {
+        let config = HttpConfig {
+            max_body_bytes: 0,
+            ..HttpConfig::default()
+        };
+        assert_eq!(
+            config.validate().unwrap_err().to_string(),
+            "http.max_body_bytes is 0; allowed is 8192 to 1048576"
+        );
     }
 }

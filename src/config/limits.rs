@@ -3,13 +3,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Millis;
+use crate::lock::{HoldLimit, Ttl};
+
+use super::{Invalid, Millis};
 
 /// What a caller may ask for.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsConfig {
-    /// The TTL of a lease whose request names none.
+    /// The TTL of a lease whose request names none. Between the shortest and the longest.
     pub default_ttl_ms: Millis,
     /// The shortest TTL that a request may name: 100 or more.
     pub min_ttl_ms: Millis,
@@ -26,11 +28,35 @@ pub struct LimitsConfig {
     /// 429.
     pub max_waiters_per_name: u64,
     /// How long a lease acquired with an `Idempotency-Key` waits for its caller to ask again after
-    /// the connection broke before the answer was sent. Then the lease is given back.
+    /// the connection broke before the answer was sent, 0 to 60000. Then the lease is given back.
     pub reconnect_grace_ms: Millis,
 }
 
 // === impl LimitsConfig ===
+
+impl LimitsConfig {
+    /// Finds out whether these limits can be kept together.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let default = ("limits.default_ttl_ms", self.default_ttl_ms);
+        let min = ("limits.min_ttl_ms", self.min_ttl_ms);
+        let max = ("limits.max_ttl_ms", self.max_ttl_ms);
+        let max_hold = ("limits.max_hold_limit_ms", self.max_hold_limit_ms);
+        let ttl = Ttl::MIN.as_millis()..=Ttl::MAX.as_millis();
+        let hold = Ttl::MIN.as_millis()..=HoldLimit::MAX.as_millis();
+        for (key, value) in [min, default, max] {
+            Invalid::unless_in(key, value.0, ttl.clone())?;
+        }
+        Invalid::unless_in(max_hold.0, max_hold.1.0, hold)?;
+        Invalid::unless_at_most(min, max)?;
+        Invalid::unless_at_most(min, default)?;
+        Invalid::unless_at_most(default, max)?;
+        // A hold limit is never shorter than its TTL, so this bound would refuse every request.
+        Invalid::unless_at_most(min, max_hold)?;
+        // Zero gives back at once. Longer than a minute the lock only looks stuck.
+        let grace = self.reconnect_grace_ms.0;
+        Invalid::unless_in("limits.reconnect_grace_ms", grace, 0..=60_000)
+    }
+}
 
 impl Default for LimitsConfig {
     fn default() -> Self {
@@ -49,5 +75,40 @@ impl Default for LimitsConfig {
             // A function's runtime or a proxy reconnects within a second or two.
             reconnect_grace_ms: Millis(5_000),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut LimitsConfig)) -> Invalid {
+        let mut limits = LimitsConfig::default();
+        change(&mut limits);
+        limits.validate().unwrap_err()
+    }
+
+    #[test]
+    fn the_default_ttl_lies_between_the_shortest_and_the_longest() {
+        let invalid = refused(|limits| limits.max_ttl_ms = Millis(20_000));
+        assert_eq!(
+            invalid.to_string(),
+            "limits.default_ttl_ms is 30000; allowed is at most 20000, the value of limits.max_ttl_ms"
+        );
+        assert_eq!(invalid.depends_on, Some("limits.max_ttl_ms"));
+        let invalid = refused(|limits| limits.min_ttl_ms = Millis(30_001));
+        assert_eq!(invalid.key, "limits.min_ttl_ms");
+        let invalid = refused(|limits| limits.max_hold_limit_ms = Millis(100 - 1));
+        assert_eq!(invalid.key, "limits.max_hold_limit_ms");
+    }
+
+    #[test]
+    fn a_limit_stays_within_what_the_types_allow() {
+        let invalid = refused(|limits| limits.max_ttl_ms = Millis(86_400_001));
+        assert_eq!(invalid.allowed, "100 to 86400000");
+        let invalid = refused(|limits| limits.min_ttl_ms = Millis(0));
+        assert_eq!(invalid.key, "limits.min_ttl_ms");
+        let invalid = refused(|limits| limits.reconnect_grace_ms = Millis(60_001));
+        assert_eq!(invalid.key, "limits.reconnect_grace_ms");
     }
 }

@@ -3,22 +3,36 @@
 //! The doc comments of these structs *are* the configuration reference: `config/latchgate.toml` and
 //! `docs/configuration.md` are generated from them.
 
+mod closest;
 mod embedded;
+mod environment;
+mod error;
+mod file;
 mod http;
+mod invalid;
+mod key;
 mod limits;
+mod load;
 mod log;
 mod millis;
 mod redis;
+pub mod reference;
 mod root;
+mod setting;
 mod shutdown;
 mod store_url;
 
 pub use embedded::EmbeddedConfig;
+pub use error::{ConfigError, Refusal};
 pub use http::HttpConfig;
+pub use invalid::Invalid;
+pub use key::{Key, Kind, Section};
 pub use limits::LimitsConfig;
+pub use load::{Loaded, Sources};
 pub use log::{LogConfig, LogFormat};
 pub use millis::Millis;
 pub use redis::RedisConfig;
 pub use root::Config;
+pub use setting::Source;
 pub use shutdown::ShutdownConfig;
 pub use store_url::{RedisUrl, StoreUrl, StoreUrlError};

@@ -3,20 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Millis;
+use super::{Invalid, Millis};
 
 /// The Redis store.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisConfig {
-    /// How many connections carry commands. Each is shared by many requests at once.
+    /// How many connections carry commands, 1 to 256. Each is shared by many requests at once.
     pub connections: u32,
-    /// How long connecting may take.
+    /// How long connecting may take, 10 to 60000.
     pub connect_timeout_ms: Millis,
-    /// How long the answer to one command may take before the command is sent again.
+    /// How long the answer to one command may take before the command is sent again,
+    /// 10 to 60000 and at most `deadline_ms`.
     pub command_timeout_ms: Millis,
-    /// How long a request may take with all its resends. After it the answer is 503 if nothing
-    /// happened and 504 if that is not known.
+    /// How long a request may take with all its resends, 10 to 60000. After it the answer is 503 if
+    /// nothing happened and 504 if that is not known. Keep the time-outs of clients longer.
     pub deadline_ms: Millis,
     /// Serve although Redis may evict keys when its memory is full (`maxmemory` with a
     /// `maxmemory-policy` other than `noeviction`). Evicting a lock frees it while it is held.
@@ -24,6 +25,20 @@ pub struct RedisConfig {
 }
 
 // === impl RedisConfig ===
+
+impl RedisConfig {
+    /// Finds out whether a store can be run with these values.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        Invalid::unless_in("redis.connections", self.connections.into(), 1..=256)?;
+        let connect = ("redis.connect_timeout_ms", self.connect_timeout_ms);
+        let command = ("redis.command_timeout_ms", self.command_timeout_ms);
+        let deadline = ("redis.deadline_ms", self.deadline_ms);
+        for (key, value) in [connect, command, deadline] {
+            Invalid::unless_in(key, value.0, 10..=60_000)?;
+        }
+        Invalid::unless_at_most(command, deadline)
+    }
+}
 
 impl Default for RedisConfig {
     fn default() -> Self {
@@ -39,5 +54,29 @@ impl Default for RedisConfig {
             deadline_ms: Millis(5_000),
             accept_eviction: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_at_least_one_connection() {
+        let config = RedisConfig {
+            connections: 0,
+            ..RedisConfig::default()
+        };
+        assert_eq!(config.validate().unwrap_err().key, "redis.connections");
+    }
+
+    #[test]
+    fn a_command_fits_into_the_deadline() {
+        let config = RedisConfig {
+            command_timeout_ms: Millis(5_001),
+            ..RedisConfig::default()
+        };
+        let invalid = config.validate().unwrap_err();
+        assert_eq!(invalid.depends_on, Some("redis.deadline_ms"));
     }
 }

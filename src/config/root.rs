@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    EmbeddedConfig, HttpConfig, LimitsConfig, LogConfig, RedisConfig, ShutdownConfig, StoreUrl,
+    EmbeddedConfig, HttpConfig, Invalid, LimitsConfig, LogConfig, RedisConfig, ShutdownConfig,
+    StoreUrl,
 };
 
 /// The configuration of `latchgate serve`.
@@ -37,6 +38,30 @@ pub struct Config {
 
 // === impl Config ===
 
+impl Config {
+    /// Finds out whether a gateway can be started with these values.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        if !self.insecure_no_auth && !self.listen.ip().to_canonical().is_loopback() {
+            return Err(Invalid {
+                depends_on: Some("insecure_no_auth"),
+                ..Invalid::new(
+                    "listen",
+                    self.listen,
+                    "a loopback address such as 127.0.0.1:7420, because without authentication \
+                     whoever reaches the gateway can take every lock. If that is meant, say so: \
+                     --insecure-no-auth, LATCHGATE_INSECURE_NO_AUTH=true, or insecure_no_auth = true",
+                )
+            });
+        }
+        self.http.validate()?;
+        self.limits.validate()?;
+        self.embedded.validate()?;
+        self.redis.validate()?;
+        self.shutdown.validate()?;
+        self.log.validate()
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -50,6 +75,38 @@ impl Default for Config {
             redis: RedisConfig::default(),
             shutdown: ShutdownConfig::default(),
             log: LogConfig::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid() {
+        Config::default().validate().unwrap();
+    }
+
+    #[test]
+    fn without_authentication_only_loopback_is_served_unless_it_is_meant() {
+        let listening = |address: &str, insecure_no_auth| Config {
+            listen: address.parse().unwrap(),
+            insecure_no_auth,
+            ..Config::default()
+        };
+        for loopback in [
+            "127.0.0.1:1",
+            "127.8.8.8:1",
+            "[::1]:1",
+            "[::ffff:127.0.0.1]:1",
+        ] {
+            listening(loopback, false).validate().unwrap();
+        }
+        for open in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1", "[::ffff:192.0.2.1]:1"] {
+            let invalid = listening(open, false).validate().unwrap_err();
+            assert!(invalid.allowed.contains("--insecure-no-auth"), "{invalid}");
+            listening(open, true).validate().unwrap();
         }
     }
 }

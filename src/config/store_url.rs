@@ -23,15 +23,16 @@ pub struct RedisUrl(url::Url);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreUrlError {
     /// The scheme is none of ours.
-    #[error(
-        "has no known scheme; expected embedded:DIR or redis://[USER:PASSWORD@]HOST[:PORT][/DB]"
-    )]
+    #[error("has no scheme of these")]
     Scheme,
+    /// The scheme is one that only a later version will have.
+    #[error("uses {0}, which this version does not have")]
+    NotInThisVersion(&'static str),
     /// `embedded:` without a directory.
-    #[error("names no directory; expected embedded:DIR")]
+    #[error("names no directory")]
     NoDirectory,
     /// `redis://` that is not a URL.
-    #[error("is not a Redis URL ({0}); expected redis://[USER:PASSWORD@]HOST[:PORT][/DB]")]
+    #[error("is not a Redis URL: {0}")]
     Redis(String),
 }
 
@@ -57,7 +58,36 @@ impl FromStr for StoreUrl {
         if text.starts_with("redis://") {
             return RedisUrl::parse(text).map(Self::Redis);
         }
-        Err(StoreUrlError::Scheme)
+        let announced = Self::NOT_IN_THIS_VERSION;
+        match announced
+            .into_iter()
+            .find(|scheme| text.starts_with(scheme))
+        {
+            Some(scheme) => Err(StoreUrlError::NotInThisVersion(scheme)),
+            None => Err(StoreUrlError::Scheme),
+        }
+    }
+}
+
+impl StoreUrl {
+    /// What names a store.
+    pub const FORMS: &str = "embedded:DIR or redis://[USER:PASSWORD@]HOST[:PORT][/DB]";
+
+    const NOT_IN_THIS_VERSION: [&str; 4] = [
+        "rediss://",
+        "redis+sentinel://",
+        "redis+cluster://",
+        "redlock://",
+    ];
+
+    /// What may be shown of a text that should have named a store: a malformed URL cannot be told
+    /// apart into password and rest, so nothing after its scheme is shown.
+    pub(super) fn redact(text: &str) -> String {
+        match text.split_once(':') {
+            Some(("embedded", _)) => text.to_owned(),
+            Some((scheme, _)) => format!("{scheme}:***"),
+            None => "***".to_owned(),
+        }
     }
 }
 
@@ -206,18 +236,39 @@ mod tests {
     }
 
     #[test]
-    fn says_what_it_expected() {
-        for bad in [
-            "",
-            "redis:",
-            "redis://",
-            "mysql://x",
-            "redis://h/x",
-            "redis://h?x",
-            "embedded:",
+    fn shows_nothing_of_a_text_that_may_hold_a_password() {
+        assert_eq!(StoreUrl::redact("embedded:./data"), "embedded:./data");
+        assert_eq!(StoreUrl::redact("redis://:s3cret"), "redis:***");
+        assert_eq!(StoreUrl::redact("s3cret@db"), "***");
+    }
+
+    #[test]
+    fn says_that_a_store_comes_with_a_later_version() {
+        for later in StoreUrl::NOT_IN_THIS_VERSION {
+            let error = format!("{later}h/0").parse::<StoreUrl>().unwrap_err();
+            assert_eq!(error, StoreUrlError::NotInThisVersion(later));
+        }
+    }
+
+    #[test]
+    fn refuses_what_names_no_store() {
+        for (bad, reason) in [
+            ("", "has no scheme of these"),
+            ("redis:", "has no scheme of these"),
+            ("mysql://x", "has no scheme of these"),
+            ("embedded:", "names no directory"),
+            ("redis://", "is not a Redis URL: empty host"),
+            (
+                "redis://h/x",
+                "is not a Redis URL: the database is a number",
+            ),
+            (
+                "redis://h?x",
+                "is not a Redis URL: nothing may follow the database number",
+            ),
         ] {
             let error = bad.parse::<StoreUrl>().unwrap_err();
-            assert!(error.to_string().contains("expected"), "{bad}: {error}");
+            assert_eq!(error.to_string(), reason, "{bad}");
         }
     }
 }

@@ -57,6 +57,16 @@ impl IdempotencyKey {
         Ok(Self(text.into()))
     }
 
+    /// A key that nobody can guess, for a client whose caller gave none.
+    pub fn random() -> Self {
+        Self(Token::random().expose().into())
+    }
+
+    /// The secret as text, for the request that carries it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
     /// What a store keeps of this key.
     pub fn hash(&self, caller: &CallerId, name: &LockName) -> IdempotencyHash {
         IdempotencyHash(self.mac(b"latchgate idempotency hash v1", caller, name, &[]))

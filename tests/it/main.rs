@@ -5,8 +5,13 @@
 )]
 
 mod api;
+mod cli;
+mod client;
+mod config;
 mod conformance;
 mod embedded;
+mod golden;
+mod layers;
 mod lua;
 mod redis;
 mod support;

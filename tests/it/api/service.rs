@@ -78,7 +78,12 @@ impl Service {
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
-        Answer::read(self.router.clone().oneshot(request).await.unwrap()).await
+        Answer::read(self.unread(request).await).await
+    }
+
+    /// An answer of which nothing has been read but its head.
+    pub(crate) async fn unread(&self, request: Request<Body>) -> http::Response<Body> {
+        self.router.clone().oneshot(request).await.unwrap()
     }
 
     /// Sends a request whose answer is not read whole.

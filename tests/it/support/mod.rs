@@ -1,9 +1,14 @@
 //! What several tests stand on.
 
 mod deadline;
+pub(crate) mod fake_gateway;
+pub(crate) mod gateway;
+pub(crate) mod golden;
+pub(crate) mod program;
 mod proxy;
 mod random;
 mod redis_server;
+pub(crate) mod tree;
 
 pub(crate) use deadline::eventually;
 pub(crate) use proxy::{Fault, Proxy};

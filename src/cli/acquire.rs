@@ -1,0 +1,106 @@
+//! `latchgate acquire`.
+
+#![expect(
+    clippy::doc_markdown,
+    reason = "these doc comments are help texts for a terminal"
+)]
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use rustix::process::Signal;
+
+use crate::{
+    client::{AcquireRequest, Client, Lease},
+    lock::{IdempotencyKey, LockName},
+};
+
+use super::{
+    connection::ConnectionArgs, duration, environment::Environment, error::CliError, output,
+    request::RequestArgs, secret, signals::Signals, waiting,
+};
+
+/// Whatever ends it while it waits: the place in the queue is given up in order.
+const HEARD: [Signal; 5] = [
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::TSTP,
+];
+
+/// Ask for a lock and print the token of the lease.
+///
+/// Standard output is the token and nothing else, so that `TOKEN=$(latchgate acquire deploy)` works.
+/// The lease ends by itself when its TTL is over; renew it in time to keep it.
+#[derive(Debug, Args)]
+pub(super) struct AcquireArgs {
+    /// The lock: letters, digits and . _ : @ ~ -
+    name: LockName,
+    #[command(flatten)]
+    request: RequestArgs,
+    /// How long to wait for a lock that is held [default: not at all]
+    ///
+    /// On a terminal a line shows how the wait goes.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
+    wait: Option<Duration>,
+    /// A file with the key under which the same request may be repeated; - reads standard input
+    /// [env: LATCHGATE_IDEMPOTENCY_KEY, LATCHGATE_IDEMPOTENCY_KEY_FILE]
+    #[arg(long, value_name = "FILE")]
+    idempotency_key_file: Option<PathBuf>,
+    /// Print the gateway's answer as JSON, the lease or the problem
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Acquires and prints. A token that cannot be printed has no holder, so its lease is released.
+pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Result<(), CliError> {
+    let client = args.connection.client(environment)?;
+    let request = args.request(environment)?;
+    let mut signals = Signals::hear(&HEARD).map_err(CliError::Runtime)?;
+    let lease = waiting::acquire(&client, &args.name, request, &mut signals).await?;
+    let written = if args.json {
+        output::answer(lease.json())
+    } else {
+        output::answer(&lease.token.expose())
+    };
+    if let Err(error) = written {
+        let fate = give_back(&client, &lease).await;
+        return Err(CliError::TokenNotWritten { error, fate });
+    }
+    if !args.json {
+        output::note(&format!(
+            "acquired {}: fencing token {}, expires in {}",
+            lease.name,
+            lease.fence,
+            duration::show(lease.expires_in),
+        ));
+    }
+    Ok(())
+}
+
+async fn give_back(client: &Client, lease: &Lease) -> &'static str {
+    match client.release(&lease.name, &lease.token).await {
+        Ok(()) => "the lease was released",
+        Err(_) => "the lease could not be released and ends with its TTL",
+    }
+}
+
+// === impl AcquireArgs ===
+
+impl AcquireArgs {
+    fn request(&self, environment: &Environment) -> Result<AcquireRequest, CliError> {
+        let idempotency_key = secret::IDEMPOTENCY_KEY.read(
+            self.idempotency_key_file.as_deref(),
+            environment,
+            IdempotencyKey::new,
+        )?;
+        let wait = self.wait.unwrap_or_default();
+        Ok(AcquireRequest {
+            idempotency_key,
+            ..self.request.request(wait, environment)?
+        })
+    }
+}

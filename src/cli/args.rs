@@ -1,0 +1,64 @@
+//! The command line as clap reads it.
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use super::{
+    acquire::AcquireArgs, completions::CompletionsArgs, config::ConfigCommand, exit::Exit,
+    inspect::InspectArgs, release::ReleaseArgs, renew::RenewArgs, run::RunArgs, serve::ServeArgs,
+};
+
+/// Distributed locks over plain HTTP and JSON.
+#[derive(Debug, Parser)]
+///
+/// Without a command it serves, with the options below.
+#[command(
+    name = "latchgate",
+    version,
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    Serve(ServeArgs),
+    Run(RunArgs),
+    Acquire(AcquireArgs),
+    Renew(RenewArgs),
+    Release(ReleaseArgs),
+    Inspect(InspectArgs),
+    /// Print or check the configuration of a gateway
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    #[command(about = "Print the OpenAPI document of the gateway")]
+    Openapi,
+    Completions(CompletionsArgs),
+}
+
+// === impl Args ===
+
+impl Args {
+    /// The whole command line, with the exit codes behind every `--help`.
+    pub fn all() -> clap::Command {
+        let with_codes = |command: clap::Command| command.after_help(Exit::list());
+        with_codes(Self::command()).mut_subcommands(with_codes)
+    }
+
+    /// Reads the arguments of this process. Says what is wrong with them, or `--help`, and ends the
+    /// process if there is nothing to do.
+    pub(super) fn of_process() -> Self {
+        let matches = Self::all().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// What to do: serve, if nothing else was said.
+    pub(super) fn into_command(self) -> Command {
+        self.command.unwrap_or(Command::Serve(self.serve))
+    }
+}

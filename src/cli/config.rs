@@ -1,0 +1,38 @@
+//! `latchgate config`.
+
+use std::fmt::Write;
+
+use clap::Subcommand;
+
+use crate::config::reference;
+
+use super::{environment::Environment, error::CliError, output, sources::SourceArgs};
+
+/// What to do with the configuration.
+#[derive(Debug, Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Print a configuration file with every key, its default and what it is for
+    Default,
+    /// Check the configuration without starting, and show who sets what
+    Check(SourceArgs),
+}
+
+pub(super) fn config(command: &ConfigCommand, environment: &Environment) -> Result<(), CliError> {
+    let text = match command {
+        ConfigCommand::Default => reference::file(),
+        ConfigCommand::Check(sources) => check(sources, environment)?,
+    };
+    output::answer(&text).map_err(CliError::Output)
+}
+
+fn check(sources: &SourceArgs, environment: &Environment) -> Result<String, CliError> {
+    let loaded = sources.of(environment).load()?;
+    if loaded.set.is_empty() {
+        return Ok("the configuration is valid; every key has its default\n".to_owned());
+    }
+    let mut text = "the configuration is valid; it sets\n".to_owned();
+    for (key, value, source) in loaded.set {
+        writeln!(text, "  {key} = {value}  # {source}").expect("a string takes every text");
+    }
+    Ok(text)
+}

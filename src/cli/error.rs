@@ -1,0 +1,103 @@
+//! Why a command did not do what it was asked to.
+
+use std::io;
+
+use rustix::process::Signal;
+
+use crate::{
+    client::{ClientError, SetupError},
+    config::ConfigError,
+};
+
+use super::{exit::Exit, run, secret::SecretError, serve::ServeError};
+
+/// The failures of all commands.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CliError {
+    /// What the gateway, or the way to it, had against the call.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// There is no client to call with.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The value of a flag is not allowed.
+    #[error("{flag} {error}")]
+    Argument {
+        /// The flag.
+        flag: &'static str,
+        /// What is wrong with its value.
+        error: String,
+    },
+    /// A secret cannot be read.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// The configuration is not valid.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The gateway did not start, or did not end as it should.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The answer cannot be written.
+    #[error("cannot write the answer: {0}")]
+    Output(io::Error),
+    /// The lease was acquired, but its token could not be written.
+    #[error("cannot write the token: {error}; {fate}")]
+    TokenNotWritten {
+        /// Why.
+        error: io::Error,
+        /// What became of the lease.
+        fate: &'static str,
+    },
+    /// A signal came while the command waited for a lock. The lock was not acquired.
+    #[error("gave up waiting")]
+    Interrupted(Signal),
+    /// The command to run cannot be started.
+    #[error("cannot start the command: {0}")]
+    NotStarted(io::Error),
+    /// The command was stopped because its lease was lost, or was about to be.
+    #[error("the command was stopped because the lease was lost: {0}")]
+    Stopped(String),
+    /// There are no threads, or nothing to wait on.
+    #[error("cannot start: {0}")]
+    Runtime(io::Error),
+}
+
+// === impl CliError ===
+
+impl CliError {
+    /// The number of the exit code for it.
+    pub(super) fn code(&self) -> u8 {
+        match self {
+            Self::Interrupted(signal) => run::code_of_signal(*signal),
+            Self::NotStarted(error) => run::code_of_start(error),
+            error => error.exit().code(),
+        }
+    }
+
+    /// The exit code for it.
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Client(error) => error.into(),
+            Self::Stopped(_) => Exit::Lost,
+            Self::Serve(error) => error.into(),
+            Self::Setup(SetupError::Url(_))
+            | Self::Argument { .. }
+            | Self::Secret(_)
+            | Self::Config(_) => Exit::Usage,
+            Self::Setup(SetupError::Tls(_) | SetupError::Http(_))
+            | Self::Output(_)
+            | Self::TokenNotWritten { .. }
+            | Self::Interrupted(_)
+            | Self::NotStarted(_)
+            | Self::Runtime(_) => Exit::Unexpected,
+        }
+    }
+
+    /// The gateway's own words, if it said something.
+    pub(super) fn problem_json(&self) -> Option<&str> {
+        match self {
+            Self::Client(error) => error.problem().map(crate::client::Problem::json),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `latchgate inspect`.
+
+use std::{fmt::Write, time::Duration};
+
+use clap::Args;
+
+use crate::{
+    client::{Holder, Inspection, LockState},
+    lock::LockName,
+};
+
+use super::{
+    connection::ConnectionArgs, duration, environment::Environment, error::CliError, output,
+};
+
+/// Show who holds a lock.
+#[derive(Debug, Args)]
+pub(super) struct InspectArgs {
+    /// The lock
+    name: LockName,
+    /// Print the gateway's answer as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub(super) async fn inspect(args: &InspectArgs, environment: &Environment) -> Result<(), CliError> {
+    let client = args.connection.client(environment)?;
+    let lock = client.inspect(&args.name).await?;
+    let text = if args.json {
+        lock.json().to_owned()
+    } else {
+        describe(&args.name, &lock)
+    };
+    output::answer(&text).map_err(CliError::Output)
+}
+
+fn describe(name: &LockName, lock: &Inspection) -> String {
+    match (lock.state, &lock.holder) {
+        (LockState::Free, _) => format!("{name} is free\n"),
+        (LockState::Held, None) => format!("{name} is held\n"),
+        (LockState::Held, Some(holder)) => format!("{name} is held\n{}", facts(holder)),
+    }
+}
+
+fn facts(holder: &Holder) -> String {
+    let mut text = String::new();
+    let mut fact = |name: &str, value: &str| {
+        writeln!(text, "  {name:<14} {value}").expect("a string takes every text");
+    };
+    if holder.foreign {
+        fact("taken", "in the store itself, without a gateway");
+    }
+    if let Some(owner) = &holder.owner {
+        fact("owner", owner);
+    }
+    if let Some(fence) = holder.fencing_token {
+        fact("fencing token", &fence.to_string());
+    }
+    match holder.expires_in_ms {
+        Some(ms) => fact("expires in", &duration::show(Duration::from_millis(ms))),
+        None => fact("expires", "never"),
+    }
+    for (name, value) in holder.metadata.iter().flatten() {
+        fact(name, value);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(json: &str) -> Holder {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn says_what_is_known_of_a_holder() {
+        let holder = holder(
+            r#"{"owner":"ci@build7","fencing_token":42,"expires_in_ms":29987,"metadata":{"run":"7"}}"#,
+        );
+        assert_eq!(
+            facts(&holder),
+            "  owner          ci@build7\n  fencing token  42\n  expires in     29.9s\n  run            7\n"
+        );
+    }
+
+    #[test]
+    fn a_foreign_holder_may_have_no_expiry() {
+        let text = facts(&holder(r#"{"foreign":true,"expires_in_ms":null}"#));
+        assert!(
+            text.contains("without a gateway") && text.contains("never"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,36 @@
+//! Which lease a command is about.
+
+#![expect(
+    clippy::doc_markdown,
+    reason = "these doc comments are help texts for a terminal"
+)]
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::lock::{LockName, Token};
+
+use super::{environment::Environment, error::CliError, secret, secret::SecretError};
+
+/// The options of every command that needs the token of a lease.
+#[derive(Debug, Args)]
+pub(super) struct LeaseArgs {
+    /// The lock
+    pub(super) name: LockName,
+    /// A file with the token of the lease; - reads standard input
+    /// [env: LATCHGATE_TOKEN, LATCHGATE_TOKEN_FILE]
+    ///
+    /// The token itself is never an argument: every process of the machine could see it.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+// === impl LeaseArgs ===
+
+impl LeaseArgs {
+    pub(super) fn token(&self, environment: &Environment) -> Result<Token, CliError> {
+        let token = secret::TOKEN.read(self.token_file.as_deref(), environment, Token::parse)?;
+        Ok(token.ok_or(SecretError::Missing(secret::TOKEN))?)
+    }
+}

@@ -1,0 +1,32 @@
+//! The command line: one file per command.
+
+mod acquire;
+mod args;
+mod completions;
+mod config;
+mod connection;
+mod duration;
+mod environment;
+mod error;
+mod exit;
+mod inspect;
+mod lease;
+mod metadata;
+mod openapi;
+mod output;
+mod owner;
+mod program;
+mod progress;
+mod release;
+mod renew;
+mod request;
+mod run;
+mod secret;
+mod serve;
+mod signals;
+mod sources;
+mod waiting;
+
+pub use args::Args;
+pub use exit::Exit;
+pub use program::main;

@@ -1,0 +1,18 @@
+//! Where commands write: answers to standard output, words for people to standard error.
+
+use std::io::{self, Write};
+
+/// Writes an answer and sees it off.
+pub(super) fn answer(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+/// Says something to whoever watches. If nobody can hear it, there is nobody to tell.
+pub(super) fn note(text: &str) {
+    drop(writeln!(io::stderr().lock(), "{text}"));
+}

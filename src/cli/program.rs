@@ -1,0 +1,72 @@
+//! The program: reads the command line, does what it says, answers with an exit code.
+
+use std::process::ExitCode;
+
+use super::{
+    acquire, args::Args, args::Command, completions, config, environment::Environment,
+    error::CliError, exit::Exit, inspect, openapi, output, release, renew, run, serve,
+};
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    if run::is_guard() {
+        return run::guard();
+    }
+    let command = Args::of_process().into_command();
+    let environment = Environment::of_process();
+    match carry_out(&command, &environment) {
+        Ok(code) => code.into(),
+        Err(error) => {
+            if let (true, Some(problem)) = (command.wants_json(), error.problem_json()) {
+                // The exit code and the line below say the same; a reader who has gone misses
+                // nothing.
+                drop(output::answer(problem));
+            }
+            output::note(&format!("latchgate: {error}"));
+            error.code().into()
+        }
+    }
+}
+
+/// Does what the command line says, and answers with an exit code.
+fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliError> {
+    let done = match command {
+        Command::Serve(args) => serve::serve(args, environment),
+        Command::Run(args) => return block_on(run::run(args, environment)),
+        Command::Acquire(args) => block_on(acquire::acquire(args, environment)),
+        Command::Renew(args) => block_on(renew::renew(args, environment)),
+        Command::Release(args) => block_on(release::release(args, environment)),
+        Command::Inspect(args) => block_on(inspect::inspect(args, environment)),
+        Command::Config(command) => config::config(command, environment),
+        Command::Openapi => openapi::openapi(),
+        Command::Completions(args) => completions::completions(args),
+    };
+    done.map(|()| Exit::Done.code())
+}
+
+/// One call needs one thread.
+fn block_on<T>(call: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(CliError::Runtime)?;
+    runtime.block_on(call)
+}
+
+// === impl Command ===
+
+impl Command {
+    fn wants_json(&self) -> bool {
+        match self {
+            Self::Acquire(args) => args.json,
+            Self::Renew(args) => args.json,
+            Self::Release(args) => args.json,
+            Self::Inspect(args) => args.json,
+            Self::Serve(_)
+            | Self::Run(_)
+            | Self::Config(_)
+            | Self::Openapi
+            | Self::Completions(_) => false,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Why a gateway did not start, or did not end as it should.
+
+use std::{io, net::SocketAddr};
+
+use crate::{lifecycle::TasksLeft, store::OpenError, telemetry::LoggingError};
+
+/// The failures of `latchgate serve` beyond its configuration.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cli) enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {error}{}", hint(error))]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// The store cannot be opened.
+    #[error("cannot open the store: {0}")]
+    Store(#[from] OpenError),
+    /// Nothing can be logged.
+    #[error(transparent)]
+    Logging(#[from] LoggingError),
+    /// The operating system tells of no signals, so that the gateway could only be killed.
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
+    /// A second signal came while the first was being obeyed.
+    #[error("ended by a second signal; requests under way may not have been answered")]
+    SecondSignal,
+    /// The grace period was over first.
+    #[error(transparent)]
+    TasksLeft(#[from] TasksLeft),
+    /// The store did not finish within the grace period.
+    #[error("the store had not finished when the grace period was over")]
+    StoreLeft,
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another program, or another gateway, has it. Try --listen",
+        io::ErrorKind::AddrNotAvailable => "; this machine does not have it",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege",
+        _ => "",
+    }
+}

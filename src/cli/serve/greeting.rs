@@ -1,0 +1,46 @@
+//! What the gateway prints when it is ready.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Where it listens, which store it uses, and a line to paste.
+pub(super) fn greeting(address: SocketAddr, base_path: &str, store: &str) -> String {
+    let url = format!("http://{}{base_path}", reachable(address));
+    format!(
+        "latchgate {} listens on http://{address}{base_path}\n\
+         store: {store}\n\
+         try:   curl -X POST {url}/locks/deploy\n",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// An address that a program on this machine can connect to.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_to_paste_names_an_address_that_can_be_reached() {
+        for (address, url) in [
+            ("127.0.0.1:7420", "http://127.0.0.1:7420/p/locks/deploy"),
+            ("0.0.0.0:1", "http://127.0.0.1:1/p/locks/deploy"),
+            ("[::]:1", "http://[::1]:1/p/locks/deploy"),
+            ("192.0.2.1:1", "http://192.0.2.1:1/p/locks/deploy"),
+        ] {
+            let text = greeting(address.parse().unwrap(), "/p", "a store");
+            assert!(text.contains(&format!("curl -X POST {url}\n")), "{text}");
+            assert!(
+                text.contains(&format!("listens on http://{address}/p\n")),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! `latchgate serve`: from the configuration to the last answer.
+
+mod error;
+mod greeting;
+mod run;
+mod signals;
+mod under_way;
+
+pub(super) use error::ServeError;
+pub(super) use run::{ServeArgs, serve};

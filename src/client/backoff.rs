@@ -1,0 +1,40 @@
+//! How long to pause before a request is sent again.
+
+use std::time::Duration;
+
+/// The longest first pause, which doubles with every copy.
+const BASE: Duration = Duration::from_millis(200);
+/// The longest pause of all.
+const MOST: Duration = Duration::from_secs(2);
+
+/// A pause before copy number `copy` (the first to be sent again is 1): anything up to the longest,
+/// so that clients whose gateway came back do not come all at once.
+pub(super) fn pause(copy: u32) -> Duration {
+    longest(copy).mul_f64(random_fraction())
+}
+
+fn longest(copy: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(copy.saturating_sub(1));
+    BASE.saturating_mul(doubled).min(MOST)
+}
+
+/// Anything from 0 to 1.
+pub(super) fn random_fraction() -> f64 {
+    // Without random bytes all clients pause for as long as they may, which does no harm.
+    getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_limit() {
+        let longest: Vec<_> = [1, 2, 3, 99]
+            .map(longest)
+            .map(|pause| pause.as_millis())
+            .into();
+        assert_eq!(longest, [200, 400, 800, 2_000]);
+        assert!((0..100).all(|_| pause(1) <= BASE));
+    }
+}

@@ -1,0 +1,156 @@
+//! Sends a request, and sends it again where that is safe.
+
+use std::time::Duration;
+
+use reqwest::{
+    Method,
+    header::{AUTHORIZATION, HeaderName, HeaderValue},
+};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::lock::{LockName, Token};
+
+use super::{
+    Client, ClientError,
+    answer::{Answer, Outcome},
+    retry::Retry,
+    setback::Setback,
+};
+
+/// The header in which a token travels.
+const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
+/// The longest answer that a gateway gives is a lock with its queue.
+const MAX_ANSWER: usize = 1024 * 1024;
+
+/// A request whose copies do no harm beyond the first.
+pub(super) struct Call {
+    method: Method,
+    path: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Option<Vec<u8>>,
+    /// Whether it only looks: then nothing is ever in doubt.
+    looks: bool,
+}
+
+// === impl Call ===
+
+impl Call {
+    pub(super) fn new(method: Method, name: &LockName, operation: &str) -> Self {
+        Self {
+            looks: method == Method::GET,
+            method,
+            // Every character of a name stands for itself in a path.
+            path: format!("/locks/{name}{operation}"),
+            headers: Vec::new(),
+            body: None,
+        }
+    }
+
+    pub(super) fn token(self, token: &Token) -> Self {
+        self.secret(LOCK_TOKEN, &token.expose())
+    }
+
+    /// Adds a header that no log may show.
+    pub(super) fn secret(mut self, name: HeaderName, value: &str) -> Self {
+        let value = HeaderValue::try_from(value);
+        let mut value = value.expect("tokens and idempotency keys are visible ASCII");
+        value.set_sensitive(true);
+        self.headers.push((name, value));
+        self
+    }
+
+    pub(super) fn json(mut self, body: &impl Serialize) -> Self {
+        self.body = Some(serde_json::to_vec(body).expect("a body of texts and numbers is JSON"));
+        self
+    }
+
+    /// Sends it until it is answered, its attempts are used up or its deadline has passed.
+    pub(super) async fn send(&self, client: &Client) -> Result<Answer, ClientError> {
+        let deadline = Instant::now() + client.options.deadline;
+        self.send_with(client, Retry::until(client, deadline)).await
+    }
+
+    /// The same with a say in how often and how long.
+    pub(super) async fn send_with(
+        &self,
+        client: &Client,
+        mut retry: Retry,
+    ) -> Result<Answer, ClientError> {
+        loop {
+            match self.send_copy(client, retry.time_out()).await {
+                Ok(mut answer) => {
+                    answer.in_doubt = retry.in_doubt;
+                    return Ok(answer);
+                }
+                Err(setback) => retry.after(setback).await?,
+            }
+        }
+    }
+
+    /// Sends one copy, to the address whose turn it is.
+    pub(super) async fn send_copy(
+        &self,
+        client: &Client,
+        time_out: Duration,
+    ) -> Result<Answer, Setback> {
+        let address = client.addresses.current();
+        let sent_at = Instant::now();
+        let setback = match self.send_once(client, address.url(), time_out).await {
+            Outcome::Answered(status, body) => match Setback::of_answer(status, &body) {
+                Some(setback) => setback,
+                None => {
+                    return Ok(Answer {
+                        url: address.url().to_owned(),
+                        status,
+                        body,
+                        sent_at,
+                        received_at: Instant::now(),
+                        in_doubt: false,
+                    });
+                }
+            },
+            Outcome::NotSent(reason) => Setback::unreachable(address.url(), reason),
+            Outcome::NoAnswer(reason) if self.looks => Setback::unreachable(address.url(), reason),
+            Outcome::NoAnswer(reason) => Setback::doubt(reason, None),
+        };
+        client.addresses.move_on_from(address);
+        Err(setback)
+    }
+
+    async fn send_once(&self, client: &Client, url: &str, time_out: Duration) -> Outcome {
+        let mut request = client
+            .http
+            .request(self.method.clone(), format!("{url}{}", self.path))
+            .timeout(time_out);
+        if let Some(key) = &client.options.key {
+            request = request.header(AUTHORIZATION, key.header());
+        }
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        if let Some(body) = &self.body {
+            request = request
+                .header(reqwest::header::CONTENT_TYPE, "application/json")
+                .body(body.clone());
+        }
+        let mut response = match request.send().await {
+            Ok(response) => response,
+            Err(error) => return Outcome::of(&error),
+        };
+        let status = response.status();
+        let mut body = Vec::new();
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_ANSWER => body.extend(chunk),
+                Ok(Some(_)) => return Outcome::NoAnswer("the answer is too long".to_owned()),
+                Ok(None) => break,
+                Err(error) => return Outcome::of(&error),
+            }
+        }
+        match String::from_utf8(body) {
+            Ok(body) => Outcome::Answered(status, body),
+            Err(_invalid) => Outcome::Answered(status, String::new()),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Inspect: look at a lock.
+
+use reqwest::Method;
+use serde::Deserialize;
+
+use crate::lock::LockName;
+
+use super::{Client, ClientError, Holder, answer::Answer, call::Call};
+
+/// A lock as a gateway shows it.
+#[derive(Debug, Clone)]
+pub struct Inspection {
+    /// Whether somebody holds it.
+    pub state: LockState,
+    /// Who holds it.
+    pub holder: Option<Holder>,
+    /// Who waits for it, the next to be served first: the beginning of the queue.
+    pub waiters: Vec<Waiter>,
+    /// How many wait for it in all.
+    pub waiter_count: u64,
+    json: String,
+}
+
+/// One of those who wait for a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Waiter {
+    /// The place in the queue: 1 is the next to be served.
+    pub position: u64,
+    /// Who asked.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// For how long already, in milliseconds.
+    pub waited_ms: u64,
+}
+
+/// Whether somebody holds a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LockState {
+    /// Nobody does.
+    Free,
+    /// Somebody does.
+    Held,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    state: LockState,
+    #[serde(default)]
+    holder: Option<Holder>,
+    #[serde(default)]
+    waiters: Vec<Waiter>,
+    #[serde(default)]
+    waiter_count: u64,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Shows who holds a lock.
+    pub async fn inspect(&self, name: &LockName) -> Result<Inspection, ClientError> {
+        let answer = Call::new(Method::GET, name, "").send(self).await?;
+        if answer.status.is_success() {
+            Inspection::from_answer(answer)
+        } else {
+            Err(answer.refusal())
+        }
+    }
+
+    /// Looks just once; `None` if there is nothing to be seen now.
+    pub(super) async fn glance(&self, name: &LockName) -> Option<Inspection> {
+        let call = Call::new(Method::GET, name, "");
+        let answer = call.send_copy(self, self.options.request_timeout).await;
+        let answer = answer.ok().filter(|answer| answer.status.is_success())?;
+        Inspection::from_answer(answer).ok()
+    }
+}
+
+// === impl Inspection ===
+
+impl Inspection {
+    /// The answer as the gateway sent it.
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    fn from_answer(answer: Answer) -> Result<Self, ClientError> {
+        match serde_json::from_str::<Wire>(&answer.body) {
+            Ok(wire) => Ok(Self {
+                state: wire.state,
+                holder: wire.holder,
+                waiters: wire.waiters,
+                waiter_count: wire.waiter_count,
+                json: answer.body,
+            }),
+            Err(_) => Err(answer.unexpected("not a lock")),
+        }
+    }
+}

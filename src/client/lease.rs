@@ -1,0 +1,114 @@
+//! A lease as a gateway answers it.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::lock::{FencingToken, LockName, Metadata, Owner, Token};
+
+use super::{ClientError, answer::Answer};
+
+/// A lease that the caller holds.
+#[derive(Clone)]
+pub struct Lease {
+    /// The lock.
+    pub name: LockName,
+    /// The secret that renews and releases it.
+    pub token: Token,
+    /// The number that only rises, for the resource that the lock protects.
+    pub fence: FencingToken,
+    /// How long it was granted for.
+    pub ttl: Duration,
+    /// What was left of it when the gateway answered.
+    pub expires_in: Duration,
+    /// How long after the answer it should be renewed.
+    pub renew_after: Duration,
+    /// What was left until its hold limit, if it has one.
+    pub hold_expires_in: Option<Duration>,
+    /// Who asked.
+    pub owner: Option<Owner>,
+    /// What was attached to it.
+    pub metadata: Metadata,
+    /// How long the caller stood in the queue.
+    pub waited: Duration,
+    good_from: Instant,
+    json: String,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    name: String,
+    token: String,
+    fencing_token: u64,
+    ttl_ms: u64,
+    expires_in_ms: u64,
+    renew_after_ms: u64,
+    #[serde(default)]
+    hold_expires_in_ms: Option<u64>,
+    #[serde(default)]
+    owner: Option<String>,
+    #[serde(default)]
+    metadata: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    waited_ms: u64,
+}
+
+// === impl Lease ===
+
+impl Lease {
+    /// Until when the lease certainly lasts: its time is counted from when the request was sent, or
+    /// from the end of the wait, because how long the answer travelled is not known.
+    pub fn good_until(&self) -> Instant {
+        self.good_from + self.expires_in
+    }
+
+    /// The moment that its times are counted from. The gateway gave its answer later.
+    pub(super) fn good_from(&self) -> Instant {
+        self.good_from
+    }
+
+    /// The answer as the gateway sent it, token included.
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    pub(super) fn from_answer(answer: Answer) -> Result<Self, ClientError> {
+        match Self::parse(&answer) {
+            Some(lease) => Ok(lease),
+            None => Err(answer.unexpected("no lease")),
+        }
+    }
+
+    fn parse(answer: &Answer) -> Option<Self> {
+        let wire: Wire = serde_json::from_str(&answer.body).ok()?;
+        let waited = Duration::from_millis(wire.waited_ms);
+        let owner = wire.owner.as_deref().map(Owner::new).transpose().ok()?;
+        Some(Self {
+            name: LockName::new(&wire.name).ok()?,
+            token: Token::parse(&wire.token).ok()?,
+            fence: FencingToken::new(wire.fencing_token).ok()?,
+            ttl: Duration::from_millis(wire.ttl_ms),
+            expires_in: Duration::from_millis(wire.expires_in_ms),
+            renew_after: Duration::from_millis(wire.renew_after_ms),
+            hold_expires_in: wire.hold_expires_in_ms.map(Duration::from_millis),
+            owner,
+            metadata: Metadata::new(wire.metadata.unwrap_or_default()).ok()?,
+            waited,
+            // The gateway answered when this wait was over; but not after we have heard it.
+            good_from: (answer.sent_at + waited).min(answer.received_at),
+            json: answer.body.clone(),
+        })
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("name", &self.name)
+            .field("token", &self.token)
+            .field("fence", &self.fence)
+            .field("expires_in", &self.expires_in)
+            .finish_non_exhaustive()
+    }
+}

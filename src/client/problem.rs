@@ -1,0 +1,110 @@
+//! What a gateway says when it does not do what it was asked.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use serde::Deserialize;
+
+/// A problem document. It holds no secret.
+#[derive(Clone, Deserialize)]
+pub struct Problem {
+    /// The HTTP status.
+    pub status: u16,
+    /// Which problem it is: `locked`, `lease-lost`, ..
+    pub code: String,
+    /// What it means, in a sentence.
+    #[serde(default)]
+    pub title: String,
+    /// What is wrong with this request.
+    #[serde(default)]
+    pub detail: Option<String>,
+    /// By which the gateway's log knows the request.
+    #[serde(default)]
+    pub request_id: Option<String>,
+    /// With `lease-lost`: whether somebody else holds the lock.
+    #[serde(default)]
+    pub held: Option<bool>,
+    /// With `locked`: who holds the lock.
+    #[serde(default)]
+    pub holder: Option<Holder>,
+    /// With `locked`: how many wait for it.
+    #[serde(default)]
+    pub waiters: Option<u64>,
+    /// With `invalid-request`: what is wrong, and where.
+    #[serde(default)]
+    pub errors: Vec<FieldError>,
+    /// When to ask again, in milliseconds.
+    #[serde(default, rename = "retry_after_ms")]
+    retry_after: Option<u64>,
+    #[serde(skip)]
+    json: String,
+}
+
+/// One thing that is wrong with a request.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct FieldError {
+    /// Where: a field of the body, a header, ..
+    pub field: String,
+    /// What is wrong with it.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// Who holds a lock, as far as the caller may know.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Holder {
+    /// Whether it took the lock in the store itself, without a gateway.
+    #[serde(default)]
+    pub foreign: bool,
+    /// Who asked.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// What the holder attached.
+    #[serde(default)]
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// The fencing token of the lease.
+    #[serde(default)]
+    pub fencing_token: Option<u64>,
+    /// What is left of it in milliseconds; `None` if it has no expiry.
+    #[serde(default)]
+    pub expires_in_ms: Option<u64>,
+}
+
+// === impl Problem ===
+
+impl Problem {
+    /// Reads a problem document.
+    pub(super) fn parse(body: &str) -> Option<Self> {
+        let mut problem: Self = serde_json::from_str(body).ok()?;
+        body.clone_into(&mut problem.json);
+        Some(problem)
+    }
+
+    /// The document as the gateway sent it.
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// When to ask again.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after.map(Duration::from_millis)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let detail = self.detail.as_ref().unwrap_or(&self.title);
+        write!(
+            f,
+            "{} ({}, {})",
+            detail.trim_end_matches('.'),
+            self.code,
+            self.status
+        )
+    }
+}
+
+impl fmt::Debug for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Problem({self})")
+    }
+}

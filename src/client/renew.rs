@@ -1,0 +1,62 @@
+//! Renew: keep a lock.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde::Serialize;
+
+use crate::lock::{LockName, Token};
+
+use super::{Client, ClientError, Lease, acquire::millis, answer::Answer, call::Call};
+
+#[derive(Serialize)]
+struct Body {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Makes a living lease last `ttl` from now, or its own TTL again.
+    ///
+    /// A second copy only counts from a later moment, so what is not answered is sent again.
+    pub async fn renew(
+        &self,
+        name: &LockName,
+        token: &Token,
+        ttl: Option<Duration>,
+    ) -> Result<Lease, ClientError> {
+        Self::renewed(renewal(name, token, ttl).send(self).await?)
+    }
+
+    /// Sends a renewal just once.
+    pub(super) async fn renew_once(
+        &self,
+        name: &LockName,
+        token: &Token,
+        time_out: Duration,
+    ) -> Result<Lease, ClientError> {
+        match renewal(name, token, None).send_copy(self, time_out).await {
+            Ok(answer) => Self::renewed(answer),
+            Err(setback) => Err(setback.error),
+        }
+    }
+
+    fn renewed(answer: Answer) -> Result<Lease, ClientError> {
+        if answer.status.is_success() {
+            Lease::from_answer(answer)
+        } else {
+            Err(answer.refusal())
+        }
+    }
+}
+
+fn renewal(name: &LockName, token: &Token, ttl: Option<Duration>) -> Call {
+    let body = Body {
+        ttl_ms: ttl.map(millis),
+    };
+    Call::new(Method::PUT, name, "/renew")
+        .token(token)
+        .json(&body)
+}

@@ -1,0 +1,230 @@
+//! The keys of the configuration, as the structs declare them.
+
+use serde_json::Value;
+
+use super::{Config, file};
+
+/// One thing that can be configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// The path in a file: `limits.min_ttl_ms`.
+    pub path: String,
+    /// What it takes.
+    pub kind: Kind,
+    /// The default, as a file would say it.
+    pub default: String,
+    /// What it is for.
+    pub doc: String,
+}
+
+/// What a key takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A number without a fraction.
+    WholeNumber,
+    /// Yes or no.
+    Boolean,
+    /// A text with a form of its own.
+    Text,
+    /// One of a few words.
+    OneOf(Vec<String>),
+}
+
+/// A table of the configuration and what it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// The name of the table; empty for the keys above all tables.
+    pub name: String,
+    /// What it is for.
+    pub doc: String,
+    /// Its keys, in the order of the struct.
+    pub keys: Vec<Key>,
+}
+
+// === impl Section ===
+
+impl Section {
+    /// Everything that can be configured, in the order in which the structs declare it.
+    ///
+    /// Paths and defaults come from writing the default configuration out, because that keeps the
+    /// order; types and texts come from the schema of the structs.
+    pub fn all() -> Vec<Self> {
+        let schema = schemars::schema_for!(Config).to_value();
+        let text = toml::to_string(&Config::default()).expect("the configuration is a TOML table");
+        let mut sections: Vec<Self> = Vec::new();
+        for entry in file::entries(&text).expect("what was just written can be read") {
+            let (name, _) = entry.path.rsplit_once('.').unwrap_or_default();
+            if sections.last().is_none_or(|section| section.name != name) {
+                sections.push(Self {
+                    name: name.to_owned(),
+                    doc: description(&schema, name),
+                    keys: Vec::new(),
+                });
+            }
+            let section = sections
+                .last_mut()
+                .expect("one was pushed if there was none");
+            section.keys.push(Key {
+                kind: Kind::of(&schema, resolve(&schema, property(&schema, &entry.path))),
+                default: entry.value.to_string(),
+                doc: description(&schema, &entry.path),
+                path: entry.path,
+            });
+        }
+        sections
+    }
+}
+
+// === impl Key ===
+
+impl Key {
+    /// Every key, in the order in which the structs declare them.
+    pub fn all() -> Vec<Self> {
+        Section::all()
+            .into_iter()
+            .flat_map(|section| section.keys)
+            .collect()
+    }
+
+    /// The environment variable that sets it: `LATCHGATE_LIMITS_MIN_TTL_MS`.
+    pub fn variable(&self) -> String {
+        format!(
+            "LATCHGATE_{}",
+            self.path.replace('.', "_").to_ascii_uppercase()
+        )
+    }
+
+    /// The path and the name of the table that it begins with, if it is in one.
+    pub(super) fn paths(&self) -> impl Iterator<Item = String> {
+        let table = self.path.split_once('.').map(|(table, _)| table.to_owned());
+        std::iter::once(self.path.clone()).chain(table)
+    }
+
+    /// The last part of the path, as it stands in its table.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or(&self.path)
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// What is allowed, in words.
+    pub fn allowed(&self) -> String {
+        match self {
+            Self::WholeNumber => "a whole number".to_owned(),
+            Self::Boolean => "true or false".to_owned(),
+            Self::Text => "a text".to_owned(),
+            Self::OneOf(words) => words.join(" or "),
+        }
+    }
+
+    /// What a table of types calls it.
+    pub fn name(&self) -> String {
+        match self {
+            Self::WholeNumber => "whole number".to_owned(),
+            Self::Boolean => "boolean".to_owned(),
+            Self::Text => "text".to_owned(),
+            Self::OneOf(words) => format!("`{}`", words.join("` or `")),
+        }
+    }
+
+    /// Reads the text of a variable or of a flag.
+    pub(super) fn read(&self, text: &str) -> Option<toml::Value> {
+        match self {
+            Self::WholeNumber => text.parse().ok().map(toml::Value::Integer),
+            Self::Boolean => text.parse().ok().map(toml::Value::Boolean),
+            Self::Text | Self::OneOf(_) => Some(toml::Value::String(text.to_owned())),
+        }
+    }
+
+    /// Whether a value has the right type and, where that decides, the right form.
+    pub(super) fn takes(&self, value: &toml::Value) -> bool {
+        match (self, value) {
+            (Self::WholeNumber, toml::Value::Integer(number)) => *number >= 0,
+            (Self::Boolean, toml::Value::Boolean(_)) | (Self::Text, toml::Value::String(_)) => true,
+            (Self::OneOf(words), toml::Value::String(text)) => words.contains(text),
+            _ => false,
+        }
+    }
+
+    fn of(root: &Value, schema: &Value) -> Self {
+        match schema["type"].as_str() {
+            Some("integer") => return Self::WholeNumber,
+            Some("boolean") => return Self::Boolean,
+            _ => {}
+        }
+        let words = |list: &Value, word: fn(&Value) -> &Value| {
+            let words = list
+                .as_array()?
+                .iter()
+                .map(|item| word(resolve(root, item)).as_str());
+            words
+                .map(|word| word.map(str::to_owned))
+                .collect::<Option<Vec<_>>>()
+        };
+        words(&schema["enum"], |item| item)
+            .or_else(|| words(&schema["oneOf"], |item| &item["const"]))
+            .map_or(Self::Text, Self::OneOf)
+    }
+}
+
+/// The schema of a key or a table, as its struct has it: with its text, perhaps by reference.
+fn property<'a>(root: &'a Value, path: &str) -> &'a Value {
+    path.split('.')
+        .filter(|part| !part.is_empty())
+        .fold(root, |schema, part| {
+            &resolve(root, schema)["properties"][part]
+        })
+}
+
+fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    schema["$ref"]
+        .as_str()
+        .and_then(|reference| root.pointer(reference.trim_start_matches('#')))
+        .unwrap_or(schema)
+}
+
+/// A doc comment, its line breaks undone: lines were broken for the source file.
+fn description(root: &Value, path: &str) -> String {
+    let text = property(root, path)["description"].as_str();
+    text.unwrap_or_default()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_and_every_table_has_a_text() {
+        for section in Section::all() {
+            assert!(!section.doc.is_empty(), "{}", section.name);
+            for key in section.keys {
+                assert!(!key.doc.is_empty(), "{}", key.path);
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_knows_what_it_takes() {
+        let keys = Key::all();
+        let kind = |path: &str| &keys.iter().find(|key| key.path == path).unwrap().kind;
+        assert_eq!(*kind("limits.min_ttl_ms"), Kind::WholeNumber);
+        assert_eq!(*kind("insecure_no_auth"), Kind::Boolean);
+        assert_eq!(*kind("store"), Kind::Text);
+        let words = vec!["text".to_owned(), "json".to_owned()];
+        assert_eq!(*kind("log.format"), Kind::OneOf(words));
+    }
+
+    #[test]
+    fn no_two_keys_share_a_variable() {
+        let mut variables: Vec<_> = Key::all().iter().map(Key::variable).collect();
+        variables.sort();
+        let count = variables.len();
+        variables.dedup();
+        assert_eq!(variables.len(), count);
+    }
+}

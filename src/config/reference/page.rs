@@ -1,0 +1,60 @@
+//! `docs/configuration.md`: every key with its type, default, variable and what it is for.
+
+use crate::config::{Key, Section};
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+`latchgate serve` needs no configuration. What it is told is taken from the first of these that
+sets it:
+
+1. a flag of the command line (`--listen`, `--store`, `--insecure-no-auth`),
+2. an environment variable: the key in capitals, behind `LATCHGATE_`, with `_` for the dot,
+3. the TOML file that `--config` or `LATCHGATE_CONFIG` names,
+4. the default.
+
+An unknown key, an unknown `LATCHGATE_` variable or a value that is not allowed stops the start
+with a message that names the line, variable or flag. `latchgate config check` does the same
+without starting, and shows what is set by whom; `latchgate config default` prints a file with every
+key. No message shows the password of a store URL.
+
+Variables of the client commands (`LATCHGATE_URL`, `LATCHGATE_KEY`, `LATCHGATE_TOKEN`, ..) and those
+that Kubernetes sets for a Service whose name begins with `latchgate` are left alone.
+";
+
+/// The page.
+pub fn page() -> String {
+    let mut out = INTRODUCTION.to_owned();
+    for section in Section::all() {
+        let title = match section.name.as_str() {
+            "" => "The gateway".to_owned(),
+            name => format!(
+                "`[{name}]`: {}",
+                lower_first(section.doc.trim_end_matches('.'))
+            ),
+        };
+        out.extend(["\n## ", &title, "\n"]);
+        for key in &section.keys {
+            out.push_str(&entry(key));
+        }
+    }
+    out
+}
+
+fn entry(key: &Key) -> String {
+    format!(
+        "\n### `{}`\n\n{}\n\n| type | default | variable |\n|---|---|---|\n| {} | `{}` | `{}` |\n",
+        key.path,
+        key.doc,
+        key.kind.name(),
+        key.default,
+        key.variable(),
+    )
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(chars).collect()
+    })
+}

@@ -1,0 +1,63 @@
+//! A value that somebody gave to a key, and who it was.
+
+use std::{fmt, path::PathBuf};
+
+use super::StoreUrl;
+
+/// Where a value comes from. Later ones win.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// Nobody set it.
+    Default,
+    /// A line of the configuration file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+    },
+    /// An environment variable.
+    Variable(String),
+    /// A flag of the command line.
+    Flag(&'static str),
+}
+
+/// A value for a key.
+#[derive(Debug, Clone)]
+pub(super) struct Setting {
+    pub(super) path: String,
+    pub(super) value: toml::Value,
+    pub(super) source: Source,
+}
+
+// === impl Source ===
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("the default"),
+            Self::File { path, line } => write!(f, "line {line} of {}", path.display()),
+            Self::Variable(name) => write!(f, "the environment variable {name}"),
+            Self::Flag(name) => write!(f, "the flag {name}"),
+        }
+    }
+}
+
+// === impl Setting ===
+
+impl Setting {
+    /// The value as it may be shown.
+    pub(super) fn shown(&self) -> String {
+        shown(&self.path, &self.value)
+    }
+}
+
+/// A value as it may be shown, whatever it is and however wrong.
+pub(super) fn shown(path: &str, value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) if path == "store" => format!("{:?}", StoreUrl::redact(text)),
+        toml::Value::Table(_) => "a table".to_owned(),
+        toml::Value::Array(_) => "a list".to_owned(),
+        value => value.to_string(),
+    }
+}

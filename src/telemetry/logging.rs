@@ -1,0 +1,52 @@
+//! Log lines on standard error.
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::{
+    Layer, filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt, util::TryInitError,
+};
+
+use crate::config::{Invalid, LogConfig, LogFormat};
+
+/// Why nothing can be logged.
+#[derive(Debug, thiserror::Error)]
+pub enum LoggingError {
+    /// The level is none.
+    #[error(transparent)]
+    Level(#[from] Invalid),
+    /// Somebody else logs already.
+    #[error("cannot log: {0}")]
+    Taken(#[from] TryInitError),
+}
+
+/// Begins to log. Once per process.
+pub fn init(config: &LogConfig) -> Result<(), LoggingError> {
+    let filter = config.filter()?;
+    match config.format {
+        LogFormat::Text => {
+            let lines = fmt::layer()
+                .with_writer(io::stderr)
+                .with_ansi(io::stderr().is_terminal());
+            start(lines, filter)
+        }
+        LogFormat::Json => {
+            let lines = fmt::layer()
+                .with_writer(io::stderr)
+                .json()
+                .flatten_event(true)
+                .with_current_span(true)
+                .with_span_list(false);
+            start(lines, filter)
+        }
+    }
+}
+
+fn start<L>(lines: L, filter: Targets) -> Result<(), LoggingError>
+where
+    L: Layer<tracing_subscriber::Registry> + Send + Sync + 'static,
+{
+    tracing_subscriber::registry()
+        .with(lines.with_filter(filter))
+        .try_init()?;
+    Ok(())
+}

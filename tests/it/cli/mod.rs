@@ -1,0 +1,8 @@
+//! The real program, from the outside.
+
+mod exit_codes;
+mod generated;
+mod leases;
+mod secrets;
+mod serve;
+mod shutdown;

@@ -1,0 +1,141 @@
+//! What an answer means.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use latchgate::{
+    client::{AcquireRequest, ApiKey, Client, ClientError, ClientOptions, LockState},
+    lock::{IdempotencyKey, Metadata, Owner},
+};
+use tokio::time::Instant;
+
+use crate::support::fake_gateway::{FakeGateway, Reply};
+
+use super::fixture::{TOKEN, acquire, client, lease, name, token};
+
+#[tokio::test]
+async fn an_acquire_says_what_it_was_asked_to_say() {
+    let gateway = FakeGateway::new([lease()]);
+    let options = ClientOptions {
+        url: gateway.url.clone(),
+        key: Some(ApiKey::new("k3y").unwrap()),
+        ..ClientOptions::default()
+    };
+    let key = "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11";
+    let request = AcquireRequest {
+        ttl: Some(Duration::from_secs(30)),
+        wait: Duration::ZERO,
+        max_hold: Some(Duration::from_mins(1)),
+        owner: Some(Owner::new("me").unwrap()),
+        metadata: Metadata::new(BTreeMap::from([("job".to_owned(), "7".to_owned())])).unwrap(),
+        idempotency_key: Some(IdempotencyKey::new(key).unwrap()),
+    };
+    Client::new(options)
+        .unwrap()
+        .acquire(&name(), &request)
+        .await
+        .unwrap();
+    let received = &gateway.received()[0];
+    assert_eq!(received.line, "POST /locks/deploy HTTP/1.1");
+    assert_eq!(received.header("authorization"), Some("Bearer k3y"));
+    assert_eq!(received.header("idempotency-key"), Some(key));
+    assert_eq!(
+        received.body,
+        r#"{"ttl_ms":30000,"max_hold_ms":60000,"owner":"me","metadata":{"job":"7"}}"#
+    );
+}
+
+#[tokio::test]
+async fn a_lease_counts_from_when_it_was_asked_for() {
+    let gateway = FakeGateway::new([lease()]);
+    let before = Instant::now();
+    let lease = acquire(&gateway).await.unwrap();
+    let after = Instant::now();
+    assert_eq!(lease.token.expose(), TOKEN);
+    assert_eq!(lease.fence.get(), 42);
+    assert_eq!(lease.renew_after, Duration::from_millis(9_666));
+    let good_for = Duration::from_secs(29);
+    assert!(before + good_for <= lease.good_until() && lease.good_until() <= after + good_for);
+    assert!(lease.json().contains("from_the_future"));
+    assert!(!format!("{lease:?}").contains(TOKEN));
+}
+
+#[tokio::test]
+async fn renew_and_release_carry_the_token_in_its_header() {
+    let done = Reply::Answer(204, String::new());
+    let gateway = FakeGateway::new([lease(), done]);
+    let client = client(&gateway);
+    client.renew(&name(), &token(), None).await.unwrap();
+    client.release(&name(), &token()).await.unwrap();
+    let received = gateway.received();
+    assert_eq!(received[0].line, "PUT /locks/deploy/renew HTTP/1.1");
+    assert_eq!(received[0].body, "{}");
+    assert_eq!(received[1].line, "DELETE /locks/deploy HTTP/1.1");
+    for request in received {
+        assert_eq!(request.header("lock-token"), Some(TOKEN));
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_is_held_says_by_whom() {
+    let more = r#","retry_after_ms":1200,"holder":{"owner":"ci","metadata":{},"fencing_token":41,"expires_in_ms":9000,"foreign":false}"#;
+    let gateway = FakeGateway::new([Reply::problem(423, "locked", more)]);
+    let Err(ClientError::Held(problem)) = acquire(&gateway).await else {
+        panic!("it is held");
+    };
+    assert_eq!(problem.retry_after(), Some(Duration::from_millis(1_200)));
+    assert_eq!(problem.holder.unwrap().owner.as_deref(), Some("ci"));
+    assert_eq!(gateway.received().len(), 1);
+}
+
+#[tokio::test]
+async fn a_lost_lease_says_whether_somebody_else_has_the_lock() {
+    let gateway = FakeGateway::new([Reply::problem(410, "lease-lost", r#","held":true"#)]);
+    let Err(ClientError::Lost(problem)) = client(&gateway).renew(&name(), &token(), None).await
+    else {
+        panic!("it is lost");
+    };
+    assert_eq!(problem.held, Some(true));
+}
+
+#[tokio::test]
+async fn a_refusal_is_not_asked_twice() {
+    for (status, code) in [
+        (400, "invalid-request"),
+        (401, "unauthorized"),
+        (409, "idempotency-mismatch"),
+        (429, "rate-limited"),
+        (500, "foreign-data"),
+    ] {
+        let gateway = FakeGateway::new([Reply::problem(status, code, "")]);
+        let error = acquire(&gateway).await.unwrap_err();
+        assert!(matches!(error, ClientError::Refused(_)), "{code}: {error}");
+        assert_eq!(gateway.received().len(), 1, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_gateways_is_called_that() {
+    for (status, body) in [(200, "<html>"), (200, "{}"), (404, "not here"), (302, "")] {
+        let gateway = FakeGateway::new([Reply::Answer(status, body.to_owned())]);
+        let error = acquire(&gateway).await.unwrap_err();
+        assert!(
+            matches!(error, ClientError::Unexpected { .. }),
+            "{status}: {error}"
+        );
+        assert_eq!(gateway.received().len(), 1, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_lock_is_free_or_held() {
+    let free = r#"{"name":"deploy","state":"free","holder":null,"waiters":[]}"#;
+    let gateway = FakeGateway::new([Reply::Answer(200, free.to_owned())]);
+    let lock = client(&gateway).inspect(&name()).await.unwrap();
+    assert_eq!((lock.state, lock.holder.as_ref()), (LockState::Free, None));
+    assert_eq!(lock.json(), free);
+    let held = r#"{"name":"deploy","state":"held","holder":{"foreign":true,"expires_in_ms":null,"fencing_token":null,"metadata":{}}}"#;
+    let gateway = FakeGateway::new([Reply::Answer(200, held.to_owned())]);
+    let lock = client(&gateway).inspect(&name()).await.unwrap();
+    assert_eq!(lock.state, LockState::Held);
+    assert!(lock.holder.unwrap().foreign);
+}

@@ -1,0 +1,5 @@
+//! The client against gateways that answer badly, or not at all.
+
+mod answers;
+mod fixture;
+mod repeats;

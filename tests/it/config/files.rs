@@ -1,0 +1,53 @@
+//! The files under `config/`.
+
+use std::path::{Path, PathBuf};
+
+use latchgate::config::{Config, Loaded, Sources};
+
+fn load(name: &str) -> Loaded {
+    let sources = Sources {
+        file: Some(path(name)),
+        ..Sources::default()
+    };
+    sources.load().unwrap()
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("config")
+        .join(name)
+}
+
+fn shown(config: &Config) -> serde_json::Value {
+    serde_json::to_value(config).unwrap()
+}
+
+#[test]
+fn the_file_with_every_key_is_the_same_as_no_file() {
+    let loaded = load("latchgate.toml");
+    assert_eq!(shown(&loaded.config), shown(&Config::default()));
+    assert_eq!(loaded.set.len(), latchgate::config::Key::all().len());
+}
+
+#[test]
+fn the_embedded_file_works() {
+    let config = load("embedded.toml").config;
+    assert_eq!(config.store.to_string(), "embedded:/var/lib/latchgate");
+}
+
+#[test]
+fn the_redis_file_works() {
+    let config = load("redis.toml").config;
+    assert_eq!(config.store.to_string(), "redis://redis:6379/0");
+    assert!(config.insecure_no_auth);
+}
+
+#[test]
+fn every_file_has_a_test() {
+    let entries = std::fs::read_dir(path("")).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["embedded.toml", "latchgate.toml", "redis.toml"]);
+}

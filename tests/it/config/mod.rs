@@ -1,0 +1,5 @@
+//! The configuration as `latchgate serve` would have it.
+
+mod files;
+mod layers;
+mod refusals;

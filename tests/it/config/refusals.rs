@@ -1,0 +1,153 @@
+//! What stops the start, and how it is said.
+
+use std::{ffi::OsString, fs};
+
+use latchgate::config::Sources;
+
+/// What is said against a file, its directory left out.
+fn file(text: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("lg.toml");
+    fs::write(&path, text).unwrap();
+    let sources = Sources {
+        file: Some(path),
+        ..Sources::default()
+    };
+    let error = sources.load().unwrap_err().to_string();
+    error.replace(&format!("{}/", directory.path().display()), "")
+}
+
+fn variable(name: &str, value: impl Into<OsString>) -> String {
+    let sources = Sources {
+        variables: vec![(name.into(), value.into())],
+        ..Sources::default()
+    };
+    sources.load().unwrap_err().to_string()
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
+    assert_eq!(
+        file("[limits]\n\ndefault_ttl = 3"),
+        "there is no key limits.default_ttl (line 3 of lg.toml); did you mean limits.default_ttl_ms?"
+    );
+    assert_eq!(
+        file("[tls]\ncert = 'x'"),
+        "there is no key tls.cert (line 2 of lg.toml); `latchgate config default` prints every key"
+    );
+    assert_eq!(
+        file("[htp]"),
+        "there is no key htp (line 1 of lg.toml); did you mean http?"
+    );
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_named_with_what_is_allowed() {
+    assert_eq!(
+        file("[limits]\nmin_ttl_ms = '100'"),
+        "limits.min_ttl_ms is \"100\" (line 2 of lg.toml); allowed is a whole number"
+    );
+    assert_eq!(
+        file("insecure_no_auth = 1"),
+        "insecure_no_auth is 1 (line 1 of lg.toml); allowed is true or false"
+    );
+    assert_eq!(
+        file("limits = 1"),
+        "limits is 1 (line 1 of lg.toml); allowed is a table"
+    );
+    assert_eq!(
+        file("[listen]\na = 1"),
+        "there is no key listen.a (line 2 of lg.toml); did you mean listen?"
+    );
+    assert_eq!(
+        variable("LATCHGATE_REDIS_CONNECTIONS", "many"),
+        "redis.connections is \"many\" (the environment variable LATCHGATE_REDIS_CONNECTIONS); \
+         allowed is a whole number"
+    );
+    assert_eq!(
+        variable("LATCHGATE_LOG_FORMAT", "xml"),
+        "log.format is \"xml\" (the environment variable LATCHGATE_LOG_FORMAT); \
+         allowed is text or json"
+    );
+}
+
+#[test]
+fn a_value_that_contradicts_another_names_both() {
+    assert_eq!(
+        file("[limits]\nmax_ttl_ms = 20000"),
+        "limits.default_ttl_ms is 30000 (the default); allowed is at most 20000, \
+         the value of limits.max_ttl_ms (line 2 of lg.toml)"
+    );
+}
+
+#[test]
+fn an_address_is_an_ip_address_and_a_port() {
+    assert_eq!(
+        variable("LATCHGATE_LISTEN", "localhost:7420"),
+        "listen is \"localhost:7420\" (the environment variable LATCHGATE_LISTEN); \
+         allowed is IP:PORT, such as 127.0.0.1:7420 or [::1]:7420"
+    );
+}
+
+#[test]
+fn no_message_shows_a_password() {
+    let urls = [
+        "redis://u:s3cret@h/x",
+        "rediss://u:s3cret@h",
+        "redis://u:s3cret@",
+        "redis:u:s3cret@h",
+        "u:s3cret@h",
+        "s3cret",
+    ];
+    for url in urls {
+        for message in [
+            variable("LATCHGATE_STORE", url),
+            file(&format!("store = '{url}'")),
+            // A quote that is never closed.
+            file(&format!("store = '{url}")),
+            file(&format!("store = ['{url}']")),
+            file(&format!("store = {{ url = '{url}' }}")),
+        ] {
+            assert!(!message.contains("s3cret"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn a_store_of_a_later_version_is_called_that() {
+    let message = variable("LATCHGATE_STORE", "redlock://a,b,c");
+    assert_eq!(
+        message,
+        "store is \"redlock:***\" (the environment variable LATCHGATE_STORE); allowed is \
+         embedded:DIR or redis://[USER:PASSWORD@]HOST[:PORT][/DB] \
+         (this one uses redlock://, which this version does not have)"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_toml_or_not_there_is_named() {
+    let message = file("listen = '127.0.0.1:1'\nstore =");
+    assert!(
+        message.starts_with("line 2 of lg.toml is not TOML: "),
+        "{message}"
+    );
+    let message = variable("LATCHGATE_CONFIG", "/does/not/exist");
+    assert!(
+        message.starts_with(
+            "cannot read the configuration file /does/not/exist \
+             (the environment variable LATCHGATE_CONFIG): No such file"
+        ),
+        "{message}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_variable_that_is_not_text_is_refused() {
+    use std::os::unix::ffi::OsStringExt;
+
+    assert_eq!(
+        variable("LATCHGATE_STORE", OsString::from_vec(vec![b'x', 0xff])),
+        "the value of the environment variable LATCHGATE_STORE is not UTF-8"
+    );
+}

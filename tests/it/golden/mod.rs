@@ -1,0 +1,4 @@
+//! Generated text that is committed. `BLESS=1` rewrites it.
+
+mod configuration;
+mod help;

@@ -1,0 +1,144 @@
+//! Dependencies between modules point one way.
+
+use crate::support::tree::{Source, sources};
+
+/// What each module may use: the arrows of ARCHITECTURE.md.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("lock", &[]),
+    ("clock", &["lock"]),
+    ("lifecycle", &["lock"]),
+    ("config", &["lock"]),
+    ("telemetry", &["lock", "config"]),
+    (
+        "store",
+        &["lock", "clock", "lifecycle", "config", "telemetry"],
+    ),
+    (
+        "engine",
+        &["lock", "clock", "lifecycle", "config", "telemetry", "store"],
+    ),
+    (
+        "http",
+        &[
+            "lock",
+            "clock",
+            "lifecycle",
+            "config",
+            "telemetry",
+            "store",
+            "engine",
+        ],
+    ),
+    ("client", &["lock"]),
+    (
+        "cli",
+        &[
+            "lock",
+            "clock",
+            "lifecycle",
+            "config",
+            "telemetry",
+            "store",
+            "engine",
+            "http",
+            "client",
+        ],
+    ),
+];
+
+#[test]
+fn modules_use_only_what_lies_below_them() {
+    let mut wrong = Vec::new();
+    for source in sources(&["src"]) {
+        let Some(module) = module(&source.path) else {
+            continue;
+        };
+        let allowed = ALLOWED.iter().find(|(name, _)| *name == module);
+        let Some((_, allowed)) = allowed else {
+            wrong.push(format!("{}: {module} has no place in the map", source.path));
+            continue;
+        };
+        for used in used(&source) {
+            if used != module && !allowed.contains(&used.as_str()) {
+                wrong.push(format!("{}: {module} uses {used}", source.path));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn finds_every_way_to_write_a_path() {
+    let source = |text: &str| Source {
+        path: "src/lock/x.rs".to_owned(),
+        text: text.to_owned(),
+    };
+    let found = |text: &str| used(&source(text));
+    assert_eq!(found("use crate::store::Store;"), ["store"]);
+    assert_eq!(
+        found("use crate::{\n    clock::Clock,\n    store::{a, b::c},\n};"),
+        ["clock", "store"]
+    );
+    assert_eq!(found("fn f(x: crate::http::X) {}"), ["http"]);
+    assert_eq!(found("pub(in crate::engine) fn f() {}"), ["engine"]);
+    assert_eq!(found("// not crate::http\n/// [`crate::http`]\n"), [""; 0]);
+}
+
+/// The module that a file belongs to; `None` for the roots, which name all.
+fn module(path: &str) -> Option<String> {
+    let inside = path.strip_prefix("src/")?;
+    match inside.split_once('/') {
+        Some((module, _)) => Some(module.to_owned()),
+        None if matches!(inside, "lib.rs" | "main.rs") => None,
+        None => inside.strip_suffix(".rs").map(str::to_owned),
+    }
+}
+
+/// The top-level modules that a file names, wherever in it.
+fn used(source: &Source) -> Vec<String> {
+    let code: Vec<_> = source
+        .text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .collect();
+    let code = code.join("\n");
+    let mut used = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        match rest.strip_prefix('{') {
+            Some(list) => used.extend(first_names(list)),
+            None => used.push(name(rest)),
+        }
+    }
+    used.retain(|name| name.starts_with(|c: char| c.is_ascii_lowercase()));
+    used.sort();
+    used.dedup();
+    used
+}
+
+/// The first name of every path in a list, up to the brace that closes it.
+fn first_names(list: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut depth = 0_usize;
+    let mut begins = true;
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => begins = true,
+            c if begins && !c.is_whitespace() => {
+                names.push(name(&list[at..]));
+                begins = false;
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+fn name(text: &str) -> String {
+    text.chars()
+        .take_while(|c| c.is_alphanumeric() || *c == '_')
+        .collect()
+}

@@ -1,0 +1,4 @@
+//! The shape of the source tree.
+
+mod edges;
+mod files;

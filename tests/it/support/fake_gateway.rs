@@ -1,0 +1,132 @@
+//! A gateway that answers, or fails to, exactly as a test says.
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+/// What becomes of one request.
+#[derive(Debug, Clone)]
+pub(crate) enum Reply {
+    /// It is answered with this status and body.
+    Answer(u16, String),
+    /// The connection ends after the request was read: the reply is lost.
+    Lost,
+    /// The answer breaks off in the middle of its body.
+    Torn,
+    /// No answer comes.
+    Silence,
+}
+
+/// A request as it arrived.
+#[derive(Debug, Clone)]
+pub(crate) struct Received {
+    /// Its first line.
+    pub(crate) line: String,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+/// Listens on a free port and follows a script: one reply per connection, the last one for ever.
+pub(crate) struct FakeGateway {
+    pub(crate) url: String,
+    received: Arc<Mutex<Vec<Received>>>,
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// A problem document.
+    pub(crate) fn problem(status: u16, code: &str, more: &str) -> Self {
+        let body = format!(
+            r#"{{"type":"/problems/{code}","title":"A title.","status":{status},"code":"{code}","request_id":"r1"{more}}}"#
+        );
+        Self::Answer(status, body)
+    }
+}
+
+// === impl Received ===
+
+impl Received {
+    /// The value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let prefix = format!("{name}: ");
+        self.head
+            .lines()
+            .find_map(|line| line.strip_prefix(&prefix))
+    }
+}
+
+// === impl FakeGateway ===
+
+impl FakeGateway {
+    pub(crate) fn new(script: impl IntoIterator<Item = Reply>) -> Self {
+        let script: Vec<_> = script.into_iter().collect();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&received);
+        // It ends with the process: a test that is over needs it no more.
+        thread::spawn(move || {
+            let mut held = Vec::new();
+            for (count, stream) in listener.incoming().enumerate() {
+                let mut stream = stream.unwrap();
+                let request = read(&mut stream);
+                log.lock().unwrap().push(request);
+                match &script[count.min(script.len() - 1)] {
+                    Reply::Answer(status, body) => answer(&mut stream, *status, body, body.len()),
+                    Reply::Torn => answer(&mut stream, 200, "{\"na", 100),
+                    Reply::Lost => stream.shutdown(Shutdown::Both).unwrap(),
+                    Reply::Silence => held.push(stream),
+                }
+            }
+        });
+        Self { url, received }
+    }
+
+    /// What has arrived so far.
+    pub(crate) fn received(&self) -> Vec<Received> {
+        self.received.lock().unwrap().clone()
+    }
+}
+
+fn read(stream: &mut TcpStream) -> Received {
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let head = head.replace("\r\n", "\n");
+            let request = Received {
+                line: head.lines().next().unwrap_or_default().to_owned(),
+                head,
+                body: body.to_owned(),
+            };
+            let length = request
+                .header("content-length")
+                .map_or(0, |text| text.parse().unwrap());
+            if request.body.len() >= length {
+                return request;
+            }
+        }
+        let count = stream.read(&mut buffer).unwrap();
+        assert!(count > 0, "the client closed before its request was whole");
+        bytes.extend_from_slice(&buffer[..count]);
+    }
+}
+
+fn answer(stream: &mut TcpStream, status: u16, body: &str, length: usize) {
+    let head = format!(
+        "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+         connection: close\r\n\r\n"
+    );
+    // A client that has gone is the test's business.
+    drop(stream.write_all(head.as_bytes()));
+    drop(stream.write_all(body.as_bytes()));
+}

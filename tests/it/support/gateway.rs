@@ -1,0 +1,177 @@
+//! A gateway process of its own: the real program, on a free port, with a store in a directory that
+//! goes away with it.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use super::program::program;
+
+/// How long a gateway may take to start or to end on a machine that does other things as well.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How a gateway is started.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Setup {
+    /// Variables of its environment.
+    pub(crate) variables: Vec<(&'static str, String)>,
+    /// Where it listens, if not on a free port of loopback.
+    pub(crate) listen: Option<&'static str>,
+}
+
+/// A running gateway. Dropped, it is killed.
+pub(crate) struct Gateway {
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// What it printed when it was ready.
+    pub(crate) greeting: String,
+    setup: Setup,
+    directory: TempDir,
+    child: Child,
+}
+
+// === impl Setup ===
+
+impl Setup {
+    /// Sets a variable.
+    pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, value.to_owned()));
+        self
+    }
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// Starts one on an embedded store and waits until it is ready.
+    pub(crate) fn start() -> Self {
+        Self::start_with(Setup::default())
+    }
+
+    /// Starts one on an embedded store, unless the setup names another.
+    pub(crate) fn start_with(setup: Setup) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (child, address, greeting) = spawn(&setup, &directory);
+        Self {
+            address,
+            greeting,
+            setup,
+            directory,
+            child,
+        }
+    }
+
+    /// Its URL.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The directory of its embedded store.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap()
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// `kill -9`, waited for.
+    pub(crate) fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.wait();
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "it does not end:\n{}",
+                self.log()
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Starts it again after it has ended, on the same store and a new port.
+    pub(crate) fn restart(&mut self) {
+        (self.child, self.address, self.greeting) = spawn(&self.setup, &self.directory);
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn spawn(setup: &Setup, directory: &TempDir) -> (Child, SocketAddr, String) {
+    let log = directory.path().join("log");
+    let store = format!("embedded:{}", directory.path().join("data").display());
+    let mut command: Command = program();
+    let child = command
+        .env("LATCHGATE_STORE", store)
+        .envs(setup.variables.clone())
+        .args(["serve", "--listen", setup.listen.unwrap_or("127.0.0.1:0")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(
+            File::options()
+                .create(true)
+                .append(true)
+                .open(&log)
+                .unwrap(),
+        )
+        .spawn();
+    let mut child = child.unwrap();
+    let (line_read, lines) = mpsc::sync_channel(16);
+    let out = BufReader::new(child.stdout.take().unwrap());
+    // Reads to the end, so that the gateway never waits for a full pipe.
+    thread::spawn(move || {
+        for line in out.lines() {
+            drop(line_read.try_send(line.unwrap()));
+        }
+    });
+    let mut greeting = String::new();
+    while !greeting.contains("curl") {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) => greeting = greeting + &line + "\n",
+            Err(_) => {
+                drop(child.kill());
+                panic!(
+                    "it does not start:\n{}",
+                    std::fs::read_to_string(&log).unwrap()
+                );
+            }
+        }
+    }
+    // The line to paste: it names an address that can be reached.
+    let (_, address) = greeting.rsplit_once("http://").unwrap();
+    let end = address.find(['/', '\n']).unwrap();
+    let address = address[..end].parse().unwrap();
+    (child, address, greeting)
+}
