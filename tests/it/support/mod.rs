@@ -6,4 +6,4 @@ mod redis_server;
 
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;
-pub(crate) use redis_server::{RedisServer, cmd};
+pub(crate) use redis_server::{RedisServer, cmd, url};
