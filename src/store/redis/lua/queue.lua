@@ -77,10 +77,11 @@ end
 -- Grants the free lock to a ticket for `lasts` ms, and answers what is left until its hold limit
 -- (-1: none). The fence comes first and the lock last: if a command fails half-way, nobody holds it.
 local function grant(at, token, waiter, fence, now, lasts, provisional)
-  redis.call('SET', at.counter, digits(fence))
+  local fence_text = digits(fence)
+  redis.call('SET', at.counter, fence_text)
   local expiry, left_until_limit = now + lasts, -1
   local fields = {
-    'v', LAYOUT, 'lock', token, 'fence', digits(fence), 'ttl', waiter.ttl, 'acquired', digits(now),
+    'v', LAYOUT, 'lock', token, 'fence', fence_text, 'ttl', waiter.ttl, 'acquired', digits(now),
   }
   local function field(name, value)
     fields[#fields + 1] = name
@@ -109,8 +110,9 @@ local function grant(at, token, waiter, fence, now, lasts, provisional)
       field('late', '1')
     end
   end
+  local expiry_text = digits(expiry)
   redis.call('HSET', at.info, unpack(fields))
-  redis.call('PEXPIREAT', at.info, digits(expiry))
+  redis.call('PEXPIREAT', at.info, expiry_text)
   -- A provisional grant is remembered only once its gateway has heard of it: until then its key
   -- counts as unused, and its attempt may ask again.
   if not provisional then
@@ -122,7 +124,7 @@ local function grant(at, token, waiter, fence, now, lasts, provisional)
       remember(at.ended, now, forget, 'g:' .. token)
     end
   end
-  redis.call('SET', at.lock, token, 'PXAT', digits(expiry))
+  redis.call('SET', at.lock, token, 'PXAT', expiry_text)
   return left_until_limit
 end
 

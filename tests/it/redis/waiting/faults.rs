@@ -136,6 +136,8 @@ async fn a_release_whose_reply_is_lost_has_passed_the_lock_on() {
     let gate = Gate::on(&server).await;
     let proxy = Proxy::start(server.port(), &gate.lifecycle).await;
     let behind = Gate::with(&proxy.url(), &quick());
+    // The server knows the script.
+    behind.release(&behind.take("reply").await).await;
     let lease = behind.take("reply").await;
     let asked = behind.queue(request("reply")).await;
     proxy.strike(&lease.token.hash().to_string(), Fault::CutReply);
