@@ -91,14 +91,8 @@ impl Gateways {
 
     /// Acquires without waiting, and must be granted the lock.
     pub(super) async fn hold(&self, lock: &str) -> Lease {
-        self.hold_for(lock, LONG).await
-    }
-
-    /// The same for so many milliseconds.
-    pub(super) async fn hold_for(&self, lock: &str, ms: u64) -> Lease {
         let request = AcquireRequest {
             wait: Duration::ZERO,
-            ttl: ttl(ms),
             ..request(lock, "first holder")
         };
         let granted = self.any().acquire(request).await.unwrap();

@@ -26,7 +26,7 @@ const LOCKS: [&str; 3] = ["a", "b", "c"];
 const VISITS: usize = 250;
 /// The TTL of a lease that is left to expire. Its holder trusts it for half of it, so that answers
 /// may take the other half to reach it.
-const EXPIRES: u64 = 1_000;
+const EXPIRES: u64 = 2_000;
 /// Long enough for most clients to come back to their place; a lease that one misses is held for as
 /// long.
 const GRACE: u64 = 700;
@@ -76,7 +76,7 @@ impl Client {
     async fn take_a_turn(&mut self) {
         self.turn += 1;
         let lock = LOCKS[self.random.below(LOCKS.len())];
-        let expires = self.random.below(60) == 0;
+        let expires = self.random.below(80) == 0;
         let key = (self.random.below(4) == 0).then(new_key);
         let request = AcquireRequest {
             ttl: ttl(if expires { EXPIRES } else { LONG }),
