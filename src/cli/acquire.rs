@@ -8,16 +8,26 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
+use rustix::process::Signal;
 
 use crate::{
     client::{AcquireRequest, Client, Lease},
-    lock::{IdempotencyKey, LockName, Metadata, Owner},
+    lock::{IdempotencyKey, LockName},
 };
 
 use super::{
-    connection::ConnectionArgs, duration, environment::Environment, error::CliError, metadata,
-    output, owner, secret,
+    connection::ConnectionArgs, duration, environment::Environment, error::CliError, output,
+    request::RequestArgs, secret, signals::Signals, waiting,
 };
+
+/// Whatever ends it while it waits: the place in the queue is given up in order.
+const HEARD: [Signal; 5] = [
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::TSTP,
+];
 
 /// Ask for a lock and print the token of the lease.
 ///
@@ -27,18 +37,13 @@ use super::{
 pub(super) struct AcquireArgs {
     /// The lock: letters, digits and . _ : @ ~ -
     name: LockName,
-    /// How long the lease lasts: 30s, 500ms, 2m [default: the gateway's, 30s]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
-    ttl: Option<Duration>,
-    /// The longest time that the lease may be kept with renewals
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
-    max_hold: Option<Duration>,
-    /// Who asks, for people to read [default: USER@HOST]
-    #[arg(long)]
-    owner: Option<String>,
-    /// A fact to attach to the lease; may be repeated
-    #[arg(long = "meta", value_name = "NAME=VALUE", value_parser = metadata::entry)]
-    meta: Vec<(String, String)>,
+    #[command(flatten)]
+    request: RequestArgs,
+    /// How long to wait for a lock that is held [default: not at all]
+    ///
+    /// On a terminal a line shows how the wait goes.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
+    wait: Option<Duration>,
     /// A file with the key under which the same request may be repeated; - reads standard input
     /// [env: LATCHGATE_IDEMPOTENCY_KEY, LATCHGATE_IDEMPOTENCY_KEY_FILE]
     #[arg(long, value_name = "FILE")]
@@ -53,9 +58,9 @@ pub(super) struct AcquireArgs {
 /// Acquires and prints. A token that cannot be printed has no holder, so its lease is released.
 pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Result<(), CliError> {
     let client = args.connection.client(environment)?;
-    let lease = client
-        .acquire(&args.name, &args.request(environment)?)
-        .await?;
+    let request = args.request(environment)?;
+    let mut signals = Signals::hear(&HEARD).map_err(CliError::Runtime)?;
+    let lease = waiting::acquire(&client, &args.name, request, &mut signals).await?;
     let written = if args.json {
         output::answer(lease.json())
     } else {
@@ -87,26 +92,15 @@ async fn give_back(client: &Client, lease: &Lease) -> &'static str {
 
 impl AcquireArgs {
     fn request(&self, environment: &Environment) -> Result<AcquireRequest, CliError> {
-        let argument = |flag, error: String| CliError::Argument { flag, error };
-        let owner = match &self.owner {
-            Some(text) => {
-                Some(Owner::new(text).map_err(|error| argument("--owner", error.to_string()))?)
-            }
-            None => owner::default(environment),
-        };
-        let metadata: Metadata =
-            metadata::of(&self.meta).map_err(|error| argument("--meta", error))?;
         let idempotency_key = secret::IDEMPOTENCY_KEY.read(
             self.idempotency_key_file.as_deref(),
             environment,
             IdempotencyKey::new,
         )?;
+        let wait = self.wait.unwrap_or_default();
         Ok(AcquireRequest {
-            ttl: self.ttl,
-            max_hold: self.max_hold,
-            owner,
-            metadata,
             idempotency_key,
+            ..self.request.request(wait, environment)?
         })
     }
 }

@@ -4,7 +4,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
     acquire::AcquireArgs, completions::CompletionsArgs, config::ConfigCommand, exit::Exit,
-    inspect::InspectArgs, release::ReleaseArgs, renew::RenewArgs, serve::ServeArgs,
+    inspect::InspectArgs, release::ReleaseArgs, renew::RenewArgs, run::RunArgs, serve::ServeArgs,
 };
 
 /// Distributed locks over plain HTTP and JSON.
@@ -28,6 +28,7 @@ pub struct Args {
 #[derive(Subcommand)]
 pub(super) enum Command {
     Serve(ServeArgs),
+    Run(RunArgs),
     Acquire(AcquireArgs),
     Renew(RenewArgs),
     Release(ReleaseArgs),

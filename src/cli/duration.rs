@@ -12,6 +12,15 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
+/// Reads how long to wait, which may be 0.
+pub(super) fn parse_wait(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        Ok(Duration::ZERO)
+    } else {
+        parse(text)
+    }
+}
+
 /// Writes a duration, no finer than people read and never longer than it is.
 pub(super) fn show(duration: Duration) -> String {
     let seconds = Duration::from_secs(duration.as_secs());
@@ -36,6 +45,13 @@ mod tests {
         for bad in ["", "30", "-1s", "1.5x", "10us"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn no_wait_needs_no_unit() {
+        assert_eq!(parse_wait("0").unwrap(), Duration::ZERO);
+        assert_eq!(parse_wait("2m").unwrap(), Duration::from_mins(2));
+        assert!(parse_wait("30").is_err());
     }
 
     #[test]

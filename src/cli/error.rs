@@ -2,12 +2,14 @@
 
 use std::io;
 
+use rustix::process::Signal;
+
 use crate::{
     client::{ClientError, SetupError},
     config::ConfigError,
 };
 
-use super::{exit::Exit, secret::SecretError, serve::ServeError};
+use super::{exit::Exit, run, secret::SecretError, serve::ServeError};
 
 /// The failures of all commands.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +48,15 @@ pub(super) enum CliError {
         /// What became of the lease.
         fate: &'static str,
     },
+    /// A signal came while the command waited for a lock. The lock was not acquired.
+    #[error("gave up waiting")]
+    Interrupted(Signal),
+    /// The command to run cannot be started.
+    #[error("cannot start the command: {0}")]
+    NotStarted(io::Error),
+    /// The command was stopped because its lease was lost, or was about to be.
+    #[error("the command was stopped because the lease was lost: {0}")]
+    Stopped(String),
     /// There are no threads, or nothing to wait on.
     #[error("cannot start: {0}")]
     Runtime(io::Error),
@@ -54,10 +65,20 @@ pub(super) enum CliError {
 // === impl CliError ===
 
 impl CliError {
+    /// The number of the exit code for it.
+    pub(super) fn code(&self) -> u8 {
+        match self {
+            Self::Interrupted(signal) => run::code_of_signal(*signal),
+            Self::NotStarted(error) => run::code_of_start(error),
+            error => error.exit().code(),
+        }
+    }
+
     /// The exit code for it.
-    pub(super) fn exit(&self) -> Exit {
+    fn exit(&self) -> Exit {
         match self {
             Self::Client(error) => error.into(),
+            Self::Stopped(_) => Exit::Lost,
             Self::Serve(error) => error.into(),
             Self::Setup(SetupError::Url(_))
             | Self::Argument { .. }
@@ -66,6 +87,8 @@ impl CliError {
             Self::Setup(SetupError::Tls(_) | SetupError::Http(_))
             | Self::Output(_)
             | Self::TokenNotWritten { .. }
+            | Self::Interrupted(_)
+            | Self::NotStarted(_)
             | Self::Runtime(_) => Exit::Unexpected,
         }
     }

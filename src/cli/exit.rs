@@ -18,6 +18,8 @@ pub enum Exit {
     Usage = 2,
     /// Somebody else holds the lock.
     Held = 100,
+    /// Somebody else went on holding the lock for as long as we were to wait.
+    WaitOver = 101,
     /// The token does not hold the lock.
     Lost = 102,
     /// No gateway was reached: nothing happened.
@@ -40,11 +42,12 @@ pub enum Exit {
 
 impl Exit {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Done,
         Self::Unexpected,
         Self::Usage,
         Self::Held,
+        Self::WaitOver,
         Self::Lost,
         Self::Unreachable,
         Self::Unavailable,
@@ -66,8 +69,11 @@ impl Exit {
             Self::Done => "done",
             Self::Unexpected => "something unexpected; the message says what",
             Self::Usage => "the command line or the configuration is wrong",
-            Self::Held => "acquire: somebody else holds the lock",
-            Self::Lost => "renew, release: the token does not hold the lock now",
+            Self::Held => "acquire, run: somebody else holds the lock",
+            Self::WaitOver => "acquire, run: the wait ran out",
+            Self::Lost => {
+                "renew, release: the token does not hold the lock now; run: the lease was lost"
+            }
             Self::Unreachable => "no gateway was reached; nothing happened",
             Self::Unavailable => "the gateway or its store cannot serve now; nothing happened",
             Self::OutcomeUnknown => "it may have happened; inspect the lock",
@@ -99,6 +105,7 @@ impl From<&ClientError> for Exit {
     fn from(error: &ClientError) -> Self {
         match error {
             ClientError::Held(_) => Self::Held,
+            ClientError::WaitOver(_) => Self::WaitOver,
             ClientError::Lost(_) => Self::Lost,
             ClientError::Unreachable { .. } => Self::Unreachable,
             ClientError::Unavailable(_) => Self::Unavailable,

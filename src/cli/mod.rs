@@ -16,11 +16,16 @@ mod openapi;
 mod output;
 mod owner;
 mod program;
+mod progress;
 mod release;
 mod renew;
+mod request;
+mod run;
 mod secret;
 mod serve;
+mod signals;
 mod sources;
+mod waiting;
 
 pub use args::Args;
 pub use exit::Exit;

@@ -4,15 +4,18 @@ use std::process::ExitCode;
 
 use super::{
     acquire, args::Args, args::Command, completions, config, environment::Environment,
-    error::CliError, exit::Exit, inspect, openapi, output, release, renew, serve,
+    error::CliError, exit::Exit, inspect, openapi, output, release, renew, run, serve,
 };
 
 /// Runs the program.
 pub fn main() -> ExitCode {
+    if run::is_guard() {
+        return run::guard();
+    }
     let command = Args::of_process().into_command();
     let environment = Environment::of_process();
-    match run(&command, &environment) {
-        Ok(()) => Exit::Done.into(),
+    match carry_out(&command, &environment) {
+        Ok(code) => code.into(),
         Err(error) => {
             if let (true, Some(problem)) = (command.wants_json(), error.problem_json()) {
                 // The exit code and the line below say the same; a reader who has gone misses
@@ -20,14 +23,16 @@ pub fn main() -> ExitCode {
                 drop(output::answer(problem));
             }
             output::note(&format!("latchgate: {error}"));
-            error.exit().into()
+            error.code().into()
         }
     }
 }
 
-fn run(command: &Command, environment: &Environment) -> Result<(), CliError> {
-    match command {
+/// Does what the command line says, and answers with an exit code.
+fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliError> {
+    let done = match command {
         Command::Serve(args) => serve::serve(args, environment),
+        Command::Run(args) => return block_on(run::run(args, environment)),
         Command::Acquire(args) => block_on(acquire::acquire(args, environment)),
         Command::Renew(args) => block_on(renew::renew(args, environment)),
         Command::Release(args) => block_on(release::release(args, environment)),
@@ -35,11 +40,12 @@ fn run(command: &Command, environment: &Environment) -> Result<(), CliError> {
         Command::Config(command) => config::config(command, environment),
         Command::Openapi => openapi::openapi(),
         Command::Completions(args) => completions::completions(args),
-    }
+    };
+    done.map(|()| Exit::Done.code())
 }
 
 /// One call needs one thread.
-fn block_on(call: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
+fn block_on<T>(call: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -56,7 +62,11 @@ impl Command {
             Self::Renew(args) => args.json,
             Self::Release(args) => args.json,
             Self::Inspect(args) => args.json,
-            Self::Serve(_) | Self::Config(_) | Self::Openapi | Self::Completions(_) => false,
+            Self::Serve(_)
+            | Self::Run(_)
+            | Self::Config(_)
+            | Self::Openapi
+            | Self::Completions(_) => false,
         }
     }
 }

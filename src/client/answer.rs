@@ -14,6 +14,8 @@ pub(super) struct Answer {
     pub(super) body: String,
     /// When the copy of the request that was answered was sent.
     pub(super) sent_at: Instant,
+    /// When the answer was there.
+    pub(super) received_at: Instant,
     /// Whether an earlier copy may have been carried out as well.
     pub(super) in_doubt: bool,
 }

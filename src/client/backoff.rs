@@ -18,7 +18,8 @@ fn longest(copy: u32) -> Duration {
     BASE.saturating_mul(doubled).min(MOST)
 }
 
-fn random_fraction() -> f64 {
+/// Anything from 0 to 1.
+pub(super) fn random_fraction() -> f64 {
     // Without random bytes all clients pause for as long as they may, which does no harm.
     getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
 }

@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use reqwest::{
-    Method, StatusCode,
+    Method,
     header::{AUTHORIZATION, HeaderName, HeaderValue},
 };
 use serde::Serialize;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use crate::lock::Token;
+use crate::lock::{LockName, Token};
 
 use super::{
-    Client, ClientError, Problem,
+    Client, ClientError,
     answer::{Answer, Outcome},
-    backoff::pause,
+    retry::Retry,
+    setback::Setback,
 };
 
 /// The header in which a token travels.
@@ -25,28 +26,22 @@ const MAX_ANSWER: usize = 1024 * 1024;
 /// A request whose copies do no harm beyond the first.
 pub(super) struct Call {
     method: Method,
-    url: String,
+    path: String,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Option<Vec<u8>>,
     /// Whether it only looks: then nothing is ever in doubt.
     looks: bool,
 }
 
-/// What a copy leaves behind that is to be followed by another one.
-struct Setback {
-    error: ClientError,
-    /// Whether this copy may have been carried out.
-    in_doubt: bool,
-}
-
 // === impl Call ===
 
 impl Call {
-    pub(super) fn new(method: Method, url: String) -> Self {
+    pub(super) fn new(method: Method, name: &LockName, operation: &str) -> Self {
         Self {
             looks: method == Method::GET,
             method,
-            url,
+            // Every character of a name stands for itself in a path.
+            path: format!("/locks/{name}{operation}"),
             headers: Vec::new(),
             body: None,
         }
@@ -72,57 +67,61 @@ impl Call {
 
     /// Sends it until it is answered, its attempts are used up or its deadline has passed.
     pub(super) async fn send(&self, client: &Client) -> Result<Answer, ClientError> {
-        self.send_until(client, Instant::now() + client.options.deadline)
-            .await
+        let deadline = Instant::now() + client.options.deadline;
+        self.send_with(client, Retry::until(client, deadline)).await
     }
 
-    /// The same within a deadline that other calls have a part in.
-    pub(super) async fn send_until(
+    /// The same with a say in how often and how long.
+    pub(super) async fn send_with(
         &self,
         client: &Client,
-        deadline: Instant,
+        mut retry: Retry,
     ) -> Result<Answer, ClientError> {
-        let mut in_doubt = false;
-        let mut copy = 1;
         loop {
-            let sent_at = Instant::now();
-            let time_out = client
-                .options
-                .request_timeout
-                .min(deadline.saturating_duration_since(sent_at));
-            let setback = match self.send_once(client, time_out).await {
-                Outcome::Answered(status, body) => match setback(status, &body) {
-                    Some(setback) => setback,
-                    None => {
-                        return Ok(Answer {
-                            url: client.url().to_owned(),
-                            status,
-                            body,
-                            sent_at,
-                            in_doubt,
-                        });
-                    }
-                },
-                Outcome::NotSent(reason) => Setback::nothing(unreachable(client, reason)),
-                Outcome::NoAnswer(reason) if self.looks => {
-                    Setback::nothing(unreachable(client, reason))
+            match self.send_copy(client, retry.time_out()).await {
+                Ok(mut answer) => {
+                    answer.in_doubt = retry.in_doubt;
+                    return Ok(answer);
                 }
-                Outcome::NoAnswer(reason) => Setback::doubt(reason, None),
-            };
-            in_doubt |= setback.in_doubt;
-            let pause = pause(copy);
-            if copy >= client.options.attempts || Instant::now() + pause >= deadline {
-                return Err(setback.after(in_doubt));
+                Err(setback) => retry.after(setback).await?,
             }
-            copy += 1;
-            sleep(pause).await;
         }
     }
 
-    async fn send_once(&self, client: &Client, time_out: Duration) -> Outcome {
+    /// Sends one copy, to the address whose turn it is.
+    pub(super) async fn send_copy(
+        &self,
+        client: &Client,
+        time_out: Duration,
+    ) -> Result<Answer, Setback> {
+        let address = client.addresses.current();
+        let sent_at = Instant::now();
+        let setback = match self.send_once(client, address.url(), time_out).await {
+            Outcome::Answered(status, body) => match Setback::of_answer(status, &body) {
+                Some(setback) => setback,
+                None => {
+                    return Ok(Answer {
+                        url: address.url().to_owned(),
+                        status,
+                        body,
+                        sent_at,
+                        received_at: Instant::now(),
+                        in_doubt: false,
+                    });
+                }
+            },
+            Outcome::NotSent(reason) => Setback::unreachable(address.url(), reason),
+            Outcome::NoAnswer(reason) if self.looks => Setback::unreachable(address.url(), reason),
+            Outcome::NoAnswer(reason) => Setback::doubt(reason, None),
+        };
+        client.addresses.move_on_from(address);
+        Err(setback)
+    }
+
+    async fn send_once(&self, client: &Client, url: &str, time_out: Duration) -> Outcome {
         let mut request = client
             .http
-            .request(self.method.clone(), &self.url)
+            .request(self.method.clone(), format!("{url}{}", self.path))
             .timeout(time_out);
         if let Some(key) = &client.options.key {
             request = request.header(AUTHORIZATION, key.header());
@@ -152,71 +151,6 @@ impl Call {
         match String::from_utf8(body) {
             Ok(body) => Outcome::Answered(status, body),
             Err(_invalid) => Outcome::Answered(status, String::new()),
-        }
-    }
-}
-
-/// Whether an answer says that the same request may be answered otherwise a moment later.
-fn setback(status: StatusCode, body: &str) -> Option<Setback> {
-    if !status.is_server_error() {
-        return None;
-    }
-    match Problem::parse(body) {
-        Some(problem) if status == StatusCode::SERVICE_UNAVAILABLE => {
-            // No fencing token will come back.
-            let gone = problem.code == "fence-exhausted";
-            let error = ClientError::Unavailable(Box::new(problem));
-            (!gone).then(|| Setback::nothing(error))
-        }
-        Some(problem) if status == StatusCode::GATEWAY_TIMEOUT => {
-            Some(Setback::doubt(problem.to_string(), Some(problem)))
-        }
-        // A bug or foreign data: the same the next time.
-        Some(_) => None,
-        // A proxy between us and the gateway; it may have passed the request on.
-        None => {
-            let reason = format!("a proxy answered with status {}", status.as_u16());
-            Some(Setback::doubt(reason, None))
-        }
-    }
-}
-
-fn unreachable(client: &Client, reason: String) -> ClientError {
-    ClientError::Unreachable {
-        url: client.url().to_owned(),
-        reason,
-    }
-}
-
-// === impl Setback ===
-
-impl Setback {
-    fn nothing(error: ClientError) -> Self {
-        Self {
-            error,
-            in_doubt: false,
-        }
-    }
-
-    fn doubt(reason: String, problem: Option<Problem>) -> Self {
-        Self {
-            error: ClientError::OutcomeUnknown {
-                reason,
-                problem: problem.map(Box::new),
-            },
-            in_doubt: true,
-        }
-    }
-
-    /// The error of a call whose last copy came to this: what one copy left in doubt, no later
-    /// failure settles.
-    fn after(self, in_doubt: bool) -> ClientError {
-        match self.error {
-            error if !in_doubt || self.in_doubt => error,
-            error => ClientError::OutcomeUnknown {
-                reason: format!("an earlier copy of the request was not answered; then {error}"),
-                problem: error.problem().cloned().map(Box::new),
-            },
         }
     }
 }

@@ -8,6 +8,9 @@ pub enum ClientError {
     /// Somebody else holds the lock. Ask again later.
     #[error("the lock is held{}", by(_0))]
     Held(Box<Problem>),
+    /// Somebody else went on holding the lock for as long as the caller wanted to wait.
+    #[error("the wait ran out: the lock is held{}", by(_0))]
+    WaitOver(Box<Problem>),
     /// The token does not hold the lock now. Stop what the lock protected.
     #[error("the lease is lost: {0}")]
     Lost(Box<Problem>),
@@ -51,6 +54,7 @@ impl ClientError {
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             Self::Held(problem)
+            | Self::WaitOver(problem)
             | Self::Lost(problem)
             | Self::Unavailable(problem)
             | Self::Refused(problem) => Some(problem),

@@ -14,7 +14,23 @@ pub struct Inspection {
     pub state: LockState,
     /// Who holds it.
     pub holder: Option<Holder>,
+    /// Who waits for it, the next to be served first: the beginning of the queue.
+    pub waiters: Vec<Waiter>,
+    /// How many wait for it in all.
+    pub waiter_count: u64,
     json: String,
+}
+
+/// One of those who wait for a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Waiter {
+    /// The place in the queue: 1 is the next to be served.
+    pub position: u64,
+    /// Who asked.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// For how long already, in milliseconds.
+    pub waited_ms: u64,
 }
 
 /// Whether somebody holds a lock.
@@ -32,6 +48,10 @@ struct Wire {
     state: LockState,
     #[serde(default)]
     holder: Option<Holder>,
+    #[serde(default)]
+    waiters: Vec<Waiter>,
+    #[serde(default)]
+    waiter_count: u64,
 }
 
 // === impl Client ===
@@ -39,14 +59,20 @@ struct Wire {
 impl Client {
     /// Shows who holds a lock.
     pub async fn inspect(&self, name: &LockName) -> Result<Inspection, ClientError> {
-        let answer = Call::new(Method::GET, self.lock_url(name, ""))
-            .send(self)
-            .await?;
+        let answer = Call::new(Method::GET, name, "").send(self).await?;
         if answer.status.is_success() {
             Inspection::from_answer(answer)
         } else {
             Err(answer.refusal())
         }
+    }
+
+    /// Looks just once; `None` if there is nothing to be seen now.
+    pub(super) async fn glance(&self, name: &LockName) -> Option<Inspection> {
+        let call = Call::new(Method::GET, name, "");
+        let answer = call.send_copy(self, self.options.request_timeout).await;
+        let answer = answer.ok().filter(|answer| answer.status.is_success())?;
+        Inspection::from_answer(answer).ok()
     }
 }
 
@@ -59,10 +85,12 @@ impl Inspection {
     }
 
     fn from_answer(answer: Answer) -> Result<Self, ClientError> {
-        match serde_json::from_str(&answer.body) {
-            Ok(Wire { state, holder }) => Ok(Self {
-                state,
-                holder,
+        match serde_json::from_str::<Wire>(&answer.body) {
+            Ok(wire) => Ok(Self {
+                state: wire.state,
+                holder: wire.holder,
+                waiters: wire.waiters,
+                waiter_count: wire.waiter_count,
                 json: answer.body,
             }),
             Err(_) => Err(answer.unexpected("not a lock")),

@@ -32,7 +32,7 @@ pub struct Lease {
     pub metadata: Metadata,
     /// How long the caller stood in the queue.
     pub waited: Duration,
-    sent_at: Instant,
+    good_from: Instant,
     json: String,
 }
 
@@ -57,10 +57,15 @@ struct Wire {
 // === impl Lease ===
 
 impl Lease {
-    /// Until when the lease certainly lasts: its time is counted from when the request was sent,
-    /// because how long the answer travelled is not known.
+    /// Until when the lease certainly lasts: its time is counted from when the request was sent, or
+    /// from the end of the wait, because how long the answer travelled is not known.
     pub fn good_until(&self) -> Instant {
-        self.sent_at + self.expires_in
+        self.good_from + self.expires_in
+    }
+
+    /// The moment that its times are counted from. The gateway gave its answer later.
+    pub(super) fn good_from(&self) -> Instant {
+        self.good_from
     }
 
     /// The answer as the gateway sent it, token included.
@@ -77,6 +82,7 @@ impl Lease {
 
     fn parse(answer: &Answer) -> Option<Self> {
         let wire: Wire = serde_json::from_str(&answer.body).ok()?;
+        let waited = Duration::from_millis(wire.waited_ms);
         let owner = wire.owner.as_deref().map(Owner::new).transpose().ok()?;
         Some(Self {
             name: LockName::new(&wire.name).ok()?,
@@ -88,8 +94,9 @@ impl Lease {
             hold_expires_in: wire.hold_expires_in_ms.map(Duration::from_millis),
             owner,
             metadata: Metadata::new(wire.metadata.unwrap_or_default()).ok()?,
-            waited: Duration::from_millis(wire.waited_ms),
-            sent_at: answer.sent_at,
+            waited,
+            // The gateway answered when this wait was over; but not after we have heard it.
+            good_from: (answer.sent_at + waited).min(answer.received_at),
             json: answer.body.clone(),
         })
     }

@@ -26,11 +26,27 @@ pub struct Problem {
     /// With `locked`: who holds the lock.
     #[serde(default)]
     pub holder: Option<Holder>,
+    /// With `locked`: how many wait for it.
+    #[serde(default)]
+    pub waiters: Option<u64>,
+    /// With `invalid-request`: what is wrong, and where.
+    #[serde(default)]
+    pub errors: Vec<FieldError>,
     /// When to ask again, in milliseconds.
     #[serde(default, rename = "retry_after_ms")]
     retry_after: Option<u64>,
     #[serde(skip)]
     json: String,
+}
+
+/// One thing that is wrong with a request.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct FieldError {
+    /// Where: a field of the body, a header, ..
+    pub field: String,
+    /// What is wrong with it.
+    #[serde(default)]
+    pub reason: String,
 }
 
 /// Who holds a lock, as far as the caller may know.

@@ -1,10 +1,11 @@
 //! Release: give a lock back.
 
 use reqwest::Method;
+use tokio::time::Instant;
 
 use crate::lock::{LockName, Token};
 
-use super::{Client, ClientError, call::Call};
+use super::{Client, ClientError, call::Call, retry::Retry};
 
 // === impl Client ===
 
@@ -15,8 +16,19 @@ impl Client {
     /// client always are) answers the second copy like the first; of any other lease that is gone by
     /// then it is not known whether the first copy ended it.
     pub async fn release(&self, name: &LockName, token: &Token) -> Result<(), ClientError> {
-        let call = Call::new(Method::DELETE, self.lock_url(name, "")).token(token);
-        let answer = call.send(self).await?;
+        let retry = Retry::until(self, Instant::now() + self.options.deadline);
+        self.release_with(name, token, retry).await
+    }
+
+    /// The same with a say in how often and how long.
+    pub(super) async fn release_with(
+        &self,
+        name: &LockName,
+        token: &Token,
+        retry: Retry,
+    ) -> Result<(), ClientError> {
+        let call = Call::new(Method::DELETE, name, "").token(token);
+        let answer = call.send_with(self, retry).await?;
         if answer.status.is_success() {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::lock::{LockName, Token};
 
-use super::{Client, ClientError, Lease, acquire::millis, call::Call};
+use super::{Client, ClientError, Lease, acquire::millis, answer::Answer, call::Call};
 
 #[derive(Serialize)]
 struct Body {
@@ -27,17 +27,36 @@ impl Client {
         token: &Token,
         ttl: Option<Duration>,
     ) -> Result<Lease, ClientError> {
-        let body = Body {
-            ttl_ms: ttl.map(millis),
-        };
-        let call = Call::new(Method::PUT, self.lock_url(name, "/renew"))
-            .token(token)
-            .json(&body);
-        let answer = call.send(self).await?;
+        Self::renewed(renewal(name, token, ttl).send(self).await?)
+    }
+
+    /// Sends a renewal just once.
+    pub(super) async fn renew_once(
+        &self,
+        name: &LockName,
+        token: &Token,
+        time_out: Duration,
+    ) -> Result<Lease, ClientError> {
+        match renewal(name, token, None).send_copy(self, time_out).await {
+            Ok(answer) => Self::renewed(answer),
+            Err(setback) => Err(setback.error),
+        }
+    }
+
+    fn renewed(answer: Answer) -> Result<Lease, ClientError> {
         if answer.status.is_success() {
             Lease::from_answer(answer)
         } else {
             Err(answer.refusal())
         }
     }
+}
+
+fn renewal(name: &LockName, token: &Token, ttl: Option<Duration>) -> Call {
+    let body = Body {
+        ttl_ms: ttl.map(millis),
+    };
+    Call::new(Method::PUT, name, "/renew")
+        .token(token)
+        .json(&body)
 }

@@ -1,23 +1,18 @@
-//! Acquire: ask for a lock.
+//! Acquire: ask for a lock, and wait for it.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
 
 use crate::{
-    lock::{
-        CallerId, Fingerprint, HeldLease, HoldLimit, IdempotencyKey, Lease, LockName, Metadata,
-        Owner, Salt, Token, Ttl,
-    },
+    lock::{CallerId, HoldLimit, IdempotencyKey, Lease, LockName, Metadata, Owner, Ttl},
     store::{
-        Store, StoreError,
-        contract::{Acquisition, Attempt, Holder, Idempotency},
+        StoreError, Unavailability,
+        contract::{Contention, Place},
     },
 };
 
-use super::{
-    Engine,
-    delivery::Delivery,
-    reaper::{Abandoned, Reaper},
-};
+use super::{Engine, attempt::Run, delivery::Delivery};
 
 /// What a caller asks for.
 #[derive(Debug, Clone)]
@@ -28,6 +23,8 @@ pub struct AcquireRequest {
     pub ttl: Ttl,
     /// How long the lease may be kept with renewals.
     pub hold_limit: Option<HoldLimit>,
+    /// How long the caller wants to stand in the queue; zero for not at all.
+    pub wait: Duration,
     /// Who asks.
     pub owner: Option<Owner>,
     /// What to attach.
@@ -52,9 +49,20 @@ pub struct Granted {
 /// Why a lock was not acquired.
 #[derive(Debug, thiserror::Error)]
 pub enum AcquireError {
-    /// Somebody else holds it.
+    /// Somebody else holds it, and went on holding it while the caller waited.
     #[error("the lock is held")]
-    Held(Holder),
+    Held {
+        /// Who, and how many are queued.
+        contention: Contention,
+        /// How long the caller stood in the queue.
+        waited: Duration,
+    },
+    /// As many attempts wait for this name, or at this gateway, as are allowed.
+    #[error("too many attempts are waiting")]
+    TooManyWaiters,
+    /// A newer request with the same idempotency key has taken this one's place in the queue.
+    #[error("a newer request with the same idempotency key took over")]
+    Superseded,
     /// A lease lives under this idempotency key, and was asked for in other words.
     #[error("the idempotency key was used for a different request")]
     IdempotencyMismatch,
@@ -69,121 +77,60 @@ pub enum AcquireError {
     Store(#[from] StoreError),
 }
 
-/// One attempt, with what is needed to tell its caller about it and to give it back.
-struct Run {
-    store: Arc<dyn Store>,
-    reaper: Reaper,
-    attempt: Attempt,
-    token: Token,
-    request: AcquireRequest,
+/// An attempt that is decided, or that stands in the queue.
+pub(super) enum Attempted<F> {
+    /// It holds the lock.
+    Done(Granted),
+    /// It waits; dropping the future leaves the queue.
+    Queued(Place, F),
 }
 
 // === impl Engine ===
 
 impl Engine {
-    /// Acquires a lock if it is free.
+    /// Acquires a lock, and waits for it in the queue if the request says so.
     ///
-    /// If the caller drops this future, a task of its own finishes the attempt and gives back
-    /// whatever it was granted.
+    /// If the caller drops this future, a task of its own leaves the queue and gives back whatever
+    /// it was granted; with an idempotency key, after the reconnect grace.
     pub async fn acquire(&self, request: AcquireRequest) -> Result<Granted, AcquireError> {
+        match self.attempt(request).await? {
+            Attempted::Done(granted) => Ok(granted),
+            Attempted::Queued(_place, outcome) => outcome.await,
+        }
+    }
+
+    /// The same, but comes back as soon as it is known whether there is a wait.
+    pub(super) async fn attempt(
+        &self,
+        request: AcquireRequest,
+    ) -> Result<
+        Attempted<impl Future<Output = Result<Granted, AcquireError>> + Send + use<>>,
+        AcquireError,
+    > {
         if self.is_draining() {
             return Err(AcquireError::Draining);
         }
-        let run = Run::new(Arc::clone(&self.store), self.reaper.clone(), request);
-        // A caller that has gone hears no answer: the outcome is dropped, and with it the delivery,
-        // which gives the lease back.
-        self.see_through(run.finish()).await
-    }
-}
-
-// === impl Run ===
-
-impl Run {
-    fn new(store: Arc<dyn Store>, reaper: Reaper, request: AcquireRequest) -> Self {
-        let salt = Salt::random();
-        let (token, idempotency) = match &request.idempotency_key {
-            None => (Token::random(), None),
-            Some(key) => {
-                let fingerprint = Fingerprint::of(
-                    request.ttl,
-                    request.hold_limit,
-                    request.owner.as_ref(),
-                    &request.metadata,
-                );
-                let hash = key.hash(&request.caller, &request.name);
-                let token = key.derive_token(&request.caller, &request.name, &salt);
-                (
-                    token,
-                    Some(Idempotency {
-                        hash,
-                        fingerprint,
-                        salt,
-                    }),
-                )
-            }
-        };
-        let attempt = Attempt {
-            name: request.name.clone(),
-            token: token.hash(),
-            ttl: request.ttl,
-            hold_limit: request.hold_limit,
-            owner: request.owner.clone(),
-            metadata: request.metadata.clone(),
-            idempotency,
-        };
-        Self {
-            store,
-            reaper,
-            attempt,
-            token,
-            request,
+        if !request.wait.is_zero() && self.store.parking().len() >= self.most_waiters {
+            return Err(AcquireError::TooManyWaiters);
         }
-    }
-
-    async fn finish(self) -> Result<Granted, AcquireError> {
-        match self.store.acquire(&self.attempt).await {
-            Ok(Acquisition::Granted(held)) => {
-                let delivery = Delivery::of(self.reaper.clone(), self.abandoned());
-                Ok(self.granted(self.token.clone(), held, delivery))
+        let (say_queued, queued) = oneshot::channel();
+        let run = Run::new(self, request, say_queued);
+        let (mut answer, mut outcome) = oneshot::channel();
+        self.lifecycle.spawn(async move {
+            let result = run.finish(answer.closed()).await;
+            // A caller that has gone hears no answer: the outcome is dropped, and with it the
+            // delivery, which gives the lease back.
+            drop(answer.send(result));
+        });
+        // The task always answers; it can only be lost together with the runtime.
+        let lost = |_| Err(StoreError::from(Unavailability::Closing).into());
+        tokio::select! {
+            biased;
+            outcome = &mut outcome => outcome.unwrap_or_else(lost).map(Attempted::Done),
+            Ok(place) = queued => {
+                let outcome = async move { outcome.await.unwrap_or_else(lost) };
+                Ok(Attempted::Queued(place, outcome))
             }
-            Ok(Acquisition::Replayed(held, salt)) => {
-                let key = self.request.idempotency_key.as_ref();
-                let key = key.expect("only an attempt with a key is answered with a replay");
-                let token = key.derive_token(&self.request.caller, &self.request.name, &salt);
-                // Its caller may have heard of it before: not ours to give back.
-                Ok(self.granted(token, held, Delivery::of_replay()))
-            }
-            Ok(Acquisition::Held(holder)) => Err(AcquireError::Held(holder)),
-            Ok(Acquisition::IdempotencyMismatch) => Err(AcquireError::IdempotencyMismatch),
-            Ok(Acquisition::IdempotencyExpired) => Err(AcquireError::IdempotencyExpired),
-            Err(error) => {
-                if let StoreError::Indeterminate(_) = error {
-                    // It may hold the lock, or may yet come to hold it, and nobody knows its token.
-                    self.reaper.submit(self.abandoned());
-                }
-                Err(AcquireError::Store(error))
-            }
-        }
-    }
-
-    fn granted(&self, token: Token, held: HeldLease, delivery: Delivery) -> Granted {
-        let name = self.request.name.clone();
-        Granted {
-            lease: Lease {
-                name,
-                token,
-                held,
-                waited: Duration::ZERO,
-            },
-            delivery,
-        }
-    }
-
-    fn abandoned(&self) -> Abandoned {
-        Abandoned {
-            name: self.attempt.name.clone(),
-            token: self.attempt.token,
-            may_be_asked_again: self.attempt.idempotency.is_some(),
         }
     }
 }

@@ -1,17 +1,24 @@
 //! The operations on locks, whoever calls and wherever leases live.
 
 mod acquire;
+mod attempt;
 mod delivery;
+mod hold;
 mod inspect;
+mod keeper;
+mod kept;
 mod reaper;
 mod release;
 mod renew;
 mod start;
+mod streams;
 #[cfg(test)]
 mod tests;
 
+use acquire::Attempted;
 pub use acquire::{AcquireError, AcquireRequest, Granted};
 pub use delivery::Delivery;
+pub use hold::{AdoptError, Hold, HoldEnd, HoldEvent, LossReason};
 pub use release::ReleaseError;
 pub use renew::RenewError;
 pub use start::Engine;

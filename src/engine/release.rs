@@ -33,7 +33,14 @@ impl Engine {
     pub async fn release(&self, name: LockName, token: &Token) -> Result<(), ReleaseError> {
         let hash = token.hash();
         let store = Arc::clone(&self.store);
-        let release = async move { store.release(&name, &hash).await };
+        let streams = self.streams.clone();
+        let release = async move {
+            let release = store.release(&name, &hash).await;
+            if let Ok(Release::Released) = &release {
+                streams.released(name, hash);
+            }
+            release
+        };
         match self.see_through(release).await? {
             Release::Released => Ok(()),
             Release::Lost(loss) => Err(ReleaseError::Lost(loss)),

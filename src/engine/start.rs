@@ -1,6 +1,6 @@
 //! The engine itself: what it is made of and how it is started.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
@@ -10,7 +10,7 @@ use crate::{
     store::{Store, StoreError, Unavailability, contract::Check},
 };
 
-use super::reaper::Reaper;
+use super::{reaper::Reaper, streams::Streams};
 
 /// The operations on locks over one store. Cheap to clone.
 #[derive(Clone)]
@@ -18,6 +18,10 @@ pub struct Engine {
     pub(super) store: Arc<dyn Store>,
     pub(super) lifecycle: Lifecycle,
     pub(super) reaper: Reaper,
+    pub(super) streams: Streams,
+    pub(super) reconnect_grace: Duration,
+    pub(super) most_waiters: usize,
+    pub(super) most_waiters_per_name: u64,
 }
 
 // === impl Engine ===
@@ -25,12 +29,16 @@ pub struct Engine {
 impl Engine {
     /// Starts the engine and its reaper.
     pub fn start(store: Arc<dyn Store>, lifecycle: Lifecycle, limits: &LimitsConfig) -> Self {
-        let grace = limits.reconnect_grace_ms.duration();
-        let reaper = Reaper::start(Arc::clone(&store), &lifecycle, grace);
+        let reconnect_grace = limits.reconnect_grace_ms.duration();
+        let reaper = Reaper::start(Arc::clone(&store), &lifecycle, reconnect_grace);
         Self {
             store,
             lifecycle,
             reaper,
+            streams: Streams::default(),
+            reconnect_grace,
+            most_waiters: limits.max_waiters,
+            most_waiters_per_name: limits.max_waiters_per_name,
         }
     }
 

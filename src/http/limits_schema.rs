@@ -19,6 +19,11 @@ pub(super) fn apply(document: &mut Value, limits: &LimitsConfig) {
         ),
         (
             "AcquireBody",
+            "wait_ms",
+            &[("maximum", limits.max_wait_ms.0)],
+        ),
+        (
+            "AcquireBody",
             "max_hold_ms",
             &[("maximum", limits.max_hold_limit_ms.0)],
         ),
@@ -51,6 +56,7 @@ mod tests {
             min_ttl_ms: Millis(1_000),
             max_ttl_ms: Millis(60_000),
             max_hold_limit_ms: Millis(90_000),
+            max_wait_ms: Millis(25_000),
             ..LimitsConfig::default()
         };
         apply(&mut document, &limits);
@@ -61,6 +67,10 @@ mod tests {
         assert_eq!(
             of("AcquireBody", "ttl_ms"),
             [Some(1_000), Some(60_000), Some(5_000)]
+        );
+        assert_eq!(
+            of("AcquireBody", "wait_ms"),
+            [Some(0), Some(25_000), Some(0)]
         );
         assert_eq!(
             of("AcquireBody", "max_hold_ms"),

@@ -26,7 +26,7 @@ use super::{
 };
 
 /// The operations that take a body and can do without.
-const BODY_IS_OPTIONAL: [&str; 2] = ["acquire", "renew"];
+const BODY_IS_OPTIONAL: [&str; 3] = ["acquire", "renew", "hold"];
 
 /// The document of a gateway with the default configuration.
 pub fn openapi() -> OpenApi {

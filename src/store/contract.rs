@@ -9,7 +9,7 @@ use crate::lock::{
     Ttl,
 };
 
-use super::StoreError;
+use super::{StoreError, parking::Parking};
 
 /// A place where leases live.
 ///
@@ -26,6 +26,11 @@ use super::StoreError;
 ///    lease is told relative to the answer.
 /// 5. **Errors tell what is known.** [`StoreError::Unavailable`]: nothing happened and nothing will.
 ///    [`StoreError::Indeterminate`]: it may have happened, or may yet happen.
+/// 6. **Order.** Attempts that wait for a name are granted it in the order in which they were queued,
+///    whichever gateway queued them. An attempt that finds a free lock with a queue is queued, and
+///    the head is granted.
+/// 7. **Nobody waits for the dead.** An attempt that has left costs the others nothing. When a
+///    gateway dies, all who waited through it delay the others by at most a few seconds in all.
 /// 8. **No orphan.** [`Store::give_back`] ends the grant of an attempt whatever has become of it: a
 ///    grant that exists ends now, one that is still on its way will not come about. A lease that was
 ///    answered again under its idempotency key has a caller who may have heard of it: from then on
@@ -38,11 +43,31 @@ use super::StoreError;
 /// the reply had been lost.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Grants the lock to an attempt if it is free.
+    /// Grants the lock to an attempt if it is free and nobody is queued for it.
+    ///
+    /// An attempt that waits must have its place in [`Store::parking`] before it is sent here; it is
+    /// queued if it cannot be granted at once, and hears there what becomes of it. Sent again with
+    /// the idempotency key of an attempt that is queued, it takes over that one's position.
     ///
     /// With an idempotency key: answers the lease that lives under this key, or says that the key
     /// has been used.
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError>;
+
+    /// Makes a provisional grant the attempt's own, with its full TTL, just before it is answered.
+    async fn confirm(&self, name: &LockName, token: &TokenHash)
+    -> Result<Confirmation, StoreError>;
+
+    /// Takes an attempt out of the queue because its wait is over.
+    ///
+    /// With `keep_for` (attempts with an idempotency key only) the position is kept for that long
+    /// for a request that asks again; a grant that falls due meanwhile lasts no longer than that
+    /// unless it is asked for.
+    async fn leave(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError>;
 
     /// Makes a living lease last `ttl` from now, or its own TTL again. Never resurrects an ended
     /// one, never goes past its hold limit. A TTL given here becomes the lease's own.
@@ -62,6 +87,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Shows who holds the lock.
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError>;
+
+    /// Where the attempts of this process wait for news from the queue.
+    fn parking(&self) -> &Parking;
 
     /// Finds out whether the store can keep its promises now. Each finding has a name.
     async fn check(&self) -> Vec<Check>;
@@ -96,6 +124,17 @@ pub struct Attempt {
     pub metadata: Metadata,
     /// Present if the request carried an idempotency key.
     pub idempotency: Option<Idempotency>,
+    /// Present if the attempt wants to stand in the queue.
+    pub wait: Option<Waiting>,
+}
+
+/// How an attempt wants to stand in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// For how long at most. The attempt leaves by itself then; a store may forget it soon after.
+    pub patience: Duration,
+    /// How many may be queued for the name, this attempt included.
+    pub longest_queue: u64,
 }
 
 /// What a store keeps of an idempotency key.
@@ -117,12 +156,54 @@ pub enum Acquisition {
     /// This attempt holds the lock by the lease that already lived under its idempotency key. The
     /// lease's token is the one derived with this salt.
     Replayed(HeldLease, Salt),
-    /// Somebody else holds the lock.
-    Held(Holder),
+    /// Somebody else holds the lock, or is about to: those before us in the queue.
+    Held(Contention),
+    /// The attempt stands in the queue.
+    Queued(Place),
+    /// As many attempts are queued for this name as are allowed.
+    QueueFull,
     /// A lease lives under this idempotency key, and was asked for in other words.
     IdempotencyMismatch,
     /// The lease under this idempotency key has ended.
     IdempotencyExpired,
+}
+
+/// What stands between an attempt and a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contention {
+    /// Who holds it; `None` in the moment in which it passes to the head of the queue.
+    pub holder: Option<Holder>,
+    /// How many attempts are queued for it.
+    pub waiters: u64,
+}
+
+/// A position in the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// How many are queued before this one.
+    pub ahead: u64,
+    /// What it waits for.
+    pub contention: Contention,
+}
+
+/// The answer to a confirm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Confirmation {
+    /// The lease is the attempt's own.
+    Confirmed(HeldLease),
+    /// It came too late: the grant has passed on.
+    Lost,
+}
+
+/// The answer to a leave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leaving {
+    /// The attempt is not queued any more, or keeps its position without anybody waiting.
+    Left(Contention),
+    /// It had been granted the lock already, and holds it.
+    Granted(HeldLease),
+    /// A newer request with the same idempotency key has taken its place.
+    Superseded,
 }
 
 /// Who holds a lock.
@@ -175,11 +256,25 @@ pub enum GiveBack {
 
 /// The answer to an inspect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Inspection {
-    /// Nobody holds the lock.
-    Free,
-    /// Somebody does.
-    Held(Holder),
+pub struct Inspection {
+    /// Who holds the lock, if anybody does.
+    pub holder: Option<Holder>,
+    /// The queue, head first: at most [`INSPECTED_WAITERS`] of it.
+    pub queue: Vec<Waiter>,
+    /// How many are queued in all.
+    pub waiters: u64,
+}
+
+/// How much of a queue an inspect shows.
+pub const INSPECTED_WAITERS: usize = 100;
+
+/// One of those who are queued.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiter {
+    /// Who waits.
+    pub owner: Option<Owner>,
+    /// For how long already.
+    pub waited: Duration,
 }
 
 /// One finding of [`Store::check`].

@@ -4,6 +4,7 @@ pub mod contract;
 pub mod embedded;
 mod error;
 mod open;
+pub mod parking;
 pub mod redis;
 
 pub use contract::Store;

@@ -9,6 +9,7 @@ mod cli;
 mod client;
 mod config;
 mod conformance;
+mod contention;
 mod embedded;
 mod golden;
 mod layers;

@@ -108,7 +108,7 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request) -> Self::Future {
+    fn call(&mut self, mut request: Request) -> Self::Future {
         let edge = Arc::clone(&self.edge);
         let route = Arc::clone(&self.route);
         let ready = self.inner.clone();
@@ -116,6 +116,7 @@ where
         Box::pin(async move {
             let private = edge.is_private(&route, request.uri().path());
             let log = edge.begin(&request, route);
+            request.extensions_mut().insert(log.request_id().clone());
             let response = match edge.refuse(&request) {
                 Some(problem) => problem.into_response(),
                 None => match AssertUnwindSafe(async { inner.call(request).await })

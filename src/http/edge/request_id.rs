@@ -15,7 +15,7 @@ const MAX_LEN: usize = 128;
 
 /// A request id: 1 to 128 characters that are harmless in a header, in a log line and in JSON.
 #[derive(Debug, Clone)]
-pub(super) struct RequestId(HeaderValue);
+pub(in crate::http) struct RequestId(HeaderValue);
 
 /// Makes request ids that differ from those of every other process and of every other request.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl RequestId {
         fit.then(|| Self(value.clone()))
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    pub(in crate::http) fn as_str(&self) -> &str {
         self.0.to_str().expect("a request id is visible ASCII")
     }
 

@@ -61,6 +61,15 @@ impl<S: Sync> FromRequestParts<S> for ProblemPage {
     }
 }
 
+/// Refuses a request that does not accept a stream of events.
+pub(super) fn event_stream(headers: &HeaderMap) -> Result<(), Problem> {
+    if quality(headers, "text", "event-stream") > 0 {
+        Ok(())
+    } else {
+        Err(not_acceptable("text/event-stream"))
+    }
+}
+
 fn not_acceptable(given: &str) -> Problem {
     let detail = format!("This route answers {given}, which the header Accept excludes.");
     Problem::new(ProblemCode::NotAcceptable, detail)

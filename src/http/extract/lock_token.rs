@@ -18,6 +18,11 @@ const FIELD: &str = "Lock-Token";
 // === impl LockToken ===
 
 impl LockToken {
+    /// The token in the header, if there is one.
+    pub(in crate::http) fn header(self) -> Option<Token> {
+        self.0
+    }
+
     /// The token of the request: from the header, or from the body, or from both if they agree.
     pub(in crate::http) fn or(self, body: Option<Token>) -> Result<Token, Problem> {
         match (self.0, body) {

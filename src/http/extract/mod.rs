@@ -2,6 +2,7 @@
 
 mod accept;
 mod body;
+mod event_stream;
 mod fields;
 mod given;
 mod idempotency_key;
@@ -12,6 +13,7 @@ mod receive;
 
 pub(super) use accept::{AcceptsHtml, AcceptsJson, ProblemPage};
 pub(super) use body::{ApiJson, RequestBody};
+pub(super) use event_stream::EventStream;
 pub(super) use fields::Fields;
 pub(super) use idempotency_key::IdempotencyKeyHeader;
 pub(super) use lock_token::LockToken;

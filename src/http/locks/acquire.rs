@@ -31,9 +31,16 @@ struct AcquireProblems;
 /// body takes all defaults, with any content type: `curl -X POST localhost:7420/locks/deploy` works
 /// as it stands.
 ///
-/// If the connection breaks before the answer has been sent, the lease is given back. With an
-/// `Idempotency-Key` it waits a few seconds for its caller to ask again, and the same request then
-/// gets the same lease.
+/// With `wait_ms` a request for a held lock stands in the queue of that lock, and is answered when
+/// it is served or when its wait is over. All gateways on a store share the queue; it is served in
+/// order, and nobody passes it. The wait costs nothing while it lasts, but the connection must
+/// last: keep the time-out of the HTTP client longer than `wait_ms`.
+///
+/// If the connection breaks before the answer has been sent, the request leaves the queue, and a
+/// lease that it was granted is given back. With an `Idempotency-Key` the place and the lease are
+/// kept for a few seconds: the same request, sent again in time, goes on where the broken one was.
+/// So does a request that comes after a 423: a chain of short waits with one key keeps its place
+/// in the queue.
 #[utoipa::path(
     post,
     path = "/locks/{name}",
@@ -61,7 +68,7 @@ pub(in crate::http) async fn acquire(
     IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     ApiJson(body): ApiJson<AcquireBody>,
 ) -> Result<Acquired, Problem> {
-    // A caller that hangs up from here on: the engine finishes the attempt and gives the lease back.
+    // A caller that hangs up from here on: the engine leaves the queue and gives the lease back.
     let granted = gateway.engine.acquire(body.into_request(name, key)).await?;
     Ok(Acquired::new(granted, &gateway))
 }
@@ -75,9 +82,11 @@ impl IntoResponses for AcquireProblems {
             Code::RequestTimeout,
             Code::IdempotencyMismatch,
             Code::IdempotencyExpired,
+            Code::Superseded,
             Code::TooLarge,
             Code::UnsupportedMediaType,
             Code::Locked,
+            Code::TooManyWaiters,
             Code::Internal,
             Code::ForeignData,
             Code::StoreUnavailable,

@@ -1,5 +1,7 @@
 //! What acquire takes.
 
+use std::time::Duration;
+
 use utoipa::{
     ToSchema,
     openapi::{
@@ -18,7 +20,7 @@ use crate::{
 /// What is asked for. Every field may be left out; null is the same as leaving it out.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"ttl_ms": 30_000, "owner": "ci-runner-7", "metadata": {"job": "4711"}}))]
+#[schema(example = json!({"ttl_ms": 30_000, "wait_ms": 10_000, "owner": "ci-runner-7", "metadata": {"job": "4711"}}))]
 pub(in crate::http) struct AcquireBody {
     /// For how long the lease is granted, in milliseconds. It ends by itself then, unless it is
     /// renewed before: there is no lock without an expiry.
@@ -27,10 +29,14 @@ pub(in crate::http) struct AcquireBody {
         minimum = 100, maximum = 86_400_000, default = 30_000
     )]
     ttl: Ttl,
-    /// How long to wait for a lock that is held, in milliseconds. This version does not wait yet:
-    /// only 0 is taken.
-    #[schema(rename = "wait_ms", value_type = Option<u64>, minimum = 0, maximum = 0, default = 0)]
-    _wait: (),
+    /// How long to wait for a lock that is held, in milliseconds. 0 asks without waiting. Your own
+    /// time-out must be longer, and so must that of every proxy on the way: stay at or below 25000
+    /// behind an API gateway that gives up after 29 s.
+    #[schema(
+        rename = "wait_ms", value_type = Option<u64>,
+        minimum = 0, maximum = 55_000, default = 0
+    )]
+    wait: Duration,
     /// The longest time that the lease may be kept with renewals, in milliseconds from its grant.
     /// Not less than `ttl_ms`. Left out: renewals may go on for ever.
     #[schema(
@@ -51,9 +57,31 @@ pub(in crate::http) struct AcquireBody {
     metadata: Metadata,
 }
 
+/// The hold limit of a lock that is held by a stream, if none is asked for: a client that is frozen
+/// and a proxy that buffers cannot be told from a client that listens.
+const DEFAULT_HOLD_LIMIT: Duration = Duration::from_hours(24);
+
 // === impl AcquireBody ===
 
 impl AcquireBody {
+    /// What a stream asks for: the same, but never without a hold limit.
+    pub(super) fn into_hold_request(
+        mut self,
+        name: LockName,
+        idempotency_key: Option<IdempotencyKey>,
+        limits: &LimitsConfig,
+    ) -> AcquireRequest {
+        if self.hold_limit.is_none() {
+            let default = DEFAULT_HOLD_LIMIT
+                .min(limits.max_hold_limit_ms.duration())
+                .max(self.ttl.duration());
+            let ms = u64::try_from(default.as_millis()).unwrap_or(u64::MAX);
+            let limit = HoldLimit::from_millis(ms, self.ttl);
+            self.hold_limit = Some(limit.expect("a day is a hold limit, and no TTL is longer"));
+        }
+        self.into_request(name, idempotency_key)
+    }
+
     pub(super) fn into_request(
         self,
         name: LockName,
@@ -63,6 +91,7 @@ impl AcquireBody {
             name,
             ttl: self.ttl,
             hold_limit: self.hold_limit,
+            wait: self.wait,
             owner: self.owner,
             metadata: self.metadata,
             caller: CallerId::ANONYMOUS,
@@ -76,11 +105,10 @@ impl RequestBody for AcquireBody {
         let default = Ttl::from_millis(limits.default_ttl_ms.0)
             .expect("the default TTL was checked when the configuration was read");
         let asked = ttl(fields, limits);
-        no_wait(fields);
         let ttl = asked.unwrap_or(default);
         Self {
             ttl,
-            _wait: (),
+            wait: wait(fields, limits),
             hold_limit: hold_limit(fields, limits, ttl),
             owner: owner(fields),
             metadata: metadata(fields),
@@ -100,11 +128,14 @@ pub(super) fn ttl(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Option<Ttl>
     fields.check("ttl_ms", Ttl::from_millis(ms))
 }
 
-fn no_wait(fields: &mut Fields<'_>) {
-    if let Some(ms @ 1..) = fields.whole("wait_ms") {
-        let reason = format!("is {ms}; this version does not wait yet: leave it out or send 0");
+fn wait(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Duration {
+    let ms = fields.whole("wait_ms").unwrap_or(0);
+    let most = limits.max_wait_ms.0;
+    if ms > most {
+        let reason = format!("is {ms}; at most {most} milliseconds are allowed");
         fields.refuse("wait_ms", reason);
     }
+    Duration::from_millis(ms)
 }
 
 fn hold_limit(fields: &mut Fields<'_>, limits: &LimitsConfig, ttl: Ttl) -> Option<HoldLimit> {

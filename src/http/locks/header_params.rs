@@ -56,3 +56,19 @@ pub(super) struct KeyHeader {
     )]
     key: Option<String>,
 }
+
+/// The token of a lease that is to be adopted.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes what `LockToken` reads")]
+pub(super) struct AdoptedTokenHeader {
+    /// The token of a living lease, which the stream then goes on with instead of acquiring one.
+    #[param(
+        rename = "Lock-Token",
+        nullable = false,
+        min_length = 43,
+        max_length = 43,
+        pattern = "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$"
+    )]
+    token: Option<String>,
+}

@@ -25,8 +25,9 @@ struct InspectProblems;
 
 /// Inspect a lock
 ///
-/// Shows whether somebody holds the lock, and who. A lock that was never taken is free. A client
-/// that took the lock in the store itself shows as `foreign`, with what is known of it.
+/// Shows whether somebody holds the lock, and who, and who waits for it, in the order in which they
+/// are served. A lock that was never taken is free. A client that took the lock in the store itself
+/// shows as `foreign`, with what is known of it.
 #[utoipa::path(
     get,
     path = "/locks/{name}",

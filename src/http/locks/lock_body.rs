@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::{
     lock::LockName,
-    store::contract::{Holder, Inspection},
+    store::contract::{Holder, Inspection, Waiter},
 };
 
 use super::{
@@ -31,7 +31,8 @@ use super::{
         "hold_expires_in_ms": null,
         "foreign": false,
     },
-    "waiters": [],
+    "waiters": [{"position": 1, "owner": "ci-runner-9", "waited_ms": 8_504}],
+    "waiter_count": 1,
 }))]
 pub(in crate::http) struct LockBody {
     /// The lock.
@@ -41,9 +42,11 @@ pub(in crate::http) struct LockBody {
     /// Who holds it; null if it is free.
     #[schema(required = true)]
     holder: Option<HolderBody>,
-    /// Who waits for it. This version keeps no queue: the list is empty.
-    #[schema(value_type = Vec<serde_json::Value>, max_items = 0)]
-    waiters: [(); 0],
+    /// Who waits for it, in the order in which they are served: the first 100 of them.
+    #[schema(max_items = 100)]
+    waiters: Vec<WaiterBody>,
+    /// How many wait for it in all.
+    waiter_count: u64,
 }
 
 /// Whether somebody holds a lock.
@@ -52,8 +55,22 @@ pub(in crate::http) struct LockBody {
 pub(in crate::http) enum LockState {
     /// Somebody holds it.
     Held,
-    /// Nobody holds it.
+    /// Nobody holds it. With waiters: it is just passing to the first of them.
     Free,
+}
+
+/// Somebody who waits for a lock.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Waiter)]
+pub(in crate::http) struct WaiterBody {
+    /// The place in the queue: 1 is the next to be served.
+    #[schema(minimum = 1, maximum = 100)]
+    position: u64,
+    /// Who asked, for people to read.
+    #[schema(required = true)]
+    owner: Option<String>,
+    /// How long it has waited so far.
+    waited_ms: u64,
 }
 
 /// Who holds a lock. Of a foreign client only its expiry is known.
@@ -93,15 +110,31 @@ pub(in crate::http) struct HolderBody {
 impl LockBody {
     /// `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(name: &LockName, inspection: Inspection, now: SystemTime) -> Self {
-        let (state, holder) = match inspection {
-            Inspection::Free => (LockState::Free, None),
-            Inspection::Held(holder) => (LockState::Held, Some(HolderBody::new(holder, now))),
+        let state = match inspection.holder {
+            None => LockState::Free,
+            Some(_) => LockState::Held,
         };
         Self {
             name: name.as_str().to_owned(),
             state,
-            holder,
-            waiters: [],
+            holder: inspection.holder.map(|holder| HolderBody::new(holder, now)),
+            waiters: (1..)
+                .zip(inspection.queue)
+                .map(|(position, waiter)| WaiterBody::new(position, waiter))
+                .collect(),
+            waiter_count: inspection.waiters,
+        }
+    }
+}
+
+// === impl WaiterBody ===
+
+impl WaiterBody {
+    fn new(position: u64, waiter: Waiter) -> Self {
+        Self {
+            position,
+            owner: waiter.owner.map(|owner| owner.as_str().to_owned()),
+            waited_ms: millis(waiter.waited),
         }
     }
 }

@@ -4,6 +4,9 @@ mod acquire;
 mod acquire_body;
 mod delivered;
 mod header_params;
+mod hold;
+mod hold_event;
+mod hold_stream;
 mod inspect;
 mod lease_body;
 mod lock_body;
@@ -15,6 +18,7 @@ mod renew;
 mod renew_body;
 
 pub(super) use acquire::{__path_acquire, acquire};
+pub(super) use hold::{__path_hold, hold};
 pub(super) use inspect::{__path_inspect, inspect};
 pub(super) use metadata_body::MetadataBody;
 pub(super) use release::{__path_release, __path_release_by_post, release, release_by_post};

@@ -110,9 +110,10 @@ problem_codes! {
         "The work under that lease is over. To take the lock again, use a new key.";
     Superseded = "superseded", CONFLICT,
         "A newer request took over the place in the queue",
-        "Another request with the same `Idempotency-Key` is waiting for the lock. The newest \
-         one owns the place.",
-        "Wait for the answer to the newer request.";
+        "A later request with the same `Idempotency-Key` came while this one stood in the queue. \
+         The newest one owns the place, and the answer.",
+        "Wait for the answer to the newer request. If you sent only one, something between you \
+         and the gateway has repeated it.";
     HolderChanged = "holder-changed", CONFLICT,
         "Somebody else holds the lock now",
         "The lock was to be broken only if a certain lease held it, and another lease does.",
@@ -148,17 +149,22 @@ problem_codes! {
         "Address the gateway by a name that its configuration lists.";
     Locked = "locked", LOCKED,
         "The lock is held",
-        "Somebody else holds the lock. `holder` says who, `retry_after_ms` (and the header \
+        "Somebody else holds the lock, and went on holding it while the request waited. `holder` \
+         says who, `waiters` how many stand in the queue, `retry_after_ms` (and the header \
          `Retry-After`, in seconds) when to ask again.",
-        "Ask again after `retry_after_ms`, or give up.";
+        "Ask again after `retry_after_ms`, or give up. To be told when the lock is free, ask with \
+         `wait_ms`. To keep the place in the queue from one request to the next, ask with an \
+         `Idempotency-Key`, and again within five seconds.";
     RateLimited = "rate-limited", TOO_MANY_REQUESTS,
         "Too many requests",
         "The API key has sent more requests than it may.",
         "Ask again after `Retry-After` seconds.";
     TooManyWaiters = "too-many-waiters", TOO_MANY_REQUESTS,
         "Too many requests wait already",
-        "The queue of this lock, or of this gateway, is full.",
-        "Ask again after `Retry-After` seconds.";
+        "The queue of this lock is full, or as many requests wait at this gateway as it takes. \
+         Nothing happened: the request was not queued.",
+        "Ask again after `Retry-After` seconds. So long a queue is mostly a sign of a holder that \
+         does not release, or of callers that wait for the same lock again and again.";
     TooManyLeases = "too-many-leases", TOO_MANY_REQUESTS,
         "The API key holds too many leases",
         "The API key holds as many leases as it may.",
@@ -183,9 +189,11 @@ problem_codes! {
         "It is safe to send the request again, after a moment.";
     Draining = "draining", SERVICE_UNAVAILABLE,
         "The gateway is about to stop",
-        "The gateway takes no new acquires because it is shutting down. Nothing happened. \
-         Renew and release still work.",
-        "Send the request again: a load balancer takes it to another gateway.";
+        "The gateway takes no new acquires because it is shutting down. A request that waited for \
+         a lock has left the queue; with an `Idempotency-Key` its place is kept for five seconds. \
+         Nothing was granted. Renew and release still work.",
+        "Send the request again, with the same `Idempotency-Key` if it had one: a load balancer \
+         takes it to another gateway.";
     Overloaded = "overloaded", SERVICE_UNAVAILABLE,
         "The gateway has too much to do",
         "The gateway took no further request. Nothing happened.",
@@ -220,12 +228,10 @@ impl ProblemCode {
                 | Self::Forbidden
                 | Self::LimitExceeded
                 | Self::OriginRefused
-                | Self::Superseded
                 | Self::HolderChanged
                 | Self::NotHeld
                 | Self::WrongHost
                 | Self::RateLimited
-                | Self::TooManyWaiters
                 | Self::TooManyLeases
         )
     }

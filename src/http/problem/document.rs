@@ -1,6 +1,7 @@
 //! A problem as the caller gets it.
 
 use axum::{body::Body, response::Response};
+use bytes::Bytes;
 use http::{
     HeaderValue,
     header::{ALLOW, CONTENT_TYPE, RETRY_AFTER},
@@ -38,10 +39,11 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<FieldError>, required = false)]
     errors: Option<&'a [FieldError]>,
-    /// With `locked`: who holds the lock.
+    /// With `locked`: who holds the lock; null in the moment in which it passes to somebody who
+    /// waited for it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = CurrentHolder, required = false)]
-    holder: Option<&'a CurrentHolder>,
+    #[schema(value_type = Option<CurrentHolder>, required = false)]
+    holder: Option<OrNull<'a, CurrentHolder>>,
     /// With `locked`: how long the request waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
@@ -50,8 +52,8 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     waiters: Option<u64>,
-    /// With `locked`: after how long to ask again. Varied a little, so that callers do not come
-    /// back in step.
+    /// With `locked` and `too-many-waiters`: after how long to ask again. Varied a little, so that
+    /// callers do not come back in step.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false, minimum = 100, maximum = 5000)]
     retry_after_ms: Option<u64>,
@@ -61,6 +63,53 @@ pub(in crate::http) struct ProblemDocument<'a> {
     held: Option<bool>,
 }
 
+/// Something that is shown as null if it is not there, and not left out.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct OrNull<'a, T>(Option<&'a T>);
+
+// === impl ProblemDocument ===
+
+impl<'a> ProblemDocument<'a> {
+    fn new(problem: &'a Problem, base_path: &BasePath, request_id: &'a str) -> Self {
+        let code = problem.code;
+        let mut document = Self {
+            kind: format!("{base_path}/problems/{}", code.as_str()),
+            title: code.title(),
+            status: code.status().as_u16(),
+            detail: &problem.detail,
+            code,
+            request_id,
+            errors: None,
+            holder: None,
+            waited_ms: None,
+            waiters: None,
+            retry_after_ms: problem.retry_after_ms(),
+            held: None,
+        };
+        match &problem.extra {
+            Extra::None | Extra::Allow(_) | Extra::RetryAfter { .. } => {}
+            Extra::Fields(errors) => document.errors = Some(errors),
+            Extra::Locked(locked) => {
+                document.holder = Some(OrNull(locked.holder.as_ref()));
+                document.waited_ms = Some(locked.waited_ms);
+                document.waiters = Some(locked.waiters);
+            }
+            Extra::Lost { held } => document.held = Some(*held),
+        }
+        document
+    }
+}
+
+/// A problem as a JSON document.
+pub(in crate::http) fn document(
+    problem: &Problem,
+    base_path: &BasePath,
+    request_id: &str,
+) -> Bytes {
+    json(&ProblemDocument::new(problem, base_path, request_id))
+}
+
 /// Makes a response of a problem.
 pub(in crate::http) fn render(
     problem: &Problem,
@@ -68,40 +117,17 @@ pub(in crate::http) fn render(
     request_id: &str,
     response: &mut Response,
 ) {
-    let code = problem.code;
-    let mut document = ProblemDocument {
-        kind: format!("{base_path}/problems/{}", code.as_str()),
-        title: code.title(),
-        status: code.status().as_u16(),
-        detail: &problem.detail,
-        code,
-        request_id,
-        errors: None,
-        holder: None,
-        waited_ms: None,
-        waiters: None,
-        retry_after_ms: None,
-        held: None,
-    };
     let headers = response.headers_mut();
     headers.insert(
         CONTENT_TYPE,
         HeaderValue::from_static("application/problem+json"),
     );
-    match &problem.extra {
-        Extra::None => {}
-        Extra::Fields(errors) => document.errors = Some(errors),
-        Extra::Locked(locked) => {
-            headers.insert(RETRY_AFTER, HeaderValue::from(locked.retry_after_seconds()));
-            document.holder = Some(&locked.holder);
-            document.waited_ms = Some(locked.waited_ms);
-            document.waiters = Some(locked.waiters);
-            document.retry_after_ms = Some(locked.retry_after_ms);
-        }
-        Extra::Lost { held } => document.held = Some(*held),
-        Extra::Allow(methods) => {
-            headers.insert(ALLOW, methods.clone());
-        }
+    if let Some(ms) = problem.retry_after_ms() {
+        // Never early.
+        headers.insert(RETRY_AFTER, HeaderValue::from(ms.div_ceil(1000)));
     }
-    *response.body_mut() = Body::from(json(&document));
+    if let Extra::Allow(methods) = &problem.extra {
+        headers.insert(ALLOW, methods.clone());
+    }
+    *response.body_mut() = Body::from(document(problem, base_path, request_id));
 }

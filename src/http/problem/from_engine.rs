@@ -2,24 +2,46 @@
 //!
 //! No match in it has a wildcard arm: a new error breaks the build until it has a code.
 
+use std::time::Duration;
+
 use crate::{
-    engine::{AcquireError, ReleaseError, RenewError},
+    engine::{AcquireError, AdoptError, ReleaseError, RenewError},
     store::{StoreError, Unavailability, contract::Loss},
 };
 
 use super::{Extra, Problem, ProblemCode as Code, locked::Locked};
+
+/// After how long to ask again when the queue is full, at least and at most, in milliseconds: a
+/// queue that long does not get short within a second.
+const FULL_QUEUE: (u64, u64) = (2_000, 5_000);
 
 // === impl Problem ===
 
 impl From<AcquireError> for Problem {
     fn from(error: AcquireError) -> Self {
         match error {
-            AcquireError::Held(holder) => {
-                // Only varies when callers come back: without random bytes they come back in step.
-                let jitter = getrandom::u32().unwrap_or_default();
-                Self::new(Code::Locked, "Somebody else holds the lock.")
-                    .with(Extra::Locked(Box::new(Locked::by(holder, jitter))))
+            AcquireError::Held { contention, waited } => {
+                let detail = match (&contention.holder, waited) {
+                    (None, _) => "The lock is passing to somebody who waited for it.",
+                    (Some(_), Duration::ZERO) => "Somebody else holds the lock.",
+                    (Some(_), _) => "Somebody else holds the lock, and the wait is over.",
+                };
+                let locked = Locked::by(contention, waited, jitter());
+                Self::new(Code::Locked, detail).with(Extra::Locked(Box::new(locked)))
             }
+            AcquireError::TooManyWaiters => Self::new(
+                Code::TooManyWaiters,
+                "As many requests wait for this lock, or at this gateway, as are allowed. Nothing \
+                 happened.",
+            )
+            .with(Extra::RetryAfter {
+                ms: FULL_QUEUE.0 + u64::from(jitter()) % (FULL_QUEUE.1 - FULL_QUEUE.0),
+            }),
+            AcquireError::Superseded => Self::new(
+                Code::Superseded,
+                "A newer request with the same idempotency key has taken the place of this one in \
+                 the queue.",
+            ),
             AcquireError::IdempotencyMismatch => Self::new(
                 Code::IdempotencyMismatch,
                 "A lease lives under this idempotency key that was asked for with another ttl_ms, \
@@ -41,6 +63,16 @@ impl From<RenewError> for Problem {
         match error {
             RenewError::Lost(loss) => loss.into(),
             RenewError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<AdoptError> for Problem {
+    fn from(error: AdoptError) -> Self {
+        match error {
+            AdoptError::Lost(loss) => loss.into(),
+            AdoptError::Draining => draining(),
+            AdoptError::Store(error) => error.into(),
         }
     }
 }
@@ -113,6 +145,11 @@ fn unavailable(reason: &Unavailability) -> Problem {
         Unavailability::Closing => return draining(),
     };
     Problem::new(Code::StoreUnavailable, detail)
+}
+
+/// Only varies when callers come back: without random bytes they come back in step.
+fn jitter() -> u32 {
+    getrandom::u32().unwrap_or_default()
 }
 
 fn draining() -> Problem {

@@ -5,15 +5,22 @@ use std::time::Duration;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{http::locks::MetadataBody, lock::Ttl, store::contract::Holder};
+use crate::{
+    http::locks::MetadataBody,
+    lock::Ttl,
+    store::contract::{Contention, Holder},
+};
 
 /// The longest time after which to ask again: a holder may release long before its TTL is over.
 const LONGEST: Duration = Duration::from_secs(5);
+/// After how long to ask again when the lock is just passing to somebody who waited for it: the new
+/// holder is known then.
+const PASSING_ON: Duration = Duration::from_secs(1);
 
 /// Who holds the lock, and when to ask again.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Locked {
-    pub(super) holder: CurrentHolder,
+    pub(super) holder: Option<CurrentHolder>,
     pub(super) waited_ms: u64,
     pub(super) waiters: u64,
     pub(super) retry_after_ms: u64,
@@ -42,12 +49,13 @@ pub(in crate::http) struct CurrentHolder {
 
 impl Locked {
     /// `jitter` varies the time after which to ask again; any number will do.
-    pub(super) fn by(holder: Holder, jitter: u32) -> Self {
-        let holder = CurrentHolder::from(holder);
-        let left = holder
-            .expires_in_ms
-            .map_or(LONGEST, Duration::from_millis)
-            .clamp(Ttl::MIN.duration(), LONGEST);
+    pub(super) fn by(contention: Contention, waited: Duration, jitter: u32) -> Self {
+        let holder = contention.holder.map(CurrentHolder::from);
+        let left = match &holder {
+            None => PASSING_ON,
+            Some(holder) => holder.expires_in_ms.map_or(LONGEST, Duration::from_millis),
+        };
+        let left = left.clamp(Ttl::MIN.duration(), LONGEST);
         // After the lease is over for a short one, so that asking again can succeed; within the
         // last fifth of the longest time for a long one.
         let spread = left / 5 * (jitter % 1000) / 1000;
@@ -58,15 +66,10 @@ impl Locked {
         };
         Self {
             holder,
-            waited_ms: 0,
-            waiters: 0,
+            waited_ms: millis(waited),
+            waiters: contention.waiters,
             retry_after_ms: millis(retry_after),
         }
-    }
-
-    /// The same as a whole number of seconds, never early.
-    pub(super) fn retry_after_seconds(&self) -> u64 {
-        self.retry_after_ms.div_ceil(1000)
     }
 }
 
@@ -101,10 +104,21 @@ fn millis(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
+    fn retry_after(holder: Option<Holder>, jitter: u32) -> (u64, u64) {
+        let contention = Contention { holder, waiters: 0 };
+        let locked = Locked::by(contention, Duration::ZERO, jitter);
+        (locked.retry_after_ms, locked.retry_after_ms.div_ceil(1000))
+    }
+
     fn foreign(ms: Option<u64>, jitter: u32) -> (u64, u64) {
         let expires_in = ms.map(Duration::from_millis);
-        let locked = Locked::by(Holder::Foreign { expires_in }, jitter);
-        (locked.retry_after_ms, locked.retry_after_seconds())
+        retry_after(Some(Holder::Foreign { expires_in }), jitter)
+    }
+
+    #[test]
+    fn sends_callers_back_soon_when_the_lock_is_passing_on() {
+        assert_eq!(retry_after(None, 0), (1000, 1));
+        assert_eq!(retry_after(None, 999), (1199, 2));
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod report;
 mod responses;
 
 pub use code::ProblemCode;
-pub(in crate::http) use document::{ProblemDocument, render};
+pub(in crate::http) use document::{ProblemDocument, document, render};
 pub(in crate::http) use field::FieldError;
 pub use page::problems_markdown;
 pub(in crate::http) use page::{__path_problem_page, problem_page};

@@ -33,6 +33,11 @@ pub(in crate::http) enum Extra {
     Fields(Vec<FieldError>),
     /// `holder`, `waited_ms`, `waiters`, `retry_after_ms`, and the header `Retry-After`.
     Locked(Box<Locked>),
+    /// `retry_after_ms`, and the header `Retry-After`.
+    RetryAfter {
+        /// After how long to ask again, in milliseconds.
+        ms: u64,
+    },
     /// `held`.
     Lost {
         /// Whether somebody else holds the lock now.
@@ -74,6 +79,15 @@ impl Problem {
     pub(in crate::http) fn with(mut self, extra: Extra) -> Self {
         self.extra = extra;
         self
+    }
+
+    /// After how long to ask again, if the problem says so.
+    pub(super) fn retry_after_ms(&self) -> Option<u64> {
+        match &self.extra {
+            Extra::Locked(locked) => Some(locked.retry_after_ms),
+            Extra::RetryAfter { ms } => Some(*ms),
+            Extra::None | Extra::Fields(_) | Extra::Lost { .. } | Extra::Allow(_) => None,
+        }
     }
 
     pub(in crate::http) fn caused_by(mut self, cause: String) -> Self {

@@ -55,7 +55,7 @@ fn response(codes: &[ProblemCode]) -> Response {
     let mut response = ResponseBuilder::new()
         .description(lines.join("\n\n"))
         .content("application/problem+json", content.build());
-    if codes.contains(&ProblemCode::Locked) {
+    if codes.contains(&ProblemCode::Locked) || codes.contains(&ProblemCode::TooManyWaiters) {
         response = response.header("Retry-After", retry_after());
     }
     if codes.contains(&ProblemCode::MethodNotAllowed) {
@@ -76,6 +76,7 @@ fn own_fields(code: ProblemCode) -> &'static [&'static str] {
     match code {
         ProblemCode::InvalidRequest => &["errors"],
         ProblemCode::Locked => &["holder", "waited_ms", "waiters", "retry_after_ms"],
+        ProblemCode::TooManyWaiters => &["retry_after_ms"],
         ProblemCode::LeaseLost => &["held"],
         _ => &[],
     }
@@ -102,7 +103,7 @@ fn example(code: ProblemCode) -> Option<Example> {
             }]}),
         ),
         ProblemCode::Locked => (
-            "Somebody else holds the lock.",
+            "Somebody else holds the lock, and the wait is over.",
             json!({
                 "holder": {
                     "owner": "ci-runner-7",
@@ -111,8 +112,8 @@ fn example(code: ProblemCode) -> Option<Example> {
                     "expires_in_ms": 21_480,
                     "foreign": false,
                 },
-                "waited_ms": 0,
-                "waiters": 0,
+                "waited_ms": 10_003,
+                "waiters": 3,
                 "retry_after_ms": 4_371,
             }),
         ),

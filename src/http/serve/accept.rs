@@ -17,10 +17,11 @@ use super::connection::Protocol;
 /// would only burn what the connections need to end.
 const REST: Duration = Duration::from_millis(100);
 
-/// Serves connections until the lifecycle stops.
+/// Serves connections until the lifecycle closes them.
 ///
-/// Draining does not end it: renew and release go on working. When the lifecycle stops, no more
-/// connections are taken, idle ones close, and those with a request under way close after it.
+/// Draining does not end it: renew and release go on working, on new connections too. When the
+/// lifecycle closes, no more connections are taken, idle ones end, and those with a request under
+/// way end after it.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -28,17 +29,17 @@ pub async fn serve(
     lifecycle: &Lifecycle,
 ) {
     let protocol = Arc::new(Protocol::new(config));
-    let mut stopped = std::pin::pin!(lifecycle.closed());
+    let mut closed = std::pin::pin!(lifecycle.closed());
     loop {
         let accepted = tokio::select! {
-            () = &mut stopped => return,
+            () = &mut closed => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, _)) => {
                 let (protocol, router) = (Arc::clone(&protocol), router.clone());
-                let stopped = lifecycle.closed();
-                lifecycle.spawn(async move { protocol.serve(stream, router, stopped).await });
+                let closed = lifecycle.closed();
+                lifecycle.spawn(async move { protocol.serve(stream, router, closed).await });
             }
             Err(error) if is_of_the_connection(&error) => {
                 debug!(%error, "a connection ended before it was accepted");

@@ -11,7 +11,12 @@ use tracing::debug;
 
 use crate::config::HttpConfig;
 
-use super::paced::{Pace, Paced, Patience};
+use super::{
+    paced::{Pace, Paced, Patience},
+    silence_limit::SilenceLimit,
+    socket::Socket,
+    unfinished::Unfinished,
+};
 
 /// The most that a connection buffers of a request head, at least. Well above the limits that are
 /// answered with a problem, so that those answer.
@@ -42,34 +47,36 @@ impl Protocol {
         }
     }
 
-    /// Serves one connection until it ends, or until `stopped` and the request under way has been
+    /// Serves one connection until it ends, or until `closed` and the request under way has been
     /// answered.
     pub(super) async fn serve(
         &self,
         stream: TcpStream,
         router: Router,
-        stopped: impl Future<Output = ()>,
+        closed: impl Future<Output = ()>,
     ) {
         // An answer is one small write that nobody should wait for.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "cannot set TCP_NODELAY");
         }
         let pace = Arc::new(Pace::new());
-        let io = TokioIo::new(Paced::new(stream, Arc::clone(&pace), self.patience));
-        let service = service_fn(move |request: http::Request<Incoming>| {
+        let silence_limit = SilenceLimit::default();
+        let socket = Socket::new(stream, silence_limit.clone());
+        let io = TokioIo::new(Paced::new(socket, Arc::clone(&pace), self.patience));
+        let service = service_fn(move |mut request: http::Request<Incoming>| {
             let (mut router, pace) = (router.clone(), Arc::clone(&pace));
+            request.extensions_mut().insert(silence_limit.clone());
             async move {
                 pace.busy();
                 let answer = router.call(request.map(Body::new)).await;
-                pace.idle();
-                answer
+                answer.map(|answer| answer.map(|body| Unfinished::watch(body, pace)))
             }
         });
         let mut connection = std::pin::pin!(self.http.serve_connection(io, service));
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => ended,
-            () = stopped => {
+            () = closed => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }

@@ -1,16 +1,25 @@
 //! Acquire, on the state in memory.
 
-use crate::store::{
-    StoreError, Unavailability,
-    contract::{Acquisition, Attempt, Holder, Idempotency},
+use crate::{
+    lock::{HeldLease, LockName},
+    store::{
+        StoreError, Unavailability,
+        contract::{Acquisition, Attempt, Idempotency},
+    },
 };
 
-use super::{lease::Lease, moment::Moment, row_key::RowKey, state::State};
+use super::{
+    lease::{Lease, Told},
+    moment::Moment,
+    row_key::RowKey,
+    state::State,
+};
 
 // === impl State ===
 
 impl State {
-    /// Grants the lock if it is free, or answers the lease that the attempt or its key has already.
+    /// Grants the lock if it is free, answers the lease that the attempt or its key has already, or
+    /// queues the attempt.
     pub(super) fn acquire(
         &mut self,
         attempt: &Attempt,
@@ -23,7 +32,7 @@ impl State {
         let living = self.living(name, now).cloned();
         if let Some(lease) = &living {
             if lease.token == *token {
-                return Ok(Acquisition::Granted(lease.held(now)));
+                return Ok(Acquisition::Granted(self.tell_once(name, lease, now)));
             }
             if let Some(idempotency) = &attempt.idempotency
                 && let Some(answer) = self.replay(attempt, lease, idempotency, now)
@@ -36,8 +45,11 @@ impl State {
         {
             return Ok(Acquisition::IdempotencyExpired);
         }
-        if let Some(lease) = living {
-            return Ok(Acquisition::Held(Holder::Lease(lease.held(now))));
+        if living.is_some() {
+            return Ok(match attempt.wait {
+                Some(waiting) => self.join(attempt, waiting, now),
+                None => Acquisition::Held(self.contention(name, now)),
+            });
         }
         let lease = Lease::grant(attempt, self.next_fence()?, now);
         let held = lease.held(now);
@@ -61,13 +73,26 @@ impl State {
         if key.idempotency.fingerprint != idempotency.fingerprint {
             return Some(Acquisition::IdempotencyMismatch);
         }
-        if !key.settled {
-            let mut settled = lease.clone();
-            if let Some(key) = &mut settled.key {
-                key.settled = true;
-            }
+        let salt = key.idempotency.salt;
+        let held = if lease.is_settled() {
+            lease.held(now)
+        } else {
+            let settled = lease.told(Told::Again, now);
+            let held = settled.held(now);
             self.set(&attempt.name, settled);
+            held
+        };
+        Some(Acquisition::Replayed(held, salt))
+    }
+
+    /// The answer to the attempt that has the living lease already.
+    fn tell_once(&mut self, name: &LockName, lease: &Lease, now: Moment) -> HeldLease {
+        if !lease.is_unheard() {
+            return lease.held(now);
         }
-        Some(Acquisition::Replayed(lease.held(now), key.idempotency.salt))
+        let told = lease.told(Told::Once, now);
+        let held = told.held(now);
+        self.set(name, told);
+        held
     }
 }

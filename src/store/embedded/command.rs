@@ -5,10 +5,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::{
-    lock::{LockName, TokenHash, Ttl},
+    lock::{HeldLease, LockName, TokenHash, Ttl},
     store::{
         StoreError, Uncertainty,
-        contract::{Acquisition, Attempt, GiveBack, Holder, Release, Renewal},
+        contract::{
+            Acquisition, Attempt, Contention, GiveBack, Holder, Leaving, Place, Release, Renewal,
+        },
     },
 };
 
@@ -22,6 +24,8 @@ pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 pub(super) enum Command {
     /// See [`crate::store::Store::acquire`].
     Acquire(Box<Attempt>, Answer<Acquisition>),
+    /// See [`crate::store::Store::leave`].
+    Leave(LockName, TokenHash, Option<Duration>, Answer<Leaving>),
     /// See [`crate::store::Store::renew`].
     Renew(LockName, TokenHash, Option<Ttl>, Answer<Renewal>),
     /// See [`crate::store::Store::release`].
@@ -43,6 +47,7 @@ pub(super) struct Done {
 #[derive(Debug)]
 enum Ready {
     Acquire(Answer<Acquisition>, Result<Acquisition, StoreError>),
+    Leave(Answer<Leaving>, Leaving),
     Renew(Answer<Renewal>, Renewal),
     Release(Answer<Release>, Release),
     GiveBack(Answer<GiveBack>, GiveBack),
@@ -61,6 +66,9 @@ impl Command {
         let before = state.changes();
         let answer = match self {
             Self::Acquire(attempt, answer) => Ready::Acquire(answer, state.acquire(&attempt, now)),
+            Self::Leave(name, token, keep_for, answer) => {
+                Ready::Leave(answer, state.leave(&name, &token, keep_for, now))
+            }
             Self::Renew(name, token, ttl, answer) => {
                 Ready::Renew(answer, state.renew(&name, &token, ttl, now))
             }
@@ -80,6 +88,7 @@ impl Command {
     pub(super) fn refuse(self, error: StoreError) -> Option<oneshot::Sender<()>> {
         match self {
             Self::Acquire(_attempt, answer) => drop(answer.send(Err(error))),
+            Self::Leave(_name, _token, _keep_for, answer) => drop(answer.send(Err(error))),
             Self::Renew(_name, _token, _ttl, answer) => drop(answer.send(Err(error))),
             Self::Release(_name, _token, answer) => drop(answer.send(Err(error))),
             Self::GiveBack(_name, _token, answer) => drop(answer.send(Err(error))),
@@ -99,13 +108,9 @@ impl Done {
             Ready::Acquire(answer, outcome) => {
                 drop(answer.send(outcome.and_then(|acquisition| acquired(acquisition, later))));
             }
+            Ready::Leave(answer, outcome) => drop(answer.send(left(outcome, later))),
             Ready::Renew(answer, Renewal::Renewed(held)) => {
-                let held = aged(held, later);
-                drop(answer.send(if held.expires_in.is_zero() {
-                    Err(Uncertainty::TimedOut.into())
-                } else {
-                    Ok(Renewal::Renewed(held))
-                }));
+                drop(answer.send(living(held, later).map(Renewal::Renewed)));
             }
             Ready::Renew(answer, lost @ Renewal::Lost(_)) => drop(answer.send(Ok(lost))),
             Ready::Release(answer, outcome) => drop(answer.send(Ok(outcome))),
@@ -119,6 +124,7 @@ impl Done {
         let error = if self.changed { changed } else { unchanged }.clone();
         match self.answer {
             Ready::Acquire(answer, _outcome) => drop(answer.send(Err(error))),
+            Ready::Leave(answer, _outcome) => drop(answer.send(Err(error))),
             Ready::Renew(answer, _outcome) => drop(answer.send(Err(error))),
             Ready::Release(answer, _outcome) => drop(answer.send(Err(error))),
             Ready::GiveBack(answer, _outcome) => drop(answer.send(Err(error))),
@@ -127,22 +133,44 @@ impl Done {
 }
 
 fn acquired(acquisition: Acquisition, later: Duration) -> Result<Acquisition, StoreError> {
-    let living = |held| {
-        let held = aged(held, later);
-        if held.expires_in.is_zero() {
-            Err(StoreError::from(Uncertainty::TimedOut))
-        } else {
-            Ok(held)
-        }
-    };
     Ok(match acquisition {
-        Acquisition::Granted(held) => Acquisition::Granted(living(held)?),
-        Acquisition::Replayed(held, salt) => Acquisition::Replayed(living(held)?, salt),
-        Acquisition::Held(Holder::Lease(held)) => {
-            Acquisition::Held(Holder::Lease(aged(held, later)))
+        Acquisition::Granted(held) => Acquisition::Granted(living(held, later)?),
+        Acquisition::Replayed(held, salt) => Acquisition::Replayed(living(held, later)?, salt),
+        Acquisition::Held(contention) => Acquisition::Held(contended(contention, later)),
+        Acquisition::Queued(Place { ahead, contention }) => {
+            let contention = contended(contention, later);
+            Acquisition::Queued(Place { ahead, contention })
         }
-        other @ (Acquisition::Held(Holder::Foreign { .. })
+        other @ (Acquisition::QueueFull
         | Acquisition::IdempotencyMismatch
         | Acquisition::IdempotencyExpired) => other,
     })
+}
+
+fn left(leaving: Leaving, later: Duration) -> Result<Leaving, StoreError> {
+    Ok(match leaving {
+        Leaving::Granted(held) => Leaving::Granted(living(held, later)?),
+        Leaving::Left(contention) => Leaving::Left(contended(contention, later)),
+        Leaving::Superseded => Leaving::Superseded,
+    })
+}
+
+fn living(held: HeldLease, later: Duration) -> Result<HeldLease, StoreError> {
+    let held = aged(held, later);
+    if held.expires_in.is_zero() {
+        Err(Uncertainty::TimedOut.into())
+    } else {
+        Ok(held)
+    }
+}
+
+fn contended(contention: Contention, later: Duration) -> Contention {
+    let holder = contention.holder.map(|holder| match holder {
+        Holder::Lease(held) => Holder::Lease(aged(held, later)),
+        foreign @ Holder::Foreign { .. } => foreign,
+    });
+    Contention {
+        holder,
+        ..contention
+    }
 }

@@ -19,14 +19,16 @@ impl State {
     ) -> GiveBack {
         match self.living(name, now) {
             Some(lease) if lease.token == *token => {
-                if lease.key.as_ref().is_some_and(|key| key.settled) {
+                if lease.is_settled() {
                     return GiveBack::NothingHeld;
                 }
                 self.end(name, false, now);
                 self.withdraw(name, token, now);
+                self.hand_off(name, now);
                 GiveBack::GivenBack
             }
             _ => {
+                self.drop_out(name, token);
                 self.withdraw(name, token, now);
                 GiveBack::NothingHeld
             }

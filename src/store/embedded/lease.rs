@@ -28,8 +28,18 @@ pub(super) struct Lease {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LeaseKey {
     pub(super) idempotency: Idempotency,
-    /// Whether the lease was answered again under the key: then nobody may give it back.
-    pub(super) settled: bool,
+    pub(super) told: Told,
+}
+
+/// Who may have heard of a lease with an idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Nobody: it was granted to a place that is kept for a request that asks again.
+    Never,
+    /// Whoever made the attempt.
+    Once,
+    /// Whoever asked again under the key: then nobody may give it back.
+    Again,
 }
 
 // === impl Lease ===
@@ -50,10 +60,43 @@ impl Lease {
             key: attempt.idempotency.clone().map(|idempotency| {
                 Box::new(LeaseKey {
                     idempotency,
-                    settled: false,
+                    told: Told::Once,
                 })
             }),
         }
+    }
+
+    /// The same lease, granted to a place that is kept until then: it lasts no longer unless it is
+    /// asked for again.
+    pub(super) fn kept_until(mut self, end: Moment) -> Self {
+        self.expires_at = self.expires_at.min(end);
+        if let Some(key) = &mut self.key {
+            key.told = Told::Never;
+        }
+        self
+    }
+
+    /// The same lease, told to whoever made the attempt or asks again. One that nobody had heard of
+    /// lasts its full TTL from now.
+    pub(super) fn told(&self, told: Told, now: Moment) -> Self {
+        let mut lease = self.clone();
+        if self.is_unheard() {
+            lease.expires_at = Self::end(self.ttl, self.hold_ends_at, now);
+        }
+        if let Some(key) = &mut lease.key {
+            key.told = told;
+        }
+        lease
+    }
+
+    /// Whether it was answered again under its idempotency key.
+    pub(super) fn is_settled(&self) -> bool {
+        self.key.as_ref().is_some_and(|key| key.told == Told::Again)
+    }
+
+    /// Whether nobody has heard of it.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.key.as_ref().is_some_and(|key| key.told == Told::Never)
     }
 
     /// The same lease, made to last from now.
@@ -68,10 +111,10 @@ impl Lease {
 
     /// The same lease on the clock of a new boot. Nobody knows how long the machine was down, so a
     /// living one gets its full TTL again, as far as its hold limit allowed at the last moment we
-    /// know of.
+    /// know of. One that nobody has heard of is not in use, and gets no more than it had.
     pub(super) fn carried(self, last_known: Moment, now: Moment) -> Self {
         let hold_ends_at = self.hold_ends_at.map(|end| end.carried(last_known, now));
-        let expires_at = if self.lives(last_known) {
+        let expires_at = if self.lives(last_known) && !self.is_unheard() {
             Self::end(self.ttl, hold_ends_at, now)
         } else {
             self.expires_at.carried(last_known, now)

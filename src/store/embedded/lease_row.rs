@@ -9,32 +9,33 @@ use crate::{
 
 use super::{
     field::{Fields, RowError, put_text},
-    lease::{Lease, LeaseKey},
+    lease::{Lease, LeaseKey, Told},
     moment::Moment,
 };
 
 /// The version that this program writes, and the only one it reads.
 const VERSION: u8 = 1;
 
-/// Which optional fields follow, and the one yes-or-no. Other bits are refused.
+/// Which optional fields follow, and who was told. Other bits are refused.
 mod flag {
     pub(super) const HOLD_LIMIT: u8 = 1;
     pub(super) const OWNER: u8 = 1 << 1;
     pub(super) const METADATA: u8 = 1 << 2;
     pub(super) const KEY: u8 = 1 << 3;
     pub(super) const SETTLED: u8 = 1 << 4;
-    pub(super) const ALL: u8 = HOLD_LIMIT | OWNER | METADATA | KEY | SETTLED;
+    pub(super) const UNHEARD: u8 = 1 << 5;
+    pub(super) const ALL: u8 = HOLD_LIMIT | OWNER | METADATA | KEY | SETTLED | UNHEARD;
 }
 
 /// Appends the row of a lease.
 pub(super) fn encode(lease: &Lease, row: &mut Vec<u8>) {
-    let settled = lease.key.as_ref().is_some_and(|key| key.settled);
     let flags = [
         (flag::HOLD_LIMIT, lease.hold_ends_at.is_some()),
         (flag::OWNER, lease.owner.is_some()),
         (flag::METADATA, !lease.metadata.is_empty()),
         (flag::KEY, lease.key.is_some()),
-        (flag::SETTLED, settled),
+        (flag::SETTLED, lease.is_settled()),
+        (flag::UNHEARD, lease.is_unheard()),
     ];
     let flags = flags
         .iter()
@@ -75,7 +76,13 @@ pub(super) fn decode(row: &[u8]) -> Result<Lease, RowError> {
     }
     let flags = fields.byte()?;
     let is = |bit| flags & bit != 0;
-    if flags & !flag::ALL != 0 || (is(flag::SETTLED) && !is(flag::KEY)) {
+    let told = match (is(flag::KEY), is(flag::SETTLED), is(flag::UNHEARD)) {
+        (_, false, false) => Told::Once,
+        (true, true, false) => Told::Again,
+        (true, false, true) => Told::Never,
+        (false, ..) | (true, true, true) => return Err(RowError::Invalid("set of flags")),
+    };
+    if flags & !flag::ALL != 0 {
         return Err(RowError::Invalid("set of flags"));
     }
     let lease = Lease {
@@ -95,7 +102,7 @@ pub(super) fn decode(row: &[u8]) -> Result<Lease, RowError> {
             Metadata::default()
         },
         key: is(flag::KEY)
-            .then(|| key(&mut fields, is(flag::SETTLED)).map(Box::new))
+            .then(|| key(&mut fields, told).map(Box::new))
             .transpose()?,
     };
     fields.end()?;
@@ -120,13 +127,13 @@ fn metadata(fields: &mut Fields<'_>) -> Result<Metadata, RowError> {
     Metadata::new(entries).map_err(|_error| RowError::Invalid(WHAT))
 }
 
-fn key(fields: &mut Fields<'_>, settled: bool) -> Result<LeaseKey, RowError> {
+fn key(fields: &mut Fields<'_>, told: Told) -> Result<LeaseKey, RowError> {
     Ok(LeaseKey {
         idempotency: Idempotency {
             hash: IdempotencyHash::from_bytes(fields.array()?),
             fingerprint: Fingerprint::from_bytes(fields.array()?),
             salt: Salt::from_bytes(fields.array()?),
         },
-        settled,
+        told,
     })
 }

@@ -2,17 +2,25 @@
 
 mod acquire;
 mod command;
+mod confirm;
 mod directory;
 mod field;
 mod file;
 mod give_back;
+mod hand_off;
 mod header_last;
 mod health;
+mod join;
 mod lease;
 mod lease_row;
+mod leave;
 mod meta;
 mod moment;
+mod notice;
 mod open_error;
+mod queue;
+mod queued;
+mod queues;
 mod release;
 mod renew;
 mod row_key;

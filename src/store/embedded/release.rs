@@ -15,6 +15,7 @@ impl State {
         let held = self.living(name, now);
         if held.is_some_and(|lease| lease.token == *token) {
             self.end(name, true, now);
+            self.hand_off(name, now);
             Release::Released
         } else if self.remembers(&RowKey::released(name, token), now) {
             Release::Released

@@ -12,7 +12,7 @@ use redb::{Builder, Database, DatabaseError, backends::FileBackend};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::{clock::Clock, config::EmbeddedConfig};
+use crate::{clock::Clock, config::EmbeddedConfig, store::parking::Parking};
 
 use super::{
     EmbeddedStore, OpenError,
@@ -79,7 +79,8 @@ impl EmbeddedStore {
         } else {
             carried(contents, now)
         };
-        let state = State::new(contents.leases, contents.tombstones, fence);
+        let parking = Parking::default();
+        let state = State::new(contents.leases, contents.tombstones, fence, parking.clone());
         let meta = Meta {
             sequence,
             fence: state.fence(),
@@ -103,6 +104,8 @@ impl EmbeddedStore {
         let writer = Writer {
             commands: received,
             state: Arc::clone(&state),
+            parking: parking.clone(),
+            orphans: Vec::new(),
             clock: Arc::clone(&clock),
             health: Arc::clone(&health),
             closed: Arc::clone(&closed),
@@ -126,6 +129,7 @@ impl EmbeddedStore {
             state,
             health,
             commands,
+            parking,
             closed,
             writer,
         })

@@ -3,21 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::{
-    lock::{FencingToken, LockName, TokenHash},
+    lock::{FencingToken, HeldLease, LockName, TokenHash},
     store::{
         StoreError,
         contract::{Holder, Inspection, Loss, TOMBSTONE},
+        parking::{News, Parking},
     },
 };
 
 use super::{
     lease::Lease,
     moment::Moment,
+    notice::Notice,
+    queued::Queued,
+    queues::Queues,
     row_key::{RowKey, Tombstone},
     rows::Rows,
 };
 
-/// The leases and tombstones, and the way back to what is durable.
+/// The leases, tombstones and queues, and the way back to what is durable.
 ///
 /// Operations change the memory at once. Until [`State::settle`] every change can be undone by
 /// [`State::undo`], and [`State::inspect`] answers as if there had been none.
@@ -26,6 +30,13 @@ pub(super) struct State {
     leases: HashMap<LockName, Lease>,
     /// When each lease expires. The fence keeps leases apart that expire together.
     expiries: BTreeMap<(Moment, FencingToken), LockName>,
+    queues: Queues,
+    /// Those of the expiries that somebody is queued for.
+    awaited: BTreeSet<(Moment, FencingToken)>,
+    /// Where those who are queued wait.
+    parking: Parking,
+    /// What they are to be told when all changes are durable.
+    notices: Vec<Notice>,
     tombstones: HashMap<Tombstone, Moment>,
     tombstone_ends: BTreeSet<(Moment, Tombstone)>,
     /// The highest fencing token that was ever granted. It is never taken back: a number that was
@@ -51,10 +62,12 @@ impl State {
         leases: Vec<(LockName, Lease)>,
         tombstones: Vec<(Tombstone, Moment)>,
         fence: u64,
+        parking: Parking,
     ) -> Self {
         let highest = leases.iter().map(|(_name, lease)| lease.fence.get()).max();
         let mut state = Self {
             fence: fence.max(highest.unwrap_or_default()),
+            parking,
             ..Self::default()
         };
         for (name, lease) in leases {
@@ -63,7 +76,8 @@ impl State {
         for (tombstone, until) in tombstones {
             state.put_tombstone(tombstone, Some(until));
         }
-        state.settle();
+        let none = state.settle();
+        debug_assert!(none.is_empty(), "nobody is queued yet");
         state
     }
 
@@ -83,20 +97,34 @@ impl State {
         u64::try_from(rows).unwrap_or(u64::MAX)
     }
 
-    /// Shows who holds a lock, as far as it is durable.
+    /// Shows who holds a lock and who is queued for it, as far as it is durable.
     pub(super) fn inspect(&self, name: &LockName, now: Moment) -> Inspection {
+        let (queue, waiters) = self.queues.shown(name, now);
+        Inspection {
+            holder: self
+                .durable(name, now)
+                .map(|lease| Holder::Lease(lease.held(now))),
+            queue,
+            waiters,
+        }
+    }
+
+    /// The living lease of a name, as far as it is durable.
+    pub(super) fn durable(&self, name: &LockName, now: Moment) -> Option<&Lease> {
         let durable = match self.undo.leases.get(name) {
             Some(before) => before.as_ref(),
             None => self.leases.get(name),
         };
-        match durable.filter(|lease| lease.lives(now)) {
-            Some(lease) => Inspection::Held(Holder::Lease(lease.held(now))),
-            None => Inspection::Free,
-        }
+        durable.filter(|lease| lease.lives(now))
     }
 
-    /// Clears away at most `limit` leases and tombstones whose time is over. Says whether that was
-    /// all.
+    /// When the first of those leases expires that somebody is queued for.
+    pub(super) fn next_hand_off(&self) -> Option<Moment> {
+        self.awaited.first().map(|(moment, _fence)| *moment)
+    }
+
+    /// Clears away at most `limit` leases, places and tombstones whose time is over, and hands off
+    /// what becomes free. Says whether that was all.
     pub(super) fn sweep(&mut self, now: Moment, limit: usize) -> bool {
         for _ in 0..limit {
             if let Some(((end, _fence), name)) = self.expiries.first_key_value()
@@ -104,6 +132,8 @@ impl State {
             {
                 let name = name.clone();
                 self.clear_if_over(&name, now);
+            } else if let Some((name, order)) = self.queues.over(now) {
+                self.give_up(&name, order);
             } else if let Some((end, tombstone)) = self.tombstone_ends.first()
                 && *end <= now
             {
@@ -146,10 +176,13 @@ impl State {
         rows
     }
 
-    /// All changes are durable now.
-    pub(super) fn settle(&mut self) {
+    /// All changes are durable now, and these are to be told of them.
+    #[must_use = "somebody waits for the news"]
+    pub(super) fn settle(&mut self) -> Vec<Notice> {
         self.undo.leases.clear();
         self.undo.tombstones.clear();
+        self.queues.settle();
+        std::mem::take(&mut self.notices)
     }
 
     /// Goes back to what is durable.
@@ -161,12 +194,64 @@ impl State {
         for (tombstone, before) in undo.tombstones {
             self.put_tombstone(tombstone, before);
         }
-        self.settle();
+        for name in self.queues.undo() {
+            self.watch(&name);
+        }
+        // What they say has not come about.
+        self.notices.clear();
+        self.undo = Undo::default();
     }
 
     // --- what the operations are made of
 
-    /// The living lease of a name. One that is over is cleared away first.
+    /// The queues.
+    pub(super) fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
+    /// Where those who are queued wait.
+    pub(super) fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
+    /// A position behind everybody.
+    pub(super) fn next_position(&mut self) -> u64 {
+        self.queues.next_position()
+    }
+
+    /// Whether the name has a lease, living or not yet cleared away.
+    pub(super) fn is_held(&self, name: &LockName) -> bool {
+        self.leases.contains_key(name)
+    }
+
+    /// What is told of the lease of a name.
+    pub(super) fn held(&self, name: &LockName, now: Moment) -> Option<HeldLease> {
+        self.leases.get(name).map(|lease| lease.held(now))
+    }
+
+    /// Has an attempt told its news as soon as all changes are durable.
+    pub(super) fn announce(&mut self, name: &LockName, token: TokenHash, news: News) {
+        self.notices.push(Notice {
+            name: name.clone(),
+            token,
+            news,
+        });
+    }
+
+    /// Fills or empties a position in a queue. Answers who was there.
+    pub(super) fn put_queued(
+        &mut self,
+        name: &LockName,
+        order: u64,
+        queued: Option<Queued>,
+    ) -> Option<Queued> {
+        let before = self.queues.put(name, order, queued);
+        self.watch(name);
+        before
+    }
+
+    /// The living lease of a name. One that is over is cleared away first, and the lock is handed
+    /// off.
     pub(super) fn living(&mut self, name: &LockName, now: Moment) -> Option<&Lease> {
         self.clear_if_over(name, now);
         self.leases.get(name)
@@ -199,13 +284,8 @@ impl State {
     /// its token may be released again.
     pub(super) fn end(&mut self, name: &LockName, released: bool, now: Moment) {
         self.changes += 1;
-        if let Some(lease) = self.put(name, None)
-            && let Some(key) = lease.key
-        {
-            self.entomb(&RowKey::used_key(&key.idempotency.hash), now);
-            if released {
-                self.entomb(&RowKey::released(name, &lease.token), now);
-            }
+        if let Some(lease) = self.put(name, None) {
+            self.bury(name, &lease, released, now);
         }
     }
 
@@ -224,11 +304,34 @@ impl State {
 
     fn clear_if_over(&mut self, name: &LockName, now: Moment) {
         let over = self.leases.get(name).is_some_and(|lease| !lease.lives(now));
-        if over
-            && let Some(lease) = self.put(name, None)
-            && let Some(key) = lease.key
+        if over && let Some(lease) = self.put(name, None) {
+            self.bury(name, &lease, false, lease.expires_at);
+            self.hand_off(name, now);
+        }
+    }
+
+    /// Remembers a lease that has ended by its idempotency key. If nobody has heard of the lease,
+    /// the key is as good as new: its caller may come late, and join the queue again.
+    fn bury(&mut self, name: &LockName, lease: &Lease, released: bool, ended_at: Moment) {
+        if let Some(key) = &lease.key
+            && !lease.is_unheard()
         {
-            self.entomb(&RowKey::used_key(&key.idempotency.hash), lease.expires_at);
+            self.entomb(&RowKey::used_key(&key.idempotency.hash), ended_at);
+            if released {
+                self.entomb(&RowKey::released(name, &lease.token), ended_at);
+            }
+        }
+    }
+
+    /// Keeps in mind when the lease of a name ends if somebody is queued for it.
+    fn watch(&mut self, name: &LockName) {
+        if let Some(lease) = self.leases.get(name) {
+            let expiry = (lease.expires_at, lease.fence);
+            if self.queues.of(name).is_some() {
+                self.awaited.insert(expiry);
+            } else {
+                self.awaited.remove(&expiry);
+            }
         }
     }
 
@@ -236,15 +339,19 @@ impl State {
         self.put_tombstone(key.into(), Some(ended_at.after(TOMBSTONE)));
     }
 
-    fn put(&mut self, name: &LockName, lease: Option<Lease>) -> Option<Lease> {
+    /// Makes this, or nothing, the lease of the name, whoever asked for it.
+    pub(super) fn put(&mut self, name: &LockName, lease: Option<Lease>) -> Option<Lease> {
         let before = self.leases.remove(name);
         if let Some(before) = &before {
-            self.expiries.remove(&(before.expires_at, before.fence));
+            let expiry = (before.expires_at, before.fence);
+            self.expiries.remove(&expiry);
+            self.awaited.remove(&expiry);
         }
         if let Some(lease) = lease {
             self.expiries
                 .insert((lease.expires_at, lease.fence), name.clone());
             self.leases.insert(name.clone(), lease);
+            self.watch(name);
         }
         self.undo
             .leases

@@ -20,7 +20,11 @@ use crate::{
     lock::{LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
-        contract::{Acquisition, Attempt, Check, GiveBack, Health, Inspection, Release, Renewal},
+        contract::{
+            Acquisition, Attempt, Check, Confirmation, GiveBack, Health, Inspection, Leaving,
+            Release, Renewal,
+        },
+        parking::Parking,
     },
 };
 
@@ -44,6 +48,7 @@ pub struct EmbeddedStore {
     pub(super) state: Arc<RwLock<State>>,
     pub(super) health: Arc<DiskHealth>,
     pub(super) commands: SyncSender<Command>,
+    pub(super) parking: Parking,
     /// Set before the writer stops answering.
     pub(super) closed: Arc<AtomicBool>,
     pub(super) writer: JoinHandle<()>,
@@ -76,6 +81,16 @@ impl EmbeddedStore {
             Err(_elapsed) => Err(Uncertainty::TimedOut.into()),
         }
     }
+
+    /// Looks at what is durable, without the writer.
+    fn read<T>(&self, look: impl FnOnce(&State, Moment) -> T) -> Result<T, StoreError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Unavailability::Closing.into());
+        }
+        let now = Moment::now(&*self.clock);
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(look(&state, now))
+    }
 }
 
 #[async_trait]
@@ -83,6 +98,24 @@ impl Store for EmbeddedStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let attempt = Box::new(attempt.clone());
         self.ask(|answer| Command::Acquire(attempt, answer)).await
+    }
+
+    async fn confirm(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Confirmation, StoreError> {
+        self.read(|state, now| state.confirm(name, token, now))
+    }
+
+    async fn leave(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError> {
+        self.ask(|answer| Command::Leave(name.clone(), *token, keep_for, answer))
+            .await
     }
 
     async fn renew(
@@ -107,12 +140,11 @@ impl Store for EmbeddedStore {
 
     /// Answers from memory, what is durable: also while the disk fails or is slow.
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Unavailability::Closing.into());
-        }
-        let now = Moment::now(&*self.clock);
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        Ok(state.inspect(name, now))
+        self.read(|state, now| state.inspect(name, now))
+    }
+
+    fn parking(&self) -> &Parking {
+        &self.parking
     }
 
     async fn check(&self) -> Vec<Check> {

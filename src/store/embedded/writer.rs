@@ -15,7 +15,7 @@ use tracing::{error, info};
 
 use crate::{
     clock::{BootId, Clock},
-    store::{StoreError, Unavailability, Uncertainty},
+    store::{StoreError, Unavailability, Uncertainty, parking::Parking},
 };
 
 use super::{
@@ -25,6 +25,7 @@ use super::{
     health::DiskHealth,
     meta::Meta,
     moment::Moment,
+    notice::Orphan,
     rows::Rows,
     state::State,
 };
@@ -35,6 +36,9 @@ const BATCH: usize = 1024;
 const SWEEP: usize = 1024;
 /// How often the writer looks for what has ended while nobody asks for anything.
 const TICK: Duration = Duration::from_secs(1);
+/// How soon at the earliest the writer looks again for a lease that ends while somebody is queued
+/// for it: the clocks of waits and of leases do not agree to the microsecond.
+const PROMPT: Duration = Duration::from_millis(1);
 /// How often a failed disk is tried again.
 const RETRY: Duration = Duration::from_millis(250);
 /// How far the file may lag behind the clock while a lease lives. After a reboot nobody knows how
@@ -45,6 +49,9 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 pub(super) struct Writer {
     pub(super) commands: Receiver<Command>,
     pub(super) state: Arc<RwLock<State>>,
+    pub(super) parking: Parking,
+    /// Grants of which nobody could be told, to be taken back with the next transaction.
+    pub(super) orphans: Vec<Orphan>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) health: Arc<DiskHealth>,
     pub(super) closed: Arc<AtomicBool>,
@@ -105,13 +112,17 @@ impl Writer {
         self.finish(closed);
     }
 
+    /// How long to wait for a command before there is something else to do.
     fn patience(&self) -> Duration {
         if self.file.is_none() {
-            RETRY
-        } else if self.behind {
-            Duration::ZERO
-        } else {
-            TICK
+            return RETRY;
+        }
+        if self.behind || !self.orphans.is_empty() {
+            return Duration::ZERO;
+        }
+        match self.state().next_hand_off() {
+            Some(expiry) => expiry.since(Moment::now(&*self.clock)).clamp(PROMPT, TICK),
+            None => TICK,
         }
     }
 
@@ -125,6 +136,7 @@ impl Writer {
         let mut close = None;
         let change = {
             let mut state = write(&self.state);
+            state.take_back(&self.orphans, now);
             for command in batch {
                 match (command, &close) {
                     (command, None) => match command.carry_out(&mut state, now) {
@@ -170,9 +182,14 @@ impl Writer {
         self.answer(done, now);
     }
 
-    fn answer(&self, done: Vec<Done>, carried_out: Moment) {
-        self.state().settle();
+    fn answer(&mut self, done: Vec<Done>, carried_out: Moment) {
+        let notices = self.state().settle();
         let later = Moment::now(&*self.clock).since(carried_out);
+        let untold = notices
+            .into_iter()
+            .filter_map(|notice| notice.tell(&self.parking, later));
+        // Those of the turn before were taken back in this one.
+        self.orphans = untold.collect();
         for command in done {
             command.answer(later);
         }
@@ -240,12 +257,15 @@ impl Writer {
         let now = Moment::now(&*self.clock);
         let (change, lags) = {
             let mut state = write(&self.state);
+            state.take_back(&self.orphans, now);
             self.behind = !state.sweep(now, SWEEP);
             let lags = state.len() > 0 && now.since(self.written_at) >= HEARTBEAT;
             (Change::of(&state), lags)
         };
         if lags || !change.rows.is_empty() {
             self.commit(change, now, Vec::new());
+        } else {
+            self.answer(Vec::new(), now);
         }
     }
 
@@ -266,10 +286,24 @@ impl Writer {
         for late in self.commands.try_iter() {
             drop(late.refuse(Unavailability::Closing.into()));
         }
+        self.forget_the_queue();
         drop(self.file.take());
         drop(self.directory);
         if let Some(closed) = closed {
             closed.send(()).ok();
+        }
+    }
+
+    /// Whoever is still queued is told to ask again, and then that the store is closing.
+    fn forget_the_queue(&self) {
+        let notices = {
+            let mut state = self.state();
+            state.give_up_all();
+            state.settle()
+        };
+        for notice in notices {
+            let orphan = notice.tell(&self.parking, Duration::ZERO);
+            debug_assert!(orphan.is_none(), "nothing is granted any more");
         }
     }
 

@@ -3,7 +3,7 @@
 //! What certainly did not happen is tried again for a short while. What may have happened is sent
 //! again until the deadline: every script recognises its own repetition.
 
-use bb8_redis::redis::{Cmd, Value};
+use bb8_redis::redis::{Cmd, Pipeline, Value};
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
@@ -146,6 +146,18 @@ impl Dispatch {
         let pool = self.topology.pool(slot);
         let mut link = pool.link(limit).await.map_err(unconnected)?;
         link.send(command, limit).await
+    }
+
+    /// Sends plain commands together, once. A refusal of one of them is among the replies.
+    pub(super) async fn batch(
+        &self,
+        slot: Slot,
+        commands: &Pipeline,
+    ) -> Result<Vec<Value>, Failure> {
+        let limit = Instant::now() + self.command_timeout;
+        let pool = self.topology.pool(slot);
+        let mut link = pool.link(limit).await.map_err(unconnected)?;
+        link.send_all(commands, limit).await
     }
 
     async fn refused(&self, failure: Failure, keys: &Keys, limit: Instant) -> StoreError {

@@ -1,7 +1,7 @@
 //! Looks whether the server is one in which locks are safe: at the start, on every new connection,
 //! once a minute, and whenever somebody asks.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use bb8_redis::redis::{Cmd, Value};
 use tokio::time::{Duration, Instant};
@@ -20,6 +20,7 @@ use super::{
     eviction::Eviction,
     failure::Failure,
     floors::Floors,
+    gateway::Gateway,
     keys::Keys,
     permissions,
     scripts::{Permission, Probed, Scripts},
@@ -30,6 +31,7 @@ pub(super) struct Examiner {
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) scripts: Arc<Scripts>,
     pub(super) floors: Arc<Floors>,
+    pub(super) gateway: Arc<Gateway>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) accept_eviction: bool,
 }
@@ -76,7 +78,10 @@ impl Examiner {
     }
 
     fn findings(&self, probed: &Probed, eviction: Health) -> Findings {
-        let permissions = permissions::judge(probed);
+        let refused = &self.gateway.unsubscribed;
+        let refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let permissions = permissions::judge(probed, refused.as_deref());
+        drop(refused);
         let clock = self.judge_clock(probed.time);
         let may_run = |(_, permission): &(String, Permission)| *permission == Permission::Given;
         let verdict = match (&permissions, &eviction) {

@@ -14,6 +14,8 @@ pub(super) async fn find(dispatch: &Dispatch, keys: &Keys, limit: Instant) -> St
         (keys.info(), "hash"),
         (keys.ended(), "zset"),
         (keys.fence(), "string"),
+        (keys.queue(), "zset"),
+        (keys.waiters(), "hash"),
     ];
     for (key, ours) in expected {
         let mut command = Cmd::new();

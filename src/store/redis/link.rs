@@ -13,8 +13,10 @@ use std::{
 };
 
 use bb8_redis::redis::{
-    AsyncConnectionConfig, Cmd, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError,
-    ServerError, Value, aio::MultiplexedConnection, cmd,
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, ProtocolVersion, RedisConnectionInfo,
+    RedisError, ServerError, Value,
+    aio::{MultiplexedConnection, PubSub},
+    cmd,
 };
 use tokio::{
     net::TcpStream,
@@ -88,19 +90,25 @@ impl Endpoint {
     pub(super) async fn connect(&self) -> Result<Link, Unavailability> {
         timeout(self.connect_timeout, self.open())
             .await
-            .unwrap_or_else(|_elapsed| {
-                let ms = self.connect_timeout.as_millis();
-                let reason = format!("no connection within {ms} ms");
-                Err(Unavailability::Connect(reason))
-            })
+            .unwrap_or_else(|_elapsed| Err(self.too_slow()))
     }
 
-    async fn open(&self) -> Result<Link, Unavailability> {
+    fn too_slow(&self) -> Unavailability {
+        let ms = self.connect_timeout.as_millis();
+        Unavailability::Connect(format!("no connection within {ms} ms"))
+    }
+
+    async fn reach(&self) -> Result<TcpStream, Unavailability> {
         let failed = |error: std::io::Error| Unavailability::Connect(error.to_string());
         let stream = TcpStream::connect((self.host.as_str(), self.port))
             .await
             .map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
+        Ok(stream)
+    }
+
+    async fn open(&self) -> Result<Link, Unavailability> {
+        let stream = self.reach().await?;
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(PIPELINE);
@@ -134,6 +142,21 @@ impl Endpoint {
             broken.store(true, Ordering::Release);
         });
         Link { connection, life }
+    }
+
+    /// A connection of its own that listens to a channel.
+    pub(super) async fn subscribe(&self, channel: &str) -> Result<PubSub, Unavailability> {
+        let open = async {
+            let stream = self.reach().await?;
+            let subscription = PubSub::new(&self.login, stream).await;
+            let mut subscription = subscription.map_err(|error| login_failed(&error))?;
+            let subscribed = subscription.subscribe(channel).await;
+            subscribed.map_err(|error| refused(&error))?;
+            Ok(subscription)
+        };
+        timeout(self.connect_timeout, open)
+            .await
+            .unwrap_or_else(|_elapsed| Err(self.too_slow()))
     }
 
     /// Closes every connection, whoever still has one.
@@ -182,10 +205,7 @@ impl Link {
         let failure = match reply {
             Ok(Ok(Value::ServerError(error))) => answered(&error),
             Ok(Ok(value)) => return Ok(value),
-            Ok(Err(error)) => {
-                let reason = error.category().to_owned();
-                Failure::Unknown(Uncertainty::ConnectionLost(reason))
-            }
+            Ok(Err(error)) => lost(&error),
             Err(_elapsed) => Failure::Unknown(Uncertainty::TimedOut),
         };
         if let Failure::Unknown(_) | Failure::WrongNode(_) = failure {
@@ -193,10 +213,45 @@ impl Link {
         }
         Err(failure)
     }
+
+    /// Sends commands together and waits for all replies. Each of them may be an error.
+    pub(super) async fn send_all(
+        &mut self,
+        commands: &Pipeline,
+        limit: Instant,
+    ) -> Result<Vec<Value>, Failure> {
+        let sent = self
+            .connection
+            .send_packed_commands(commands, 0, commands.len());
+        let failure = match timeout_at(limit, sent).await {
+            Ok(Ok(values)) => return Ok(values),
+            Ok(Err(error)) => lost(&error),
+            Err(_elapsed) => Failure::Unknown(Uncertainty::TimedOut),
+        };
+        self.retire();
+        Err(failure)
+    }
 }
 
-fn answered(error: &ServerError) -> Failure {
+/// What an error of the server means.
+pub(super) fn answered(error: &ServerError) -> Failure {
     Failure::of(error.code(), error.details().unwrap_or_default())
+}
+
+fn lost(error: &RedisError) -> Failure {
+    let reason = error.category().to_owned();
+    Failure::Unknown(Uncertainty::ConnectionLost(reason))
+}
+
+/// Why a channel cannot be listened to.
+fn refused(error: &RedisError) -> Unavailability {
+    let code = error.code().unwrap_or_default();
+    match Failure::of(code, error.detail().unwrap_or_default()) {
+        Failure::Transient(why) | Failure::WrongNode(why) | Failure::Refused(why) => why,
+        Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
+            Unavailability::Connect("the connection was lost".to_owned())
+        }
+    }
 }
 
 /// Whether the server has too many clients, and closes the connection.

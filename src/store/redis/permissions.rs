@@ -6,11 +6,12 @@ use super::scripts::{Permission, Probed};
 
 /// The ACL line of a gateway's user: every command that is sent, and every one that a script uses.
 pub(super) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
-    resetchannels &lg:* -@all +evalsha +eval +ping +info +type +time +get +set +del +pttl +pexpireat \
-    +hset +hmget +hlen +hdel +zadd +zscore +zrange +zrem +publish";
+    resetchannels &lg:* -@all +evalsha +eval +info +type +time +get +set +del +pttl +pexpire \
+    +pexpireat +hset +hmget +hlen +hdel +zadd +zcard +zscore +zrank +zrange +zrem \
+    +publish +subscribe +ping";
 
-/// Judges what a probe found.
-pub(super) fn judge(probed: &Probed) -> Health {
+/// Judges what a probe found, and why the server refuses the channel of this gateway, if it does.
+pub(super) fn judge(probed: &Probed, unsubscribed: Option<&str>) -> Health {
     let missing: Vec<&str> = probed
         .commands
         .iter()
@@ -21,9 +22,13 @@ pub(super) fn judge(probed: &Probed) -> Health {
         let missing = missing.join(", ");
         return Health::Misconfigured(explain(&format!("the user may not run {missing}")));
     }
-    match probed.publish {
-        Permission::Given => Health::Passing,
-        Permission::Missing => {
+    match (probed.publish, unsubscribed) {
+        (Permission::Given, None) => Health::Passing,
+        (Permission::Given, Some(why)) => {
+            let missing = format!("the user may not subscribe to channels of its own: {why}");
+            Health::Misconfigured(explain(&missing))
+        }
+        (Permission::Missing, _) => {
             let missing = "the user may not publish on channels that begin with lg:";
             Health::Misconfigured(explain(missing))
         }

@@ -5,7 +5,7 @@
 
 use std::{convert::Infallible, fmt, sync::Arc};
 
-use bb8_redis::bb8;
+use bb8_redis::{bb8, redis::aio::PubSub};
 use tokio::{
     sync::Notify,
     time::{Duration, Instant, timeout_at},
@@ -91,6 +91,11 @@ impl Pool {
     /// Ends when a new connection has been made.
     pub(super) async fn connected(&self) {
         self.connected.notified().await;
+    }
+
+    /// A connection outside the pool that listens to a channel.
+    pub(super) async fn subscribe(&self, channel: &str) -> Result<PubSub, Unavailability> {
+        self.endpoint.subscribe(channel).await
     }
 
     pub(super) async fn close(&self) {

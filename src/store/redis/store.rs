@@ -10,7 +10,10 @@ use std::{
 
 use async_trait::async_trait;
 use tokio::time::{Duration, timeout};
-use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
+};
 
 use crate::{
     clock::Clock,
@@ -19,13 +22,26 @@ use crate::{
     lock::{LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability,
-        contract::{Acquisition, Attempt, Check, GiveBack, Health, Inspection, Release, Renewal},
+        contract::{
+            Acquisition, Attempt, Check, Confirmation, GiveBack, Health, Inspection, Leaving,
+            Release, Renewal,
+        },
+        parking::Parking,
     },
 };
 
 use super::{
-    SlotTags, admission::Admission, dispatch::Dispatch, examination::Examiner, floors::Floors,
-    keys::Keys, pool::Pool, scripts::Scripts, topology::Topology,
+    SlotTags,
+    admission::Admission,
+    dispatch::Dispatch,
+    examination::Examiner,
+    floors::Floors,
+    gateway::Gateway,
+    keys::Keys,
+    pool::Pool,
+    scripts::{Knowledge, Scripts},
+    topology::Topology,
+    wake::Wake,
 };
 
 /// Leases in Redis.
@@ -35,11 +51,13 @@ use super::{
 pub struct RedisStore {
     dispatch: Arc<Dispatch>,
     scripts: Arc<Scripts>,
-    floors: Arc<Floors>,
+    gateway: Arc<Gateway>,
     admission: Arc<Admission>,
-    tags: SlotTags,
+    tags: Arc<SlotTags>,
     description: String,
     closed: AtomicBool,
+    /// Ends what goes on by itself.
+    closing: CancellationToken,
     /// The commands that are under way.
     working: TaskTracker,
     deadline: Duration,
@@ -61,10 +79,14 @@ impl RedisStore {
         let dispatch = Arc::new(Dispatch::new(topology, config));
         let scripts = Arc::new(Scripts::new());
         let floors = Arc::new(Floors::new());
+        let tags = Arc::new(SlotTags::compute());
+        let (gateway, orphans) = Gateway::new(Arc::clone(&floors));
+        let gateway = Arc::new(gateway);
         let examiner = Examiner {
             dispatch: Arc::clone(&dispatch),
             scripts: Arc::clone(&scripts),
-            floors: Arc::clone(&floors),
+            floors,
+            gateway: Arc::clone(&gateway),
             clock,
             accept_eviction: config.accept_eviction,
         };
@@ -72,17 +94,32 @@ impl RedisStore {
         let admission = Arc::new(Admission::new(examiner, limit));
         let (watcher, stopped) = (Arc::clone(&admission), lifecycle.stopped());
         lifecycle.spawn_background(async move { watcher.watch(stopped).await });
+        let wake = Wake {
+            gateway: Arc::clone(&gateway),
+            dispatch: Arc::clone(&dispatch),
+            scripts: Arc::clone(&scripts),
+            tags: Arc::clone(&tags),
+        };
+        let closing = CancellationToken::new();
+        wake.start(orphans, lifecycle, &closing);
         Self {
             dispatch,
             scripts,
-            floors,
+            gateway,
             admission,
-            tags: SlotTags::compute(),
+            tags,
             description: format!("Redis at {url}"),
             closed: AtomicBool::new(false),
+            closing,
             working: TaskTracker::new(),
             deadline: config.deadline_ms.duration(),
         }
+    }
+
+    /// How many messages to other gateways could not be published. Each costs the one it was for up
+    /// to two seconds.
+    pub fn unsent_messages(&self) -> u64 {
+        self.gateway.unsent()
     }
 
     /// Counts a command as under way for as long as the token lives.
@@ -95,7 +132,7 @@ impl RedisStore {
     }
 
     fn keys(&self, name: &LockName) -> Keys {
-        Keys::of(name, &self.tags)
+        Keys::of(name, &self.tags, &self.gateway.id)
     }
 }
 
@@ -107,7 +144,7 @@ impl Store for RedisStore {
         let keys = self.keys(&attempt.name);
         let scripts = &self.scripts;
         scripts
-            .acquire(&self.dispatch, &keys, &self.floors, attempt)
+            .acquire(&self.dispatch, &self.gateway, &keys, attempt)
             .await
     }
 
@@ -125,13 +162,47 @@ impl Store for RedisStore {
     async fn release(&self, name: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
-        self.scripts.release(&self.dispatch, &keys, token).await
+        let scripts = &self.scripts;
+        scripts
+            .release(&self.dispatch, &self.gateway, &keys, token)
+            .await
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
-        self.scripts.give_back(&self.dispatch, &keys, token).await
+        let (scripts, known) = (&self.scripts, Knowledge::MayBeHeard);
+        scripts
+            .give_back(&self.dispatch, &self.gateway, &keys, token, known)
+            .await
+    }
+
+    async fn confirm(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Confirmation, StoreError> {
+        let _working = self.enter()?;
+        let keys = self.keys(name);
+        self.scripts.confirm(&self.dispatch, &keys, token).await
+    }
+
+    async fn leave(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError> {
+        let _working = self.enter()?;
+        let keys = self.keys(name);
+        let scripts = &self.scripts;
+        scripts
+            .leave(&self.dispatch, &self.gateway, &keys, token, keep_for)
+            .await
+    }
+
+    fn parking(&self) -> &Parking {
+        &self.gateway.parking
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
@@ -155,6 +226,7 @@ impl Store for RedisStore {
         self.working.close();
         // No command lasts longer than its deadline, the giving back after an acquire included.
         drop(timeout(2 * self.deadline, self.working.wait()).await);
+        self.closing.cancel();
         for pool in self.dispatch.topology.pools() {
             pool.close().await;
         }

@@ -19,6 +19,13 @@ impl Topology {
         }
     }
 
+    /// The pool of a server on which messages of all the others are heard.
+    pub(super) fn messenger(&self) -> &Pool {
+        match self {
+            Self::Single(pool) => pool,
+        }
+    }
+
     /// Ends when a new connection to any server has been made.
     pub(super) async fn connected(&self) {
         match self {

@@ -10,7 +10,7 @@ use latchgate::{
 };
 
 use super::{
-    scripted::{Asked, held},
+    scripted::{Asked, held, held_by},
     service::{JSON, Service},
 };
 
@@ -163,7 +163,7 @@ async fn a_held_lock_is_423_with_its_holder() {
     let mut lease = held();
     lease.expires_in = Duration::from_millis(21_480);
     lease.owner = Some(Owner::new("ci-runner-7").unwrap());
-    let refused = Acquisition::Held(Holder::Lease(lease));
+    let refused = held_by(Holder::Lease(lease));
     service
         .script
         .acquire
@@ -201,7 +201,7 @@ async fn a_held_lock_is_423_with_its_holder() {
 #[tokio::test]
 async fn a_lock_held_by_a_foreign_client_without_expiry_is_423_too() {
     let service = Service::start();
-    let refused = Acquisition::Held(Holder::Foreign { expires_in: None });
+    let refused = held_by(Holder::Foreign { expires_in: None });
     service
         .script
         .acquire

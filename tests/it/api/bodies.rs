@@ -50,8 +50,8 @@ async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
             "ttl_ms: is a list; a whole number from 0 is expected, without fraction or exponent",
         ),
         (
-            r#"{"wait_ms": 1}"#,
-            "wait_ms: is 1; this version does not wait yet: leave it out or send 0",
+            r#"{"wait_ms": 55001}"#,
+            "wait_ms: is 55001; at most 55000 milliseconds are allowed",
         ),
         (
             r#"{"max_hold_ms": 29999}"#,

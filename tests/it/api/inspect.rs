@@ -8,7 +8,10 @@ use latchgate::{
 };
 use serde_json::Value;
 
-use super::{scripted::held, service::Service};
+use super::{
+    scripted::{free, held, shown},
+    service::Service,
+};
 
 async fn inspect(inspection: Inspection) -> Value {
     let service = Service::start();
@@ -25,11 +28,12 @@ async fn inspect(inspection: Inspection) -> Value {
 
 #[tokio::test]
 async fn a_free_lock_has_no_holder() {
-    insta::assert_json_snapshot!(inspect(Inspection::Free).await, @r#"
+    insta::assert_json_snapshot!(inspect(free()).await, @r#"
     {
       "holder": null,
       "name": "a",
       "state": "free",
+      "waiter_count": 0,
       "waiters": []
     }
     "#);
@@ -42,7 +46,7 @@ async fn a_held_lock_shows_its_holder_and_never_a_token() {
     lease.expires_in = Duration::from_secs(21);
     lease.hold_expires_in = Some(Duration::from_secs(51));
     lease.owner = Some(Owner::new("ci-runner-7").unwrap());
-    let body = inspect(Inspection::Held(Holder::Lease(lease))).await;
+    let body = inspect(shown(Holder::Lease(lease))).await;
     insta::assert_json_snapshot!(body, @r#"
     {
       "holder": {
@@ -58,6 +62,7 @@ async fn a_held_lock_shows_its_holder_and_never_a_token() {
       },
       "name": "a",
       "state": "held",
+      "waiter_count": 0,
       "waiters": []
     }
     "#);
@@ -65,7 +70,7 @@ async fn a_held_lock_shows_its_holder_and_never_a_token() {
 
 #[tokio::test]
 async fn a_foreign_holder_shows_as_what_it_is() {
-    let with_expiry = Inspection::Held(Holder::Foreign {
+    let with_expiry = shown(Holder::Foreign {
         expires_in: Some(Duration::from_millis(1_500)),
     });
     insta::assert_json_snapshot!(inspect(with_expiry).await["holder"], @r#"
@@ -81,7 +86,7 @@ async fn a_foreign_holder_shows_as_what_it_is() {
       "ttl_ms": null
     }
     "#);
-    let without = inspect(Inspection::Held(Holder::Foreign { expires_in: None })).await;
+    let without = inspect(shown(Holder::Foreign { expires_in: None })).await;
     assert_eq!(without["holder"]["expires_in_ms"], Value::Null);
     assert_eq!(without["holder"]["expires_at"], Value::Null);
     assert_eq!(without["state"], "held");

@@ -1,6 +1,7 @@
 //! What callers see over HTTP.
 
 mod lines;
+mod listener;
 mod scripted;
 mod service;
 mod socket;
@@ -8,6 +9,7 @@ mod socket;
 mod acquire;
 mod bodies;
 mod connections;
+mod contended;
 mod delivery;
 mod document;
 mod edge;
@@ -15,8 +17,11 @@ mod errors;
 mod golden;
 mod headers;
 mod health;
+mod hold;
 mod inspect;
 mod log;
 mod pages;
 mod release;
 mod renew;
+mod silent;
+mod waiting;

@@ -11,7 +11,11 @@ use latchgate::{
     lock::{FencingToken, HeldLease, HoldLimit, LockName, Metadata, TokenHash, Ttl},
     store::{
         Store, StoreError,
-        contract::{Acquisition, Attempt, Check, GiveBack, Inspection, Release, Renewal},
+        contract::{
+            Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Holder, Inspection,
+            Leaving, Place, Release, Renewal,
+        },
+        parking::{News, Parking},
     },
 };
 use tokio::sync::Notify;
@@ -24,9 +28,12 @@ pub(crate) struct Script {
     pub(crate) acquire: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
     pub(crate) renew: Mutex<VecDeque<Result<Renewal, StoreError>>>,
     pub(crate) release: Mutex<VecDeque<Result<Release, StoreError>>>,
+    pub(crate) leave: Mutex<VecDeque<Result<Leaving, StoreError>>>,
+    pub(crate) confirm: Mutex<VecDeque<Result<Confirmation, StoreError>>>,
     pub(crate) inspect: Mutex<VecDeque<Result<Inspection, StoreError>>>,
     pub(crate) check: Mutex<Vec<Check>>,
     pub(crate) asked: Mutex<Vec<Asked>>,
+    pub(crate) parking: Parking,
     /// While it is set, nothing is answered.
     pub(crate) paused: Pause,
     /// The next command panics.
@@ -39,6 +46,9 @@ pub(crate) enum Asked {
     Acquire(Box<Attempt>),
     Renew(TokenHash, Option<Ttl>),
     Release(TokenHash),
+    Confirm,
+    /// With how long the place is kept.
+    Leave(Option<Duration>),
     GiveBack(TokenHash),
     Inspect,
 }
@@ -67,9 +77,67 @@ pub(crate) fn held() -> HeldLease {
     }
 }
 
+/// What an attempt is told of a lock that somebody holds and nobody waits for.
+pub(crate) fn held_by(holder: Holder) -> Acquisition {
+    Acquisition::Held(Contention {
+        holder: Some(holder),
+        waiters: 0,
+    })
+}
+
+/// A lock that somebody holds and nobody waits for.
+pub(crate) fn shown(holder: Holder) -> Inspection {
+    Inspection {
+        holder: Some(holder),
+        ..free()
+    }
+}
+
+/// A lock that nobody holds or waits for.
+pub(crate) fn free() -> Inspection {
+    Inspection {
+        holder: None,
+        queue: Vec::new(),
+        waiters: 0,
+    }
+}
+
+/// That lease, held by somebody else, and some who wait.
+pub(crate) fn contention(waiters: u64) -> Contention {
+    Contention {
+        holder: Some(Holder::Lease(held())),
+        waiters,
+    }
+}
+
+/// A place in the queue with others before it.
+pub(crate) fn queued(ahead: u64) -> Acquisition {
+    Acquisition::Queued(Place {
+        ahead,
+        contention: contention(ahead + 1),
+    })
+}
+
 // === impl Script ===
 
 impl Script {
+    /// The next acquire is answered so.
+    pub(crate) fn acquires(&self, answer: Acquisition) {
+        self.acquire.lock().unwrap().push_back(Ok(answer));
+    }
+
+    /// Tells the news to everybody who waits; says how many there are.
+    pub(crate) fn tell(&self, news: &News) -> usize {
+        let asked = self.asked();
+        let attempts = asked.iter().filter_map(|asked| match asked {
+            Asked::Acquire(attempt) => Some(attempt.token),
+            _ => None,
+        });
+        attempts
+            .filter(|token| self.parking.tell(token, news.clone()))
+            .count()
+    }
+
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
@@ -133,6 +201,27 @@ impl Store for Scripted {
         self.0.next(asked, &self.0.acquire, granted).await
     }
 
+    async fn confirm(&self, _: &LockName, _: &TokenHash) -> Result<Confirmation, StoreError> {
+        let asked = Asked::Confirm;
+        let confirmed = Confirmation::Confirmed(held());
+        self.0.next(asked, &self.0.confirm, confirmed).await
+    }
+
+    async fn leave(
+        &self,
+        _: &LockName,
+        _: &TokenHash,
+        keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError> {
+        let asked = Asked::Leave(keep_for);
+        let left = Leaving::Left(contention(3));
+        self.0.next(asked, &self.0.leave, left).await
+    }
+
+    fn parking(&self) -> &Parking {
+        &self.0.parking
+    }
+
     async fn renew(
         &self,
         _: &LockName,
@@ -166,9 +255,7 @@ impl Store for Scripted {
             !self.0.panics.load(std::sync::atomic::Ordering::SeqCst),
             "the script says so"
         );
-        self.0
-            .next(Asked::Inspect, &self.0.inspect, Inspection::Free)
-            .await
+        self.0.next(Asked::Inspect, &self.0.inspect, free()).await
     }
 
     async fn check(&self) -> Vec<Check> {

@@ -23,6 +23,7 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
     let key = "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11";
     let request = AcquireRequest {
         ttl: Some(Duration::from_secs(30)),
+        wait: Duration::ZERO,
         max_hold: Some(Duration::from_mins(1)),
         owner: Some(Owner::new("me").unwrap()),
         metadata: Metadata::new(BTreeMap::from([("job".to_owned(), "7".to_owned())])).unwrap(),

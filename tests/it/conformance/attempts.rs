@@ -9,7 +9,7 @@ use latchgate::{
     },
     store::{
         Store,
-        contract::{Acquisition, Attempt, Idempotency, Inspection, Release},
+        contract::{Acquisition, Attempt, Idempotency, Release},
     },
 };
 
@@ -38,6 +38,7 @@ pub(super) fn attempt(lock: &str, ms: u64) -> Attempt {
         owner: None,
         metadata: Metadata::default(),
         idempotency: None,
+        wait: None,
     }
 }
 
@@ -98,5 +99,5 @@ pub(super) async fn released(store: &Arc<dyn Store>, attempt: &Attempt) {
 
 /// Whether nobody holds the lock.
 pub(super) async fn is_free(store: &Arc<dyn Store>, lock: &str) -> bool {
-    store.inspect(&name(lock)).await.unwrap() == Inspection::Free
+    store.inspect(&name(lock)).await.unwrap().holder.is_none()
 }

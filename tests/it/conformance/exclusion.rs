@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use latchgate::store::contract::{Acquisition, Holder};
+use latchgate::store::contract::{Acquisition, Contention, Holder};
 use tokio::task::JoinSet;
 
 use super::{
@@ -30,7 +30,11 @@ pub(super) async fn a_held_lock_shows_its_holder_to_others(fixture: &dyn Fixture
     let store = fixture.store();
     let held = granted(&store, &attempt("held", LONG)).await;
     let outcome = store.acquire(&attempt("held", LONG)).await.unwrap();
-    let Acquisition::Held(Holder::Lease(holder)) = outcome else {
+    let Acquisition::Held(Contention {
+        holder: Some(Holder::Lease(holder)),
+        waiters: 0,
+    }) = outcome
+    else {
         panic!("not held by a lease: {outcome:?}");
     };
     assert_eq!(holder.fence, held.fence);

@@ -11,6 +11,12 @@ pub(crate) trait Fixture: Send + Sync {
     /// The store, as it is running now.
     fn store(&self) -> Arc<dyn Store>;
 
+    /// The handles of all gateways on this store, as they are running now. More than one where the
+    /// store takes more.
+    fn gateways(&self) -> Vec<Arc<dyn Store>> {
+        vec![self.store()]
+    }
+
     /// Ends the store as a shutdown would, and opens it again on the same data. A store that keeps
     /// nothing in the gateway gets a gateway that knows nothing.
     async fn restart(&self);

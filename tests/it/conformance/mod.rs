@@ -15,5 +15,6 @@ mod release;
 mod renew;
 mod stores;
 mod told;
+mod waiting;
 
 pub(crate) use fixture::Fixture;

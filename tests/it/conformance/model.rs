@@ -61,7 +61,7 @@ impl Model {
             return *answer == Acquisition::IdempotencyExpired;
         }
         if let Some(held) = self.held.get(&attempt.name) {
-            return matches!(answer, Acquisition::Held(Holder::Lease(lease)) if lease.fence == held.fence);
+            return matches!(answer, Acquisition::Held(contention) if shows(contention.holder.as_ref(), held));
         }
         let Acquisition::Granted(lease) = answer else {
             return false;
@@ -128,11 +128,11 @@ impl Model {
 
     /// Whether this is a right answer to an inspect.
     pub(super) fn inspected(&self, name: &LockName, answer: &Inspection) -> bool {
-        match (self.held.get(name), answer) {
-            (Some(held), Inspection::Held(Holder::Lease(lease))) => lease.fence == held.fence,
-            (None, Inspection::Free) => true,
-            (Some(_), _) | (None, Inspection::Held(_)) => false,
-        }
+        let right = match self.held.get(name) {
+            Some(held) => shows(answer.holder.as_ref(), held),
+            None => answer.holder.is_none(),
+        };
+        right && answer.queue.is_empty() && answer.waiters == 0
     }
 
     fn end(&mut self, name: &LockName, released: bool) {
@@ -148,6 +148,10 @@ impl Model {
             }
         }
     }
+}
+
+fn shows(holder: Option<&Holder>, held: &Held) -> bool {
+    matches!(holder, Some(Holder::Lease(lease)) if lease.fence == held.fence)
 }
 
 fn loss(held: Option<&Held>) -> Loss {

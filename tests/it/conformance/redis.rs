@@ -1,4 +1,4 @@
-//! The Redis store, on a server of its own.
+//! The Redis store, on a server of its own, with two gateways.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,9 +13,9 @@ use latchgate::{
 use super::Fixture;
 use crate::support::RedisServer;
 
-/// The Redis store, on a server of its own.
+/// The Redis store, on a server of its own, with two gateways.
 pub(super) struct Redis {
-    store: Mutex<Arc<RedisStore>>,
+    gateways: Mutex<[Arc<RedisStore>; 2]>,
     server: RedisServer,
 }
 
@@ -24,21 +24,29 @@ pub(super) struct Redis {
 impl Redis {
     pub(super) async fn start() -> Self {
         let server = RedisServer::start().await;
-        let store = Mutex::new(open(&server));
-        Self { store, server }
+        let gateways = Mutex::new([open(&server), open(&server)]);
+        Self { gateways, server }
     }
 }
 
 #[async_trait]
 impl Fixture for Redis {
     fn store(&self) -> Arc<dyn Store> {
-        self.store.lock().unwrap().clone()
+        let [first, _second] = &*self.gateways.lock().unwrap();
+        Arc::<RedisStore>::clone(first)
     }
 
-    /// The gateway knows nothing any more; the server goes on.
+    fn gateways(&self) -> Vec<Arc<dyn Store>> {
+        let gateways = self.gateways.lock().unwrap().clone();
+        gateways.map(|store| store as Arc<dyn Store>).into()
+    }
+
+    /// The gateways know nothing any more; the server goes on.
     async fn restart(&self) {
-        self.store().close().await;
-        *self.store.lock().unwrap() = open(&self.server);
+        for gateway in self.gateways() {
+            gateway.close().await;
+        }
+        *self.gateways.lock().unwrap() = [open(&self.server), open(&self.server)];
     }
 }
 

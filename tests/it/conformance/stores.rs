@@ -3,8 +3,11 @@
 use std::future::ready;
 
 use super::{
-    embedded::Embedded, exclusion, expiry, fences, give_back, idempotency, random, redis::Redis,
+    embedded::Embedded,
+    exclusion, expiry, fences, give_back, idempotency, random,
+    redis::Redis,
     release, renew, told,
+    waiting::{crowd, expiries, histories, leaving, order, orphans, places, queue, sequences},
 };
 
 /// Makes one test of each case for each store, so that a case cannot be forgotten for one of them.
@@ -96,5 +99,47 @@ conformance! {
             a_sound_store_passes_its_checks,;
         random:
             sequences_behave_like_the_model,;
+        order:
+            those_who_wait_are_served_in_the_order_in_which_they_asked,
+            nobody_passes_those_who_wait,
+            one_who_does_not_wait_never_queues,
+            one_who_waits_for_a_free_lock_has_it_at_once,
+            the_queue_of_one_name_does_not_touch_another,;
+        queue:
+            inspect_shows_who_waits_in_order_and_for_how_long,
+            a_full_queue_takes_nobody_until_somebody_leaves,
+            an_attempt_is_told_how_many_are_before_it,;
+        expiries:
+            of_a_lease_hands_the_lock_to_the_first,
+            of_lease_after_lease_serves_all,
+            does_not_come_while_the_lease_is_renewed,;
+        leaving:
+            one_whose_wait_runs_out_is_refused_and_passed_over,
+            one_who_hangs_up_is_passed_over,
+            the_last_to_leave_leaves_nothing_behind,
+            a_hundred_who_are_gone_delay_nobody,;
+        orphans:
+            a_grant_in_the_instant_of_the_hang_up_is_given_back,
+            a_grant_that_is_not_delivered_passes_on,
+            one_who_is_given_back_while_queued_is_never_granted,
+            one_who_leaves_after_the_grant_is_told_so,
+            one_who_leaves_without_having_queued_has_left,
+            one_who_leaves_after_it_was_superseded_takes_nobody_along,;
+        places:
+            are_kept_for_whoever_asks_again,
+            belong_to_the_newest_request,
+            are_not_taken_over_in_other_words,
+            stay_when_asked_for_without_waiting,
+            are_granted_the_lock_and_answer_it_in_full,
+            pass_on_if_nobody_asks_again,
+            run_out,
+            that_were_granted_answer_the_same_lease,;
+        crowd:
+            two_hundred_are_each_served_once,
+            a_long_queue_is_shown_by_its_head,;
+        sequences:
+            around_a_queue_behave_like_the_model,;
+        histories:
+            of_many_clients_exclude_rise_keep_order_and_leave_no_orphan,;
     }
 }

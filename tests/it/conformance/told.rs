@@ -37,7 +37,7 @@ pub(super) async fn inspect_shows_what_acquire_told(fixture: &dyn Fixture) {
             fixture.restart().await;
         }
         let shown = fixture.store().inspect(&full.name).await.unwrap();
-        let Inspection::Held(Holder::Lease(shown)) = shown else {
+        let Some(Holder::Lease(shown)) = shown.holder else {
             panic!("not held by a lease: {shown:?}");
         };
         assert_eq!(shown.fence, told.fence);
@@ -53,7 +53,12 @@ pub(super) async fn inspect_shows_what_acquire_told(fixture: &dyn Fixture) {
 
 pub(super) async fn a_lock_that_nobody_ever_wanted_is_free(fixture: &dyn Fixture) {
     let shown = fixture.store().inspect(&name("unknown")).await.unwrap();
-    assert_eq!(shown, Inspection::Free);
+    let free = Inspection {
+        holder: None,
+        queue: Vec::new(),
+        waiters: 0,
+    };
+    assert_eq!(shown, free);
 }
 
 pub(super) async fn a_closed_store_says_that_it_closes(fixture: &dyn Fixture) {
@@ -69,6 +74,8 @@ pub(super) async fn a_closed_store_says_that_it_closes(fixture: &dyn Fixture) {
     assert_eq!(store.renew(&lock, &token, None).await, Err(closing.clone()));
     assert_eq!(store.release(&lock, &token).await, Err(closing.clone()));
     assert_eq!(store.give_back(&lock, &token).await, Err(closing.clone()));
+    assert_eq!(store.confirm(&lock, &token).await, Err(closing.clone()));
+    assert_eq!(store.leave(&lock, &token, None).await, Err(closing.clone()));
     assert_eq!(store.inspect(&lock).await, Err(closing));
 }
 

@@ -12,7 +12,7 @@ use latchgate::{
     lock::{LockName, TokenHash},
     store::{
         Store,
-        contract::{Acquisition, Attempt, Holder, Inspection, Release},
+        contract::{Acquisition, Attempt, Holder, Release},
         embedded::OpenError,
     },
 };
@@ -60,7 +60,7 @@ async fn everything_that_was_answered_survives_kill_9() {
         for (lock, (fence, token)) in &held {
             let name = LockName::new(lock).unwrap();
             let shown = store.inspect(&name).await.unwrap();
-            let Inspection::Held(Holder::Lease(lease)) = shown else {
+            let Some(Holder::Lease(lease)) = shown.holder else {
                 panic!("round {round}: {lock} was granted and is free");
             };
             assert_eq!(lease.fence.get(), *fence);

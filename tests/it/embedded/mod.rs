@@ -6,3 +6,4 @@ mod directory;
 mod killed;
 mod open;
 mod place;
+mod prompt;

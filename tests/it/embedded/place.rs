@@ -29,6 +29,7 @@ pub(super) fn attempt(lock: &str) -> Attempt {
         owner: None,
         metadata: Metadata::default(),
         idempotency: None,
+        wait: None,
     }
 }
 

@@ -11,11 +11,7 @@ use std::{
 
 use latchgate::{
     lifecycle::Lifecycle,
-    store::{
-        Store, StoreError,
-        contract::{Acquisition, Inspection},
-        redis::RedisStore,
-    },
+    store::{Store, StoreError, contract::Acquisition, redis::RedisStore},
 };
 use tokio::time::{Instant, sleep};
 
@@ -126,6 +122,6 @@ async fn no_two_are_in_and_fences_rise_while_connections_die() {
     assert!(visits > 100, "there was traffic: {visits} visits");
     for lock in LOCKS {
         let left = stores[0].inspect(&name(lock)).await.unwrap();
-        assert_eq!(left, Inspection::Free, "nobody is left in {lock}");
+        assert_eq!(left, super::expected::free(), "nobody is left in {lock}");
     }
 }

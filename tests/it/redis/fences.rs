@@ -114,19 +114,25 @@ async fn no_fence_is_made_from_an_impossible_time() {
     let rig = Rig::start().await;
     let lua = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/store/redis/lua");
     let read = |file: &str| fs::read_to_string(lua.join(file)).unwrap();
-    let script = format!("{}\n{}", read("lease.lua"), read("acquire.lua"));
+    let script = ["lease.lua", "queue.lua", "acquire.lua"]
+        .map(read)
+        .join("\n");
     // 2001, the last second of 2024, and 2200.
     for seconds in ["1000000000", "1735689599", "7258118400"] {
         // The script as it is, on a server whose clock shows this.
         let script = script.replace("redis.call('TIME')", &format!("{{ '{seconds}', '0' }}"));
-        let mut command = vec!["EVAL", &script, "4", "l", "i", "e", "f"];
-        command.extend(["token", "1000", "", "", "", "0", "60000", "0", "", "", ""]);
+        let mut command = vec!["EVAL", &script, "7", "l", "i", "e", "f", "q", "w", "g"];
+        command.extend([
+            "token", "1000", "", "", "", "0", "60000", "0", "", "", "", "me", "", "9",
+        ]);
         let Value::Array(reply) = rig.server.run(&command).await else {
             panic!("the script answers a list");
         };
         let text = |text: &str| Value::BulkString(text.into());
         let seconds = seconds.parse().unwrap();
-        assert_eq!(reply, [text("clock"), text("token"), Value::Int(seconds)]);
+        let news = Value::Array(Vec::new());
+        let refused = [text("clock"), text("token"), news, Value::Int(seconds)];
+        assert_eq!(reply, refused);
     }
     assert_eq!(
         rig.server.integer(&["DBSIZE"]).await,

@@ -6,7 +6,7 @@ use latchgate::{
     lock::LockName,
     store::{
         Store, StoreError,
-        contract::{Acquisition, GiveBack, Holder, Inspection, Loss, Release, Renewal},
+        contract::{Acquisition, Contention, GiveBack, Holder, Inspection, Loss, Release, Renewal},
         redis::{Slot, SlotTags},
     },
 };
@@ -135,8 +135,11 @@ async fn a_foreign_client_excludes_and_is_shown_with_its_expiry() {
         .await;
     assert_eq!(set, "OK");
     match rig.store.acquire(&asked).await.unwrap() {
-        Acquisition::Held(Holder::Foreign {
-            expires_in: Some(left),
+        Acquisition::Held(Contention {
+            holder: Some(Holder::Foreign {
+                expires_in: Some(left),
+            }),
+            waiters: 0,
         }) => {
             assert!(
                 left > Duration::from_secs(50) && left <= Duration::from_mins(1),
@@ -148,10 +151,13 @@ async fn a_foreign_client_excludes_and_is_shown_with_its_expiry() {
     rig.server.run(&["PERSIST", key]).await;
     let holder = Holder::Foreign { expires_in: None };
     let held = rig.store.acquire(&asked).await.unwrap();
-    assert_eq!(held, Acquisition::Held(holder.clone()));
+    assert_eq!(
+        held,
+        Acquisition::Held(super::expected::contention(holder.clone()))
+    );
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
-        Inspection::Held(holder)
+        super::expected::held_by(holder)
     );
 
     let lost = Loss::HeldByAnother;
@@ -202,7 +208,7 @@ async fn a_lock_deleted_by_hand_is_free_whatever_its_record_says() {
     rig.server.run(&["DEL", "lg:{by-hand}:lock"]).await;
     assert_eq!(
         rig.store.inspect(&first.name).await.unwrap(),
-        Inspection::Free
+        super::expected::free()
     );
     let renewal = rig
         .store
@@ -213,7 +219,10 @@ async fn a_lock_deleted_by_hand_is_free_whatever_its_record_says() {
     let second = rig.grant(&attempt("by-hand")).await;
     assert!(second.fence > lease.fence);
     match rig.store.inspect(&first.name).await.unwrap() {
-        Inspection::Held(Holder::Lease(seen)) => {
+        Inspection {
+            holder: Some(Holder::Lease(seen)),
+            ..
+        } => {
             assert_eq!((seen.fence, seen.hold_expires_in), (second.fence, None));
         }
         other => panic!("{other:?}"),
@@ -228,7 +237,13 @@ async fn a_lock_whose_record_was_deleted_is_not_renewed_and_can_be_released() {
     rig.server.run(&["DEL", "lg:{no-record}:info"]).await;
     let inspection = rig.store.inspect(&asked.name).await.unwrap();
     assert!(
-        matches!(inspection, Inspection::Held(Holder::Foreign { .. })),
+        matches!(
+            inspection,
+            Inspection {
+                holder: Some(Holder::Foreign { .. }),
+                ..
+            }
+        ),
         "{inspection:?}"
     );
     let renewal = rig

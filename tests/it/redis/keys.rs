@@ -1,6 +1,6 @@
 //! Which keys there are, and that they do not stay.
 
-use latchgate::store::{Store, contract::Inspection};
+use latchgate::store::Store;
 
 use super::{
     foreign::fence_key,
@@ -106,6 +106,6 @@ async fn a_release_without_a_key_leaves_nothing_but_the_fence() {
     assert_eq!(rig.server.keys().await, [fence_key(&name("clean"))]);
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
-        Inspection::Free
+        super::expected::free()
     );
 }

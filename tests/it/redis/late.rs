@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use latchgate::store::{
     Store, StoreError, Unavailability,
-    contract::{Acquisition, GiveBack, Inspection, Release},
+    contract::{Acquisition, GiveBack, Release},
 };
 use tokio::time::timeout;
 
@@ -48,7 +48,7 @@ async fn a_late_copy_does_not_take_a_lock_that_was_released() {
     let_late_copy_arrive(&rig, &proxy).await;
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
-        Inspection::Free
+        super::expected::free()
     );
 }
 
@@ -68,7 +68,7 @@ async fn a_late_copy_of_an_attempt_that_was_refused_does_not_take_the_lock_eithe
     let_late_copy_arrive(&rig, &proxy).await;
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
-        Inspection::Free
+        super::expected::free()
     );
 }
 
@@ -77,11 +77,11 @@ async fn a_refusal_is_unknown_while_a_late_copy_cannot_be_withdrawn() {
     let (rig, proxy) = Rig::with_proxy().await;
     let (holder, asked) = (attempt("stuck"), attempt("stuck"));
     rig.grant(&holder).await;
-    let first_of = |keys: u8| format!("$1\r\n{keys}\r\n$15\r\nlg:{{stuck}}:lock");
-    proxy.strike(&first_of(4), Fault::HoldRequest);
+    let then = |number: &str| format!("{}\r\n$5\r\n{number}\r\n", asked.token);
+    proxy.strike(&then("30000"), Fault::HoldRequest);
     for _ in 0..1_000 {
-        // What takes three keys is the give-back.
-        proxy.strike(&first_of(3), Fault::CutRequest);
+        // What takes no TTL after the token, but how long to remember its end, is the give-back.
+        proxy.strike(&then("60000"), Fault::CutRequest);
     }
     let unknown = rig.store.acquire(&asked).await.unwrap_err();
     assert!(
@@ -108,7 +108,7 @@ async fn an_attempt_that_was_given_back_before_it_arrived_is_refused_when_it_doe
     let_late_copy_arrive(&rig, &proxy).await;
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
-        Inspection::Free
+        super::expected::free()
     );
 }
 
@@ -137,7 +137,7 @@ async fn a_frozen_server_leaves_nothing_behind_that_was_given_back() {
     assert_eq!(rig.store.acquire(&asked).await.unwrap_err(), withdrawn);
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
-        Inspection::Free
+        super::expected::free()
     );
     rig.grant(&attempt("frozen")).await;
 }

@@ -7,7 +7,8 @@ use latchgate::{
     store::{
         Store, StoreError, Unavailability,
         contract::{
-            Acquisition, Attempt, GiveBack, Holder, Idempotency, Inspection, Loss, Release, Renewal,
+            Acquisition, Attempt, Contention, GiveBack, Holder, Idempotency, Inspection, Loss,
+            Release, Renewal,
         },
     },
 };
@@ -45,7 +46,10 @@ async fn a_lease_is_shown_with_everything_it_was_asked_for() {
     assert_eq!(lease.expires_in, Duration::from_secs(30));
     assert_eq!(lease.hold_expires_in, Some(Duration::from_mins(1)));
 
-    let Inspection::Held(Holder::Lease(seen)) = rig.store.inspect(&asked.name).await.unwrap()
+    let Inspection {
+        holder: Some(Holder::Lease(seen)),
+        ..
+    } = rig.store.inspect(&asked.name).await.unwrap()
     else {
         panic!("the lock is held by a lease of ours");
     };
@@ -69,7 +73,10 @@ async fn a_lock_that_is_held_is_refused_with_its_holder_and_free_after_release()
     let (first, second) = (attempt("one"), attempt("one"));
     let lease = rig.grant(&first).await;
     match rig.store.acquire(&second).await.unwrap() {
-        Acquisition::Held(Holder::Lease(holder)) => assert_eq!(holder.fence, lease.fence),
+        Acquisition::Held(Contention {
+            holder: Some(Holder::Lease(holder)),
+            ..
+        }) => assert_eq!(holder.fence, lease.fence),
         other => panic!("{other:?}"),
     }
     let lost = rig.store.release(&first.name, &second.token).await.unwrap();
@@ -80,7 +87,7 @@ async fn a_lock_that_is_held_is_refused_with_its_holder_and_free_after_release()
     assert_eq!(lost, Release::Lost(Loss::Free));
     assert_eq!(
         rig.store.inspect(&first.name).await.unwrap(),
-        Inspection::Free
+        super::expected::free()
     );
     assert!(rig.grant(&second).await.fence > lease.fence);
 }
@@ -224,7 +231,7 @@ async fn an_idempotency_key_is_refused_after_its_lease_has_run_out() {
         .unwrap();
     eventually("the lease runs out", async || {
         let inspection = rig.store.inspect(&asked.name).await.unwrap();
-        (inspection == Inspection::Free).then_some(())
+        (inspection == super::expected::free()).then_some(())
     })
     .await;
     let expired = rig.store.acquire(&keyed("ran-out", "a")).await.unwrap();
@@ -246,7 +253,7 @@ async fn what_is_given_back_is_free_and_never_granted_again() {
     assert_eq!(outcome, GiveBack::GivenBack);
     assert_eq!(
         rig.store.inspect(&held.name).await.unwrap(),
-        Inspection::Free
+        super::expected::free()
     );
     for late in [&held, &coming] {
         let refused = rig.store.acquire(late).await.unwrap_err();
@@ -270,7 +277,10 @@ async fn a_lease_that_was_answered_again_under_its_key_is_not_given_back() {
         .unwrap();
     assert_eq!(outcome, GiveBack::NothingHeld);
     match rig.store.inspect(&first.name).await.unwrap() {
-        Inspection::Held(Holder::Lease(seen)) => assert_eq!(seen.fence, lease.fence),
+        Inspection {
+            holder: Some(Holder::Lease(seen)),
+            ..
+        } => assert_eq!(seen.fence, lease.fence),
         other => panic!("{other:?}"),
     }
     // The key of one that was given back is refused like that of any lease that has ended.

@@ -126,6 +126,7 @@ pub(crate) fn attempt(lock: &str) -> Attempt {
         owner: None,
         metadata: Metadata::default(),
         idempotency: None,
+        wait: None,
     }
 }
 

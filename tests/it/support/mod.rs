@@ -1,5 +1,6 @@
 //! What several tests stand on.
 
+mod caller;
 mod deadline;
 pub(crate) mod fake_gateway;
 pub(crate) mod gateway;
@@ -10,6 +11,7 @@ mod random;
 mod redis_server;
 pub(crate) mod tree;
 
+pub(crate) use caller::Caller;
 pub(crate) use deadline::eventually;
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;

@@ -3,9 +3,13 @@
 mod chaos;
 mod disk;
 mod faults;
+mod hand_off;
+mod line;
 mod opening;
+mod places;
 mod rig;
 mod rows;
 mod stall;
 mod time;
 mod tombstones;
+mod undo;

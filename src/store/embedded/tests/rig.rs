@@ -96,13 +96,13 @@ impl Rig {
     }
 
     pub(super) async fn is_free(&self, lock: &str) -> bool {
-        self.shown(lock).await == Inspection::Free
+        self.shown(lock).await.holder.is_none()
     }
 
     /// What is left of the lease of a lock.
     pub(super) async fn left(&self, lock: &str) -> Duration {
-        match self.shown(lock).await {
-            Inspection::Held(Holder::Lease(held)) => held.expires_in,
+        match self.shown(lock).await.holder {
+            Some(Holder::Lease(held)) => held.expires_in,
             other => panic!("not held: {other:?}"),
         }
     }
@@ -154,6 +154,7 @@ pub(super) fn attempt(lock: &str, ms: u64) -> Attempt {
         owner: None,
         metadata: Metadata::default(),
         idempotency: None,
+        wait: None,
     }
 }
 

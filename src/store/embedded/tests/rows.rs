@@ -1,12 +1,14 @@
 //! The encoding: what is written comes back, and nothing else is taken for a row.
 
+use std::time::Duration;
+
 use super::rig::{key, keyed, name, ttl};
 use crate::{
     clock::BootId,
     lock::{FencingToken, HoldLimit, Metadata, Owner, Token},
     store::embedded::{
         field::RowError,
-        lease::Lease,
+        lease::{Lease, Told},
         lease_row,
         meta::Meta,
         moment::Moment,
@@ -127,11 +129,15 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
     full.metadata = Metadata::new(entries.into()).unwrap();
     let mut bare = plain.clone();
     bare.idempotency = None;
-    let mut settled = Lease::grant(&plain, fence, now);
-    settled.key.as_mut().expect("it is keyed").settled = true;
+    let granted = Lease::grant(&plain, fence, now);
+    let kept = granted
+        .clone()
+        .kept_until(now.after(Duration::from_secs(5)));
+    let settled = granted.told(Told::Again, now);
     let leases = [
         Lease::grant(&bare, fence, now),
-        Lease::grant(&plain, fence, now),
+        granted,
+        kept,
         Lease::grant(&full, fence, now),
         settled,
     ];

@@ -18,7 +18,7 @@ use crate::store::{
 const LONG: u64 = 3_600_000;
 
 /// Holds every sync until it is told to go on.
-struct Gate {
+pub(super) struct Gate {
     reached: mpsc::Receiver<()>,
     go_on: mpsc::SyncSender<()>,
 }
@@ -148,7 +148,7 @@ async fn a_lease_that_ended_while_it_was_written_is_not_answered_as_granted() {
 // === impl Gate ===
 
 impl Gate {
-    fn close(rig: &Rig) -> Self {
+    pub(super) fn close(rig: &Rig) -> Self {
         let (reach, reached) = mpsc::sync_channel(100);
         let (go_on, gone_on) = mpsc::sync_channel(1);
         let gone_on = Mutex::new(gone_on);
@@ -160,7 +160,7 @@ impl Gate {
         Self { reached, go_on }
     }
 
-    async fn wait(&self) {
+    pub(super) async fn wait(&self) {
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.reached.try_recv().is_err() {
             assert!(Instant::now() < deadline, "no sync in time");
@@ -168,7 +168,7 @@ impl Gate {
         }
     }
 
-    fn open(self) {
+    pub(super) fn open(self) {
         drop(self.go_on);
     }
 }

@@ -1,36 +1,38 @@
--- Inspect: shows who holds the lock.
+-- Inspect: shows who holds the lock and who waits for it.
 --
 -- KEYS
---   1  lock   string: the hash of the holder's token
---   2  info   hash: the lease record
+--   1  lock     string: the hash of the holder's token
+--   2  info     hash: the lease record
+--   3  queue    zset: the tickets by their order
+--   4  waiters  hash: the record of each ticket
 -- ARGV
---   none
+--   1  how many of those who wait are shown
 -- Reply
---   {free, KEYS 1}
---   {held, KEYS 1, lease ..}
---   {foreign, KEYS 1, pttl}    a client that is no gateway holds it
+--   {shown, KEYS 1, {owner, ms waited, owner, ms waited ..}, contention ..}
 --   {layout, KEYS 1, version}  the record is not of this layout
 -- Replay
 --   Looks again.
 -- Clock
---   TIME of this Redis, only where a lease is shown.
+--   TIME of this Redis, once.
 -- Cluster
 --   All keys carry the name as hash tag.
 -- Cost
---   O(1).
+--   O(log n) in the number of tickets, and O(m) for the m that are shown.
 
-local lock, info = KEYS[1], KEYS[2]
+local at = { lock = KEYS[1], info = KEYS[2], queue = KEYS[3], waiters = KEYS[4] }
 
-local held = redis.call('GET', lock)
-if not held then
-  return { 'free', lock }
-end
-local record, layout = read_record(info, unpack(TOLD))
+local _, layout = read_record(at.info)
 if layout then
-  return { 'layout', lock, layout }
+  return { 'layout', at.lock, layout }
 end
-local left = redis.call('PTTL', lock)
-if not record or record[2] ~= held or left < 0 then
-  return { 'foreign', lock, left }
+local now = instants(redis.call('TIME'))
+local shown = {}
+local tickets = redis.call('ZRANGE', at.queue, 0, ARGV[1] - 1)
+if #tickets > 0 then
+  for _, text in ipairs(redis.call('HMGET', at.waiters, unpack(tickets))) do
+    local waiter = read_waiter(text)
+    shown[#shown + 1] = waiter and waiter.owner or ''
+    shown[#shown + 1] = waiter and math.max(0, now - waiter.queued) or 0
+  end
 end
-return tell('held', lock, record, 3, left, (instants(redis.call('TIME'))))
+return contend({ 'shown', at.lock, shown }, at, now)

@@ -50,13 +50,36 @@ end
 -- The fields of a record that a lease is told from, in the order in which `tell` takes them.
 local TOLD = { 'fence', 'ttl', 'acquired', 'hold', 'owner', 'metadata' }
 
--- A lease in the order of the replies: fence, ttl, what is left, how long held, what is left until
--- the hold limit (-1: none), owner, metadata. `first` is where the fields of TOLD begin.
-local function tell(kind, echo, fields, first, left, now)
+-- Appends a lease to a reply: fence, ttl, what is left, how long held, what is left until the hold
+-- limit (-1: none), owner, metadata. `first` is where the fields of TOLD begin.
+local function tell(reply, fields, first, left, now)
   local hold = tonumber(fields[first + 3])
-  return {
-    kind, echo, tonumber(fields[first]), tonumber(fields[first + 1]), left,
+  for _, told in ipairs({
+    tonumber(fields[first]), tonumber(fields[first + 1]), left,
     math.max(0, now - (tonumber(fields[first + 2]) or now)), hold and math.max(0, hold - now) or -1,
     fields[first + 4] or '', fields[first + 5] or '',
-  }
+  }) do
+    reply[#reply + 1] = told
+  end
+  return reply
+end
+
+-- Makes the living lease last its full TTL from now, and what is left of it. A grant that was
+-- provisional has been heard of from here on: its idempotency key is used.
+local function settle(at, token, now)
+  local fields = redis.call('HMGET', at.info, 'ttl', 'hold', 'idem', 'late')
+  redis.call('ZSCORE', at.ended, '')
+  local expiry = math.min(now + fields[1], tonumber(fields[2]) or math.huge)
+  -- The first write is one that Redis does not refuse when it is out of memory.
+  redis.call('PEXPIREAT', at.lock, digits(expiry))
+  redis.call('PEXPIREAT', at.info, digits(expiry))
+  redis.call('HDEL', at.info, 'provisional', 'late')
+  local forget = digits(expiry + at.tombstone)
+  if fields[3] then
+    remember(at.ended, now, forget, 'k:' .. fields[3])
+  end
+  if fields[4] then
+    remember(at.ended, now, forget, 'g:' .. token)
+  end
+  return expiry - now
 end

@@ -18,10 +18,10 @@
 local probe = KEYS[1]
 local commands = {
   { 'SET', probe, '', 'PX', '1000' }, { 'GET', probe }, { 'PTTL', probe },
-  { 'PEXPIREAT', probe, '1' }, { 'HSET', probe, 'f', '' }, { 'HMGET', probe, 'f' },
-  { 'HLEN', probe }, { 'HDEL', probe, 'f' }, { 'ZADD', probe, '1', 'm' },
-  { 'ZSCORE', probe, 'm' }, { 'ZRANGE', probe, '0', '0' }, { 'ZREM', probe, 'm' },
-  { 'DEL', probe },
+  { 'PEXPIRE', probe, '1000' }, { 'PEXPIREAT', probe, '1' },
+  { 'HSET', probe, 'f', '' }, { 'HMGET', probe, 'f' }, { 'HLEN', probe }, { 'HDEL', probe, 'f' },
+  { 'ZADD', probe, '1', 'm' }, { 'ZSCORE', probe, 'm' }, { 'ZRANGE', probe, '0', '0' },
+  { 'ZRANK', probe, 'm' }, { 'ZCARD', probe }, { 'ZREM', probe, 'm' }, { 'DEL', probe },
 }
 local function refusal(command)
   local answer = redis.pcall(unpack(command))

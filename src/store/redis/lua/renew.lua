@@ -58,4 +58,4 @@ end
 if record[3] then
   remember(ended, now, digits(expiry + ARGV[3]), 'k:' .. record[3])
 end
-return tell('renewed', token, record, 4, expiry - now, now)
+return tell({ 'renewed', token }, record, 4, expiry - now, now)

@@ -1,6 +1,6 @@
 //! Calls `acquire.lua`.
 
-use std::fmt::Write as _;
+use std::time::Duration;
 
 use bb8_redis::redis::Cmd;
 
@@ -8,20 +8,24 @@ use crate::{
     lock::{FencingToken, HeldLease, HoldLimit, Owner, Salt},
     store::{
         StoreError, Unavailability,
-        contract::{Acquisition, Attempt, Holder, Idempotency},
+        contract::{Acquisition, Attempt, Contention, Idempotency, Place},
+        parking::News,
     },
 };
 
 use super::{
     super::{
         dispatch::{Answer, Dispatch, Sending},
-        floors::Floors,
+        gateway::Gateway,
         keys::Keys,
     },
-    Reply, Scripts,
+    Knowledge, Reply, Scripts, hex, queueing,
     record::{limit, metadata_json},
     script::TOMBSTONE_MS,
 };
+
+/// A wait that is longer is asked for again by the time it is over.
+const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
 // === impl Scripts ===
 
@@ -29,16 +33,14 @@ impl Scripts {
     pub(in crate::store::redis) async fn acquire(
         &self,
         dispatch: &Dispatch,
+        gateway: &Gateway,
         keys: &Keys,
-        floors: &Floors,
         attempt: &Attempt,
     ) -> Result<Acquisition, StoreError> {
         let token = attempt.token.to_string();
         let metadata = metadata_json(&attempt.metadata);
         let fill = |command: &mut Cmd, sending| {
-            for key in [keys.lock(), keys.info(), keys.ended(), keys.fence()] {
-                command.arg(key);
-            }
+            queueing::fill_keys(command, keys);
             command.arg(&token).arg(attempt.ttl.as_millis());
             match attempt.hold_limit.map(HoldLimit::as_millis) {
                 Some(ms) => command.arg(ms),
@@ -53,21 +55,43 @@ impl Scripts {
                         .unwrap_or_default(),
                 )
                 .arg(&metadata)
-                .arg(floors.of(keys.slot()))
+                .arg(gateway.floors.of(keys.slot()))
                 .arg(TOMBSTONE_MS)
                 .arg(u8::from(sending == Sending::Again));
             fill_idempotency(command, attempt.idempotency.as_ref());
+            command.arg(gateway.id.as_str());
+            match attempt.wait {
+                Some(waiting) => command
+                    .arg(waiting.patience.min(LONGEST_WAIT).as_millis().to_string())
+                    .arg(waiting.longest_queue),
+                None => command.arg("").arg(0),
+            };
         };
         let run = dispatch.run(&self.acquire, keys, &token, fill);
         let Answer { mut reply, earlier } = run.await?;
+        gateway.hear(keys, reply.news()?);
+        if reply.kind() == "superseded" {
+            // It hears so where it stands.
+            let _stands = gateway.parking.tell(&attempt.token, News::Superseded);
+            let contention = Contention {
+                holder: None,
+                waiters: 0,
+            };
+            return Ok(Acquisition::Queued(Place {
+                ahead: 0,
+                contention,
+            }));
+        }
         let outcome = read(&mut reply, keys, attempt);
         match (&outcome, earlier) {
-            (Ok(Acquisition::Granted(lease)), _) => floors.raise(keys.slot(), lease.fence),
+            (Ok(Acquisition::Granted(lease)), _) => gateway.floors.raise(keys.slot(), lease.fence),
+            (Ok(Acquisition::Queued(place)), _) => gateway.queued(keys, &place.contention),
             // An earlier copy that is still on its way must not come to hold the lock once it is
             // free: nobody would know its token.
             (_, Some(unknown)) => {
-                let withdrawn = self.give_back(dispatch, keys, &attempt.token).await;
-                withdrawn.map_err(|_not_withdrawn| unknown)?;
+                let known = Knowledge::MayBeHeard;
+                let withdrawn = self.give_back(dispatch, gateway, keys, &attempt.token, known);
+                withdrawn.await.map_err(|_not_withdrawn| unknown)?;
             }
             (_, None) => {}
         }
@@ -79,9 +103,9 @@ fn fill_idempotency(command: &mut Cmd, idempotency: Option<&Idempotency>) {
     match idempotency {
         None => command.arg("").arg("").arg(""),
         Some(key) => command
-            .arg(hex(key.hash.as_bytes()))
-            .arg(hex(key.fingerprint.as_bytes()))
-            .arg(hex(key.salt.as_bytes())),
+            .arg(hex::write(key.hash.as_bytes()))
+            .arg(hex::write(key.fingerprint.as_bytes()))
+            .arg(hex::write(key.salt.as_bytes())),
     };
 }
 
@@ -94,15 +118,18 @@ fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition
         "again" => Ok(Acquisition::Granted(reply.lease(keys)?)),
         "replayed" => {
             let lease = reply.lease(keys)?;
-            let salt = reply.text().as_deref().and_then(salt);
+            let salt = reply.text().as_deref().and_then(hex::read);
             let salt = salt.ok_or_else(|| reply.unexpected())?;
-            Ok(Acquisition::Replayed(lease, salt))
+            Ok(Acquisition::Replayed(lease, Salt::from_bytes(salt)))
         }
-        "held" => Ok(Acquisition::Held(Holder::Lease(reply.lease(keys)?))),
-        "foreign" => match reply.foreign() {
-            Some(holder) => Ok(Acquisition::Held(holder)),
-            None => Err(reply.unexpected()),
-        },
+        "held" => Ok(Acquisition::Held(reply.contention(keys)?)),
+        "queued" => {
+            let ahead = reply.integer().and_then(|ahead| u64::try_from(ahead).ok());
+            let ahead = ahead.ok_or_else(|| reply.unexpected())?;
+            let contention = reply.contention(keys)?;
+            Ok(Acquisition::Queued(Place { ahead, contention }))
+        }
+        "full" => Ok(Acquisition::QueueFull),
         "mismatch" => Ok(Acquisition::IdempotencyMismatch),
         "expired" => Ok(Acquisition::IdempotencyExpired),
         "withdrawn" => Err(Unavailability::Withdrawn.into()),
@@ -130,36 +157,9 @@ fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
         fence: FencingToken::new(fence).ok()?,
         ttl: attempt.ttl,
         expires_in: attempt.ttl.duration(),
-        held_for: std::time::Duration::ZERO,
+        held_for: Duration::ZERO,
         hold_expires_in: limit(reply.integer()?),
         owner: attempt.owner.clone(),
         metadata: attempt.metadata.clone(),
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
-    }
-    text
-}
-
-fn salt(hex: &str) -> Option<Salt> {
-    let number = u128::from_str_radix(hex, 16).ok()?;
-    (hex.len() == 32).then(|| Salt::from_bytes(number.to_be_bytes()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_salt_comes_back_from_its_own_text() {
-        let salt_in = Salt::random();
-        assert_eq!(salt(&hex(salt_in.as_bytes())), Some(salt_in));
-        for bad in ["", "0", &"0".repeat(33), &"x".repeat(32)] {
-            assert_eq!(salt(bad), None);
-        }
-    }
 }

@@ -8,10 +8,18 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, keys::Keys},
-    Scripts,
-    script::TOMBSTONE_MS,
+    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys},
+    Scripts, queueing,
 };
+
+/// Who may know of a grant that is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store::redis) enum Knowledge {
+    /// Its answer may be on its way: its idempotency key is used.
+    MayBeHeard,
+    /// Nobody, since no attempt took it: its idempotency key is not used.
+    Unheard,
+}
 
 // === impl Scripts ===
 
@@ -19,18 +27,19 @@ impl Scripts {
     pub(in crate::store::redis) async fn give_back(
         &self,
         dispatch: &Dispatch,
+        gateway: &Gateway,
         keys: &Keys,
         token: &TokenHash,
+        known: Knowledge,
     ) -> Result<GiveBack, StoreError> {
         let token = token.to_string();
         let fill = |command: &mut Cmd, _| {
-            for key in [keys.lock(), keys.info(), keys.ended()] {
-                command.arg(key);
-            }
-            command.arg(&token).arg(TOMBSTONE_MS);
+            queueing::fill(command, keys, gateway, &token);
+            command.arg(u8::from(known == Knowledge::Unheard));
         };
         let run = dispatch.run(&self.give_back, keys, &token, fill);
         let mut reply = run.await?.reply;
+        gateway.hear(keys, reply.news()?);
         match reply.kind() {
             "given_back" => Ok(GiveBack::GivenBack),
             // A lease that was answered again is not this attempt's any more.

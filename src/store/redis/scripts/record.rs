@@ -20,7 +20,7 @@ impl Reply {
         })
     }
 
-    fn read_lease(&mut self) -> Option<HeldLease> {
+    pub(super) fn read_lease(&mut self) -> Option<HeldLease> {
         Some(HeldLease {
             fence: FencingToken::new(u64::try_from(self.integer()?).ok()?).ok()?,
             ttl: Ttl::from_millis(u64::try_from(self.integer()?).ok()?).ok()?,

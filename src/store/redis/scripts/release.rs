@@ -13,10 +13,10 @@ use crate::{
 use super::{
     super::{
         dispatch::{Answer, Dispatch},
+        gateway::Gateway,
         keys::Keys,
     },
-    Scripts,
-    script::TOMBSTONE_MS,
+    Scripts, queueing,
 };
 
 // === impl Scripts ===
@@ -25,18 +25,15 @@ impl Scripts {
     pub(in crate::store::redis) async fn release(
         &self,
         dispatch: &Dispatch,
+        gateway: &Gateway,
         keys: &Keys,
         token: &TokenHash,
     ) -> Result<Release, StoreError> {
         let token = token.to_string();
-        let fill = |command: &mut Cmd, _| {
-            for key in [keys.lock(), keys.info(), keys.ended()] {
-                command.arg(key);
-            }
-            command.arg(&token).arg(TOMBSTONE_MS);
-        };
+        let fill = |command: &mut Cmd, _| queueing::fill(command, keys, gateway, &token);
         let run = dispatch.run(&self.release, keys, &token, fill);
         let Answer { mut reply, earlier } = run.await?;
+        gateway.hear(keys, reply.news()?);
         let loss = match reply.kind() {
             "released" => return Ok(Release::Released),
             "another" => Loss::HeldByAnother,

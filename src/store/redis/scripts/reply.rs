@@ -37,6 +37,14 @@ impl Reply {
         &self.kind
     }
 
+    /// Fields of their own, without a kind.
+    pub(super) fn of_fields(fields: Vec<Value>) -> Self {
+        Self {
+            kind: String::new(),
+            fields: fields.into_iter(),
+        }
+    }
+
     pub(super) fn integer(&mut self) -> Option<i64> {
         match self.fields.next() {
             Some(Value::Int(number)) => Some(number),
@@ -47,6 +55,13 @@ impl Reply {
     pub(super) fn text(&mut self) -> Option<String> {
         match self.fields.next() {
             Some(Value::BulkString(bytes)) => String::from_utf8(bytes).ok(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn list(&mut self) -> Option<Vec<Value>> {
+        match self.fields.next() {
+            Some(Value::Array(values)) => Some(values),
             _ => None,
         }
     }

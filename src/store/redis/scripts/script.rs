@@ -22,6 +22,9 @@ pub(in crate::store::redis) struct Scripts {
     pub(super) renew: Script,
     pub(super) release: Script,
     pub(super) give_back: Script,
+    pub(super) confirm: Script,
+    pub(super) leave: Script,
+    pub(super) advance: Script,
     pub(super) inspect: Script,
     pub(super) probe: Script,
 }
@@ -29,22 +32,26 @@ pub(in crate::store::redis) struct Scripts {
 /// [`TOMBSTONE`] as the scripts take it.
 pub(super) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
 /// Enough for the arguments of any script without metadata.
-const BYTES: usize = 768;
-/// Command, hash, number of keys, four keys and eleven arguments.
-const ARGUMENTS: usize = 18;
+const BYTES: usize = 1_024;
+/// Command, hash, number of keys, seven keys and fourteen arguments.
+const ARGUMENTS: usize = 24;
 
 // === impl Scripts ===
 
 impl Scripts {
     pub(in crate::store::redis) fn new() -> Self {
         let lease = include_str!("../lua/lease.lua");
-        let script = |keys, text: &str| Script::new(format!("{lease}\n{text}"), keys);
+        let queue = include_str!("../lua/queue.lua");
+        let of_queue = |keys, text: &str| Script::new(format!("{lease}\n{queue}\n{text}"), keys);
         Self {
-            acquire: script(4, include_str!("../lua/acquire.lua")),
-            renew: script(3, include_str!("../lua/renew.lua")),
-            release: script(3, include_str!("../lua/release.lua")),
-            give_back: script(3, include_str!("../lua/give_back.lua")),
-            inspect: script(2, include_str!("../lua/inspect.lua")),
+            acquire: of_queue(7, include_str!("../lua/acquire.lua")),
+            renew: Script::new(format!("{lease}\n{}", include_str!("../lua/renew.lua")), 3),
+            release: of_queue(7, include_str!("../lua/release.lua")),
+            give_back: of_queue(7, include_str!("../lua/give_back.lua")),
+            confirm: of_queue(4, include_str!("../lua/confirm.lua")),
+            leave: of_queue(7, include_str!("../lua/leave.lua")),
+            advance: of_queue(7, include_str!("../lua/advance.lua")),
+            inspect: of_queue(4, include_str!("../lua/inspect.lua")),
             probe: Script::new(include_str!("../lua/probe.lua").to_owned(), 1),
         }
     }

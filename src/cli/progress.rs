@@ -1,0 +1,139 @@
+//! The line that shows how a wait goes.
+
+use std::{
+    fmt::Write as _,
+    io::{self, IsTerminal, Write as _},
+    time::Duration,
+};
+
+use crate::{client::Waiting, lock::LockName};
+
+/// Back to the beginning of the line, and nothing in it.
+const CLEAR: &str = "\r\x1b[K";
+
+/// A line on the terminal at standard error, drawn again and again.
+#[derive(Default)]
+pub(super) struct ProgressLine {
+    drawn: bool,
+}
+
+// === impl ProgressLine ===
+
+impl ProgressLine {
+    /// Whether there is somebody to see it.
+    pub(super) fn is_visible() -> bool {
+        io::stderr().is_terminal()
+    }
+
+    pub(super) fn draw(&mut self, text: &str) {
+        let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| size.ws_col);
+        // A line that wraps could not be taken back.
+        let shown: String = text.chars().take(usize::from(columns.max(2)) - 1).collect();
+        put(&format!("{CLEAR}{shown}"));
+        self.drawn = true;
+    }
+
+    /// Makes room for other words.
+    pub(super) fn clear(&mut self) {
+        if self.drawn {
+            put(CLEAR);
+            self.drawn = false;
+        }
+    }
+}
+
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// What there is to be said of a wait.
+pub(super) fn describe(name: &LockName, waiting: &Waiting, waited: Duration) -> String {
+    let waited = humantime::format_duration(Duration::from_secs(waited.as_secs()));
+    let mut text = format!("waiting for {name}: {waited}");
+    let mut add = |fact: std::fmt::Arguments<'_>| {
+        text.write_fmt(fact).expect("a string takes every text");
+    };
+    if let Some(trouble) = &waiting.trouble {
+        add(format_args!(", trying again: {trouble}"));
+        return visible(&text);
+    }
+    match (waiting.position, waiting.waiters) {
+        (Some(position), Some(waiters)) => {
+            add(format_args!(
+                ", position {position} of {}",
+                waiters.max(position)
+            ));
+        }
+        (None, Some(waiters @ 1..)) => add(format_args!(", {waiters} waiting")),
+        _ => {}
+    }
+    if let Some(holder) = &waiting.holder {
+        match &holder.owner {
+            Some(owner) => add(format_args!(", held by {owner}")),
+            None if holder.foreign => add(format_args!(", held by a client without a gateway")),
+            None => {}
+        }
+    }
+    visible(&text)
+}
+
+/// Nothing that an answer holds may move the cursor.
+fn visible(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
+fn put(text: &str) {
+    let mut out = io::stderr().lock();
+    // Nobody sees it: nothing to be done.
+    drop(out.write_all(text.as_bytes()));
+    drop(out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(waiting: &Waiting) -> String {
+        let name = LockName::new("deploy").unwrap();
+        describe(&name, waiting, Duration::from_millis(72_900))
+    }
+
+    fn holder(json: &str) -> Waiting {
+        Waiting {
+            holder: Some(serde_json::from_str(json).unwrap()),
+            ..Waiting::default()
+        }
+    }
+
+    #[test]
+    fn says_what_is_known() {
+        assert_eq!(shown(&Waiting::default()), "waiting for deploy: 1m 12s");
+        let waiting = Waiting {
+            position: Some(2),
+            waiters: Some(5),
+            ..holder(r#"{"owner":"ci@build7"}"#)
+        };
+        assert_eq!(
+            shown(&waiting),
+            "waiting for deploy: 1m 12s, position 2 of 5, held by ci@build7"
+        );
+    }
+
+    #[test]
+    fn a_position_is_never_beyond_the_end_of_the_queue() {
+        let waiting = Waiting {
+            position: Some(3),
+            waiters: Some(2),
+            ..Waiting::default()
+        };
+        assert!(shown(&waiting).ends_with("position 3 of 3"));
+    }
+
+    #[test]
+    fn an_answer_cannot_move_the_cursor() {
+        let text = shown(&holder("{\"owner\":\"\\u001b[2Jx\"}"));
+        assert!(text.ends_with("held by [2Jx"), "{text:?}");
+    }
+}

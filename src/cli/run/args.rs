@@ -1,0 +1,73 @@
+//! What `latchgate run` takes.
+
+#![expect(
+    clippy::doc_markdown,
+    reason = "these doc comments are help texts for a terminal"
+)]
+
+use std::{ffi::OsString, time::Duration};
+
+use clap::{Args, ValueEnum};
+
+use crate::lock::LockName;
+
+use super::super::{connection::ConnectionArgs, duration, request::RequestArgs};
+
+/// Run a command while holding a lock.
+///
+/// Waits for the lock, runs the command, and releases the lock when the command has ended. The lease
+/// is renewed when a third of it has passed. If it cannot be renewed the command is stopped before
+/// the lease is over: TERM to its whole process group, then KILL.
+///
+/// The command finds the name of the lock in LATCHGATE_NAME and the fencing token in
+/// LATCHGATE_FENCING_TOKEN. Hand the fencing token to whatever the lock protects.
+///
+/// The signals INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the process group of the
+/// command. What the command has left running in its process group when it ends is stopped, too,
+/// before the lock is released. A process that leaves the group (setsid) is on its own.
+///
+/// The exit code is that of the command, or 128 and the number of the signal that ended it. Where
+/// there was no command, or it was stopped because the lease was lost, it is one of those below; 126
+/// if the command cannot be executed, 127 if it is not found, 128 and the number of the signal if one
+/// came during the wait.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct RunArgs {
+    /// The lock: letters, digits and . _ : @ ~ -
+    pub(super) name: LockName,
+    #[command(flatten)]
+    pub(super) request: RequestArgs,
+    /// How long to wait for a lock that is held; 0 is not at all [default: for as long as it takes]
+    ///
+    /// The requests that wait come and go, but keep their place in the queue. On a terminal a line
+    /// shows how the wait goes.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
+    pub(super) wait: Option<Duration>,
+    /// What becomes of the command when the lease is lost
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) on_lost: OnLost,
+    /// How long before the KILL the command gets a TERM [default: a third of the TTL, at most 10s]
+    ///
+    /// At most half of the TTL: the other half is for renewals.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
+    pub(super) kill_after: Option<Duration>,
+    /// Put the token of the lease into the environment of the command, as LATCHGATE_TOKEN
+    ///
+    /// Whoever has the token can renew and release the lease.
+    #[arg(long)]
+    pub(super) token_env: bool,
+    #[command(flatten)]
+    pub(super) connection: ConnectionArgs,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(super) command: Vec<OsString>,
+}
+
+/// What becomes of the command when the lease is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(super) enum OnLost {
+    /// It is stopped before somebody else can have the lock.
+    #[default]
+    Terminate,
+    /// It goes on: somebody else may have the lock meanwhile.
+    Continue,
+}

@@ -1,0 +1,164 @@
+//! `latchgate run` from the wait to the release.
+
+use std::{io, time::Duration};
+
+use rustix::process::Signal;
+use tokio::time::Instant;
+
+use crate::client::{Client, ClientError, Keeper, Lease};
+
+use super::{
+    super::{
+        duration, environment::Environment, error::CliError, output, signals::Signals, waiting,
+    },
+    args::RunArgs,
+    job::Job,
+    supervisor::{End, HEARD, Supervisor},
+    timing::{SHORTEST_TTL, Timing, longest_kill_after},
+};
+
+/// How long a release is tried. If nobody answers for so long, the lease ends by itself soon.
+const RELEASE: Duration = Duration::from_secs(10);
+
+/// Acquires, runs the command, releases, and says with which code to exit.
+pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Result<u8, CliError> {
+    args.check()?;
+    let client = args.connection.client(environment)?;
+    let wait = args.wait.unwrap_or(crate::client::AcquireRequest::FOR_EVER);
+    let request = args.request.request(wait, environment)?;
+    // From now on a signal cannot leave a lock behind that nobody holds.
+    let mut signals = Signals::hear(&HEARD).map_err(CliError::Runtime)?;
+    let lease = waiting::acquire(&client, &args.name, request, &mut signals).await?;
+    let timing = args.timing(&lease);
+    let keeper = keep(&client, lease.clone(), &mut signals).await?;
+    let ended = match Job::start(&args.command, &args.variables(&lease)) {
+        Ok(job) => {
+            Supervisor::new(&args.name, job, &keeper, timing, args.on_lost)
+                .finish(&mut signals)
+                .await
+        }
+        Err(error) => {
+            release(args, keeper, &mut signals).await;
+            return Err(CliError::NotStarted(error));
+        }
+    };
+    release(args, keeper, &mut signals).await;
+    match ended.map_err(CliError::Runtime)? {
+        End {
+            code,
+            stopped: None,
+        } => Ok(code),
+        End {
+            stopped: Some(why), ..
+        } => Err(CliError::Stopped(why)),
+    }
+}
+
+/// Keeps the lease, unless a signal comes before that has begun.
+async fn keep(client: &Client, lease: Lease, signals: &mut Signals) -> Result<Keeper, CliError> {
+    let (name, token) = (lease.name.clone(), lease.token.clone());
+    let interrupted = tokio::select! {
+        biased;
+        signal = signals.ending() => CliError::Interrupted(signal),
+        keeper = Keeper::start(client, lease) => match keeper {
+            Ok(keeper) => return Ok(keeper),
+            Err(error) => CliError::Client(error),
+        },
+    };
+    tokio::select! {
+        // What cannot be released ends with its TTL.
+        _ = client.release(&name, &token) => {}
+        _ = signals.ending() => {}
+    }
+    Err(interrupted)
+}
+
+/// Releases the lock, if somebody answers. Whatever comes of it, the command has ended as it has.
+async fn release(args: &RunArgs, keeper: Keeper, signals: &mut Signals) {
+    let until = keeper.until();
+    let lost = until.is_none();
+    let released = tokio::select! {
+        released = keeper.release(RELEASE) => released,
+        // Asked twice to end.
+        _ = signals.ending() => Ok(()),
+    };
+    let name = &args.name;
+    match released {
+        Ok(()) => {}
+        // Known already.
+        Err(_) if lost => {}
+        Err(ClientError::Lost(problem)) => output::note(&format!(
+            "latchgate: {name}: the lease had ended before the command had: {problem}"
+        )),
+        Err(error) => {
+            let left = until.unwrap_or_else(Instant::now);
+            let left = duration::show(left.saturating_duration_since(Instant::now()));
+            output::note(&format!(
+                "latchgate: {name}: could not release the lock, the lease ends by itself in \
+                 {left}: {error}"
+            ));
+        }
+    }
+}
+
+// === impl RunArgs ===
+
+impl RunArgs {
+    fn check(&self) -> Result<(), CliError> {
+        let refuse = |flag, error| Err(CliError::Argument { flag, error });
+        let Some(ttl) = self.request.ttl else {
+            return Ok(());
+        };
+        if ttl < SHORTEST_TTL {
+            let least = duration::show(SHORTEST_TTL);
+            return refuse("--ttl", format!("must be at least {least} here"));
+        }
+        let longest = longest_kill_after(ttl);
+        if self.kill_after.is_some_and(|asked| asked > longest) {
+            let most = duration::show(longest);
+            return refuse(
+                "--kill-after",
+                format!("must be at most half of the TTL, {most}"),
+            );
+        }
+        Ok(())
+    }
+
+    fn timing(&self, lease: &Lease) -> Timing {
+        let longest = longest_kill_after(lease.ttl);
+        if self.kill_after.is_some_and(|asked| asked > longest) {
+            output::note(&format!(
+                "latchgate: {}: --kill-after is cut to half of the TTL, {}",
+                self.name,
+                duration::show(longest)
+            ));
+        }
+        Timing::new(lease.ttl, self.kill_after)
+    }
+
+    /// What the command finds in its environment.
+    fn variables(&self, lease: &Lease) -> Vec<(&'static str, String)> {
+        let mut variables = vec![
+            ("LATCHGATE_NAME", lease.name.to_string()),
+            ("LATCHGATE_FENCING_TOKEN", lease.fence.to_string()),
+        ];
+        if self.token_env {
+            variables.push(("LATCHGATE_TOKEN", lease.token.expose()));
+        }
+        variables
+    }
+}
+
+/// The exit code for a signal, as shells have it.
+pub(in crate::cli) fn code_of_signal(signal: Signal) -> u8 {
+    u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
+}
+
+/// The exit code for a command that could not be started, as shells have it.
+pub(in crate::cli) fn code_of_start(error: &io::Error) -> u8 {
+    if error.kind() == io::ErrorKind::NotFound {
+        127
+    } else {
+        126
+    }
+}

@@ -1,0 +1,74 @@
+//! Where `latchgate run` tells its guard what to stop, and when.
+
+use std::{
+    env,
+    io::{self, Write},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use rustix::process::Pid;
+use tokio::time::Instant;
+
+use crate::clock::{Clock, SystemClock};
+
+use super::guard_process::{GUARD, Order};
+
+/// A second process that stops the command where this one cannot: it was killed, or it does not run.
+///
+/// The order to kill at a certain moment is given again whenever the lease has been renewed.
+pub(super) struct Guard {
+    child: Child,
+}
+
+// === impl Guard ===
+
+impl Guard {
+    /// Starts a guard of a process group, with nothing to do yet.
+    pub(super) fn start(group: Pid) -> io::Result<Self> {
+        let child = Command::new(own_program()?)
+            .arg0(GUARD)
+            .stdin(Stdio::piped())
+            // Whoever reads what the command writes does not wait for the guard.
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Ctrl-C is not meant for it.
+            .process_group(0)
+            .spawn()?;
+        let mut guard = Self { child };
+        guard.order(&Order::Watch(group));
+        Ok(guard)
+    }
+
+    /// The command must not run any more at that moment.
+    pub(super) fn kill_at(&mut self, at: Instant) {
+        let left = at.saturating_duration_since(Instant::now());
+        self.order(&Order::KillAt(SystemClock.since_boot() + left));
+    }
+
+    /// The command has ended: there is nothing to stop any more.
+    pub(super) fn dismiss(mut self) {
+        self.order(&Order::Dismiss);
+        // It ends with the pipe at the latest.
+        drop(self.child.stdin.take());
+        let _: io::Result<_> = self.child.wait();
+    }
+
+    fn order(&mut self, order: &Order) {
+        if let Some(pipe) = &mut self.child.stdin {
+            // A guard that has gone guards nothing; the command goes on without.
+            drop(writeln!(pipe, "{order}"));
+        }
+    }
+}
+
+/// This program, even if its file was replaced since it was started.
+fn own_program() -> io::Result<PathBuf> {
+    let link = Path::new("/proc/self/exe");
+    if link.exists() {
+        Ok(link.to_owned())
+    } else {
+        env::current_exe()
+    }
+}

@@ -1,0 +1,114 @@
+//! The process group in which a command runs.
+
+use std::{
+    ffi::OsString,
+    io,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::{Child, Command},
+    time::Duration,
+};
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
+};
+use tokio::time::{Instant, sleep};
+
+use super::super::signals::Signals;
+
+/// A command and everything that it started, as long as that stays in its process group.
+pub(super) struct Job {
+    child: Child,
+    group: Pid,
+}
+
+/// How the command itself stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Status {
+    Running,
+    /// A signal stopped it: it may be continued.
+    Stopped,
+    Ended,
+}
+
+/// The variable of a token, which belongs to another lease if it is inherited.
+const TOKEN: &str = "LATCHGATE_TOKEN";
+/// How often a group is looked at that is to end.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long the end of a group is waited for that was killed: the kernel needs no longer, but in a
+/// container whose first process collects no dead children they are never gone.
+const KILLED: Duration = Duration::from_secs(1);
+
+// === impl Job ===
+
+impl Job {
+    /// Starts a command in a process group of its own.
+    pub(super) fn start(
+        command: &[OsString],
+        variables: &[(&'static str, String)],
+    ) -> io::Result<Self> {
+        let (program, arguments) = command.split_first().expect("clap wants a command");
+        let child = Command::new(program)
+            .args(arguments)
+            .env_remove(TOKEN)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .process_group(0)
+            .spawn()?;
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let group = group.expect("the system gives positive numbers to processes");
+        Ok(Self { child, group })
+    }
+
+    pub(super) fn group(&self) -> Pid {
+        self.group
+    }
+
+    /// How the command itself stands now. One that has ended is left for [`Job::end`] to collect, so
+    /// that its number goes to no other process group.
+    pub(super) fn status(&self) -> Status {
+        let now = |options| {
+            let options = options | WaitIdOptions::NOHANG;
+            matches!(waitid(WaitId::Pid(self.group), options), Ok(Some(_)))
+        };
+        if now(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            Status::Ended
+        } else if now(WaitIdOptions::STOPPED) {
+            Status::Stopped
+        } else {
+            Status::Running
+        }
+    }
+
+    /// Sends a signal to the whole group.
+    pub(super) fn signal(&self, signal: Signal) {
+        // All it can say is that nobody is left, or that what is left changed its user.
+        let _: Result<_, _> = kill_process_group(self.group, signal);
+    }
+
+    /// Collects the command, stops what it has left running, with KILL from `kill_at` on, and says
+    /// with which code the command has ended. Signals are passed on to what is left.
+    pub(super) async fn end(mut self, kill_at: Instant, signals: &mut Signals) -> io::Result<u8> {
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+        let status = self.child.wait()?;
+        let mut killed = None;
+        while test_kill_process_group(self.group).is_ok() {
+            let now = Instant::now();
+            match killed {
+                None if now >= kill_at => {
+                    self.signal(Signal::KILL);
+                    killed = Some(now);
+                }
+                Some(at) if now >= at + KILLED => break,
+                _ => {}
+            }
+            tokio::select! {
+                () = sleep(LOOK) => {}
+                signal = signals.ending() => self.signal(signal),
+            }
+        }
+        let code = status.code().or(status.signal().map(|signal| 128 + signal));
+        Ok(code
+            .and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(u8::MAX))
+    }
+}

@@ -1,0 +1,14 @@
+//! `latchgate run`: a command that runs while a lock is held, and never without.
+
+mod args;
+mod ending;
+mod guard;
+mod guard_process;
+mod job;
+mod supervisor;
+mod terminal;
+mod timing;
+
+pub(super) use args::RunArgs;
+pub(super) use ending::{code_of_signal, code_of_start, run};
+pub(super) use guard_process::{guard, is_guard};

@@ -1,0 +1,327 @@
+//! Watches over a command, its lease, its terminal and the signals for it.
+
+use std::{io, time::Duration};
+
+use rustix::process::Signal;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until},
+};
+
+use crate::{
+    client::{Keeper, Keeping},
+    lock::LockName,
+};
+
+use super::{
+    super::{duration, output, signals::ENDING, signals::Signals, waiting::suspend},
+    args::OnLost,
+    guard::Guard,
+    job::{Job, Status},
+    terminal::Terminal,
+    timing::Timing,
+};
+
+/// What is watched over.
+pub(super) struct Supervisor {
+    name: LockName,
+    job: Job,
+    terminal: Option<Terminal>,
+    guard: Option<Guard>,
+    lease: watch::Receiver<Keeping>,
+    lease_lost: bool,
+    timing: Timing,
+    on_lost: OnLost,
+    term_at: Instant,
+    kill_at: Instant,
+    stage: Stage,
+    /// Whether a signal stopped the command, which may be continued.
+    stopped: bool,
+    warned: bool,
+    /// What is wrong with the lease, in case that stops the command.
+    trouble: String,
+    /// Why the command was stopped for good.
+    why: Option<String>,
+}
+
+/// How far the command is on its way to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Running,
+    Terminated,
+    Killed,
+}
+
+/// How the command ended.
+pub(super) struct End {
+    /// Its exit code.
+    pub(super) code: u8,
+    /// Why it was stopped, if its lease was the reason.
+    pub(super) stopped: Option<String>,
+}
+
+/// The signals that are heard while the command runs.
+pub(super) const HEARD: [Signal; 9] = [
+    Signal::CHILD,
+    Signal::CONT,
+    Signal::TSTP,
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+];
+
+/// After a suspension that was not to be, because no shell could undo it, this goes on.
+const NOT_SUSPENDED: Duration = Duration::from_millis(100);
+
+// === impl Supervisor ===
+
+impl Supervisor {
+    /// Takes charge of a command that has just been started.
+    pub(super) fn new(
+        name: &LockName,
+        job: Job,
+        keeper: &Keeper,
+        timing: Timing,
+        on_lost: OnLost,
+    ) -> Self {
+        let mut terminal = Terminal::of_process();
+        if let Some(terminal) = &mut terminal {
+            terminal.give(job.group());
+            // It may have wanted to read a moment too early.
+            job.signal(Signal::CONT);
+        }
+        let guard = match on_lost {
+            OnLost::Terminate => Guard::start(job.group())
+                .inspect_err(|error| {
+                    output::note(&format!(
+                        "latchgate: there is no guard ({error}): if this process is killed, the \
+                         command goes on without the lock"
+                    ));
+                })
+                .ok(),
+            OnLost::Continue => None,
+        };
+        let now = Instant::now();
+        let mut this = Self {
+            name: name.clone(),
+            job,
+            terminal,
+            guard,
+            lease: keeper.watch(),
+            lease_lost: false,
+            timing,
+            on_lost,
+            term_at: now,
+            kill_at: now,
+            stage: Stage::Running,
+            stopped: false,
+            warned: false,
+            trouble: String::new(),
+            why: None,
+        };
+        this.look_at_lease();
+        this
+    }
+
+    /// Goes on until the command has ended, and all that it left running.
+    pub(super) async fn finish(mut self, signals: &mut Signals) -> io::Result<End> {
+        loop {
+            tokio::select! {
+                // First what must not be late, whatever else there is to do.
+                biased;
+                () = sleep_until(self.due()), if self.is_to_be_stopped() => self.stop_in_time(),
+                Ok(()) = self.lease.changed(), if !self.lease_lost => self.look_at_lease(),
+                signal = signals.next() => {
+                    if self.hear(signal).await == Status::Ended {
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(terminal) = &mut self.terminal {
+            terminal.take_back();
+        }
+        let kill_at = match self.on_lost {
+            OnLost::Terminate => self.kill_at.min(self.timing.kill_if_stopped_now()),
+            OnLost::Continue => self.timing.kill_if_stopped_now(),
+        };
+        let code = self.job.end(kill_at, signals).await?;
+        if let Some(guard) = self.guard {
+            guard.dismiss();
+        }
+        Ok(End {
+            code,
+            stopped: self.why,
+        })
+    }
+
+    /// Does what a signal says, and tells how the command stands then.
+    async fn hear(&mut self, signal: Signal) -> Status {
+        match signal {
+            Signal::CHILD => match self.job.status() {
+                Status::Stopped => {
+                    self.stopped = true;
+                    // A shell that waits for us must hear of it.
+                    if self.terminal.is_some() {
+                        self.suspend().await;
+                    }
+                    Status::Stopped
+                }
+                status => status,
+            },
+            Signal::TSTP => {
+                // Nobody renews meanwhile, so nothing may run.
+                self.job.signal(Signal::STOP);
+                self.stopped = true;
+                self.suspend().await;
+                Status::Stopped
+            }
+            Signal::CONT => {
+                self.resume();
+                Status::Running
+            }
+            signal => {
+                self.job.signal(signal);
+                if self.stopped && ENDING.contains(&signal) {
+                    self.resume();
+                }
+                Status::Running
+            }
+        }
+    }
+
+    /// Stops this process, as the command is stopped already.
+    async fn suspend(&mut self) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.take_back();
+        }
+        if let Some(until) = self.lease.borrow().until() {
+            let left = until.saturating_duration_since(Instant::now());
+            output::note(&format!(
+                "latchgate: the lease of {} is not renewed while the command is suspended; it \
+                 lasts for another {}",
+                self.name,
+                duration::show(left)
+            ));
+        }
+        suspend();
+        sleep(NOT_SUSPENDED).await;
+        self.resume();
+    }
+
+    /// Lets the command go on, if it still has the lock.
+    fn resume(&mut self) {
+        if self.on_lost == OnLost::Terminate && Instant::now() >= self.kill_at {
+            "it was suspended for longer than its lease lasted".clone_into(&mut self.trouble);
+            self.kill();
+            return;
+        }
+        if let Some(terminal) = &mut self.terminal {
+            terminal.give(self.job.group());
+        }
+        if self.stopped {
+            self.job.signal(Signal::CONT);
+            self.stopped = false;
+        }
+    }
+
+    fn look_at_lease(&mut self) {
+        let state = self.lease.borrow_and_update().clone();
+        match state {
+            Keeping::Kept { until } => {
+                self.lasts_until(until);
+                if self.warned && self.stage == Stage::Running {
+                    self.say("the lease is renewed again");
+                }
+                self.warned = false;
+                // What else can end a lease that is renewed?
+                "its hold limit is near".clone_into(&mut self.trouble);
+            }
+            Keeping::AtRisk { until, reason } => {
+                self.lasts_until(until);
+                if !self.warned {
+                    self.say(&format!(
+                        "the lease could not be renewed, trying again: {reason}"
+                    ));
+                    self.warned = true;
+                }
+                self.trouble = format!("it could not be renewed: {reason}");
+            }
+            Keeping::Lost(loss) => {
+                self.lease_lost = true;
+                self.trouble = loss.to_string();
+                self.lost();
+            }
+        }
+    }
+
+    fn lasts_until(&mut self, until: Instant) {
+        self.term_at = self.timing.term_at(until);
+        self.kill_at = self.timing.kill_at(until);
+        self.tell_guard();
+    }
+
+    fn lost(&mut self) {
+        if self.on_lost == OnLost::Continue {
+            self.say(&format!(
+                "the lease is lost, the command goes on: {}",
+                self.trouble
+            ));
+            return;
+        }
+        self.term_at = Instant::now();
+        self.kill_at = self.kill_at.min(self.timing.kill_if_stopped_now());
+        self.tell_guard();
+        self.stop_in_time();
+    }
+
+    fn tell_guard(&mut self) {
+        if let Some(guard) = &mut self.guard {
+            guard.kill_at(self.kill_at);
+        }
+    }
+
+    fn is_to_be_stopped(&self) -> bool {
+        self.on_lost == OnLost::Terminate && self.stage != Stage::Killed
+    }
+
+    /// When something must be done to stop the command in time.
+    fn due(&self) -> Instant {
+        match self.stage {
+            Stage::Running => self.term_at.min(self.kill_at),
+            Stage::Terminated | Stage::Killed => self.kill_at,
+        }
+    }
+
+    fn stop_in_time(&mut self) {
+        if Instant::now() >= self.kill_at {
+            self.kill();
+        } else if self.stage == Stage::Running {
+            self.stopping();
+            self.stage = Stage::Terminated;
+            self.job.signal(Signal::TERM);
+            // A command that is suspended could not hear it.
+            self.job.signal(Signal::CONT);
+        }
+    }
+
+    fn kill(&mut self) {
+        self.stopping();
+        self.stage = Stage::Killed;
+        self.job.signal(Signal::KILL);
+    }
+
+    fn stopping(&mut self) {
+        if self.why.is_none() {
+            self.say(&format!("stopping the command: {}", self.trouble));
+            self.why = Some(self.trouble.clone());
+        }
+    }
+
+    fn say(&self, what: &str) {
+        output::note(&format!("latchgate: {}: {what}", self.name));
+    }
+}

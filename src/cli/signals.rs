@@ -1,0 +1,61 @@
+//! The signals that a command hears instead of being ended by them.
+
+use std::{fs, future::poll_fn, io, task::Poll};
+
+use rustix::process::Signal;
+use tokio::signal::unix::{self, SignalKind, signal};
+
+/// Signals that end a command which does not hear them.
+pub(super) const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+
+/// A number of signals, heard from when this was made.
+pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
+
+// === impl Signals ===
+
+impl Signals {
+    /// Begins to hear signals, but for those that whoever started this process wants to be ignored:
+    /// `nohup` the hang-up, a shell the Ctrl-C of its background.
+    pub(super) fn hear(signals: &[Signal]) -> io::Result<Self> {
+        let ignored = ignored();
+        let heard = signals
+            .iter()
+            .filter(|signal| ignored & (1 << (signal.as_raw() - 1)) == 0);
+        let stream = |kind: &Signal| Ok((*kind, signal(SignalKind::from_raw(kind.as_raw()))?));
+        Ok(Self(heard.map(stream).collect::<io::Result<_>>()?))
+    }
+
+    /// The next signal.
+    pub(super) async fn next(&mut self) -> Signal {
+        poll_fn(|context| {
+            for (kind, stream) in &mut self.0 {
+                if stream.poll_recv(context).is_ready() {
+                    return Poll::Ready(*kind);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The next signal that ends a command. Others are dropped.
+    pub(super) async fn ending(&mut self) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if ENDING.contains(&signal) {
+                return signal;
+            }
+        }
+    }
+}
+
+/// The signals that this process was started to ignore, one bit each. Where the system does not tell,
+/// there are none.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .unwrap_or_default();
+    u64::from_str_radix(mask.trim(), 16).unwrap_or_default()
+}

@@ -1,0 +1,95 @@
+//! Acquires for a command: waits, shows how that goes, and gives up in order when a signal says so.
+
+use std::time::Duration;
+
+use rustix::process::{Signal, kill_current_process_group};
+use tokio::{
+    sync::watch,
+    time::{Instant, interval},
+};
+
+use crate::{
+    client::{AcquireRequest, Acquiring, Client, ClientError, Lease, Waiting},
+    lock::LockName,
+};
+
+use super::{
+    error::CliError,
+    progress::{ProgressLine, describe},
+    signals::{ENDING, Signals},
+};
+
+/// How often the line is drawn: it counts seconds.
+const DRAWN_EVERY: Duration = Duration::from_secs(1);
+
+/// Acquires, and hears signals meanwhile.
+pub(super) async fn acquire(
+    client: &Client,
+    name: &LockName,
+    request: AcquireRequest,
+    signals: &mut Signals,
+) -> Result<Lease, CliError> {
+    let mut acquiring = client.acquiring(name.clone(), request);
+    let error = match watched(name, &mut acquiring, signals).await {
+        Ok(lease) => return Ok(lease),
+        Err(error) => error,
+    };
+    // Whatever is left of it in the queue, or is granted unheard, is in the way of others.
+    if let CliError::Interrupted(_) | CliError::Client(ClientError::OutcomeUnknown { .. }) = error {
+        tokio::select! {
+            () = acquiring.withdraw() => {}
+            // Asked twice: the gateway takes it back by itself, a few seconds later.
+            _ = signals.ending() => {}
+        }
+    }
+    Err(error)
+}
+
+async fn watched(
+    name: &LockName,
+    acquiring: &mut Acquiring,
+    signals: &mut Signals,
+) -> Result<Lease, CliError> {
+    let asked = Instant::now();
+    let visible = ProgressLine::is_visible();
+    let mut line = ProgressLine::default();
+    let (sender, news) = watch::channel(None);
+    let mut watcher = |waiting: &Waiting| {
+        sender.send_replace(Some(waiting.clone()));
+    };
+    let acquire = async {
+        if visible {
+            acquiring.finish_watched(&mut watcher).await
+        } else {
+            acquiring.finish().await
+        }
+    };
+    let mut acquire = std::pin::pin!(acquire);
+    let mut tick = interval(DRAWN_EVERY);
+    loop {
+        tokio::select! {
+            biased;
+            signal = signals.next() => match signal {
+                Signal::TSTP => {
+                    line.clear();
+                    suspend();
+                }
+                signal if ENDING.contains(&signal) => return Err(CliError::Interrupted(signal)),
+                // What is meant for the command does not start it.
+                _ => {}
+            },
+            lease = &mut acquire => return Ok(lease?),
+            _ = tick.tick(), if visible => {
+                if let Some(waiting) = &*news.borrow() {
+                    line.draw(&describe(name, waiting, asked.elapsed()));
+                }
+            }
+        }
+    }
+}
+
+/// Does what Ctrl-Z would do if it were not heard. This signal does it where a shell can undo it, and
+/// nothing elsewhere.
+pub(super) fn suspend() {
+    kill_current_process_group(Signal::TTIN).expect("a process may send a signal to its own group");
+}

@@ -1,0 +1,286 @@
+//! An acquire under way: a chain of requests that keep their place in the queue.
+
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode, header::HeaderName};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::lock::{IdempotencyKey, LockName, Owner};
+
+use super::{
+    AcquireRequest, Client, ClientError, Lease, Waiting,
+    acquire::Body,
+    answer::Answer,
+    backoff::{pause, random_fraction},
+    call::Call,
+    retry::Retry,
+    setback::Setback,
+};
+
+/// The header that makes an acquire repeatable, and keeps its place in the queue.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// How long one request of the chain waits at the gateway: shorter than the time-outs of the proxies
+/// and load balancers that are commonly in between, the shortest of which is 29 seconds.
+const LINK: Duration = Duration::from_secs(20);
+/// A gateway that allows no longer waits than this is asked no shorter ones.
+const SHORTEST_LINK: Duration = Duration::from_millis(500);
+/// How often somebody who watches is shown the queue. Nothing is asked where nobody watches.
+const LOOK: Duration = Duration::from_secs(2);
+/// Before a wait has taken so long there is nothing to be watched.
+const FIRST_LOOK: Duration = Duration::from_millis(200);
+/// The longest outage that an acquire without an end sits out in one go.
+const A_LONG_TIME: Duration = Duration::from_hours(24);
+/// How long giving up may take.
+const WITHDRAWAL: Duration = Duration::from_secs(3);
+
+/// An acquire under way.
+///
+/// Dropped, it leaves its place in the queue to the reconnect grace of the gateway;
+/// [`Acquiring::withdraw`] gives up in order.
+#[derive(Debug)]
+pub struct Acquiring {
+    client: Client,
+    name: LockName,
+    request: AcquireRequest,
+    key: IdempotencyKey,
+    asked: Instant,
+    /// When the wait is over; `None`: never.
+    over: Option<Instant>,
+    link: Duration,
+    waiting: Waiting,
+}
+
+/// Whoever wants to see how the wait goes.
+type Watcher<'a> = Option<&'a mut (dyn FnMut(&Waiting) + Send)>;
+
+// === impl Client ===
+
+impl Client {
+    /// Begins to ask for a lock. Nothing is sent yet.
+    pub fn acquiring(&self, name: LockName, request: AcquireRequest) -> Acquiring {
+        let asked = Instant::now();
+        Acquiring {
+            client: self.clone(),
+            name,
+            key: fresh_key(&request),
+            asked,
+            over: asked.checked_add(request.wait),
+            link: LINK,
+            waiting: Waiting::default(),
+            request,
+        }
+    }
+}
+
+// === impl Acquiring ===
+
+impl Acquiring {
+    /// Goes on until the lock is ours or the wait is over.
+    ///
+    /// A gateway that was never reached is given up after a few tries, however long the wait may
+    /// take; once a gateway has been there, the acquire goes on trying for as long as it waits.
+    pub async fn finish(&mut self) -> Result<Lease, ClientError> {
+        self.run(None).await
+    }
+
+    /// The same, telling how the wait goes whenever there is something new. For its watcher the
+    /// queue is looked at every two seconds.
+    pub async fn finish_watched(
+        &mut self,
+        watcher: &mut (dyn FnMut(&Waiting) + Send),
+    ) -> Result<Lease, ClientError> {
+        self.run(Some(watcher)).await
+    }
+
+    /// Gives up. What was granted in the last moment, heard or unheard, is released at once.
+    ///
+    /// An acquire under a key of its caller's may be continued by somebody else, so it is left to
+    /// the reconnect grace.
+    pub async fn withdraw(self) {
+        if self.request.idempotency_key.is_some() {
+            return;
+        }
+        let deadline = Instant::now() + WITHDRAWAL;
+        let mut retry = Retry::until(&self.client, deadline);
+        retry.persist_until(deadline);
+        let call = self.call(Duration::ZERO);
+        // Any other answer: there is no lease. No answer: a lease that there is ends by itself.
+        if let Ok(answer) = call.send_with(&self.client, retry).await
+            && answer.status.is_success()
+            && let Ok(lease) = Lease::from_answer(answer)
+        {
+            let retry = Retry::until(&self.client, deadline);
+            // If that fails, too, the lease ends with its TTL.
+            let _: Result<_, _> = self
+                .client
+                .release_with(&lease.name, &lease.token, retry)
+                .await;
+        }
+    }
+
+    async fn run(&mut self, mut watcher: Watcher<'_>) -> Result<Lease, ClientError> {
+        let options = &self.client.options;
+        let mut retry = Retry::until(&self.client, Instant::now() + options.deadline);
+        // Answers that came at once although they were asked to wait.
+        let mut hasty = 0;
+        loop {
+            let wait = self.left().min(self.link);
+            let mut answer = match self.send_copy(wait, &retry, &mut watcher).await {
+                Ok(answer) => answer,
+                Err(setback) => {
+                    if setback.arrived() {
+                        self.persist(&mut retry);
+                    }
+                    let waiting = self.waiting.clone().with_trouble(setback.error.clone());
+                    self.tell(waiting, &mut watcher);
+                    retry.after(setback).await?;
+                    continue;
+                }
+            };
+            answer.in_doubt = retry.in_doubt;
+            if answer.status.is_success() {
+                return Lease::from_answer(answer);
+            }
+            if !self.asks_again(&mut answer, wait) {
+                return Err(self.refusal(answer));
+            }
+            let (sent_at, pause_asked) = (answer.sent_at, pause_asked(&answer));
+            if let (StatusCode::LOCKED, Some(problem)) = (answer.status, answer.problem()) {
+                let waiting = self.waiting.clone().of_problem(&problem);
+                self.tell(waiting, &mut watcher);
+            }
+            retry.answered(answer.in_doubt);
+            self.persist(&mut retry);
+            hasty = if sent_at.elapsed() < wait / 2 {
+                hasty + 1
+            } else {
+                0
+            };
+            let pause = match pause_asked {
+                Some(asked) => asked.mul_f64(1.0 + random_fraction()),
+                None if hasty > 0 => pause(hasty),
+                None => Duration::ZERO,
+            };
+            sleep(pause.min(self.left())).await;
+        }
+    }
+
+    /// Sends a copy that waits for so long, and shows the queue meanwhile to whoever watches.
+    async fn send_copy(
+        &mut self,
+        wait: Duration,
+        retry: &Retry,
+        watcher: &mut Watcher<'_>,
+    ) -> Result<Answer, Setback> {
+        let call = self.call(wait);
+        let client = self.client.clone();
+        let mut copy = std::pin::pin!(call.send_copy(&client, wait + retry.time_out()));
+        let mut look_at = Instant::now() + FIRST_LOOK;
+        loop {
+            tokio::select! {
+                answer = &mut copy => return answer,
+                () = sleep_until(look_at), if watcher.is_some() => {}
+            }
+            let lock = tokio::select! {
+                answer = &mut copy => return answer,
+                lock = client.glance(&self.name) => lock,
+            };
+            look_at = Instant::now() + LOOK;
+            if let Some(lock) = lock {
+                let owner = self.request.owner.as_ref().map(Owner::as_str);
+                let waiting = Waiting::of_look(lock, owner, self.asked.elapsed());
+                self.tell(waiting, watcher);
+            }
+        }
+    }
+
+    /// Whether an answer is not the last word, given how long its request was to wait.
+    fn asks_again(&mut self, answer: &mut Answer, wait: Duration) -> bool {
+        let Some(problem) = answer.problem() else {
+            return false;
+        };
+        match problem.code.as_str() {
+            "locked" => {
+                // It says how the lock stands, earlier copies included.
+                answer.in_doubt = false;
+                !self.left().is_zero()
+            }
+            "too-many-waiters" | "rate-limited" => !self.left().is_zero(),
+            // A lease was granted, its answer got lost or came too late for us, and the gateway has
+            // given it back. With a key of our own that is nobody else's business.
+            "idempotency-expired" => {
+                let again = self.request.idempotency_key.is_none()
+                    && (answer.in_doubt || !wait.is_zero())
+                    && self.may_start_again();
+                self.key = fresh_key(&self.request);
+                again
+            }
+            // This gateway allows no wait as long as ours.
+            "invalid-request" => {
+                let too_long = problem.errors.iter().any(|error| error.field == "wait_ms");
+                self.link = (wait / 2).max(SHORTEST_LINK);
+                too_long && wait > self.link
+            }
+            _ => false,
+        }
+    }
+
+    fn refusal(&self, answer: Answer) -> ClientError {
+        let waited = !self.request.wait.is_zero();
+        match answer.refusal() {
+            ClientError::Held(problem) if waited => ClientError::WaitOver(problem),
+            error => error,
+        }
+    }
+
+    fn call(&self, wait: Duration) -> Call {
+        Call::new(Method::POST, &self.name, "")
+            .secret(IDEMPOTENCY_KEY, self.key.expose())
+            .json(&Body::of(&self.request, wait))
+    }
+
+    fn tell(&mut self, waiting: Waiting, watcher: &mut Watcher<'_>) {
+        self.waiting = waiting;
+        if let Some(watcher) = watcher {
+            watcher(&self.waiting);
+        }
+    }
+
+    /// How long it still wants to wait.
+    fn left(&self) -> Duration {
+        if self.request.wait.is_zero() {
+            return Duration::ZERO;
+        }
+        match self.over {
+            Some(over) => over.saturating_duration_since(Instant::now()),
+            None => Duration::MAX,
+        }
+    }
+
+    /// A gateway is there: an acquire that waits goes on trying for as long as it waits.
+    fn persist(&self, retry: &mut Retry) {
+        if !self.request.wait.is_zero() {
+            retry.persist_until(self.over.unwrap_or_else(|| Instant::now() + A_LONG_TIME));
+        }
+    }
+
+    /// Whether there is time to begin again.
+    fn may_start_again(&self) -> bool {
+        let call_over = self.asked + self.client.options.deadline;
+        !self.left().is_zero() || Instant::now() < call_over
+    }
+}
+
+/// What a gateway that has no room asks for.
+fn pause_asked(answer: &Answer) -> Option<Duration> {
+    if answer.status != StatusCode::TOO_MANY_REQUESTS {
+        return None;
+    }
+    let asked = answer.problem().and_then(|problem| problem.retry_after());
+    Some(asked.unwrap_or(Duration::from_secs(1)))
+}
+
+fn fresh_key(request: &AcquireRequest) -> IdempotencyKey {
+    let given = request.idempotency_key.clone();
+    given.unwrap_or_else(IdempotencyKey::random)
+}

@@ -1,0 +1,91 @@
+//! How often one call is sent, and for how long.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{Client, ClientError, backoff::pause, setback::Setback};
+
+/// The copies of one call.
+pub(super) struct Retry {
+    deadline: Instant,
+    /// How long the answer to one copy may take.
+    request_timeout: Duration,
+    /// How many copies are sent at most; `None`: as many as the deadline allows.
+    most: Option<u32>,
+    /// How many addresses are tried before there is a pause.
+    addresses: u32,
+    failed: u32,
+    /// Whether one of the copies may have been carried out unheard.
+    pub(super) in_doubt: bool,
+}
+
+// === impl Retry ===
+
+impl Retry {
+    /// A call of a client within a deadline.
+    pub(super) fn until(client: &Client, deadline: Instant) -> Self {
+        let addresses = u32::try_from(client.addresses.len()).unwrap_or(u32::MAX);
+        Self {
+            deadline,
+            request_timeout: client.options.request_timeout,
+            most: Some(client.options.attempts.saturating_mul(addresses)),
+            addresses,
+            failed: 0,
+            in_doubt: false,
+        }
+    }
+
+    /// From now on it is sent for as long as its deadline allows.
+    pub(super) fn persist_until(&mut self, deadline: Instant) {
+        self.deadline = deadline;
+        self.most = None;
+    }
+
+    /// How long the answer to the next copy may take.
+    pub(super) fn time_out(&self) -> Duration {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        self.request_timeout.min(left)
+    }
+
+    /// A copy was answered: what failed before is over, but for what the answer leaves in doubt.
+    pub(super) fn answered(&mut self, in_doubt: bool) {
+        self.failed = 0;
+        self.in_doubt = in_doubt;
+    }
+
+    /// Pauses before the next copy, or says why there is none.
+    pub(super) async fn after(&mut self, setback: Setback) -> Result<(), ClientError> {
+        self.failed = self.failed.saturating_add(1);
+        self.in_doubt |= setback.in_doubt;
+        let used_up = self.most.is_some_and(|most| self.failed >= most);
+        let pause = self.pause();
+        if used_up || Instant::now() + pause >= self.deadline {
+            return Err(setback.after(self.in_doubt));
+        }
+        sleep(pause).await;
+        Ok(())
+    }
+
+    /// The same for an error that may be mended by a later copy.
+    pub(super) async fn after_error(&mut self, error: ClientError) -> Result<(), ClientError> {
+        match error {
+            ClientError::Unreachable { .. }
+            | ClientError::Unavailable(_)
+            | ClientError::OutcomeUnknown { .. } => {
+                let in_doubt = false;
+                self.after(Setback { error, in_doubt }).await
+            }
+            error => Err(error),
+        }
+    }
+
+    /// None before an address that was not tried in this round.
+    fn pause(&self) -> Duration {
+        if self.failed.is_multiple_of(self.addresses) {
+            pause(self.failed / self.addresses)
+        } else {
+            Duration::ZERO
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! One attempt to acquire, from its token to its outcome.
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    lifecycle::Lifecycle,
+    lock::{Fingerprint, HeldLease, Lease, Salt, Token},
+    store::{
+        Store, StoreError,
+        contract::{
+            Acquisition, Attempt, Confirmation, Contention, Idempotency, Leaving, Place, Waiting,
+        },
+        parking::{News, Parked},
+    },
+};
+
+use super::{
+    AcquireError, AcquireRequest, Delivery, Engine, Granted,
+    reaper::{Abandoned, Reaper},
+};
+
+/// One attempt, with what is needed to tell its caller about it and to give it back.
+pub(super) struct Run {
+    store: Arc<dyn Store>,
+    reaper: Reaper,
+    lifecycle: Lifecycle,
+    reconnect_grace: Duration,
+    attempt: Attempt,
+    token: Token,
+    request: AcquireRequest,
+    started: Instant,
+    /// Told once, when the attempt has been queued.
+    say_queued: Option<oneshot::Sender<Place>>,
+}
+
+/// Why an attempt stops standing in the queue without having been granted the lock.
+enum End {
+    /// Its wait ran out, or its caller has gone and nobody hears the answer.
+    WaitOver,
+    /// The gateway drains.
+    Draining,
+}
+
+type Outcome = Result<Granted, AcquireError>;
+
+// === impl Run ===
+
+impl Run {
+    pub(super) fn new(
+        engine: &Engine,
+        request: AcquireRequest,
+        say_queued: oneshot::Sender<Place>,
+    ) -> Self {
+        let salt = Salt::random();
+        let (token, idempotency) = match &request.idempotency_key {
+            None => (Token::random(), None),
+            Some(key) => {
+                let fingerprint = Fingerprint::of(
+                    request.ttl,
+                    request.hold_limit,
+                    request.owner.as_ref(),
+                    &request.metadata,
+                );
+                let hash = key.hash(&request.caller, &request.name);
+                let token = key.derive_token(&request.caller, &request.name, &salt);
+                (
+                    token,
+                    Some(Idempotency {
+                        hash,
+                        fingerprint,
+                        salt,
+                    }),
+                )
+            }
+        };
+        let waiting = Waiting {
+            patience: request.wait,
+            longest_queue: engine.most_waiters_per_name,
+        };
+        let attempt = Attempt {
+            name: request.name.clone(),
+            token: token.hash(),
+            ttl: request.ttl,
+            hold_limit: request.hold_limit,
+            owner: request.owner.clone(),
+            metadata: request.metadata.clone(),
+            idempotency,
+            wait: (!request.wait.is_zero()).then_some(waiting),
+        };
+        Self {
+            store: Arc::clone(&engine.store),
+            reaper: engine.reaper.clone(),
+            lifecycle: engine.lifecycle.clone(),
+            reconnect_grace: engine.reconnect_grace,
+            attempt,
+            token,
+            request,
+            started: Instant::now(),
+            say_queued: Some(say_queued),
+        }
+    }
+
+    /// Sees the attempt through. `hung_up` ends when nobody waits for the outcome any more.
+    pub(super) async fn finish(mut self, hung_up: impl Future<Output = ()>) -> Outcome {
+        let mut hung_up = std::pin::pin!(hung_up);
+        loop {
+            // Before the attempt is sent: news may overtake its answer.
+            let parked = self.attempt.wait.map(|_| {
+                self.store
+                    .parking()
+                    .park(self.attempt.name.clone(), self.attempt.token)
+            });
+            let contention = match (self.store.acquire(&self.attempt).await, parked) {
+                (Ok(Acquisition::Queued(place)), Some(parked)) => {
+                    match self.stand_in_queue(parked, place, hung_up.as_mut()).await {
+                        Some(outcome) => return outcome,
+                        None => continue,
+                    }
+                }
+                (Ok(Acquisition::Queued(place)), None) => place.contention,
+                (Ok(Acquisition::Held(contention)), _) => contention,
+                (Ok(Acquisition::Granted(held)), _) => return Ok(self.granted(held)),
+                (Ok(Acquisition::Replayed(held, salt)), _) => return Ok(self.replayed(held, &salt)),
+                (Ok(Acquisition::QueueFull), _) => return Err(AcquireError::TooManyWaiters),
+                (Ok(Acquisition::IdempotencyMismatch), _) => {
+                    return Err(AcquireError::IdempotencyMismatch);
+                }
+                (Ok(Acquisition::IdempotencyExpired), _) => {
+                    return Err(AcquireError::IdempotencyExpired);
+                }
+                (Err(error), _) => return Err(self.failed(error)),
+            };
+            return Err(self.held(contention));
+        }
+    }
+
+    /// Waits for the queue's news. `None`: the queue has forgotten the attempt, which must be sent
+    /// again.
+    async fn stand_in_queue(
+        &mut self,
+        mut parked: Parked,
+        place: Place,
+        hung_up: Pin<&mut impl Future<Output = ()>>,
+    ) -> Option<Outcome> {
+        let over = self.started + self.request.wait;
+        let contention = place.contention.clone();
+        if let Some(say_queued) = self.say_queued.take() {
+            // Only a hold listens to it.
+            drop(say_queued.send(place));
+        }
+        let end = tokio::select! {
+            news = parked.news() => match news {
+                News::Granted(held) => return Some(Ok(self.granted(held))),
+                News::Superseded => return Some(Err(AcquireError::Superseded)),
+                News::GrantedProvisionally => match self.confirm().await {
+                    Some(outcome) => return Some(outcome),
+                    None => return self.ask_again(over, contention),
+                },
+                News::Forgotten => return self.ask_again(over, contention),
+            },
+            () = sleep_until(over) => End::WaitOver,
+            () = hung_up => End::WaitOver,
+            () = self.lifecycle.drained() => End::Draining,
+        };
+        Some(self.leave(&end).await)
+    }
+
+    /// Makes a provisional grant our own; `None` if it came too late.
+    async fn confirm(&self) -> Option<Outcome> {
+        match self
+            .store
+            .confirm(&self.attempt.name, &self.attempt.token)
+            .await
+        {
+            Ok(Confirmation::Confirmed(held)) => Some(Ok(self.granted(held))),
+            Ok(Confirmation::Lost) => None,
+            Err(error) => {
+                self.reaper.submit(self.abandoned());
+                Some(Err(AcquireError::Store(error)))
+            }
+        }
+    }
+
+    fn ask_again(&mut self, over: Instant, contention: Contention) -> Option<Outcome> {
+        let left = over.saturating_duration_since(Instant::now());
+        match &mut self.attempt.wait {
+            Some(waiting) if !left.is_zero() => {
+                waiting.patience = left;
+                None
+            }
+            _ => Some(Err(self.held(contention))),
+        }
+    }
+
+    async fn leave(&self, end: &End) -> Outcome {
+        let keep_for = self
+            .attempt
+            .idempotency
+            .as_ref()
+            .map(|_| self.reconnect_grace);
+        match self
+            .store
+            .leave(&self.attempt.name, &self.attempt.token, keep_for)
+            .await
+        {
+            // In time after all. If the caller has gone, the delivery gives it back.
+            Ok(Leaving::Granted(held)) => Ok(self.granted(held)),
+            Ok(Leaving::Superseded) => Err(AcquireError::Superseded),
+            Ok(Leaving::Left(contention)) => match end {
+                End::WaitOver => Err(self.held(contention)),
+                End::Draining => Err(AcquireError::Draining),
+            },
+            Err(error) => {
+                // Still in the queue, as far as we know.
+                self.reaper.submit(self.abandoned());
+                Err(AcquireError::Store(error))
+            }
+        }
+    }
+
+    fn held(&self, contention: Contention) -> AcquireError {
+        AcquireError::Held {
+            contention,
+            waited: self.waited(),
+        }
+    }
+
+    fn failed(&self, error: StoreError) -> AcquireError {
+        if let StoreError::Indeterminate(_) = error {
+            // It may hold the lock, or may yet come to hold it, and nobody knows its token.
+            self.reaper.submit(self.abandoned());
+        }
+        AcquireError::Store(error)
+    }
+
+    fn granted(&self, held: HeldLease) -> Granted {
+        let delivery = Delivery::of(self.reaper.clone(), self.abandoned());
+        self.answer(self.token.clone(), held, delivery)
+    }
+
+    fn replayed(&self, held: HeldLease, salt: &Salt) -> Granted {
+        let key = self.request.idempotency_key.as_ref();
+        let key = key.expect("only an attempt with a key is answered with a replay");
+        let token = key.derive_token(&self.request.caller, &self.request.name, salt);
+        // Its caller may have heard of it before: not ours to give back.
+        self.answer(token, held, Delivery::of_replay())
+    }
+
+    fn answer(&self, token: Token, held: HeldLease, delivery: Delivery) -> Granted {
+        let name = self.request.name.clone();
+        Granted {
+            lease: Lease {
+                name,
+                token,
+                held,
+                waited: self.waited(),
+            },
+            delivery,
+        }
+    }
+
+    /// How long the caller has waited; nothing if it did not ask to.
+    fn waited(&self) -> Duration {
+        if self.request.wait.is_zero() {
+            Duration::ZERO
+        } else {
+            self.started.elapsed()
+        }
+    }
+
+    fn abandoned(&self) -> Abandoned {
+        Abandoned {
+            name: self.attempt.name.clone(),
+            token: self.attempt.token,
+            may_be_asked_again: self.attempt.idempotency.is_some(),
+        }
+    }
+}

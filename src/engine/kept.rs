@@ -1,0 +1,90 @@
+//! A lease that is being kept, and until when it is certainly ours.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::lock::{HeldLease, Lease, LockName, Token};
+
+use super::{LossReason, streams::Entry};
+
+/// A lease that is being kept.
+pub(super) struct Kept {
+    pub(super) name: LockName,
+    pub(super) token: Token,
+    /// Tells what ends it from outside.
+    pub(super) entry: Entry,
+    /// The lease, as long as its holder has not been told of it.
+    pub(super) unsaid: Option<Lease>,
+    /// Until when the lease is certainly ours, counted from before the store was asked.
+    pub(super) valid_until: Instant,
+    pub(super) renew_at: Instant,
+    pub(super) ttl: Duration,
+    /// Whether the lease ends with its hold limit.
+    pub(super) at_limit: bool,
+}
+
+/// How soon a renewal that failed is tried again, at most: often enough that a short outage of the
+/// store costs nothing, seldom enough that it is not what keeps the store from recovering.
+const RETRY: Duration = Duration::from_millis(500);
+
+// === impl Kept ===
+
+impl Kept {
+    pub(super) fn new(lease: Lease, entry: Entry, since: Instant) -> Self {
+        let held = lease.held.clone();
+        let mut kept = Self {
+            name: lease.name.clone(),
+            token: lease.token.clone(),
+            entry,
+            unsaid: Some(lease),
+            valid_until: since,
+            renew_at: since,
+            ttl: Duration::ZERO,
+            at_limit: false,
+        };
+        kept.renewed(&held, since);
+        kept
+    }
+
+    /// A grant that was waited for may have been under way for a while before it got here. It is
+    /// renewed before anybody is told of it: then it is known from when it counts.
+    pub(super) fn renewed_first(mut self) -> Self {
+        self.renew_at = Instant::now();
+        self
+    }
+
+    pub(super) fn renewed(&mut self, held: &HeldLease, sent: Instant) {
+        // Clocks do not run at quite the same speed; the margin is Redlock's.
+        let drift = held.ttl.duration() / 100 + Duration::from_millis(2);
+        self.ttl = held.ttl.duration();
+        self.valid_until = sent + held.expires_in.saturating_sub(drift);
+        self.at_limit = held
+            .hold_expires_in
+            .is_some_and(|left| left <= held.expires_in);
+        // At its limit a lease does not get longer by renewing it.
+        self.renew_at = if self.at_limit {
+            self.valid_until
+        } else {
+            sent + spread(self.ttl / 3)
+        };
+    }
+
+    pub(super) fn try_again_soon(&mut self) {
+        self.renew_at = Instant::now() + RETRY.min(self.ttl / 10);
+    }
+
+    pub(super) fn lost_by_now(&self) -> Option<LossReason> {
+        match (Instant::now() >= self.valid_until, self.at_limit) {
+            (false, _) => None,
+            (true, true) => Some(LossReason::HoldLimit),
+            (true, false) => Some(LossReason::Expired),
+        }
+    }
+}
+
+/// A tenth less at random, so that leases granted together are not renewed together for ever.
+fn spread(period: Duration) -> Duration {
+    let share = getrandom::u32().unwrap_or_default();
+    period.mul_f64(1.0 - 0.1 * f64::from(share) / f64::from(u32::MAX))
+}

@@ -1,0 +1,6 @@
+//! The engine over a store that answers what the test says, in paused time.
+
+mod hold;
+mod scripted_store;
+mod undelivered;
+mod waiting;

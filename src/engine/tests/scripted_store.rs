@@ -1,0 +1,283 @@
+//! A store that answers what the test says and notes what it was told.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::{
+    config::{LimitsConfig, Millis},
+    engine::{AcquireRequest, Engine},
+    lifecycle::Lifecycle,
+    lock::{CallerId, FencingToken, HeldLease, IdempotencyKey, LockName, Metadata, TokenHash, Ttl},
+    store::{
+        Store, StoreError, Uncertainty,
+        contract::{
+            Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
+            Loss, Place, Release, Renewal,
+        },
+        parking::{News, Parking},
+    },
+};
+
+pub(super) const WAIT: Duration = Duration::from_secs(10);
+pub(super) const GRACE: Duration = Duration::from_secs(5);
+
+/// Answers what the test says and notes what it was told.
+pub(super) struct ScriptedStore {
+    pub(super) acquisitions: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
+    pub(super) give_back_errors: Mutex<VecDeque<StoreError>>,
+    pub(super) given_back: Mutex<Vec<TokenHash>>,
+    pub(super) released: Mutex<Vec<TokenHash>>,
+    pub(super) leavings: Mutex<VecDeque<Result<Leaving, StoreError>>>,
+    /// Whose place was left, and for how long it is kept.
+    pub(super) left: Mutex<Vec<(TokenHash, Option<Duration>)>>,
+    pub(super) confirmations: Mutex<VecDeque<Result<Confirmation, StoreError>>>,
+    /// What renew answers before it goes on to renew.
+    pub(super) renewals: Mutex<VecDeque<Result<Renewal, StoreError>>>,
+    /// What release answers before it says that the lease is lost.
+    pub(super) releases: Mutex<VecDeque<Release>>,
+    pub(super) renewals_asked: Mutex<usize>,
+    renewals_hang: AtomicBool,
+    pub(super) attempts: Mutex<Vec<Attempt>>,
+    pub(super) parking: Parking,
+    /// Commands wait here for a permit.
+    pub(super) gate: Semaphore,
+    pub(super) changed: Notify,
+}
+
+impl ScriptedStore {
+    pub(super) fn answering(acquisition: Result<Acquisition, StoreError>) -> Arc<Self> {
+        Arc::new(Self {
+            acquisitions: Mutex::new([acquisition].into()),
+            give_back_errors: Mutex::default(),
+            given_back: Mutex::default(),
+            released: Mutex::default(),
+            leavings: Mutex::default(),
+            left: Mutex::default(),
+            confirmations: Mutex::default(),
+            renewals: Mutex::default(),
+            releases: Mutex::default(),
+            renewals_asked: Mutex::default(),
+            renewals_hang: AtomicBool::new(false),
+            attempts: Mutex::default(),
+            parking: Parking::default(),
+            gate: Semaphore::new(100),
+            changed: Notify::new(),
+        })
+    }
+
+    /// Queues the first attempt; what it hears is up to the test.
+    pub(super) fn queueing() -> Arc<Self> {
+        Self::answering(Ok(queued()))
+    }
+
+    /// Tells the only attempt that waits.
+    pub(super) fn tell(&self, news: News) {
+        let token = self.attempts.lock().unwrap().last().unwrap().token;
+        assert!(self.parking.tell(&token, news), "nobody waits for news");
+    }
+
+    /// From now on a renewal is never answered.
+    pub(super) fn hang_renewals(&self) {
+        self.renewals_hang.store(true, Ordering::Relaxed);
+    }
+
+    /// Nobody gets an answer until [`ScriptedStore::open_gate`].
+    pub(super) fn with_closed_gate(self: Arc<Self>) -> Arc<Self> {
+        self.gate.forget_permits(100);
+        self
+    }
+
+    pub(super) fn open_gate(&self) {
+        self.gate.add_permits(100);
+    }
+
+    async fn pass_gate(&self) {
+        self.gate.acquire().await.unwrap().forget();
+    }
+
+    pub(super) fn given_back(&self) -> usize {
+        self.given_back.lock().unwrap().len()
+    }
+
+    pub(super) async fn until_given_back(&self) -> TokenHash {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(token) = self.given_back.lock().unwrap().first() {
+                return *token;
+            }
+            changed.await;
+        }
+    }
+}
+
+#[async_trait]
+impl Store for ScriptedStore {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
+        self.attempts.lock().unwrap().push(attempt.clone());
+        let answer = self.acquisitions.lock().unwrap().pop_front();
+        self.pass_gate().await;
+        answer.expect("the test says what acquire answers")
+    }
+
+    async fn confirm(&self, _: &LockName, _: &TokenHash) -> Result<Confirmation, StoreError> {
+        let answer = self.confirmations.lock().unwrap().pop_front();
+        answer.expect("the test says what confirm answers")
+    }
+
+    async fn leave(
+        &self,
+        _name: &LockName,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError> {
+        self.left.lock().unwrap().push((*token, keep_for));
+        self.changed.notify_waiters();
+        let answer = self.leavings.lock().unwrap().pop_front();
+        answer.expect("the test says what leave answers")
+    }
+
+    fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
+    async fn renew(
+        &self,
+        _name: &LockName,
+        _token: &TokenHash,
+        _ttl: Option<Ttl>,
+    ) -> Result<Renewal, StoreError> {
+        *self.renewals_asked.lock().unwrap() += 1;
+        if self.renewals_hang.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        let answer = self.renewals.lock().unwrap().pop_front();
+        answer.unwrap_or(Ok(Renewal::Renewed(held())))
+    }
+
+    async fn release(&self, _name: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
+        self.pass_gate().await;
+        self.released.lock().unwrap().push(*token);
+        self.changed.notify_waiters();
+        let answer = self.releases.lock().unwrap().pop_front();
+        Ok(answer.unwrap_or(Release::Lost(Loss::Free)))
+    }
+
+    async fn give_back(&self, _: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
+        self.pass_gate().await;
+        if let Some(error) = self.give_back_errors.lock().unwrap().pop_front() {
+            return Err(error);
+        }
+        self.given_back.lock().unwrap().push(*token);
+        self.changed.notify_waiters();
+        Ok(GiveBack::GivenBack)
+    }
+
+    async fn inspect(&self, _name: &LockName) -> Result<Inspection, StoreError> {
+        Ok(Inspection {
+            holder: None,
+            queue: Vec::new(),
+            waiters: 0,
+        })
+    }
+
+    async fn check(&self) -> Vec<Check> {
+        Vec::new()
+    }
+
+    async fn close(&self) {}
+
+    fn describe(&self) -> String {
+        "scripted".to_owned()
+    }
+}
+
+/// The TTL of every lease here.
+pub(super) fn ttl() -> Ttl {
+    Ttl::from_millis(30_000).unwrap()
+}
+
+pub(super) fn held() -> HeldLease {
+    HeldLease {
+        fence: FencingToken::new(7).unwrap(),
+        ttl: ttl(),
+        expires_in: ttl().duration(),
+        held_for: Duration::ZERO,
+        hold_expires_in: None,
+        owner: None,
+        metadata: Metadata::default(),
+    }
+}
+
+pub(super) fn contention() -> Contention {
+    Contention {
+        holder: None,
+        waiters: 3,
+    }
+}
+
+pub(super) fn queued() -> Acquisition {
+    Acquisition::Queued(Place {
+        ahead: 2,
+        contention: contention(),
+    })
+}
+
+pub(super) fn granted() -> Acquisition {
+    Acquisition::Granted(held())
+}
+
+pub(super) fn unknown() -> StoreError {
+    StoreError::Indeterminate(Uncertainty::TimedOut)
+}
+
+pub(super) fn engine(store: &Arc<ScriptedStore>) -> (Engine, Lifecycle) {
+    let lifecycle = Lifecycle::new();
+    let limits = LimitsConfig {
+        reconnect_grace_ms: Millis(u64::try_from(GRACE.as_millis()).unwrap()),
+        ..LimitsConfig::default()
+    };
+    let store: Arc<dyn Store> = Arc::<ScriptedStore>::clone(store);
+    (Engine::start(store, lifecycle.clone(), &limits), lifecycle)
+}
+
+pub(super) fn request(key: Option<&str>) -> AcquireRequest {
+    AcquireRequest {
+        name: name(),
+        ttl: Ttl::MAX,
+        hold_limit: None,
+        wait: Duration::ZERO,
+        owner: None,
+        metadata: Metadata::default(),
+        caller: CallerId::ANONYMOUS,
+        idempotency_key: key.map(|key| IdempotencyKey::new(key).unwrap()),
+    }
+}
+
+pub(super) fn waiting_request(key: Option<&str>) -> AcquireRequest {
+    AcquireRequest {
+        wait: WAIT,
+        ..request(key)
+    }
+}
+
+pub(super) fn name() -> LockName {
+    LockName::new("job").unwrap()
+}
+
+pub(super) const KEY: Option<&str> = Some("5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11");
+
+/// Lets every task that can run do so, and no time pass.
+pub(super) async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,249 @@
+//! What an attempt does while it stands in the queue.
+
+use std::time::Duration;
+
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+use super::scripted_store::*;
+use crate::{
+    engine::{AcquireError, AcquireRequest, Engine, Granted},
+    store::{
+        StoreError,
+        contract::{Acquisition, Confirmation, Leaving},
+        parking::News,
+    },
+};
+
+type Outcome = Result<Granted, AcquireError>;
+
+/// Starts an acquire whose caller stays until the handle is aborted, and lets it reach the queue.
+async fn start(engine: &Engine, request: AcquireRequest) -> JoinHandle<Outcome> {
+    let engine = engine.clone();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the caller of a test is no task of the program"
+    )]
+    let caller = tokio::spawn(async move { engine.acquire(request).await });
+    settle().await;
+    caller
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_ends_the_wait_and_says_how_long_it_was() {
+    let store = ScriptedStore::queueing();
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, waiting_request(None)).await;
+    sleep(Duration::from_secs(3)).await;
+    store.tell(News::Granted(held()));
+    let granted = caller.await.unwrap().unwrap();
+    assert_eq!(granted.lease.waited, Duration::from_secs(3));
+    granted.delivery.delivered();
+    assert!(store.parking.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn news_that_come_before_the_answer_are_heard() {
+    let store = ScriptedStore::queueing().with_closed_gate();
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, waiting_request(None)).await;
+    store.tell(News::Granted(held()));
+    store.open_gate();
+    caller.await.unwrap().unwrap().delivery.delivered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_runs_out_leaves_the_queue() {
+    let store = ScriptedStore::queueing();
+    store
+        .leavings
+        .lock()
+        .unwrap()
+        .push_back(Ok(Leaving::Left(contention())));
+    let (engine, _lifecycle) = engine(&store);
+    let started = Instant::now();
+    let error = engine.acquire(waiting_request(None)).await.unwrap_err();
+    assert!(
+        matches!(error, AcquireError::Held { waited: WAIT, .. }),
+        "{error:?}"
+    );
+    assert_eq!(started.elapsed(), WAIT);
+    assert_eq!(store.left.lock().unwrap()[0].1, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_key_the_place_is_kept_for_the_grace() {
+    let store = ScriptedStore::queueing();
+    store
+        .leavings
+        .lock()
+        .unwrap()
+        .push_back(Ok(Leaving::Left(contention())));
+    let (engine, _lifecycle) = engine(&store);
+    engine.acquire(waiting_request(KEY)).await.unwrap_err();
+    assert_eq!(store.left.lock().unwrap()[0].1, Some(GRACE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_in_the_instant_in_which_the_wait_runs_out_is_taken() {
+    let store = ScriptedStore::queueing();
+    store
+        .leavings
+        .lock()
+        .unwrap()
+        .push_back(Ok(Leaving::Granted(held())));
+    let (engine, _lifecycle) = engine(&store);
+    engine
+        .acquire(waiting_request(None))
+        .await
+        .unwrap()
+        .delivery
+        .delivered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_hangs_up_leaves_the_queue_at_once() {
+    let store = ScriptedStore::queueing();
+    store
+        .leavings
+        .lock()
+        .unwrap()
+        .push_back(Ok(Leaving::Left(contention())));
+    let (engine, _lifecycle) = engine(&store);
+    start(&engine, waiting_request(None)).await.abort();
+    settle().await;
+    assert_eq!(store.left.lock().unwrap().len(), 1);
+    assert!(store.parking.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_in_the_instant_in_which_the_caller_hangs_up_is_given_back() {
+    let store = ScriptedStore::queueing();
+    store
+        .leavings
+        .lock()
+        .unwrap()
+        .push_back(Ok(Leaving::Granted(held())));
+    let (engine, _lifecycle) = engine(&store);
+    start(&engine, waiting_request(None)).await.abort();
+    settle().await;
+    assert_eq!(store.given_back(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_cannot_be_left_is_left_by_the_reaper() {
+    let store = ScriptedStore::queueing();
+    store.leavings.lock().unwrap().push_back(Err(unknown()));
+    let (engine, _lifecycle) = engine(&store);
+    let error = engine.acquire(waiting_request(None)).await.unwrap_err();
+    assert!(
+        matches!(error, AcquireError::Store(StoreError::Indeterminate(_))),
+        "{error:?}"
+    );
+    settle().await;
+    assert_eq!(store.given_back(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provisional_grant_is_confirmed_before_it_is_answered() {
+    let store = ScriptedStore::queueing();
+    store
+        .confirmations
+        .lock()
+        .unwrap()
+        .push_back(Ok(Confirmation::Confirmed(held())));
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, waiting_request(None)).await;
+    store.tell(News::GrantedProvisionally);
+    caller.await.unwrap().unwrap().delivery.delivered();
+    assert!(store.confirmations.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unconfirmed_grant_sends_the_attempt_again_for_what_is_left_of_its_wait() {
+    let store = ScriptedStore::queueing();
+    store
+        .confirmations
+        .lock()
+        .unwrap()
+        .push_back(Ok(Confirmation::Lost));
+    store.acquisitions.lock().unwrap().push_back(Ok(queued()));
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, waiting_request(None)).await;
+    sleep(Duration::from_secs(4)).await;
+    store.tell(News::GrantedProvisionally);
+    settle().await;
+    let patience = store.attempts.lock().unwrap()[1].wait.unwrap().patience;
+    assert_eq!(patience + Duration::from_secs(4), WAIT);
+    store.tell(News::Granted(held()));
+    caller.await.unwrap().unwrap().delivery.delivered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_was_lost_is_joined_again() {
+    let store = ScriptedStore::queueing();
+    store.acquisitions.lock().unwrap().push_back(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, waiting_request(None)).await;
+    store.tell(News::Forgotten);
+    caller.await.unwrap().unwrap().delivery.delivered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_older_of_two_requests_with_one_key_is_told_so() {
+    let store = ScriptedStore::queueing();
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, waiting_request(KEY)).await;
+    store.tell(News::Superseded);
+    assert!(matches!(
+        caller.await.unwrap().unwrap_err(),
+        AcquireError::Superseded
+    ));
+    assert!(store.left.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_draining_gateway_answers_those_who_wait_and_keeps_their_place() {
+    let store = ScriptedStore::queueing();
+    store
+        .leavings
+        .lock()
+        .unwrap()
+        .push_back(Ok(Leaving::Left(contention())));
+    let (engine, lifecycle) = engine(&store);
+    let caller = start(&engine, waiting_request(KEY)).await;
+    lifecycle.drain();
+    assert!(matches!(
+        caller.await.unwrap().unwrap_err(),
+        AcquireError::Draining
+    ));
+    assert_eq!(store.left.lock().unwrap()[0].1, Some(GRACE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_does_not_wait_takes_no_place() {
+    let store = ScriptedStore::answering(Ok(Acquisition::Held(contention())));
+    let (engine, _lifecycle) = engine(&store);
+    let error = engine.acquire(request(None)).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            AcquireError::Held {
+                waited: Duration::ZERO,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert_eq!(store.attempts.lock().unwrap()[0].wait, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_is_told_apart_from_a_held_lock() {
+    let store = ScriptedStore::answering(Ok(Acquisition::QueueFull));
+    let (engine, _lifecycle) = engine(&store);
+    let error = engine.acquire(waiting_request(None)).await.unwrap_err();
+    assert!(matches!(error, AcquireError::TooManyWaiters), "{error:?}");
+}

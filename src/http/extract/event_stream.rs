@@ -1,0 +1,55 @@
+//! A request whose answer is a stream of events.
+
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+
+use crate::http::{edge::RequestId, problem::Problem, serve::SilenceLimit};
+
+use super::accept;
+
+/// The request accepts a stream of events. With what a handler must know of it to give one.
+///
+/// Dropped, it lets the caller be silent for as long as any other.
+pub(in crate::http) struct EventStream {
+    /// What the request is called in the log.
+    request_id: RequestId,
+    /// For how long the caller may be silent.
+    silence_limit: SilenceLimit,
+}
+
+// === impl EventStream ===
+
+impl EventStream {
+    /// What the request is called in the log.
+    pub(in crate::http) fn request_id(&self) -> &str {
+        self.request_id.as_str()
+    }
+
+    /// For how long the caller may leave unacknowledged what it is sent, until it counts as gone.
+    pub(in crate::http) fn limit_silence(&self, limit: Duration) {
+        self.silence_limit.set(limit);
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for EventStream {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        accept::event_stream(&parts.headers)?;
+        let request_id = parts.extensions.get::<RequestId>().cloned();
+        let silence_limit = parts.extensions.get::<SilenceLimit>().cloned();
+        Ok(Self {
+            request_id: request_id.expect("the edge around every route has named the request"),
+            // A request that came through no connection has nobody who could be silent.
+            silence_limit: silence_limit.unwrap_or_default(),
+        })
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        self.silence_limit.lift();
+    }
+}

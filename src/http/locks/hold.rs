@@ -1,0 +1,128 @@
+//! `POST /locks/{name}/hold`: hold a lock for as long as a connection lives.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::extract::State;
+use utoipa::{
+    IntoResponses,
+    openapi::{RefOr, Response},
+};
+
+use crate::{
+    http::{
+        extract::{ApiJson, ApiPath, EventStream, IdempotencyKeyHeader, LockToken, NoQuery},
+        problem::{Problem, ProblemCode as Code, problem_responses},
+        state::Gateway,
+    },
+    lock::LockName,
+};
+
+use super::{
+    acquire_body::AcquireBody,
+    header_params::{AdoptedTokenHeader, KeyHeader},
+    hold_stream::HoldStream,
+    lock_path::LockPath,
+};
+
+/// The problems of hold, before there is a stream.
+struct HoldProblems;
+
+/// Hold a lock
+///
+/// Acquires a lock and keeps it for as long as the connection lives: the gateway renews the lease,
+/// and releases it when the connection closes. `curl -N -X POST localhost:7420/locks/deploy/hold`
+/// holds a lock until Ctrl-C.
+///
+/// The answer is a stream of server-sent events, each with JSON as its data:
+///
+/// * `queued` `{position, waiters}`: the request stands in the queue; position 1 is served next.
+///   Sent once, at the start.
+/// * `granted` with the lease: the lock is held from here on. The only event with a token.
+/// * `renewed` `{expires_in_ms}`: it goes on being held.
+/// * Lines that begin with a colon say nothing, and keep the connection open.
+///
+/// Exactly one of these is the last event. A stream that ends without it has been cut: take the lock
+/// for lost.
+///
+/// * `released` `{}`: the lease was released with its token.
+/// * `lost` `{reason}`: stop the work that the lock protects. `expired`: it could not be renewed in
+///   time; `hold-limit`: `max_hold_ms` is over; `ended`: somebody ended it; `adopted`: another stream
+///   goes on with the lease; `unread`: the events of this stream were not read.
+/// * `refused` with a problem: the lock was not acquired, because the wait is over or for another
+///   reason.
+/// * `draining` `{expires_in_ms}`: this gateway is about to stop. The lease is **not** released: it
+///   lasts for that long, so adopt it at another gateway. With null there is no lease, because the
+///   request was still queued.
+///
+/// With the header `Lock-Token` the stream adopts the lease with this token, with the same fencing
+/// token. Nothing is acquired then, and neither the body nor an `Idempotency-Key` changes anything
+/// about the lease. An older stream on the same gateway hands over; one on another gateway must
+/// have ended, because it releases the lease when it closes.
+///
+/// A lock that is held is refused with 423 before there is a stream, unless the request waits.
+/// `max_hold_ms` is 86400000 (24 h) if it is left out: a client that is frozen, or a proxy that
+/// collects the stream, looks as if somebody listened. If the gateway dies, the lease ends within
+/// its TTL.
+#[utoipa::path(
+    post,
+    path = "/locks/{name}/hold",
+    operation_id = "hold",
+    tag = "locks",
+    params(LockPath, KeyHeader, AdoptedTokenHeader),
+    request_body(
+        content = AcquireBody,
+        description = "What is asked for, as for acquire. It may be left out."
+    ),
+    responses(
+        (status = 200, body = String, content_type = "text/event-stream",
+         description = "The stream of events.",
+         headers(("X-Accel-Buffering", description = "Always `no`."))),
+        HoldProblems,
+    )
+)]
+pub(in crate::http) async fn hold(
+    State(gateway): State<Arc<Gateway>>,
+    stream: EventStream,
+    ApiPath(name): ApiPath<LockName>,
+    _: NoQuery,
+    token: LockToken,
+    IdempotencyKeyHeader(key): IdempotencyKeyHeader,
+    ApiJson(body): ApiJson<AcquireBody>,
+) -> Result<HoldStream, Problem> {
+    // A caller that hangs up from here on drops the hold, or the attempt to get one, and with it the
+    // place in the queue or the lease. One that was to be adopted is left as it was.
+    if let Some(token) = token.header() {
+        let hold = gateway.engine.adopt(name, token).await?;
+        return Ok(HoldStream::new(hold, stream, gateway));
+    }
+    let request = body.into_hold_request(name, key, &gateway.config.limits);
+    stream.limit_silence(request.ttl.duration());
+    let hold = gateway.engine.hold(request).await?;
+    Ok(HoldStream::new(hold, stream, gateway))
+}
+
+// === impl HoldProblems ===
+
+impl IntoResponses for HoldProblems {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problem_responses(&[
+            Code::InvalidRequest,
+            Code::RequestTimeout,
+            Code::IdempotencyMismatch,
+            Code::IdempotencyExpired,
+            Code::Superseded,
+            Code::LeaseLost,
+            Code::TooLarge,
+            Code::UnsupportedMediaType,
+            Code::Locked,
+            Code::TooManyWaiters,
+            Code::Internal,
+            Code::ForeignData,
+            Code::StoreUnavailable,
+            Code::Overloaded,
+            Code::Draining,
+            Code::FenceExhausted,
+            Code::OutcomeUnknown,
+        ])
+    }
+}

@@ -1,0 +1,135 @@
+//! What happens to a hold, as server-sent events.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::{
+    engine::{HoldEnd, HoldEvent, LossReason},
+    http::{
+        answer::json,
+        base_path::BasePath,
+        problem::{Problem, document},
+    },
+    store::contract::Place,
+};
+
+use super::lease_body::{LeaseBody, millis};
+
+/// A comment that keeps proxies from taking the stream for dead, and the first of which makes them
+/// pass on the head of the answer.
+pub(super) const HEARTBEAT: Bytes = Bytes::from_static(b":\n\n");
+
+/// Where in the queue a hold stands.
+#[derive(Serialize)]
+struct Queued {
+    position: u64,
+    waiters: u64,
+}
+
+/// What is left of a lease.
+#[derive(Serialize)]
+struct Left {
+    expires_in_ms: Option<u64>,
+}
+
+/// Why a lease was lost.
+#[derive(Serialize)]
+struct Lost {
+    reason: &'static str,
+}
+
+/// Nothing more to say.
+#[derive(Serialize)]
+struct Nothing {}
+
+/// The last event of a hold, and what the log says of it.
+pub(super) struct Last {
+    pub(super) event: Bytes,
+    /// The name of the event.
+    pub(super) name: &'static str,
+    /// Why, in one word.
+    pub(super) reason: &'static str,
+    /// What an operator must know of a refusal.
+    pub(super) cause: Option<String>,
+}
+
+/// An event that is not the last. `now` is the wall time of the gateway, for the timestamps.
+pub(super) fn going_on(event: HoldEvent, now: SystemTime) -> Result<Bytes, HoldEnd> {
+    Ok(match event {
+        HoldEvent::Queued(place) => encode("queued", &json(&Queued::at(&place))),
+        HoldEvent::Granted(lease) => encode("granted", &json(&LeaseBody::new(lease, now))),
+        HoldEvent::Renewed(held) => encode("renewed", &json(&Left::of(Some(held.expires_in)))),
+        HoldEvent::Ended(end) => return Err(end),
+    })
+}
+
+// === impl Last ===
+
+impl Last {
+    pub(super) fn of(end: HoldEnd, base_path: &BasePath, request_id: &str) -> Self {
+        match end {
+            HoldEnd::Released => Self::new("released", "", &json(&Nothing {})),
+            HoldEnd::Draining { left } => Self::new("draining", "", &json(&Left::of(left))),
+            HoldEnd::Lost(reason) => {
+                let reason = slug(reason);
+                Self::new("lost", reason, &json(&Lost { reason }))
+            }
+            HoldEnd::Refused(error) => {
+                let problem = Problem::from(error);
+                let document = document(&problem, base_path, request_id);
+                let mut last = Self::new("refused", problem.code.as_str(), &document);
+                last.cause = problem.cause;
+                last
+            }
+        }
+    }
+
+    fn new(name: &'static str, reason: &'static str, data: &[u8]) -> Self {
+        Self {
+            event: encode(name, data),
+            name,
+            reason,
+            cause: None,
+        }
+    }
+}
+
+// === impl Queued ===
+
+impl Queued {
+    fn at(place: &Place) -> Self {
+        Self {
+            position: place.ahead + 1,
+            waiters: place.contention.waiters,
+        }
+    }
+}
+
+// === impl Left ===
+
+impl Left {
+    fn of(left: Option<Duration>) -> Self {
+        Self {
+            expires_in_ms: left.map(millis),
+        }
+    }
+}
+
+fn slug(reason: LossReason) -> &'static str {
+    match reason {
+        LossReason::Expired => "expired",
+        LossReason::HoldLimit => "hold-limit",
+        LossReason::Ended => "ended",
+        LossReason::Adopted => "adopted",
+        LossReason::Unread => "unread",
+    }
+}
+
+/// JSON as it is written here has no line breaks, so it is one `data` line.
+fn encode(name: &str, json: &[u8]) -> Bytes {
+    [b"event: ", name.as_bytes(), b"\ndata: ", json, b"\n\n"]
+        .concat()
+        .into()
+}

@@ -1,0 +1,138 @@
+//! The answer to a hold: a stream of events that ends with the lease, or the lease with it.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
+use http_body::Frame;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tracing::info;
+
+use crate::{
+    engine::{Hold, HoldEvent},
+    http::{extract::EventStream, state::Gateway},
+    lock::Lease,
+};
+
+use super::hold_event::{HEARTBEAT, Last, going_on};
+
+/// A hold on its way to whoever listens. Dropped, the lock is released.
+pub(in crate::http) struct HoldStream {
+    hold: Hold,
+    stream: EventStream,
+    gateway: Arc<Gateway>,
+    heartbeat: Interval,
+    phase: Phase,
+}
+
+#[derive(PartialEq, Eq)]
+enum Phase {
+    /// Nothing has been sent.
+    New,
+    /// Events are sent as they come.
+    Open,
+    /// The last event has been sent.
+    Over,
+}
+
+/// How often something is sent: often enough for proxies that close a connection which is silent
+/// for half a minute, and to find out within moments that the caller's machine is gone.
+const HEARTBEAT_PERIOD: Duration = Duration::from_secs(10);
+/// Tells nginx, and those who took this over from it, not to collect the answer before passing it on.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+// === impl HoldStream ===
+
+impl HoldStream {
+    pub(super) fn new(hold: Hold, stream: EventStream, gateway: Arc<Gateway>) -> Self {
+        let mut heartbeat = interval_at(Instant::now() + HEARTBEAT_PERIOD, HEARTBEAT_PERIOD);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            hold,
+            stream,
+            gateway,
+            heartbeat,
+            phase: Phase::New,
+        }
+    }
+
+    fn write(&mut self, event: HoldEvent) -> Bytes {
+        if let HoldEvent::Granted(Lease { held, .. }) | HoldEvent::Renewed(held) = &event {
+            self.stream.limit_silence(held.ttl.duration());
+        }
+        match going_on(event, self.gateway.clock.wall()) {
+            Ok(event) => event,
+            Err(end) => {
+                self.phase = Phase::Over;
+                let id = self.stream.request_id();
+                let last = Last::of(end, &self.gateway.base_path, id);
+                let (end, reason, cause) = (last.name, last.reason, last.cause);
+                info!(id, end, reason, cause, "a held lock is no longer held here");
+                last.event
+            }
+        }
+    }
+}
+
+impl IntoResponse for HoldStream {
+    fn into_response(self) -> Response {
+        let headers = [
+            (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+            (X_ACCEL_BUFFERING, HeaderValue::from_static("no")),
+        ];
+        (headers, Body::new(self)).into_response()
+    }
+}
+
+impl http_body::Body for HoldStream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let frame = match self.phase {
+            Phase::New => {
+                self.phase = Phase::Open;
+                HEARTBEAT
+            }
+            Phase::Open => match self.hold.poll_next(cx) {
+                Poll::Ready(Some(event)) => self.write(event),
+                Poll::Ready(None) => {
+                    self.phase = Phase::Over;
+                    return Poll::Ready(None);
+                }
+                Poll::Pending => {
+                    ready!(self.heartbeat.poll_tick(cx));
+                    HEARTBEAT
+                }
+            },
+            Phase::Over => return Poll::Ready(None),
+        };
+        Poll::Ready(Some(Ok(Frame::data(frame))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.phase == Phase::Over
+    }
+}
+
+impl Drop for HoldStream {
+    fn drop(&mut self) {
+        if self.phase != Phase::Over {
+            let id = self.stream.request_id();
+            info!(id, "whoever held a lock has hung up");
+        }
+    }
+}

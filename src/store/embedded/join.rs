@@ -1,0 +1,81 @@
+//! Join the queue, on the state in memory.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    lock::LockName,
+    store::{
+        contract::{Acquisition, Attempt, Contention, Holder, Place, Waiting},
+        parking::News,
+    },
+};
+
+use super::{moment::Moment, queued::Queued, state::State};
+
+/// How much longer than its patience an attempt is remembered: it leaves by itself, and only one
+/// that could not say so is ever forgotten.
+const MARGIN: Duration = Duration::from_secs(5);
+
+// === impl State ===
+
+impl State {
+    /// Queues an attempt for a lock that is held, behind everybody or at the position that its
+    /// idempotency key has already.
+    pub(super) fn join(&mut self, attempt: &Attempt, waiting: Waiting, now: Moment) -> Acquisition {
+        let name = &attempt.name;
+        let mut queued = Queued {
+            attempt: Arc::new(attempt.clone()),
+            since: now,
+            until: now.after(waiting.patience).after(MARGIN),
+            attended: true,
+            superseded: None,
+        };
+        let Some((order, before)) = self.position_of(attempt) else {
+            if self.queues().len(name) >= waiting.longest_queue {
+                return Acquisition::QueueFull;
+            }
+            let order = self.next_position();
+            self.put_queued(name, order, Some(queued));
+            return Acquisition::Queued(self.place(name, order, now));
+        };
+        let fingerprint = |attempt: &Attempt| attempt.idempotency.as_ref().map(|it| it.fingerprint);
+        if fingerprint(&before.attempt) != fingerprint(attempt) {
+            return Acquisition::IdempotencyMismatch;
+        }
+        queued.since = before.since;
+        if before.attended && before.attempt.token != attempt.token {
+            queued.superseded = Some(before.attempt.token);
+            self.announce(name, before.attempt.token, News::Superseded);
+        }
+        self.put_queued(name, order, Some(queued));
+        Acquisition::Queued(self.place(name, order, now))
+    }
+
+    /// What stands between an attempt and this lock.
+    pub(super) fn contention(&self, name: &LockName, now: Moment) -> Contention {
+        Contention {
+            holder: self.held(name, now).map(Holder::Lease),
+            waiters: self.queues().len(name),
+        }
+    }
+
+    fn position_of(&self, attempt: &Attempt) -> Option<(u64, Queued)> {
+        let queue = self.queues().of(&attempt.name)?;
+        let (order, queued) = match &attempt.idempotency {
+            Some(idempotency) => queue.under_key(&idempotency.hash),
+            None => queue.of_token(&attempt.token),
+        }?;
+        Some((order, queued.clone()))
+    }
+
+    fn place(&self, name: &LockName, order: u64, now: Moment) -> Place {
+        let ahead = self
+            .queues()
+            .of(name)
+            .map_or(0, |queue| queue.ahead_of(order));
+        Place {
+            ahead: u64::try_from(ahead).expect("a queue is shorter than 2^64"),
+            contention: self.contention(name, now),
+        }
+    }
+}

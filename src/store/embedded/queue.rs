@@ -1,0 +1,97 @@
+//! The queue of one name.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::lock::{IdempotencyHash, TokenHash};
+
+use super::queued::Queued;
+
+/// The queue of one name, by the order of arrival.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    line: BTreeMap<u64, Queued>,
+    /// Also those who were superseded last.
+    by_token: HashMap<TokenHash, u64>,
+    by_key: HashMap<IdempotencyHash, u64>,
+}
+
+// === impl Queue ===
+
+impl Queue {
+    /// How many are queued.
+    pub(super) fn len(&self) -> usize {
+        self.line.len()
+    }
+
+    /// Whether nobody is queued.
+    pub(super) fn is_empty(&self) -> bool {
+        self.line.is_empty()
+    }
+
+    /// The next to be granted the lock.
+    pub(super) fn head(&self) -> Option<u64> {
+        self.line.keys().next().copied()
+    }
+
+    /// All positions, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Queued)> {
+        self.line.iter().map(|(order, queued)| (*order, queued))
+    }
+
+    /// Who is at a position.
+    pub(super) fn at(&self, order: u64) -> Option<&Queued> {
+        self.line.get(&order)
+    }
+
+    /// The position that this attempt has, or had until it was superseded.
+    pub(super) fn of_token(&self, token: &TokenHash) -> Option<(u64, &Queued)> {
+        self.find(self.by_token.get(token))
+    }
+
+    /// The position that was taken under this idempotency key.
+    pub(super) fn under_key(&self, key: &IdempotencyHash) -> Option<(u64, &Queued)> {
+        self.find(self.by_key.get(key))
+    }
+
+    /// How many are before a position. Counts them: only asked for those who do not come last.
+    pub(super) fn ahead_of(&self, order: u64) -> usize {
+        match self.line.last_key_value() {
+            Some((last, _)) if *last == order => self.line.len() - 1,
+            _ => self.line.range(..order).count(),
+        }
+    }
+
+    /// Fills or empties a position. Answers who was there.
+    pub(super) fn put(&mut self, order: u64, queued: Option<Queued>) -> Option<Queued> {
+        let before = self.line.remove(&order);
+        if let Some(before) = &before {
+            for token in tokens(before) {
+                self.by_token.remove(&token);
+            }
+            if let Some(idempotency) = &before.attempt.idempotency {
+                self.by_key.remove(&idempotency.hash);
+            }
+        }
+        if let Some(queued) = queued {
+            for token in tokens(&queued) {
+                self.by_token.insert(token, order);
+            }
+            if let Some(idempotency) = &queued.attempt.idempotency {
+                self.by_key.insert(idempotency.hash, order);
+            }
+            self.line.insert(order, queued);
+        }
+        before
+    }
+
+    fn find(&self, order: Option<&u64>) -> Option<(u64, &Queued)> {
+        let order = *order?;
+        Some((order, self.line.get(&order)?))
+    }
+}
+
+fn tokens(queued: &Queued) -> impl Iterator<Item = TokenHash> {
+    [Some(queued.attempt.token), queued.superseded]
+        .into_iter()
+        .flatten()
+}

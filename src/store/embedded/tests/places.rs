@@ -1,0 +1,159 @@
+//! Places in the queue on a clock in hand: when they are given up, and what becomes of a grant to a
+//! place that is kept.
+
+use std::time::Duration;
+
+use super::{
+    line::{LONG, PATIENCE, news, queued, released, told_of_its_grant, waiting, waiting_under},
+    rig::{Rig, attempt, key, name},
+};
+use crate::{
+    lock::{FencingToken, IdempotencyHash},
+    store::{
+        Store, StoreError,
+        contract::{Acquisition, Attempt, Leaving},
+        embedded::{moment::Moment, state::State},
+        parking::{News, Parking},
+    },
+};
+
+const KEEP: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn a_place_whose_patience_is_over_is_given_up_a_while_later() {
+    let rig = Rig::start();
+    rig.granted(&attempt("lock", LONG)).await;
+    let mut place = queued(&rig, &waiting("lock")).await;
+    rig.clock.advance(PATIENCE);
+    // Not before it had time to leave by itself.
+    rig.granted(&attempt("other", LONG)).await;
+    assert_eq!(rig.shown("lock").await.waiters, 1);
+    rig.clock.advance(Duration::from_secs(6));
+    assert_eq!(news(&mut place).await, News::Forgotten);
+    assert_eq!(rig.shown("lock").await.waiters, 0);
+}
+
+#[tokio::test]
+async fn a_place_that_was_given_up_is_not_granted() {
+    let rig = Rig::start();
+    rig.granted(&attempt("lock", 70_000)).await;
+    let mut over = queued(&rig, &waiting("lock")).await;
+    rig.clock.advance(Duration::from_secs(50));
+    let mut next = queued(&rig, &waiting("lock")).await;
+    // Its time and the lease are over at one look.
+    rig.clock.advance(Duration::from_secs(50));
+    rig.granted(&attempt("other", LONG)).await;
+    assert_eq!(news(&mut over).await, News::Forgotten);
+    told_of_its_grant(&mut next).await;
+}
+
+#[tokio::test]
+async fn a_grant_to_a_kept_place_lasts_no_longer_than_the_place() {
+    let rig = Rig::start();
+    let (holder, key) = (attempt("lock", LONG), key());
+    kept_place_behind(&rig, &holder, key).await;
+    rig.clock.advance(Duration::from_secs(2));
+    released(&rig, &holder).await;
+    assert_eq!(rig.left("lock").await, Duration::from_secs(3));
+    let mut next = queued(&rig, &waiting("lock")).await;
+    rig.clock.advance(Duration::from_secs(3));
+    rig.granted(&attempt("other", LONG)).await;
+    told_of_its_grant(&mut next).await;
+}
+
+#[tokio::test]
+async fn a_grant_to_a_kept_place_lasts_its_ttl_once_it_is_asked_for() {
+    for restarted in [false, true] {
+        let mut rig = Rig::start();
+        let (holder, key) = (attempt("lock", LONG), key());
+        kept_place_behind(&rig, &holder, key).await;
+        released(&rig, &holder).await;
+        if restarted {
+            rig.restart().await;
+        }
+        rig.clock.advance(Duration::from_secs(4));
+        let again = waiting_under("lock", key);
+        match rig.store().acquire(&again).await {
+            Ok(Acquisition::Replayed(held, _)) => {
+                assert_eq!(held.expires_in, Duration::from_millis(LONG));
+            }
+            other => panic!("not the lease of its key: {other:?}"),
+        }
+        assert_eq!(rig.left("lock").await, Duration::from_millis(LONG));
+    }
+}
+
+#[tokio::test]
+async fn a_grant_of_which_nobody_has_heard_gets_no_more_time_by_a_reboot() {
+    let mut rig = Rig::start();
+    let (holder, key) = (attempt("lock", LONG), key());
+    kept_place_behind(&rig, &holder, key).await;
+    released(&rig, &holder).await;
+    rig.lose_power().await;
+    assert_eq!(rig.left("lock").await, KEEP);
+}
+
+#[tokio::test]
+async fn whoever_is_queued_is_told_when_the_store_closes() {
+    let mut rig = Rig::start();
+    rig.granted(&attempt("lock", LONG)).await;
+    let attempt = waiting("lock");
+    let mut place = queued(&rig, &attempt).await;
+    rig.close().await;
+    assert_eq!(news(&mut place).await, News::Forgotten);
+}
+
+#[tokio::test]
+async fn a_lease_that_ended_while_it_was_written_is_not_handed_over() {
+    let rig = Rig::start();
+    let holder = attempt("lock", LONG);
+    rig.granted(&holder).await;
+    let short = Attempt {
+        ttl: super::rig::ttl(10_000),
+        ..waiting("lock")
+    };
+    let mut place = queued(&rig, &short).await;
+    let clock = std::sync::Arc::clone(&rig.clock);
+    rig.disk
+        .on_sync(move || clock.advance(Duration::from_secs(20)));
+    released(&rig, &holder).await;
+    assert_eq!(news(&mut place).await, News::Forgotten);
+}
+
+#[test]
+fn without_a_fence_left_everybody_is_told_to_ask_again() {
+    let parking = Parking::default();
+    let mut state = State::new(vec![], vec![], FencingToken::MAX.get() - 1, parking.clone());
+    let now = Moment::from_micros(1);
+    let last = attempt("lock", LONG);
+    state.acquire(&last, now).unwrap();
+    let [a, b] = [waiting("lock"), waiting("lock")];
+    let _places = [&a, &b].map(|it| parking.park(it.name.clone(), it.token));
+    for queued in [&a, &b] {
+        let answer = state.acquire(queued, now);
+        assert!(matches!(answer, Ok(Acquisition::Queued(_))), "{answer:?}");
+    }
+    state.release(&last.name, &last.token, now);
+    let told: Vec<_> = state
+        .settle()
+        .into_iter()
+        .map(|it| (it.token, it.news))
+        .collect();
+    assert_eq!(
+        told,
+        [(a.token, News::Forgotten), (b.token, News::Forgotten)]
+    );
+    assert_eq!(state.inspect(&name("lock"), now).waiters, 0);
+    assert_eq!(state.acquire(&a, now), Err(StoreError::FenceExhausted));
+}
+
+/// Keeps a place for a key behind a new lease.
+async fn kept_place_behind(rig: &Rig, holder: &Attempt, key: IdempotencyHash) {
+    rig.granted(holder).await;
+    let first = waiting_under("lock", key);
+    let place = queued(rig, &first).await;
+    let leaving = rig.store().leave(&first.name, &first.token, Some(KEEP));
+    let leaving = leaving.await.unwrap();
+    assert!(matches!(leaving, Leaving::Left(_)), "{leaving:?}");
+    drop(place);
+}

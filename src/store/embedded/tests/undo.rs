@@ -1,0 +1,175 @@
+//! What is not durable can be undone, queue included, and is not shown: random batches of commands.
+
+use std::time::Duration;
+
+use super::{
+    line::{waiting, waiting_under},
+    rig::{attempt, key, keyed, name},
+};
+use crate::{
+    lock::{IdempotencyHash, LockName},
+    store::{
+        contract::{Attempt, Inspection},
+        embedded::{moment::Moment, state::State},
+        parking::{Parked, Parking},
+    },
+};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// Everything that can be seen of a state.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    shown: Vec<Inspection>,
+    rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    next_hand_off: Option<Moment>,
+}
+
+struct Random(u64);
+
+#[test]
+fn a_batch_that_is_undone_was_never_there() {
+    for seed in 1..=15 {
+        let mut random = Random(seed * 0x9e37_79b9);
+        let parking = Parking::default();
+        let mut state = State::new(vec![], vec![], 0, parking.clone());
+        let mut now = Moment::from_micros(1_000_000);
+        let keys: Vec<_> = (0..3).map(|_| key()).collect();
+        let mut attempts = vec![attempt("a", 100)];
+        let mut places = Vec::new();
+        for batch in 0..120 {
+            let before = seen(&state, now);
+            for _ in 0..=random.below(12) {
+                one_command(
+                    &mut random,
+                    &mut state,
+                    &parking,
+                    &keys,
+                    &mut attempts,
+                    &mut places,
+                    now,
+                );
+                assert_eq!(
+                    seen(&state, now).shown,
+                    before.shown,
+                    "seed {seed}, batch {batch}: shown before it was durable"
+                );
+            }
+            if random.below(3) == 0 {
+                state.undo();
+                let after = seen(&state, now);
+                assert_eq!(after, before, "seed {seed}, batch {batch}");
+            } else {
+                drop(state.settle());
+            }
+            holds_together(&state, now);
+            now = now.after(Duration::from_millis(random.below(60)));
+            state.sweep(now, usize::MAX);
+            drop(state.settle());
+            holds_together(&state, now);
+        }
+    }
+}
+
+fn one_command(
+    random: &mut Random,
+    state: &mut State,
+    parking: &Parking,
+    keys: &[IdempotencyHash],
+    attempts: &mut Vec<Attempt>,
+    places: &mut Vec<Parked>,
+    now: Moment,
+) {
+    let recent = attempts.len().min(10) as u64;
+    let index = attempts.len() - 1 - usize::try_from(random.below(recent)).unwrap();
+    let Attempt { name, token, .. } = attempts[index].clone();
+    match random.below(12) {
+        0..5 => {
+            let attempt = new_attempt(random, keys);
+            places.push(parking.park(attempt.name.clone(), attempt.token));
+            state.acquire(&attempt, now).ok();
+            attempts.push(attempt);
+        }
+        5 => drop(state.acquire(&attempts[index].clone(), now)),
+        6..8 => drop(state.release(&name, &token, now)),
+        8 => {
+            let keep = (random.below(2) == 0).then_some(Duration::from_millis(80));
+            drop(state.leave(&name, &token, keep, now));
+        }
+        9 => drop(state.renew(&name, &token, None, now)),
+        10 => {
+            state.give_back(&name, &token, now);
+        }
+        _ => {
+            let gone = usize::try_from(random.below(places.len() as u64 + 1)).unwrap();
+            if gone < places.len() {
+                places.swap_remove(gone);
+            }
+        }
+    }
+}
+
+fn new_attempt(random: &mut Random, keys: &[IdempotencyHash]) -> Attempt {
+    let lock = random.below(NAMES.len() as u64);
+    let text = NAMES[usize::try_from(lock).unwrap()];
+    let mut hash = *keys[usize::try_from(random.below(3)).unwrap()].as_bytes();
+    // The hash of a key covers the name.
+    hash[0] = text.as_bytes()[0];
+    let hash = IdempotencyHash::from_bytes(hash);
+    let attempt = match random.below(6) {
+        0 => attempt(text, 100),
+        1 => keyed(text, 100, hash),
+        2..4 => waiting_under(text, hash),
+        _ => waiting(text),
+    };
+    Attempt {
+        ttl: super::rig::ttl(100 + random.below(100)),
+        ..attempt
+    }
+}
+
+/// A lock that is free has no queue, and every end that somebody waits for is known.
+fn holds_together(state: &State, now: Moment) {
+    let mut next: Option<Duration> = None;
+    for lock in names() {
+        let shown = state.inspect(&lock, now);
+        assert_eq!(shown.queue.len() as u64, shown.waiters);
+        if shown.waiters > 0 {
+            let held = state
+                .held(&lock, now)
+                .expect("somebody waits, so it is held");
+            next = Some(next.map_or(held.expires_in, |next| next.min(held.expires_in)));
+        }
+    }
+    let known = state.next_hand_off().map(|moment| moment.since(now));
+    assert_eq!(known, next);
+}
+
+fn seen(state: &State, now: Moment) -> Seen {
+    let all = state.all();
+    let mut rows: Vec<_> = all
+        .iter()
+        .map(|(key, value)| (key.to_vec(), value.map(<[u8]>::to_vec)))
+        .collect();
+    rows.sort();
+    Seen {
+        shown: names().map(|lock| state.inspect(&lock, now)).collect(),
+        rows,
+        next_hand_off: state.next_hand_off(),
+    }
+}
+
+fn names() -> impl Iterator<Item = LockName> {
+    NAMES.into_iter().map(name)
+}
+
+// === impl Random ===
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}

@@ -1,0 +1,238 @@
+//! Where the attempts of this gateway wait for news from the queue.
+//!
+//! The queue itself belongs to the store. This is the list of those whose answer this process owes:
+//! the store tells them, by the token of their attempt, what has become of it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use tokio::sync::oneshot;
+
+use crate::lock::{HeldLease, LockName, TokenHash};
+
+/// The attempts that wait here. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Parking {
+    places: Arc<Mutex<Places>>,
+}
+
+/// The place of one attempt; leaving it behind takes it off the list.
+#[derive(Debug)]
+pub struct Parked {
+    parking: Parking,
+    name: LockName,
+    token: TokenHash,
+    news: oneshot::Receiver<News>,
+}
+
+/// What has become of an attempt that stood in the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// It holds the lock.
+    Granted(HeldLease),
+    /// It was granted the lock through another gateway, for a few seconds only: the grant must be
+    /// confirmed just before it is answered.
+    GrantedProvisionally,
+    /// A newer request with the same idempotency key has taken its place.
+    Superseded,
+    /// The store has lost the queue; whoever still wants the lock must ask again.
+    Forgotten,
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    /// Without a sender: it has heard its news, and deals with them.
+    by_token: HashMap<TokenHash, (LockName, Option<oneshot::Sender<News>>)>,
+    /// How many wait for each name; the keys are the names that somebody waits for.
+    by_name: HashMap<LockName, usize>,
+}
+
+// === impl Parking ===
+
+impl Parking {
+    /// Takes a place, before the attempt is sent: news may come back before the answer does.
+    pub fn park(&self, name: LockName, token: TokenHash) -> Parked {
+        let (sender, news) = oneshot::channel();
+        let mut places = self.lock();
+        places.by_token.insert(token, (name.clone(), Some(sender)));
+        *places.by_name.entry(name.clone()).or_default() += 1;
+        drop(places);
+        Parked {
+            parking: self.clone(),
+            name,
+            token,
+            news,
+        }
+    }
+
+    /// Tells an attempt its news. False if nobody waits for them here: a grant must then be given
+    /// back. The first news count; an attempt that deals with them already, and may be about to
+    /// confirm its grant, stays where it is until it leaves its place.
+    #[must_use = "a grant that nobody waits for must be given back"]
+    pub fn tell(&self, token: &TokenHash, news: News) -> bool {
+        match self.lock().by_token.get_mut(token) {
+            Some((_, sender)) => sender.take().is_none_or(|sender| sender.send(news).is_ok()),
+            None => false,
+        }
+    }
+
+    /// Tells every attempt that waits for such a name that the store has lost its queue.
+    pub fn forget(&self, concerned: impl Fn(&LockName) -> bool) {
+        for (name, sender) in self.lock().by_token.values_mut() {
+            if concerned(name)
+                && let Some(sender) = sender.take()
+            {
+                // Whoever is just leaving its place need not hear it.
+                drop(sender.send(News::Forgotten));
+            }
+        }
+    }
+
+    /// How many attempts wait here.
+    pub fn len(&self) -> usize {
+        self.lock().by_token.len()
+    }
+
+    /// Whether nobody waits here.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The names that somebody waits for here.
+    pub fn names(&self) -> Vec<LockName> {
+        self.lock().by_name.keys().cloned().collect()
+    }
+
+    /// Whether somebody waits for this name here.
+    pub fn awaits(&self, name: &LockName) -> bool {
+        self.lock().by_name.contains_key(name)
+    }
+
+    /// Whether this attempt waits here.
+    pub fn has_place(&self, token: &TokenHash) -> bool {
+        self.lock().by_token.contains_key(token)
+    }
+
+    /// The attempts that wait for this name here. Walks the whole list: for recovery only.
+    pub fn waiting_for(&self, name: &LockName) -> Vec<TokenHash> {
+        let places = self.lock();
+        let of_name = places
+            .by_token
+            .iter()
+            .filter(|(_, (parked, _))| parked == name);
+        of_name.map(|(token, _)| *token).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.places
+            .lock()
+            .expect("no code panics while it holds the list")
+    }
+}
+
+// === impl Places ===
+
+impl Places {
+    fn remove(&mut self, token: &TokenHash) {
+        let Some((name, _)) = self.by_token.remove(token) else {
+            return;
+        };
+        if let Some(count) = self.by_name.get_mut(&name) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_name.remove(&name);
+            }
+        }
+    }
+}
+
+// === impl Parked ===
+
+impl Parked {
+    /// Waits for the news. Safe to drop and call again.
+    pub async fn news(&mut self) -> News {
+        // The sender lives in the list until this place is given up or told.
+        (&mut self.news).await.unwrap_or(News::Forgotten)
+    }
+
+    /// The news that came before now, if any.
+    pub fn news_so_far(&mut self) -> Option<News> {
+        self.news.try_recv().ok()
+    }
+
+    /// The lock that is waited for.
+    pub fn name(&self) -> &LockName {
+        &self.name
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        self.parking.lock().remove(&self.token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Token;
+
+    fn place(parking: &Parking, name: &str) -> (Parked, TokenHash) {
+        let token = Token::random().hash();
+        (parking.park(LockName::new(name).unwrap(), token), token)
+    }
+
+    #[tokio::test]
+    async fn news_reach_the_attempt_they_are_for() {
+        let parking = Parking::default();
+        let (mut first, _) = place(&parking, "a");
+        let (mut second, token) = place(&parking, "a");
+        assert!(parking.tell(&token, News::Superseded));
+        assert_eq!(second.news().await, News::Superseded);
+        assert_eq!(first.news_so_far(), None);
+    }
+
+    #[tokio::test]
+    async fn nobody_hears_news_for_a_place_that_was_left() {
+        let parking = Parking::default();
+        let (parked, token) = place(&parking, "a");
+        drop(parked);
+        assert!(!parking.tell(&token, News::GrantedProvisionally));
+        assert!(parking.is_empty());
+    }
+
+    #[tokio::test]
+    async fn news_that_come_twice_are_heard_once_and_still_have_their_attempt() {
+        let parking = Parking::default();
+        let (mut parked, token) = place(&parking, "a");
+        assert!(parking.tell(&token, News::GrantedProvisionally));
+        assert!(parking.tell(&token, News::Forgotten));
+        assert_eq!(parked.news().await, News::GrantedProvisionally);
+    }
+
+    #[tokio::test]
+    async fn a_queue_is_forgotten_for_those_who_stood_in_it() {
+        let parking = Parking::default();
+        let (mut concerned, _) = place(&parking, "a");
+        let (mut other, _) = place(&parking, "b");
+        parking.forget(|name| name.as_str() == "a");
+        assert_eq!(concerned.news_so_far(), Some(News::Forgotten));
+        assert_eq!(other.news_so_far(), None);
+    }
+
+    #[tokio::test]
+    async fn a_name_is_awaited_until_its_last_place_is_left() {
+        let parking = Parking::default();
+        let (first, _) = place(&parking, "a");
+        let (second, token) = place(&parking, "a");
+        let name = first.name().clone();
+        drop(first);
+        assert!(parking.awaits(&name));
+        assert_eq!(parking.waiting_for(&name), [token]);
+        drop(second);
+        assert!(!parking.awaits(&name));
+        assert!(parking.names().is_empty());
+    }
+}

@@ -1,0 +1,292 @@
+//! `POST /locks/{name}` with `wait_ms`.
+
+use std::{sync::Arc, time::Duration};
+
+use http::Method;
+use latchgate::{
+    config::{Config, Millis},
+    lock::Owner,
+    store::{
+        contract::{Acquisition, Contention, Inspection, Leaving, Waiter},
+        parking::News,
+    },
+};
+use tokio::{io::AsyncWriteExt, net::TcpStream};
+
+use super::{
+    listener::notices,
+    scripted::{Asked, contention, held, queued},
+    service::{Answer, JSON, Service, until},
+};
+
+const WITH_KEY: &[(&str, &str)] = &[
+    JSON[0],
+    ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11"),
+];
+const REQUEST: &str = "POST /locks/a HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+    Content-Length: 18\r\n\r\n{\"wait_ms\": 20000}";
+
+/// A service at which one caller waits in the queue, behind one other.
+async fn one_waits(
+    headers: &'static [(&str, &str)],
+) -> (Arc<Service>, tokio::task::JoinHandle<Answer>) {
+    let service = Arc::new(Service::start());
+    service.script.acquires(queued(1));
+    let caller = Arc::clone(&service);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a caller is no task of the program"
+    )]
+    let answer = tokio::spawn(async move {
+        let body = r#"{"wait_ms": 20000}"#;
+        caller.ask(Method::POST, "/locks/a", headers, body).await
+    });
+    until("the caller is queued", || {
+        !service.script.parking.is_empty()
+    })
+    .await;
+    (service, answer)
+}
+
+/// A connection on which a caller waits in the queue.
+async fn waits_on_a_socket(service: &Service) -> TcpStream {
+    let mut stream = service.connect().await;
+    service.script.acquires(queued(0));
+    stream.write_all(REQUEST.as_bytes()).await.unwrap();
+    until("the caller is queued", || {
+        !service.script.parking.is_empty()
+    })
+    .await;
+    stream
+}
+
+fn left(service: &Service) -> Vec<Option<Duration>> {
+    let asked = service.script.asked();
+    let left = asked.iter().filter_map(|asked| match asked {
+        Asked::Leave(keep_for) => Some(*keep_for),
+        _ => None,
+    });
+    left.collect()
+}
+
+#[tokio::test]
+async fn a_grant_within_the_wait_is_201_with_how_long_it_was() {
+    let (service, answer) = one_waits(JSON).await;
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    assert_eq!(service.script.tell(&News::Granted(held())), 1);
+    let answer = answer.await.unwrap();
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    let waited = answer.json()["waited_ms"].as_u64().unwrap();
+    assert!((30..10_000).contains(&waited), "{waited}");
+    assert_eq!(answer.json()["fencing_token"], 42);
+    assert_eq!(service.script.given_back(), 0);
+}
+
+#[tokio::test]
+async fn a_grant_from_another_gateway_is_confirmed_before_it_is_answered() {
+    let (service, answer) = one_waits(JSON).await;
+    assert_eq!(service.script.tell(&News::GrantedProvisionally), 1);
+    assert_eq!(answer.await.unwrap().status, 201);
+    let asked = service.script.asked();
+    assert!(matches!(asked[..], [Asked::Acquire(_), Asked::Confirm]));
+}
+
+#[tokio::test]
+async fn a_wait_that_runs_out_is_423_with_the_holder_and_the_queue() {
+    let service = Service::start();
+    service.script.acquires(queued(1));
+    let answer = service.acquire(r#"{"wait_ms": 40}"#).await;
+    assert_eq!(answer.problem(), (423, "locked".to_owned()));
+    let body = answer.json();
+    assert!(body["waited_ms"].as_u64().unwrap() >= 40);
+    assert_eq!(body["waiters"], 3);
+    assert_eq!(body["holder"]["fencing_token"], 42);
+    let retry_after: u64 = answer.header("retry-after").parse().unwrap();
+    assert_eq!(
+        retry_after,
+        body["retry_after_ms"].as_u64().unwrap().div_ceil(1000)
+    );
+}
+
+#[tokio::test]
+async fn a_lock_that_is_passing_on_has_no_holder_to_show() {
+    let service = Service::start();
+    service.script.acquires(Acquisition::Held(Contention {
+        holder: None,
+        waiters: 7,
+    }));
+    let answer = service.acquire("").await;
+    assert_eq!(answer.problem(), (423, "locked".to_owned()));
+    insta::assert_json_snapshot!(answer.redacted(), @r#"
+    {
+      "code": "locked",
+      "detail": "The lock is passing to somebody who waited for it.",
+      "holder": null,
+      "request_id": "[request_id]",
+      "retry_after_ms": "[retry_after_ms]",
+      "status": 423,
+      "title": "The lock is held",
+      "type": "/problems/locked",
+      "waited_ms": 0,
+      "waiters": 7
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn a_full_queue_is_429_and_says_when_to_come_back() {
+    let service = Service::start();
+    service.script.acquires(Acquisition::QueueFull);
+    let answer = service.acquire(r#"{"wait_ms": 1000}"#).await;
+    assert_eq!(answer.problem(), (429, "too-many-waiters".to_owned()));
+    let ms = answer.json()["retry_after_ms"].as_u64().unwrap();
+    assert!((2_000..5_000).contains(&ms), "{ms}");
+    assert_eq!(answer.header("retry-after"), ms.div_ceil(1000).to_string());
+}
+
+#[tokio::test]
+async fn a_gateway_at_which_as_many_wait_as_may_does_not_ask_the_store() {
+    let mut config = Config::default();
+    config.limits.max_waiters = 0;
+    let service = Service::with(config);
+    let answer = service.acquire(r#"{"wait_ms": 1000}"#).await;
+    assert_eq!(answer.problem(), (429, "too-many-waiters".to_owned()));
+    assert!(service.script.asked().is_empty());
+    assert_eq!(
+        service.acquire("").await.status,
+        201,
+        "without a wait it is no waiter"
+    );
+}
+
+#[tokio::test]
+async fn the_older_of_two_requests_with_one_key_is_409() {
+    let (service, answer) = one_waits(WITH_KEY).await;
+    assert_eq!(service.script.tell(&News::Superseded), 1);
+    let answer = answer.await.unwrap();
+    assert_eq!(answer.problem(), (409, "superseded".to_owned()));
+}
+
+#[tokio::test]
+async fn the_queue_is_told_how_long_and_how_many() {
+    let mut config = Config::default();
+    config.limits.max_waiters_per_name = 11;
+    let service = Service::with(config);
+    service.acquire(r#"{"wait_ms": 25000}"#).await;
+    let asked = service.script.asked();
+    let [Asked::Acquire(attempt)] = &asked[..] else {
+        panic!("{asked:?}");
+    };
+    let wait = attempt.wait.unwrap();
+    assert_eq!(wait.patience, Duration::from_secs(25));
+    assert_eq!(wait.longest_queue, 11);
+}
+
+#[tokio::test]
+async fn a_wait_longer_than_the_configured_one_is_400() {
+    let service = Service::start();
+    assert_eq!(service.acquire(r#"{"wait_ms": 55000}"#).await.status, 201);
+    assert_eq!(
+        service.acquire(r#"{"wait_ms": 55001}"#).await.errors(),
+        ["wait_ms: is 55001; at most 55000 milliseconds are allowed"]
+    );
+    let mut config = Config::default();
+    config.limits.max_wait_ms = Millis(100);
+    let answer = Service::with(config).acquire(r#"{"wait_ms": 101}"#).await;
+    assert_eq!(
+        answer.errors(),
+        ["wait_ms: is 101; at most 100 milliseconds are allowed"]
+    );
+}
+
+#[tokio::test]
+async fn draining_answers_those_who_wait_and_keeps_the_place_of_those_with_a_key() {
+    for (headers, keep_for) in [(JSON, None), (WITH_KEY, Some(Duration::from_secs(5)))] {
+        let (service, answer) = one_waits(headers).await;
+        service.lifecycle.drain();
+        let answer = answer.await.unwrap();
+        assert_eq!(answer.problem(), (503, "draining".to_owned()));
+        assert_eq!(left(&service), [keep_for]);
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_closes_its_connection_leaves_the_queue() {
+    let service = Service::start();
+    drop(waits_on_a_socket(&service).await);
+    until("it has left", || left(&service) == [None]).await;
+    until("nobody is parked", || service.script.parking.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_caller_that_resets_its_connection_leaves_the_queue() {
+    let service = Service::start();
+    let stream = waits_on_a_socket(&service).await;
+    stream.set_zero_linger().unwrap();
+    drop(stream);
+    until("it has left", || left(&service) == [None]).await;
+}
+
+#[tokio::test]
+async fn a_grant_in_the_instant_in_which_the_caller_hangs_up_is_given_back() {
+    let service = Service::start();
+    let stream = waits_on_a_socket(&service).await;
+    let granted = Ok(Leaving::Granted(held()));
+    service.script.leave.lock().unwrap().push_back(granted);
+    drop(stream);
+    until("it is given back", || service.script.given_back() == 1).await;
+}
+
+#[tokio::test]
+async fn a_grant_whose_caller_hangs_up_while_it_is_confirmed_is_given_back() {
+    let service = Service::start();
+    let stream = waits_on_a_socket(&service).await;
+    service.script.paused.set();
+    assert_eq!(service.script.tell(&News::GrantedProvisionally), 1);
+    until("it is being confirmed", || {
+        let asked = service.script.asked();
+        asked.iter().any(|asked| matches!(asked, Asked::Confirm))
+    })
+    .await;
+    drop(stream);
+    notices(&service).await;
+    service.script.paused.lift();
+    until("it is given back", || service.script.given_back() == 1).await;
+}
+
+#[tokio::test]
+async fn inspect_shows_the_queue_and_its_length() {
+    let service = Service::start();
+    let waiter = |owner: Option<&str>, ms| Waiter {
+        owner: owner.map(|owner| Owner::new(owner).unwrap()),
+        waited: Duration::from_millis(ms),
+    };
+    let Contention { holder, .. } = contention(0);
+    let inspection = Inspection {
+        holder,
+        queue: vec![waiter(Some("first"), 8_504), waiter(None, 20)],
+        waiters: 1_000,
+    };
+    service
+        .script
+        .inspect
+        .lock()
+        .unwrap()
+        .push_back(Ok(inspection));
+    let body = service.get("/locks/a").await.json();
+    assert_eq!(body["waiter_count"], 1_000);
+    insta::assert_json_snapshot!(body["waiters"], @r#"
+    [
+      {
+        "owner": "first",
+        "position": 1,
+        "waited_ms": 8504
+      },
+      {
+        "owner": null,
+        "position": 2,
+        "waited_ms": 20
+      }
+    ]
+    "#);
+}

@@ -1,0 +1,66 @@
+//! Many who wait for one lock at once.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use latchgate::{lock::FencingToken, store::contract::INSPECTED_WAITERS};
+use tokio::task::JoinSet;
+
+use super::{super::Fixture, Gateways, request};
+
+pub(in super::super) async fn two_hundred_are_each_served_once(fixture: &dyn Fixture) {
+    const CALLERS: usize = 200;
+    let gateways = Arc::new(Gateways::of(fixture));
+    let holder = gateways.hold("lock").await;
+    // Neither belongs to a gateway: they see what those who hold the lock do.
+    let inside = Arc::new(AtomicBool::new(false));
+    let served: Arc<Mutex<Vec<FencingToken>>> = Arc::default();
+    let mut callers = JoinSet::new();
+    for _ in 0..CALLERS {
+        let (gateways, inside) = (Arc::clone(&gateways), Arc::clone(&inside));
+        let served = Arc::clone(&served);
+        callers.spawn(async move {
+            let caller = gateways.ask(request("lock", "one of many"));
+            let lease = caller.granted().await;
+            assert!(!inside.swap(true, Ordering::SeqCst), "two are inside");
+            served.lock().unwrap().push(lease.held.fence);
+            tokio::task::yield_now().await;
+            inside.store(false, Ordering::SeqCst);
+            gateways.release("lock", &lease.token).await;
+        });
+    }
+    gateways.queued("lock", CALLERS as u64).await;
+    assert!(served.lock().unwrap().is_empty());
+    gateways.release("lock", &holder.token).await;
+    callers.join_all().await;
+    let served = std::mem::take(&mut *served.lock().unwrap());
+    assert!(
+        served.is_sorted_by(|before, after| before < after),
+        "{served:?}"
+    );
+    assert_eq!(served.iter().collect::<HashSet<_>>().len(), CALLERS);
+    assert!(served[0] > holder.held.fence);
+    gateways.idle("lock").await;
+}
+
+pub(in super::super) async fn a_long_queue_is_shown_by_its_head(fixture: &dyn Fixture) {
+    const FIRST: usize = INSPECTED_WAITERS;
+    let gateways = Gateways::of(fixture);
+    gateways.hold("lock").await;
+    let _first: Vec<_> = (0..FIRST)
+        .map(|_| gateways.ask(request("lock", "first")))
+        .collect();
+    gateways.queued("lock", FIRST as u64).await;
+    let _last = gateways
+        .queue(request("lock", "last"), FIRST as u64 + 1)
+        .await;
+    let shown = gateways.shown("lock").await;
+    assert_eq!(shown.queue.len(), FIRST);
+    let first = request("lock", "first").owner;
+    assert!(shown.queue.iter().all(|it| it.owner == first));
+}

@@ -1,0 +1,204 @@
+//! The gateways of a case, and callers that wait at them.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use latchgate::{
+    config::{LimitsConfig, Millis},
+    engine::{AcquireError, AcquireRequest, Engine, Granted},
+    lifecycle::Lifecycle,
+    lock::{CallerId, IdempotencyKey, Lease, Metadata, Owner, Token},
+    store::{
+        Store,
+        contract::{Holder, Inspection},
+    },
+};
+use tokio::{task::JoinHandle, time::timeout};
+
+use super::super::{
+    Fixture,
+    attempts::{LONG, name, ttl},
+};
+use crate::support::eventually;
+
+/// Longer than anything takes that is to happen at once; far from the waits and TTLs of the cases.
+pub(super) const LATE: Duration = Duration::from_secs(12);
+/// The wait of a caller that gets the lock before it is over.
+const PATIENT: Duration = Duration::from_secs(50);
+
+/// An engine over each handle to the store.
+pub(super) struct Gateways {
+    engines: Vec<Engine>,
+    stores: Vec<Arc<dyn Store>>,
+    next: AtomicUsize,
+}
+
+/// A caller that waits for the answer to its acquire.
+pub(super) struct Caller(JoinHandle<Result<Granted, AcquireError>>);
+
+/// A request of this owner that waits for long.
+pub(super) fn request(lock: &str, owner: &str) -> AcquireRequest {
+    AcquireRequest {
+        name: name(lock),
+        ttl: ttl(LONG),
+        hold_limit: None,
+        wait: PATIENT,
+        owner: Some(Owner::new(owner).unwrap()),
+        metadata: Metadata::default(),
+        caller: CallerId::ANONYMOUS,
+        idempotency_key: None,
+    }
+}
+
+// === impl Gateways ===
+
+impl Gateways {
+    pub(super) fn of(fixture: &dyn Fixture) -> Self {
+        Self::with(fixture, &LimitsConfig::default())
+    }
+
+    /// Gateways that keep a place for so long.
+    pub(super) fn with_grace(fixture: &dyn Fixture, ms: u64) -> Self {
+        let limits = LimitsConfig {
+            reconnect_grace_ms: Millis(ms),
+            ..LimitsConfig::default()
+        };
+        Self::with(fixture, &limits)
+    }
+
+    pub(super) fn with(fixture: &dyn Fixture, limits: &LimitsConfig) -> Self {
+        let stores = fixture.gateways();
+        let engines = stores
+            .iter()
+            .map(|store| Engine::start(Arc::clone(store), Lifecycle::new(), limits));
+        Self {
+            engines: engines.collect(),
+            stores,
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    /// One gateway after the other.
+    pub(super) fn any(&self) -> &Engine {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        &self.engines[turn % self.engines.len()]
+    }
+
+    /// Acquires without waiting, and must be granted the lock.
+    pub(super) async fn hold(&self, lock: &str) -> Lease {
+        let request = AcquireRequest {
+            wait: Duration::ZERO,
+            ..request(lock, "first holder")
+        };
+        let granted = self.any().acquire(request).await.unwrap();
+        granted.delivery.delivered();
+        granted.lease
+    }
+
+    /// Starts an acquire at one gateway after the other.
+    pub(super) fn ask(&self, request: AcquireRequest) -> Caller {
+        let engine = self.any().clone();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the caller of a test is no task of the program"
+        )]
+        Caller(tokio::spawn(async move { engine.acquire(request).await }))
+    }
+
+    /// Starts an acquire and waits until it stands in the queue as the last of so many.
+    pub(super) async fn queue(&self, request: AcquireRequest, waiters: u64) -> Caller {
+        let lock = request.name.as_str().to_owned();
+        let caller = self.ask(request);
+        self.queued(&lock, waiters).await;
+        caller
+    }
+
+    /// Waits until so many are queued.
+    pub(super) async fn queued(&self, lock: &str, waiters: u64) {
+        eventually(&format!("{waiters} are queued for {lock}"), async || {
+            (self.shown(lock).await.waiters == waiters).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until so many attempts are parked at all gateways together: the others have left.
+    pub(super) async fn parked(&self, attempts: usize) {
+        eventually(&format!("{attempts} attempts are parked"), async || {
+            let parked = self.stores.iter().map(|store| store.parking().len());
+            (parked.sum::<usize>() == attempts).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until nobody holds the lock and nobody is queued for it.
+    pub(super) async fn idle(&self, lock: &str) {
+        eventually(&format!("{lock} is free and its queue empty"), async || {
+            let shown = self.shown(lock).await;
+            (shown.holder.is_none() && shown.waiters == 0).then_some(())
+        })
+        .await;
+    }
+
+    pub(super) async fn shown(&self, lock: &str) -> Inspection {
+        self.any().inspect(&name(lock)).await.unwrap()
+    }
+
+    /// The owner of the lease that holds the lock.
+    pub(super) async fn holder(&self, lock: &str) -> Option<Owner> {
+        match self.shown(lock).await.holder {
+            Some(Holder::Lease(held)) => held.owner,
+            Some(Holder::Foreign { .. }) => panic!("{lock} is held by a foreign client"),
+            None => None,
+        }
+    }
+
+    pub(super) async fn release(&self, lock: &str, token: &Token) {
+        self.any().release(name(lock), token).await.unwrap();
+    }
+}
+
+// === impl Caller ===
+
+impl Caller {
+    /// Waits for the lock, and takes it.
+    pub(super) async fn granted(self) -> Lease {
+        let granted = self.answer().await.unwrap();
+        granted.delivery.delivered();
+        granted.lease
+    }
+
+    /// Waits for a refusal.
+    pub(super) async fn refused(self) -> AcquireError {
+        self.answer().await.unwrap_err()
+    }
+
+    pub(super) async fn answer(self) -> Result<Granted, AcquireError> {
+        timeout(LATE, self.0)
+            .await
+            .expect("an answer comes in time")
+            .unwrap()
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.0.is_finished()
+    }
+
+    /// The connection breaks: nobody waits for the answer any more.
+    pub(super) fn hang_up(self) {
+        self.0.abort();
+    }
+}
+
+/// A new idempotency key.
+pub(super) fn new_key() -> IdempotencyKey {
+    let bytes: [u8; 16] = *super::super::attempts::token()
+        .as_bytes()
+        .first_chunk()
+        .expect("a hash is longer");
+    IdempotencyKey::new(&format!("{:032x}", u128::from_be_bytes(bytes))).unwrap()
+}

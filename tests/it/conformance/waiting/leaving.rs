@@ -1,0 +1,73 @@
+//! Clause 7: an attempt that has left costs the others nothing.
+
+use std::time::Duration;
+
+use latchgate::engine::{AcquireError, AcquireRequest};
+use tokio::time::Instant;
+
+use super::{super::Fixture, Gateways, request};
+
+pub(in super::super) async fn one_whose_wait_runs_out_is_refused_and_passed_over(
+    fixture: &dyn Fixture,
+) {
+    const WAIT: Duration = Duration::from_millis(300);
+    let gateways = Gateways::of(fixture);
+    let lease = gateways.hold("lock").await;
+    let hasty = AcquireRequest {
+        wait: WAIT,
+        ..request("lock", "hasty")
+    };
+    let hasty = gateways.ask(hasty);
+    let patient = gateways.ask(request("lock", "patient"));
+    let error = hasty.refused().await;
+    let AcquireError::Held { contention, waited } = error else {
+        panic!("not held: {error:?}");
+    };
+    assert!(waited >= WAIT);
+    assert!(contention.holder.is_some());
+    gateways.queued("lock", 1).await;
+    gateways.release("lock", &lease.token).await;
+    patient.granted().await;
+}
+
+pub(in super::super) async fn one_who_hangs_up_is_passed_over(fixture: &dyn Fixture) {
+    let gateways = Gateways::of(fixture);
+    let lease = gateways.hold("lock").await;
+    let gone = gateways.queue(request("lock", "gone"), 1).await;
+    let stays = gateways.queue(request("lock", "stays"), 2).await;
+    gone.hang_up();
+    gateways.queued("lock", 1).await;
+    gateways.release("lock", &lease.token).await;
+    stays.granted().await;
+}
+
+pub(in super::super) async fn the_last_to_leave_leaves_nothing_behind(fixture: &dyn Fixture) {
+    let gateways = Gateways::of(fixture);
+    let lease = gateways.hold("lock").await;
+    let gone = gateways.queue(request("lock", "gone"), 1).await;
+    gone.hang_up();
+    gateways.queued("lock", 0).await;
+    gateways.release("lock", &lease.token).await;
+    gateways.idle("lock").await;
+    gateways.hold("lock").await;
+}
+
+pub(in super::super) async fn a_hundred_who_are_gone_delay_nobody(fixture: &dyn Fixture) {
+    let gateways = Gateways::of(fixture);
+    let lease = gateways.hold("lock").await;
+    let gone: Vec<_> = (0..100)
+        .map(|_| gateways.ask(request("lock", "gone")))
+        .collect();
+    gateways.queued("lock", 100).await;
+    let stays = gateways.queue(request("lock", "stays"), 101).await;
+    for caller in gone {
+        caller.hang_up();
+    }
+    // At once: their leaving may be on its way.
+    let released = Instant::now();
+    gateways.release("lock", &lease.token).await;
+    let lease = stays.granted().await;
+    assert!(released.elapsed() < Duration::from_secs(5));
+    gateways.release("lock", &lease.token).await;
+    gateways.idle("lock").await;
+}

@@ -1,0 +1,17 @@
+//! Clauses 6 to 8: order, nobody waits for the dead, no orphan. The cases go through the engine, as
+//! callers do, and spread over all gateways that the fixture has on its store.
+
+pub(super) mod crowd;
+pub(super) mod expiries;
+mod gateways;
+pub(super) mod histories;
+pub(super) mod leaving;
+mod observer;
+pub(super) mod order;
+pub(super) mod orphans;
+pub(super) mod places;
+pub(super) mod queue;
+mod queue_model;
+pub(super) mod sequences;
+
+use gateways::{Gateways, LATE, new_key, request};

@@ -1,0 +1,133 @@
+//! Clause 8: what nobody waits for any more is not held, by those who waited neither.
+
+use std::time::Duration;
+
+use latchgate::store::contract::{Acquisition, Attempt, GiveBack, Leaving, Waiting};
+use tokio::time::timeout;
+
+use super::{
+    super::{
+        Fixture,
+        attempts::{LONG, attempt, granted, is_free, key, keyed, released},
+    },
+    Gateways, LATE, request,
+};
+use crate::support::Random;
+
+pub(in super::super) async fn a_grant_in_the_instant_of_the_hang_up_is_given_back(
+    fixture: &dyn Fixture,
+) {
+    let mut random = Random::seeded();
+    let gateways = Gateways::of(fixture);
+    for _ in 0..40 {
+        let lease = gateways.hold("lock").await;
+        let caller = gateways.queue(request("lock", "hangs up"), 1).await;
+        let head_start = Duration::from_micros(random.next() % 3_000);
+        let release = gateways.release("lock", &lease.token);
+        let hang_up = async {
+            tokio::time::sleep(head_start).await;
+            caller.hang_up();
+        };
+        tokio::join!(release, hang_up);
+        gateways.idle("lock").await;
+    }
+}
+
+pub(in super::super) async fn a_grant_that_is_not_delivered_passes_on(fixture: &dyn Fixture) {
+    let gateways = Gateways::of(fixture);
+    let lease = gateways.hold("lock").await;
+    let unlucky = gateways.queue(request("lock", "unlucky"), 1).await;
+    let next = gateways.queue(request("lock", "next"), 2).await;
+    gateways.release("lock", &lease.token).await;
+    // The answer could not be sent: the delivery is dropped.
+    drop(unlucky.answer().await.unwrap());
+    next.granted().await;
+}
+
+pub(in super::super) async fn one_who_is_given_back_while_queued_is_never_granted(
+    fixture: &dyn Fixture,
+) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    granted(&store, &holder).await;
+    let queued = waiting();
+    let mut place = store.parking().park(queued.name.clone(), queued.token);
+    let answer = store.acquire(&queued).await.unwrap();
+    assert!(matches!(answer, Acquisition::Queued(_)), "{answer:?}");
+    let answer = store.give_back(&queued.name, &queued.token).await;
+    assert_eq!(answer.unwrap(), GiveBack::NothingHeld);
+    released(&store, &holder).await;
+    assert!(is_free(&store, "lock").await);
+    assert_eq!(place.news_so_far(), None);
+}
+
+pub(in super::super) async fn one_who_leaves_after_the_grant_is_told_so(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    let before = granted(&store, &holder).await;
+    let queued = waiting();
+    let mut place = store.parking().park(queued.name.clone(), queued.token);
+    let answer = store.acquire(&queued).await.unwrap();
+    assert!(matches!(answer, Acquisition::Queued(_)), "{answer:?}");
+    released(&store, &holder).await;
+    timeout(LATE, place.news()).await.expect("it is granted");
+    let answer = store.leave(&queued.name, &queued.token, None).await;
+    let Leaving::Granted(held) = answer.unwrap() else {
+        panic!("it holds the lock");
+    };
+    assert!(held.fence > before.fence);
+    assert!(held.expires_in > Duration::from_millis(LONG / 2));
+    released(&store, &queued).await;
+}
+
+pub(in super::super) async fn one_who_leaves_without_having_queued_has_left(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let unknown = waiting();
+    for held in [false, true] {
+        if held {
+            granted(&store, &attempt("lock", LONG)).await;
+        }
+        let answer = store.leave(&unknown.name, &unknown.token, None).await;
+        let Leaving::Left(contention) = answer.unwrap() else {
+            panic!("it was never queued");
+        };
+        assert_eq!(contention.holder.is_some(), held);
+        assert_eq!(contention.waiters, 0);
+    }
+}
+
+pub(in super::super) async fn one_who_leaves_after_it_was_superseded_takes_nobody_along(
+    fixture: &dyn Fixture,
+) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    granted(&store, &holder).await;
+    let key = key();
+    let [older, newer] = [(); 2].map(|()| Attempt {
+        wait: waiting().wait,
+        ..keyed("lock", LONG, key)
+    });
+    let _older = store.parking().park(older.name.clone(), older.token);
+    let mut place = store.parking().park(newer.name.clone(), newer.token);
+    for attempt in [&older, &newer] {
+        let answer = store.acquire(attempt).await.unwrap();
+        assert!(matches!(answer, Acquisition::Queued(_)), "{answer:?}");
+    }
+    let answer = store.leave(&older.name, &older.token, None).await;
+    assert_eq!(answer.unwrap(), Leaving::Superseded);
+    let answer = store.give_back(&older.name, &older.token).await;
+    assert_eq!(answer.unwrap(), GiveBack::NothingHeld);
+    released(&store, &holder).await;
+    timeout(LATE, place.news()).await.expect("it is granted");
+    released(&store, &newer).await;
+}
+
+fn waiting() -> Attempt {
+    Attempt {
+        wait: Some(Waiting {
+            patience: Duration::from_secs(50),
+            longest_queue: 100,
+        }),
+        ..attempt("lock", LONG)
+    }
+}

@@ -1,0 +1,190 @@
+//! Places that are kept for those who ask again under their idempotency key.
+
+use std::time::Duration;
+
+use latchgate::{
+    engine::{AcquireError, AcquireRequest},
+    lock::IdempotencyKey,
+};
+use tokio::time::Instant;
+
+use super::{
+    super::{Fixture, attempts::ttl},
+    Gateways, new_key, request,
+};
+
+/// Long enough to ask again on a busy machine.
+const GRACE: u64 = 4_000;
+
+pub(in super::super) async fn are_kept_for_whoever_asks_again(fixture: &dyn Fixture) {
+    let gateways = Gateways::with_grace(fixture, GRACE);
+    let lease = gateways.hold("lock").await;
+    let key = new_key();
+    let first = gateways.queue(keyed("polls", &key), 1).await;
+    let second = gateways.queue(request("lock", "second"), 2).await;
+    // The connection breaks, then a wait runs out: neither loses the place.
+    first.hang_up();
+    for _ in 0..3 {
+        let short = AcquireRequest {
+            wait: Duration::from_millis(100),
+            ..keyed("polls", &key)
+        };
+        let error = gateways.ask(short).refused().await;
+        assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
+        assert_eq!(gateways.shown("lock").await.waiters, 2);
+    }
+    let first = gateways.ask(keyed("polls", &key));
+    gateways.release("lock", &lease.token).await;
+    let lease = first.granted().await;
+    assert!(second.is_waiting());
+    gateways.release("lock", &lease.token).await;
+    second.granted().await;
+}
+
+pub(in super::super) async fn belong_to_the_newest_request(fixture: &dyn Fixture) {
+    let gateways = Gateways::with_grace(fixture, GRACE);
+    let lease = gateways.hold("lock").await;
+    let key = new_key();
+    let older = gateways.queue(keyed("twice", &key), 1).await;
+    let newer = gateways.ask(keyed("twice", &key));
+    let error = older.refused().await;
+    assert!(matches!(error, AcquireError::Superseded), "{error:?}");
+    assert_eq!(gateways.shown("lock").await.waiters, 1);
+    gateways.release("lock", &lease.token).await;
+    let lease = newer.granted().await;
+    gateways.release("lock", &lease.token).await;
+    gateways.idle("lock").await;
+}
+
+pub(in super::super) async fn are_not_taken_over_in_other_words(fixture: &dyn Fixture) {
+    let gateways = Gateways::with_grace(fixture, GRACE);
+    let lease = gateways.hold("lock").await;
+    let key = new_key();
+    let caller = gateways.queue(keyed("one", &key), 1).await;
+    let error = gateways.ask(keyed("another", &key)).refused().await;
+    assert!(
+        matches!(error, AcquireError::IdempotencyMismatch),
+        "{error:?}"
+    );
+    assert!(caller.is_waiting());
+    gateways.release("lock", &lease.token).await;
+    caller.granted().await;
+}
+
+pub(in super::super) async fn stay_when_asked_for_without_waiting(fixture: &dyn Fixture) {
+    let gateways = Gateways::with_grace(fixture, GRACE);
+    let lease = gateways.hold("lock").await;
+    let key = new_key();
+    let caller = gateways.queue(keyed("waits", &key), 1).await;
+    let looking = AcquireRequest {
+        wait: Duration::ZERO,
+        ..keyed("waits", &key)
+    };
+    let error = gateways.ask(looking).refused().await;
+    assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
+    assert!(caller.is_waiting());
+    gateways.release("lock", &lease.token).await;
+    caller.granted().await;
+}
+
+pub(in super::super) async fn are_granted_the_lock_and_answer_it_in_full(fixture: &dyn Fixture) {
+    let gateways = Gateways::with_grace(fixture, GRACE);
+    let lease = gateways.hold("lock").await;
+    let key = new_key();
+    let gone = gateways.queue(keyed("comes back", &key), 1).await;
+    gone.hang_up();
+    gateways.parked(0).await;
+    gateways.release("lock", &lease.token).await;
+    assert_eq!(
+        gateways.holder("lock").await,
+        keyed("comes back", &key).owner
+    );
+    let error = gateways.ask(at_once("another")).refused().await;
+    assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
+
+    let back = gateways
+        .ask(keyed("comes back", &key))
+        .answer()
+        .await
+        .unwrap();
+    assert!(back.delivery.is_replay());
+    let lease = back.lease;
+    assert!(lease.held.expires_in > Duration::from_millis(2 * GRACE));
+    // Again and again, by now as any lease.
+    let again = gateways.ask(keyed("comes back", &key)).granted().await;
+    assert_eq!(again.held.fence, lease.held.fence);
+    assert_eq!(again.token.hash(), lease.token.hash());
+    gateways.release("lock", &lease.token).await;
+    gateways.idle("lock").await;
+}
+
+pub(in super::super) async fn pass_on_if_nobody_asks_again(fixture: &dyn Fixture) {
+    const SOON: u64 = 1_000;
+    let gateways = Gateways::with_grace(fixture, SOON);
+    let lease = gateways.hold("lock").await;
+    let key = new_key();
+    let gone = gateways.queue(keyed("gone", &key), 1).await;
+    let next = gateways.queue(request("lock", "next"), 2).await;
+    gone.hang_up();
+    gateways.parked(1).await;
+    let released = Instant::now();
+    gateways.release("lock", &lease.token).await;
+    let lease = next.granted().await;
+    assert!(released.elapsed() < Duration::from_millis(SOON) + Duration::from_secs(4));
+    // Nobody has heard of that grant, so its key may still be used.
+    let back = gateways.queue(keyed("gone", &key), 1).await;
+    gateways.release("lock", &lease.token).await;
+    assert!(back.granted().await.held.fence > lease.held.fence);
+}
+
+pub(in super::super) async fn run_out(fixture: &dyn Fixture) {
+    let gateways = Gateways::with_grace(fixture, 300);
+    let lease = gateways.hold("lock").await;
+    let key = new_key();
+    let gone = gateways.queue(keyed("gone", &key), 1).await;
+    gone.hang_up();
+    gateways.parked(0).await;
+    let next = gateways.queue(request("lock", "next"), 2).await;
+    // A place that has run out may be shown until its turn comes, and then counts for nothing.
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    gateways.release("lock", &lease.token).await;
+    let lease = next.granted().await;
+    assert_eq!(lease.held.owner, request("lock", "next").owner);
+    gateways.release("lock", &lease.token).await;
+    gateways.idle("lock").await;
+}
+
+pub(in super::super) async fn that_were_granted_answer_the_same_lease(fixture: &dyn Fixture) {
+    let gateways = Gateways::with_grace(fixture, GRACE);
+    let lease = gateways.hold("lock").await;
+    let key = new_key();
+    let caller = gateways.queue(keyed("waits", &key), 1).await;
+    gateways.release("lock", &lease.token).await;
+    let lease = caller.granted().await;
+    let again = gateways.ask(keyed("waits", &key)).answer().await.unwrap();
+    assert!(again.delivery.is_replay());
+    assert_eq!(again.lease.held.fence, lease.held.fence);
+    assert_eq!(again.lease.token.hash(), lease.token.hash());
+    gateways.release("lock", &lease.token).await;
+    let error = gateways.ask(keyed("waits", &key)).refused().await;
+    assert!(
+        matches!(error, AcquireError::IdempotencyExpired),
+        "{error:?}"
+    );
+}
+
+fn keyed(owner: &str, key: &IdempotencyKey) -> AcquireRequest {
+    AcquireRequest {
+        idempotency_key: Some(key.clone()),
+        // Longer than the grace by far.
+        ttl: ttl(30_000),
+        ..request("lock", owner)
+    }
+}
+
+fn at_once(owner: &str) -> AcquireRequest {
+    AcquireRequest {
+        wait: Duration::ZERO,
+        ..request("lock", owner)
+    }
+}

@@ -1,0 +1,94 @@
+//! What is told of a queue, and how long it may be.
+
+use std::time::Duration;
+
+use latchgate::{
+    config::LimitsConfig,
+    engine::AcquireError,
+    store::contract::{Acquisition, Attempt, Place, Waiting},
+};
+use tokio::time::sleep;
+
+use super::{
+    super::{
+        Fixture,
+        attempts::{LONG, attempt, granted},
+    },
+    Gateways, request,
+};
+
+pub(in super::super) async fn inspect_shows_who_waits_in_order_and_for_how_long(
+    fixture: &dyn Fixture,
+) {
+    let gateways = Gateways::of(fixture);
+    let lease = gateways.hold("lock").await;
+    let mut callers = Vec::new();
+    for (i, owner) in ["ann", "bob", "cyn"].into_iter().enumerate() {
+        let caller = gateways.queue(request("lock", owner), i as u64 + 1).await;
+        callers.push(caller);
+        // So that their waits can be told apart.
+        sleep(Duration::from_millis(20)).await;
+    }
+    let shown = gateways.shown("lock").await;
+    let owners: Vec<_> = shown.queue.iter().map(|it| it.owner.clone()).collect();
+    assert_eq!(
+        owners,
+        ["ann", "bob", "cyn"].map(|it| request("lock", it).owner)
+    );
+    assert!(
+        shown
+            .queue
+            .is_sorted_by(|before, after| before.waited > after.waited)
+    );
+    assert!(shown.queue[2].waited >= Duration::from_millis(10));
+    assert!(shown.queue[0].waited < Duration::from_secs(30));
+    assert_eq!(shown.waiters, 3);
+    let holder = gateways.holder("lock").await;
+    assert_eq!(holder, lease.held.owner);
+}
+
+pub(in super::super) async fn a_full_queue_takes_nobody_until_somebody_leaves(
+    fixture: &dyn Fixture,
+) {
+    let limits = LimitsConfig {
+        max_waiters_per_name: 2,
+        ..LimitsConfig::default()
+    };
+    let gateways = Gateways::with(fixture, &limits);
+    gateways.hold("lock").await;
+    let first = gateways.queue(request("lock", "first"), 1).await;
+    let _second = gateways.queue(request("lock", "second"), 2).await;
+    let error = gateways.ask(request("lock", "third")).refused().await;
+    assert!(matches!(error, AcquireError::TooManyWaiters), "{error:?}");
+    first.hang_up();
+    gateways.queued("lock", 1).await;
+    let _third = gateways.queue(request("lock", "third"), 2).await;
+}
+
+pub(in super::super) async fn an_attempt_is_told_how_many_are_before_it(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let holder = granted(&store, &attempt("lock", LONG)).await;
+    for ahead in 0..3 {
+        let attempt = Attempt {
+            wait: Some(Waiting {
+                patience: Duration::from_secs(50),
+                longest_queue: 100,
+            }),
+            ..attempt("lock", LONG)
+        };
+        let _place = store.parking().park(attempt.name.clone(), attempt.token);
+        let place = match store.acquire(&attempt).await.unwrap() {
+            Acquisition::Queued(place) => place,
+            other => panic!("not queued: {other:?}"),
+        };
+        assert_eq!(place.ahead, ahead);
+        assert_eq!(place.contention.waiters, ahead + 1);
+        assert!(place.contention.holder.is_some(), "{holder:?} holds it");
+        // A copy of the command changes nothing.
+        let again = store.acquire(&attempt).await.unwrap();
+        let Acquisition::Queued(Place { ahead: again, .. }) = again else {
+            panic!("not queued: {again:?}");
+        };
+        assert_eq!(again, ahead);
+    }
+}

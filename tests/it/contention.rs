@@ -1,0 +1,136 @@
+//! A thousand clients at two gateways, real processes on a real Redis, take one lock in turns.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+use crate::support::{
+    Caller, RedisServer, eventually,
+    gateway::{Gateway, Setup},
+};
+
+const CLIENTS: usize = 1_000;
+/// How often each of them takes the lock.
+const TURNS: u64 = 10;
+/// Longer than all of it takes on two cores that do other things as well.
+const BOUND: Duration = Duration::from_mins(2);
+const LOCK: &str = "contended";
+
+/// Sees who holds the lock without asking anybody: every client says when it comes and goes.
+#[derive(Default)]
+struct Observer(Mutex<Seen>);
+
+#[derive(Default)]
+struct Seen {
+    inside: Option<usize>,
+    fence: u64,
+    served: Vec<u64>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_clients_at_two_gateways_take_one_lock_in_turns() {
+    let server = RedisServer::start().await;
+    let store = format!("redis://127.0.0.1:{}", server.port());
+    let start = || Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &store));
+    let gateways = [start(), start()];
+    let observer = Arc::new(Observer::new());
+    let mut first = Caller::connect(gateways[0].address).await;
+    let (status, lease) = first.acquire(LOCK, &json!({"ttl_ms": 120_000})).await;
+    assert_eq!(status, 201, "{lease}");
+
+    let mut clients = JoinSet::new();
+    for client in 0..CLIENTS {
+        let caller = Caller::connect(gateways[client % 2].address).await;
+        clients.spawn(take_turns(caller, client, Arc::clone(&observer)));
+    }
+    eventually("all are queued", async || {
+        let mut looking = Caller::connect(gateways[1].address).await;
+        let shown = looking.inspect(LOCK).await;
+        (waiters(&shown) == CLIENTS as u64).then_some(())
+    })
+    .await;
+    assert_eq!(observer.least_and_most(), (0, 0));
+    let started = Instant::now();
+    first.release(LOCK, &lease).await;
+    timeout(BOUND, clients.join_all())
+        .await
+        .expect("all are served in time");
+    let took = started.elapsed();
+    let total = CLIENTS as u64 * TURNS;
+    println!(
+        "{total} turns in {took:?}: {:.0} hand-offs/s",
+        total as f64 / took.as_secs_f64()
+    );
+
+    assert_eq!(observer.least_and_most(), (TURNS, TURNS));
+    for gateway in &gateways {
+        let shown = Caller::connect(gateway.address).await.inspect(LOCK).await;
+        assert_eq!(shown["state"], "free", "{shown}");
+        assert_eq!(waiters(&shown), 0, "{shown}");
+    }
+    let left = server.keys().await;
+    let of_the_queue = |key: &String| key.ends_with(":queue") || key.ends_with(":waiters");
+    assert!(!left.iter().any(of_the_queue), "{left:?}");
+}
+
+async fn take_turns(mut caller: Caller, client: usize, observer: Arc<Observer>) {
+    let request = json!({"wait_ms": 55_000, "ttl_ms": 60_000, "owner": format!("client {client}")});
+    for _ in 0..TURNS {
+        let (status, lease) = caller.acquire(LOCK, &request).await;
+        assert_eq!(status, 201, "{lease}");
+        observer.enter(client, lease["fencing_token"].as_u64().unwrap());
+        // Others have every chance to come in while it is inside.
+        tokio::task::yield_now().await;
+        observer.leave(client);
+        caller.release(LOCK, &lease).await;
+    }
+}
+
+fn waiters(shown: &Value) -> u64 {
+    shown["waiter_count"].as_u64().unwrap()
+}
+
+// === impl Observer ===
+
+impl Observer {
+    fn new() -> Self {
+        Self(Mutex::new(Seen {
+            served: vec![0; CLIENTS],
+            ..Seen::default()
+        }))
+    }
+
+    fn enter(&self, client: usize, fence: u64) {
+        let mut seen = self.0.lock().unwrap();
+        let (inside, last) = (seen.inside.replace(client), seen.fence);
+        seen.fence = fence;
+        seen.served[client] += 1;
+        let ahead = seen.served[client] - seen.served.iter().min().unwrap();
+        drop(seen);
+        assert_eq!(inside, None, "{client} came in while it was inside");
+        assert!(fence > last, "{fence} came after {last}");
+        assert!(
+            ahead <= 2,
+            "{client} was served {ahead} times more than another"
+        );
+    }
+
+    fn leave(&self, client: usize) {
+        let inside = self.0.lock().unwrap().inside.take();
+        assert_eq!(inside, Some(client));
+    }
+
+    /// How often the least and the most served were served.
+    fn least_and_most(&self) -> (u64, u64) {
+        let seen = self.0.lock().unwrap();
+        let served = seen.served.iter();
+        (*served.clone().min().unwrap(), *served.max().unwrap())
+    }
+}

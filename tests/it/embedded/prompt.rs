@@ -1,0 +1,56 @@
+//! A lease that expires is handed off at its end, not at the next look around.
+
+use std::time::Duration;
+
+use latchgate::{
+    lock::Ttl,
+    store::{
+        Store,
+        contract::{Acquisition, Attempt, Waiting},
+        parking::News,
+    },
+};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use super::place::{attempt, open};
+
+/// The writer looks around a second after the last command. Every lease of this test ends long
+/// before that.
+const LATE: Duration = Duration::from_millis(500);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn most_leases_that_expire_are_handed_off_at_once() {
+    const TURNS: usize = 9;
+    let directory = TempDir::new().unwrap();
+    let store = open(directory.path()).unwrap();
+    let mut late = 0;
+    for turn in 0..TURNS {
+        // Not a divisor of a second.
+        let ttl = Duration::from_millis(137 + 31 * turn as u64);
+        let lock = format!("lock:{turn}");
+        let holder = Attempt {
+            ttl: Ttl::from_millis(u64::try_from(ttl.as_millis()).unwrap()).unwrap(),
+            ..attempt(&lock)
+        };
+        let held = Instant::now();
+        let granted = store.acquire(&holder).await.unwrap();
+        assert!(matches!(granted, Acquisition::Granted(_)), "{granted:?}");
+        let next = Attempt {
+            wait: Some(Waiting {
+                patience: Duration::from_secs(50),
+                longest_queue: 10,
+            }),
+            ..attempt(&lock)
+        };
+        let mut place = store.parking().park(next.name.clone(), next.token);
+        let queued = store.acquire(&next).await.unwrap();
+        assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+        let news = place.news().await;
+        assert!(matches!(news, News::Granted(_)), "{news:?}");
+        assert!(held.elapsed() >= ttl);
+        late += usize::from(held.elapsed() > ttl + LATE);
+    }
+    assert!(late <= TURNS / 3, "{late} of {TURNS} came late");
+    store.close().await;
+}
