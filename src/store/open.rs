@@ -13,6 +13,7 @@ use crate::{
 use super::{
     Store,
     embedded::{self, EmbeddedStore},
+    redis::RedisStore,
 };
 
 /// Why a store could not be opened. A server that is away is no reason: such a store opens and
@@ -22,16 +23,13 @@ pub enum OpenError {
     /// The embedded store.
     #[error(transparent)]
     Embedded(#[from] embedded::OpenError),
-    /// The program was built without the store that the URL names.
-    #[error("this program has no store for {0}; use embedded:DIR")]
-    Unknown(StoreUrl),
 }
 
 /// Opens the store that the configuration names.
 pub async fn open(
     config: &Config,
     clock: Arc<dyn Clock>,
-    _lifecycle: &Lifecycle,
+    lifecycle: &Lifecycle,
 ) -> Result<Arc<dyn Store>, OpenError> {
     match &config.store {
         StoreUrl::Embedded(directory) => {
@@ -42,6 +40,11 @@ pub async fn open(
             let store = spawn_blocking(open).await;
             Ok(Arc::new(store.expect("opening a store does not panic")?))
         }
-        url @ StoreUrl::Redis(_) => Err(OpenError::Unknown(url.clone())),
+        StoreUrl::Redis(url) => Ok(Arc::new(RedisStore::open(
+            url,
+            &config.redis,
+            clock,
+            lifecycle,
+        ))),
     }
 }

@@ -43,7 +43,8 @@ pub enum News {
 
 #[derive(Debug, Default)]
 struct Places {
-    by_token: HashMap<TokenHash, (LockName, oneshot::Sender<News>)>,
+    /// Without a sender: it has heard its news, and deals with them.
+    by_token: HashMap<TokenHash, (LockName, Option<oneshot::Sender<News>>)>,
     /// How many wait for each name; the keys are the names that somebody waits for.
     by_name: HashMap<LockName, usize>,
 }
@@ -55,7 +56,7 @@ impl Parking {
     pub fn park(&self, name: LockName, token: TokenHash) -> Parked {
         let (sender, news) = oneshot::channel();
         let mut places = self.lock();
-        places.by_token.insert(token, (name.clone(), sender));
+        places.by_token.insert(token, (name.clone(), Some(sender)));
         *places.by_name.entry(name.clone()).or_default() += 1;
         drop(places);
         Parked {
@@ -67,11 +68,26 @@ impl Parking {
     }
 
     /// Tells an attempt its news. False if nobody waits for them here: a grant must then be given
-    /// back.
+    /// back. The first news count; an attempt that deals with them already, and may be about to
+    /// confirm its grant, stays where it is until it leaves its place.
     #[must_use = "a grant that nobody waits for must be given back"]
     pub fn tell(&self, token: &TokenHash, news: News) -> bool {
-        let place = self.lock().remove(token);
-        place.is_some_and(|sender| sender.send(news).is_ok())
+        match self.lock().by_token.get_mut(token) {
+            Some((_, sender)) => sender.take().is_none_or(|sender| sender.send(news).is_ok()),
+            None => false,
+        }
+    }
+
+    /// Tells every attempt that waits for such a name that the store has lost its queue.
+    pub fn forget(&self, concerned: impl Fn(&LockName) -> bool) {
+        for (name, sender) in self.lock().by_token.values_mut() {
+            if concerned(name)
+                && let Some(sender) = sender.take()
+            {
+                // Whoever is just leaving its place need not hear it.
+                drop(sender.send(News::Forgotten));
+            }
+        }
     }
 
     /// How many attempts wait here.
@@ -119,15 +135,16 @@ impl Parking {
 // === impl Places ===
 
 impl Places {
-    fn remove(&mut self, token: &TokenHash) -> Option<oneshot::Sender<News>> {
-        let (name, sender) = self.by_token.remove(token)?;
+    fn remove(&mut self, token: &TokenHash) {
+        let Some((name, _)) = self.by_token.remove(token) else {
+            return;
+        };
         if let Some(count) = self.by_name.get_mut(&name) {
             *count -= 1;
             if *count == 0 {
                 self.by_name.remove(&name);
             }
         }
-        Some(sender)
     }
 }
 
@@ -153,7 +170,7 @@ impl Parked {
 
 impl Drop for Parked {
     fn drop(&mut self) {
-        drop(self.parking.lock().remove(&self.token));
+        self.parking.lock().remove(&self.token);
     }
 }
 
@@ -184,6 +201,25 @@ mod tests {
         drop(parked);
         assert!(!parking.tell(&token, News::GrantedProvisionally));
         assert!(parking.is_empty());
+    }
+
+    #[tokio::test]
+    async fn news_that_come_twice_are_heard_once_and_still_have_their_attempt() {
+        let parking = Parking::default();
+        let (mut parked, token) = place(&parking, "a");
+        assert!(parking.tell(&token, News::GrantedProvisionally));
+        assert!(parking.tell(&token, News::Forgotten));
+        assert_eq!(parked.news().await, News::GrantedProvisionally);
+    }
+
+    #[tokio::test]
+    async fn a_queue_is_forgotten_for_those_who_stood_in_it() {
+        let parking = Parking::default();
+        let (mut concerned, _) = place(&parking, "a");
+        let (mut other, _) = place(&parking, "b");
+        parking.forget(|name| name.as_str() == "a");
+        assert_eq!(concerned.news_so_far(), Some(News::Forgotten));
+        assert_eq!(other.news_so_far(), None);
     }
 
     #[tokio::test]

@@ -49,8 +49,8 @@ pub(super) struct Last {
     pub(super) event: Bytes,
     /// The name of the event.
     pub(super) name: &'static str,
-    /// Why, in one word.
-    pub(super) reason: &'static str,
+    /// Why, in one word, if there is more to say than the name does.
+    pub(super) reason: Option<&'static str>,
     /// What an operator must know of a refusal.
     pub(super) cause: Option<String>,
 }
@@ -70,23 +70,23 @@ pub(super) fn going_on(event: HoldEvent, now: SystemTime) -> Result<Bytes, HoldE
 impl Last {
     pub(super) fn of(end: HoldEnd, base_path: &BasePath, request_id: &str) -> Self {
         match end {
-            HoldEnd::Released => Self::new("released", "", &json(&Nothing {})),
-            HoldEnd::Draining { left } => Self::new("draining", "", &json(&Left::of(left))),
+            HoldEnd::Released => Self::new("released", None, &json(&Nothing {})),
+            HoldEnd::Draining { left } => Self::new("draining", None, &json(&Left::of(left))),
             HoldEnd::Lost(reason) => {
                 let reason = slug(reason);
-                Self::new("lost", reason, &json(&Lost { reason }))
+                Self::new("lost", Some(reason), &json(&Lost { reason }))
             }
             HoldEnd::Refused(error) => {
                 let problem = Problem::from(error);
                 let document = document(&problem, base_path, request_id);
-                let mut last = Self::new("refused", problem.code.as_str(), &document);
+                let mut last = Self::new("refused", Some(problem.code.as_str()), &document);
                 last.cause = problem.cause;
                 last
             }
         }
     }
 
-    fn new(name: &'static str, reason: &'static str, data: &[u8]) -> Self {
+    fn new(name: &'static str, reason: Option<&'static str>, data: &[u8]) -> Self {
         Self {
             event: encode(name, data),
             name,

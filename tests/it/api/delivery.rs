@@ -92,6 +92,20 @@ async fn a_caller_that_gets_its_answer_keeps_its_lease() {
 }
 
 #[tokio::test]
+async fn an_answer_that_the_connection_never_took_is_given_back() {
+    let service = Service::start();
+    let request = http::Request::post("/locks/a").body(axum::body::Body::empty());
+    let answer = service.unread(request.unwrap()).await;
+    assert_eq!(answer.status(), 201);
+    assert_eq!(service.script.given_back(), 0);
+    drop(answer);
+    until("the lease is given back", || {
+        service.script.given_back() == 1
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn with_a_key_the_lease_waits_for_its_caller_and_is_then_given_back() {
     let lines = Lines::default();
     let _guard = lines.collect();

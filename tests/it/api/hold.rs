@@ -107,10 +107,10 @@ async fn a_held_lock_is_refused_before_there_is_a_stream() {
 async fn it_needs_a_caller_that_takes_event_streams() {
     let service = Service::start();
     let accept = |accept| service.ask(Method::POST, "/locks/a/hold", accept, "");
-    let answer = accept(&[("accept", "application/json")]).await;
+    let answer = accept(&[("accept", "text/html")]).await;
     assert_eq!(answer.problem(), (406, "not-acceptable".to_owned()));
     assert!(service.script.asked().is_empty());
-    for fine in ["text/event-stream", "*/*", "text/*"] {
+    for fine in ["text/event-stream", "*/*", "text/*", "application/json"] {
         service.script.acquires(Acquisition::Held(contention(0)));
         let headers = [("accept", fine)];
         let answer = service

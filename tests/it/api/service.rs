@@ -15,6 +15,7 @@ use latchgate::{
     engine::Engine,
     http::{Gateway, router, serve},
     lifecycle::Lifecycle,
+    store::Store,
 };
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
@@ -53,15 +54,23 @@ impl Service {
 
     pub(crate) fn with(config: Config) -> Self {
         let script = Arc::new(Script::default());
-        let lifecycle = Lifecycle::new();
         let store = Arc::new(Scripted(Arc::clone(&script)));
+        Self {
+            script,
+            ..Self::over(store, config)
+        }
+    }
+
+    /// A gateway over any store, which follows no script.
+    pub(crate) fn over(store: Arc<dyn Store>, config: Config) -> Self {
+        let lifecycle = Lifecycle::new();
         let engine = Engine::start(store, lifecycle.clone(), &config.limits);
         let noon = SystemTime::UNIX_EPOCH + Duration::from_hours(498_660);
         let clock = Arc::new(ManualClock::at(noon));
         let config = Arc::new(config);
         let gateway = Gateway::new(engine, Arc::clone(&config), clock);
         Self {
-            script,
+            script: Arc::default(),
             lifecycle,
             config,
             router: router(gateway),
@@ -69,7 +78,12 @@ impl Service {
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
-        Answer::read(self.router.clone().oneshot(request).await.unwrap()).await
+        Answer::read(self.unread(request).await).await
+    }
+
+    /// An answer of which nothing has been read but its head.
+    pub(crate) async fn unread(&self, request: Request<Body>) -> http::Response<Body> {
+        self.router.clone().oneshot(request).await.unwrap()
     }
 
     /// Sends a request whose answer is not read whole.

@@ -5,8 +5,12 @@ pub(crate) mod fake_gateway;
 pub(crate) mod gateway;
 pub(crate) mod golden;
 pub(crate) mod program;
+mod proxy;
 mod random;
+mod redis_server;
 pub(crate) mod tree;
 
 pub(crate) use deadline::eventually;
+pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;
+pub(crate) use redis_server::{RedisServer, cmd};

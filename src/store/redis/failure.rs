@@ -1,0 +1,146 @@
+//! The table: what each error of Redis means for the command that got it.
+
+use crate::store::{Unavailability, Uncertainty};
+
+/// Why one try of a command has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Nothing happened, and it may be different in a moment.
+    Transient(Unavailability),
+    /// Nothing happened because this server is not the one that takes writes: look for the right
+    /// one, by a new connection.
+    WrongNode(Unavailability),
+    /// Nothing happened, and asking again would not help.
+    Refused(Unavailability),
+    /// Nothing happened: the server does not know the script yet.
+    NoScript,
+    /// Nothing happened: a key holds another type than ours.
+    WrongType,
+    /// It may have happened, or may yet happen.
+    Unknown(Uncertainty),
+}
+
+/// How much of a server's text is passed on. Its errors are a line; a script's traceback is not.
+const LONGEST_TEXT: usize = 200;
+
+// === impl Failure ===
+
+impl Failure {
+    /// Looks up an error by its code and its text.
+    pub(super) fn of(code: &str, text: &str) -> Self {
+        let text = shorten(text);
+        let refused = |what: &str| Unavailability::Refused(format!("{code}: {what}"));
+        match code {
+            "READONLY" => Self::WrongNode(refused("this server is a replica")),
+            "MOVED" | "ASK" => Self::WrongNode(refused("the slot lives on another node")),
+            "TRYAGAIN" => Self::Transient(refused("the slot is being moved")),
+            "CLUSTERDOWN" => Self::Transient(refused("the cluster is down")),
+            "MASTERDOWN" => Self::Transient(refused("the replica has lost its master")),
+            "LOADING" => Self::Transient(refused("the server is loading its data")),
+            "BUSY" => Self::Transient(refused("the server is busy with a script")),
+            "MISCONF" => Self::Transient(refused("the server cannot save its data")),
+            "NOREPLICAS" => Self::Transient(refused("the server has too few replicas")),
+            "ERR" if text.starts_with("max number of clients") => {
+                Self::Transient(refused("the server has too many clients"))
+            }
+            "OOM" => Self::Refused(Unavailability::OutOfMemory),
+            "NOSCRIPT" => Self::NoScript,
+            "WRONGTYPE" => Self::WrongType,
+            "NOAUTH" => Self::misconfigured("the server asks for a password".to_owned()),
+            "WRONGPASS" => Self::misconfigured("the server refuses the credentials".to_owned()),
+            "NOPERM" => Self::misconfigured(format!("the user lacks a permission: {text}")),
+            // How Redis 7.0 words NOPERM inside a script.
+            "ERR" if text.starts_with("The user executing the script") => {
+                Self::misconfigured(format!("the user lacks a permission: {text}"))
+            }
+            // A command that the server does not have, or that was renamed. Its arguments, which
+            // follow in the text, are not passed on.
+            "ERR" if text.starts_with("unknown command") => {
+                let name = text.split(',').next().unwrap_or_default();
+                Self::misconfigured(format!("the server refuses: {name}"))
+            }
+            // Not in the table: a script may have stopped half-way.
+            _ => Self::Unknown(Uncertainty::UnexpectedReply(format!("{code} {text}"))),
+        }
+    }
+
+    fn misconfigured(what: String) -> Self {
+        Self::Refused(Unavailability::Misconfigured(what))
+    }
+}
+
+/// The text without the place in the script that Redis appends.
+fn shorten(text: &str) -> &str {
+    let text = text.lines().next().unwrap_or_default();
+    let text = text.split(" script: ").next().unwrap_or_default();
+    let end = text.floor_char_boundary(LONGEST_TEXT);
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_certainly_did_not_happen_may_be_tried_again() {
+        for code in [
+            "TRYAGAIN",
+            "CLUSTERDOWN",
+            "MASTERDOWN",
+            "LOADING",
+            "BUSY",
+            "MISCONF",
+            "NOREPLICAS",
+        ] {
+            let failure = Failure::of(code, "text");
+            assert!(matches!(failure, Failure::Transient(_)), "{code}");
+        }
+        for code in ["READONLY", "MOVED", "ASK"] {
+            let failure = Failure::of(code, "text");
+            assert!(matches!(failure, Failure::WrongNode(_)), "{code}");
+        }
+        let clients = Failure::of("ERR", "max number of clients reached");
+        assert!(matches!(clients, Failure::Transient(_)));
+    }
+
+    #[test]
+    fn memory_credentials_and_permissions_are_not_tried_again() {
+        let oom = Failure::of("OOM", "command not allowed when used memory > 'maxmemory'.");
+        assert_eq!(oom, Failure::Refused(Unavailability::OutOfMemory));
+        for (code, text) in [
+            ("NOAUTH", "Authentication required."),
+            ("WRONGPASS", "invalid username-password pair"),
+            (
+                "NOPERM",
+                "this user has no permissions to run the 'evalsha' command",
+            ),
+            (
+                "ERR",
+                "The user executing the script can't run this command or subcommand",
+            ),
+            (
+                "ERR",
+                "unknown command 'EVALSHA', with args beginning with: 's3cret' ",
+            ),
+        ] {
+            match Failure::of(code, text) {
+                Failure::Refused(Unavailability::Misconfigured(what)) => {
+                    assert!(!what.contains("s3cret"), "{what}");
+                }
+                other => panic!("{code}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_the_table_may_have_happened() {
+        let failure = Failure::of("ERR", "user_script:7: attempt to index script: 1, on @user");
+        let expected = "ERR user_script:7: attempt to index".to_owned();
+        assert_eq!(
+            failure,
+            Failure::Unknown(Uncertainty::UnexpectedReply(expected))
+        );
+        assert_eq!(Failure::of("NOSCRIPT", ""), Failure::NoScript);
+        assert_eq!(Failure::of("WRONGTYPE", ""), Failure::WrongType);
+    }
+}

@@ -1,0 +1,192 @@
+//! This gateway as the queues in Redis know it: its id, who waits here, and what it has to see to.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, mpsc},
+    time::Instant,
+};
+use tracing::{debug, warn};
+
+use crate::{
+    lock::{LockName, TokenHash},
+    store::{
+        contract::{Contention, Holder},
+        parking::{News, Parking},
+    },
+};
+
+use super::{
+    Slot,
+    floors::Floors,
+    keys::Keys,
+    scripts::{Heard, token_hash},
+    timers::Timers,
+};
+
+/// The id of one run of a gateway. Whoever knows it, and may publish, can wake its waiters.
+#[derive(Debug, Clone)]
+pub(super) struct GatewayId(Box<str>);
+
+/// What the scripts tell this gateway comes here, by a reply or by a message.
+#[derive(Debug)]
+pub(super) struct Gateway {
+    pub(super) id: GatewayId,
+    pub(super) parking: Parking,
+    pub(super) floors: Arc<Floors>,
+    pub(super) timers: Timers,
+    /// Told when messages may have been missed.
+    pub(super) missed: Notify,
+    /// Why messages cannot be subscribed to, if the server refuses it for good.
+    pub(super) unsubscribed: Mutex<Option<String>>,
+    /// The slots in which somebody was queued through this gateway, and when the last.
+    slots: Mutex<HashMap<Slot, Instant>>,
+    /// Grants that nobody waits for any more.
+    orphans: mpsc::Sender<Orphan>,
+    unsent: AtomicU64,
+}
+
+/// A grant that nobody here waits for, and of which nobody has ever heard.
+#[derive(Debug)]
+pub(super) struct Orphan {
+    pub(super) name: LockName,
+    pub(super) token: TokenHash,
+}
+
+/// For how long a gateway counts as alive that says nothing, as in `queue.lua`.
+pub(super) const ALIVE: Duration = Duration::from_secs(6);
+/// How many orphans may wait to be given back. Beyond it their TTL ends them.
+const BACKLOG: usize = 16_384;
+
+// === impl GatewayId ===
+
+impl GatewayId {
+    /// An id that no other gateway has, and that nobody guesses.
+    pub(super) fn random() -> Self {
+        let token = crate::lock::Token::random().hash().to_string();
+        Self(token[..32].into())
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Where messages for this gateway are published.
+    pub(super) fn channel(&self) -> String {
+        format!("lg:gw:{}", self.0)
+    }
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    pub(super) fn new(floors: Arc<Floors>) -> (Self, mpsc::Receiver<Orphan>) {
+        let (orphans, found) = mpsc::channel(BACKLOG);
+        let gateway = Self {
+            id: GatewayId::random(),
+            parking: Parking::default(),
+            floors,
+            timers: Timers::default(),
+            missed: Notify::new(),
+            unsubscribed: Mutex::default(),
+            slots: Mutex::default(),
+            orphans,
+            unsent: AtomicU64::new(0),
+        };
+        (gateway, found)
+    }
+
+    /// Takes in what a script had to tell.
+    pub(super) fn hear(&self, keys: &Keys, heard: Vec<Heard>) {
+        for news in heard {
+            match news {
+                Heard::Granted(token, lease) => {
+                    self.floors.raise(keys.slot(), lease.fence);
+                    self.expect_end(keys.name(), lease.expires_in);
+                    if !self.parking.tell(&token, News::Granted(lease)) {
+                        self.pass_on(keys.name().clone(), token);
+                    }
+                }
+                Heard::Passed(lasts) => self.expect_end(keys.name(), lasts),
+                Heard::Superseded(token) => self.supersede(&token),
+                Heard::More => self.timers.set(keys.name(), Duration::ZERO),
+                Heard::Unsent => {
+                    self.unsent.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Takes in a message of another gateway: what, ticket and name, with a space between. Messages
+    /// of a later version are not for us.
+    pub(super) fn hear_message(&self, message: &str) {
+        let mut words = message.split(' ');
+        let (what, token) = (words.next(), words.next().and_then(token_hash));
+        match (what, token, words.next().map(LockName::new)) {
+            (Some("granted"), Some(token), Some(Ok(name))) => {
+                if !self.parking.tell(&token, News::GrantedProvisionally) {
+                    self.pass_on(name, token);
+                }
+            }
+            (Some("superseded"), Some(token), _) => self.supersede(&token),
+            _ => debug!("a message that is none of ours"),
+        }
+    }
+
+    /// Takes note that somebody is queued through this gateway.
+    pub(super) fn queued(&self, keys: &Keys, contention: &Contention) {
+        self.slots().insert(keys.slot(), Instant::now());
+        match &contention.holder {
+            Some(Holder::Lease(lease)) => self.expect_end(keys.name(), lease.expires_in),
+            Some(Holder::Foreign {
+                expires_in: Some(left),
+            }) => self.expect_end(keys.name(), *left),
+            // Without an expiry, or free although nobody could be granted it: looked after once a
+            // period.
+            Some(Holder::Foreign { expires_in: None }) | None => {}
+        }
+    }
+
+    /// Looks after a lock when its lease ends, if somebody waits for it here.
+    pub(super) fn expect_end(&self, name: &LockName, left: Duration) {
+        if self.parking.awaits(name) {
+            self.timers.set(name, left);
+        }
+    }
+
+    /// The slots in which this gateway must be known to be alive, given those in which somebody
+    /// waits.
+    pub(super) fn slots_to_keep(&self, waited_for: impl Fn(Slot) -> bool) -> Vec<Slot> {
+        let mut slots = self.slots();
+        // Somebody may have been queued since it was found out who waits.
+        slots.retain(|&slot, last| waited_for(slot) || last.elapsed() < ALIVE);
+        slots.keys().copied().collect()
+    }
+
+    /// How many messages could not be published.
+    pub(super) fn unsent(&self) -> u64 {
+        self.unsent.load(Ordering::Relaxed)
+    }
+
+    fn supersede(&self, token: &TokenHash) {
+        // Whoever has left already need not hear it.
+        let _heard = self.parking.tell(token, News::Superseded);
+    }
+
+    fn pass_on(&self, name: LockName, token: TokenHash) {
+        if let Err(error) = self.orphans.try_send(Orphan { name, token }) {
+            warn!(%error, "a grant that nobody waits for is left to its TTL");
+        }
+    }
+
+    fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<Slot, Instant>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

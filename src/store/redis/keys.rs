@@ -1,0 +1,137 @@
+//! The keys of a lock. Their names are a public interface for foreign clients.
+
+use crate::lock::LockName;
+
+use super::{Slot, SlotTags, gateway::GatewayId};
+
+/// The keys of one lock, in one text.
+#[derive(Debug)]
+pub(super) struct Keys {
+    name: LockName,
+    text: String,
+    ends: [usize; 7],
+    slot: Slot,
+}
+
+// === impl Keys ===
+
+impl Keys {
+    /// A key of no lock, since no lock has an empty name; also a channel of no lock.
+    pub(super) const PROBE: &str = "lg:{}:probe";
+
+    pub(super) fn of(name: &LockName, tags: &SlotTags, gateway: &GatewayId) -> Self {
+        let tag = name.as_str();
+        let slot = Slot::of(tag.as_bytes());
+        let slot_tag = tags.of(slot);
+        let parts = [
+            (tag, ":lock", ""),
+            (tag, ":info", ""),
+            (tag, ":ended", ""),
+            (slot_tag, ":fence", ""),
+            (tag, ":queue", ""),
+            (tag, ":waiters", ""),
+            (slot_tag, ":gw:", gateway.as_str()),
+        ];
+        let mut text = String::with_capacity(5 * tag.len() + 128);
+        let ends = parts.map(|(tag, kind, id)| {
+            for part in ["lg:{", tag, "}", kind, id] {
+                text.push_str(part);
+            }
+            text.len()
+        });
+        Self {
+            name: name.clone(),
+            text,
+            ends,
+            slot,
+        }
+    }
+
+    /// The key that says in a slot that a gateway is alive.
+    pub(super) fn of_gateway(slot: Slot, tags: &SlotTags, gateway: &GatewayId) -> String {
+        format!("lg:{{{}}}:gw:{}", tags.of(slot), gateway.as_str())
+    }
+
+    /// The lock whose keys these are.
+    pub(super) fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    /// All keys, in the order in which the scripts that touch the queue take them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &str> {
+        let starts = std::iter::once(0).chain(self.ends);
+        let spans = starts.zip(self.ends);
+        spans.map(|(start, end)| &self.text[start..end])
+    }
+
+    /// The hash of the holder's token.
+    pub(super) fn lock(&self) -> &str {
+        &self.text[..self.ends[0]]
+    }
+
+    /// The lease record.
+    pub(super) fn info(&self) -> &str {
+        &self.text[self.ends[0]..self.ends[1]]
+    }
+
+    /// What is remembered of ended leases.
+    pub(super) fn ended(&self) -> &str {
+        &self.text[self.ends[1]..self.ends[2]]
+    }
+
+    /// The fence counter of the slot.
+    pub(super) fn fence(&self) -> &str {
+        &self.text[self.ends[2]..self.ends[3]]
+    }
+
+    /// The tickets of those who wait, by their order.
+    pub(super) fn queue(&self) -> &str {
+        &self.text[self.ends[3]..self.ends[4]]
+    }
+
+    /// The record of each ticket.
+    pub(super) fn waiters(&self) -> &str {
+        &self.text[self.ends[4]..self.ends[5]]
+    }
+
+    /// There as long as this gateway is alive.
+    pub(super) fn gateway(&self) -> &str {
+        &self.text[self.ends[5]..self.ends[6]]
+    }
+
+    pub(super) fn slot(&self) -> Slot {
+        self.slot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn are_the_ones_that_foreign_clients_know() {
+        let tags = SlotTags::compute();
+        let gateway = GatewayId::random();
+        let keys = Keys::of(&LockName::new("deploy:eu").unwrap(), &tags, &gateway);
+        assert_eq!(keys.lock(), "lg:{deploy:eu}:lock");
+        assert_eq!(keys.info(), "lg:{deploy:eu}:info");
+        assert_eq!(keys.ended(), "lg:{deploy:eu}:ended");
+        let tag = tags.of(Slot::of(b"deploy:eu"));
+        assert_eq!(keys.fence(), format!("lg:{{{tag}}}:fence"));
+        assert_eq!(Slot::of(tag.as_bytes()), keys.slot());
+        assert_eq!(keys.queue(), "lg:{deploy:eu}:queue");
+        assert_eq!(keys.waiters(), "lg:{deploy:eu}:waiters");
+        let alive = format!("lg:{{{tag}}}:gw:{}", gateway.as_str());
+        assert_eq!(Keys::of_gateway(keys.slot(), &tags, &gateway), alive);
+        assert_eq!(keys.gateway(), alive);
+        assert!(keys.all().eq([
+            keys.lock(),
+            keys.info(),
+            keys.ended(),
+            keys.fence(),
+            keys.queue(),
+            keys.waiters(),
+            keys.gateway(),
+        ]));
+    }
+}

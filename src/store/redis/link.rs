@@ -1,0 +1,249 @@
+//! One connection, shared by many requests at once.
+//!
+//! Replies come in the order of the commands, and each goes to the command it answers or, if its
+//! caller has gone, nowhere. A connection on which anything went wrong is retired: no new command
+//! is sent on it, and it is closed when the last of its commands has ended.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bb8_redis::redis::{
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, ProtocolVersion, RedisConnectionInfo,
+    RedisError, ServerError, Value,
+    aio::{MultiplexedConnection, PubSub},
+};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout, timeout_at},
+};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+use crate::{
+    config::RedisUrl,
+    store::{Unavailability, Uncertainty},
+};
+
+use super::failure::Failure;
+
+/// A handle to a connection. Cheap to clone; the last one closes it.
+#[derive(Clone)]
+pub(super) struct Link {
+    connection: MultiplexedConnection,
+    life: Arc<Life>,
+}
+
+struct Life {
+    broken: Arc<AtomicBool>,
+    _closes: DropGuard,
+}
+
+/// Where to connect to, and who owns the connections.
+pub(super) struct Endpoint {
+    host: String,
+    port: u16,
+    login: RedisConnectionInfo,
+    connect_timeout: Duration,
+    /// The tasks that move bytes, one for each connection. They outlive every other task, because
+    /// what is given back at the very end needs them; closing the store ends them.
+    drivers: TaskTracker,
+    closing: CancellationToken,
+}
+
+/// How many commands may wait to be written. More wait at their callers.
+const PIPELINE: usize = 1_024;
+
+// === impl Endpoint ===
+
+impl Endpoint {
+    pub(super) fn new(url: &RedisUrl, connect_timeout: Duration) -> Self {
+        let mut login = RedisConnectionInfo::default()
+            .set_db(url.database().into())
+            // Every reply of ours is an array of texts and integers.
+            .set_protocol(ProtocolVersion::RESP2)
+            // It would cost a round trip, and a permission.
+            .set_skip_set_lib_name();
+        if let Some(user) = url.username() {
+            login = login.set_username(user);
+        }
+        if let Some(password) = url.password() {
+            login = login.set_password(password);
+        }
+        Self {
+            host: url.host().to_owned(),
+            port: url.port(),
+            login,
+            connect_timeout,
+            drivers: TaskTracker::new(),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    pub(super) async fn connect(&self) -> Result<Link, Unavailability> {
+        timeout(self.connect_timeout, self.open())
+            .await
+            .unwrap_or_else(|_elapsed| Err(self.too_slow()))
+    }
+
+    fn too_slow(&self) -> Unavailability {
+        let ms = self.connect_timeout.as_millis();
+        Unavailability::Connect(format!("no connection within {ms} ms"))
+    }
+
+    async fn reach(&self) -> Result<TcpStream, Unavailability> {
+        let failed = |error: std::io::Error| Unavailability::Connect(error.to_string());
+        let stream = TcpStream::connect((self.host.as_str(), self.port))
+            .await
+            .map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        Ok(stream)
+    }
+
+    async fn open(&self) -> Result<Link, Unavailability> {
+        let stream = self.reach().await?;
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(PIPELINE);
+        let (connection, driver) =
+            MultiplexedConnection::new_with_config(&self.login, stream, config)
+                .await
+                .map_err(|error| login_failed(&error))?;
+
+        let broken = Arc::new(AtomicBool::new(false));
+        let closing = self.closing.child_token();
+        let life = Arc::new(Life {
+            broken: Arc::clone(&broken),
+            _closes: closing.clone().drop_guard(),
+        });
+        self.drivers.spawn(async move {
+            tokio::select! {
+                () = driver => {}
+                () = closing.cancelled() => {}
+            }
+            broken.store(true, Ordering::Release);
+        });
+        Ok(Link { connection, life })
+    }
+
+    /// A connection of its own that listens to a channel.
+    pub(super) async fn subscribe(&self, channel: &str) -> Result<PubSub, Unavailability> {
+        let open = async {
+            let stream = self.reach().await?;
+            let subscription = PubSub::new(&self.login, stream).await;
+            let mut subscription = subscription.map_err(|error| login_failed(&error))?;
+            let subscribed = subscription.subscribe(channel).await;
+            subscribed.map_err(|error| refused(&error))?;
+            Ok(subscription)
+        };
+        timeout(self.connect_timeout, open)
+            .await
+            .unwrap_or_else(|_elapsed| Err(self.too_slow()))
+    }
+
+    /// Closes every connection, whoever still has one.
+    pub(super) async fn close(&self) {
+        self.closing.cancel();
+        self.drivers.close();
+        self.drivers.wait().await;
+    }
+}
+
+// === impl Link ===
+
+impl Link {
+    /// Whether no new command may be sent.
+    pub(super) fn is_broken(&self) -> bool {
+        self.life.broken.load(Ordering::Acquire)
+    }
+
+    /// Keeps new commands from this connection.
+    pub(super) fn retire(&self) {
+        self.life.broken.store(true, Ordering::Release);
+    }
+
+    /// Sends a command and waits for its reply, at most until `limit`.
+    pub(super) async fn send(&mut self, command: &Cmd, limit: Instant) -> Result<Value, Failure> {
+        let reply = timeout_at(limit, self.connection.send_packed_command(command)).await;
+        let failure = match reply {
+            Ok(Ok(Value::ServerError(error))) => answered(&error),
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => lost(&error),
+            Err(_elapsed) => Failure::Unknown(Uncertainty::TimedOut),
+        };
+        if let Failure::Unknown(_) | Failure::WrongNode(_) = failure {
+            self.retire();
+        }
+        Err(failure)
+    }
+
+    /// Sends commands together and waits for all replies. Each of them may be an error.
+    pub(super) async fn send_all(
+        &mut self,
+        commands: &Pipeline,
+        limit: Instant,
+    ) -> Result<Vec<Value>, Failure> {
+        let sent = self
+            .connection
+            .send_packed_commands(commands, 0, commands.len());
+        let failure = match timeout_at(limit, sent).await {
+            Ok(Ok(values)) => return Ok(values),
+            Ok(Err(error)) => lost(&error),
+            Err(_elapsed) => Failure::Unknown(Uncertainty::TimedOut),
+        };
+        self.retire();
+        Err(failure)
+    }
+}
+
+/// What an error of the server means.
+pub(super) fn answered(error: &ServerError) -> Failure {
+    Failure::of(error.code(), error.details().unwrap_or_default())
+}
+
+fn lost(error: &RedisError) -> Failure {
+    let reason = error.category().to_owned();
+    Failure::Unknown(Uncertainty::ConnectionLost(reason))
+}
+
+/// Why a channel cannot be listened to.
+fn refused(error: &RedisError) -> Unavailability {
+    let code = error.code().unwrap_or_default();
+    match Failure::of(code, error.detail().unwrap_or_default()) {
+        Failure::Transient(why) | Failure::WrongNode(why) | Failure::Refused(why) => why,
+        Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
+            Unavailability::Connect("the connection was lost".to_owned())
+        }
+    }
+}
+
+/// Nothing of ours is sent before the login is complete. What the server says to a login may repeat
+/// the password, so of its text nothing is passed on.
+fn login_failed(error: &RedisError) -> Unavailability {
+    let detail = error.detail().unwrap_or_default();
+    match error.kind() {
+        ErrorKind::AuthenticationFailed if detail.contains("max number of clients") => {
+            Unavailability::Refused("the server has too many clients".to_owned())
+        }
+        ErrorKind::AuthenticationFailed => {
+            Unavailability::Misconfigured("the server refuses the user or the password".to_owned())
+        }
+        ErrorKind::Io => Unavailability::Connect("the server closed the connection".to_owned()),
+        ErrorKind::Server(_) | ErrorKind::Extension => {
+            let code = error.code().unwrap_or_default();
+            match Failure::of(code, "") {
+                Failure::Transient(why) | Failure::WrongNode(why) | Failure::Refused(why) => why,
+                Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
+                    Unavailability::Misconfigured(format!("the server refuses the login: {code}"))
+                }
+            }
+        }
+        _ => Unavailability::Misconfigured("the server refuses the login or database".to_owned()),
+    }
+}

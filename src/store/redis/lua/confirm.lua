@@ -1,0 +1,38 @@
+-- Confirm: makes a provisional grant the attempt's own, for its full TTL.
+--
+-- KEYS
+--   1  lock     string: the hash of the holder's token
+--   2  info     hash: the lease record
+--   3  ended    zset: what is remembered of ended leases, by the instant until which it counts
+--   4  gateway  string: there as long as this gateway is alive
+-- ARGV
+--   1  the hash of the token, which is the identity of the attempt
+--   2  how long to remember an end, in ms
+-- Reply
+--   {confirmed, ARGV 1, lease ..}
+--   {lost, ARGV 1}             it came too late
+--   {layout, ARGV 1, version}  the record is not of this layout
+-- Replay
+--   Counts the TTL again from then. Never brings back what has ended.
+-- Clock
+--   TIME of this Redis, once. Lock and record expire at one instant, at the latest at the limit.
+-- Cluster
+--   Keys 1 to 3 carry the name as hash tag, key 4 a tag of the same slot.
+-- Cost
+--   O(1), but for O(log n) in the number of memories of this name.
+
+local at = { lock = KEYS[1], info = KEYS[2], ended = KEYS[3], tombstone = ARGV[2] }
+local token = ARGV[1]
+
+local held = redis.call('GET', at.lock)
+local record, layout = read_record(at.info, unpack(TOLD))
+if layout then
+  return { 'layout', token, layout }
+end
+if held ~= token or not record or record[2] ~= token then
+  return { 'lost', token }
+end
+local now = instants(redis.call('TIME'))
+local left = settle(at, token, now)
+redis.call('PEXPIRE', KEYS[4], ALIVE)
+return tell({ 'confirmed', token }, record, 3, left, now)

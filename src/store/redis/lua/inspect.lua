@@ -1,0 +1,38 @@
+-- Inspect: shows who holds the lock and who waits for it.
+--
+-- KEYS
+--   1  lock     string: the hash of the holder's token
+--   2  info     hash: the lease record
+--   3  queue    zset: the tickets by their order
+--   4  waiters  hash: the record of each ticket
+-- ARGV
+--   1  how many of those who wait are shown
+-- Reply
+--   {shown, KEYS 1, {owner, ms waited, owner, ms waited ..}, contention ..}
+--   {layout, KEYS 1, version}  the record is not of this layout
+-- Replay
+--   Looks again.
+-- Clock
+--   TIME of this Redis, once.
+-- Cluster
+--   All keys carry the name as hash tag.
+-- Cost
+--   O(log n) in the number of tickets, and O(m) for the m that are shown.
+
+local at = { lock = KEYS[1], info = KEYS[2], queue = KEYS[3], waiters = KEYS[4] }
+
+local _, layout = read_record(at.info)
+if layout then
+  return { 'layout', at.lock, layout }
+end
+local now = instants(redis.call('TIME'))
+local shown = {}
+local tickets = redis.call('ZRANGE', at.queue, 0, ARGV[1] - 1)
+if #tickets > 0 then
+  for _, text in ipairs(redis.call('HMGET', at.waiters, unpack(tickets))) do
+    local waiter = read_waiter(text)
+    shown[#shown + 1] = waiter and waiter.owner or ''
+    shown[#shown + 1] = waiter and math.max(0, now - waiter.queued) or 0
+  end
+end
+return contend({ 'shown', at.lock, shown }, at, now)

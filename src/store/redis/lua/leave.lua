@@ -1,0 +1,70 @@
+-- Leave: takes an attempt out of the queue, or keeps its place for a request that asks again.
+--
+-- KEYS
+--   1  lock     string: the hash of the holder's token
+--   2  info     hash: the lease record
+--   3  ended    zset: what is remembered of ended leases, by the instant until which it counts
+--   4  fence    string: the fence counter of the slot
+--   5  queue    zset: the tickets by their order
+--   6  waiters  hash: the record of each ticket
+--   7  gateway  string: there as long as this gateway is alive
+-- ARGV
+--   1  the hash of the token, which is the identity of the attempt and its ticket
+--   2  how long to remember an end, in ms
+--   3  the highest fence that the gateway has seen in this slot
+--   4  the id of this gateway
+--   5  how long to keep the place, in ms, or empty
+-- Reply
+--   {left, ARGV 1, news, contention ..}
+--   {granted, ARGV 1, news, lease ..}  it holds the lock, for its full TTL from now
+--   {superseded, ARGV 1, news}         a newer request with its idempotency key has its place
+--   {layout, ARGV 1, news, version}    the record is not of this layout
+-- Replay
+--   Has left already; a place that is kept is kept from then.
+-- Clock
+--   TIME of this Redis, once.
+-- Cluster
+--   As for acquire.
+-- Cost
+--   As for acquire.
+
+local at = {
+  lock = KEYS[1], info = KEYS[2], ended = KEYS[3], counter = KEYS[4], queue = KEYS[5],
+  waiters = KEYS[6], gateway = KEYS[7], me = ARGV[4], floor = ARGV[3], tombstone = ARGV[2],
+  news = {},
+}
+local token, news = ARGV[1], at.news
+
+local held = redis.call('GET', at.lock)
+local record, layout = read_record(at.info, unpack(TOLD))
+if layout then
+  return { 'layout', token, news, layout }
+end
+look(at)
+local now, us = instants(redis.call('TIME'))
+if held == token and record and record[2] == token then
+  return tell({ 'granted', token, news }, record, 3, settle(at, token, now), now)
+end
+
+local waiter = at.head and read_waiter(redis.call('HMGET', at.waiters, token)[1])
+if not waiter then
+  if remembers(at.ended, 's:' .. token, now) then
+    return { 'superseded', token, news }
+  end
+elseif ARGV[5] ~= '' and waiter.key ~= '' then
+  waiter.gateway, waiter.ends = '', now + ARGV[5]
+  -- The first write is one that Redis does not refuse when it is out of memory.
+  redis.call('HDEL', at.waiters, '')
+  redis.call('HSET', at.waiters, token, write_waiter(waiter))
+  outlive(at, now, waiter.ends)
+else
+  if waiter.late == '1' then
+    -- A copy of its acquire that is still on its way must not queue it again.
+    remember(at.ended, now, digits(now + ARGV[2]), 'g:' .. token)
+  end
+  take_out(at, { token }, { 'k:' .. waiter.key })
+end
+if not held then
+  hand_over(at, now, us, record)
+end
+return contend({ 'left', token, news }, at, now)

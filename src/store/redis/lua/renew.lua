@@ -1,0 +1,59 @@
+-- Renew: makes a living lease last from now.
+--
+-- KEYS
+--   1  lock   string: the hash of the holder's token
+--   2  info   hash: the lease record
+--   3  ended  zset: what is remembered of ended leases, by the instant until which it counts
+-- ARGV
+--   1  the hash of the token
+--   2  ttl in ms, or empty for the lease's own
+--   3  how long to remember an end, in ms
+-- Reply
+--   {renewed, ARGV 1, lease ..}
+--   {another | free, ARGV 1}   the token does not hold the lock; is somebody else holding it?
+--   {layout, ARGV 1, version}  the record is not of this layout
+-- Replay
+--   Renews again. Never brings back what has ended.
+-- Clock
+--   TIME of this Redis, once. Lock and record expire at one instant, at the latest at the limit.
+-- Cluster
+--   All keys carry the name as hash tag.
+-- Cost
+--   O(1), but for O(log n) in the number of memories of this name.
+
+local lock, info, ended = KEYS[1], KEYS[2], KEYS[3]
+local token = ARGV[1]
+
+local held = redis.call('GET', lock)
+local record, layout = read_record(info, 'idem', unpack(TOLD))
+if layout then
+  return { 'layout', token, layout }
+end
+if held ~= token then
+  return { held and 'another' or 'free', token }
+end
+if not record or record[2] ~= token then
+  return { 'another', token }
+end
+
+local now = instants(redis.call('TIME'))
+local ttl = tonumber(ARGV[2]) or tonumber(record[5])
+local expiry = math.min(now + ttl, tonumber(record[7]) or math.huge)
+if expiry <= now then
+  return { 'free', token }
+end
+if record[3] then
+  redis.call('ZSCORE', ended, '')
+end
+
+-- The first write is one that Redis does not refuse when it is out of memory.
+redis.call('PEXPIREAT', lock, digits(expiry))
+redis.call('PEXPIREAT', info, digits(expiry))
+if tonumber(record[5]) ~= ttl then
+  redis.call('HSET', info, 'ttl', digits(ttl))
+  record[5] = ttl
+end
+if record[3] then
+  remember(ended, now, digits(expiry + ARGV[3]), 'k:' .. record[3])
+end
+return tell({ 'renewed', token }, record, 4, expiry - now, now)

@@ -1,0 +1,25 @@
+//! The Redis store: one contract over a handful of scripts.
+
+mod admission;
+mod dispatch;
+mod eviction;
+mod examination;
+mod failure;
+mod floors;
+mod foreign;
+mod gateway;
+mod keys;
+mod link;
+mod permissions;
+mod pool;
+mod rounds;
+mod scripts;
+mod slot;
+mod store;
+mod subscription;
+mod timers;
+mod topology;
+mod wake;
+
+pub use slot::{Slot, SlotTags};
+pub use store::RedisStore;

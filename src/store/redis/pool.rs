@@ -1,0 +1,138 @@
+//! The connections to one server.
+//!
+//! A connection is taken from the pool, cloned, and given back before anything is sent: requests
+//! share connections, and their commands travel together.
+
+use std::{convert::Infallible, fmt, sync::Arc};
+
+use bb8_redis::{bb8, redis::aio::PubSub};
+use tokio::{
+    sync::Notify,
+    time::{Duration, Instant, timeout_at},
+};
+
+use crate::{
+    config::{RedisConfig, RedisUrl},
+    store::Unavailability,
+};
+
+use super::link::{Endpoint, Link};
+
+/// The pool of one server's connections.
+pub(super) struct Pool {
+    connections: bb8::Pool<Manager>,
+    endpoint: Arc<Endpoint>,
+    connected: Arc<Notify>,
+}
+
+struct Manager {
+    endpoint: Arc<Endpoint>,
+    connected: Arc<Notify>,
+}
+
+/// What the pool keeps. A failed connect is kept too, for the one who asked for it: the pool itself
+/// would keep the reason and let the caller wait until the time is over.
+enum Place {
+    Up(Link),
+    Down(Instant, Unavailability),
+}
+
+/// How much longer than one connect the pool lets a caller wait, so that the caller hears the
+/// reason.
+const GRACE: Duration = Duration::from_millis(100);
+
+// === impl Pool ===
+
+impl Pool {
+    pub(super) fn new(url: &RedisUrl, config: &RedisConfig) -> Self {
+        let connect_timeout = config.connect_timeout_ms.duration();
+        let endpoint = Arc::new(Endpoint::new(url, connect_timeout));
+        let connected = Arc::new(Notify::new());
+        let manager = Manager {
+            endpoint: Arc::clone(&endpoint),
+            connected: Arc::clone(&connected),
+        };
+        let size = config.connections.max(1);
+        let connections = bb8::Pool::builder()
+            .max_size(size)
+            .min_idle(size)
+            // It would double the round trips. `has_broken` knows.
+            .test_on_check_out(false)
+            .retry_connection(false)
+            .max_lifetime(None)
+            .idle_timeout(None)
+            .connection_timeout(connect_timeout + GRACE)
+            .build_unchecked(manager);
+        Self {
+            connections,
+            endpoint,
+            connected,
+        }
+    }
+
+    /// A connection that was whole a moment ago.
+    pub(super) async fn link(&self, limit: Instant) -> Result<Link, Unavailability> {
+        let asked = Instant::now();
+        loop {
+            let Ok(Ok(place)) = timeout_at(limit, self.connections.get()).await else {
+                let reason = "no connection was made in time".to_owned();
+                return Err(Unavailability::Connect(reason));
+            };
+            match &*place {
+                Place::Up(link) if !link.is_broken() => return Ok(link.clone()),
+                Place::Down(at, reason) if *at >= asked => return Err(reason.clone()),
+                // Broken, or failed for somebody else some time ago: the pool drops it and connects
+                // anew.
+                Place::Up(_) | Place::Down(..) => {}
+            }
+        }
+    }
+
+    /// Ends when a new connection has been made.
+    pub(super) async fn connected(&self) {
+        self.connected.notified().await;
+    }
+
+    /// A connection outside the pool that listens to a channel.
+    pub(super) async fn subscribe(&self, channel: &str) -> Result<PubSub, Unavailability> {
+        self.endpoint.subscribe(channel).await
+    }
+
+    pub(super) async fn close(&self) {
+        self.endpoint.close().await;
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").finish_non_exhaustive()
+    }
+}
+
+// === impl Manager ===
+
+impl bb8::ManageConnection for Manager {
+    type Connection = Place;
+    type Error = Infallible;
+
+    async fn connect(&self) -> Result<Place, Infallible> {
+        Ok(match self.endpoint.connect().await {
+            Ok(link) => {
+                self.connected.notify_one();
+                Place::Up(link)
+            }
+            Err(reason) => Place::Down(Instant::now(), reason),
+        })
+    }
+
+    async fn is_valid(&self, _place: &mut Place) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn has_broken(&self, place: &mut Place) -> bool {
+        match place {
+            Place::Up(link) => link.is_broken(),
+            Place::Down(..) => true,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Once a period: says that this gateway is alive, and looks at every lock that is waited for here.
+//!
+//! Nothing is sent for a single waiter, and nothing at all while nobody waits. The look finds what
+//! no message and no timer can be relied on for: grants whose message or reply was lost, locks that
+//! were freed by foreign clients, holders that are not the ones we knew.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use bb8_redis::redis::{Cmd, Pipeline, Value};
+use tokio::time::{Instant, sleep_until};
+use tracing::info;
+
+use crate::{lock::LockName, store::parking::News};
+
+use super::{
+    Slot, SlotTags,
+    dispatch::Dispatch,
+    failure::Failure,
+    gateway::{ALIVE, Gateway},
+    keys::Keys,
+    link::answered,
+    scripts::token_hash,
+};
+
+/// What it takes to make the rounds.
+pub(super) struct Rounds {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) dispatch: Arc<Dispatch>,
+    pub(super) tags: Arc<SlotTags>,
+    /// By which the server tells its runs apart.
+    pub(super) run_id: Option<String>,
+}
+
+/// How long a lost message or reply goes unnoticed, at most. A third of the time for which a
+/// gateway counts as alive, and less than a provisional grant lasts.
+const PERIOD: Duration = Duration::from_secs(2);
+/// How soon a round is made again that failed.
+const RETRY: Duration = Duration::from_millis(200);
+/// How many commands are sent together: few enough that callers between them do not notice.
+const BATCH: usize = 512;
+
+// === impl Rounds ===
+
+impl Rounds {
+    /// Makes rounds for ever.
+    pub(super) async fn go(mut self) {
+        // Gateways that were started together do not make their rounds together.
+        let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
+        let mut next = Instant::now() + PERIOD.mul_f64(share);
+        let mut missed = false;
+        loop {
+            tokio::select! {
+                () = sleep_until(next) => {}
+                () = self.gateway.missed.notified() => missed = true,
+            }
+            let begun = Instant::now();
+            next = match self.round(missed).await {
+                Ok(()) => {
+                    missed = false;
+                    begun + PERIOD
+                }
+                Err(_known_by_others) => Instant::now() + RETRY,
+            };
+        }
+    }
+
+    async fn round(&mut self, missed: bool) -> Result<(), Failure> {
+        let names = self.gateway.parking.names();
+        self.keep_alive(&names).await?;
+        self.look(&names).await?;
+        if missed && self.is_another_run().await? {
+            info!("the server was started anew; everybody who waits asks again");
+            self.gateway.parking.forget(|_| true);
+        }
+        Ok(())
+    }
+
+    /// Says in every slot where somebody waits that this gateway is alive. Where it no longer
+    /// counts as alive its waiters may have lost their places: they ask again.
+    async fn keep_alive(&self, names: &[LockName]) -> Result<(), Failure> {
+        let waited_for: HashSet<Slot> = names.iter().map(slot_of).collect();
+        let slots = self
+            .gateway
+            .slots_to_keep(|slot| waited_for.contains(&slot));
+        let mut lost = HashSet::new();
+        for slots in slots.chunks(BATCH) {
+            let mut commands = Pipeline::with_capacity(slots.len());
+            for &slot in slots {
+                let key = Keys::of_gateway(slot, &self.tags, &self.gateway.id);
+                let ms = ALIVE.as_millis().to_string();
+                commands.cmd("PEXPIRE").arg(key).arg(ms);
+            }
+            let replies = self.dispatch.batch(slots[0], &commands).await?;
+            for (&slot, reply) in slots.iter().zip(replies) {
+                match reply {
+                    Value::Int(0) if waited_for.contains(&slot) => {
+                        lost.insert(slot);
+                    }
+                    Value::ServerError(error) => return Err(answered(&error)),
+                    _ => {}
+                }
+            }
+        }
+        if !lost.is_empty() {
+            let concerned = |name: &LockName| lost.contains(&slot_of(name));
+            self.gateway.parking.forget(concerned);
+        }
+        Ok(())
+    }
+
+    async fn look(&self, names: &[LockName]) -> Result<(), Failure> {
+        for names in names.chunks(BATCH / 2) {
+            let mut commands = Pipeline::with_capacity(2 * names.len());
+            for name in names {
+                let keys = Keys::of(name, &self.tags, &self.gateway.id);
+                commands.cmd("GET").arg(keys.lock());
+                commands.cmd("PTTL").arg(keys.lock());
+            }
+            let slot = slot_of(&names[0]);
+            let replies = self.dispatch.batch(slot, &commands).await?;
+            for (name, replies) in names.iter().zip(replies.chunks_exact(2)) {
+                self.judge(name, &replies[0], &replies[1])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&self, name: &LockName, value: &Value, left: &Value) -> Result<(), Failure> {
+        match (value, left) {
+            (Value::Nil, _) => self.gateway.expect_end(name, Duration::ZERO),
+            (Value::BulkString(value), Value::Int(left)) => {
+                if let Some(token) = std::str::from_utf8(value).ok().and_then(token_hash) {
+                    // Held by one who waits here: it was not told. By anybody else: as expected.
+                    let _one_of_ours = self
+                        .gateway
+                        .parking
+                        .tell(&token, News::GrantedProvisionally);
+                }
+                if let Ok(left) = u64::try_from(*left) {
+                    self.gateway.expect_end(name, Duration::from_millis(left));
+                }
+            }
+            (Value::ServerError(error), _) | (_, Value::ServerError(error)) => {
+                match answered(error) {
+                    // A key of another type, which those who ask are told.
+                    Failure::WrongType => {}
+                    failure => return Err(failure),
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the server has been started anew, or is another one, since it was last asked. If it
+    /// does not say, it may have been.
+    async fn is_another_run(&mut self) -> Result<bool, Failure> {
+        let mut command = Cmd::new();
+        command.arg("INFO").arg("server");
+        let slot = Slot::of(Keys::PROBE.as_bytes());
+        let now = match self.dispatch.plain(slot, &command).await {
+            Ok(Value::BulkString(info)) => run_id(&String::from_utf8_lossy(&info)),
+            Ok(_) | Err(Failure::Refused(_)) => None,
+            Err(failure) => return Err(failure),
+        };
+        let before = std::mem::replace(&mut self.run_id, now);
+        Ok(before.is_none() || before != self.run_id)
+    }
+}
+
+fn slot_of(name: &LockName) -> Slot {
+    Slot::of(name.as_str().as_bytes())
+}
+
+fn run_id(info: &str) -> Option<String> {
+    let line = |line: &str| line.strip_prefix("run_id:").map(str::to_owned);
+    info.lines().find_map(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_told_by_its_id() {
+        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:0a1b\r\ntcp_port:1\r\n";
+        assert_eq!(run_id(info).as_deref(), Some("0a1b"));
+        assert_eq!(run_id("# Server\r\n"), None);
+    }
+}

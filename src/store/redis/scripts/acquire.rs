@@ -1,0 +1,165 @@
+//! Calls `acquire.lua`.
+
+use std::time::Duration;
+
+use bb8_redis::redis::Cmd;
+
+use crate::{
+    lock::{FencingToken, HeldLease, HoldLimit, Owner, Salt},
+    store::{
+        StoreError, Unavailability,
+        contract::{Acquisition, Attempt, Contention, Idempotency, Place},
+        parking::News,
+    },
+};
+
+use super::{
+    super::{
+        dispatch::{Answer, Dispatch, Sending},
+        gateway::Gateway,
+        keys::Keys,
+    },
+    Knowledge, Reply, Scripts, hex, queueing,
+    record::{limit, metadata_json},
+    script::TOMBSTONE_MS,
+};
+
+/// A wait that is longer is asked for again by the time it is over.
+const LONGEST_WAIT: Duration = Duration::from_hours(24);
+
+// === impl Scripts ===
+
+impl Scripts {
+    pub(in crate::store::redis) async fn acquire(
+        &self,
+        dispatch: &Dispatch,
+        gateway: &Gateway,
+        keys: &Keys,
+        attempt: &Attempt,
+    ) -> Result<Acquisition, StoreError> {
+        let token = attempt.token.to_string();
+        let metadata = metadata_json(&attempt.metadata);
+        let fill = |command: &mut Cmd, sending| {
+            queueing::fill_keys(command, keys);
+            command.arg(&token).arg(attempt.ttl.as_millis());
+            match attempt.hold_limit.map(HoldLimit::as_millis) {
+                Some(ms) => command.arg(ms),
+                None => command.arg(""),
+            };
+            command
+                .arg(
+                    attempt
+                        .owner
+                        .as_ref()
+                        .map(Owner::as_str)
+                        .unwrap_or_default(),
+                )
+                .arg(&metadata)
+                .arg(gateway.floors.of(keys.slot()))
+                .arg(TOMBSTONE_MS)
+                .arg(u8::from(sending == Sending::Again));
+            fill_idempotency(command, attempt.idempotency.as_ref());
+            command.arg(gateway.id.as_str());
+            match attempt.wait {
+                Some(waiting) => command
+                    .arg(waiting.patience.min(LONGEST_WAIT).as_millis().to_string())
+                    .arg(waiting.longest_queue),
+                None => command.arg("").arg(0),
+            };
+        };
+        let run = dispatch.run(&self.acquire, keys, &token, fill);
+        let Answer { mut reply, earlier } = run.await?;
+        gateway.hear(keys, reply.news()?);
+        if reply.kind() == "superseded" {
+            // It hears so where it stands.
+            let _stands = gateway.parking.tell(&attempt.token, News::Superseded);
+            let contention = Contention {
+                holder: None,
+                waiters: 0,
+            };
+            return Ok(Acquisition::Queued(Place {
+                ahead: 0,
+                contention,
+            }));
+        }
+        let outcome = read(&mut reply, keys, attempt);
+        match &outcome {
+            Ok(Acquisition::Granted(lease)) => gateway.floors.raise(keys.slot(), lease.fence),
+            Ok(Acquisition::Queued(place)) => gateway.queued(keys, &place.contention),
+            // An earlier copy that is still on its way must not come to hold the lock once it is
+            // free: nobody would know its token.
+            _ if earlier.is_some() => {
+                let known = Knowledge::MayBeHeard;
+                self.give_back(dispatch, gateway, keys, &attempt.token, known)
+                    .await?;
+            }
+            _ => {}
+        }
+        outcome
+    }
+}
+
+fn fill_idempotency(command: &mut Cmd, idempotency: Option<&Idempotency>) {
+    match idempotency {
+        None => command.arg("").arg("").arg(""),
+        Some(key) => command
+            .arg(hex::write(key.hash.as_bytes()))
+            .arg(hex::write(key.fingerprint.as_bytes()))
+            .arg(hex::write(key.salt.as_bytes())),
+    };
+}
+
+fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition, StoreError> {
+    match reply.kind() {
+        "granted" => {
+            let lease = granted(reply, attempt).ok_or_else(|| reply.unexpected())?;
+            Ok(Acquisition::Granted(lease))
+        }
+        "again" => Ok(Acquisition::Granted(reply.lease(keys)?)),
+        "replayed" => {
+            let lease = reply.lease(keys)?;
+            let salt = reply.text().as_deref().and_then(hex::read);
+            let salt = salt.ok_or_else(|| reply.unexpected())?;
+            Ok(Acquisition::Replayed(lease, Salt::from_bytes(salt)))
+        }
+        "held" => Ok(Acquisition::Held(reply.contention(keys)?)),
+        "queued" => {
+            let ahead = reply.integer().and_then(|ahead| u64::try_from(ahead).ok());
+            let ahead = ahead.ok_or_else(|| reply.unexpected())?;
+            let contention = reply.contention(keys)?;
+            Ok(Acquisition::Queued(Place { ahead, contention }))
+        }
+        "full" => Ok(Acquisition::QueueFull),
+        "mismatch" => Ok(Acquisition::IdempotencyMismatch),
+        "expired" => Ok(Acquisition::IdempotencyExpired),
+        "withdrawn" => Err(Unavailability::Withdrawn.into()),
+        "exhausted" => Err(StoreError::FenceExhausted),
+        "clock" => match reply.integer() {
+            Some(seconds) => {
+                let time = format!("{seconds} s since 1970");
+                Err(Unavailability::Clock(time).into())
+            }
+            None => Err(reply.unexpected()),
+        },
+        "counter" => Err(StoreError::ForeignData {
+            key: keys.fence().to_owned(),
+            found: "a string that is no fence counter".into(),
+        }),
+        "layout" => Err(reply.layout(keys)),
+        _ => Err(reply.unexpected()),
+    }
+}
+
+/// A new lease is what was asked for.
+fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
+    let fence = u64::try_from(reply.integer()?).ok()?;
+    Some(HeldLease {
+        fence: FencingToken::new(fence).ok()?,
+        ttl: attempt.ttl,
+        expires_in: attempt.ttl.duration(),
+        held_for: Duration::ZERO,
+        hold_expires_in: limit(reply.integer()?),
+        owner: attempt.owner.clone(),
+        metadata: attempt.metadata.clone(),
+    })
+}

@@ -1,0 +1,54 @@
+//! Calls `advance.lua`.
+
+use bb8_redis::redis::Cmd;
+use tokio::time::Duration;
+
+use crate::store::StoreError;
+
+use super::{
+    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys},
+    Scripts, queueing,
+};
+
+/// What became of a lock whose lease should have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store::redis) enum Advance {
+    /// Somebody holds it, for this long; `None`: without an expiry.
+    Held(Option<Duration>),
+    /// It was free, and somebody was queued for it.
+    Passed,
+    /// It is free, and nobody is queued for it.
+    Idle,
+}
+
+// === impl Scripts ===
+
+impl Scripts {
+    pub(in crate::store::redis) async fn advance(
+        &self,
+        dispatch: &Dispatch,
+        gateway: &Gateway,
+        keys: &Keys,
+    ) -> Result<Advance, StoreError> {
+        let fill = |command: &mut Cmd, _| {
+            queueing::fill_keys(command, keys);
+            queueing::fill_gateway(command, keys, gateway);
+        };
+        let run = dispatch.run(&self.advance, keys, keys.lock(), fill);
+        let mut reply = run.await?.reply;
+        gateway.hear(keys, reply.news()?);
+        match reply.kind() {
+            "held" => match reply.integer() {
+                Some(ms) => {
+                    let left = u64::try_from(ms).ok().map(Duration::from_millis);
+                    Ok(Advance::Held(left))
+                }
+                None => Err(reply.unexpected()),
+            },
+            "passed" => Ok(Advance::Passed),
+            "idle" => Ok(Advance::Idle),
+            "layout" => Err(reply.layout(keys)),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}

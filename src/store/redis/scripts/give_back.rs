@@ -1,0 +1,51 @@
+//! Calls `give_back.lua`.
+
+use bb8_redis::redis::Cmd;
+
+use crate::{
+    lock::TokenHash,
+    store::{StoreError, contract::GiveBack},
+};
+
+use super::{
+    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys},
+    Scripts, queueing,
+};
+
+/// Who may know of a grant that is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store::redis) enum Knowledge {
+    /// Its answer may be on its way: its idempotency key is used.
+    MayBeHeard,
+    /// Nobody, since no attempt took it: its idempotency key is not used.
+    Unheard,
+}
+
+// === impl Scripts ===
+
+impl Scripts {
+    pub(in crate::store::redis) async fn give_back(
+        &self,
+        dispatch: &Dispatch,
+        gateway: &Gateway,
+        keys: &Keys,
+        token: &TokenHash,
+        known: Knowledge,
+    ) -> Result<GiveBack, StoreError> {
+        let token = token.to_string();
+        let fill = |command: &mut Cmd, _| {
+            queueing::fill(command, keys, gateway, &token);
+            command.arg(u8::from(known == Knowledge::Unheard));
+        };
+        let run = dispatch.run(&self.give_back, keys, &token, fill);
+        let mut reply = run.await?.reply;
+        gateway.hear(keys, reply.news()?);
+        match reply.kind() {
+            "given_back" => Ok(GiveBack::GivenBack),
+            // A lease that was answered again is not this attempt's any more.
+            "kept" | "nothing" => Ok(GiveBack::NothingHeld),
+            "layout" => Err(reply.layout(keys)),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The scripts: for each one its text and a typed wrapper that knows the positions.
+
+mod acquire;
+mod advance;
+mod confirm;
+mod contention;
+mod give_back;
+mod hex;
+mod inspect;
+mod leave;
+mod news;
+mod probe;
+mod queueing;
+mod record;
+mod release;
+mod renew;
+mod reply;
+mod script;
+
+pub(super) use advance::Advance;
+pub(super) use give_back::Knowledge;
+pub(super) use hex::token_hash;
+pub(super) use news::Heard;
+pub(super) use probe::{Permission, Probed};
+pub(super) use reply::Reply;
+pub(super) use script::{Script, Scripts};

@@ -1,0 +1,50 @@
+//! Calls `renew.lua`.
+
+use bb8_redis::redis::Cmd;
+
+use crate::{
+    lock::{TokenHash, Ttl},
+    store::{
+        StoreError,
+        contract::{Loss, Renewal},
+    },
+};
+
+use super::{
+    super::{dispatch::Dispatch, keys::Keys},
+    Scripts,
+    script::TOMBSTONE_MS,
+};
+
+// === impl Scripts ===
+
+impl Scripts {
+    pub(in crate::store::redis) async fn renew(
+        &self,
+        dispatch: &Dispatch,
+        keys: &Keys,
+        token: &TokenHash,
+        ttl: Option<Ttl>,
+    ) -> Result<Renewal, StoreError> {
+        let token = token.to_string();
+        let fill = |command: &mut Cmd, _| {
+            for key in [keys.lock(), keys.info(), keys.ended()] {
+                command.arg(key);
+            }
+            command.arg(&token);
+            match ttl {
+                Some(ttl) => command.arg(ttl.as_millis()),
+                None => command.arg(""),
+            };
+            command.arg(TOMBSTONE_MS);
+        };
+        let mut reply = dispatch.run(&self.renew, keys, &token, fill).await?.reply;
+        match reply.kind() {
+            "renewed" => Ok(Renewal::Renewed(reply.lease(keys)?)),
+            "another" => Ok(Renewal::Lost(Loss::HeldByAnother)),
+            "free" => Ok(Renewal::Lost(Loss::Free)),
+            "layout" => Err(reply.layout(keys)),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The reply of a script: what it is, what it answers, and its fields.
+
+use std::vec;
+
+use bb8_redis::redis::Value;
+
+use crate::store::{StoreError, Uncertainty};
+
+/// A reply that is known to answer our command.
+#[derive(Debug)]
+pub(in crate::store::redis) struct Reply {
+    kind: String,
+    fields: vec::IntoIter<Value>,
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// Takes a reply apart. Its second field must repeat `echo`, or it answers something else.
+    pub(in crate::store::redis) fn read(value: Value, echo: &str) -> Result<Self, String> {
+        let Value::Array(fields) = value else {
+            return Err("no list".to_owned());
+        };
+        let mut fields = fields.into_iter();
+        match (fields.next(), fields.next()) {
+            (Some(Value::BulkString(kind)), Some(Value::BulkString(echoed)))
+                if echoed == echo.as_bytes() =>
+            {
+                let kind = String::from_utf8(kind).map_err(|_| "no kind".to_owned())?;
+                Ok(Self { kind, fields })
+            }
+            _ => Err("an answer to another command".to_owned()),
+        }
+    }
+
+    pub(in crate::store::redis) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Fields of their own, without a kind.
+    pub(super) fn of_fields(fields: Vec<Value>) -> Self {
+        Self {
+            kind: String::new(),
+            fields: fields.into_iter(),
+        }
+    }
+
+    pub(super) fn integer(&mut self) -> Option<i64> {
+        match self.fields.next() {
+            Some(Value::Int(number)) => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(super) fn text(&mut self) -> Option<String> {
+        match self.fields.next() {
+            Some(Value::BulkString(bytes)) => String::from_utf8(bytes).ok(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn list(&mut self) -> Option<Vec<Value>> {
+        match self.fields.next() {
+            Some(Value::Array(values)) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// The reply is none that the script gives.
+    pub(super) fn unexpected(&self) -> StoreError {
+        Uncertainty::UnexpectedReply(format!("{:?} with unknown fields", self.kind)).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    #[test]
+    fn must_repeat_what_it_answers() {
+        let value = |echo| Value::Array(vec![text("free"), text(echo), Value::Int(3)]);
+        let mut reply = Reply::read(value("a"), "a").unwrap();
+        assert_eq!(reply.kind(), "free");
+        assert_eq!((reply.integer(), reply.integer()), (Some(3), None));
+        assert!(Reply::read(value("b"), "a").is_err());
+        assert!(Reply::read(Value::Array(vec![text("free")]), "a").is_err());
+        assert!(Reply::read(Value::Int(1), "a").is_err());
+    }
+
+    #[test]
+    fn shows_no_field_in_its_error() {
+        let reply = Reply::read(Value::Array(vec![text("odd"), text("a"), text("x9")]), "a");
+        assert!(!reply.unwrap().unexpected().to_string().contains("x9"));
+    }
+}

@@ -1,0 +1,246 @@
+//! The store itself: what it is made of, and the contract in terms of the scripts.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use tokio::time::{Duration, timeout};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
+};
+
+use crate::{
+    clock::Clock,
+    config::{RedisConfig, RedisUrl},
+    lifecycle::Lifecycle,
+    lock::{LockName, TokenHash, Ttl},
+    store::{
+        Store, StoreError, Unavailability,
+        contract::{
+            Acquisition, Attempt, Check, Confirmation, GiveBack, Health, Inspection, Leaving,
+            Release, Renewal,
+        },
+        parking::Parking,
+    },
+};
+
+use super::{
+    SlotTags,
+    admission::Admission,
+    dispatch::Dispatch,
+    examination::Examiner,
+    floors::Floors,
+    gateway::Gateway,
+    keys::Keys,
+    pool::Pool,
+    scripts::{Knowledge, Scripts},
+    topology::Topology,
+    wake::Wake,
+};
+
+/// Leases in Redis.
+///
+/// It starts whether or not the server does, and comes back by itself when the server does. Before
+/// the server has been reached once and found safe, nothing is granted.
+pub struct RedisStore {
+    dispatch: Arc<Dispatch>,
+    scripts: Arc<Scripts>,
+    gateway: Arc<Gateway>,
+    admission: Arc<Admission>,
+    tags: Arc<SlotTags>,
+    description: String,
+    closed: AtomicBool,
+    /// Ends what goes on by itself.
+    closing: CancellationToken,
+    /// The commands that are under way.
+    working: TaskTracker,
+    deadline: Duration,
+}
+
+// === impl RedisStore ===
+
+impl RedisStore {
+    /// Opens the store. It connects when it is needed, and at once in a task of its own.
+    ///
+    /// The clock is only compared with the server's, to warn of a difference.
+    pub fn open(
+        url: &RedisUrl,
+        config: &RedisConfig,
+        clock: Arc<dyn Clock>,
+        lifecycle: &Lifecycle,
+    ) -> Self {
+        let topology = Topology::Single(Pool::new(url, config));
+        let dispatch = Arc::new(Dispatch::new(topology, config));
+        let scripts = Arc::new(Scripts::new());
+        let floors = Arc::new(Floors::new());
+        let tags = Arc::new(SlotTags::compute());
+        let (gateway, orphans) = Gateway::new(Arc::clone(&floors));
+        let gateway = Arc::new(gateway);
+        let examiner = Examiner {
+            dispatch: Arc::clone(&dispatch),
+            scripts: Arc::clone(&scripts),
+            floors,
+            gateway: Arc::clone(&gateway),
+            clock,
+            accept_eviction: config.accept_eviction,
+        };
+        let limit = config.command_timeout_ms.duration();
+        let admission = Arc::new(Admission::new(examiner, limit));
+        let (watcher, stopped) = (Arc::clone(&admission), lifecycle.stopped());
+        lifecycle.spawn_background(async move { watcher.watch(stopped).await });
+        let wake = Wake {
+            gateway: Arc::clone(&gateway),
+            dispatch: Arc::clone(&dispatch),
+            scripts: Arc::clone(&scripts),
+            tags: Arc::clone(&tags),
+        };
+        let closing = CancellationToken::new();
+        wake.start(orphans, lifecycle, &closing);
+        Self {
+            dispatch,
+            scripts,
+            gateway,
+            admission,
+            tags,
+            description: format!("Redis at {url}"),
+            closed: AtomicBool::new(false),
+            closing,
+            working: TaskTracker::new(),
+            deadline: config.deadline_ms.duration(),
+        }
+    }
+
+    /// How many messages to other gateways could not be published. Each costs the one it was for up
+    /// to two seconds.
+    pub fn unsent_messages(&self) -> u64 {
+        self.gateway.unsent()
+    }
+
+    /// Counts a command as under way for as long as the token lives.
+    fn enter(&self) -> Result<TaskTrackerToken, Unavailability> {
+        let token = self.working.token();
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Unavailability::Closing);
+        }
+        Ok(token)
+    }
+
+    fn keys(&self, name: &LockName) -> Keys {
+        Keys::of(name, &self.tags, &self.gateway.id)
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
+        let _working = self.enter()?;
+        self.admission.admit().await?;
+        let keys = self.keys(&attempt.name);
+        let scripts = &self.scripts;
+        scripts
+            .acquire(&self.dispatch, &self.gateway, &keys, attempt)
+            .await
+    }
+
+    async fn renew(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        ttl: Option<Ttl>,
+    ) -> Result<Renewal, StoreError> {
+        let _working = self.enter()?;
+        let keys = self.keys(name);
+        self.scripts.renew(&self.dispatch, &keys, token, ttl).await
+    }
+
+    async fn release(&self, name: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
+        let _working = self.enter()?;
+        let keys = self.keys(name);
+        let scripts = &self.scripts;
+        scripts
+            .release(&self.dispatch, &self.gateway, &keys, token)
+            .await
+    }
+
+    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
+        let _working = self.enter()?;
+        let keys = self.keys(name);
+        let (scripts, known) = (&self.scripts, Knowledge::MayBeHeard);
+        scripts
+            .give_back(&self.dispatch, &self.gateway, &keys, token, known)
+            .await
+    }
+
+    async fn confirm(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Confirmation, StoreError> {
+        let _working = self.enter()?;
+        let keys = self.keys(name);
+        self.scripts.confirm(&self.dispatch, &keys, token).await
+    }
+
+    async fn leave(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError> {
+        let _working = self.enter()?;
+        let keys = self.keys(name);
+        let scripts = &self.scripts;
+        scripts
+            .leave(&self.dispatch, &self.gateway, &keys, token, keep_for)
+            .await
+    }
+
+    fn parking(&self) -> &Parking {
+        &self.gateway.parking
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
+        let _working = self.enter()?;
+        let keys = self.keys(name);
+        self.scripts.inspect(&self.dispatch, &keys).await
+    }
+
+    async fn check(&self) -> Vec<Check> {
+        match self.enter() {
+            Ok(_working) => self.admission.check().await,
+            Err(closing) => vec![Check {
+                name: "connection",
+                health: Health::Outage(closing.to_string()),
+            }],
+        }
+    }
+
+    async fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.working.close();
+        // No command lasts longer than its deadline, the giving back after an acquire included.
+        drop(timeout(2 * self.deadline, self.working.wait()).await);
+        self.closing.cancel();
+        for pool in self.dispatch.topology.pools() {
+            pool.close().await;
+        }
+    }
+
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("description", &self.description)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,86 @@
+//! Listens to the messages of other gateways, on a connection of its own that comes back by itself.
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use bb8_redis::redis::{Value, aio::PubSub};
+use futures_util::StreamExt;
+use tokio::time::{sleep, timeout};
+
+use crate::store::Unavailability;
+
+use super::{
+    dispatch::{Dispatch, Pauses},
+    gateway::Gateway,
+};
+
+/// Hands on to the gateway what is published for it.
+pub(super) struct Subscription {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) dispatch: Arc<Dispatch>,
+}
+
+/// How often it is found out whether the connection still carries anything.
+const PING: Duration = Duration::from_secs(2);
+/// How soon a server is asked again that refuses the user the channel.
+const REFUSED: Duration = Duration::from_secs(5);
+
+// === impl Subscription ===
+
+impl Subscription {
+    /// Listens for ever. Whenever a connection has been made, messages may have been missed before.
+    pub(super) async fn listen(self) {
+        let channel = self.gateway.id.channel();
+        let mut pauses = Pauses::new();
+        loop {
+            let messenger = self.dispatch.topology.messenger();
+            let pause = match messenger.subscribe(&channel).await {
+                Ok(connection) => {
+                    pauses = Pauses::new();
+                    self.note(None);
+                    self.gateway.missed.notify_one();
+                    self.hear(connection).await;
+                    pauses.next()
+                }
+                Err(Unavailability::Misconfigured(why)) => {
+                    self.note(Some(why));
+                    REFUSED
+                }
+                // The server is away, which the other connections find out and tell.
+                Err(_) => pauses.next(),
+            };
+            sleep(pause).await;
+        }
+    }
+
+    /// Hears messages until the connection is lost.
+    async fn hear(&self, connection: PubSub) {
+        let (mut requests, mut messages) = connection.split();
+        let messages = async {
+            while let Some(message) = messages.next().await {
+                self.gateway
+                    .hear_message(&String::from_utf8_lossy(message.get_payload_bytes()));
+            }
+        };
+        // A connection may be lost without a sign. Any answer is one of life, a refusal included.
+        let silence = async {
+            loop {
+                sleep(PING).await;
+                if timeout(PING, requests.ping::<Value>()).await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = messages => {}
+            () = silence => {}
+        }
+    }
+
+    fn note(&self, refusal: Option<String>) {
+        let refused = &self.gateway.unsubscribed;
+        *refused.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+    }
+}

@@ -1,0 +1,118 @@
+//! Keeps the queues moving that somebody stands in here: ends of leases, grants that nobody waits
+//! for any more, messages, and the rounds that find what all of these have missed.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use crate::{lifecycle::Lifecycle, lock::LockName};
+
+use super::{
+    SlotTags,
+    dispatch::Dispatch,
+    gateway::{Gateway, Orphan},
+    keys::Keys,
+    rounds::Rounds,
+    scripts::{Advance, Knowledge, Scripts},
+    subscription::Subscription,
+};
+
+/// What it takes to act on a queue.
+#[derive(Clone)]
+pub(super) struct Wake {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) dispatch: Arc<Dispatch>,
+    pub(super) scripts: Arc<Scripts>,
+    pub(super) tags: Arc<SlotTags>,
+}
+
+/// How many commands are under way at once: enough to fill a pipeline, too few to crowd out callers
+/// after an outage.
+const CONCURRENT: usize = 64;
+
+// === impl Wake ===
+
+impl Wake {
+    /// Starts all that goes on by itself, until the program stops or the store is closed.
+    pub(super) fn start(
+        self,
+        orphans: mpsc::Receiver<Orphan>,
+        lifecycle: &Lifecycle,
+        closing: &CancellationToken,
+    ) {
+        let rounds = Rounds {
+            gateway: Arc::clone(&self.gateway),
+            dispatch: Arc::clone(&self.dispatch),
+            tags: Arc::clone(&self.tags),
+            run_id: None,
+        };
+        let subscription = Subscription {
+            gateway: Arc::clone(&self.gateway),
+            dispatch: Arc::clone(&self.dispatch),
+        };
+        let all: [BoxFuture<'static, ()>; 3] = [
+            Box::pin(rounds.go()),
+            Box::pin(subscription.listen()),
+            Box::pin(self.act(orphans)),
+        ];
+        for task in all {
+            let (stopped, closed) = (lifecycle.stopped(), closing.clone());
+            lifecycle.spawn_background(async move {
+                tokio::select! {
+                    () = task => {}
+                    () = stopped => {}
+                    () = closed.cancelled() => {}
+                }
+            });
+        }
+    }
+
+    /// Acts on what falls due, as long as grants may be orphaned.
+    async fn act(self, mut orphans: mpsc::Receiver<Orphan>) {
+        let mut running: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
+        loop {
+            let free = running.len() < CONCURRENT;
+            tokio::select! {
+                name = self.gateway.timers.next(), if free => {
+                    running.push(Box::pin(self.advance(name)));
+                }
+                Some(orphan) = orphans.recv(), if free => {
+                    running.push(Box::pin(self.give_back(orphan)));
+                }
+                Some(()) = running.next(), if !running.is_empty() => {}
+            }
+        }
+    }
+
+    /// Passes a lock on if its lease has ended.
+    async fn advance(&self, name: LockName) {
+        if !self.gateway.parking.awaits(&name) {
+            return;
+        }
+        let keys = Keys::of(&name, &self.tags, &self.gateway.id);
+        let advance = self.scripts.advance(&self.dispatch, &self.gateway, &keys);
+        match advance.await {
+            Ok(Advance::Held(Some(left))) => self.gateway.expect_end(&name, left),
+            // The next round looks again.
+            Ok(Advance::Held(None) | Advance::Passed) => {}
+            // Somebody waits here, and the store knows of nobody.
+            Ok(Advance::Idle) => self.gateway.parking.forget(|waited| *waited == name),
+            Err(error) => debug!(%name, %error, "the next round looks again"),
+        }
+    }
+
+    /// Gives back a grant that nobody waits for; if that fails, the TTL ends it.
+    async fn give_back(&self, orphan: Orphan) {
+        let keys = Keys::of(&orphan.name, &self.tags, &self.gateway.id);
+        let (dispatch, known) = (&self.dispatch, Knowledge::Unheard);
+        let give_back =
+            self.scripts
+                .give_back(dispatch, &self.gateway, &keys, &orphan.token, known);
+        if let Err(error) = give_back.await {
+            debug!(name = %orphan.name, %error, "a grant that nobody waits for ends with its TTL");
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Connections that cannot be made, break, or come back.
+
+use std::time::Duration;
+
+use latchgate::store::{
+    Store, StoreError, Unavailability,
+    contract::{GiveBack, Health, Inspection, Release, Renewal},
+};
+use tokio::time::{Instant, timeout};
+
+use super::{
+    leases::keyed,
+    rig::{PATIENCE, Rig, attempt, eventually, health, name, open, quick},
+};
+use crate::support::{Fault, RedisServer};
+
+#[tokio::test]
+async fn a_server_that_is_down_is_unavailable_and_comes_back_by_itself() {
+    let mut server = RedisServer::start().await;
+    server.kill();
+    let mut rig = Rig::on(server);
+    let start = Instant::now();
+    let refused = rig.store.acquire(&attempt("down")).await.unwrap_err();
+    assert!(
+        matches!(
+            &refused,
+            StoreError::Unavailable(Unavailability::Connect(_))
+        ),
+        "{refused:?}"
+    );
+    assert!(
+        start.elapsed() < Duration::from_secs(3),
+        "an outage is told soon"
+    );
+    let refused = rig
+        .store
+        .release(&name("down"), &attempt("down").token)
+        .await;
+    assert!(
+        matches!(refused, Err(StoreError::Unavailable(_))),
+        "{refused:?}"
+    );
+    assert!(matches!(
+        rig.health("connection").await,
+        Some(Health::Outage(_))
+    ));
+
+    rig.server.start_again().await;
+    // Without asking until it works: the first one who asks is served.
+    rig.grant(&attempt("down")).await;
+    eventually("the connection is found to be whole", async || {
+        (rig.health("connection").await == Some(Health::Passing)).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_restart_is_over_when_the_server_answers() {
+    let mut rig = Rig::start().await;
+    rig.grant(&attempt("before")).await;
+    rig.server.kill();
+    rig.server.start_again().await;
+    let start = Instant::now();
+    rig.grant(&attempt("after")).await;
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn a_restart_shorter_than_the_patience_is_not_noticed() {
+    let mut rig = Rig::start().await;
+    rig.grant(&attempt("before")).await;
+    rig.server.kill();
+    rig.server.launch_again();
+    rig.grant(&attempt("after")).await;
+}
+
+#[tokio::test]
+async fn a_script_that_the_server_forgot_is_sent_again() {
+    let rig = Rig::start().await;
+    let asked = attempt("script");
+    rig.grant(&asked).await;
+    rig.server.run(&["SCRIPT", "FLUSH"]).await;
+    let released = rig.store.release(&asked.name, &asked.token).await.unwrap();
+    assert_eq!(released, Release::Released);
+    rig.server.run(&["SCRIPT", "FLUSH"]).await;
+    rig.grant(&attempt("script")).await;
+}
+
+#[tokio::test]
+async fn an_acquire_whose_reply_was_lost_answers_the_lease_that_it_got() {
+    for fault in [Fault::CutReply, Fault::ResetReply, Fault::HoldReply] {
+        let (rig, proxy) = Rig::with_proxy().await;
+        let asked = attempt("lost-reply");
+        proxy.strike("{lost-reply}", fault);
+        let lease = rig.grant(&asked).await;
+        assert_eq!(proxy.strikes(), 1, "{fault:?}");
+        let counter = rig
+            .server
+            .text(&["HGET", "lg:{lost-reply}:info", "fence"])
+            .await;
+        assert_eq!(
+            counter,
+            lease.fence.to_string(),
+            "{fault:?}: there is one grant"
+        );
+        let released = rig.store.release(&asked.name, &asked.token).await.unwrap();
+        assert_eq!(released, Release::Released);
+    }
+}
+
+#[tokio::test]
+async fn an_acquire_whose_request_was_lost_is_granted_by_the_next_copy() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    proxy.strike("{lost-request}", Fault::CutRequest);
+    let lease = rig.grant(&attempt("lost-request")).await;
+    assert_eq!((proxy.strikes(), lease.held_for), (1, Duration::ZERO));
+}
+
+#[tokio::test]
+async fn a_release_whose_reply_was_lost_is_unknown_unless_its_end_is_remembered() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let (plain, remembered) = (attempt("plain"), keyed("remembered", "a"));
+    for asked in [&plain, &remembered] {
+        rig.grant(asked).await;
+        proxy.strike(&asked.token.to_string(), Fault::CutReply);
+    }
+    let unknown = rig
+        .store
+        .release(&plain.name, &plain.token)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(unknown, StoreError::Indeterminate(_)),
+        "{unknown:?}"
+    );
+    assert_eq!(
+        rig.store.inspect(&plain.name).await.unwrap(),
+        super::expected::free()
+    );
+    let released = rig
+        .store
+        .release(&remembered.name, &remembered.token)
+        .await
+        .unwrap();
+    assert_eq!(released, Release::Released);
+    assert_eq!(proxy.strikes(), 2);
+}
+
+#[tokio::test]
+async fn a_lost_request_does_no_harm_to_any_other_command() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let asked = attempt("other");
+    rig.grant(&asked).await;
+    for fault in [Fault::CutRequest, Fault::CutReply] {
+        proxy.strike("{other}", fault);
+        let renewal = rig
+            .store
+            .renew(&asked.name, &asked.token, None)
+            .await
+            .unwrap();
+        assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+        proxy.strike("{other}", fault);
+        let inspection = rig.store.inspect(&asked.name).await.unwrap();
+        assert!(
+            matches!(
+                inspection,
+                Inspection {
+                    holder: Some(_),
+                    ..
+                }
+            ),
+            "{inspection:?}"
+        );
+    }
+    proxy.strike("{other}", Fault::CutReply);
+    let outcome = rig
+        .store
+        .give_back(&asked.name, &asked.token)
+        .await
+        .unwrap();
+    assert_eq!(
+        outcome,
+        GiveBack::NothingHeld,
+        "the first copy gave it back"
+    );
+    rig.grant(&attempt("other")).await;
+    proxy.strike("{third}", Fault::CutRequest);
+    let third = attempt("third");
+    rig.grant(&third).await;
+    proxy.strike("{third}", Fault::CutRequest);
+    let released = rig.store.release(&third.name, &third.token).await.unwrap();
+    assert_eq!(released, Release::Released);
+}
+
+#[tokio::test]
+async fn what_stays_unknown_until_the_deadline_is_told_as_unknown() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let asked = attempt("unknown");
+    rig.grant(&attempt("warm")).await;
+    for _ in 0..1_000 {
+        proxy.strike("{unknown}", Fault::CutReply);
+    }
+    let start = Instant::now();
+    let unknown = rig.store.acquire(&asked).await.unwrap_err();
+    assert!(
+        matches!(unknown, StoreError::Indeterminate(_)),
+        "{unknown:?}"
+    );
+    assert!(
+        start.elapsed() <= Duration::from_millis(2_400),
+        "the deadline is kept"
+    );
+    assert!(proxy.strikes() > 2, "it was sent again");
+    // It may have happened, and here it has.
+    let owner = rig.server.text(&["GET", "lg:{unknown}:lock"]).await;
+    assert_eq!(owner, asked.token.to_string());
+}
+
+#[tokio::test]
+async fn connections_that_the_server_closes_are_replaced() {
+    let rig = Rig::start().await;
+    for round in 0..20 {
+        rig.server.run(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+        rig.grant(&attempt(&format!("round-{round}"))).await;
+    }
+}
+
+#[tokio::test]
+async fn every_caller_gets_the_answer_to_its_own_question() {
+    let rig = Rig::start().await;
+    let attempts: Vec<_> = (0..200).map(|n| attempt(&format!("own-{n}"))).collect();
+    // Every other caller gives up at some point of its way.
+    let calls = attempts.iter().enumerate().map(|(n, asked)| {
+        let patience = if n % 2 == 0 {
+            PATIENCE
+        } else {
+            Duration::from_micros(u64::try_from(n).unwrap() * 50)
+        };
+        timeout(patience, rig.store.acquire(asked))
+    });
+    let answers = futures_util::future::join_all(calls).await;
+    for (n, (asked, answer)) in attempts.iter().zip(answers).enumerate() {
+        if n % 2 == 1 {
+            continue;
+        }
+        super::rig::granted(answer.expect("nobody was cut off who waits"));
+        let key = format!("lg:{{own-{n}}}:lock");
+        assert_eq!(
+            rig.server.text(&["GET", &key]).await,
+            asked.token.to_string()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_reply_that_comes_after_its_caller_gave_up_reaches_nobody() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let slow = attempt("slow");
+    proxy.strike("{slow}", Fault::HoldReply);
+    let given_up = timeout(Duration::from_millis(100), rig.store.acquire(&slow)).await;
+    assert!(given_up.is_err(), "the reply is held");
+    proxy.struck(1).await;
+    // On the same connection, behind the reply that is held; then it comes.
+    let others: Vec<_> = (0..8).map(|n| attempt(&format!("next-{n}"))).collect();
+    let calls = futures_util::future::join_all(others.iter().map(|asked| rig.grant(asked)));
+    let release = async {
+        tokio::task::yield_now().await;
+        proxy.let_go();
+    };
+    let (leases, ()) = tokio::join!(calls, release);
+    for (asked, lease) in others.iter().zip(leases) {
+        let key = format!("lg:{{{}}}:info", asked.name);
+        let fence = rig.server.text(&["HGET", &key, "fence"]).await;
+        assert_eq!(fence, lease.fence.to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_closed_store_answers_that_it_is_closing() {
+    let rig = Rig::start().await;
+    let asked = attempt("closed");
+    rig.grant(&asked).await;
+    timeout(PATIENCE, rig.store.close())
+        .await
+        .expect("closing an idle store takes no time");
+    let closing = StoreError::Unavailable(Unavailability::Closing);
+    assert_eq!(rig.store.acquire(&asked).await.unwrap_err(), closing);
+    assert_eq!(
+        rig.store
+            .release(&asked.name, &asked.token)
+            .await
+            .unwrap_err(),
+        closing
+    );
+    assert!(matches!(
+        health(&rig.store, "connection").await,
+        Some(Health::Outage(_))
+    ));
+    eventually("its connections are closed", async || {
+        let clients = rig.server.text(&["CLIENT", "LIST"]).await;
+        (clients.lines().count() == 1).then_some(())
+    })
+    .await;
+    rig.lifecycle
+        .stop(PATIENCE)
+        .await
+        .expect("no task outlives the lifecycle");
+}
+
+#[tokio::test]
+async fn no_text_shows_the_password() {
+    let server = RedisServer::start().await;
+    let lifecycle = latchgate::lifecycle::Lifecycle::new();
+    let url = server.url_as("nobody", "s3cret");
+    let store = open(&url, &quick(), &lifecycle);
+    let refused = store.acquire(&attempt("secret")).await.unwrap_err();
+    assert!(
+        matches!(
+            &refused,
+            StoreError::Unavailable(Unavailability::Misconfigured(_))
+        ),
+        "{refused:?}"
+    );
+    let checks = store.check().await;
+    let texts = format!(
+        "{refused} {refused:?} {checks:?} {store:?} {}",
+        store.describe()
+    );
+    assert!(!texts.contains("s3cret"), "{texts}");
+    assert!(matches!(
+        health(&store, "permissions").await,
+        Some(Health::Misconfigured(_))
+    ));
+}

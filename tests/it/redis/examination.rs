@@ -1,0 +1,286 @@
+//! What a store finds out about its server, and what follows.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use latchgate::{
+    clock::{Clock as _, ManualClock, SystemClock},
+    config::RedisConfig,
+    lifecycle::Lifecycle,
+    store::{
+        Store, StoreError, Unavailability,
+        contract::{Health, Inspection, Release, Renewal},
+        redis::RedisStore,
+    },
+};
+
+use super::{
+    foreign::fence_key,
+    rig::{Rig, attempt, eventually, granted, health, name, open, quick},
+};
+use crate::support::RedisServer;
+
+/// The commands of the documented ACL line.
+const COMMANDS: &str = "+evalsha +eval +info +type +time +get +set +del +pttl +pexpire \
+    +pexpireat +hset +hmget +hlen +hdel +zadd +zcard +zscore +zrank +zrange +zrem \
+    +publish +subscribe +ping";
+
+/// A user with these rules, and a store that logs in as this user.
+async fn store_as(server: &RedisServer, lifecycle: &Lifecycle, rules: &str) -> RedisStore {
+    let mut command = vec!["ACL", "SETUSER", "gate", "reset", "on", ">s3cret"];
+    command.extend(rules.split_whitespace());
+    assert_eq!(server.text(&command).await, "OK");
+    open(&server.url_as("gate", "s3cret"), &quick(), lifecycle)
+}
+
+#[track_caller]
+fn misconfigured<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
+    match answer {
+        Err(StoreError::Unavailable(Unavailability::Misconfigured(what))) => what,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_healthy_server_passes_every_check() {
+    let rig = Rig::start().await;
+    let checks = rig.store.check().await;
+    let names: Vec<_> = checks.iter().map(|check| check.name).collect();
+    assert_eq!(names, ["connection", "permissions", "eviction", "clock"]);
+    for check in checks {
+        assert_eq!(check.health, Health::Passing, "{}", check.name);
+    }
+    assert_eq!(
+        rig.server.keys().await,
+        [""; 0],
+        "the probe leaves nothing behind"
+    );
+}
+
+#[tokio::test]
+async fn checks_that_are_asked_for_together_are_one_examination() {
+    let rig = Rig::start().await;
+    rig.store.check().await;
+    rig.server.run(&["CONFIG", "RESETSTAT"]).await;
+    for _ in 0..50 {
+        rig.store.check().await;
+    }
+    let stats = rig.server.text(&["INFO", "commandstats"]).await;
+    let publish = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_publish:calls="));
+    let probes: u64 = publish.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap());
+    assert!(probes < 10, "{probes} probes for 50 checks");
+}
+
+#[tokio::test]
+async fn the_documented_user_may_do_everything_that_is_needed() {
+    let server = RedisServer::start().await;
+    let lifecycle = Lifecycle::new();
+    let store = store_as(
+        &server,
+        &lifecycle,
+        &format!("~lg:* &lg:* -@all {COMMANDS}"),
+    )
+    .await;
+    for check in store.check().await {
+        assert_eq!(check.health, Health::Passing, "{}", check.name);
+    }
+    let asked = super::leases::keyed("as-user", "a");
+    granted(store.acquire(&asked).await);
+    store
+        .acquire(&super::leases::keyed("as-user", "a"))
+        .await
+        .unwrap();
+    let inspection = store.inspect(&asked.name).await.unwrap();
+    assert!(matches!(
+        inspection,
+        Inspection {
+            holder: Some(_),
+            ..
+        }
+    ));
+    let renewal = store.renew(&asked.name, &asked.token, None).await.unwrap();
+    assert!(matches!(renewal, Renewal::Renewed(_)));
+    let released = store.release(&asked.name, &asked.token).await.unwrap();
+    assert_eq!(released, Release::Released);
+    store.give_back(&asked.name, &asked.token).await.unwrap();
+    server.run(&["RPUSH", "lg:{wrong}:lock", "x"]).await;
+    let foreign = store.acquire(&attempt("wrong")).await.unwrap_err();
+    assert!(
+        matches!(foreign, StoreError::ForeignData { .. }),
+        "{foreign:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_user_that_lacks_a_command_is_told_which_and_granted_nothing() {
+    let server = RedisServer::start().await;
+    for command in COMMANDS.split_whitespace() {
+        let told_otherwise = ["+info", "+type", "+eval", "+publish", "+subscribe", "+ping"];
+        if told_otherwise.contains(&command) {
+            continue;
+        }
+        let lifecycle = Lifecycle::new();
+        let lacking = command.replace('+', "-");
+        let rules = format!("~lg:* &lg:* -@all {COMMANDS} {lacking}");
+        let store = store_as(&server, &lifecycle, &rules).await;
+        let what = misconfigured(store.acquire(&attempt("lacking")).await);
+        let named = lacking.trim_start_matches('-').to_uppercase();
+        assert!(what.to_uppercase().contains(&named), "{named}: {what}");
+        assert!(what.contains("ACL SETUSER"), "{what}");
+        match health(&store, "permissions").await {
+            Some(Health::Misconfigured(found)) => assert_eq!(found, what),
+            other => panic!("{command}: {other:?}"),
+        }
+        assert_eq!(server.keys().await, [""; 0], "{command}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_channel_is_reported_and_a_missing_key_pattern_refused() {
+    let server = RedisServer::start().await;
+    let lifecycle = Lifecycle::new();
+    let rules = format!("~lg:* resetchannels -@all {COMMANDS}");
+    let store = store_as(&server, &lifecycle, &rules).await;
+    granted(store.acquire(&attempt("channel")).await);
+    match health(&store, "permissions").await {
+        Some(Health::Misconfigured(what)) => assert!(what.contains("&lg:*"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+    let store = store_as(
+        &server,
+        &lifecycle,
+        &format!("~app:* &lg:* -@all {COMMANDS}"),
+    )
+    .await;
+    let what = misconfigured(store.acquire(&attempt("pattern")).await);
+    assert!(what.contains("~lg:*"), "{what}");
+}
+
+#[tokio::test]
+async fn permissions_that_are_given_later_are_found_by_itself() {
+    let server = RedisServer::start().await;
+    let lifecycle = Lifecycle::new();
+    let lacking = format!("~lg:* &lg:* -@all {COMMANDS} -hset");
+    let store = store_as(&server, &lifecycle, &lacking).await;
+    misconfigured(store.acquire(&attempt("later")).await);
+    server.run(&["ACL", "SETUSER", "gate", "+hset"]).await;
+    eventually("acquires are let through", async || {
+        store.acquire(&attempt("later")).await.ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_evicts_grants_nothing_and_keeps_what_is_held() {
+    let rig = Rig::start().await;
+    let [renewed, released] = ["renewed", "released"].map(attempt);
+    for asked in [&renewed, &released] {
+        rig.grant(asked).await;
+    }
+    rig.server
+        .run(&["CONFIG", "SET", "maxmemory", "100mb"])
+        .await;
+    assert_eq!(rig.health("eviction").await, Some(Health::Passing));
+    rig.server
+        .run(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"])
+        .await;
+    // A new connection is a reason to look again; so is somebody who asks.
+    let what = eventually("the policy is found", async || {
+        rig.store.check().await;
+        rig.store.acquire(&attempt("new")).await.err()
+    })
+    .await;
+    let what = misconfigured::<()>(Err(what));
+    assert!(what.contains("volatile-ttl"), "{what}");
+    assert!(matches!(
+        rig.health("eviction").await,
+        Some(Health::Misconfigured(_))
+    ));
+    let renewal = rig
+        .store
+        .renew(&renewed.name, &renewed.token, None)
+        .await
+        .unwrap();
+    assert!(matches!(renewal, Renewal::Renewed(_)));
+    let outcome = rig
+        .store
+        .release(&released.name, &released.token)
+        .await
+        .unwrap();
+    assert_eq!(outcome, Release::Released);
+    let inspection = rig.store.inspect(&renewed.name).await.unwrap();
+    assert!(matches!(
+        inspection,
+        Inspection {
+            holder: Some(_),
+            ..
+        }
+    ));
+
+    let lifecycle = Lifecycle::new();
+    let config = RedisConfig {
+        accept_eviction: true,
+        ..quick()
+    };
+    let accepting = open(&rig.server.url(), &config, &lifecycle);
+    granted(accepting.acquire(&attempt("accepted")).await);
+    assert!(matches!(
+        health(&accepting, "eviction").await,
+        Some(Health::Warning(_))
+    ));
+    rig.server
+        .run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
+        .await;
+    eventually("acquires are let through", async || {
+        rig.store.acquire(&attempt("new")).await.ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_with_another_policy_is_looked_at_again() {
+    let server = RedisServer::start().await;
+    let mut rig = Rig::on(server);
+    rig.grant(&attempt("before")).await;
+    rig.server.kill();
+    rig.server
+        .start_again_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"])
+        .await;
+    eventually("the policy is found", async || {
+        rig.store.acquire(&attempt("after")).await.err()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn clocks_that_differ_and_fences_ahead_of_the_time_are_worth_a_look() {
+    let server = RedisServer::start().await;
+    let lifecycle = Lifecycle::new();
+    let wall: SystemTime = SystemClock.wall();
+    let slow = Arc::new(ManualClock::at(wall - Duration::from_hours(1)));
+    let store = RedisStore::open(&server.url(), &quick(), slow, &lifecycle);
+    assert!(matches!(
+        health(&store, "clock").await,
+        Some(Health::Warning(_))
+    ));
+    granted(store.acquire(&attempt("slow")).await);
+
+    let rig = Rig::on(server);
+    let ahead = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap() + Duration::from_hours(1);
+    let key = fence_key(&name("ahead"));
+    rig.server
+        .run(&["SET", &key, &ahead.as_micros().to_string()])
+        .await;
+    rig.grant(&attempt("ahead")).await;
+    eventually("the fence is found to be ahead", async || {
+        match rig.health("clock").await {
+            Some(Health::Warning(what)) => what.contains("fencing").then_some(()),
+            _ => None,
+        }
+    })
+    .await;
+}

@@ -1,0 +1,142 @@
+//! Fencing tokens rise, whatever becomes of the counter.
+
+use std::{fs, path::PathBuf};
+
+use bb8_redis::redis::{self, Value};
+use latchgate::{
+    lock::FencingToken,
+    store::{Store, StoreError, redis::Slot},
+};
+
+use super::{
+    foreign::fence_key,
+    rig::{Rig, attempt, name},
+};
+use crate::support::RedisServer;
+
+/// Grants and releases, and answers the fence.
+async fn fence(rig: &Rig, lock: &str) -> u64 {
+    let asked = attempt(lock);
+    let lease = rig.grant(&asked).await;
+    rig.store.release(&asked.name, &asked.token).await.unwrap();
+    lease.fence.get()
+}
+
+/// The server's time in microseconds.
+async fn server_time(rig: &Rig) -> u64 {
+    let time = rig.server.run(&["TIME"]).await;
+    let time: Vec<u64> = redis::from_redis_value(time).unwrap();
+    time[0] * 1_000_000 + time[1]
+}
+
+#[tokio::test]
+async fn a_fence_is_at_least_the_time_and_rises_with_every_grant() {
+    let rig = Rig::start().await;
+    let mut last = server_time(&rig).await;
+    for _ in 0..50 {
+        let next = fence(&rig, "rising").await;
+        assert!(next > last);
+        last = next;
+    }
+    let key = fence_key(&name("rising"));
+    assert_eq!(
+        rig.server.text(&["GET", &key]).await,
+        last.to_string(),
+        "all digits are kept"
+    );
+}
+
+#[tokio::test]
+async fn a_counter_ahead_of_the_time_goes_on_from_where_it_is() {
+    let rig = Rig::start().await;
+    let ahead = server_time(&rig).await + 3_600_000_000;
+    let key = fence_key(&name("ahead"));
+    rig.server.run(&["SET", &key, &ahead.to_string()]).await;
+    assert_eq!(fence(&rig, "ahead").await, ahead + 1);
+    // Lost, while the clock is behind it: the gateway has seen it.
+    rig.server.run(&["DEL", &key]).await;
+    assert_eq!(fence(&rig, "ahead").await, ahead + 2);
+    // A floor holds in its slot alone.
+    assert!(fence(&rig, "another-slot").await < ahead);
+}
+
+#[tokio::test]
+async fn a_counter_that_was_lost_issues_no_old_number() {
+    let rig = Rig::start().await;
+    let before = fence(&rig, "lost").await;
+    rig.server.run(&["FLUSHALL"]).await;
+    let after = fence(&rig, "lost").await;
+    assert!(after > before);
+    // And through a gateway that has seen nothing.
+    let rig = Rig::on(rig.server);
+    rig.server.run(&["FLUSHALL"]).await;
+    assert!(fence(&rig, "lost").await > after);
+}
+
+#[tokio::test]
+async fn names_of_one_slot_share_a_counter() {
+    let rig = Rig::start().await;
+    let slot = Slot::of(b"one");
+    let mut names = (0..).map(|n| format!("other-{n}"));
+    let other = names
+        .find(|other| Slot::of(other.as_bytes()) == slot)
+        .unwrap();
+    let before = fence(&rig, "one").await;
+    assert!(fence(&rig, &other).await > before);
+    assert_eq!(rig.server.keys().await, [fence_key(&name("one"))]);
+    let keyslot = ["CLUSTER", "KEYSLOT", &fence_key(&name(&other))];
+    let sharded = RedisServer::start_with(&["--cluster-enabled", "yes"]).await;
+    let theirs = usize::try_from(sharded.integer(&keyslot).await).unwrap();
+    assert_eq!(theirs, slot.index(), "the counter lives where its names do");
+}
+
+#[tokio::test]
+async fn after_the_last_fence_there_is_none() {
+    let rig = Rig::start().await;
+    let key = fence_key(&name("last"));
+    let last = FencingToken::MAX.get();
+    rig.server
+        .run(&["SET", &key, &(last - 1).to_string()])
+        .await;
+    assert_eq!(fence(&rig, "last").await, last);
+    let before = rig.server.text(&["DEBUG", "DIGEST"]).await;
+    let refused = rig.store.acquire(&attempt("last")).await.unwrap_err();
+    assert_eq!(refused, StoreError::FenceExhausted);
+    assert_eq!(
+        rig.server.text(&["DEBUG", "DIGEST"]).await,
+        before,
+        "nothing was written"
+    );
+}
+
+#[tokio::test]
+async fn no_fence_is_made_from_an_impossible_time() {
+    let rig = Rig::start().await;
+    let lua = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/store/redis/lua");
+    let read = |file: &str| fs::read_to_string(lua.join(file)).unwrap();
+    let script = ["lease.lua", "queue.lua", "acquire.lua"]
+        .map(read)
+        .join("\n");
+    // 2001, the last second of 2024, and 2200.
+    for seconds in ["1000000000", "1735689599", "7258118400"] {
+        // The script as it is, on a server whose clock shows this.
+        let script = script.replace("redis.call('TIME')", &format!("{{ '{seconds}', '0' }}"));
+        let mut command = vec!["EVAL", &script, "7", "l", "i", "e", "f", "q", "w", "g"];
+        command.extend([
+            "token", "1000", "", "", "", "0", "60000", "0", "", "", "", "me", "", "9",
+        ]);
+        let Value::Array(reply) = rig.server.run(&command).await else {
+            panic!("the script answers a list");
+        };
+        let text = |text: &str| Value::BulkString(text.into());
+        let seconds = seconds.parse().unwrap();
+        let news = Value::Array(Vec::new());
+        let refused = [text("clock"), text("token"), news, Value::Int(seconds)];
+        assert_eq!(reply, refused);
+    }
+    assert_eq!(
+        rig.server.integer(&["DBSIZE"]).await,
+        0,
+        "nothing was written"
+    );
+}

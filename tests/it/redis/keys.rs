@@ -1,0 +1,111 @@
+//! Which keys there are, and that they do not stay.
+
+use latchgate::store::Store;
+
+use super::{
+    foreign::fence_key,
+    leases::keyed,
+    rig::{Rig, attempt, eventually, name, ttl},
+};
+
+#[tokio::test]
+async fn a_lock_and_its_record_expire_at_one_instant() {
+    let rig = Rig::start().await;
+    let asked = keyed("instant", "a");
+    rig.grant(&asked).await;
+    let expiry = async |part: &str| {
+        let key = format!("lg:{{instant}}:{part}");
+        rig.server.integer(&["PEXPIRETIME", &key]).await
+    };
+    for new in [ttl(45_000), ttl(10_000)] {
+        assert_eq!(expiry("lock").await, expiry("info").await);
+        // What is remembered counts until a minute after the end, and the key stays as long.
+        assert_eq!(expiry("ended").await, expiry("lock").await + 60_000);
+        rig.store
+            .renew(&asked.name, &asked.token, Some(new))
+            .await
+            .unwrap();
+        assert_eq!(expiry("lock").await, expiry("info").await);
+    }
+}
+
+#[tokio::test]
+async fn a_store_holds_no_secret() {
+    let rig = Rig::start().await;
+    let asked = keyed("secret", "a");
+    rig.grant(&asked).await;
+    let value = rig.server.text(&["GET", "lg:{secret}:lock"]).await;
+    assert_eq!(
+        value,
+        asked.token.to_string(),
+        "the hash of the token, and nothing else"
+    );
+    assert_eq!(value.len(), 64);
+}
+
+#[tokio::test]
+async fn every_key_but_the_fences_expires_and_only_fences_stay() {
+    let rig = Rig::start().await;
+    let mut fences = Vec::new();
+    for n in 0..30 {
+        // Some run out, some are released, some given back; some under a key.
+        let lock = format!("key-{n}");
+        let mut asked = if n % 2 == 0 {
+            attempt(&lock)
+        } else {
+            keyed(&lock, "a")
+        };
+        fences.push(fence_key(&asked.name));
+        asked.ttl = ttl(400);
+        rig.grant(&asked).await;
+        match n % 3 {
+            0 => drop(rig.store.release(&asked.name, &asked.token).await.unwrap()),
+            1 => drop(
+                rig.store
+                    .give_back(&asked.name, &asked.token)
+                    .await
+                    .unwrap(),
+            ),
+            _ => {}
+        }
+    }
+    for key in rig.server.keys().await {
+        let left = rig.server.integer(&["PTTL", &key]).await;
+        if fences.contains(&key) {
+            assert_eq!(left, -1, "{key} stays");
+        } else {
+            assert!((-2..=60_400).contains(&left) && left != -1, "{key}: {left}");
+        }
+    }
+    fences.sort();
+    fences.dedup();
+    eventually("all leases have ended", async || {
+        let keys = rig.server.keys().await;
+        let of_leases = |key: &&String| key.ends_with(":lock") || key.ends_with(":info");
+        keys.iter().find(of_leases).is_none().then_some(())
+    })
+    .await;
+    // The minute of the memories is not waited for.
+    for key in rig.server.keys().await {
+        if key.ends_with(":ended") {
+            rig.server.run(&["PEXPIRE", &key, "1"]).await;
+        }
+    }
+    eventually("only fences are left", async || {
+        (rig.server.keys().await == fences).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_release_without_a_key_leaves_nothing_but_the_fence() {
+    let rig = Rig::start().await;
+    let asked = attempt("clean");
+    rig.grant(&asked).await;
+    rig.store.release(&asked.name, &asked.token).await.unwrap();
+    assert_eq!(rig.server.keys().await, [fence_key(&name("clean"))]);
+    assert_eq!(
+        rig.store.inspect(&asked.name).await.unwrap(),
+        super::expected::free()
+    );
+}

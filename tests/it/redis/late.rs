@@ -1,0 +1,148 @@
+//! Commands that are carried out after their caller has given up.
+
+use std::time::Duration;
+
+use latchgate::store::{
+    Store, StoreError, Unavailability,
+    contract::{Acquisition, GiveBack, Release},
+};
+use tokio::time::timeout;
+
+use super::rig::{PATIENCE, Rig, attempt, eventually};
+use crate::support::{Fault, Proxy};
+
+/// How many scripts the server has run.
+async fn scripts_run(rig: &Rig) -> u64 {
+    let stats = rig.server.text(&["INFO", "commandstats"]).await;
+    let calls = |name: &str| -> u64 {
+        let line = stats.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.split(',').next()?.parse().ok())
+            .unwrap_or_default()
+    };
+    calls("cmdstat_evalsha:calls=") + calls("cmdstat_eval:calls=")
+}
+
+/// Lets go of what the proxy holds, and waits until the server has run it.
+async fn let_late_copy_arrive(rig: &Rig, proxy: &Proxy) {
+    let before = scripts_run(rig).await;
+    proxy.let_go();
+    eventually("the late copy arrives", async || {
+        (scripts_run(rig).await > before).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_late_copy_does_not_take_a_lock_that_was_released() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let asked = attempt("late");
+    proxy.strike("{late}", Fault::HoldRequest);
+    rig.grant(&asked).await;
+    assert_eq!(
+        proxy.strikes(),
+        1,
+        "the first copy is held, the second was granted"
+    );
+    let released = rig.store.release(&asked.name, &asked.token).await.unwrap();
+    assert_eq!(released, Release::Released);
+    let_late_copy_arrive(&rig, &proxy).await;
+    assert_eq!(
+        rig.store.inspect(&asked.name).await.unwrap(),
+        super::expected::free()
+    );
+}
+
+#[tokio::test]
+async fn a_late_copy_of_an_attempt_that_was_refused_does_not_take_the_lock_either() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let (holder, asked) = (attempt("busy"), attempt("busy"));
+    rig.grant(&holder).await;
+    proxy.strike(&asked.token.to_string(), Fault::HoldRequest);
+    let held = rig.store.acquire(&asked).await.unwrap();
+    assert!(matches!(held, Acquisition::Held(_)), "{held:?}");
+    assert_eq!(proxy.strikes(), 1);
+    rig.store
+        .release(&holder.name, &holder.token)
+        .await
+        .unwrap();
+    let_late_copy_arrive(&rig, &proxy).await;
+    assert_eq!(
+        rig.store.inspect(&asked.name).await.unwrap(),
+        super::expected::free()
+    );
+}
+
+#[tokio::test]
+async fn an_attempt_that_was_given_back_before_it_arrived_is_refused_when_it_does() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let asked = attempt("gone");
+    proxy.strike("{gone}", Fault::HoldRequest);
+    // Its caller hangs up.
+    let hung_up = timeout(Duration::from_millis(100), rig.store.acquire(&asked)).await;
+    assert!(hung_up.is_err(), "the request is held");
+    let outcome = rig
+        .store
+        .give_back(&asked.name, &asked.token)
+        .await
+        .unwrap();
+    assert_eq!(outcome, GiveBack::NothingHeld);
+    let_late_copy_arrive(&rig, &proxy).await;
+    assert_eq!(
+        rig.store.inspect(&asked.name).await.unwrap(),
+        super::expected::free()
+    );
+}
+
+#[tokio::test]
+async fn a_frozen_server_leaves_nothing_behind_that_was_given_back() {
+    let rig = Rig::start().await;
+    rig.grant(&attempt("warm")).await;
+    let asked = attempt("frozen");
+    rig.server.freeze();
+    let unknown = rig.store.acquire(&asked).await.unwrap_err();
+    assert!(
+        matches!(unknown, StoreError::Indeterminate(_)),
+        "{unknown:?}"
+    );
+    let unknown = rig
+        .store
+        .give_back(&asked.name, &asked.token)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(unknown, StoreError::Indeterminate(_)),
+        "{unknown:?}"
+    );
+    rig.server.thaw();
+    // Copies of the acquire and of the give-back reach the server in whatever order.
+    let give_back = timeout(PATIENCE, rig.store.give_back(&asked.name, &asked.token));
+    give_back.await.expect("the server answers again").unwrap();
+    let withdrawn = StoreError::Unavailable(Unavailability::Withdrawn);
+    assert_eq!(rig.store.acquire(&asked).await.unwrap_err(), withdrawn);
+    assert_eq!(
+        rig.store.inspect(&asked.name).await.unwrap(),
+        super::expected::free()
+    );
+    rig.grant(&attempt("frozen")).await;
+}
+
+#[tokio::test]
+async fn a_pause_shorter_than_the_deadline_is_survived() {
+    let rig = Rig::start().await;
+    let asked = attempt("paused");
+    rig.grant(&attempt("warm")).await;
+    rig.server.freeze();
+    let thaw = async {
+        // Longer than one command may take, so that at least one copy was given up.
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        rig.server.thaw();
+    };
+    let (lease, ()) = tokio::join!(rig.grant(&asked), thaw);
+    let fence = rig
+        .server
+        .text(&["HGET", "lg:{paused}:info", "fence"])
+        .await;
+    assert_eq!(fence, lease.fence.to_string(), "all copies are one grant");
+    let released = rig.store.release(&asked.name, &asked.token).await.unwrap();
+    assert_eq!(released, Release::Released);
+}

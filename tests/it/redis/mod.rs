@@ -1,0 +1,14 @@
+//! The Redis store against real servers.
+
+mod bounds;
+mod connections;
+mod examination;
+mod expected;
+mod fences;
+mod foreign;
+mod keys;
+mod late;
+mod leases;
+mod refusals;
+mod rig;
+mod waiting;

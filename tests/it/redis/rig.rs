@@ -1,0 +1,160 @@
+//! A server, a store on it, and short ways to ask it.
+
+use std::{sync::Arc, time::Duration};
+
+use latchgate::{
+    clock::SystemClock,
+    config::{Millis, RedisConfig, RedisUrl},
+    lifecycle::Lifecycle,
+    lock::{HeldLease, HoldLimit, LockName, Metadata, Token, TokenHash, Ttl},
+    store::{
+        Store, StoreError,
+        contract::{Acquisition, Attempt, Health},
+        redis::RedisStore,
+    },
+};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Proxy, RedisServer};
+
+/// A server and a store on it.
+pub(crate) struct Rig {
+    pub(crate) server: RedisServer,
+    pub(crate) store: RedisStore,
+    pub(crate) lifecycle: Lifecycle,
+}
+
+/// The longest that anything takes which comes about by itself.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+// === impl Rig ===
+
+impl Rig {
+    pub(crate) async fn start() -> Self {
+        Self::on(RedisServer::start().await)
+    }
+
+    pub(crate) fn on(server: RedisServer) -> Self {
+        let lifecycle = Lifecycle::new();
+        let store = open(&server.url(), &quick(), &lifecycle);
+        Self {
+            server,
+            store,
+            lifecycle,
+        }
+    }
+
+    /// A rig whose store reaches the server through a proxy.
+    pub(crate) async fn with_proxy() -> (Self, Proxy) {
+        let server = RedisServer::start().await;
+        let lifecycle = Lifecycle::new();
+        let proxy = Proxy::start(server.port(), &lifecycle).await;
+        let store = open(&proxy.url(), &quick(), &lifecycle);
+        let rig = Self {
+            server,
+            store,
+            lifecycle,
+        };
+        rig.warm_up().await;
+        (rig, proxy)
+    }
+
+    /// Makes every script known to the server, so that the next copy of any is carried out.
+    async fn warm_up(&self) {
+        let asked = attempt("warm");
+        self.grant(&asked).await;
+        self.store.inspect(&asked.name).await.unwrap();
+        self.store
+            .renew(&asked.name, &asked.token, None)
+            .await
+            .unwrap();
+        self.store.release(&asked.name, &asked.token).await.unwrap();
+        self.store
+            .give_back(&asked.name, &asked.token)
+            .await
+            .unwrap();
+    }
+
+    /// Acquires with an attempt that must be granted.
+    pub(crate) async fn grant(&self, attempt: &Attempt) -> HeldLease {
+        granted(self.store.acquire(attempt).await)
+    }
+
+    /// What one check of the store finds.
+    pub(crate) async fn health(&self, check: &str) -> Option<Health> {
+        health(&self.store, check).await
+    }
+}
+
+/// Time-outs that a test can wait for.
+pub(crate) fn quick() -> RedisConfig {
+    RedisConfig {
+        connect_timeout_ms: Millis(300),
+        command_timeout_ms: Millis(300),
+        deadline_ms: Millis(2_000),
+        ..RedisConfig::default()
+    }
+}
+
+pub(crate) fn open(url: &RedisUrl, config: &RedisConfig, lifecycle: &Lifecycle) -> RedisStore {
+    RedisStore::open(url, config, Arc::new(SystemClock), lifecycle)
+}
+
+pub(crate) fn name(text: &str) -> LockName {
+    LockName::new(text).unwrap()
+}
+
+pub(crate) fn ttl(ms: u64) -> Ttl {
+    Ttl::from_millis(ms).unwrap()
+}
+
+pub(crate) fn limit(ms: u64) -> HoldLimit {
+    HoldLimit::from_millis(ms, Ttl::MIN).unwrap()
+}
+
+pub(crate) fn token() -> TokenHash {
+    Token::random().hash()
+}
+
+/// An attempt for half a minute.
+pub(crate) fn attempt(lock: &str) -> Attempt {
+    Attempt {
+        name: name(lock),
+        token: token(),
+        ttl: ttl(30_000),
+        hold_limit: None,
+        owner: None,
+        metadata: Metadata::default(),
+        idempotency: None,
+        wait: None,
+    }
+}
+
+#[track_caller]
+pub(crate) fn granted(acquisition: Result<Acquisition, StoreError>) -> HeldLease {
+    match acquisition {
+        Ok(Acquisition::Granted(lease)) => lease,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+pub(crate) async fn health(store: &RedisStore, check: &str) -> Option<Health> {
+    let checks = store.check().await;
+    let found = checks.into_iter().find(|found| found.name == check);
+    found.map(|found| found.health)
+}
+
+/// Asks again and again until the answer is as wanted.
+pub(crate) async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Option<T>>,
+{
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(start.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,117 @@
+//! Nobody waits for the dead: neither for gateways that were killed nor for callers that have gone.
+
+use std::time::Duration;
+
+use latchgate::{
+    lock::TokenHash,
+    store::{
+        Store,
+        contract::{Acquisition, Attempt, Waiting},
+        parking::{News, Parked},
+    },
+};
+use tokio::time::Instant;
+
+use super::{
+    super::rig::attempt,
+    gate::{Gate, keep, leftovers, request},
+};
+use crate::support::RedisServer;
+
+/// An attempt that stands in the queue by the store alone.
+async fn stand(gate: &Gate, lock: &str) -> (Parked, TokenHash) {
+    let asked = waiting(attempt(lock));
+    let parked = gate.store.parking().park(asked.name.clone(), asked.token);
+    let queued = gate.store.acquire(&asked).await.unwrap();
+    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    (parked, asked.token)
+}
+
+fn waiting(attempt: Attempt) -> Attempt {
+    Attempt {
+        wait: Some(Waiting {
+            patience: Duration::from_secs(50),
+            longest_queue: 10_000,
+        }),
+        ..attempt
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_killed_with_a_thousand_waiters_delays_the_others_once() {
+    let server = RedisServer::start().await;
+    let [doomed, other] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = other.take("killed").await;
+    let mut lost = Vec::new();
+    for _ in 0..1_000 {
+        lost.push(doomed.ask(request("killed")));
+    }
+    doomed.until_queued("killed", 1_000).await;
+    let next = other.queue(request("killed")).await;
+    let last = other.queue(request("killed")).await;
+    doomed.kill().await;
+    let start = Instant::now();
+    other.release(&lease).await;
+    let (at, outcome) = next.outcome().await;
+    let lease = keep(outcome);
+    // One grant that nobody confirms; all others of that gateway are dead by then.
+    let delay = at - start;
+    assert!(delay > Duration::from_secs(2), "{delay:?}");
+    assert!(delay < Duration::from_secs(5), "{delay:?}");
+    assert_eq!(other.look("killed").await.waiters, 1);
+    other.release(&lease).await;
+    other.release(&last.lease().await).await;
+    assert_eq!(leftovers(&server, "killed").await, [""; 0]);
+    drop(lost);
+}
+
+#[tokio::test]
+async fn callers_that_hang_up_are_passed_over() {
+    let server = RedisServer::start().await;
+    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = here.take("gone").await;
+    let gone = [
+        here.queue(request("gone")).await,
+        there.queue(request("gone")).await,
+    ];
+    let stays = there.queue(request("gone")).await;
+    drop(gone);
+    here.until_queued("gone", 1).await;
+    here.release(&lease).await;
+    stays.lease().await;
+}
+
+#[tokio::test]
+async fn a_grant_to_one_who_is_no_longer_there_is_passed_on_at_once() {
+    let server = RedisServer::start().await;
+    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = here.take("left").await;
+    // They vanish without leaving the queue.
+    for gate in [&here, &there, &here, &there] {
+        drop(stand(gate, "left").await);
+    }
+    let stays = here.queue(request("left")).await;
+    let start = Instant::now();
+    here.release(&lease).await;
+    let (at, outcome) = stays.outcome().await;
+    keep(outcome);
+    assert!(at - start < Duration::from_secs(1), "{:?}", at - start);
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_given_back_while_it_is_queued_is_never_granted() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("back").await;
+    let (mut parked, token) = stand(&gate, "back").await;
+    gate.store.give_back(&lease.name, &token).await.unwrap();
+    assert_eq!(gate.look("back").await.waiters, 0);
+    // A copy of its acquire that arrives late.
+    let mut late = waiting(attempt("back"));
+    late.token = token;
+    gate.store.acquire(&late).await.unwrap_err();
+    assert_eq!(gate.look("back").await.waiters, 0);
+    gate.release(&lease).await;
+    assert_eq!(parked.news_so_far(), None::<News>);
+    assert_eq!(leftovers(&server, "back").await, [""; 0]);
+}

@@ -1,0 +1,229 @@
+//! Messages, replies and data get lost, and nobody waits for a lock that is free.
+
+use std::time::Duration;
+
+use bb8_redis::redis::{Value, from_redis_value};
+use latchgate::{
+    engine::AcquireRequest,
+    store::{Store, StoreError, contract::Health},
+};
+use tokio::time::Instant;
+
+use super::{
+    super::rig::{eventually, health, quick},
+    gate::{Asked, Gate, keep, request, subscribers},
+};
+use crate::support::{Fault, Proxy, RedisServer};
+
+/// A period and a second, for a machine that is busy with something else.
+const NOTICED: Duration = Duration::from_secs(6);
+
+/// Lets everybody have the lock, one after the other.
+async fn serve_all(gate: &Gate, asked: Vec<Asked>) {
+    let mut fences = Vec::new();
+    for asked in asked {
+        let lease = asked.lease().await;
+        fences.push(lease.held.fence);
+        gate.release(&lease).await;
+    }
+    let mut unique = fences.clone();
+    unique.sort();
+    unique.dedup();
+    assert_eq!(unique.len(), fences.len(), "every grant has its own fence");
+}
+
+/// Releases for everybody at once, whoever is granted first.
+async fn serve_in_any_order(gate: &Gate, asked: Vec<Asked>) {
+    let all = asked.into_iter().map(|asked| async move {
+        let lease = asked.lease().await;
+        gate.release(&lease).await;
+        lease.held.fence
+    });
+    let mut fences = futures_util::future::join_all(all).await;
+    let count = fences.len();
+    fences.sort();
+    fences.dedup();
+    assert_eq!(fences.len(), count, "every grant has its own fence");
+}
+
+async fn queue_many(gates: &[Gate], lock: &str, count: usize) -> Vec<Asked> {
+    let mut queue = Vec::new();
+    for turn in 0..count {
+        queue.push(gates[turn % gates.len()].queue(request(lock)).await);
+    }
+    queue
+}
+
+#[tokio::test]
+async fn a_lost_message_costs_a_period() {
+    let server = RedisServer::start().await;
+    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let mut lease = gates[0].take("message").await;
+    for _ in 0..3 {
+        let asked = gates[1].queue(request("message")).await;
+        server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+        let start = Instant::now();
+        gates[0].release(&lease).await;
+        let (at, outcome) = asked.outcome().await;
+        lease = keep(outcome);
+        assert!(at - start < NOTICED, "{:?}", at - start);
+        eventually("both gateways listen again", async || {
+            (subscribers(&server).await == 2).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn without_any_channel_waiters_are_served_once_a_period() {
+    let server = RedisServer::start().await;
+    let user = [
+        "ACL",
+        "SETUSER",
+        "mute",
+        "on",
+        ">s3cret",
+        "~lg:*",
+        "+@all",
+        "resetchannels",
+    ];
+    server.run(&user).await;
+    let url = server.url_as("mute", "s3cret");
+    let gates = [Gate::at(&url), Gate::at(&url)];
+    let lease = gates[0].take("mute").await;
+    let asked = gates[1].queue(request("mute")).await;
+    let start = Instant::now();
+    gates[0].release(&lease).await;
+    let (at, outcome) = asked.outcome().await;
+    let lease = keep(outcome);
+    assert!(at - start < NOTICED, "{:?}", at - start);
+    assert!(lease.held.expires_in > Duration::from_secs(25));
+    assert_eq!(gates[0].store.unsent_messages(), 1);
+    match health(&gates[0].store, "permissions").await {
+        Some(Health::Misconfigured(what)) => assert!(what.contains("&lg:*"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_user_that_may_publish_but_not_subscribe_is_told() {
+    let server = RedisServer::start().await;
+    let user = [
+        "ACL",
+        "SETUSER",
+        "deaf",
+        "on",
+        ">s3cret",
+        "~lg:*",
+        "&lg:*",
+        "+@all",
+        "-subscribe",
+    ];
+    server.run(&user).await;
+    let gate = Gate::at(&server.url_as("deaf", "s3cret"));
+    eventually("it is told", async || {
+        match health(&gate.store, "permissions").await {
+            Some(Health::Misconfigured(what)) => what.contains("subscribe").then_some(()),
+            _ => None,
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_release_whose_reply_is_lost_has_passed_the_lock_on() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let proxy = Proxy::start(server.port(), &gate.lifecycle).await;
+    let behind = Gate::with(&proxy.url(), &quick());
+    let lease = behind.take("reply").await;
+    let asked = behind.queue(request("reply")).await;
+    proxy.strike(&lease.token.hash().to_string(), Fault::CutReply);
+    let start = Instant::now();
+    let unknown = behind.store.release(&lease.name, &lease.token.hash()).await;
+    assert!(
+        matches!(unknown, Err(StoreError::Indeterminate(_))),
+        "{unknown:?}"
+    );
+    let (at, outcome) = asked.outcome().await;
+    let lease = keep(outcome);
+    assert!(at - start < NOTICED, "{:?}", at - start);
+    assert!(lease.held.expires_in > Duration::from_secs(25));
+}
+
+#[tokio::test]
+async fn those_who_wait_for_a_server_that_loses_all_ask_again() {
+    let mut server = RedisServer::start().await;
+    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    gates[0].take("lost").await;
+    let asked = queue_many(&gates, "lost", 20).await;
+    server.kill();
+    server.start_again().await;
+    serve_in_any_order(&gates[0], asked).await;
+
+    gates[0].take("flushed").await;
+    let asked = queue_many(&gates, "flushed", 20).await;
+    server.run(&["FLUSHALL"]).await;
+    serve_in_any_order(&gates[1], asked).await;
+}
+
+#[tokio::test]
+async fn a_queue_survives_a_restart_with_its_data() {
+    let options = ["--appendonly", "yes", "--appendfsync", "always"];
+    let mut server = RedisServer::start_with(&options).await;
+    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = gates[0].take("kept").await;
+    let asked = queue_many(&gates, "kept", 10).await;
+    server.kill();
+    server.start_again().await;
+    eventually("the gateways are back", async || {
+        (subscribers(&server).await == 2 && gates[0].store.inspect(&lease.name).await.is_ok())
+            .then_some(())
+    })
+    .await;
+    gates[0].release(&lease).await;
+    serve_all(&gates[1], asked).await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_was_forgotten_asks_again_for_its_waiters() {
+    let server = RedisServer::start().await;
+    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = gates[0].take("forgotten").await;
+    let mut asked = queue_many(&gates[1..], "forgotten", 5).await;
+    asked.push(gates[0].queue(request("forgotten")).await);
+    // As after a pause of that gateway: others take its waiters for dead.
+    let Value::Array(keys) = server.run(&["KEYS", "lg:*:gw:*"]).await else {
+        panic!("a list of keys");
+    };
+    for key in keys {
+        let key: String = from_redis_value(key).unwrap();
+        server.run(&["DEL", &key]).await;
+    }
+    gates[0].release(&lease).await;
+    serve_in_any_order(&gates[0], asked).await;
+}
+
+#[tokio::test]
+async fn waiters_get_through_while_the_subscriptions_are_cut_again_and_again() {
+    let server = RedisServer::start().await;
+    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = gates[0].take("storm").await;
+    let mut asked = Vec::new();
+    for turn in 0..30 {
+        let request: AcquireRequest = request("storm");
+        asked.push(gates[turn % 2].ask(request));
+    }
+    gates[0].until_queued("storm", 30).await;
+    gates[0].release(&lease).await;
+    let cut = async {
+        loop {
+            server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        () = serve_in_any_order(&gates[0], asked) => {}
+        () = cut => {}
+    }
+}

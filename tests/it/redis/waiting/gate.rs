@@ -1,0 +1,211 @@
+//! A gateway on a server that others share, and those who ask it.
+
+use std::{sync::Arc, time::Duration};
+
+use latchgate::{
+    config::{LimitsConfig, Millis, RedisConfig, RedisUrl},
+    engine::{AcquireError, AcquireRequest, Engine, Granted},
+    lifecycle::Lifecycle,
+    lock::{CallerId, IdempotencyKey, Lease, Metadata, Owner},
+    store::{
+        Store,
+        contract::{Inspection, Release},
+        redis::RedisStore,
+    },
+};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
+
+use super::super::rig::{eventually, name, open, quick, ttl};
+use crate::support::RedisServer;
+
+/// A gateway of its own.
+pub(crate) struct Gate {
+    pub(crate) store: Arc<RedisStore>,
+    pub(crate) engine: Engine,
+    pub(crate) lifecycle: Lifecycle,
+}
+
+/// One who has asked and waits for the outcome; hangs up when dropped.
+pub(crate) struct Asked {
+    outcome: oneshot::Receiver<(Instant, Result<Granted, AcquireError>)>,
+}
+
+/// How long the place of one with an idempotency key is kept here.
+pub(crate) const GRACE: Duration = Duration::from_millis(1_500);
+/// How long anybody waits for what comes about without a message: a few periods of two seconds.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+// === impl Gate ===
+
+impl Gate {
+    /// A gateway that hears messages already.
+    pub(crate) async fn on(server: &RedisServer) -> Self {
+        let before = subscribers(server).await;
+        let gate = Self::at(&server.url());
+        eventually("the gateway listens", async || {
+            (subscribers(server).await > before).then_some(())
+        })
+        .await;
+        gate
+    }
+
+    /// A gateway that reaches its server by this URL.
+    pub(crate) fn at(url: &RedisUrl) -> Self {
+        Self::with(url, &quick())
+    }
+
+    pub(crate) fn with(url: &RedisUrl, config: &RedisConfig) -> Self {
+        let lifecycle = Lifecycle::new();
+        let store = Arc::new(open(url, config, &lifecycle));
+        let limits = LimitsConfig {
+            reconnect_grace_ms: Millis(u64::try_from(GRACE.as_millis()).unwrap()),
+            ..LimitsConfig::default()
+        };
+        let shared: Arc<dyn Store> = Arc::<RedisStore>::clone(&store);
+        let engine = Engine::start(shared, lifecycle.clone(), &limits);
+        Self {
+            store,
+            engine,
+            lifecycle,
+        }
+    }
+
+    /// Ends without a word, as a process that is killed: nobody leaves a queue.
+    pub(crate) async fn kill(&self) {
+        self.store.close().await;
+    }
+
+    /// Takes a free lock for half a minute.
+    pub(crate) async fn take(&self, lock: &str) -> Lease {
+        self.take_for(lock, 30_000).await
+    }
+
+    pub(crate) async fn take_for(&self, lock: &str, ttl_ms: u64) -> Lease {
+        let mut asked = request(lock);
+        asked.ttl = ttl(ttl_ms);
+        asked.wait = Duration::ZERO;
+        keep(self.engine.acquire(asked).await)
+    }
+
+    /// Asks for a lock that is held, and comes back when the request stands in the queue.
+    pub(crate) async fn queue(&self, request: AcquireRequest) -> Asked {
+        let lock = request.name.clone();
+        let before = self.look(lock.as_str()).await.waiters;
+        let asked = self.ask(request);
+        eventually("it is queued", async || {
+            (self.look(lock.as_str()).await.waiters > before).then_some(())
+        })
+        .await;
+        asked
+    }
+
+    /// Asks for a lock.
+    pub(crate) fn ask(&self, request: AcquireRequest) -> Asked {
+        let engine = self.engine.clone();
+        let (mut answer, outcome) = oneshot::channel();
+        self.lifecycle.spawn(async move {
+            let result = tokio::select! {
+                result = engine.acquire(request) => result,
+                () = answer.closed() => return,
+            };
+            drop(answer.send((Instant::now(), result)));
+        });
+        Asked { outcome }
+    }
+
+    pub(crate) async fn release(&self, lease: &Lease) {
+        let released = self.store.release(&lease.name, &lease.token.hash()).await;
+        assert_eq!(released.unwrap(), Release::Released);
+    }
+
+    pub(crate) async fn look(&self, lock: &str) -> Inspection {
+        self.store.inspect(&name(lock)).await.unwrap()
+    }
+
+    /// Waits until a lock has so many in its queue.
+    pub(crate) async fn until_queued(&self, lock: &str, waiters: u64) {
+        eventually("the queue has this length", async || {
+            (self.look(lock).await.waiters == waiters).then_some(())
+        })
+        .await;
+    }
+}
+
+// === impl Asked ===
+
+impl Asked {
+    /// The lease that it is granted.
+    #[track_caller]
+    pub(crate) fn lease(self) -> impl Future<Output = Lease> {
+        let outcome = self.outcome();
+        async move { keep(outcome.await.1) }
+    }
+
+    /// When, and what it is answered.
+    pub(crate) async fn outcome(self) -> (Instant, Result<Granted, AcquireError>) {
+        let outcome = timeout(LONG, self.outcome).await;
+        outcome
+            .expect("it is answered in time")
+            .expect("the gateway answers")
+    }
+
+    /// Why it is refused.
+    pub(crate) async fn refusal(self) -> AcquireError {
+        self.outcome().await.1.expect_err("it is refused")
+    }
+}
+
+/// Half a minute, for whoever waits as long as it takes.
+pub(crate) fn request(lock: &str) -> AcquireRequest {
+    AcquireRequest {
+        name: name(lock),
+        ttl: ttl(30_000),
+        hold_limit: None,
+        wait: Duration::from_secs(50),
+        owner: None,
+        metadata: Metadata::default(),
+        caller: CallerId::ANONYMOUS,
+        idempotency_key: None,
+    }
+}
+
+pub(crate) fn request_by(lock: &str, owner: &str) -> AcquireRequest {
+    AcquireRequest {
+        owner: Some(Owner::new(owner).unwrap()),
+        ..request(lock)
+    }
+}
+
+/// A request with an idempotency key made of a short text.
+pub(crate) fn keyed(lock: &str, key: &str) -> AcquireRequest {
+    let key = format!("{key:_>36}");
+    AcquireRequest {
+        idempotency_key: Some(IdempotencyKey::new(&key).unwrap()),
+        ..request(lock)
+    }
+}
+
+#[track_caller]
+pub(crate) fn keep(outcome: Result<Granted, AcquireError>) -> Lease {
+    let granted = outcome.expect("it is granted");
+    granted.delivery.delivered();
+    granted.lease
+}
+
+/// How many gateways listen.
+pub(crate) async fn subscribers(server: &RedisServer) -> usize {
+    let reply = server.run(&["PUBSUB", "CHANNELS", "lg:gw:*"]).await;
+    let channels: Vec<String> = bb8_redis::redis::from_redis_value(reply).unwrap();
+    channels.len()
+}
+
+/// The keys of a lock that are left when nobody holds it or waits for it.
+pub(crate) async fn leftovers(server: &RedisServer, lock: &str) -> Vec<String> {
+    let ours = format!("{{{lock}}}");
+    let keys = server.keys().await.into_iter();
+    keys.filter(|key| key.contains(&ours) && !key.ends_with(":ended"))
+        .collect()
+}

@@ -1,0 +1,161 @@
+//! Those with an idempotency key keep their place while they come back for it.
+
+use std::time::Duration;
+
+use latchgate::engine::{AcquireError, AcquireRequest};
+use tokio::time::Instant;
+
+use super::{
+    super::rig::{eventually, ttl},
+    gate::{GRACE, Gate, keep, keyed, leftovers, request},
+};
+use crate::support::RedisServer;
+
+fn brief(wait_ms: u64, request: AcquireRequest) -> AcquireRequest {
+    AcquireRequest {
+        wait: Duration::from_millis(wait_ms),
+        ..request
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_repeated_takes_over_the_place_and_the_older_one_is_told() {
+    let server = RedisServer::start().await;
+    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = here.take("place").await;
+    let mut asked = here.queue(keyed("place", "k")).await;
+    let behind = there.queue(request("place")).await;
+    // At the same gateway, at another, and back.
+    for gate in [&here, &there, &there, &here] {
+        let newer = gate.ask(keyed("place", "k"));
+        let told = asked.refusal().await;
+        assert!(matches!(told, AcquireError::Superseded), "{told:?}");
+        assert_eq!(gate.look("place").await.waiters, 2);
+        asked = newer;
+    }
+    here.release(&lease).await;
+    let lease = asked.lease().await;
+    here.release(&lease).await;
+    behind.lease().await;
+}
+
+#[tokio::test]
+async fn short_polls_stay_in_order() {
+    let server = RedisServer::start().await;
+    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = here.take("polls").await;
+    let poll = || brief(100, keyed("polls", "k"));
+    for gate in [&here, &there, &there] {
+        let refused = gate.ask(poll()).refusal().await;
+        assert!(matches!(refused, AcquireError::Held { .. }), "{refused:?}");
+        assert_eq!(gate.look("polls").await.waiters, 1, "its place is kept");
+    }
+    let behind = here.queue(request("polls")).await;
+    let again = there.ask(keyed("polls", "k"));
+    // It has its own place again before the release is made.
+    eventually("the place is taken", async || {
+        let value = server.text(&["HVALS", "lg:{polls}:waiters"]);
+        drop(value);
+        (here.look("polls").await.waiters == 2).then_some(())
+    })
+    .await;
+    here.release(&lease).await;
+    let lease = again.lease().await;
+    here.release(&lease).await;
+    behind.lease().await;
+}
+
+#[tokio::test]
+async fn a_request_in_other_words_does_not_take_over_the_place() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("words").await;
+    let asked = gate.queue(keyed("words", "k")).await;
+    let mut other = keyed("words", "k");
+    other.ttl = ttl(20_000);
+    let refused = gate.ask(other).refusal().await;
+    assert!(
+        matches!(refused, AcquireError::IdempotencyMismatch),
+        "{refused:?}"
+    );
+    gate.release(&lease).await;
+    asked.lease().await;
+}
+
+#[tokio::test]
+async fn what_was_granted_while_nobody_waited_is_answered_with_its_full_ttl() {
+    let server = RedisServer::start().await;
+    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = here.take("detached").await;
+    here.ask(brief(50, keyed("detached", "k"))).refusal().await;
+    here.release(&lease).await;
+    let left = server.integer(&["PTTL", "lg:{detached}:lock"]).await;
+    assert!(left > 0 && left <= 1_500, "granted for the grace: {left}");
+    let lease = there.ask(keyed("detached", "k")).lease().await;
+    assert!(lease.held.expires_in > Duration::from_secs(29));
+    let left = server.integer(&["PTTL", "lg:{detached}:lock"]).await;
+    assert!(left > 29_000, "{left}");
+    // It is a lease like any other: asked for again, released, and its key is used.
+    let again = here.ask(keyed("detached", "k")).lease().await;
+    assert_eq!(again.token.hash(), lease.token.hash());
+    there.release(&lease).await;
+    let used = here.ask(keyed("detached", "k")).refusal().await;
+    assert!(matches!(used, AcquireError::IdempotencyExpired), "{used:?}");
+}
+
+#[tokio::test]
+async fn what_nobody_comes_back_for_is_passed_on_after_the_grace() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("grace").await;
+    gate.ask(brief(50, keyed("grace", "k"))).refusal().await;
+    let behind = gate.queue(request("grace")).await;
+    let start = Instant::now();
+    gate.release(&lease).await;
+    let (at, outcome) = behind.outcome().await;
+    let lease = keep(outcome);
+    let delay = at - start;
+    assert!(delay < GRACE + Duration::from_secs(1), "{delay:?}");
+    // Nobody has heard of that grant, so the key is not used.
+    let late = gate.queue(keyed("grace", "k")).await;
+    gate.release(&lease).await;
+    let lease = late.lease().await;
+    gate.release(&lease).await;
+    assert_eq!(leftovers(&server, "grace").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_place_that_nobody_comes_back_for_is_gone_after_the_grace() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("unkept").await;
+    gate.ask(brief(50, keyed("unkept", "k"))).refusal().await;
+    let behind = gate.queue(request("unkept")).await;
+    tokio::time::sleep(GRACE).await;
+    let start = Instant::now();
+    gate.release(&lease).await;
+    let (at, outcome) = behind.outcome().await;
+    keep(outcome);
+    assert!(at - start < Duration::from_millis(500), "{:?}", at - start);
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_keeps_its_place_for_the_grace() {
+    let server = RedisServer::start().await;
+    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = here.take("hangs").await;
+    let asked = here.queue(keyed("hangs", "k")).await;
+    let behind = here.queue(request("hangs")).await;
+    drop(asked);
+    let again = there.ask(keyed("hangs", "k"));
+    eventually("its new request owns the place", async || {
+        let waiters = server.run(&["HVALS", "lg:{hangs}:waiters"]).await;
+        let detached = format!("{waiters:?}").contains("'1\\n\\n");
+        (!detached).then_some(())
+    })
+    .await;
+    here.release(&lease).await;
+    let lease = again.lease().await;
+    there.release(&lease).await;
+    behind.lease().await;
+}

@@ -1,0 +1,10 @@
+//! Waiting in queues that several gateways share on one Redis.
+
+mod bounds;
+mod dead;
+mod faults;
+mod foreign;
+mod gate;
+mod history;
+mod keyed;
+mod order;

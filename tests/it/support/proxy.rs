@@ -1,0 +1,179 @@
+//! A TCP proxy between a store and its server, which does harm on demand.
+//!
+//! A fault strikes the next request that contains given bytes, so that it meets the command that
+//! the test is about and no other.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use latchgate::{config::RedisUrl, lifecycle::Lifecycle};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+
+use super::redis_server::url;
+
+/// A proxy; it works as long as its lifecycle.
+pub(crate) struct Proxy {
+    port: u16,
+    plan: Arc<Plan>,
+}
+
+/// What happens to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It never reaches the server; the connection ends.
+    CutRequest,
+    /// The server carries it out; the connection ends instead of bringing the reply.
+    CutReply,
+    /// Like [`Fault::CutReply`], but the connection ends with a reset.
+    ResetReply,
+    /// The server carries it out; the reply waits until [`Proxy::let_go`].
+    HoldReply,
+    /// It waits until [`Proxy::let_go`] and then reaches the server, although its sender has gone.
+    HoldRequest,
+}
+
+struct Plan {
+    server: u16,
+    armed: Mutex<Vec<(Vec<u8>, Fault)>>,
+    struck: watch::Sender<usize>,
+    let_go: watch::Sender<bool>,
+}
+
+// === impl Proxy ===
+
+impl Proxy {
+    pub(crate) async fn start(server: u16, lifecycle: &Lifecycle) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port is free");
+        let address = listener.local_addr().expect("a listener has an address");
+        let plan = Arc::new(Plan {
+            server,
+            armed: Mutex::default(),
+            struck: watch::Sender::new(0),
+            let_go: watch::Sender::new(false),
+        });
+        let (accepting, tasks) = (Arc::clone(&plan), lifecycle.clone());
+        lifecycle.spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let plan = Arc::clone(&accepting);
+                // A connection that ends, however it ends, is what this proxy is for.
+                tasks.spawn(async move { drop(carry(client, &plan).await) });
+            }
+        });
+        Self {
+            port: address.port(),
+            plan,
+        }
+    }
+
+    pub(crate) fn url(&self) -> RedisUrl {
+        url(&format!("redis://127.0.0.1:{}", self.port))
+    }
+
+    /// Lets a fault strike the next request that contains `needle`. Several strike one after the
+    /// other.
+    pub(crate) fn strike(&self, needle: &str, fault: Fault) {
+        let mut armed = self
+            .plan
+            .armed
+            .lock()
+            .expect("no code panics with this lock");
+        armed.push((needle.as_bytes().to_vec(), fault));
+    }
+
+    /// Waits until this many faults have struck.
+    pub(crate) async fn struck(&self, times: usize) {
+        let mut struck = self.plan.struck.subscribe();
+        let reached = struck.wait_for(|&count| count >= times).await;
+        reached.expect("the plan lives as long as the proxy");
+    }
+
+    /// How many faults have struck.
+    pub(crate) fn strikes(&self) -> usize {
+        *self.plan.struck.borrow()
+    }
+
+    /// Lets go of what is held.
+    pub(crate) fn let_go(&self) {
+        self.plan.let_go.send_replace(true);
+    }
+}
+
+// === impl Plan ===
+
+impl Plan {
+    fn fault(&self, request: &[u8]) -> Option<Fault> {
+        let mut armed = self.armed.lock().expect("no code panics with this lock");
+        let hit = armed
+            .iter()
+            .position(|(needle, _)| contains(request, needle))?;
+        let (_, fault) = armed.remove(hit);
+        self.struck.send_modify(|count| *count += 1);
+        Some(fault)
+    }
+
+    async fn released(&self) {
+        let mut let_go = self.let_go.subscribe();
+        let released = let_go.wait_for(|&let_go| let_go).await;
+        released.expect("the plan lives as long as its connections");
+    }
+}
+
+async fn carry(mut client: TcpStream, plan: &Plan) -> io::Result<()> {
+    let mut server = TcpStream::connect(("127.0.0.1", plan.server)).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (mut request, mut reply) = (vec![0; 65_536], vec![0; 65_536]);
+    loop {
+        tokio::select! {
+            read = client.read(&mut request) => {
+                let len = read?;
+                if len == 0 {
+                    return Ok(());
+                }
+                let request = &request[..len];
+                match plan.fault(request) {
+                    None => server.write_all(request).await?,
+                    Some(Fault::CutRequest) => return Ok(()),
+                    Some(Fault::CutReply) => {
+                        server.write_all(request).await?;
+                        server.read_u8().await?;
+                        return Ok(());
+                    }
+                    Some(Fault::ResetReply) => {
+                        server.write_all(request).await?;
+                        server.read_u8().await?;
+                        return client.set_zero_linger();
+                    }
+                    Some(Fault::HoldReply) => {
+                        server.write_all(request).await?;
+                        plan.released().await;
+                    }
+                    Some(Fault::HoldRequest) => {
+                        plan.released().await;
+                        server.write_all(request).await?;
+                    }
+                }
+            }
+            read = server.read(&mut reply) => {
+                let len = read?;
+                if len == 0 {
+                    return Ok(());
+                }
+                // The client may have gone; what the server does is then still of interest.
+                drop(client.write_all(&reply[..len]).await);
+            }
+        }
+    }
+}
+
+fn contains(bytes: &[u8], needle: &[u8]) -> bool {
+    bytes.windows(needle.len()).any(|window| window == needle)
+}

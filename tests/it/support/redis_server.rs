@@ -1,0 +1,250 @@
+//! A `redis-server` process of a test's own, on a free port and in a directory of its own.
+
+use std::{
+    fs::File,
+    net::TcpListener,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use bb8_redis::redis::{self, Cmd, Value, aio::MultiplexedConnection};
+use latchgate::config::{RedisUrl, StoreUrl};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+/// A running server; killed when it is dropped.
+pub(crate) struct RedisServer {
+    port: u16,
+    directory: TempDir,
+    options: Vec<String>,
+    process: Child,
+}
+
+/// Longer than any machine takes to start a server.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+// === impl RedisServer ===
+
+impl RedisServer {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// Starts a server with further options, each a name or a value as on its command line.
+    pub(crate) async fn start_with(options: &[&str]) -> Self {
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        let start = Instant::now();
+        loop {
+            let directory = tempfile::tempdir().expect("a temporary directory can be made");
+            let port = free_port();
+            let mut server = Self {
+                port,
+                process: launch(port, directory.path(), &options),
+                directory,
+                options: options.clone(),
+            };
+            if server.answers().await {
+                return server;
+            }
+            // Somebody else got the port first: take another.
+            assert!(start.elapsed() < PATIENCE, "{}", server.log());
+        }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The directory in which the server keeps its files.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn url(&self) -> RedisUrl {
+        url(&format!("redis://127.0.0.1:{}", self.port))
+    }
+
+    /// The server's URL with credentials.
+    pub(crate) fn url_as(&self, user: &str, password: &str) -> RedisUrl {
+        url(&format!(
+            "redis://{user}:{password}@127.0.0.1:{}",
+            self.port
+        ))
+    }
+
+    /// Kills the server as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("the server can be killed");
+        self.process.wait().expect("the server can be waited for");
+    }
+
+    /// Starts the server again, on the same port and in the same directory.
+    pub(crate) async fn start_again(&mut self) {
+        self.process = launch(self.port, self.directory.path(), &self.options);
+        assert!(self.answers().await, "{}", self.log());
+    }
+
+    /// Starts the server again with further options.
+    pub(crate) async fn start_again_with(&mut self, options: &[&str]) {
+        self.options
+            .extend(options.iter().map(|&option| option.to_owned()));
+        self.start_again().await;
+    }
+
+    /// Starts the server again without waiting until it answers.
+    pub(crate) fn launch_again(&mut self) {
+        self.process = launch(self.port, self.directory.path(), &self.options);
+    }
+
+    /// Stops the process without ending it.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets a frozen process go on.
+    pub(crate) fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Runs a command as the default user and answers its reply, errors included.
+    pub(crate) async fn run(&self, command: &[&str]) -> Value {
+        let reply = self
+            .connection()
+            .await
+            .send_packed_command(&cmd(command))
+            .await;
+        reply.expect("the server answers a test's own command")
+    }
+
+    /// Runs a command whose reply is a text; empty if there is none.
+    pub(crate) async fn text(&self, command: &[&str]) -> String {
+        let reply = self.run(command).await;
+        redis::from_redis_value::<Option<String>>(reply)
+            .expect("the reply is a text")
+            .unwrap_or_default()
+    }
+
+    /// Runs a command whose reply is an integer.
+    pub(crate) async fn integer(&self, command: &[&str]) -> i64 {
+        redis::from_redis_value(self.run(command).await).expect("the reply is an integer")
+    }
+
+    /// All keys, in order.
+    pub(crate) async fn keys(&self) -> Vec<String> {
+        let reply = self.run(&["KEYS", "*"]).await;
+        let mut keys: Vec<String> =
+            redis::from_redis_value(reply).expect("the reply is a list of keys");
+        keys.sort();
+        keys
+    }
+
+    /// A connection for commands whose replies the test does not wait for.
+    pub(crate) async fn connection(&self) -> MultiplexedConnection {
+        self.connect().await.expect("the server takes a connection")
+    }
+
+    /// A connection, if the server takes one.
+    pub(crate) async fn connect(&self) -> redis::RedisResult<MultiplexedConnection> {
+        let config = redis::AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port))?;
+        client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+    }
+
+    /// Whether the server comes to answer before its process ends.
+    async fn answers(&mut self) -> bool {
+        let start = Instant::now();
+        loop {
+            if let Ok(mut connection) = self.connect().await {
+                let pong = connection.send_packed_command(&cmd(&["PING"])).await;
+                if let Ok(Value::SimpleString(_) | Value::ServerError(_)) = pong {
+                    return true;
+                }
+            }
+            let ended = self.process.try_wait().expect("the process can be asked");
+            if ended.is_some() || start.elapsed() > PATIENCE {
+                return false;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.process.id())
+            .ok()
+            .and_then(Pid::from_raw);
+        let pid = pid.expect("a process has a positive id");
+        kill_process(pid, signal).expect("the server takes a signal");
+    }
+
+    fn log(&self) -> String {
+        let log = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+        format!(
+            "redis-server does not answer on port {}; its log:\n{log}",
+            self.port
+        )
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// A command from its words.
+pub(crate) fn cmd(words: &[&str]) -> Cmd {
+    let mut command = Cmd::new();
+    for word in words {
+        command.arg(word);
+    }
+    command
+}
+
+pub(crate) fn url(text: &str) -> RedisUrl {
+    match text.parse() {
+        Ok(StoreUrl::Redis(url)) => url,
+        other => panic!("{text} is no Redis URL: {other:?}"),
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("a listener has an address");
+    address.port()
+}
+
+fn launch(port: u16, directory: &Path, options: &[String]) -> Child {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(directory.join("log"));
+    Command::new("redis-server")
+        .args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+        ])
+        .args(["--daemonize", "no", "--enable-debug-command", "yes"])
+        .args(options)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(log.expect("the log can be opened"))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| {
+            panic!(
+                "redis-server cannot be started ({error}); the tests need Redis 7: \
+                 apt-get install redis-server, brew install redis, or see https://redis.io"
+            )
+        })
+}
