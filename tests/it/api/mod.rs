@@ -21,6 +21,7 @@ mod hold;
 mod inspect;
 mod log;
 mod pages;
+mod processes;
 mod release;
 mod renew;
 mod silent;
