@@ -7,7 +7,7 @@ use latchgate::{engine::AcquireError, lock::Lease, store::contract::Renewal};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    super::rig::{eventually, ttl},
+    super::rig::{eventually, name, ttl},
     gate::{Asked, GRACE, Gate, keep, leftovers, request, request_by},
 };
 use crate::support::{Random, RedisServer};
@@ -61,7 +61,7 @@ struct Grant {
 
 #[tokio::test]
 async fn locks_exclude_fences_rise_and_queues_keep_their_order_in_random_histories() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
     let mut gates = Vec::new();
     for _ in 0..3 {
         gates.push(Gate::on(&server).await);
@@ -101,6 +101,7 @@ impl History {
                 self.server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
             }
             17 if self.random.below(4) == 0 => self.kill().await,
+            18 if self.random.below(4) == 0 => self.restart().await,
             _ => sleep(Duration::from_millis(self.random.next() % 120)).await,
         }
     }
@@ -220,6 +221,22 @@ impl History {
         self.waiting.retain(|waiting| waiting.gate != gate);
     }
 
+    /// Kills the server and starts it again with its data. What is under way may fail.
+    async fn restart(&mut self) {
+        self.tell("the server is started again".to_owned());
+        for waiting in &mut self.waiting {
+            waiting.ticket.disturbed = true;
+        }
+        self.server.kill();
+        self.server.start_again().await;
+        for gate in &self.gates {
+            eventually("the gateway is back", async || {
+                gate.store.inspect(&name(LOCKS[0])).await.ok()
+            })
+            .await;
+        }
+    }
+
     /// Takes in what was answered by now.
     fn take_in(&mut self) {
         let now = Instant::now();
@@ -233,6 +250,9 @@ impl History {
                 }
                 // Its lease, which its caller had gone from, has ended meanwhile.
                 Some((_, Err(AcquireError::IdempotencyExpired))) if waiting.ticket.keyed => {}
+                Some((_, Err(AcquireError::Store(error)))) if waiting.ticket.disturbed => {
+                    self.tell(format!("turn {} has failed: {error}", waiting.ticket.turn));
+                }
                 Some((_, Err(error))) => panic!("{error:?}; {}", self.so_far()),
             }
         }
