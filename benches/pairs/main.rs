@@ -4,6 +4,8 @@
 //! round, so that the drift of a shared machine falls out of the result. `benches/README.md` says what
 //! each number means.
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its figures")]
+
 mod http_load;
 mod null_gateway;
 mod report;

@@ -12,7 +12,11 @@ use latchgate::{
     lock::{FencingToken, HeldLease, LockName, Metadata, TokenHash, Ttl},
     store::{
         Store, StoreError,
-        contract::{Acquisition, Attempt, Check, GiveBack, Inspection, Loss, Release, Renewal},
+        contract::{
+            Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
+            Loss, Release, Renewal,
+        },
+        parking::Parking,
     },
 };
 
@@ -22,7 +26,10 @@ const FLAG: &str = "null-gateway";
 pub(crate) const ARGUMENTS: [&str; 1] = [FLAG];
 
 /// Grants everything, keeps nothing.
-struct NullStore;
+#[derive(Default)]
+struct NullStore {
+    parking: Parking,
+}
 
 /// Whether this process was started as a null gateway.
 pub(crate) fn asked_for() -> bool {
@@ -35,7 +42,7 @@ pub(crate) fn run() -> ExitCode {
     runtime.block_on(async {
         let lifecycle = Lifecycle::new();
         let config = Arc::new(Config::default());
-        let engine = Engine::start(Arc::new(NullStore), lifecycle.clone(), &config.limits);
+        let engine = Engine::start(Arc::new(NullStore::default()), lifecycle.clone(), &config.limits);
         let gateway = http::Gateway::new(engine, Arc::clone(&config), Arc::new(SystemClock));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
@@ -67,6 +74,30 @@ impl Store for NullStore {
         }))
     }
 
+    async fn confirm(
+        &self,
+        _name: &LockName,
+        _token: &TokenHash,
+    ) -> Result<Confirmation, StoreError> {
+        Ok(Confirmation::Lost)
+    }
+
+    async fn leave(
+        &self,
+        _name: &LockName,
+        _token: &TokenHash,
+        _keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError> {
+        Ok(Leaving::Left(Contention {
+            holder: None,
+            waiters: 0,
+        }))
+    }
+
+    fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
     async fn renew(
         &self,
         _name: &LockName,
@@ -89,7 +120,11 @@ impl Store for NullStore {
     }
 
     async fn inspect(&self, _name: &LockName) -> Result<Inspection, StoreError> {
-        Ok(Inspection::Free)
+        Ok(Inspection {
+            holder: None,
+            queue: Vec::new(),
+            waiters: 0,
+        })
     }
 
     async fn check(&self) -> Vec<Check> {

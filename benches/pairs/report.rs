@@ -39,7 +39,6 @@ impl Rounds {
         }
     }
 
-    #[expect(clippy::print_stdout, reason = "a benchmark prints its result")]
     pub(crate) fn print(&self) {
         let median = |figure: &dyn Fn(&Round) -> f64| {
             let mut figures: Vec<f64> = self.rounds.iter().map(figure).collect();

@@ -47,9 +47,10 @@ impl RedisServer {
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server runs; install the package redis-server");
+        let server = Self { process, port };
         for _ in 0..200 {
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Self { process, port };
+                return server;
             }
             thread::sleep(Duration::from_millis(25));
         }

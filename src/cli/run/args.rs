@@ -30,7 +30,7 @@ use super::super::{connection::ConnectionArgs, duration, request::RequestArgs};
 /// there was no command, or it was stopped because the lease was lost, it is one of those below; 126
 /// if the command cannot be executed, 127 if it is not found, 128 and the number of the signal if one
 /// came during the wait.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(in crate::cli) struct RunArgs {
     /// The lock: letters, digits and . _ : @ ~ -
     pub(super) name: LockName,
