@@ -85,7 +85,12 @@ impl Clock for SystemClock {
         // Without it (not Linux, or /proc hidden) every start counts as a new boot: leases then get
         // their full TTL again, which is the safe direction.
         fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or_else(
-            |_| BootId::new(format!("unknown-{}", std::process::id())),
+            |_| {
+                BootId::new(format!(
+                    "unknown-{:016x}",
+                    getrandom::u64().unwrap_or_default()
+                ))
+            },
             |id| BootId::new(id.trim()),
         )
     }

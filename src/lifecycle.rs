@@ -30,6 +30,10 @@ pub struct TasksLeft(pub usize);
 // === impl Lifecycle ===
 
 impl Lifecycle {
+    /// How long background tasks may take to finish. Giving back what could not be delivered takes
+    /// milliseconds if the store is there, and if it is not there is nobody to wait for.
+    pub const LAST_TASKS: Duration = Duration::from_secs(2);
+
     /// A lifecycle of its own, not yet draining.
     pub fn new() -> Self {
         Self::default()
@@ -82,7 +86,9 @@ impl Lifecycle {
         self.work.wait().await;
     }
 
-    /// Ends all work and then all background tasks; together they may take as long as `grace`.
+    /// Ends all work, which may take as long as `grace`, and then all background tasks, which have
+    /// [`Lifecycle::LAST_TASKS`] of their own: what the work has left to them must not go undone
+    /// because the work took long.
     pub async fn stop(&self, grace: Duration) -> Result<(), TasksLeft> {
         let deadline = Instant::now() + grace;
         self.draining.cancel();
@@ -90,6 +96,7 @@ impl Lifecycle {
         let work = timeout_at(deadline, self.quiet()).await;
         self.stopping.cancel();
         self.background.close();
+        let deadline = Instant::now() + Self::LAST_TASKS;
         let background = timeout_at(deadline, self.background.wait()).await;
         match (work, background) {
             (Ok(()), Ok(())) => Ok(()),
@@ -121,6 +128,21 @@ mod tests {
         lifecycle.stop(Duration::from_secs(2)).await.unwrap();
         assert_eq!(said.recv().await, Some("work"));
         assert_eq!(said.recv().await, Some("background"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_background_finishes_although_work_took_all_of_the_grace() {
+        let lifecycle = Lifecycle::new();
+        lifecycle.spawn(std::future::pending());
+        let (say, mut said) = tokio::sync::mpsc::channel(1);
+        let stopped = lifecycle.stopped();
+        lifecycle.spawn_background(async move {
+            stopped.await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            say.send(()).await.unwrap();
+        });
+        lifecycle.stop(Duration::ZERO).await.unwrap_err();
+        assert!(said.try_recv().is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,7 +4,11 @@
 //! round, so that the drift of a shared machine falls out of the result. `benches/README.md` says what
 //! each number means.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its figures")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark prints its figures"
+)]
 
 mod http_load;
 mod null_gateway;

@@ -42,7 +42,11 @@ pub(crate) fn run() -> ExitCode {
     runtime.block_on(async {
         let lifecycle = Lifecycle::new();
         let config = Arc::new(Config::default());
-        let engine = Engine::start(Arc::new(NullStore::default()), lifecycle.clone(), &config.limits);
+        let engine = Engine::start(
+            Arc::new(NullStore::default()),
+            lifecycle.clone(),
+            &config.limits,
+        );
         let gateway = http::Gateway::new(engine, Arc::clone(&config), Arc::new(SystemClock));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await

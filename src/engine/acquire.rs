@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use crate::{
     lock::{CallerId, HoldLimit, IdempotencyKey, Lease, LockName, Metadata, Owner, Ttl},
     store::{
-        StoreError, Unavailability,
+        StoreError, Uncertainty,
         contract::{Contention, Place},
     },
 };
@@ -122,8 +122,8 @@ impl Engine {
             // delivery, which gives the lease back.
             drop(answer.send(result));
         });
-        // The task always answers; it can only be lost together with the runtime.
-        let lost = |_| Err(StoreError::from(Unavailability::Closing).into());
+        // A task that panicked, or was lost together with the runtime, may have been at any point.
+        let lost = |_| Err(StoreError::from(Uncertainty::Interrupted).into());
         tokio::select! {
             biased;
             outcome = &mut outcome => outcome.unwrap_or_else(lost).map(Attempted::Done),

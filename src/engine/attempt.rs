@@ -281,3 +281,12 @@ impl Run {
         }
     }
 }
+
+impl Drop for Run {
+    /// A panic may have come after the grant, and nobody knows the token any more.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.reaper.submit(self.abandoned());
+        }
+    }
+}

@@ -18,7 +18,8 @@ use crate::{
     store::{Store, StoreError},
 };
 
-/// How many give-backs may wait to be taken up. Beyond it the TTL alone ends a lease.
+/// How many give-backs may wait, for their time or for a store that is away. Beyond it the TTL alone
+/// ends a lease.
 const BACKLOG: usize = 16_384;
 /// How many give-backs are under way at once: enough to fill a pipeline, too few to crowd out
 /// callers after an outage.
@@ -51,6 +52,9 @@ struct Task {
     store: Arc<dyn Store>,
     grace: Duration,
     waiting: BinaryHeap<Reverse<Entry>>,
+    stopping: bool,
+    /// Whether the last lease found the backlog full; said once, not for each.
+    overflowing: bool,
 }
 
 // === impl Reaper ===
@@ -62,6 +66,8 @@ impl Reaper {
             store,
             grace,
             waiting: BinaryHeap::new(),
+            stopping: false,
+            overflowing: false,
         };
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move { task.run(submitted, stopped).await });
@@ -80,6 +86,7 @@ impl Reaper {
 // === impl Task ===
 
 impl Task {
+    /// Goes on until everything has been given back or, once `stopped`, until it is dropped.
     async fn run(
         mut self,
         mut submitted: mpsc::Receiver<Abandoned>,
@@ -87,16 +94,17 @@ impl Task {
     ) {
         let mut stopped = std::pin::pin!(stopped);
         let mut running = FuturesUnordered::new();
-        let mut stopping = false;
         loop {
-            while running.len() < CONCURRENT {
-                match self.take_due(stopping) {
-                    Some(entry) => running.push(give_back(Arc::clone(&self.store), entry)),
-                    None => break,
-                }
+            while running.len() < CONCURRENT
+                && let Some(entry) = self.take_due()
+            {
+                running.push(give_back(Arc::clone(&self.store), entry));
             }
-            if stopping && running.is_empty() && submitted.is_empty() {
-                // What is left waits for a store that is away; the TTL ends it.
+            if self.stopping
+                && running.is_empty()
+                && self.waiting.is_empty()
+                && submitted.is_empty()
+            {
                 return;
             }
             let next = self.waiting.peek().map(|Reverse(entry)| entry.due);
@@ -108,19 +116,27 @@ impl Task {
                         self.waiting.push(Reverse(entry));
                     }
                 }
-                () = sleep_until(next.unwrap_or_else(Instant::now)),
-                    if next.is_some() && !full && !stopping => {}
-                () = &mut stopped, if !stopping => stopping = true,
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() && !full => {}
+                () = &mut stopped, if !self.stopping => self.hurry(),
             }
         }
     }
 
     fn accept(&mut self, lease: Abandoned) {
-        let wait = if lease.may_be_asked_again {
-            self.grace
-        } else {
-            Duration::ZERO
-        };
+        if self.waiting.len() >= BACKLOG {
+            if !self.overflowing {
+                warn!(
+                    backlog = BACKLOG,
+                    "leases that could not be delivered are left to their TTL"
+                );
+            }
+            self.overflowing = true;
+            return;
+        }
+        self.overflowing = false;
+        // Whoever stops does not wait: there will be nobody to give it back later.
+        let waits = lease.may_be_asked_again && !self.stopping;
+        let wait = if waits { self.grace } else { Duration::ZERO };
         let entry = Entry {
             due: Instant::now() + wait,
             retry_in: RETRY.0,
@@ -129,16 +145,22 @@ impl Task {
         self.waiting.push(Reverse(entry));
     }
 
-    /// The next entry that is due. Whoever stops gives back what was not tried yet, at once: there
-    /// will be nobody to do it later.
-    fn take_due(&mut self, stopping: bool) -> Option<Entry> {
+    /// Makes everything due now.
+    fn hurry(&mut self) {
+        self.stopping = true;
+        let now = Instant::now();
+        let entries = self.waiting.drain();
+        self.waiting = entries
+            .map(|Reverse(entry)| Reverse(Entry { due: now, ..entry }))
+            .collect();
+    }
+
+    fn take_due(&mut self) -> Option<Entry> {
         let Reverse(entry) = self.waiting.peek()?;
-        let untried = entry.retry_in == RETRY.0;
-        if entry.due <= Instant::now() || (stopping && untried) {
-            self.waiting.pop().map(|Reverse(entry)| entry)
-        } else {
-            None
+        if entry.due > Instant::now() {
+            return None;
         }
+        self.waiting.pop().map(|Reverse(entry)| entry)
     }
 }
 

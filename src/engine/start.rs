@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use crate::{
     config::LimitsConfig,
     lifecycle::Lifecycle,
-    store::{Store, StoreError, Unavailability, contract::Check},
+    store::{Store, StoreError, Uncertainty, contract::Check},
 };
 
 use super::{reaper::Reaper, streams::Streams};
@@ -61,10 +61,10 @@ impl Engine {
             // A caller that has gone does not hear the answer; the command was carried out.
             drop(answer.send(command.await));
         });
-        // The task always answers; it can only be lost together with the runtime.
+        // A task that panicked, or was lost together with the runtime, may have been at any point.
         outcome
             .await
-            .unwrap_or_else(|_lost| Err(StoreError::from(Unavailability::Closing).into()))
+            .unwrap_or_else(|_lost| Err(StoreError::from(Uncertainty::Interrupted).into()))
     }
 
     /// Whether new acquires are refused because the gateway is about to stop.

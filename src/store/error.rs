@@ -66,6 +66,9 @@ pub enum Uncertainty {
     /// The connection was lost after the command was sent.
     #[error("the connection was lost: {0}")]
     ConnectionLost(String),
+    /// The gateway itself failed while it was asking.
+    #[error("the gateway failed while it was asking")]
+    Interrupted,
     /// Something answered that is not an answer to this command.
     #[error("an unexpected answer: {0}")]
     UnexpectedReply(String),

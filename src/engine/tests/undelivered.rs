@@ -157,3 +157,36 @@ async fn a_release_is_carried_out_although_its_caller_hung_up() {
     changed.await;
     assert_eq!(*store.released.lock().unwrap(), [token.hash()]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_half_way_is_an_unknown_outcome_and_is_given_back() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    // The test says nothing of what acquire answers, so the store panics.
+    store.acquisitions.lock().unwrap().clear();
+    let (engine, _lifecycle) = engine(&store);
+    let error = engine.acquire(request(None)).await.unwrap_err();
+    assert!(
+        matches!(error, AcquireError::Store(StoreError::Indeterminate(_))),
+        "{error:?}"
+    );
+    settle().await;
+    assert_eq!(store.given_back(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_gives_back_everything_although_an_earlier_one_failed() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let more = (0..9).map(|_| Ok(granted()));
+    store.acquisitions.lock().unwrap().extend(more);
+    store.give_back_errors.lock().unwrap().push_back(unknown());
+    let (engine, lifecycle) = engine(&store);
+    drop(engine.acquire(request(None)).await.unwrap());
+    settle().await;
+    assert_eq!(store.given_back(), 0, "the first try failed");
+    for _ in 0..9 {
+        drop(engine.acquire(request(KEY)).await.unwrap());
+    }
+    settle().await;
+    lifecycle.stop(Duration::from_secs(1)).await.unwrap();
+    assert_eq!(store.given_back(), 10);
+}
