@@ -1,6 +1,6 @@
 //! What is printed at the end.
 
-use super::servers::Gateway;
+use crate::rig::Gateway;
 
 /// Pairs per second of one round.
 #[derive(Debug)]
@@ -39,48 +39,57 @@ impl Rounds {
         }
     }
 
-    pub(crate) fn print(&self) {
-        let median = |figure: &dyn Fn(&Round) -> f64| {
-            let mut figures: Vec<f64> = self.rounds.iter().map(figure).collect();
-            figures.sort_by(f64::total_cmp);
-            figures[figures.len() / 2]
-        };
+    /// False if a bar was not met.
+    pub(crate) fn print(&self) -> bool {
         println!(
             "acquire + release pairs/s, median of {} rounds",
             self.rounds.len()
         );
-        println!(
-            "  native RESP client        {:>8.0}",
-            median(&|round| round.native)
-        );
-        println!(
-            "  gateway over Redis        {:>8.0}",
-            median(&|round| round.redis)
-        );
-        println!(
-            "  gateway, embedded store   {:>8.0}",
-            median(&|round| round.embedded)
-        );
-        println!(
-            "  same router, null store   {:>8.0}",
-            median(&|round| round.null)
-        );
+        for (system, figure) in [
+            ("native RESP client", self.median(|round| round.native)),
+            ("gateway over Redis", self.median(|round| round.redis)),
+            (
+                "gateway, embedded store",
+                self.median(|round| round.embedded),
+            ),
+            ("same router, null store", self.median(|round| round.null)),
+        ] {
+            println!("  {system:<24} {figure:>8.0}");
+        }
         println!("ratios, median of the rounds' own");
-        println!(
-            "  Redis / native            {:>8.2}   bar 0.50, goal 0.65",
-            median(&|round| round.redis / round.native)
-        );
-        println!(
-            "  Redis / null store        {:>8.2}   bar 0.50, goal 0.70",
-            median(&|round| round.redis / round.null)
-        );
-        println!(
-            "  embedded / null store     {:>8.2}   bar 0.70, goal 0.85",
-            median(&|round| round.embedded / round.null)
-        );
+        let ratios = [
+            (
+                "Redis / native",
+                self.median(|round| round.redis / round.native),
+                0.5,
+                0.65,
+            ),
+            (
+                "Redis / null store",
+                self.median(|round| round.redis / round.null),
+                0.5,
+                0.7,
+            ),
+            (
+                "embedded / null store",
+                self.median(|round| round.embedded / round.null),
+                0.7,
+                0.85,
+            ),
+        ];
+        for (systems, ratio, bar, goal) in ratios {
+            println!("  {systems:<24} {ratio:>8.2}   bar {bar:.2}, goal {goal:.2}");
+        }
         for line in &self.footprint {
             println!("{line}");
         }
+        ratios.iter().all(|(_, ratio, bar, _)| ratio >= bar)
+    }
+
+    fn median(&self, figure: impl Fn(&Round) -> f64) -> f64 {
+        let mut figures: Vec<f64> = self.rounds.iter().map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        figures[figures.len() / 2]
     }
 }
 

@@ -1,6 +1,7 @@
 //! Callers that have a Redis driver: RESP on a connection each, with the gateway's own scripts.
 
 use std::{
+    fmt::Write as _,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -131,7 +132,7 @@ impl Caller {
     async fn exchange(&mut self, command: &[&str]) {
         let mut request = format!("*{}\r\n", command.len());
         for part in command {
-            request.push_str(&format!("${}\r\n{part}\r\n", part.len()));
+            write!(request, "${}\r\n{part}\r\n", part.len()).expect("a string takes all");
         }
         self.stream
             .write_all(request.as_bytes())

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use super::null_gateway;
 
 /// A `redis-server` without persistence.
@@ -55,6 +57,43 @@ impl RedisServer {
             thread::sleep(Duration::from_millis(25));
         }
         panic!("redis-server does not listen on port {port}");
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// How many commands it has carried out, those inside of scripts included.
+    pub(crate) async fn commands(&self) -> u64 {
+        let stats = self.info("commandstats").await;
+        let calls = stats
+            .lines()
+            .filter_map(|line| line.split_once("calls=")?.1.split_once(','));
+        calls
+            .filter_map(|(calls, _)| calls.parse::<u64>().ok())
+            .sum()
+    }
+
+    async fn info(&self, section: &str) -> String {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("Redis listens");
+        let mut stream = tokio::net::TcpStream::from_std({
+            stream
+                .set_nonblocking(true)
+                .expect("a socket takes the option");
+            stream
+        })
+        .expect("a runtime is running");
+        let request = format!("INFO {section}\r\nQUIT\r\n");
+        stream
+            .write_all(request.as_bytes())
+            .await
+            .expect("Redis reads");
+        let mut reply = String::new();
+        stream
+            .read_to_string(&mut reply)
+            .await
+            .expect("Redis answers");
+        reply
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -118,6 +157,17 @@ impl Gateway {
 
     pub(crate) fn ready_after(&self) -> Duration {
         self.ready_after
+    }
+
+    /// The processor time that the process has used.
+    pub(crate) fn cpu(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))
+            .expect("the process lives");
+        let after_name = stat.rsplit_once(')').expect("the name is in parentheses").1;
+        let fields = after_name.split_whitespace().skip(11).take(2);
+        let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+        // USER_HZ is 100 on every Linux.
+        Duration::from_millis(ticks * 10)
     }
 
     /// The memory that the process occupies, in KiB.
