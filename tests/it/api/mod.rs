@@ -18,6 +18,7 @@ mod golden;
 mod headers;
 mod health;
 mod hold;
+mod hold_connection;
 mod inspect;
 mod log;
 mod pages;

@@ -43,8 +43,8 @@ async fn the_lock_of_a_gateway_that_is_killed_passes_on_when_the_ttl_is_over() {
     let after = next.expect("granted").await;
     let waited = killed.elapsed();
     // No earlier than its TTL, counted from a renewal just before; no later than a few seconds after.
-    assert!(waited > Duration::from_millis(2_000), "{waited:?}");
-    assert!(waited < Duration::from_millis(7_000), "{waited:?}");
+    assert!(waited > Duration::from_secs(2), "{waited:?}");
+    assert!(waited < Duration::from_secs(7), "{waited:?}");
     assert!(fence(&after) > fence(&lease));
 }
 
