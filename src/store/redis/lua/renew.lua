@@ -40,6 +40,8 @@ local now = instants(redis.call('TIME'))
 local ttl = tonumber(ARGV[2]) or tonumber(record[5])
 local expiry = math.min(now + ttl, tonumber(record[7]) or math.huge)
 if expiry <= now then
+  -- Its limit is this very millisecond, and Redis keeps the key until the next.
+  redis.call('DEL', lock, info)
   return { 'free', token }
 end
 if record[3] then
