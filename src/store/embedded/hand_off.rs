@@ -46,7 +46,7 @@ impl State {
         for Orphan { name, token } in orphans {
             let orphaned = self
                 .living(name, now)
-                .is_some_and(|lease| lease.token == *token && !lease.is_settled());
+                .is_some_and(|lease| lease.token == *token);
             if orphaned {
                 self.put(name, None);
                 self.hand_off(name, now);

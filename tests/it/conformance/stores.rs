@@ -123,6 +123,7 @@ conformance! {
             a_grant_that_is_not_delivered_passes_on,
             one_who_is_given_back_while_queued_is_never_granted,
             one_who_leaves_after_the_grant_is_told_so,
+            one_who_confirms_is_told_whether_it_holds_the_lock,
             one_who_leaves_without_having_queued_has_left,
             one_who_leaves_after_it_was_superseded_takes_nobody_along,;
         places:

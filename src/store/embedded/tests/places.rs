@@ -11,7 +11,7 @@ use crate::{
     lock::{FencingToken, IdempotencyHash},
     store::{
         Store, StoreError,
-        contract::{Acquisition, Attempt, Leaving},
+        contract::{Acquisition, Attempt, GiveBack, Leaving},
         embedded::{moment::Moment, state::State},
         parking::{News, Parking},
     },
@@ -84,6 +84,19 @@ async fn a_grant_to_a_kept_place_lasts_its_ttl_once_it_is_asked_for() {
 }
 
 #[tokio::test]
+async fn a_late_copy_of_the_attempt_asks_for_its_grant_as_well() {
+    let rig = Rig::start();
+    let (holder, key) = (attempt("lock", LONG), key());
+    let first = kept_place_behind(&rig, &holder, key).await;
+    released(&rig, &holder).await;
+    let held = rig.granted(&first).await;
+    assert_eq!(held.expires_in, Duration::from_millis(LONG));
+    // It was answered once, so it can still be given back.
+    let given_back = rig.store().give_back(&first.name, &first.token).await;
+    assert_eq!(given_back, Ok(GiveBack::GivenBack));
+}
+
+#[tokio::test]
 async fn a_grant_of_which_nobody_has_heard_gets_no_more_time_by_a_reboot() {
     let mut rig = Rig::start();
     let (holder, key) = (attempt("lock", LONG), key());
@@ -148,7 +161,7 @@ fn without_a_fence_left_everybody_is_told_to_ask_again() {
 }
 
 /// Keeps a place for a key behind a new lease.
-async fn kept_place_behind(rig: &Rig, holder: &Attempt, key: IdempotencyHash) {
+async fn kept_place_behind(rig: &Rig, holder: &Attempt, key: IdempotencyHash) -> Attempt {
     rig.granted(holder).await;
     let first = waiting_under("lock", key);
     let place = queued(rig, &first).await;
@@ -156,4 +169,5 @@ async fn kept_place_behind(rig: &Rig, holder: &Attempt, key: IdempotencyHash) {
     let leaving = leaving.await.unwrap();
     assert!(matches!(leaving, Leaving::Left(_)), "{leaving:?}");
     drop(place);
+    first
 }

@@ -40,7 +40,7 @@ local now = instants(redis.call('TIME'))
 local ttl = tonumber(ARGV[2]) or tonumber(record[5])
 local expiry = math.min(now + ttl, tonumber(record[7]) or math.huge)
 if expiry <= now then
-  -- At its limit, within the last millisecond: what is answered here must hold for the next caller.
+  -- Its limit is this very millisecond, and Redis keeps the key until the next.
   redis.call('DEL', lock, info)
   return { 'free', token }
 end

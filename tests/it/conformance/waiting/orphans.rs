@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchgate::store::contract::{Acquisition, Attempt, GiveBack, Leaving, Waiting};
+use latchgate::store::contract::{Acquisition, Attempt, Confirmation, GiveBack, Leaving, Waiting};
 use tokio::time::timeout;
 
 use super::{
@@ -78,6 +78,30 @@ pub(in super::super) async fn one_who_leaves_after_the_grant_is_told_so(fixture:
     assert!(held.fence > before.fence);
     assert!(held.expires_in > Duration::from_millis(LONG / 2));
     released(&store, &queued).await;
+}
+
+pub(in super::super) async fn one_who_confirms_is_told_whether_it_holds_the_lock(
+    fixture: &dyn Fixture,
+) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    granted(&store, &holder).await;
+    let queued = waiting();
+    let mut place = store.parking().park(queued.name.clone(), queued.token);
+    let answer = store.acquire(&queued).await.unwrap();
+    assert!(matches!(answer, Acquisition::Queued(_)), "{answer:?}");
+    let answer = store.confirm(&queued.name, &queued.token).await;
+    assert_eq!(answer, Ok(Confirmation::Lost));
+    released(&store, &holder).await;
+    timeout(LATE, place.news()).await.expect("it is granted");
+    let answer = store.confirm(&queued.name, &queued.token).await;
+    let Ok(Confirmation::Confirmed(held)) = answer else {
+        panic!("it holds the lock: {answer:?}");
+    };
+    assert!(held.expires_in > Duration::from_millis(LONG / 2));
+    released(&store, &queued).await;
+    let answer = store.confirm(&queued.name, &queued.token).await;
+    assert_eq!(answer, Ok(Confirmation::Lost));
 }
 
 pub(in super::super) async fn one_who_leaves_without_having_queued_has_left(fixture: &dyn Fixture) {
