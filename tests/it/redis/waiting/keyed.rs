@@ -218,3 +218,18 @@ async fn a_grant_that_comes_while_its_attempt_leaves_has_its_full_ttl() {
     let left = server.integer(&["PTTL", "lg:{leaves}:lock"]).await;
     assert!(left > 29_000, "{left}");
 }
+
+#[tokio::test]
+async fn who_leaves_a_lock_that_is_free_gets_it_in_the_last_moment() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    gate.take("last").await;
+    let asked = waiting(keyed_attempt("last", "k"));
+    let parking = gate.store.parking();
+    let _place = parking.park(asked.name.clone(), asked.token);
+    gate.store.acquire(&asked).await.unwrap();
+    server.run(&["DEL", "lg:{last}:lock"]).await;
+    let left = gate.store.leave(&asked.name, &asked.token, Some(GRACE));
+    let left = left.await.unwrap();
+    assert!(matches!(left, Leaving::Granted(_)), "{left:?}");
+}
