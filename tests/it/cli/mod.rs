@@ -3,6 +3,7 @@
 mod exit_codes;
 mod generated;
 mod leases;
+mod run;
 mod secrets;
 mod serve;
 mod shutdown;
