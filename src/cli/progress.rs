@@ -26,9 +26,14 @@ impl ProgressLine {
     }
 
     pub(super) fn draw(&mut self, text: &str) {
-        let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| size.ws_col);
+        // A terminal that does not know its width says 0.
+        let columns = rustix::termios::tcgetwinsize(io::stderr())
+            .ok()
+            .map(|size| size.ws_col)
+            .filter(|&columns| columns > 0)
+            .unwrap_or(80);
         // A line that wraps could not be taken back.
-        let shown: String = text.chars().take(usize::from(columns.max(2)) - 1).collect();
+        let shown: String = text.chars().take(usize::from(columns) - 1).collect();
         put(&format!("{CLEAR}{shown}"));
         self.drawn = true;
     }

@@ -174,7 +174,12 @@ impl Acquiring {
     ) -> Result<Answer, Setback> {
         let call = self.call(wait);
         let client = self.client.clone();
-        let mut copy = std::pin::pin!(call.send_copy(&client, wait + retry.time_out()));
+        let time_out = if self.request.wait.is_zero() {
+            retry.time_out()
+        } else {
+            wait + client.options.request_timeout
+        };
+        let mut copy = std::pin::pin!(call.send_copy(&client, time_out));
         let mut look_at = Instant::now() + FIRST_LOOK;
         loop {
             tokio::select! {

@@ -79,6 +79,7 @@ impl Keeper {
             at_limit: false,
         };
         renewing.renewed(&lease);
+        renewing.tell(renewing.kept());
         let mut task = JoinSet::new();
         task.spawn(renewing.keep());
         Ok(Self {
@@ -162,7 +163,7 @@ impl Renewing {
                 Ok(Ok(lease)) => {
                     failed = 0;
                     self.renewed(&lease);
-                    self.tell(Keeping::Kept { until: self.until });
+                    self.tell(self.kept());
                 }
                 Ok(Err(ClientError::Lost(problem))) => {
                     return self.tell(Keeping::Lost(Loss::Ended(problem)));
@@ -195,6 +196,15 @@ impl Renewing {
             let early = 0.1 * random_fraction();
             lease.sent_at() + lease.renew_after.mul_f64(1.0 - early)
         };
+    }
+
+    fn kept(&self) -> Keeping {
+        let until = self.until;
+        if self.at_limit {
+            Keeping::AtLimit { until }
+        } else {
+            Keeping::Kept { until }
+        }
     }
 
     fn tell(&self, state: Keeping) {

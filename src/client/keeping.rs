@@ -12,6 +12,11 @@ pub enum Keeping {
         /// Until when it certainly lasts.
         until: Instant,
     },
+    /// It was renewed as far as its hold limit allows, and will not be renewed again.
+    AtLimit {
+        /// Until when it certainly lasts.
+        until: Instant,
+    },
     /// A renewal failed. It is tried again, but whoever needs time to stop should watch the clock.
     AtRisk {
         /// Until when it certainly lasts.
@@ -47,7 +52,9 @@ impl Keeping {
     /// Until when the lease certainly lasts; `None` once it is lost.
     pub fn until(&self) -> Option<Instant> {
         match self {
-            Self::Kept { until } | Self::AtRisk { until, .. } => Some(*until),
+            Self::Kept { until } | Self::AtLimit { until } | Self::AtRisk { until, .. } => {
+                Some(*until)
+            }
             Self::Lost(_) => None,
         }
     }

@@ -237,7 +237,11 @@ impl Supervisor {
                     self.say("the lease is renewed again");
                 }
                 self.warned = false;
-                // What else can end a lease that is renewed?
+                // Nothing else ends a lease that was renewed in time.
+                "this process did not run for longer than it lasted".clone_into(&mut self.trouble);
+            }
+            Keeping::AtLimit { until } => {
+                self.lasts_until(until);
                 "its hold limit is near".clone_into(&mut self.trouble);
             }
             Keeping::AtRisk { until, reason } => {

@@ -4,6 +4,7 @@ mod exit_codes;
 mod generated;
 mod leases;
 mod on_redis;
+mod run;
 mod secrets;
 mod serve;
 mod shutdown;

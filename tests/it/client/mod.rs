@@ -2,4 +2,6 @@
 
 mod answers;
 mod fixture;
+mod keeping;
 mod repeats;
+mod waiting;

@@ -1,0 +1,172 @@
+//! `latchgate run` under way, and the processes that it started.
+
+use std::{
+    io::Read,
+    os::unix::process::ExitStatusExt,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tokio::time::Instant;
+
+use crate::support::program::{Ran, latchgate, program};
+
+/// How long anything may take on a machine that does other things as well.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `latchgate run` under way. Dropped, it is killed, and its guard kills the rest.
+pub(super) struct Running {
+    child: Child,
+    out: Arc<Mutex<String>>,
+    err: Arc<Mutex<String>>,
+}
+
+/// `latchgate run` with these arguments, against these gateways.
+pub(super) fn run(url: &str, arguments: &[&str]) -> Running {
+    let mut command = program();
+    command.arg("run").args(arguments);
+    start(url, command)
+}
+
+/// The same with a shell script as the command.
+pub(super) fn run_sh(url: &str, arguments: &[&str], script: &str) -> Running {
+    run(url, &[arguments, &["--", "sh", "-c", script]].concat())
+}
+
+/// Starts a program that knows where gateways are, and where `latchgate` is.
+pub(super) fn start(url: &str, mut command: Command) -> Running {
+    let mut child = command
+        .env("LATCHGATE_URL", url)
+        .env("LATCHGATE", env!("CARGO_BIN_EXE_latchgate"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = gather(child.stdout.take().unwrap());
+    let err = gather(child.stderr.take().unwrap());
+    Running { child, out, err }
+}
+
+/// What `latchgate` says of a lock.
+pub(super) fn inspect(url: &str, name: &str) -> String {
+    latchgate(&["inspect", name])
+        .env("LATCHGATE_URL", url)
+        .read()
+        .out
+}
+
+/// How many wait for a lock.
+pub(super) fn waiters(url: &str, name: &str) -> u64 {
+    let inspected = latchgate(&["inspect", name, "--json"]).env("LATCHGATE_URL", url);
+    let lock: serde_json::Value = serde_json::from_str(&inspected.read().out).unwrap();
+    lock["waiter_count"].as_u64().unwrap()
+}
+
+/// Waits until something is so.
+pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process runs: one that is dead and not yet collected does not.
+pub(super) fn is_alive(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
+    let state = stat.ok().and_then(|stat| {
+        let (_, rest) = stat.rsplit_once(") ")?;
+        rest.chars().next()
+    });
+    test_kill_process(pid).is_ok() && !matches!(state, None | Some('Z' | 'X'))
+}
+
+pub(super) fn gather(mut from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+    let text = Arc::new(Mutex::new(String::new()));
+    let gathered = Arc::clone(&text);
+    thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        // A terminal that is gone reads as an error.
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            let read = String::from_utf8_lossy(&buffer[..count]);
+            gathered.lock().unwrap().push_str(&read);
+        }
+    });
+    text
+}
+
+// === impl Running ===
+
+impl Running {
+    pub(super) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// What the command has printed so far.
+    pub(super) fn out(&self) -> String {
+        self.out.lock().unwrap().clone()
+    }
+
+    /// What was said to people so far.
+    pub(super) fn err(&self) -> String {
+        self.err.lock().unwrap().clone()
+    }
+
+    /// Waits until the command has printed something.
+    pub(super) fn printed(&self, text: &str) {
+        until(text, || self.out().contains(text));
+    }
+
+    /// Waits until the command has printed `NAME=PID`.
+    pub(super) fn printed_pid(&self, name: &str) -> Pid {
+        let prefix = format!("{name}=");
+        let mut found = None;
+        until(name, || {
+            let out = self.out();
+            found = out
+                .lines()
+                .find_map(|line| line.strip_prefix(&prefix)?.parse().ok());
+            found.is_some()
+        });
+        found.and_then(Pid::from_raw).unwrap()
+    }
+
+    /// Waits until people were told something.
+    pub(super) fn said(&self, text: &str) {
+        until(text, || self.err().contains(text));
+    }
+
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for its end.
+    pub(super) fn wait(&mut self) -> Ran {
+        until("its end", || self.has_ended());
+        let status = self.child.wait().unwrap();
+        assert_eq!(status.signal(), None, "{}", self.err());
+        // What was written last is still being read.
+        thread::sleep(Duration::from_millis(20));
+        Ran {
+            code: status.code(),
+            out: self.out(),
+            err: self.err(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

@@ -1,0 +1,115 @@
+//! A lease that is lost: the command must not go on.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::time::Instant;
+
+use super::fixture::{inspect, is_alive, run_sh, until, waiters};
+use crate::support::{
+    RedisServer,
+    gateway::{Gateway, Setup},
+};
+
+fn on(redis: &RedisServer) -> Gateway {
+    let url = format!("redis://127.0.0.1:{}", redis.port());
+    Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &url))
+}
+
+#[tokio::test]
+async fn a_command_that_does_not_want_to_end_is_killed_before_somebody_else_has_the_lock() {
+    let redis = RedisServer::start().await;
+    let (ours, other) = (on(&redis), on(&redis));
+    let stubborn = r#"trap "" TERM; echo "pid=$$"; while :; do sleep 0.05; done"#;
+    let mut losing = run_sh(&ours.url(), &["deploy", "--ttl", "3s"], stubborn);
+    let pid = losing.printed_pid("pid");
+    let check = format!("kill -0 {} && echo both; echo mine", pid.as_raw_pid());
+    let mut winning = run_sh(&other.url(), &["deploy"], &check);
+    until("it waits", || waiters(&other.url(), "deploy") == 1);
+    ours.signal(Signal::STOP);
+    assert_eq!(winning.wait().out, "mine\n");
+    let lost = losing.wait();
+    assert_eq!(lost.code, Some(102), "{lost:?}");
+    assert!(lost.err.contains("stopping the command"), "{lost:?}");
+    ours.signal(Signal::CONT);
+}
+
+#[test]
+fn a_command_has_time_to_end_well_before_its_lease_is_over() {
+    let gateway = Gateway::start();
+    let tidy = r#"trap "echo tidied; exit 0" TERM; echo up; while :; do sleep 0.05; done"#;
+    let mut losing = run_sh(&gateway.url(), &["deploy", "--ttl", "3s"], tidy);
+    losing.printed("up");
+    gateway.signal(Signal::STOP);
+    let stopped = Instant::now();
+    losing.printed("tidied");
+    assert!(stopped.elapsed() < Duration::from_millis(2_500));
+    gateway.signal(Signal::CONT);
+    let lost = losing.wait();
+    // Its own end was well, but it was not its own will.
+    assert_eq!(lost.code, Some(102), "{lost:?}");
+    assert_eq!(inspect(&gateway.url(), "deploy"), "deploy is free\n");
+}
+
+#[test]
+fn grandchildren_end_with_the_command() {
+    let gateway = Gateway::start();
+    let script = r#"trap "" TERM; (trap "" TERM; sh -c 'echo "inner=$$"; while :; do sleep 0.05; done') & echo "outer=$$"; wait"#;
+    let mut losing = run_sh(&gateway.url(), &["deploy", "--ttl", "2s"], script);
+    let pids = [losing.printed_pid("outer"), losing.printed_pid("inner")];
+    gateway.signal(Signal::STOP);
+    let lost = losing.wait();
+    assert_eq!(lost.code, Some(102), "{lost:?}");
+    for pid in pids {
+        assert!(!is_alive(pid));
+    }
+    gateway.signal(Signal::CONT);
+}
+
+#[test]
+fn a_lease_that_somebody_ended_stops_the_command_at_the_next_renewal() {
+    let gateway = Gateway::start();
+    let script = r#""$LATCHGATE" release "$LATCHGATE_NAME"; echo released; exec sleep 60"#;
+    let arguments = ["deploy", "--ttl", "3s", "--token-env"];
+    let mut losing = run_sh(&gateway.url(), &arguments, script);
+    losing.printed("released");
+    let released = Instant::now();
+    let lost = losing.wait();
+    assert_eq!(lost.code, Some(102), "{lost:?}");
+    assert!(
+        lost.err.contains("the gateway says that it has ended"),
+        "{lost:?}"
+    );
+    // Renewed every second.
+    assert!(released.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn a_command_may_go_on_without_its_lease_if_that_is_wanted() {
+    let mut gateway = Gateway::start();
+    let arguments = ["deploy", "--ttl", "1s", "--on-lost", "continue"];
+    let mut losing = run_sh(
+        &gateway.url(),
+        &arguments,
+        "echo up; sleep 3; echo done; exit 5",
+    );
+    losing.printed("up");
+    gateway.kill();
+    losing.said("the lease is lost, the command goes on");
+    let ran = losing.wait();
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (Some(5), "up\ndone\n"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn a_hold_limit_ends_the_command_like_any_other_loss() {
+    let gateway = Gateway::start();
+    let arguments = ["deploy", "--ttl", "1s", "--max-hold", "2s"];
+    let mut losing = run_sh(&gateway.url(), &arguments, "exec sleep 60");
+    let lost = losing.wait();
+    assert_eq!(lost.code, Some(102), "{lost:?}");
+    assert!(lost.err.contains("hold limit"), "{lost:?}");
+}

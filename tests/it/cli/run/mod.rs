@@ -1,0 +1,10 @@
+//! `latchgate run`: what must hold whatever becomes of the command, the lease, the gateway and
+//! `latchgate run` itself.
+
+mod commands;
+mod fixture;
+mod loss;
+mod outage;
+mod signals;
+mod supervision;
+mod terminal;

@@ -1,0 +1,123 @@
+//! Gateways that go away while a command runs, or while it is waited for.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::time::Instant;
+
+use super::fixture::{inspect, run_sh, until, waiters};
+use crate::support::{
+    RedisServer,
+    gateway::{Gateway, Setup},
+};
+
+fn on(redis: &RedisServer) -> Gateway {
+    let url = format!("redis://127.0.0.1:{}", redis.port());
+    Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &url))
+}
+
+fn both(first: &Gateway, second: &Gateway) -> String {
+    format!("{},{}", first.url(), second.url())
+}
+
+#[test]
+fn the_command_ends_as_it_ends_although_nobody_takes_the_release() {
+    let mut gateway = Gateway::start();
+    let mut running = run_sh(
+        &gateway.url(),
+        &["deploy", "--ttl", "4s"],
+        "echo up; sleep 1; exit 9",
+    );
+    running.printed("up");
+    gateway.kill();
+    let begin = Instant::now();
+    let ran = running.wait();
+    assert_eq!(ran.code, Some(9), "{ran:?}");
+    assert!(ran.err.contains("could not release the lock"), "{ran:?}");
+    assert!(begin.elapsed() < Duration::from_secs(8));
+}
+
+#[test]
+fn a_release_is_tried_until_somebody_takes_it() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let mut running = run_sh(
+        &url,
+        &["deploy", "--ttl", "30s"],
+        "echo up; sleep 0.2; echo done",
+    );
+    running.printed("up");
+    gateway.signal(Signal::STOP);
+    running.printed("done");
+    gateway.signal(Signal::CONT);
+    assert_eq!(running.wait().code, Some(0));
+    assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
+}
+
+#[test]
+fn an_outage_shorter_than_the_lease_is_survived() {
+    let mut gateway = Gateway::start_with(Setup {
+        listen: Some("127.0.0.1:17977"),
+        ..Setup::default()
+    });
+    let url = gateway.url();
+    let mut running = run_sh(&url, &["deploy", "--ttl", "6s"], "echo up; sleep 7; exit 3");
+    running.printed("up");
+    gateway.kill();
+    running.said("could not be renewed, trying again");
+    gateway.restart();
+    running.said("is renewed again");
+    assert_eq!(running.wait().code, Some(3));
+    assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
+}
+
+#[tokio::test]
+async fn the_lease_of_a_killed_gateway_is_adopted_at_the_next_address() {
+    let redis = RedisServer::start().await;
+    let (mut first, second) = (on(&redis), on(&redis));
+    let script = r#"echo "$LATCHGATE_FENCING_TOKEN"; sleep 4; exit 3"#;
+    let mut running = run_sh(&both(&first, &second), &["deploy", "--ttl", "2s"], script);
+    until("it runs", || !running.out().is_empty());
+    first.kill();
+    let ran = running.wait();
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert_eq!(inspect(&second.url(), "deploy"), "deploy is free\n");
+}
+
+#[tokio::test]
+async fn a_wait_goes_on_at_another_gateway_when_its_own_drains_or_dies() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let redis = RedisServer::start().await;
+        let (mut first, second) = (on(&redis), on(&redis));
+        let mut holder = run_sh(&second.url(), &["deploy"], "echo up; exec sleep 60");
+        holder.printed("up");
+        let mut early = run_sh(
+            &both(&first, &second),
+            &["deploy", "--ttl", "20s"],
+            "date +%s%N",
+        );
+        until("it waits", || waiters(&second.url(), "deploy") == 1);
+        let mut late = run_sh(&second.url(), &["deploy", "--ttl", "21s"], "date +%s%N");
+        until("both wait", || waiters(&second.url(), "deploy") == 2);
+        first.signal(signal);
+        first.wait();
+        until("both wait again", || {
+            let log = second.log();
+            let queue = waiters(&second.url(), "deploy");
+            queue == 2 && log.contains("latchgate")
+        });
+        holder.signal(Signal::TERM);
+        holder.wait();
+        let (early, late) = (early.wait(), late.wait());
+        assert_eq!(
+            (early.code, late.code),
+            (Some(0), Some(0)),
+            "{early:?} {late:?}"
+        );
+        let at = |out: &str| out.trim_end().parse::<u64>().unwrap();
+        assert!(
+            at(&early.out) < at(&late.out),
+            "{signal:?}: the place was lost"
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! A lease that is kept, and how its loss is told.
+
+use std::time::Duration;
+
+use latchgate::client::{AcquireRequest, Client, ClientError, ClientOptions, Keeper, Keeping, Loss};
+use tokio::time::Instant;
+
+use crate::support::fake_gateway::{FakeGateway, Reply};
+
+use super::fixture::{TOKEN, client_of, name};
+
+const TTL: Duration = Duration::from_millis(900);
+
+/// A lease of [`TTL`], with so much left until its hold limit.
+fn lease(hold_expires_in_ms: Option<u64>) -> Reply {
+    let hold = hold_expires_in_ms.map_or("null".to_owned(), |ms| ms.to_string());
+    Reply::Answer(
+        201,
+        format!(
+            r#"{{"name":"deploy","token":"{TOKEN}","fencing_token":42,"ttl_ms":900,"expires_in_ms":900,"renew_after_ms":300,"hold_expires_in_ms":{hold}}}"#
+        ),
+    )
+}
+
+fn away() -> Reply {
+    Reply::problem(503, "store-unavailable", "")
+}
+
+async fn keep(client: &Client) -> Keeper {
+    let request = AcquireRequest::default();
+    let lease = client.acquire(&name(), &request).await.unwrap();
+    Keeper::start(client, lease).await.unwrap()
+}
+
+/// Waits until the lease stands so.
+async fn stands(keeper: &Keeper, so: impl FnMut(&Keeping) -> bool) {
+    let mut state = keeper.watch();
+    let patience = Duration::from_secs(10);
+    let found = tokio::time::timeout(patience, state.wait_for(so)).await;
+    found.expect("it comes to stand so").unwrap();
+}
+
+#[tokio::test]
+async fn a_lease_is_renewed_in_its_first_third_again_and_again() {
+    let gateway = FakeGateway::new([lease(None)]);
+    let client = client_of(&gateway.url);
+    let begin = Instant::now();
+    let keeper = keep(&client).await;
+    while gateway.received().len() < 5 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!(keeper.until().is_some());
+        assert!(begin.elapsed() < Duration::from_secs(10));
+    }
+    // One acquire and four renewals: longer than a lease lasts.
+    assert!(begin.elapsed() > TTL);
+    let received = gateway.received();
+    assert_eq!(received[1].line, "PUT /locks/deploy/renew HTTP/1.1");
+    assert_eq!(received[1].header("lock-token"), Some(TOKEN));
+}
+
+#[tokio::test]
+async fn a_loss_is_told_before_the_lease_is_over() {
+    for failing in [away(), Reply::Silence, Reply::Lost] {
+        let gateway = FakeGateway::new([lease(None), failing.clone()]);
+        let client = client_of(&gateway.url);
+        let asked = Instant::now();
+        let keeper = keep(&client).await;
+        stands(&keeper, |state| matches!(state, Keeping::AtRisk { .. })).await;
+        let loss = keeper.lost().await;
+        assert!(matches!(loss, Loss::Expired { .. }), "{failing:?}: {loss}");
+        assert!(asked.elapsed() < TTL + Duration::from_millis(200));
+        assert!(gateway.received().len() > 3, "{failing:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_counts_from_when_it_was_sent() {
+    let gateway = FakeGateway::new([lease(None)]);
+    let client = client_of(&gateway.url);
+    let before = Instant::now();
+    let keeper = keep(&client).await;
+    let until = keeper.until().unwrap();
+    // A margin for clocks that do not run alike is off.
+    assert!(until < before + TTL);
+    assert!(until > before + TTL * 9 / 10);
+}
+
+#[tokio::test]
+async fn a_gateway_that_says_that_the_lease_has_ended_is_believed_at_once() {
+    let ended = Reply::problem(410, "lease-lost", r#","held":true"#);
+    let gateway = FakeGateway::new([lease(None), ended]);
+    let client = client_of(&gateway.url);
+    let begin = Instant::now();
+    let loss = keep(&client).await.lost().await;
+    let Loss::Ended(problem) = loss else {
+        panic!("{loss}");
+    };
+    assert_eq!(problem.held, Some(true));
+    assert!(begin.elapsed() < TTL * 2 / 3);
+    assert_eq!(gateway.received().len(), 2);
+}
+
+#[tokio::test]
+async fn a_failure_in_between_is_made_good() {
+    let gateway = FakeGateway::new([lease(None), away(), Reply::Lost, lease(None)]);
+    let client = client_of(&gateway.url);
+    let keeper = keep(&client).await;
+    stands(&keeper, |state| matches!(state, Keeping::AtRisk { .. })).await;
+    stands(&keeper, |state| matches!(state, Keeping::Kept { .. })).await;
+}
+
+#[tokio::test]
+async fn a_silent_gateway_is_passed_over_while_there_is_time() {
+    let silent = FakeGateway::new([lease(None), Reply::Silence]);
+    let answers = FakeGateway::new([lease(None)]);
+    let client = client_of(&format!("{},{}", silent.url, answers.url));
+    let keeper = keep(&client).await;
+    while answers.received().is_empty() {
+        assert!(keeper.until().is_some(), "it was lost");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    stands(&keeper, |state| matches!(state, Keeping::Kept { .. })).await;
+}
+
+#[tokio::test]
+async fn at_its_hold_limit_a_lease_is_not_renewed_and_ends() {
+    let gateway = FakeGateway::new([lease(Some(900))]);
+    let client = client_of(&gateway.url);
+    let keeper = keep(&client).await;
+    stands(&keeper, |state| matches!(state, Keeping::AtLimit { .. })).await;
+    let loss = keeper.lost().await;
+    assert!(matches!(loss, Loss::HoldLimit), "{loss}");
+    assert_eq!(gateway.received().len(), 1);
+}
+
+#[tokio::test]
+async fn a_lease_that_took_long_to_come_is_renewed_before_it_is_trusted() {
+    let gateway = FakeGateway::new([Reply::Silence, lease(None), lease(None)]);
+    let options = ClientOptions {
+        url: gateway.url.clone(),
+        request_timeout: TTL / 2,
+        ..ClientOptions::default()
+    };
+    let client = Client::new(options).unwrap();
+    // The copy that is answered is a quick one: nothing to renew.
+    let keeper = keep(&client).await;
+    assert_eq!(gateway.received().len(), 2);
+    drop(keeper);
+}
+
+#[tokio::test]
+async fn a_release_ends_the_keeping_and_is_tried_until_it_is_answered() {
+    let done = Reply::Answer(204, String::new());
+    let gateway = FakeGateway::new([lease(None), away(), Reply::Lost, done]);
+    let client = client_of(&gateway.url);
+    let keeper = keep(&client).await;
+    keeper.release(Duration::from_secs(5)).await.unwrap();
+    let received = gateway.received();
+    assert_eq!(received.len(), 4);
+    assert!(received[1..].iter().all(|request| request.line.starts_with("DELETE ")));
+    tokio::time::sleep(TTL / 2).await;
+    assert_eq!(gateway.received().len(), 4);
+}
+
+#[tokio::test]
+async fn a_release_is_not_tried_for_longer_than_the_lease_lasts() {
+    let gateway = FakeGateway::new([lease(None), away()]);
+    let client = client_of(&gateway.url);
+    let keeper = keep(&client).await;
+    let begin = Instant::now();
+    let error = keeper.release(Duration::from_mins(1)).await.unwrap_err();
+    assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
+    assert!(begin.elapsed() <= TTL);
+}

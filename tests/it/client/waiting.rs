@@ -1,0 +1,208 @@
+//! A wait that takes more than one request.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use latchgate::{
+    client::{AcquireRequest, Client, ClientError, ClientOptions, Lease, Waiting},
+    lock::{IdempotencyKey, Owner},
+};
+use tokio::time::Instant;
+
+use crate::support::fake_gateway::{FakeGateway, Received, Reply};
+
+use super::fixture::{TOKEN, client, client_of, lease, name};
+
+const FOR_EVER: Duration = AcquireRequest::FOR_EVER;
+
+fn locked() -> Reply {
+    let more = r#","waiters":3,"holder":{"owner":"ci","fencing_token":41,"expires_in_ms":9000}"#;
+    Reply::problem(423, "locked", more)
+}
+
+fn draining() -> Reply {
+    Reply::problem(503, "draining", "")
+}
+
+async fn wait(gateway: &FakeGateway, wait: Duration) -> Result<Lease, ClientError> {
+    let request = AcquireRequest {
+        wait,
+        ..AcquireRequest::default()
+    };
+    client(gateway).acquire(&name(), &request).await
+}
+
+fn key(request: &Received) -> &str {
+    request.header("idempotency-key").unwrap()
+}
+
+#[tokio::test]
+async fn every_request_of_a_wait_has_the_same_key() {
+    let gateway = FakeGateway::new([locked(), Reply::Lost, draining(), locked(), lease()]);
+    wait(&gateway, FOR_EVER).await.unwrap();
+    let received = gateway.received();
+    assert_eq!(received.len(), 5);
+    for request in &received {
+        assert_eq!(key(request), key(&received[0]));
+        assert!(request.body.contains(r#""wait_ms":20000"#), "{request:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_last_request_of_a_wait_gives_up_the_place() {
+    let gateway = FakeGateway::new([locked()]);
+    let begin = Instant::now();
+    let error = wait(&gateway, Duration::from_millis(300)).await.unwrap_err();
+    assert!(matches!(error, ClientError::WaitOver(_)), "{error}");
+    assert!(error.to_string().contains("held by ci"), "{error}");
+    assert!(begin.elapsed() >= Duration::from_millis(300));
+    let received = gateway.received();
+    let (last, others) = received.split_last().unwrap();
+    assert!(!last.body.contains("wait_ms"), "{last:?}");
+    assert!(others.iter().all(|request| request.body.contains("wait_ms")));
+    // It does not hammer a gateway that answers at once.
+    assert!(received.len() < 8, "{}", received.len());
+}
+
+#[tokio::test]
+async fn who_does_not_wait_asks_once() {
+    let gateway = FakeGateway::new([locked()]);
+    let error = wait(&gateway, Duration::ZERO).await.unwrap_err();
+    assert!(matches!(error, ClientError::Held(_)), "{error}");
+    assert_eq!(gateway.received().len(), 1);
+}
+
+#[tokio::test]
+async fn a_wait_outlasts_more_failures_than_a_call_would() {
+    let replies = (0..6).map(|_| draining()).chain([lease()]);
+    let gateway = FakeGateway::new(replies);
+    wait(&gateway, FOR_EVER).await.unwrap();
+    assert_eq!(gateway.received().len(), 7);
+}
+
+#[tokio::test]
+async fn a_gateway_that_was_never_there_is_not_waited_for() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let request = AcquireRequest {
+        wait: FOR_EVER,
+        ..AcquireRequest::default()
+    };
+    let error = client_of(&url).acquire(&name(), &request).await.unwrap_err();
+    assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_gateway_that_allows_shorter_waits_is_asked_for_those() {
+    let more = r#","errors":[{"field":"wait_ms","reason":"is 20000; allowed are 0 to 5000"}]"#;
+    let refused = || Reply::problem(400, "invalid-request", more);
+    let gateway = FakeGateway::new([refused(), refused(), lease()]);
+    wait(&gateway, FOR_EVER).await.unwrap();
+    assert!(gateway.received()[2].body.contains(r#""wait_ms":5000"#));
+}
+
+#[tokio::test]
+async fn another_refusal_ends_the_wait() {
+    let more = r#","errors":[{"field":"ttl_ms","reason":"is 1"}]"#;
+    let gateway = FakeGateway::new([Reply::problem(400, "invalid-request", more)]);
+    let error = wait(&gateway, FOR_EVER).await.unwrap_err();
+    assert!(matches!(error, ClientError::Refused(_)), "{error}");
+    assert_eq!(gateway.received().len(), 1);
+}
+
+#[tokio::test]
+async fn a_queue_that_is_full_is_tried_again_after_the_time_it_asks_for() {
+    let full = Reply::problem(429, "too-many-waiters", r#","retry_after_ms":300"#);
+    let gateway = FakeGateway::new([full, lease()]);
+    let begin = Instant::now();
+    wait(&gateway, FOR_EVER).await.unwrap();
+    assert!(begin.elapsed() >= Duration::from_millis(300));
+}
+
+#[tokio::test]
+async fn a_lease_that_ended_unheard_during_a_wait_is_asked_for_under_a_new_key() {
+    let expired = || Reply::problem(409, "idempotency-expired", "");
+    let gateway = FakeGateway::new([locked(), expired(), lease()]);
+    wait(&gateway, FOR_EVER).await.unwrap();
+    let received = gateway.received();
+    assert_eq!(key(&received[0]), key(&received[1]));
+    assert_ne!(key(&received[1]), key(&received[2]));
+}
+
+#[tokio::test]
+async fn a_wait_goes_on_at_the_next_address() {
+    let (drains, takes) = (FakeGateway::new([locked(), draining()]), FakeGateway::new([lease()]));
+    let options = ClientOptions {
+        url: format!("{},{}", drains.url, takes.url),
+        ..ClientOptions::default()
+    };
+    let request = AcquireRequest {
+        wait: FOR_EVER,
+        ..AcquireRequest::default()
+    };
+    let client = Client::new(options).unwrap();
+    client.acquire(&name(), &request).await.unwrap();
+    let (first, second) = (drains.received(), takes.received());
+    assert_eq!((first.len(), second.len()), (2, 1));
+    assert_eq!(key(&first[0]), key(&second[0]));
+    // And stays there.
+    client.renew(&name(), &super::fixture::token(), None).await.unwrap();
+    assert_eq!(takes.received().len(), 2);
+}
+
+#[tokio::test]
+async fn whoever_watches_is_told_of_holder_and_trouble() {
+    let gateway = FakeGateway::new([locked(), draining(), lease()]);
+    let request = AcquireRequest {
+        wait: FOR_EVER,
+        owner: Some(Owner::new("me").unwrap()),
+        ..AcquireRequest::default()
+    };
+    let told: Arc<Mutex<Vec<Waiting>>> = Arc::default();
+    let tell = Arc::clone(&told);
+    let mut watcher = move |waiting: &Waiting| tell.lock().unwrap().push(waiting.clone());
+    let mut acquiring = client(&gateway).acquiring(name(), request);
+    acquiring.finish_watched(&mut watcher).await.unwrap();
+    let told = told.lock().unwrap();
+    assert_eq!(told[0].waiters, Some(3));
+    assert_eq!(told[0].holder.as_ref().unwrap().owner.as_deref(), Some("ci"));
+    assert!(told[1].trouble.is_some());
+    assert_eq!(told[1].waiters, Some(3));
+}
+
+#[tokio::test]
+async fn giving_up_releases_what_was_granted_unheard() {
+    let done = Reply::Answer(204, String::new());
+    let gateway = FakeGateway::new([Reply::Silence, lease(), done]);
+    let request = AcquireRequest {
+        wait: FOR_EVER,
+        ..AcquireRequest::default()
+    };
+    let mut acquiring = client(&gateway).acquiring(name(), request);
+    let soon = Duration::from_millis(100);
+    tokio::time::timeout(soon, acquiring.finish()).await.unwrap_err();
+    acquiring.withdraw().await;
+    let received = gateway.received();
+    assert_eq!(key(&received[0]), key(&received[1]));
+    assert!(!received[1].body.contains("wait_ms"));
+    assert_eq!(received[2].line, "DELETE /locks/deploy HTTP/1.1");
+    assert_eq!(received[2].header("lock-token"), Some(TOKEN));
+}
+
+#[tokio::test]
+async fn giving_up_leaves_a_callers_key_to_its_caller() {
+    let gateway = FakeGateway::new([Reply::Silence]);
+    let request = AcquireRequest {
+        wait: FOR_EVER,
+        idempotency_key: Some(IdempotencyKey::random()),
+        ..AcquireRequest::default()
+    };
+    let mut acquiring = client(&gateway).acquiring(name(), request);
+    let soon = Duration::from_millis(100);
+    tokio::time::timeout(soon, acquiring.finish()).await.unwrap_err();
+    acquiring.withdraw().await;
+    assert_eq!(gateway.received().len(), 1);
+}
