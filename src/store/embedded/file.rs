@@ -221,12 +221,13 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, FileError>) -> Result<T, FileErro
 impl Contents {
     fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
         let value = unseal(key, value)?;
-        if let Some((&RowKey::LEASE, name)) = key.split_first() {
-            let name = std::str::from_utf8(name)
-                .ok()
-                .and_then(|name| LockName::new(name).ok())
-                .ok_or(RowError::Invalid("lock name"))?;
-            self.leases.push((name, lease_row::decode(value)?));
+        if let Some(key) = RowKey::parse_lease(key) {
+            let (name, fence) = key?;
+            let lease = lease_row::decode(value)?;
+            if lease.fence != fence {
+                return Err(RowError::Invalid("fence"));
+            }
+            self.leases.push((name, lease));
             return Ok(());
         }
         let tombstone = Tombstone::parse(key).ok_or(RowError::Invalid("kind"))?;

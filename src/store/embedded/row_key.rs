@@ -2,15 +2,20 @@
 
 use std::{borrow::Borrow, sync::Arc};
 
-use crate::lock::{IdempotencyHash, LockName, TokenHash};
+use crate::lock::{FencingToken, IdempotencyHash, LockName, TokenHash};
+
+use super::field::RowError;
 
 /// The longest key: a kind, a hash and a name.
 const LONGEST: usize = 1 + 32 + LockName::MAX_LEN;
 
 /// A key that is built on the stack, to look something up with.
 ///
-/// Its first byte says what the row is: `m` the state of the file, `l` a lease by its name, `k` a
-/// used idempotency key, `r` a released token, `g` a token that was given back.
+/// Its first byte says what the row is: `m` the state of the file, `l` a lease by its fence and name,
+/// `k` a used idempotency key, `r` a released token, `g` a token that was given back.
+///
+/// Fences rise, so that leases of the same time lie side by side: a commit writes the page or two in
+/// which everything new is, and not one page for each name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowKey {
     bytes: [u8; LONGEST],
@@ -32,9 +37,29 @@ impl RowKey {
     const RELEASED: u8 = b'r';
     const GIVEN_BACK: u8 = b'g';
 
-    /// The lease of a name.
-    pub(super) fn lease(name: &LockName) -> Self {
-        Self::build(Self::LEASE, &[], name.as_str())
+    /// A lease of a name.
+    pub(super) fn lease(name: &LockName, fence: FencingToken) -> Self {
+        Self::build(Self::LEASE, &fence.get().to_be_bytes(), name.as_str())
+    }
+
+    /// Reads the key of a lease; none if it is the key of something else.
+    pub(super) fn parse_lease(key: &[u8]) -> Option<Result<(LockName, FencingToken), RowError>> {
+        let (&Self::LEASE, rest) = key.split_first()? else {
+            return None;
+        };
+        let invalid = RowError::Invalid("key of a lease");
+        Some(
+            rest.split_first_chunk()
+                .ok_or(invalid)
+                .and_then(|(fence, name)| {
+                    let fence = FencingToken::new(u64::from_be_bytes(*fence));
+                    let name = std::str::from_utf8(name)
+                        .ok()
+                        .and_then(|name| LockName::new(name).ok());
+                    name.zip(fence.ok())
+                        .ok_or(RowError::Invalid("key of a lease"))
+                }),
+        )
     }
 
     /// An idempotency key whose lease has ended. Its hash covers the name.

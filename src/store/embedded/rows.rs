@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::lock::LockName;
+use crate::lock::{FencingToken, LockName};
 
 use super::{
     lease::Lease,
@@ -30,13 +30,15 @@ struct Row {
 // === impl Rows ===
 
 impl Rows {
-    /// Writes or removes the row of a lease.
-    pub(super) fn lease(&mut self, name: &LockName, lease: Option<&Lease>) {
-        let key = RowKey::lease(name);
-        match lease {
-            Some(lease) => self.put(key.as_bytes(), |row| lease_row::encode(lease, row)),
-            None => self.remove(key.as_bytes()),
-        }
+    /// Writes the row of a lease.
+    pub(super) fn lease(&mut self, name: &LockName, lease: &Lease) {
+        let key = RowKey::lease(name, lease.fence);
+        self.put(key.as_bytes(), |row| lease_row::encode(lease, row));
+    }
+
+    /// Removes the row of a lease.
+    pub(super) fn no_lease(&mut self, name: &LockName, fence: FencingToken) {
+        self.remove(RowKey::lease(name, fence).as_bytes());
     }
 
     /// Writes or removes the row of a tombstone.

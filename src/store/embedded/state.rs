@@ -151,7 +151,15 @@ impl State {
         let mut rows = Rows::default();
         for (name, before) in &self.undo.leases {
             let now = self.leases.get(name);
-            if now != before.as_ref() {
+            if now == before.as_ref() {
+                continue;
+            }
+            if let Some(before) = before
+                && now.is_none_or(|now| now.fence != before.fence)
+            {
+                rows.no_lease(name, before.fence);
+            }
+            if let Some(now) = now {
                 rows.lease(name, now);
             }
         }
@@ -168,7 +176,7 @@ impl State {
     pub(super) fn all(&self) -> Rows {
         let mut rows = Rows::default();
         for (name, lease) in &self.leases {
-            rows.lease(name, Some(lease));
+            rows.lease(name, lease);
         }
         for (tombstone, until) in &self.tombstones {
             rows.tombstone(tombstone, Some(*until));

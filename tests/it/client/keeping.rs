@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use latchgate::client::{AcquireRequest, Client, ClientError, ClientOptions, Keeper, Keeping, Loss};
+use latchgate::client::{
+    AcquireRequest, Client, ClientError, ClientOptions, Keeper, Keeping, Loss,
+};
 use tokio::time::Instant;
 
 use crate::support::fake_gateway::{FakeGateway, Reply};
@@ -157,7 +159,11 @@ async fn a_release_ends_the_keeping_and_is_tried_until_it_is_answered() {
     keeper.release(Duration::from_secs(5)).await.unwrap();
     let received = gateway.received();
     assert_eq!(received.len(), 4);
-    assert!(received[1..].iter().all(|request| request.line.starts_with("DELETE ")));
+    assert!(
+        received[1..]
+            .iter()
+            .all(|request| request.line.starts_with("DELETE "))
+    );
     tokio::time::sleep(TTL / 2).await;
     assert_eq!(gateway.received().len(), 4);
 }

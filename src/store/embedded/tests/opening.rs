@@ -57,10 +57,12 @@ async fn a_newer_layout_is_refused_and_not_rewritten() {
 
 #[tokio::test]
 async fn a_row_that_makes_no_sense_is_refused() {
-    let rows: [(&[u8], &[u8]); 4] = [
+    let rows: [(&[u8], &[u8]); 6] = [
         (b"x", b"of an unknown kind"),
-        (b"lno spaces", b""),
-        (b"llock", b"\x01too short"),
+        (b"lshort", b""),
+        (b"l\0\0\0\0\0\0\0\0lock", b"has no fence"),
+        (b"l\0\0\0\0\0\0\0\x01no spaces", b""),
+        (b"l\0\0\0\0\0\0\0\x01lock", b"\x01too short"),
         (RowKey::META, b""),
     ];
     for (key, value) in rows {

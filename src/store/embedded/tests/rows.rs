@@ -112,7 +112,10 @@ fn only_keys_of_tombstones_are_tombstones() {
         assert_eq!(tombstone.as_bytes(), bytes);
         assert_eq!(Tombstone::parse(&bytes[..32]), None);
     }
-    assert_eq!(Tombstone::parse(RowKey::lease(&lock).as_bytes()), None);
+    assert_eq!(
+        Tombstone::parse(RowKey::lease(&lock, FencingToken::MAX).as_bytes()),
+        None
+    );
     assert_eq!(Tombstone::parse(RowKey::META), None);
     assert_eq!(Tombstone::parse(&[b'x'; 40]), None);
 }
