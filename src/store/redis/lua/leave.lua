@@ -42,6 +42,12 @@ if layout then
 end
 look(at)
 local now, us = instants(redis.call('TIME'))
+if not held and at.head then
+  -- It may be the head itself, in the last moment.
+  hand_over(at, now, us, record)
+  held = redis.call('GET', at.lock)
+  record = read_record(at.info)
+end
 if held == token and record and record[2] == token then
   local left = settle(at, token, now)
   return tell({ 'granted', token, news }, redis.call('HMGET', at.info, unpack(TOLD)), 1, left, now)
@@ -64,8 +70,5 @@ else
     remember(at.ended, now, digits(now + ARGV[2]), 'g:' .. token)
   end
   take_out(at, { token }, { 'k:' .. waiter.key })
-end
-if not held then
-  hand_over(at, now, us, record)
 end
 return contend({ 'left', token, news }, at, now)

@@ -6,7 +6,7 @@ use latchgate::{
     lock::TokenHash,
     store::{
         Store,
-        contract::{Acquisition, Attempt, Waiting},
+        contract::Acquisition,
         parking::{News, Parked},
     },
 };
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{
     super::rig::attempt,
-    gate::{Gate, keep, leftovers, request},
+    gate::{Gate, keep, leftovers, request, waiting},
 };
 use crate::support::RedisServer;
 
@@ -25,16 +25,6 @@ async fn stand(gate: &Gate, lock: &str) -> (Parked, TokenHash) {
     let queued = gate.store.acquire(&asked).await.unwrap();
     assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
     (parked, asked.token)
-}
-
-fn waiting(attempt: Attempt) -> Attempt {
-    Attempt {
-        wait: Some(Waiting {
-            patience: Duration::from_secs(50),
-            longest_queue: 10_000,
-        }),
-        ..attempt
-    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use latchgate::{
     lock::{CallerId, IdempotencyKey, Lease, Metadata, Owner},
     store::{
         Store,
-        contract::{Inspection, Release},
+        contract::{Attempt, Inspection, Release, Waiting},
         redis::RedisStore,
     },
 };
@@ -190,6 +190,17 @@ pub(crate) fn keyed(lock: &str, key: &str) -> AcquireRequest {
     AcquireRequest {
         idempotency_key: Some(IdempotencyKey::new(&key).unwrap()),
         ..request(lock)
+    }
+}
+
+/// An attempt, of the store alone, that stands in the queue.
+pub(crate) fn waiting(attempt: Attempt) -> Attempt {
+    Attempt {
+        wait: Some(Waiting {
+            patience: Duration::from_secs(50),
+            longest_queue: 10_000,
+        }),
+        ..attempt
     }
 }
 

@@ -3,12 +3,22 @@
 use std::time::Duration;
 
 use bb8_redis::redis::from_redis_value;
-use latchgate::engine::{AcquireError, AcquireRequest};
+use latchgate::{
+    engine::{AcquireError, AcquireRequest},
+    store::{
+        Store,
+        contract::{Attempt, Leaving},
+        parking::News,
+    },
+};
 use tokio::time::Instant;
 
 use super::{
-    super::rig::{eventually, ttl},
-    gate::{GRACE, Gate, keep, keyed, leftovers, request},
+    super::{
+        leases::keyed as keyed_attempt,
+        rig::{attempt, eventually, ttl},
+    },
+    gate::{GRACE, Gate, keep, keyed, leftovers, request, waiting},
 };
 use crate::support::RedisServer;
 
@@ -161,4 +171,65 @@ async fn a_caller_that_hangs_up_keeps_its_place_for_the_grace() {
     let lease = again.lease().await;
     there.release(&lease).await;
     behind.lease().await;
+}
+
+#[tokio::test]
+async fn an_attempt_whose_place_was_taken_over_does_not_come_back_for_it() {
+    let server = RedisServer::start().await;
+    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = here.take("back").await;
+    let older = waiting(keyed_attempt("back", "k"));
+    let newer = waiting(keyed_attempt("back", "k"));
+    let park = |gate: &Gate, attempt: &Attempt| {
+        let parking = gate.store.parking();
+        parking.park(attempt.name.clone(), attempt.token)
+    };
+    let mut told = park(&here, &older);
+    here.store.acquire(&older).await.unwrap();
+    let mut stands = park(&there, &newer);
+    there.store.acquire(&newer).await.unwrap();
+    assert_eq!(told.news().await, News::Superseded);
+    // Its gateway asks again for it: the message was lost, or the queue seemed to be.
+    drop(told);
+    let mut told = park(&here, &older);
+    here.store.acquire(&older).await.unwrap();
+    assert_eq!(told.news_so_far(), Some(News::Superseded));
+    let left = here.store.leave(&older.name, &older.token, Some(GRACE));
+    assert_eq!(left.await.unwrap(), Leaving::Superseded);
+    here.release(&lease).await;
+    assert_eq!(stands.news().await, News::GrantedProvisionally);
+}
+
+#[tokio::test]
+async fn a_grant_that_comes_while_its_attempt_leaves_has_its_full_ttl() {
+    let server = RedisServer::start().await;
+    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = here.take("leaves").await;
+    let asked = waiting(attempt("leaves"));
+    let parking = there.store.parking();
+    let _place = parking.park(asked.name.clone(), asked.token);
+    there.store.acquire(&asked).await.unwrap();
+    here.release(&lease).await;
+    let left = there.store.leave(&asked.name, &asked.token, None).await;
+    let Ok(Leaving::Granted(lease)) = left else {
+        panic!("{left:?}");
+    };
+    assert!(lease.expires_in > Duration::from_secs(29));
+    let left = server.integer(&["PTTL", "lg:{leaves}:lock"]).await;
+    assert!(left > 29_000, "{left}");
+}
+
+#[tokio::test]
+async fn who_leaves_a_lock_that_is_free_gets_it_in_the_last_moment() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    gate.take("last").await;
+    let asked = waiting(keyed_attempt("last", "k"));
+    let parking = gate.store.parking();
+    let _place = parking.park(asked.name.clone(), asked.token);
+    gate.store.acquire(&asked).await.unwrap();
+    server.run(&["DEL", "lg:{last}:lock"]).await;
+    let left = gate.store.leave(&asked.name, &asked.token, Some(GRACE));
+    let left = left.await.unwrap();
+    assert!(matches!(left, Leaving::Granted(_)), "{left:?}");
 }
