@@ -1,4 +1,4 @@
-"""Four rules that a schema cannot say."""
+"""Rules that a schema cannot say, and bounds to how long an answer takes."""
 
 import schemathesis
 
@@ -9,8 +9,25 @@ def size(metadata):
     return sum(len(name.encode()) + len(str(value).encode()) for name, value in metadata.items())
 
 
+def shorten(case):
+    """A stream goes on for as long as the lease, and the lease for as long as the stream: bound it."""
+    if case.operation.path.endswith("/hold"):
+        if not isinstance(case.body, (dict, list, str, int, float, bool, type(None))):
+            case.body, case.media_type = {}, "application/json"
+        if isinstance(case.body, dict):
+            for name in "ttl_ms", "max_hold_ms":
+                value = case.body.get(name)
+                if value is None or (type(value) in (int, float) and 100 <= value <= 604_800_000):
+                    case.body[name] = 100
+    if isinstance(case.body, dict):
+        wait = case.body.get("wait_ms")
+        if type(wait) in (int, float) and 20 < wait <= 55_000:
+            case.body["wait_ms"] = 20
+
+
 @schemathesis.hook
 def before_call(context, case, kwargs):
+    shorten(case)
     body = case.body
     if not isinstance(body, dict):
         return

@@ -203,7 +203,9 @@ impl Acquiring {
             "locked" => {
                 // It says how the lock stands, earlier copies included.
                 answer.in_doubt = false;
-                !self.left().is_zero()
+                // The last request of the chain does not wait: it takes what was granted since the
+                // one before, and gives up the place.
+                !wait.is_zero()
             }
             "too-many-waiters" | "rate-limited" => !self.left().is_zero(),
             // A lease was granted, its answer got lost or came too late for us, and the gateway has

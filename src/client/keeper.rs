@@ -50,18 +50,21 @@ struct Renewing {
     at_limit: bool,
 }
 
+/// A lease has come soon if it took no more than this part of itself.
+const SOON: u32 = 10;
+
 // === impl Keeper ===
 
 impl Keeper {
     /// Begins to keep a lease, on the runtime of the caller.
     ///
-    /// A lease that was waited for is renewed first: nobody knows for how long it was on its way,
-    /// over a gateway or a caller that stood still.
+    /// A lease that took long to come is renewed first: most likely it was waited for, but nobody
+    /// knows how long ago it was granted. It may have been on its way for longer than it lasts.
     pub async fn start(client: &Client, lease: Lease) -> Result<Self, ClientError> {
-        let lease = if lease.waited.is_zero() {
-            lease
-        } else {
+        let lease = if lease.took() > lease.ttl / SOON {
             renew_first(client, lease).await?
+        } else {
+            lease
         };
         let until = certain_until(&lease);
         let (sender, state) = watch::channel(Keeping::Kept { until });
@@ -127,7 +130,8 @@ impl Keeper {
 
 async fn renew_first(client: &Client, lease: Lease) -> Result<Lease, ClientError> {
     let time_out = copy_time_out(client, lease.ttl);
-    let mut retry = Retry::until(client, certain_until(&lease));
+    // Longer than this nobody can hope for.
+    let mut retry = Retry::until(client, Instant::now() + lease.expires_in);
     loop {
         match client.renew_once(&lease.name, &lease.token, time_out).await {
             Ok(renewed) => return Ok(renewed),
@@ -189,7 +193,7 @@ impl Renewing {
         } else {
             // Leases that were granted together are not renewed together for ever.
             let early = 0.1 * random_fraction();
-            lease.good_from() + lease.renew_after.mul_f64(1.0 - early)
+            lease.sent_at() + lease.renew_after.mul_f64(1.0 - early)
         };
     }
 
@@ -201,7 +205,7 @@ impl Renewing {
 /// When a lease is over for us: clocks do not run at quite the same speed.
 fn certain_until(lease: &Lease) -> Instant {
     let drift = lease.ttl / 100 + Duration::from_millis(2);
-    lease.good_from() + lease.expires_in.saturating_sub(drift)
+    lease.sent_at() + lease.expires_in.saturating_sub(drift)
 }
 
 /// How long one renewal may take: so that in the second third of the lease a few addresses that do

@@ -32,7 +32,8 @@ pub struct Lease {
     pub metadata: Metadata,
     /// How long the caller stood in the queue.
     pub waited: Duration,
-    good_from: Instant,
+    sent_at: Instant,
+    received_at: Instant,
     json: String,
 }
 
@@ -57,15 +58,21 @@ struct Wire {
 // === impl Lease ===
 
 impl Lease {
-    /// Until when the lease certainly lasts: its time is counted from when the request was sent, or
-    /// from the end of the wait, because how long the answer travelled is not known.
+    /// Until when the lease certainly lasts: its time is counted from when the request was sent,
+    /// because nobody knows when it was granted after that. A lease that was waited for may be said
+    /// to be over when it comes; renew it first, as [`super::Keeper::start`] does.
     pub fn good_until(&self) -> Instant {
-        self.good_from + self.expires_in
+        self.sent_at + self.expires_in
     }
 
-    /// The moment that its times are counted from. The gateway gave its answer later.
-    pub(super) fn good_from(&self) -> Instant {
-        self.good_from
+    /// When the request was sent that was answered with this.
+    pub(super) fn sent_at(&self) -> Instant {
+        self.sent_at
+    }
+
+    /// How long the request and its answer took, the wait included.
+    pub(super) fn took(&self) -> Duration {
+        self.received_at - self.sent_at
     }
 
     /// The answer as the gateway sent it, token included.
@@ -82,7 +89,6 @@ impl Lease {
 
     fn parse(answer: &Answer) -> Option<Self> {
         let wire: Wire = serde_json::from_str(&answer.body).ok()?;
-        let waited = Duration::from_millis(wire.waited_ms);
         let owner = wire.owner.as_deref().map(Owner::new).transpose().ok()?;
         Some(Self {
             name: LockName::new(&wire.name).ok()?,
@@ -94,9 +100,9 @@ impl Lease {
             hold_expires_in: wire.hold_expires_in_ms.map(Duration::from_millis),
             owner,
             metadata: Metadata::new(wire.metadata.unwrap_or_default()).ok()?,
-            waited,
-            // The gateway answered when this wait was over; but not after we have heard it.
-            good_from: (answer.sent_at + waited).min(answer.received_at),
+            waited: Duration::from_millis(wire.waited_ms),
+            sent_at: answer.sent_at,
+            received_at: answer.received_at,
             json: answer.body.clone(),
         })
     }

@@ -61,9 +61,10 @@ impl<S: Sync> FromRequestParts<S> for ProblemPage {
     }
 }
 
-/// Refuses a request that does not accept a stream of events.
+/// Refuses a request that does not accept a stream of events whose data is JSON. One that accepts
+/// JSON gets it all the same: `curl --json` says that it does, and means nothing by it.
 pub(super) fn event_stream(headers: &HeaderMap) -> Result<(), Problem> {
-    if quality(headers, "text", "event-stream") > 0 {
+    if quality(headers, "text", "event-stream") > 0 || quality(headers, "application", "json") > 0 {
         Ok(())
     } else {
         Err(not_acceptable("text/event-stream"))

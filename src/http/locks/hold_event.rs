@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::{
     engine::{HoldEnd, HoldEvent, LossReason},
@@ -20,6 +21,39 @@ use super::lease_body::{LeaseBody, millis};
 /// A comment that keeps proxies from taking the stream for dead, and the first of which makes them
 /// pass on the head of the answer.
 pub(super) const HEARTBEAT: Bytes = Bytes::from_static(b":\n\n");
+
+/// One event of the stream, as a parser of server-sent events gives it.
+#[derive(ToSchema)]
+#[schema(as = HoldEvent)]
+#[expect(dead_code, reason = "it only describes what is written as text")]
+pub(in crate::http) struct EventSchema {
+    /// What has happened.
+    event: EventName,
+    /// More about it, as a JSON object.
+    #[schema(content_media_type = "application/json")]
+    data: String,
+}
+
+/// What has happened to a hold. The last four end the stream.
+#[derive(ToSchema)]
+#[schema(as = HoldEventName, rename_all = "lowercase")]
+#[expect(dead_code, reason = "it only describes what is written as text")]
+pub(in crate::http) enum EventName {
+    /// It stands in the queue.
+    Queued,
+    /// It holds the lock.
+    Granted,
+    /// It goes on holding the lock.
+    Renewed,
+    /// The lease was released with its token.
+    Released,
+    /// The lease is lost.
+    Lost,
+    /// The lock was not acquired.
+    Refused,
+    /// The gateway is about to stop.
+    Draining,
+}
 
 /// Where in the queue a hold stands.
 #[derive(Serialize)]
@@ -49,8 +83,8 @@ pub(super) struct Last {
     pub(super) event: Bytes,
     /// The name of the event.
     pub(super) name: &'static str,
-    /// Why, in one word.
-    pub(super) reason: &'static str,
+    /// Why, in one word, if there is more to say than the name does.
+    pub(super) reason: Option<&'static str>,
     /// What an operator must know of a refusal.
     pub(super) cause: Option<String>,
 }
@@ -70,23 +104,23 @@ pub(super) fn going_on(event: HoldEvent, now: SystemTime) -> Result<Bytes, HoldE
 impl Last {
     pub(super) fn of(end: HoldEnd, base_path: &BasePath, request_id: &str) -> Self {
         match end {
-            HoldEnd::Released => Self::new("released", "", &json(&Nothing {})),
-            HoldEnd::Draining { left } => Self::new("draining", "", &json(&Left::of(left))),
+            HoldEnd::Released => Self::new("released", None, &json(&Nothing {})),
+            HoldEnd::Draining { left } => Self::new("draining", None, &json(&Left::of(left))),
             HoldEnd::Lost(reason) => {
                 let reason = slug(reason);
-                Self::new("lost", reason, &json(&Lost { reason }))
+                Self::new("lost", Some(reason), &json(&Lost { reason }))
             }
             HoldEnd::Refused(error) => {
                 let problem = Problem::from(error);
                 let document = document(&problem, base_path, request_id);
-                let mut last = Self::new("refused", problem.code.as_str(), &document);
+                let mut last = Self::new("refused", Some(problem.code.as_str()), &document);
                 last.cause = problem.cause;
                 last
             }
         }
     }
 
-    fn new(name: &'static str, reason: &'static str, data: &[u8]) -> Self {
+    fn new(name: &'static str, reason: Option<&'static str>, data: &[u8]) -> Self {
         Self {
             event: encode(name, data),
             name,

@@ -7,7 +7,7 @@ use latchgate::{
     clock::SystemClock,
     config::{Config, StoreUrl},
     lifecycle::Lifecycle,
-    store,
+    store::{self, Store},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -17,34 +17,45 @@ use super::{
     listener::Listener,
     service::{Answer, JSON, Service},
 };
-use crate::support::eventually;
+use crate::support::{RedisServer, eventually};
 
 const KEY: (&str, &str) = ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
 
-/// Two gateways on one store.
+/// Two gateways on one store. The embedded one has one handle, which they share; on Redis each has
+/// its own, as two processes would.
 struct Pair {
     gateways: [Arc<Service>; 2],
-    _directory: TempDir,
+    _kept: (Option<TempDir>, Option<RedisServer>),
 }
 
 // === impl Pair ===
 
 impl Pair {
-    async fn start() -> Self {
+    /// A pair on each store, one after the other.
+    async fn each() -> [Self; 2] {
         let directory = TempDir::new().unwrap();
-        let config = Config {
+        let embedded = Config {
             store: StoreUrl::Embedded(directory.path().to_owned()),
             ..Config::default()
         };
-        let lifecycle = Lifecycle::new();
-        let store = store::open(&config, Arc::new(SystemClock), &lifecycle)
-            .await
-            .unwrap();
-        let gateway = || Arc::new(Service::over(Arc::clone(&store), config.clone()));
-        Self {
-            gateways: [gateway(), gateway()],
-            _directory: directory,
-        }
+        let store = open(&embedded).await;
+        let on_embedded = || Arc::new(Service::over(Arc::clone(&store), embedded.clone()));
+        let server = RedisServer::start().await;
+        let redis = Config {
+            store: StoreUrl::Redis(server.url()),
+            ..Config::default()
+        };
+        let stores = [open(&redis).await, open(&redis).await];
+        [
+            Self {
+                gateways: [on_embedded(), on_embedded()],
+                _kept: (Some(directory), None),
+            },
+            Self {
+                gateways: stores.map(|store| Arc::new(Service::over(store, redis.clone()))),
+                _kept: (None, Some(server)),
+            },
+        ]
     }
 
     /// Begins to wait at a gateway, and is in the queue when this returns.
@@ -94,183 +105,201 @@ impl Pair {
     }
 }
 
+async fn open(config: &Config) -> Arc<dyn Store> {
+    let lifecycle = Lifecycle::new();
+    let clock = Arc::new(SystemClock);
+    store::open(config, clock, &lifecycle).await.unwrap()
+}
+
 fn fence(lease: &Value) -> u64 {
     lease["fencing_token"].as_u64().unwrap()
 }
 
 #[tokio::test]
 async fn callers_are_served_in_the_order_in_which_they_came_whichever_gateway_they_asked() {
-    let pair = Pair::start().await;
-    let mut lease = pair.gateways[0].acquire("").await.json();
-    let mut callers = Vec::new();
-    let owners = ["first", "second", "third", "fourth", "fifth", "sixth"];
-    for (i, owner) in owners.iter().enumerate() {
-        callers.push((i % 2, pair.wait(i % 2, owner).await));
-    }
-    assert_eq!(pair.queue().await, owners);
-    let mut at = 0;
-    for (i, (gateway, caller)) in callers.into_iter().enumerate() {
-        pair.release(at, &lease).await;
-        let answer = caller.await.unwrap();
-        assert_eq!(answer.status, 201, "{}", answer.body);
-        let next = answer.json();
-        assert_eq!(next["owner"], owners[i]);
-        assert!(fence(&next) > fence(&lease));
-        assert_eq!(pair.queue().await, owners[i + 1..]);
-        (at, lease) = (gateway, next);
+    for pair in Pair::each().await {
+        let mut lease = pair.gateways[0].acquire("").await.json();
+        let mut callers = Vec::new();
+        let owners = ["first", "second", "third", "fourth", "fifth", "sixth"];
+        for (i, owner) in owners.iter().enumerate() {
+            callers.push((i % 2, pair.wait(i % 2, owner).await));
+        }
+        assert_eq!(pair.queue().await, owners);
+        let mut at = 0;
+        for (i, (gateway, caller)) in callers.into_iter().enumerate() {
+            pair.release(at, &lease).await;
+            let answer = caller.await.unwrap();
+            assert_eq!(answer.status, 201, "{}", answer.body);
+            let next = answer.json();
+            assert_eq!(next["owner"], owners[i]);
+            assert!(fence(&next) > fence(&lease));
+            assert_eq!(pair.queue().await, owners[i + 1..]);
+            (at, lease) = (gateway, next);
+        }
     }
 }
 
 #[tokio::test]
 async fn whoever_asks_without_waiting_does_not_pass_those_who_wait() {
-    let pair = Pair::start().await;
-    let lease = pair.gateways[0].acquire("").await.json();
-    let waiting = pair.wait(1, "patient").await;
-    pair.release(0, &lease).await;
-    let barging = pair.gateways[0].acquire("").await;
-    assert_eq!(barging.status, 423, "{}", barging.body);
-    assert_eq!(waiting.await.unwrap().json()["owner"], "patient");
+    for pair in Pair::each().await {
+        let lease = pair.gateways[0].acquire("").await.json();
+        let waiting = pair.wait(1, "patient").await;
+        pair.release(0, &lease).await;
+        let barging = pair.gateways[0].acquire("").await;
+        assert_eq!(barging.status, 423, "{}", barging.body);
+        assert_eq!(waiting.await.unwrap().json()["owner"], "patient");
+    }
 }
 
 #[tokio::test]
 async fn a_caller_that_hangs_up_costs_those_behind_it_nothing() {
-    let pair = Pair::start().await;
-    let lease = pair.gateways[0].acquire("").await.json();
-    let first = pair.wait(0, "first").await;
-    let second = pair.wait(1, "second").await;
-    first.abort();
-    pair.release(0, &lease).await;
-    let answer = tokio::time::timeout(Duration::from_secs(2), second).await;
-    assert_eq!(answer.unwrap().unwrap().json()["owner"], "second");
+    for pair in Pair::each().await {
+        let lease = pair.gateways[0].acquire("").await.json();
+        let first = pair.wait(0, "first").await;
+        let second = pair.wait(1, "second").await;
+        first.abort();
+        pair.release(0, &lease).await;
+        let answer = tokio::time::timeout(Duration::from_secs(2), second).await;
+        assert_eq!(answer.unwrap().unwrap().json()["owner"], "second");
+    }
 }
 
 #[tokio::test]
 async fn a_chain_of_short_waits_with_one_key_keeps_its_place() {
-    let pair = Pair::start().await;
-    let lease = pair.gateways[0].acquire("").await.json();
-    let poll = async |at: usize| {
-        let body = json!({"wait_ms": 50, "owner": "poller"}).to_string();
-        let headers = [JSON[0], KEY];
-        let gateway = &pair.gateways[at];
-        gateway.ask(Method::POST, "/locks/a", &headers, body).await
-    };
-    assert_eq!(poll(0).await.status, 423);
-    let behind = pair.wait(0, "behind").await;
-    assert_eq!(pair.queue().await, ["poller", "behind"]);
-    assert_eq!(poll(1).await.status, 423);
-    assert_eq!(pair.queue().await, ["poller", "behind"]);
-    // Between two requests the lock falls to it.
-    pair.release(0, &lease).await;
-    let granted = poll(0).await;
-    assert!(granted.status.is_success(), "{}", granted.body);
-    assert_eq!(granted.json()["owner"], "poller");
-    let again = poll(1).await;
-    assert_eq!(again.status, 200, "{}", again.body);
-    assert_eq!(again.json()["token"], granted.json()["token"]);
-    pair.release(1, &granted.json()).await;
-    assert_eq!(behind.await.unwrap().json()["owner"], "behind");
+    for pair in Pair::each().await {
+        let lease = pair.gateways[0].acquire("").await.json();
+        let poll = async |at: usize| {
+            let body = json!({"wait_ms": 50, "owner": "poller"}).to_string();
+            let headers = [JSON[0], KEY];
+            let gateway = &pair.gateways[at];
+            gateway.ask(Method::POST, "/locks/a", &headers, body).await
+        };
+        assert_eq!(poll(0).await.status, 423);
+        let behind = pair.wait(0, "behind").await;
+        assert_eq!(pair.queue().await, ["poller", "behind"]);
+        assert_eq!(poll(1).await.status, 423);
+        assert_eq!(pair.queue().await, ["poller", "behind"]);
+        // Between two requests the lock falls to it.
+        pair.release(0, &lease).await;
+        let granted = poll(0).await;
+        assert!(granted.status.is_success(), "{}", granted.body);
+        assert_eq!(granted.json()["owner"], "poller");
+        let again = poll(1).await;
+        assert_eq!(again.status, 200, "{}", again.body);
+        assert_eq!(again.json()["token"], granted.json()["token"]);
+        pair.release(1, &granted.json()).await;
+        assert_eq!(behind.await.unwrap().json()["owner"], "behind");
+    }
 }
 
 #[tokio::test]
 async fn a_held_lock_passes_on_when_its_connection_closes() {
-    let pair = Pair::start().await;
-    let mut listener = pair.hold(0, "", "").await;
-    let lease = listener.expect("granted").await;
-    let waiting = pair.wait(1, "next").await;
-    drop(listener);
-    let answer = tokio::time::timeout(Duration::from_secs(2), waiting).await;
-    let next = answer.unwrap().unwrap().json();
-    assert_eq!(next["owner"], "next");
-    assert!(fence(&next) > fence(&lease));
+    for pair in Pair::each().await {
+        let mut listener = pair.hold(0, "", "").await;
+        let lease = listener.expect("granted").await;
+        let waiting = pair.wait(1, "next").await;
+        drop(listener);
+        let answer = tokio::time::timeout(Duration::from_secs(2), waiting).await;
+        let next = answer.unwrap().unwrap().json();
+        assert_eq!(next["owner"], "next");
+        assert!(fence(&next) > fence(&lease));
+    }
 }
 
 #[tokio::test]
 async fn a_held_lock_outlives_its_ttl() {
-    let pair = Pair::start().await;
-    let mut listener = pair.hold(0, "", r#"{"ttl_ms": 200}"#).await;
-    let lease = listener.expect("granted").await;
-    for _ in 0..6 {
-        listener.expect("renewed").await;
+    for pair in Pair::each().await {
+        let mut listener = pair.hold(0, "", r#"{"ttl_ms": 1000}"#).await;
+        let lease = listener.expect("granted").await;
+        for _ in 0..4 {
+            listener.expect("renewed").await;
+        }
+        let holder = &pair.gateways[1].get("/locks/a").await.json()["holder"];
+        assert_eq!(fence(holder), fence(&lease));
     }
-    let holder = &pair.gateways[1].get("/locks/a").await.json()["holder"];
-    assert_eq!(fence(holder), fence(&lease));
 }
 
 #[tokio::test]
 async fn a_hold_ends_at_its_limit_and_the_lock_passes_on() {
-    let pair = Pair::start().await;
-    let body = r#"{"ttl_ms": 200, "max_hold_ms": 500}"#;
-    let mut listener = pair.hold(0, "", body).await;
-    listener.expect("granted").await;
-    let waiting = pair.wait(1, "next").await;
-    let (name, data) = loop {
-        let event = listener.event().await;
-        if event.0 != "renewed" {
-            break event;
-        }
-    };
-    assert_eq!(
-        (name.as_str(), &data["reason"]),
-        ("lost", &json!("hold-limit"))
-    );
-    listener.ends().await;
-    assert_eq!(waiting.await.unwrap().json()["owner"], "next");
+    for pair in Pair::each().await {
+        let body = r#"{"ttl_ms": 1000, "max_hold_ms": 1500}"#;
+        let mut listener = pair.hold(0, "", body).await;
+        listener.expect("granted").await;
+        let waiting = pair.wait(1, "next").await;
+        let (name, data) = loop {
+            let event = listener.event().await;
+            if event.0 != "renewed" {
+                break event;
+            }
+        };
+        assert_eq!(
+            (name.as_str(), &data["reason"]),
+            ("lost", &json!("hold-limit"))
+        );
+        listener.ends().await;
+        assert_eq!(waiting.await.unwrap().json()["owner"], "next");
+    }
 }
 
 #[tokio::test]
 async fn a_hold_waits_in_the_same_queue() {
-    let pair = Pair::start().await;
-    let lease = pair.gateways[0].acquire("").await.json();
-    let first = pair.wait(0, "first").await;
-    let body = r#"{"wait_ms": 20000, "owner": "second"}"#;
-    let mut second = pair.hold(1, "", body).await;
-    assert_eq!(second.expect("queued").await["position"], 2);
-    pair.release(0, &lease).await;
-    let first = first.await.unwrap().json();
-    pair.release(0, &first).await;
-    let second = second.expect("granted").await;
-    assert_eq!(second["owner"], "second");
-    assert!(fence(&second) > fence(&first));
+    for pair in Pair::each().await {
+        let lease = pair.gateways[0].acquire("").await.json();
+        let first = pair.wait(0, "first").await;
+        let body = r#"{"wait_ms": 20000, "owner": "second"}"#;
+        let mut second = pair.hold(1, "", body).await;
+        assert_eq!(second.expect("queued").await["position"], 2);
+        pair.release(0, &lease).await;
+        let first = first.await.unwrap().json();
+        pair.release(0, &first).await;
+        let second = second.expect("granted").await;
+        assert_eq!(second["owner"], "second");
+        assert!(fence(&second) > fence(&first));
+    }
 }
 
 #[tokio::test]
 async fn a_lease_is_adopted_at_another_gateway_when_the_first_one_drains() {
-    let pair = Pair::start().await;
-    let mut listener = pair.hold(0, "", r#"{"ttl_ms": 2000}"#).await;
-    let lease = listener.expect("granted").await;
-    let waiting = pair.wait(1, "next").await;
-    pair.gateways[0].lifecycle.drain();
-    let left = loop {
-        match listener.event().await {
-            (name, data) if name == "draining" => break data["expires_in_ms"].as_u64().unwrap(),
-            (name, _) => assert_eq!(name, "renewed"),
-        }
-    };
-    assert!(left > 1_900, "about one TTL is left: {left}");
-    drop(listener);
-    pair.gateways[0]
-        .lifecycle
-        .stop(Duration::from_secs(5))
-        .await
-        .unwrap();
+    for pair in Pair::each().await {
+        let mut listener = pair.hold(0, "", r#"{"ttl_ms": 2000}"#).await;
+        let lease = listener.expect("granted").await;
+        let waiting = pair.wait(1, "next").await;
+        pair.gateways[0].lifecycle.drain();
+        let left = loop {
+            match listener.event().await {
+                (name, data) if name == "draining" => {
+                    break data["expires_in_ms"].as_u64().unwrap();
+                }
+                (name, _) => assert_eq!(name, "renewed"),
+            }
+        };
+        assert!(left > 1_900, "about one TTL is left: {left}");
+        drop(listener);
+        pair.gateways[0]
+            .lifecycle
+            .stop(Duration::from_secs(5))
+            .await
+            .unwrap();
 
-    let header = format!("Lock-Token: {}\r\n", lease["token"].as_str().unwrap());
-    let mut adopted = pair.hold(1, &header, "").await;
-    let again = adopted.expect("granted").await;
-    assert_eq!(again["fencing_token"], lease["fencing_token"]);
-    assert_eq!(again["token"], lease["token"]);
-    assert!(!waiting.is_finished(), "nobody got it in between");
-    drop(adopted);
-    assert_eq!(waiting.await.unwrap().json()["owner"], "next");
+        let header = format!("Lock-Token: {}\r\n", lease["token"].as_str().unwrap());
+        let mut adopted = pair.hold(1, &header, "").await;
+        let again = adopted.expect("granted").await;
+        assert_eq!(again["fencing_token"], lease["fencing_token"]);
+        assert_eq!(again["token"], lease["token"]);
+        assert!(!waiting.is_finished(), "nobody got it in between");
+        drop(adopted);
+        assert_eq!(waiting.await.unwrap().json()["owner"], "next");
+    }
 }
 
 #[tokio::test]
 async fn a_released_lease_is_not_adopted() {
-    let pair = Pair::start().await;
-    let lease = pair.gateways[0].acquire("").await.json();
-    pair.release(0, &lease).await;
-    let token = [("lock-token", lease["token"].as_str().unwrap())];
-    let gateway = &pair.gateways[1];
-    let answer = gateway.ask(Method::POST, "/locks/a/hold", &token, "").await;
-    assert_eq!(answer.problem(), (410, "lease-lost".to_owned()));
+    for pair in Pair::each().await {
+        let lease = pair.gateways[0].acquire("").await.json();
+        pair.release(0, &lease).await;
+        let token = [("lock-token", lease["token"].as_str().unwrap())];
+        let gateway = &pair.gateways[1];
+        let answer = gateway.ask(Method::POST, "/locks/a/hold", &token, "").await;
+        assert_eq!(answer.problem(), (410, "lease-lost".to_owned()));
+    }
 }
