@@ -126,7 +126,10 @@ impl DataFile {
 
     /// Lets go of a file that could not be written. Says whether it certainly is as it was before.
     pub(super) fn give_up(self) -> bool {
-        !self.witness.saw_header()
+        let witness = self.witness.clone();
+        // Closing may still write what the failed transaction has left behind.
+        drop(self);
+        !witness.saw_header()
     }
 
     fn database(&self) -> &Database {

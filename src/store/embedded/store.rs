@@ -150,13 +150,15 @@ impl Store for EmbeddedStore {
     async fn check(&self) -> Vec<Check> {
         let closed = self.closed.load(Ordering::Acquire);
         let health = if self.writer.is_finished() && !closed {
-            Some(WRITER_LOST.to_owned())
+            // No outage, which would end by itself: this instance must go out of service.
+            Health::Misconfigured(WRITER_LOST.to_owned())
         } else {
-            self.health.now(&*self.clock)
+            let failure = self.health.now(&*self.clock);
+            failure.map_or(Health::Passing, Health::Outage)
         };
         vec![Check {
             name: "disk",
-            health: health.map_or(Health::Passing, Health::Outage),
+            health,
         }]
     }
 
