@@ -54,14 +54,20 @@ async fn every_request_of_a_wait_has_the_same_key() {
 async fn the_last_request_of_a_wait_gives_up_the_place() {
     let gateway = FakeGateway::new([locked()]);
     let begin = Instant::now();
-    let error = wait(&gateway, Duration::from_millis(300)).await.unwrap_err();
+    let error = wait(&gateway, Duration::from_millis(300))
+        .await
+        .unwrap_err();
     assert!(matches!(error, ClientError::WaitOver(_)), "{error}");
     assert!(error.to_string().contains("held by ci"), "{error}");
     assert!(begin.elapsed() >= Duration::from_millis(300));
     let received = gateway.received();
     let (last, others) = received.split_last().unwrap();
     assert!(!last.body.contains("wait_ms"), "{last:?}");
-    assert!(others.iter().all(|request| request.body.contains("wait_ms")));
+    assert!(
+        others
+            .iter()
+            .all(|request| request.body.contains("wait_ms"))
+    );
     // It does not hammer a gateway that answers at once.
     assert!(received.len() < 8, "{}", received.len());
 }
@@ -91,7 +97,10 @@ async fn a_gateway_that_was_never_there_is_not_waited_for() {
         wait: FOR_EVER,
         ..AcquireRequest::default()
     };
-    let error = client_of(&url).acquire(&name(), &request).await.unwrap_err();
+    let error = client_of(&url)
+        .acquire(&name(), &request)
+        .await
+        .unwrap_err();
     assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
 }
 
@@ -134,7 +143,10 @@ async fn a_lease_that_ended_unheard_during_a_wait_is_asked_for_under_a_new_key()
 
 #[tokio::test]
 async fn a_wait_goes_on_at_the_next_address() {
-    let (drains, takes) = (FakeGateway::new([locked(), draining()]), FakeGateway::new([lease()]));
+    let (drains, takes) = (
+        FakeGateway::new([locked(), draining()]),
+        FakeGateway::new([lease()]),
+    );
     let options = ClientOptions {
         url: format!("{},{}", drains.url, takes.url),
         ..ClientOptions::default()
@@ -149,7 +161,10 @@ async fn a_wait_goes_on_at_the_next_address() {
     assert_eq!((first.len(), second.len()), (2, 1));
     assert_eq!(key(&first[0]), key(&second[0]));
     // And stays there.
-    client.renew(&name(), &super::fixture::token(), None).await.unwrap();
+    client
+        .renew(&name(), &super::fixture::token(), None)
+        .await
+        .unwrap();
     assert_eq!(takes.received().len(), 2);
 }
 
@@ -168,7 +183,10 @@ async fn whoever_watches_is_told_of_holder_and_trouble() {
     acquiring.finish_watched(&mut watcher).await.unwrap();
     let told = told.lock().unwrap();
     assert_eq!(told[0].waiters, Some(3));
-    assert_eq!(told[0].holder.as_ref().unwrap().owner.as_deref(), Some("ci"));
+    assert_eq!(
+        told[0].holder.as_ref().unwrap().owner.as_deref(),
+        Some("ci")
+    );
     assert!(told[1].trouble.is_some());
     assert_eq!(told[1].waiters, Some(3));
 }
@@ -183,7 +201,9 @@ async fn giving_up_releases_what_was_granted_unheard() {
     };
     let mut acquiring = client(&gateway).acquiring(name(), request);
     let soon = Duration::from_millis(100);
-    tokio::time::timeout(soon, acquiring.finish()).await.unwrap_err();
+    tokio::time::timeout(soon, acquiring.finish())
+        .await
+        .unwrap_err();
     acquiring.withdraw().await;
     let received = gateway.received();
     assert_eq!(key(&received[0]), key(&received[1]));
@@ -202,7 +222,9 @@ async fn giving_up_leaves_a_callers_key_to_its_caller() {
     };
     let mut acquiring = client(&gateway).acquiring(name(), request);
     let soon = Duration::from_millis(100);
-    tokio::time::timeout(soon, acquiring.finish()).await.unwrap_err();
+    tokio::time::timeout(soon, acquiring.finish())
+        .await
+        .unwrap_err();
     acquiring.withdraw().await;
     assert_eq!(gateway.received().len(), 1);
 }
