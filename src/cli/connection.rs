@@ -20,7 +20,8 @@ pub(super) struct ConnectionArgs {
     #[arg(
         long,
         value_name = "URL",
-        help = "The address of the gateway [env: LATCHGATE_URL] [default: http://127.0.0.1:7420]"
+        help = "The address of the gateway; several on one store, separated by commas, are tried in \
+                turn [env: LATCHGATE_URL] [default: http://127.0.0.1:7420]"
     )]
     url: Option<String>,
     /// A file with the API key; - reads standard input [env: LATCHGATE_KEY, LATCHGATE_KEY_FILE]

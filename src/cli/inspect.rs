@@ -5,7 +5,7 @@ use std::{fmt::Write, time::Duration};
 use clap::Args;
 
 use crate::{
-    client::{Holder, Inspection, LockState},
+    client::{Holder, Inspection, LockState, Waiter},
     lock::LockName,
 };
 
@@ -37,11 +37,36 @@ pub(super) async fn inspect(args: &InspectArgs, environment: &Environment) -> Re
 }
 
 fn describe(name: &LockName, lock: &Inspection) -> String {
-    match (lock.state, &lock.holder) {
+    let how = match (lock.state, &lock.holder) {
         (LockState::Free, _) => format!("{name} is free\n"),
         (LockState::Held, None) => format!("{name} is held\n"),
         (LockState::Held, Some(holder)) => format!("{name} is held\n{}", facts(holder)),
+    };
+    how + &queue(&lock.waiters, lock.waiter_count)
+}
+
+/// Who waits, for how long already.
+fn queue(waiters: &[Waiter], count: u64) -> String {
+    let mut text = String::new();
+    let mut line = |line: std::fmt::Arguments<'_>| {
+        writeln!(text, "{line}").expect("a string takes every text");
+    };
+    if count > 0 {
+        line(format_args!("{count} waiting"));
     }
+    for waiter in waiters {
+        let waited = duration::show(Duration::from_millis(waiter.waited_ms));
+        let owner = waiter.owner.as_deref().unwrap_or("somebody");
+        line(format_args!(
+            "  {:<14} {owner} for {waited}",
+            waiter.position
+        ));
+    }
+    let more = count.saturating_sub(waiters.len() as u64);
+    if more > 0 {
+        line(format_args!("  and {more} more"));
+    }
+    text
 }
 
 fn facts(holder: &Holder) -> String {
@@ -84,6 +109,20 @@ mod tests {
         assert_eq!(
             facts(&holder),
             "  owner          ci@build7\n  fencing token  42\n  expires in     29.9s\n  run            7\n"
+        );
+    }
+
+    #[test]
+    fn says_who_waits_and_how_many_are_not_shown() {
+        let waiter = |position, owner: Option<&str>| Waiter {
+            position,
+            owner: owner.map(str::to_owned),
+            waited_ms: 12_340,
+        };
+        assert_eq!(queue(&[], 0), "");
+        assert_eq!(
+            queue(&[waiter(1, Some("ci")), waiter(2, None)], 5),
+            "5 waiting\n  1              ci for 12.3s\n  2              somebody for 12.3s\n  and 3 more\n"
         );
     }
 

@@ -18,9 +18,10 @@ impl Signals {
     /// `nohup` the hang-up, a shell the Ctrl-C of its background.
     pub(super) fn hear(signals: &[Signal]) -> io::Result<Self> {
         let ignored = ignored();
-        let heard = signals
-            .iter()
-            .filter(|signal| ignored & (1 << (signal.as_raw() - 1)) == 0);
+        let heard = signals.iter().filter(|&&signal| {
+            // The end of a child is never missed, whatever was done to hide it.
+            signal == Signal::CHILD || ignored & (1 << (signal.as_raw() - 1)) == 0
+        });
         let stream = |kind: &Signal| Ok((*kind, signal(SignalKind::from_raw(kind.as_raw()))?));
         Ok(Self(heard.map(stream).collect::<io::Result<_>>()?))
     }

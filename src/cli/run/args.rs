@@ -39,7 +39,7 @@ pub(in crate::cli) struct RunArgs {
     /// How long to wait for a lock that is held; 0 is not at all [default: for as long as it takes]
     ///
     /// The requests that wait come and go, but keep their place in the queue. On a terminal a line
-    /// shows how the wait goes.
+    /// shows how the wait goes. A gateway that was never reached is not waited for.
     #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
     pub(super) wait: Option<Duration>,
     /// What becomes of the command when the lease is lost

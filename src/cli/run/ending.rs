@@ -19,6 +19,8 @@ use super::{
 
 /// How long a release is tried. If nobody answers for so long, the lease ends by itself soon.
 const RELEASE: Duration = Duration::from_secs(10);
+/// How long that of a lost lease is tried: most likely nothing is left of it.
+const RELEASE_LOST: Duration = Duration::from_secs(1);
 
 /// Acquires, runs the command, releases, and says with which code to exit.
 pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Result<u8, CliError> {
@@ -77,8 +79,9 @@ async fn keep(client: &Client, lease: Lease, signals: &mut Signals) -> Result<Ke
 async fn release(args: &RunArgs, keeper: Keeper, signals: &mut Signals) {
     let until = keeper.until();
     let lost = until.is_none();
+    let within = if lost { RELEASE_LOST } else { RELEASE };
     let released = tokio::select! {
-        released = keeper.release(RELEASE) => released,
+        released = keeper.release(within) => released,
         // Asked twice to end.
         _ = signals.ending() => Ok(()),
     };

@@ -8,3 +8,4 @@ mod run;
 mod secrets;
 mod serve;
 mod shutdown;
+mod waiting;

@@ -137,17 +137,39 @@ async fn at_its_hold_limit_a_lease_is_not_renewed_and_ends() {
 
 #[tokio::test]
 async fn a_lease_that_took_long_to_come_is_renewed_before_it_is_trusted() {
-    let gateway = FakeGateway::new([Reply::Silence, lease(None), lease(None)]);
+    let Reply::Answer(status, body) = lease(None) else {
+        panic!("a lease is an answer");
+    };
+    let slow = TTL * 2;
+    let gateway = FakeGateway::new([Reply::Late(slow, status, body), lease(None)]);
     let options = ClientOptions {
         url: gateway.url.clone(),
-        request_timeout: TTL / 2,
         ..ClientOptions::default()
     };
     let client = Client::new(options).unwrap();
-    // The copy that is answered is a quick one: nothing to renew.
+    let begin = Instant::now();
     let keeper = keep(&client).await;
     assert_eq!(gateway.received().len(), 2);
-    drop(keeper);
+    assert!(keeper.until().unwrap() > begin + slow);
+}
+
+#[tokio::test]
+async fn a_lease_that_was_over_when_it_came_is_not_kept() {
+    let Reply::Answer(status, body) = lease(None) else {
+        panic!("a lease is an answer");
+    };
+    let late = Reply::Late(TTL, status, body);
+    let ended = Reply::problem(410, "lease-lost", r#","held":true"#);
+    let gateway = FakeGateway::new([late, ended]);
+    let client = Client::new(ClientOptions {
+        url: gateway.url.clone(),
+        ..ClientOptions::default()
+    });
+    let client = client.unwrap();
+    let request = AcquireRequest::default();
+    let lease = client.acquire(&name(), &request).await.unwrap();
+    let error = Keeper::start(&client, lease).await.unwrap_err();
+    assert!(matches!(error, ClientError::Lost(_)), "{error}");
 }
 
 #[tokio::test]

@@ -13,6 +13,8 @@ use std::{
 pub(crate) enum Reply {
     /// It is answered with this status and body.
     Answer(u16, String),
+    /// It is answered like that, but only after a while.
+    Late(Duration, u16, String),
     /// The connection ends after the request was read: the reply is lost.
     Lost,
     /// The answer breaks off in the middle of its body.
@@ -78,6 +80,10 @@ impl FakeGateway {
                 log.lock().unwrap().push(request);
                 match &script[count.min(script.len() - 1)] {
                     Reply::Answer(status, body) => answer(&mut stream, *status, body, body.len()),
+                    Reply::Late(after, status, body) => {
+                        thread::sleep(*after);
+                        answer(&mut stream, *status, body, body.len());
+                    }
                     Reply::Torn => answer(&mut stream, 200, "{\"na", 100),
                     Reply::Lost => stream.shutdown(Shutdown::Both).unwrap(),
                     Reply::Silence => held.push(stream),

@@ -128,3 +128,14 @@ fn a_signal_that_was_to_be_ignored_is_ignored() {
     running.signal(Signal::HUP);
     assert_eq!(running.wait().code, Some(8));
 }
+
+#[test]
+fn the_end_of_the_command_is_heard_even_if_its_signal_was_to_be_ignored() {
+    let gateway = Gateway::start();
+    let mut deaf = Command::new("sh");
+    deaf.args([
+        "-c",
+        r#"trap "" CHLD; exec "$LATCHGATE" run deploy -- sh -c 'exit 8'"#,
+    ]);
+    assert_eq!(start(&gateway.url(), deaf).wait().code, Some(8));
+}

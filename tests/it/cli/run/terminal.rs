@@ -4,11 +4,14 @@ use std::{
     io::Write,
     process::{Child, ChildStdin, Command, Stdio},
     sync::{Arc, Mutex},
+    thread,
+    time::Duration,
 };
 
 use rustix::process::Signal;
+use tokio::time::Instant;
 
-use super::fixture::{gather, inspect, run_sh, until};
+use super::fixture::{PATIENCE, gather, inspect, run_sh, until};
 use crate::support::gateway::Gateway;
 
 /// An interactive shell on a terminal of its own.
@@ -47,7 +50,12 @@ impl Shell {
 
     /// Waits until something is shown. What is typed is shown, too, so it must not be in there.
     fn shows(&self, text: &str) {
-        until(text, || self.shown.lock().unwrap().contains(text));
+        let deadline = Instant::now() + PATIENCE;
+        while !self.has_shown(text) {
+            let shown = self.shown.lock().unwrap().clone();
+            assert!(Instant::now() < deadline, "{text:?} is not in {shown}");
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn has_shown(&self, text: &str) -> bool {
@@ -57,9 +65,6 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}", self.shown.lock().unwrap());
-        }
         drop(self.child.kill());
         drop(self.child.wait());
     }
