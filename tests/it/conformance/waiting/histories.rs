@@ -91,7 +91,8 @@ impl Client {
         } else {
             1
         };
-        for left in (0..tries).rev() {
+        for tried in 0..tries {
+            let left = tries - 1 - tried;
             let wait = if left > 0 {
                 [0, 30, 300][self.random.below(3)]
             } else {
@@ -110,6 +111,8 @@ impl Client {
                 }
                 // Somebody else has it, or this one came too late for a lease that it missed.
                 Some(Err(AcquireError::Held { .. })) | None => {}
+                // The request that it hung up on was under way for longer than this one.
+                Some(Err(AcquireError::Superseded)) if tried > 0 => {}
                 Some(Err(AcquireError::IdempotencyExpired)) => return,
                 Some(Err(error)) => panic!("{error:?}, {}", self.observer.how_to_repeat()),
             }
