@@ -20,6 +20,7 @@ use crate::{
 use super::{
     acquire_body::AcquireBody,
     header_params::{AdoptedTokenHeader, KeyHeader},
+    hold_event::EventSchema,
     hold_stream::HoldStream,
     lock_path::LockPath,
 };
@@ -74,8 +75,8 @@ struct HoldProblems;
         description = "What is asked for, as for acquire. It may be left out."
     ),
     responses(
-        (status = 200, body = String, content_type = "text/event-stream",
-         description = "The stream of events.",
+        (status = 200, body = EventSchema, content_type = "text/event-stream",
+         description = "The stream of events; the schema is that of one event.",
          headers(("X-Accel-Buffering", description = "Always `no`."))),
         HoldProblems,
     )

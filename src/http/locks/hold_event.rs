@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::{
     engine::{HoldEnd, HoldEvent, LossReason},
@@ -20,6 +21,39 @@ use super::lease_body::{LeaseBody, millis};
 /// A comment that keeps proxies from taking the stream for dead, and the first of which makes them
 /// pass on the head of the answer.
 pub(super) const HEARTBEAT: Bytes = Bytes::from_static(b":\n\n");
+
+/// One event of the stream, as a parser of server-sent events gives it.
+#[derive(ToSchema)]
+#[schema(as = HoldEvent)]
+#[expect(dead_code, reason = "it only describes what is written as text")]
+pub(in crate::http) struct EventSchema {
+    /// What has happened.
+    event: EventName,
+    /// More about it, as a JSON object.
+    #[schema(content_media_type = "application/json")]
+    data: String,
+}
+
+/// What has happened to a hold. The last four end the stream.
+#[derive(ToSchema)]
+#[schema(as = HoldEventName, rename_all = "lowercase")]
+#[expect(dead_code, reason = "it only describes what is written as text")]
+pub(in crate::http) enum EventName {
+    /// It stands in the queue.
+    Queued,
+    /// It holds the lock.
+    Granted,
+    /// It goes on holding the lock.
+    Renewed,
+    /// The lease was released with its token.
+    Released,
+    /// The lease is lost.
+    Lost,
+    /// The lock was not acquired.
+    Refused,
+    /// The gateway is about to stop.
+    Draining,
+}
 
 /// Where in the queue a hold stands.
 #[derive(Serialize)]

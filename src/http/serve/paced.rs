@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::task::AtomicWaker;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep},
@@ -30,7 +31,12 @@ pub(super) struct Patience {
 /// The lower two bits are the phase; the others count the changes, so that two idle times are not
 /// taken for one.
 #[derive(Debug)]
-pub(super) struct Pace(AtomicU64);
+pub(super) struct Pace {
+    state: AtomicU64,
+    /// Who read while the connection was busy, and would not notice that it has become idle: hyper
+    /// does not read again before something comes.
+    reader: AtomicWaker,
+}
 
 /// Nothing has come since the last answer.
 const IDLE: u64 = 0;
@@ -54,7 +60,10 @@ pub(super) struct Paced<S> {
 
 impl Pace {
     pub(super) fn new() -> Self {
-        Self(AtomicU64::new(IDLE))
+        Self {
+            state: AtomicU64::new(IDLE),
+            reader: AtomicWaker::new(),
+        }
     }
 
     pub(super) fn busy(&self) {
@@ -63,6 +72,7 @@ impl Pace {
 
     pub(super) fn idle(&self) {
         self.change(IDLE);
+        self.reader.wake();
     }
 
     fn begun(&self) {
@@ -74,11 +84,11 @@ impl Pace {
 
     fn change(&self, phase: u64) {
         let next = (self.get() | PHASE).wrapping_add(1) | phase;
-        self.0.store(next, Ordering::Relaxed);
+        self.state.store(next, Ordering::Relaxed);
     }
 
     fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.state.load(Ordering::Relaxed)
     }
 }
 
@@ -101,7 +111,10 @@ impl<S> Paced<S> {
         let patience = match now & PHASE {
             IDLE => self.patience.idle,
             HEAD => self.patience.head,
-            _ => return Poll::Pending,
+            _ => {
+                self.pace.reader.register(cx.waker());
+                return Poll::Pending;
+            }
         };
         if self.set_for != Some(now) {
             self.timer.as_mut().reset(Instant::now() + patience);

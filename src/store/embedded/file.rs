@@ -21,10 +21,13 @@ use super::{
 /// One table for all kinds of rows: every table more is a tree more that each commit has to write.
 pub(super) const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("latchgate");
 
+const OPEN: &str = "a file is open until it is dropped";
+
 /// An open database.
 #[derive(Debug)]
 pub(super) struct DataFile {
-    database: Database,
+    /// Taken out only when the file is dropped, because that may panic as well.
+    database: Option<Database>,
     witness: Witness,
 }
 
@@ -66,13 +69,19 @@ impl DataFile {
     pub(super) fn open(opener: &Opener) -> Result<Self, FileError> {
         let witness = Witness::default();
         let database = guarded(|| Ok(opener(witness.clone()).map_err(redb::Error::from)?))?;
-        Ok(Self { database, witness })
+        Ok(Self {
+            database: Some(database),
+            witness,
+        })
     }
 
     /// Takes a new database.
     pub(super) fn new(database: Database) -> Self {
         let witness = Witness::default();
-        Self { database, witness }
+        Self {
+            database: Some(database),
+            witness,
+        }
     }
 
     /// Writes the first row into a new file.
@@ -99,7 +108,8 @@ impl DataFile {
     pub(super) fn read(&mut self) -> Result<(Contents, bool), FileError> {
         guarded(|| {
             let contents = self.read_all()?;
-            let sound = self.database.check_integrity().map_err(redb::Error::from)?;
+            let database = self.database.as_mut().expect(OPEN);
+            let sound = database.check_integrity().map_err(redb::Error::from)?;
             Ok((contents, sound))
         })
     }
@@ -114,26 +124,17 @@ impl DataFile {
         guarded(|| self.transact(meta, rows, true))
     }
 
-    /// Lets go of the file in good order.
-    pub(super) fn close(self) {
-        // What cannot be closed in good order is repaired when it is opened.
-        let database = self.database;
-        guarded(move || {
-            drop(database);
-            Ok(())
-        })
-        .ok();
-    }
-
     /// Lets go of a file that could not be written. Says whether it certainly is as it was before.
     pub(super) fn give_up(self) -> bool {
-        let unchanged = !self.witness.saw_header();
-        self.close();
-        unchanged
+        !self.witness.saw_header()
+    }
+
+    fn database(&self) -> &Database {
+        self.database.as_ref().expect(OPEN)
     }
 
     fn read_meta(&self) -> Result<Meta, FileError> {
-        let read = self.database.begin_read().map_err(redb::Error::from)?;
+        let read = self.database().begin_read().map_err(redb::Error::from)?;
         let table = match read.open_table(TABLE) {
             Ok(table) => table,
             Err(TableError::TableDoesNotExist(_)) => return Err(FileError::NoMeta),
@@ -157,7 +158,7 @@ impl DataFile {
             leases: Vec::new(),
             tombstones: Vec::new(),
         };
-        let read = self.database.begin_read().map_err(redb::Error::from)?;
+        let read = self.database().begin_read().map_err(redb::Error::from)?;
         let table = read.open_table(TABLE).map_err(redb::Error::from)?;
         let mut found = 0;
         for row in table.iter().map_err(redb::Error::from)? {
@@ -180,7 +181,7 @@ impl DataFile {
     fn transact(&self, meta: &Meta, mut rows: Rows, afresh: bool) -> Result<(), FileError> {
         rows.meta(meta);
         self.witness.begin();
-        let write = self.database.begin_write().map_err(redb::Error::from)?;
+        let write = self.database().begin_write().map_err(redb::Error::from)?;
         if afresh {
             write.delete_table(TABLE).map_err(redb::Error::from)?;
         }
@@ -195,6 +196,18 @@ impl DataFile {
         drop(table);
         write.commit().map_err(redb::Error::from)?;
         Ok(())
+    }
+}
+
+impl Drop for DataFile {
+    fn drop(&mut self) {
+        let database = self.database.take();
+        // What cannot be closed in good order is repaired when it is opened again.
+        guarded(|| {
+            drop(database);
+            Ok(())
+        })
+        .ok();
     }
 }
 

@@ -29,7 +29,7 @@ use super::{
 
 /// How many commands may wait for the writer; beyond it they are refused as overload. It is many
 /// batches, and still less than a second of work.
-const QUEUE: usize = 16_384;
+pub(super) const QUEUE: usize = 16_384;
 /// Wall times from which a fencing token may begin, in microseconds: the years 2025 to 2200. A clock
 /// outside of them is wrong, and would waste numbers for ever.
 const PLAUSIBLE: std::ops::Range<u64> = 1_735_689_600_000_000..7_258_118_400_000_000;
@@ -100,37 +100,39 @@ impl EmbeddedStore {
         let state = Arc::new(RwLock::new(state));
         let health = Arc::new(DiskHealth::default());
         let closed = Arc::new(AtomicBool::new(false));
-        let store = Self {
-            directory: directory.path().to_owned(),
-            clock: Arc::clone(&clock),
-            state: Arc::clone(&state),
-            health: Arc::clone(&health),
-            commands,
-            parking: parking.clone(),
-            closed: Arc::clone(&closed),
-        };
+        let path = directory.path().to_owned();
         let writer = Writer {
             commands: received,
-            state,
-            parking,
+            state: Arc::clone(&state),
+            parking: parking.clone(),
             orphans: Vec::new(),
-            clock,
-            health,
-            closed,
+            clock: Arc::clone(&clock),
+            health: Arc::clone(&health),
+            closed: Arc::clone(&closed),
             boot,
             file: Some(file),
             opener,
             durable: sequence,
             sequence,
             written_at: now,
+            behind: false,
             tried_at: Instant::now(),
             directory,
         };
-        thread::Builder::new()
+        let writer = thread::Builder::new()
             .name("latchgate-store".to_owned())
             .spawn(move || writer.run())
             .map_err(OpenError::Thread)?;
-        Ok(store)
+        Ok(Self {
+            directory: path,
+            clock,
+            state,
+            health,
+            commands,
+            parking,
+            closed,
+            writer,
+        })
     }
 }
 
@@ -146,7 +148,7 @@ fn create(directory: &Directory, cache: usize, clock: &dyn Clock) -> Result<(), 
     let file = DataFile::new(database);
     file.begin(clock)
         .map_err(|error| OpenError::of_file(&draft, error))?;
-    file.close();
+    drop(file);
     directory.put_in_place(&draft)
 }
 

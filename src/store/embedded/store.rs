@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{SyncSender, TrySendError},
     },
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -37,6 +38,9 @@ use super::{
 /// How long a command waits for the disk. A disk that takes longer is not slow but stuck.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
+/// A bug; nothing but a new start helps, so it must be seen in every answer and check.
+const WRITER_LOST: &str = "the thread that writes has ended; start the gateway again";
+
 /// Leases in a file of this process, durable before the answer.
 pub struct EmbeddedStore {
     pub(super) directory: PathBuf,
@@ -47,6 +51,7 @@ pub struct EmbeddedStore {
     pub(super) parking: Parking,
     /// Set before the writer stops answering.
     pub(super) closed: Arc<AtomicBool>,
+    pub(super) writer: JoinHandle<()>,
 }
 
 // === impl EmbeddedStore ===
@@ -61,7 +66,10 @@ impl EmbeddedStore {
             .try_send(command(answer))
             .map_err(|error| match error {
                 TrySendError::Full(_) => Unavailability::Overloaded,
-                TrySendError::Disconnected(_) => Unavailability::Closing,
+                TrySendError::Disconnected(_) if self.closed.load(Ordering::Acquire) => {
+                    Unavailability::Closing
+                }
+                TrySendError::Disconnected(_) => Unavailability::Disk(WRITER_LOST.to_owned()),
             })?;
         match tokio::time::timeout(ANSWER_WITHIN, outcome).await {
             Ok(Ok(answer)) => answer,
@@ -69,9 +77,7 @@ impl EmbeddedStore {
             Ok(Err(_unanswered)) if self.closed.load(Ordering::Acquire) => {
                 Err(Unavailability::Closing.into())
             }
-            Ok(Err(_unanswered)) => {
-                Err(Uncertainty::Disk("the writer ended unexpectedly".to_owned()).into())
-            }
+            Ok(Err(_unanswered)) => Err(Uncertainty::Disk(WRITER_LOST.to_owned()).into()),
             Err(_elapsed) => Err(Uncertainty::TimedOut.into()),
         }
     }
@@ -142,7 +148,12 @@ impl Store for EmbeddedStore {
     }
 
     async fn check(&self) -> Vec<Check> {
-        let health = self.health.now(&*self.clock);
+        let closed = self.closed.load(Ordering::Acquire);
+        let health = if self.writer.is_finished() && !closed {
+            Some(WRITER_LOST.to_owned())
+        } else {
+            self.health.now(&*self.clock)
+        };
         vec![Check {
             name: "disk",
             health: health.map_or(Health::Passing, Health::Outage),

@@ -64,6 +64,8 @@ pub(super) struct Writer {
     /// The last transaction that was tried.
     pub(super) sequence: u64,
     pub(super) written_at: Moment,
+    /// Whether more has ended than was cleared away so far.
+    pub(super) behind: bool,
     /// When a failed disk was last tried again.
     pub(super) tried_at: Instant,
     /// Given up last, when the file is closed.
@@ -115,7 +117,7 @@ impl Writer {
         if self.file.is_none() {
             return RETRY;
         }
-        if !self.orphans.is_empty() {
+        if self.behind || !self.orphans.is_empty() {
             return Duration::ZERO;
         }
         match self.state().next_hand_off() {
@@ -133,7 +135,7 @@ impl Writer {
         let mut done = Vec::with_capacity(batch.size_hint().0);
         let mut close = None;
         let change = {
-            let mut state = self.state();
+            let mut state = write(&self.state);
             state.take_back(&self.orphans, now);
             for command in batch {
                 match (command, &close) {
@@ -144,7 +146,7 @@ impl Writer {
                     (late, Some(_)) => drop(late.refuse(Unavailability::Closing.into())),
                 }
             }
-            state.sweep(now, SWEEP);
+            self.behind = !state.sweep(now, SWEEP);
             Change::of(&state)
         };
         if change.rows.is_empty() {
@@ -254,9 +256,9 @@ impl Writer {
         }
         let now = Moment::now(&*self.clock);
         let (change, lags) = {
-            let mut state = self.state();
+            let mut state = write(&self.state);
             state.take_back(&self.orphans, now);
-            state.sweep(now, SWEEP);
+            self.behind = !state.sweep(now, SWEEP);
             let lags = state.len() > 0 && now.since(self.written_at) >= HEARTBEAT;
             (Change::of(&state), lags)
         };
@@ -285,9 +287,7 @@ impl Writer {
             drop(late.refuse(Unavailability::Closing.into()));
         }
         self.forget_the_queue();
-        if let Some(file) = self.file.take() {
-            file.close();
-        }
+        drop(self.file.take());
         drop(self.directory);
         if let Some(closed) = closed {
             closed.send(()).ok();
@@ -308,8 +308,12 @@ impl Writer {
     }
 
     fn state(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+        write(&self.state)
     }
+}
+
+fn write(state: &RwLock<State>) -> RwLockWriteGuard<'_, State> {
+    state.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 // === impl Change ===

@@ -170,7 +170,7 @@ fn judge_refusals(probed: &Probed) -> Health {
 fn describe(failure: Failure) -> Unavailability {
     match failure {
         Failure::Transient(why) | Failure::WrongNode(why) | Failure::Refused(why) => why,
-        Failure::Unknown(why) => Unavailability::Refused(format!("the server is silent: {why}")),
+        Failure::Unknown(why) => Unavailability::Connect(why.to_string()),
         Failure::NoScript | Failure::WrongType => {
             let key = Keys::PROBE;
             Unavailability::Refused(format!("the server does not run the probe on {key}"))

@@ -40,13 +40,16 @@ impl Failure {
             "BUSY" => Self::Transient(refused("the server is busy with a script")),
             "MISCONF" => Self::Transient(refused("the server cannot save its data")),
             "NOREPLICAS" => Self::Transient(refused("the server has too few replicas")),
-            "ERR" if text.starts_with("max number of clients") => {
+            "ERR" if tells_of_too_many_clients(text) => {
                 Self::Transient(refused("the server has too many clients"))
             }
             "OOM" => Self::Refused(Unavailability::OutOfMemory),
             "NOSCRIPT" => Self::NoScript,
             "WRONGTYPE" => Self::WrongType,
             "NOAUTH" => Self::misconfigured("the server asks for a password".to_owned()),
+            "DENIED" => Self::misconfigured(
+                "the server is in protected mode and takes no other host's connections".to_owned(),
+            ),
             "WRONGPASS" => Self::misconfigured("the server refuses the credentials".to_owned()),
             "NOPERM" => Self::misconfigured(format!("the user lacks a permission: {text}")),
             // How Redis 7.0 words NOPERM inside a script.
@@ -59,6 +62,9 @@ impl Failure {
                 let name = text.split(',').next().unwrap_or_default();
                 Self::misconfigured(format!("the server refuses: {name}"))
             }
+            "ERR" if text.starts_with("Unknown Redis command") => {
+                Self::misconfigured("the server lacks a command that the scripts use".to_owned())
+            }
             // Not in the table: a script may have stopped half-way.
             _ => Self::Unknown(Uncertainty::UnexpectedReply(format!("{code} {text}"))),
         }
@@ -67,6 +73,11 @@ impl Failure {
     fn misconfigured(what: String) -> Self {
         Self::Refused(Unavailability::Misconfigured(what))
     }
+}
+
+/// The server's words for a connection that it does not take.
+pub(super) fn tells_of_too_many_clients(text: &str) -> bool {
+    text.contains("max number of clients")
 }
 
 /// The text without the place in the script that Redis appends.
@@ -109,6 +120,11 @@ mod tests {
         assert_eq!(oom, Failure::Refused(Unavailability::OutOfMemory));
         for (code, text) in [
             ("NOAUTH", "Authentication required."),
+            (
+                "DENIED",
+                "Redis is running in protected mode because protected mode is enabled",
+            ),
+            ("ERR", "Unknown Redis command called from script"),
             ("WRONGPASS", "invalid username-password pair"),
             (
                 "NOPERM",

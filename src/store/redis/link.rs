@@ -16,6 +16,7 @@ use bb8_redis::redis::{
     AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, ProtocolVersion, RedisConnectionInfo,
     RedisError, ServerError, Value,
     aio::{MultiplexedConnection, PubSub},
+    cmd,
 };
 use tokio::{
     net::TcpStream,
@@ -31,7 +32,7 @@ use crate::{
     store::{Unavailability, Uncertainty},
 };
 
-use super::failure::Failure;
+use super::failure::{self, Failure};
 
 /// A handle to a connection. Cheap to clone; the last one closes it.
 #[derive(Clone)]
@@ -116,6 +117,17 @@ impl Endpoint {
                 .await
                 .map_err(|error| login_failed(&error))?;
 
+        let mut link = self.drive(connection, driver);
+        link.greet().await?;
+        Ok(link)
+    }
+
+    /// Starts the task that moves the bytes of a connection.
+    fn drive(
+        &self,
+        connection: MultiplexedConnection,
+        driver: impl Future<Output = ()> + Send + 'static,
+    ) -> Link {
         let broken = Arc::new(AtomicBool::new(false));
         let closing = self.closing.child_token();
         let life = Arc::new(Life {
@@ -129,7 +141,7 @@ impl Endpoint {
             }
             broken.store(true, Ordering::Release);
         });
-        Ok(Link { connection, life })
+        Link { connection, life }
     }
 
     /// A connection of its own that listens to a channel.
@@ -166,6 +178,25 @@ impl Link {
     /// Keeps new commands from this connection.
     pub(super) fn retire(&self) {
         self.life.broken.store(true, Ordering::Release);
+    }
+
+    /// Makes sure that the server takes part before anything is sent that may be carried out: one
+    /// that is frozen, full or protected accepts a connection all the same. Whatever else it
+    /// answers, if only that it is busy or that the user may not ask, it answers.
+    async fn greet(&mut self) -> Result<(), Unavailability> {
+        let reply = self.connection.send_packed_command(&cmd("PING")).await;
+        match reply {
+            Ok(Value::ServerError(error)) if error.code() != "NOPERM" => match answered(&error) {
+                Failure::Refused(why @ Unavailability::Misconfigured(_)) => Err(why),
+                Failure::Transient(why) if is_full(&error) => Err(why),
+                _ => Ok(()),
+            },
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let reason = "the server closed the connection".to_owned();
+                Err(Unavailability::Connect(reason))
+            }
+        }
     }
 
     /// Sends a command and waits for its reply, at most until `limit`.
@@ -223,12 +254,19 @@ fn refused(error: &RedisError) -> Unavailability {
     }
 }
 
+/// Whether the server has too many clients, and closes the connection.
+fn is_full(error: &ServerError) -> bool {
+    error
+        .details()
+        .is_some_and(failure::tells_of_too_many_clients)
+}
+
 /// Nothing of ours is sent before the login is complete. What the server says to a login may repeat
 /// the password, so of its text nothing is passed on.
 fn login_failed(error: &RedisError) -> Unavailability {
     let detail = error.detail().unwrap_or_default();
     match error.kind() {
-        ErrorKind::AuthenticationFailed if detail.contains("max number of clients") => {
+        ErrorKind::AuthenticationFailed if failure::tells_of_too_many_clients(detail) => {
             Unavailability::Refused("the server has too many clients".to_owned())
         }
         ErrorKind::AuthenticationFailed => {

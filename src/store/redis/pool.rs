@@ -136,3 +136,47 @@ impl bb8::ManageConnection for Manager {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::{config::StoreUrl, lifecycle::Lifecycle};
+
+    #[tokio::test]
+    async fn a_failure_of_some_time_ago_is_not_told_to_the_next_caller() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let Ok(StoreUrl::Redis(url)) = format!("redis://{address}").parse() else {
+            panic!("an address makes a URL");
+        };
+        let pool = Pool::new(&url, &RedisConfig::default());
+        let limit = Instant::now() + Duration::from_secs(20);
+        let refused = pool.link(limit).await.err();
+        assert!(
+            matches!(refused, Some(Unavailability::Connect(_))),
+            "{refused:?}"
+        );
+        // The pool connects again by itself, in vain, and keeps the failures.
+        while pool.connections.state().idle_connections < 2 {
+            tokio::task::yield_now().await;
+        }
+
+        let listener = TcpListener::bind(address).await.unwrap();
+        let lifecycle = Lifecycle::new();
+        lifecycle.spawn(async move {
+            let mut clients = Vec::new();
+            while let Ok((mut client, _)) = listener.accept().await {
+                drop(client.read(&mut [0; 64]).await);
+                drop(client.write_all(b"+PONG\r\n").await);
+                clients.push(client);
+            }
+        });
+        pool.link(limit).await.map(drop).expect("the server is up");
+    }
+}

@@ -115,7 +115,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_timer_that_is_due_sooner_cuts_the_wait_short() {
         let timers = Timers::default();
-        timers.set(&name("late"), Duration::from_secs(60));
+        timers.set(&name("late"), Duration::from_mins(1));
         let start = Instant::now();
         let (first, ()) = tokio::join!(timers.next(), async {
             tokio::task::yield_now().await;

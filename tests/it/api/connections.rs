@@ -184,3 +184,17 @@ async fn when_it_stops_idle_connections_close_and_requests_under_way_are_answere
     stopping.await.unwrap().unwrap();
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
 }
+
+#[tokio::test]
+async fn a_connection_whose_answer_took_a_while_is_idle_afterwards() {
+    let mut config = Config::default();
+    config.http.idle_timeout_ms = Millis(50);
+    let service = Service::with(config);
+    service.script.paused.set();
+    let mut stream = service.connect().await;
+    send(&mut stream, "GET /locks/a HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    until("the store is asked", || !service.script.asked().is_empty()).await;
+    service.script.paused.lift();
+    answer(&mut stream).await;
+    assert_eq!(closed(&mut stream).await, "");
+}

@@ -209,9 +209,9 @@ async fn a_held_lock_passes_on_when_its_connection_closes() {
 #[tokio::test]
 async fn a_held_lock_outlives_its_ttl() {
     for pair in Pair::each().await {
-        let mut listener = pair.hold(0, "", r#"{"ttl_ms": 200}"#).await;
+        let mut listener = pair.hold(0, "", r#"{"ttl_ms": 1000}"#).await;
         let lease = listener.expect("granted").await;
-        for _ in 0..6 {
+        for _ in 0..4 {
             listener.expect("renewed").await;
         }
         let holder = &pair.gateways[1].get("/locks/a").await.json()["holder"];
@@ -222,7 +222,7 @@ async fn a_held_lock_outlives_its_ttl() {
 #[tokio::test]
 async fn a_hold_ends_at_its_limit_and_the_lock_passes_on() {
     for pair in Pair::each().await {
-        let body = r#"{"ttl_ms": 200, "max_hold_ms": 500}"#;
+        let body = r#"{"ttl_ms": 1000, "max_hold_ms": 1500}"#;
         let mut listener = pair.hold(0, "", body).await;
         listener.expect("granted").await;
         let waiting = pair.wait(1, "next").await;

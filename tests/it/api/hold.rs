@@ -15,7 +15,7 @@ use latchgate::{
 };
 
 use super::{
-    listener::{Listener, notices},
+    listener::Listener,
     scripted::{Asked, contention, held, queued},
     service::{Service, TOKEN, WITH_TOKEN, until},
 };
@@ -27,14 +27,11 @@ async fn granted(service: &Service) -> Listener {
     listener
 }
 
-/// A lease that is renewed every 0.1 s.
+/// A lease that is renewed every 0.1 s. It has long to go, so that it is not lost for the reason that
+/// the machine is busy.
 fn short() -> HeldLease {
     let ttl = Ttl::from_millis(300).unwrap();
-    HeldLease {
-        ttl,
-        expires_in: ttl.duration(),
-        ..held()
-    }
+    HeldLease { ttl, ..held() }
 }
 
 fn renews(service: &Service, answers: impl IntoIterator<Item = Result<Renewal, StoreError>>) {
@@ -49,11 +46,6 @@ fn released(service: &Service) -> usize {
         .into_iter()
         .filter(is_release)
         .count()
-}
-
-fn left(service: &Service) -> usize {
-    let is_leave = |asked: &Asked| matches!(asked, Asked::Leave(_));
-    service.script.asked().into_iter().filter(is_leave).count()
 }
 
 #[tokio::test]
@@ -184,47 +176,6 @@ async fn a_wait_that_runs_out_ends_it_with_the_same_problem_as_acquire() {
 }
 
 #[tokio::test]
-async fn the_lock_is_released_when_the_caller_closes_the_connection() {
-    let service = Service::start();
-    drop(granted(&service).await);
-    until("it is released", || released(&service) == 1).await;
-}
-
-#[tokio::test]
-async fn the_lock_is_released_when_the_caller_resets_the_connection() {
-    let service = Service::start();
-    let stream = granted(&service).await.into_stream();
-    stream.set_zero_linger().unwrap();
-    drop(stream);
-    until("it is released", || released(&service) == 1).await;
-}
-
-#[tokio::test]
-async fn the_queue_is_left_when_the_caller_hangs_up() {
-    let service = Service::start();
-    service.script.acquires(queued(0));
-    let body = r#"{"wait_ms": 20000}"#;
-    let mut listener = Listener::hold(service.connect().await, "", body).await;
-    listener.expect("queued").await;
-    drop(listener);
-    until("it has left", || left(&service) == 1).await;
-}
-
-#[tokio::test]
-async fn a_lease_that_was_granted_as_the_caller_hung_up_is_given_back() {
-    let service = Service::start();
-    service.script.paused.set();
-    let stream = service.connect().await;
-    let request = "POST /locks/a/hold HTTP/1.1\r\nHost: a\r\n\r\n";
-    stream.try_write(request.as_bytes()).unwrap();
-    until("the store is asked", || !service.script.asked().is_empty()).await;
-    drop(stream);
-    notices(&service).await;
-    service.script.paused.lift();
-    until("it is given back", || service.script.given_back() == 1).await;
-}
-
-#[tokio::test]
 async fn it_tells_each_renewal() {
     let service = Service::start();
     service.script.acquires(Acquisition::Granted(short()));
@@ -235,7 +186,7 @@ async fn it_tells_each_renewal() {
     let mut listener = granted(&service).await;
     for _ in 0..2 {
         let left = listener.expect("renewed").await;
-        assert_eq!(left, serde_json::json!({"expires_in_ms": 300}));
+        assert_eq!(left, serde_json::json!({"expires_in_ms": 30_000}));
     }
 }
 
@@ -253,7 +204,10 @@ async fn a_lease_that_somebody_ended_is_lost() {
 #[tokio::test]
 async fn a_lease_that_cannot_be_renewed_in_time_is_lost() {
     let service = Service::start();
-    service.script.acquires(Acquisition::Granted(short()));
+    service.script.acquires(Acquisition::Granted(HeldLease {
+        expires_in: Duration::from_millis(300),
+        ..short()
+    }));
     let away = || Err(Unavailability::Connect("refused".to_owned()).into());
     renews(&service, (0..100).map(|_| away()));
     let mut listener = granted(&service).await;
@@ -274,24 +228,6 @@ async fn a_lease_that_is_released_with_its_token_ends_it_at_once() {
     assert_eq!(listener.expect("released").await, serde_json::json!({}));
     listener.ends().await;
     assert_eq!(released(&service), 1, "nobody releases it twice");
-}
-
-#[tokio::test]
-async fn the_connection_of_a_hold_that_has_ended_serves_the_next_request() {
-    let service = Service::start();
-    let mut listener = Listener::hold(service.connect().await, "", "").await;
-    let lease = listener.expect("granted").await;
-    let token = [("lock-token", lease["token"].as_str().unwrap())];
-    service.ask(Method::DELETE, "/locks/a", &token, "").await;
-    listener.expect("released").await;
-    listener.ends().await;
-    let request = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
-    let next = Listener::ask(listener.into_stream(), request).await;
-    assert!(
-        next.head.starts_with("http/1.1 200 ok\r\n"),
-        "{}",
-        next.head
-    );
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod give_back;
 mod idempotency;
 mod model;
 mod random;
+mod redis;
 mod release;
 mod renew;
 mod stores;

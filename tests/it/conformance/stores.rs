@@ -4,8 +4,10 @@ use std::future::ready;
 
 use super::{
     embedded::Embedded,
-    exclusion, expiry, fences, give_back, idempotency, random, release, renew, told,
-    waiting::{crowd, expiries, leaving, order, orphans, places, queue},
+    exclusion, expiry, fences, give_back, idempotency, random,
+    redis::Redis,
+    release, renew, told,
+    waiting::{crowd, expiries, histories, leaving, order, orphans, places, queue, sequences},
 };
 
 /// Makes one test of each case for each store, so that a case cannot be forgotten for one of them.
@@ -29,6 +31,7 @@ macro_rules! conformance {
 conformance! {
     stores: {
         embedded = ready(Embedded::start());
+        redis = Redis::start();
     }
     cases: {
         exclusion:
@@ -134,5 +137,9 @@ conformance! {
         crowd:
             two_hundred_are_each_served_once,
             a_long_queue_is_shown_by_its_head,;
+        sequences:
+            around_a_queue_behave_like_the_model,;
+        histories:
+            of_many_clients_exclude_rise_keep_order_and_leave_no_orphan,;
     }
 }

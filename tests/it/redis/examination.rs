@@ -140,6 +140,31 @@ async fn a_user_that_lacks_a_command_is_told_which_and_granted_nothing() {
 }
 
 #[tokio::test]
+async fn a_permission_that_is_taken_away_leaves_no_lock_half_granted() {
+    let server = RedisServer::start().await;
+    for command in ["+hset", "+pexpireat", "+zadd", "+set"] {
+        let lifecycle = Lifecycle::new();
+        let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
+        let store = store_as(&server, &lifecycle, &rules).await;
+        granted(
+            store
+                .acquire(&attempt(&format!("safe{command}").replace('+', "-")))
+                .await,
+        );
+        server
+            .run(&["ACL", "SETUSER", "gate", &command.replace('+', "-")])
+            .await;
+        let what = misconfigured(store.acquire(&super::leases::keyed("half", "a")).await);
+        assert!(what.contains("permission"), "{what}");
+        assert_eq!(
+            server.text(&["GET", "lg:{half}:lock"]).await,
+            "",
+            "{command}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_missing_channel_is_reported_and_a_missing_key_pattern_refused() {
     let server = RedisServer::start().await;
     let lifecycle = Lifecycle::new();

@@ -73,6 +73,25 @@ async fn a_late_copy_of_an_attempt_that_was_refused_does_not_take_the_lock_eithe
 }
 
 #[tokio::test]
+async fn a_refusal_is_unknown_while_a_late_copy_cannot_be_withdrawn() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let (holder, asked) = (attempt("stuck"), attempt("stuck"));
+    rig.grant(&holder).await;
+    let then = |number: &str| format!("{}\r\n$5\r\n{number}\r\n", asked.token);
+    proxy.strike(&then("30000"), Fault::HoldRequest);
+    for _ in 0..1_000 {
+        // What takes no TTL after the token, but how long to remember its end, is the give-back.
+        proxy.strike(&then("60000"), Fault::CutRequest);
+    }
+    let unknown = rig.store.acquire(&asked).await.unwrap_err();
+    assert!(
+        matches!(unknown, StoreError::Indeterminate(_)),
+        "{unknown:?}"
+    );
+    assert!(proxy.strikes() > 2, "the give-back was tried");
+}
+
+#[tokio::test]
 async fn an_attempt_that_was_given_back_before_it_arrived_is_refused_when_it_does() {
     let (rig, proxy) = Rig::with_proxy().await;
     let asked = attempt("gone");
@@ -104,17 +123,14 @@ async fn a_frozen_server_leaves_nothing_behind_that_was_given_back() {
         matches!(unknown, StoreError::Indeterminate(_)),
         "{unknown:?}"
     );
-    let unknown = rig
-        .store
-        .give_back(&asked.name, &asked.token)
-        .await
-        .unwrap_err();
+    // No connection can be made any more, so this is known not to have been sent.
+    let refused = rig.store.give_back(&asked.name, &asked.token).await;
     assert!(
-        matches!(unknown, StoreError::Indeterminate(_)),
-        "{unknown:?}"
+        matches!(refused, Err(StoreError::Unavailable(_))),
+        "{refused:?}"
     );
     rig.server.thaw();
-    // Copies of the acquire and of the give-back reach the server in whatever order.
+    // Every copy of the acquire is carried out now, before or after what comes next.
     let give_back = timeout(PATIENCE, rig.store.give_back(&asked.name, &asked.token));
     give_back.await.expect("the server answers again").unwrap();
     let withdrawn = StoreError::Unavailable(Unavailability::Withdrawn);
@@ -134,7 +150,7 @@ async fn a_pause_shorter_than_the_deadline_is_survived() {
     rig.server.freeze();
     let thaw = async {
         // Longer than one command may take, so that at least one copy was given up.
-        tokio::time::sleep(Duration::from_millis(700)).await;
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
         rig.server.thaw();
     };
     let (lease, ()) = tokio::join!(rig.grant(&asked), thaw);

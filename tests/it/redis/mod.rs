@@ -1,11 +1,13 @@
 //! The Redis store against real servers.
 
 mod bounds;
+mod chaos;
 mod connections;
 mod examination;
 mod expected;
 mod fences;
 mod foreign;
+mod hostile;
 mod keys;
 mod late;
 mod leases;

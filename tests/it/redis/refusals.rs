@@ -178,24 +178,26 @@ async fn a_server_that_cannot_save_or_has_too_few_replicas_refuses() {
 
 #[tokio::test]
 async fn a_server_with_too_many_clients_is_unavailable_until_there_is_room() {
-    let server = RedisServer::start_with(&["--maxclients", "1"]).await;
-    let guest = eventually("the only place is free", async || {
-        let mut guest = server.connect().await.ok()?;
-        let pong = guest.send_packed_command(&cmd(&["PING"])).await.ok()?;
-        (pong == bb8_redis::redis::Value::SimpleString("PONG".to_owned())).then_some(guest)
-    });
-    let guest = guest.await;
-    let lifecycle = latchgate::lifecycle::Lifecycle::new();
-    let mut config = quick();
-    config.connections = 1;
-    let store = open(&server.url(), &config, &lifecycle);
-    let refused = store.acquire(&attempt("full")).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
-    drop(guest);
-    eventually("there is room", async || {
-        store.acquire(&attempt("full")).await.ok()
-    })
-    .await;
+    let rig = Rig::start().await;
+    rig.grant(&attempt("room")).await;
+    let mut guest = rig.server.connection().await;
+    for command in [
+        &["CONFIG", "SET", "maxclients", "1"][..],
+        &["CLIENT", "KILL", "TYPE", "normal"],
+    ] {
+        guest.send_packed_command(&cmd(command)).await.unwrap();
+    }
+    // The first one may still have gone out on a connection that was about to be closed.
+    drop(rig.store.acquire(&attempt("first")).await);
+    for _ in 0..2 {
+        let refused = rig.store.acquire(&attempt("full")).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
+    }
+    guest
+        .send_packed_command(&cmd(&["CONFIG", "SET", "maxclients", "100"]))
+        .await
+        .unwrap();
+    rig.grant(&attempt("full")).await;
 }
 
 #[tokio::test]

@@ -13,4 +13,4 @@ pub(crate) mod tree;
 pub(crate) use deadline::eventually;
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;
-pub(crate) use redis_server::{RedisServer, cmd};
+pub(crate) use redis_server::{RedisServer, cmd, url};

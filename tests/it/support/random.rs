@@ -36,6 +36,14 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
+    /// Another generator, whose numbers are had again with this one's seed.
+    pub(crate) fn fork(&mut self) -> Self {
+        Self {
+            seed: self.seed,
+            state: self.next(),
+        }
+    }
+
     /// What to put before the command to get the same run.
     pub(crate) fn how_to_repeat(&self) -> String {
         format!("LG_SEED={}", self.seed)

@@ -5,12 +5,14 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use super::rig::{Rig, attempt, limited};
 use crate::store::{
-    Store, StoreError, Uncertainty,
+    Store, StoreError, Unavailability, Uncertainty,
     contract::{Acquisition, Health},
+    embedded::start::QUEUE,
 };
 
 const LONG: u64 = 3_600_000;
@@ -57,6 +59,62 @@ async fn nothing_is_answered_or_shown_before_it_is_durable() {
     assert!(released.is_ok(), "{released:?}");
     assert!(!rig.is_free("new").await);
     assert!(rig.is_free("old").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_is_stuck_leaves_the_outcome_open() {
+    let rig = Rig::start();
+    let gate = Gate::close(&rig);
+    // Paused time passes at once when there is nothing to do but wait.
+    let outcome = rig.store().acquire(&attempt("lock", LONG)).await;
+    assert_eq!(outcome, Err(Uncertainty::TimedOut.into()));
+    gate.open();
+}
+
+#[tokio::test]
+async fn more_commands_than_the_queue_holds_are_refused() {
+    let rig = Rig::start();
+    let gate = Gate::close(&rig);
+    let first = attempt("first", LONG);
+    let mut first = std::pin::pin!(rig.store().acquire(&first));
+    tokio::select! {
+        biased;
+        _ = &mut first => panic!("answered before it was durable"),
+        () = gate.wait() => {}
+    }
+    // The writer is busy; all of these are sent before it goes on.
+    let others: Vec<_> = (0..QUEUE + 10).map(|_| attempt("lock", LONG)).collect();
+    let others = join_all(others.iter().map(|attempt| rig.store().acquire(attempt)));
+    let mut others = std::pin::pin!(others);
+    tokio::select! {
+        biased;
+        _ = &mut others => panic!("answered before it was durable"),
+        () = std::future::ready(()) => {}
+    }
+    gate.open();
+    let (_first, others) = tokio::join!(first, others);
+    let overloaded = StoreError::from(Unavailability::Overloaded);
+    let refused = others.iter().filter(|it| **it == Err(overloaded.clone()));
+    assert_eq!(refused.count(), 10);
+    let granted = others
+        .iter()
+        .filter(|it| matches!(it, Ok(Acquisition::Granted(_))));
+    assert_eq!(granted.count(), 1);
+}
+
+#[tokio::test]
+async fn a_database_that_panics_ends_a_batch_and_not_the_gateway() {
+    let mut rig = Rig::start();
+    rig.granted(&attempt("kept", LONG)).await;
+    rig.disk.on_sync(|| panic!("as over a damaged page"));
+    let refused = rig.store().acquire(&attempt("wanted", LONG)).await;
+    assert!(refused.is_err(), "{refused:?}");
+    assert!(!rig.is_free("kept").await);
+    rig.disk.on_sync(|| {});
+    rig.writes_again().await;
+    rig.lose_power().await;
+    assert!(!rig.is_free("kept").await);
+    assert!(rig.is_free("wanted").await);
 }
 
 #[tokio::test]

@@ -83,6 +83,7 @@ if held then
   if ours and held == token then
     if record[6] then
       left = settle(at, token, now)
+      record = read()
     end
     if ARGV[8] == '1' then
       remember(at.ended, now, digits(left + now + ARGV[7]), 'g:' .. token)
@@ -97,6 +98,7 @@ if held then
     redis.call('HDEL', at.info, 'returnable')
     if record[6] then
       left = settle(at, held, now)
+      record = read()
     end
     local reply = tell({ 'replayed', token, news }, record, 7, left, now)
     reply[#reply + 1] = record[5]
@@ -132,7 +134,7 @@ if not held then
     if record then
       redis.call('DEL', at.info)
     end
-    local until_limit = grant(at, token, waiter, fence, now, tonumber(ARGV[2]), false)
+    local until_limit = grant(at, token, waiter, fence, now)
     return { 'granted', token, news, fence, until_limit }
   end
 end

@@ -25,7 +25,7 @@ local at = { lock = KEYS[1], info = KEYS[2], ended = KEYS[3], tombstone = ARGV[2
 local token = ARGV[1]
 
 local held = redis.call('GET', at.lock)
-local record, layout = read_record(at.info, unpack(TOLD))
+local record, layout = read_record(at.info)
 if layout then
   return { 'layout', token, layout }
 end
@@ -35,4 +35,4 @@ end
 local now = instants(redis.call('TIME'))
 local left = settle(at, token, now)
 redis.call('PEXPIRE', KEYS[4], ALIVE)
-return tell({ 'confirmed', token }, record, 3, left, now)
+return tell({ 'confirmed', token }, redis.call('HMGET', at.info, unpack(TOLD)), 1, left, now)

@@ -64,21 +64,28 @@ local function tell(reply, fields, first, left, now)
   return reply
 end
 
--- Makes the living lease last its full TTL from now, and what is left of it. A grant that was
--- provisional has been heard of from here on: its idempotency key is used.
+-- Makes the living lease last its full TTL from now. A grant that was provisional becomes one that
+-- was heard of: it counts from now, and its idempotency key is used.
 local function settle(at, token, now)
-  local fields = redis.call('HMGET', at.info, 'ttl', 'hold', 'idem', 'late')
+  local fields = redis.call('HMGET', at.info, 'ttl', 'hold', 'idem', 'provisional', 'limit', 'late')
   redis.call('ZSCORE', at.ended, '')
-  local expiry = math.min(now + fields[1], tonumber(fields[2]) or math.huge)
+  local hold = tonumber(fields[2]) or fields[5] and now + fields[5] or math.huge
+  local expiry = math.min(now + fields[1], hold)
   -- The first write is one that Redis does not refuse when it is out of memory.
   redis.call('PEXPIREAT', at.lock, digits(expiry))
   redis.call('PEXPIREAT', at.info, digits(expiry))
-  redis.call('HDEL', at.info, 'provisional', 'late')
+  if fields[4] then
+    redis.call('HSET', at.info, 'acquired', digits(now))
+    if fields[5] then
+      redis.call('HSET', at.info, 'hold', digits(hold))
+    end
+    redis.call('HDEL', at.info, 'provisional', 'limit', 'late')
+  end
   local forget = digits(expiry + at.tombstone)
   if fields[3] then
     remember(at.ended, now, forget, 'k:' .. fields[3])
   end
-  if fields[4] then
+  if fields[6] then
     remember(at.ended, now, forget, 'g:' .. token)
   end
   return expiry - now

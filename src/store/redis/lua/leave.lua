@@ -36,14 +36,15 @@ local at = {
 local token, news = ARGV[1], at.news
 
 local held = redis.call('GET', at.lock)
-local record, layout = read_record(at.info, unpack(TOLD))
+local record, layout = read_record(at.info)
 if layout then
   return { 'layout', token, news, layout }
 end
 look(at)
 local now, us = instants(redis.call('TIME'))
 if held == token and record and record[2] == token then
-  return tell({ 'granted', token, news }, record, 3, settle(at, token, now), now)
+  local left = settle(at, token, now)
+  return tell({ 'granted', token, news }, redis.call('HMGET', at.info, unpack(TOLD)), 1, left, now)
 end
 
 local waiter = at.head and read_waiter(redis.call('HMGET', at.waiters, token)[1])

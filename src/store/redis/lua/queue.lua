@@ -10,7 +10,8 @@
 -- end is remembered, in ms), `news` (what the gateway has to hear, a part of the reply).
 
 -- How long a grant lasts that another gateway is told of by a message, until it confirms it: a
--- message and a confirmation take milliseconds, and a lost message is found after two seconds.
+-- message and a confirmation take milliseconds, and a lost message is found after two seconds. Not
+-- less for a short TTL, which begins with the confirmation.
 local PROVISIONAL = 3000
 -- How long a gateway counts as alive without a word of it: three of its periods. While it has a
 -- grant to confirm, no longer than that grant lasts.
@@ -74,19 +75,25 @@ local function next_fence(last, us, floor)
   return fence
 end
 
--- Grants the free lock to a ticket for `lasts` ms, and answers what is left until its hold limit
--- (-1: none). The fence comes first and the lock last: if a command fails half-way, nobody holds it.
-local function grant(at, token, waiter, fence, now, lasts, provisional)
-  redis.call('SET', at.counter, digits(fence))
-  local expiry, left_until_limit = now + lasts, -1
+-- Grants the free lock to a ticket and answers what is left until its hold limit (-1: none). The
+-- fence comes first and the lock last: if a command fails half-way, nobody holds it.
+--
+-- `provisional`: for this many ms, until it is heard of. Until then the hold limit does not count,
+-- the idempotency key is not used, and the attempt may ask again.
+local function grant(at, token, waiter, fence, now, provisional)
+  local fence_text = digits(fence)
+  redis.call('SET', at.counter, fence_text)
+  local expiry, left_until_limit = now + (provisional or waiter.ttl), -1
   local fields = {
-    'v', LAYOUT, 'lock', token, 'fence', digits(fence), 'ttl', waiter.ttl, 'acquired', digits(now),
+    'v', LAYOUT, 'lock', token, 'fence', fence_text, 'ttl', waiter.ttl, 'acquired', digits(now),
   }
   local function field(name, value)
     fields[#fields + 1] = name
     fields[#fields + 1] = value
   end
-  if waiter.hold ~= '' then
+  if waiter.hold ~= '' and provisional then
+    field('limit', waiter.hold)
+  elseif waiter.hold ~= '' then
     left_until_limit = tonumber(waiter.hold)
     expiry = math.min(expiry, now + left_until_limit)
     field('hold', digits(now + left_until_limit))
@@ -109,10 +116,9 @@ local function grant(at, token, waiter, fence, now, lasts, provisional)
       field('late', '1')
     end
   end
+  local expiry_text = digits(expiry)
   redis.call('HSET', at.info, unpack(fields))
-  redis.call('PEXPIREAT', at.info, digits(expiry))
-  -- A provisional grant is remembered only once its gateway has heard of it: until then its key
-  -- counts as unused, and its attempt may ask again.
+  redis.call('PEXPIREAT', at.info, expiry_text)
   if not provisional then
     local forget = digits(expiry + at.tombstone)
     if waiter.key ~= '' then
@@ -122,7 +128,7 @@ local function grant(at, token, waiter, fence, now, lasts, provisional)
       remember(at.ended, now, forget, 'g:' .. token)
     end
   end
-  redis.call('SET', at.lock, token, 'PXAT', digits(expiry))
+  redis.call('SET', at.lock, token, 'PXAT', expiry_text)
   return left_until_limit
 end
 
@@ -197,27 +203,23 @@ local function hand_over(at, now, us, stale)
       if stale then
         redis.call('DEL', at.info)
       end
-      local token, ttl, mine = out[#out], tonumber(chosen.ttl), chosen.gateway == at.me
-      local lasts = ttl
-      if chosen.gateway == '' then
-        lasts = math.min(ttl, chosen.ends - now)
-      elseif not mine then
-        lasts = math.min(ttl, PROVISIONAL)
-      end
-      local until_limit = grant(at, token, chosen, fence, now, lasts, not mine)
-      if mine then
+      local token, gateway, ttl = out[#out], chosen.gateway, tonumber(chosen.ttl)
+      if gateway == at.me then
+        local until_limit = grant(at, token, chosen, fence, now)
         at.news[#at.news + 1] = {
-          'granted', token, fence, ttl, lasts, 0, until_limit, chosen.owner, chosen.metadata,
+          'granted', token, fence, ttl, ttl, 0, until_limit, chosen.owner, chosen.metadata,
         }
-      else
-        at.news[#at.news + 1] = { 'passed', lasts }
-        if chosen.gateway ~= '' then
-          -- If it does not confirm, all who wait through it count as dead when this grant ends.
-          if known[chosen.gateway] > PROVISIONAL then
-            redis.call('PEXPIRE', key_of(at, chosen.gateway), PROVISIONAL)
-          end
-          send(at, chosen.gateway, 'granted', token)
+        return
+      end
+      local lasts = gateway == '' and chosen.ends - now or PROVISIONAL
+      grant(at, token, chosen, fence, now, lasts)
+      at.news[#at.news + 1] = { 'passed', lasts }
+      if gateway ~= '' then
+        -- If it does not confirm, all who wait through it count as dead when this grant ends.
+        if known[gateway] > PROVISIONAL then
+          redis.call('PEXPIRE', key_of(at, gateway), PROVISIONAL)
         end
+        send(at, gateway, 'granted', token)
       end
       return
     end

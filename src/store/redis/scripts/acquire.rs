@@ -83,17 +83,17 @@ impl Scripts {
             }));
         }
         let outcome = read(&mut reply, keys, attempt);
-        match &outcome {
-            Ok(Acquisition::Granted(lease)) => gateway.floors.raise(keys.slot(), lease.fence),
-            Ok(Acquisition::Queued(place)) => gateway.queued(keys, &place.contention),
+        match (&outcome, earlier) {
+            (Ok(Acquisition::Granted(lease)), _) => gateway.floors.raise(keys.slot(), lease.fence),
+            (Ok(Acquisition::Queued(place)), _) => gateway.queued(keys, &place.contention),
             // An earlier copy that is still on its way must not come to hold the lock once it is
             // free: nobody would know its token.
-            _ if earlier.is_some() => {
+            (_, Some(unknown)) => {
                 let known = Knowledge::MayBeHeard;
-                self.give_back(dispatch, gateway, keys, &attempt.token, known)
-                    .await?;
+                let withdrawn = self.give_back(dispatch, gateway, keys, &attempt.token, known);
+                withdrawn.await.map_err(|_not_withdrawn| unknown)?;
             }
-            _ => {}
+            (_, None) => {}
         }
         outcome
     }

@@ -4,10 +4,14 @@
 pub(super) mod crowd;
 pub(super) mod expiries;
 mod gateways;
+pub(super) mod histories;
 pub(super) mod leaving;
+mod observer;
 pub(super) mod order;
 pub(super) mod orphans;
 pub(super) mod places;
 pub(super) mod queue;
+mod queue_model;
+pub(super) mod sequences;
 
 use gateways::{Gateways, LATE, new_key, request};

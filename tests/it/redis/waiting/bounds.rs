@@ -1,1 +1,249 @@
-//! todo
+//! What waiting costs, and what happens where something has run out.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use latchgate::{
+    config::LimitsConfig,
+    engine::{AcquireError, Engine},
+    lock::FencingToken,
+    store::{
+        Store,
+        contract::{Acquisition, Attempt, Confirmation, Leaving, Waiting},
+        parking::News,
+    },
+};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    super::{
+        foreign::fence_key,
+        leases::keyed as keyed_attempt,
+        rig::{attempt, eventually, name, ttl},
+    },
+    gate::{Gate, leftovers, request, request_by},
+};
+use crate::support::RedisServer;
+
+/// How often each command was called since the last time, those of an examination left out.
+async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
+    let stats = server.text(&["INFO", "commandstats"]).await;
+    server.run(&["CONFIG", "RESETSTAT"]).await;
+    let call = |line: &str| {
+        let (command, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        Some((command.to_owned(), stats.split(',').next()?.parse().ok()?))
+    };
+    let ours = |(command, _): &(String, u64)| {
+        !["info", "config|resetstat", "client|setinfo", "ping"].contains(&command.as_str())
+    };
+    stats.lines().filter_map(call).filter(ours).collect()
+}
+
+fn waiting(attempt: Attempt) -> Attempt {
+    Attempt {
+        wait: Some(Waiting {
+            patience: Duration::from_secs(50),
+            longest_queue: 100,
+        }),
+        ..attempt
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_is_full_takes_nobody_else() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let limits = LimitsConfig {
+        max_waiters_per_name: 2,
+        ..LimitsConfig::default()
+    };
+    let small = Gate {
+        engine: Engine::start(gate.store.clone(), gate.lifecycle.clone(), &limits),
+        store: gate.store.clone(),
+        lifecycle: gate.lifecycle.clone(),
+    };
+    let lease = small.take("full").await;
+    let first = small.queue(request("full")).await;
+    let second = small.queue(super::gate::keyed("full", "k")).await;
+    let refused = small.ask(request("full")).refusal().await;
+    assert!(
+        matches!(refused, AcquireError::TooManyWaiters),
+        "{refused:?}"
+    );
+    // Who has a place already does not need another.
+    let again = small.ask(super::gate::keyed("full", "k"));
+    let told = second.refusal().await;
+    assert!(matches!(told, AcquireError::Superseded), "{told:?}");
+    drop(first);
+    small.until_queued("full", 1).await;
+    drop(small.queue(request("full")).await);
+    small.release(&lease).await;
+    again.lease().await;
+}
+
+/// How many commands a hand-off takes while so many wait, at one gateway and between two.
+async fn cost_of_a_hand_off(waiters: usize) -> [BTreeMap<String, u64>; 2] {
+    let server = RedisServer::start().await;
+    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = gates[0].take("cost").await;
+    let first = gates[0].queue(request_by("cost", "first")).await;
+    let second = gates[1].queue(request_by("cost", "second")).await;
+    let crowd: Vec<_> = (0..waiters)
+        .map(|_| gates[1].ask(request("cost")))
+        .collect();
+    gates[0].until_queued("cost", waiters as u64 + 2).await;
+    let mut costs = Vec::new();
+    let mut lease = lease;
+    for asked in [first, second] {
+        // The confirmation is a part of it. What a round or an examination asks in between is not:
+        // then it is done again.
+        calls(&server).await;
+        gates[0].release(&lease).await;
+        lease = asked.lease().await;
+        costs.push(calls(&server).await);
+    }
+    drop(crowd);
+    [costs.remove(0), costs.remove(0)]
+}
+
+#[tokio::test]
+async fn a_hand_off_costs_the_same_however_many_wait() {
+    // A round that falls into one of the measurements makes it differ from the next.
+    eventually("two measurements agree", async || {
+        let [few, many] = [
+            cost_of_a_hand_off(10).await,
+            cost_of_a_hand_off(1_000).await,
+        ];
+        let total: u64 = few[1].values().sum();
+        (few == many && total <= 40).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_is_sent_for_those_who_only_wait() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    gate.take("idle").await;
+    let crowd: Vec<_> = (0..1_000).map(|_| gate.ask(request("idle"))).collect();
+    gate.until_queued("idle", 1_000).await;
+    calls(&server).await;
+    sleep(Duration::from_secs(4)).await;
+    let calls = calls(&server).await;
+    // Two rounds: alive, and one look at the lock.
+    for command in ["pexpire", "get", "pttl"] {
+        let count = calls.get(command).copied().unwrap_or_default();
+        assert!((1..=4).contains(&count), "{command}: {calls:?}");
+    }
+    assert_eq!(calls.get("evalsha"), None, "{calls:?}");
+    drop(crowd);
+}
+
+#[tokio::test]
+async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
+    let server = RedisServer::start().await;
+    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = gates[0].take("oom").await;
+    let here = gates[0].queue(request("oom")).await;
+    let there = gates[1].queue(request("oom")).await;
+    let mut brief = request("oom");
+    brief.ttl = ttl(400);
+    let brief = gates[0].queue(brief).await;
+    let expired = gates[1].queue(request("oom")).await;
+    let kept = waiting(keyed_attempt("oom", "k"));
+    let _place = gates[0].store.parking().park(kept.name.clone(), kept.token);
+    gates[0].store.acquire(&kept).await.unwrap();
+    server.run(&["CONFIG", "SET", "maxmemory", "1"]).await;
+
+    gates[0].release(&lease).await;
+    let lease = here.lease().await;
+    gates[0].release(&lease).await;
+    let lease = there.lease().await;
+    assert!(lease.held.expires_in > Duration::from_secs(25), "confirmed");
+    // Handing back is as good as releasing.
+    let token = lease.token.hash();
+    gates[1].store.give_back(&lease.name, &token).await.unwrap();
+    brief.lease().await;
+    let lease = expired.lease().await;
+    // A place is kept, and what it is granted is passed on when it ends.
+    let grace = Some(Duration::from_millis(300));
+    let left = gates[0].store.leave(&kept.name, &kept.token, grace).await;
+    assert!(matches!(left, Ok(Leaving::Left(_))), "{left:?}");
+    gates[1].release(&lease).await;
+    eventually("the lock is free", async || {
+        let seen = gates[0].look("oom").await;
+        (seen.holder.is_none() && seen.waiters == 0).then_some(())
+    })
+    .await;
+    let refused = gates[0].ask(request("oom")).refusal().await;
+    assert!(matches!(refused, AcquireError::Store(_)), "{refused:?}");
+}
+
+#[tokio::test]
+async fn without_a_fence_nobody_is_granted_and_the_queue_stays() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("spent").await;
+    let asked = gate.queue(request("spent")).await;
+    let key = fence_key(&name("spent"));
+    let before = server.text(&["GET", &key]).await;
+    let last = FencingToken::MAX.get().to_string();
+    server.run(&["SET", &key, &last]).await;
+    gate.release(&lease).await;
+    let seen = gate.look("spent").await;
+    assert_eq!((seen.holder, seen.waiters), (None, 1));
+    let refused = gate.ask(request("spent")).refusal().await;
+    assert!(matches!(refused, AcquireError::Store(_)), "{refused:?}");
+    assert_eq!(gate.look("spent").await.waiters, 1);
+    // Mended, it goes on by itself.
+    server.run(&["SET", &key, &before]).await;
+    asked.lease().await;
+}
+
+#[tokio::test]
+async fn a_ticket_of_a_later_layout_is_left_alone_and_what_is_none_is_cleared_away() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("later").await;
+    for (ticket, record) in [("junk", "junk"), ("later", "2\nwho knows")] {
+        let queue = ["ZADD", "lg:{later}:queue", "1", ticket];
+        server.run(&queue).await;
+        let waiters = ["HSET", "lg:{later}:waiters", ticket, record];
+        server.run(&waiters).await;
+    }
+    let asked = gate.queue(request("later")).await;
+    gate.release(&lease).await;
+    let seen = gate.look("later").await;
+    assert_eq!((seen.holder, seen.waiters), (None, 2));
+    assert_eq!(
+        server
+            .integer(&["HEXISTS", "lg:{later}:waiters", "later"])
+            .await,
+        1
+    );
+    server.run(&["ZREM", "lg:{later}:queue", "later"]).await;
+    asked.lease().await;
+}
+
+#[tokio::test]
+async fn a_confirmation_that_comes_too_late_finds_the_grant_passed_on() {
+    let server = RedisServer::start().await;
+    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = gates[0].take("slow").await;
+    let asked = waiting(attempt("slow"));
+    let mut parked = gates[1]
+        .store
+        .parking()
+        .park(asked.name.clone(), asked.token);
+    let queued = gates[1].store.acquire(&asked).await.unwrap();
+    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    let behind = gates[0].queue(request("slow")).await;
+    let start = Instant::now();
+    gates[0].release(&lease).await;
+    assert_eq!(parked.news().await, News::GrantedProvisionally);
+    let lease = behind.lease().await;
+    assert!(start.elapsed() < Duration::from_secs(5));
+    let late = gates[1].store.confirm(&asked.name, &asked.token).await;
+    assert_eq!(late.unwrap(), Confirmation::Lost);
+    gates[0].release(&lease).await;
+    assert_eq!(leftovers(&server, "slow").await, [""; 0]);
+}

@@ -42,9 +42,9 @@ async fn a_gateway_that_is_killed_with_a_thousand_waiters_delays_the_others_once
     let server = RedisServer::start().await;
     let [doomed, other] = [Gate::on(&server).await, Gate::on(&server).await];
     let lease = other.take("killed").await;
-    let mut lost = Vec::new();
+    let mut crowd = Vec::new();
     for _ in 0..1_000 {
-        lost.push(doomed.ask(request("killed")));
+        crowd.push(doomed.ask(request("killed")));
     }
     doomed.until_queued("killed", 1_000).await;
     let next = other.queue(request("killed")).await;
@@ -62,7 +62,7 @@ async fn a_gateway_that_is_killed_with_a_thousand_waiters_delays_the_others_once
     other.release(&lease).await;
     other.release(&last.lease().await).await;
     assert_eq!(leftovers(&server, "killed").await, [""; 0]);
-    drop(lost);
+    drop(crowd);
 }
 
 #[tokio::test]

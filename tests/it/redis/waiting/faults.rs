@@ -10,7 +10,7 @@ use latchgate::{
 use tokio::time::Instant;
 
 use super::{
-    super::rig::{eventually, health, quick},
+    super::rig::{eventually, health, limit, quick, ttl},
     gate::{Asked, Gate, keep, request, subscribers},
 };
 use crate::support::{Fault, Proxy, RedisServer};
@@ -91,14 +91,23 @@ async fn without_any_channel_waiters_are_served_once_a_period() {
     let url = server.url_as("mute", "s3cret");
     let gates = [Gate::at(&url), Gate::at(&url)];
     let lease = gates[0].take("mute").await;
-    let asked = gates[1].queue(request("mute")).await;
+    // Its TTL is shorter than a period, and begins when it is found.
+    let mut brief = request("mute");
+    (brief.ttl, brief.hold_limit) = (ttl(400), Some(limit(500)));
+    let first = gates[1].queue(brief).await;
+    let second = gates[0].queue(request("mute")).await;
     let start = Instant::now();
     gates[0].release(&lease).await;
-    let (at, outcome) = asked.outcome().await;
+    let (at, outcome) = first.outcome().await;
     let lease = keep(outcome);
     assert!(at - start < NOTICED, "{:?}", at - start);
-    assert!(lease.held.expires_in > Duration::from_secs(25));
+    let left = lease.held.expires_in;
+    assert!(left > Duration::from_millis(350), "{left:?}");
+    let left = lease.held.hold_expires_in.unwrap();
+    assert!(left > Duration::from_millis(450), "{left:?}");
     assert_eq!(gates[0].store.unsent_messages(), 1);
+    let lease = second.lease().await;
+    assert!(lease.held.expires_in > Duration::from_secs(25));
     match health(&gates[0].store, "permissions").await {
         Some(Health::Misconfigured(what)) => assert!(what.contains("&lg:*"), "{what}"),
         other => panic!("{other:?}"),
@@ -136,6 +145,8 @@ async fn a_release_whose_reply_is_lost_has_passed_the_lock_on() {
     let gate = Gate::on(&server).await;
     let proxy = Proxy::start(server.port(), &gate.lifecycle).await;
     let behind = Gate::with(&proxy.url(), &quick());
+    // The server knows the script.
+    behind.release(&behind.take("reply").await).await;
     let lease = behind.take("reply").await;
     let asked = behind.queue(request("reply")).await;
     proxy.strike(&lease.token.hash().to_string(), Fault::CutReply);

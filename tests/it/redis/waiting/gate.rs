@@ -152,6 +152,11 @@ impl Asked {
             .expect("the gateway answers")
     }
 
+    /// What it is answered, if it is answered by now.
+    pub(crate) fn answered(&mut self) -> Option<(Instant, Result<Granted, AcquireError>)> {
+        self.outcome.try_recv().ok()
+    }
+
     /// Why it is refused.
     pub(crate) async fn refusal(self) -> AcquireError {
         self.outcome().await.1.expect_err("it is refused")

@@ -1,0 +1,170 @@
+//! Random histories of many clients at once: acquire, wait, hang up, come back, renew, release, and
+//! let leases expire. Whether two hold a lock at once is seen by an observer beside the gateways.
+
+use std::{sync::Arc, time::Duration};
+
+use latchgate::engine::{AcquireError, AcquireRequest, Granted};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use super::{
+    super::{
+        Fixture,
+        attempts::{LONG, name, ttl},
+    },
+    Gateways, new_key,
+    observer::{Observer, Visit},
+    request,
+};
+use crate::support::Random;
+
+const CLIENTS: u64 = 14;
+const LOCKS: [&str; 3] = ["a", "b", "c"];
+/// How often somebody has held a lock before the clients stop.
+const VISITS: usize = 250;
+/// The TTL of a lease that is left to expire. Its holder trusts it for half of it, so that answers
+/// may take the other half to reach it.
+const EXPIRES: u64 = 1_000;
+/// Long enough for most clients to come back to their place; a lease that one misses is held for as
+/// long.
+const GRACE: u64 = 700;
+
+struct Client {
+    gateways: Arc<Gateways>,
+    observer: Arc<Observer>,
+    random: Random,
+    number: u64,
+    turn: u64,
+}
+
+pub(in super::super) async fn of_many_clients_exclude_rise_keep_order_and_leave_no_orphan(
+    fixture: &dyn Fixture,
+) {
+    let mut random = Random::seeded();
+    let gateways = Arc::new(Gateways::with_grace(fixture, GRACE));
+    let observer = Arc::new(Observer::new(random.how_to_repeat()));
+    let mut clients = JoinSet::new();
+    for number in 0..CLIENTS {
+        let mut client = Client {
+            gateways: Arc::clone(&gateways),
+            observer: Arc::clone(&observer),
+            random: random.fork(),
+            number,
+            turn: 0,
+        };
+        clients.spawn(async move {
+            while client.observer.visits() < VISITS {
+                client.take_a_turn().await;
+            }
+        });
+    }
+    clients.join_all().await;
+    observer.check_order();
+    for lock in LOCKS {
+        gateways.idle(lock).await;
+        let lease = gateways.hold(lock).await;
+        gateways.release(lock, &lease.token).await;
+    }
+    gateways.parked(0).await;
+}
+
+// === impl Client ===
+
+impl Client {
+    async fn take_a_turn(&mut self) {
+        self.turn += 1;
+        let lock = LOCKS[self.random.below(LOCKS.len())];
+        let expires = self.random.below(60) == 0;
+        let key = (self.random.below(4) == 0).then(new_key);
+        let request = AcquireRequest {
+            ttl: ttl(if expires { EXPIRES } else { LONG }),
+            idempotency_key: key,
+            ..request(lock, &format!("client {}, turn {}", self.number, self.turn))
+        };
+        let asked = Instant::now();
+        // Under a key one comes back after a hang-up and after a wait that ran out, and stays for the
+        // last answer: a lease that was answered again under its key is not given back for anybody.
+        let tries = if request.idempotency_key.is_some() {
+            4
+        } else {
+            1
+        };
+        for left in (0..tries).rev() {
+            let wait = if left > 0 {
+                [0, 30, 300][self.random.below(3)]
+            } else {
+                [0, 300, 8_000, 8_000][self.random.below(4)]
+            };
+            let request = AcquireRequest {
+                wait: Duration::from_millis(wait),
+                ..request.clone()
+            };
+            let may_hang_up = left > 0 || request.idempotency_key.is_none();
+            let (queued, answer) = self.ask(request, may_hang_up).await;
+            match answer {
+                Some(Ok(granted)) => {
+                    let visit = Visit { asked, queued };
+                    return self.visit(lock, granted, visit, expires).await;
+                }
+                // Somebody else has it, or this one came too late for a lease that it missed.
+                Some(Err(AcquireError::Held { .. })) | None => {}
+                Some(Err(AcquireError::IdempotencyExpired)) => return,
+                Some(Err(error)) => panic!("{error:?}, {}", self.observer.how_to_repeat()),
+            }
+        }
+    }
+
+    /// Asks, and sees whether it is queued; hangs up now and then. `None`: it hung up.
+    async fn ask(
+        &mut self,
+        request: AcquireRequest,
+        may_hang_up: bool,
+    ) -> (Option<Instant>, Option<Result<Granted, AcquireError>>) {
+        let hangs_up = may_hang_up && self.random.below(4) == 0;
+        let (lock, owner) = (request.name.as_str().to_owned(), request.owner.clone());
+        let caller = self.gateways.ask(request);
+        let mut queued = None;
+        for _ in 0..self.random.below(6) {
+            sleep(Duration::from_millis(1)).await;
+            if !caller.is_waiting() || queued.is_some() {
+                break;
+            }
+            let shown = self.gateways.shown(&lock).await;
+            if shown.queue.iter().any(|it| it.owner == owner) {
+                queued = Some(Instant::now());
+            }
+        }
+        if hangs_up {
+            caller.hang_up();
+            return (None, None);
+        }
+        (queued, Some(caller.answer().await))
+    }
+
+    async fn visit(&mut self, lock: &str, granted: Granted, visit: Visit, expires: bool) {
+        let Granted { lease, delivery } = granted;
+        if self.random.below(10) == 0 && !delivery.is_replay() {
+            // The answer could not be sent.
+            drop(delivery);
+            return;
+        }
+        delivery.delivered();
+        let trusted = expires.then(|| Instant::now() + Duration::from_millis(EXPIRES / 2));
+        self.observer.enter(lock, lease.held.fence, visit, trusted);
+        if expires {
+            return;
+        }
+        if self.random.below(4) == 0 {
+            let renewal = self
+                .gateways
+                .any()
+                .renew(name(lock), lease.token.clone(), None);
+            renewal.await.expect("it holds the lock");
+        }
+        sleep(Duration::from_micros(self.random.next() % 3_000)).await;
+        self.observer.leave(lock, lease.held.fence);
+        self.gateways.release(lock, &lease.token).await;
+    }
+}

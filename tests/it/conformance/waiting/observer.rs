@@ -1,0 +1,115 @@
+//! Sees who is inside, without asking a gateway.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard},
+};
+
+use latchgate::lock::FencingToken;
+use tokio::time::Instant;
+
+/// Sees who is inside, without asking a gateway.
+pub(super) struct Observer {
+    locks: Mutex<HashMap<String, Seen>>,
+    how_to_repeat: String,
+}
+
+/// How a holder came by its lock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Visit {
+    /// When it first asked.
+    pub(super) asked: Instant,
+    /// By when it was certainly queued, and stayed so until it was granted the lock.
+    pub(super) queued: Option<Instant>,
+}
+
+#[derive(Default)]
+struct Seen {
+    inside: Option<FencingToken>,
+    /// From when on the one inside does not trust its lease any more.
+    trusted: Option<Instant>,
+    visits: Vec<(FencingToken, Visit)>,
+}
+
+// === impl Observer ===
+
+impl Observer {
+    pub(super) fn new(how_to_repeat: String) -> Self {
+        Self {
+            locks: Mutex::default(),
+            how_to_repeat,
+        }
+    }
+
+    /// Somebody begins to do what only one may do at a time; it stops by itself when it does not
+    /// trust its lease any more.
+    pub(super) fn enter(
+        &self,
+        lock: &str,
+        fence: FencingToken,
+        visit: Visit,
+        trusted: Option<Instant>,
+    ) {
+        let now = Instant::now();
+        let mut locks = self.locks();
+        let seen = locks.entry(lock.to_owned()).or_default();
+        let alone = seen.inside.is_none() || seen.trusted.is_some_and(|until| until <= now);
+        let (inside, last) = (seen.inside, seen.visits.last().map(|(fence, _)| *fence));
+        seen.inside = Some(fence);
+        seen.trusted = trusted;
+        seen.visits.push((fence, visit));
+        drop(locks);
+        let repeat = &self.how_to_repeat;
+        assert!(
+            alone,
+            "{inside:?} and {fence:?} are inside {lock}, {repeat}"
+        );
+        assert!(
+            Some(fence) > last,
+            "{fence:?} came after {last:?}, {repeat}"
+        );
+    }
+
+    /// It has stopped, and is about to release.
+    pub(super) fn leave(&self, lock: &str, fence: FencingToken) {
+        let mut locks = self.locks();
+        let seen = locks.entry(lock.to_owned()).or_default();
+        let inside = seen.inside.take();
+        drop(locks);
+        assert_eq!(inside, Some(fence), "{}", self.how_to_repeat);
+    }
+
+    /// Whoever was queued before another asked was served before it.
+    pub(super) fn check_order(&self) {
+        for (lock, seen) in &*self.locks() {
+            let mut compared = 0;
+            for (i, (fence, early)) in seen.visits.iter().enumerate() {
+                let Some(queued) = early.queued else { continue };
+                for (passed, late) in &seen.visits[..i] {
+                    compared += 1;
+                    assert!(
+                        late.asked <= queued,
+                        "{passed:?} passed {fence:?} at {lock}, {}",
+                        self.how_to_repeat
+                    );
+                }
+            }
+            assert!(compared > 0, "nobody was seen in the queue of {lock}");
+        }
+    }
+
+    /// How often anybody was inside.
+    pub(super) fn visits(&self) -> usize {
+        self.locks().values().map(|seen| seen.visits.len()).sum()
+    }
+
+    pub(super) fn how_to_repeat(&self) -> &str {
+        &self.how_to_repeat
+    }
+
+    fn locks(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
+        self.locks
+            .lock()
+            .expect("nothing panics while it holds this")
+    }
+}

@@ -1,0 +1,275 @@
+//! Random sequences of commands around a queue: each answer, all news and what inspect shows are
+//! compared with a model.
+
+use std::{sync::Arc, time::Duration};
+
+use latchgate::{
+    lock::{FencingToken, IdempotencyHash, Owner},
+    store::{
+        Store,
+        contract::{
+            Acquisition, Attempt, Confirmation, GiveBack, Holder, Leaving, Release, Waiting,
+        },
+        parking::{News, Parked},
+    },
+};
+use tokio::time::timeout;
+
+use super::{
+    super::{
+        Fixture,
+        attempts::{LONG, attempt, key, keyed, name},
+    },
+    LATE,
+    queue_model::{Answer, Ask, Model, Told},
+};
+use crate::support::Random;
+
+/// How many commands one sequence has.
+const COMMANDS: usize = 800;
+const LONGEST_QUEUE: u64 = 6;
+const LOCK: &str = "lock";
+
+/// One attempt, at one gateway, and where it waits.
+struct Player {
+    attempt: Attempt,
+    store: Arc<dyn Store>,
+    place: Option<Parked>,
+}
+
+struct Game {
+    stores: Vec<Arc<dyn Store>>,
+    random: Random,
+    model: Model,
+    players: Vec<Player>,
+    keys: Vec<IdempotencyHash>,
+    fence: Option<FencingToken>,
+    history: Vec<String>,
+}
+
+pub(in super::super) async fn around_a_queue_behave_like_the_model(fixture: &dyn Fixture) {
+    let mut game = Game {
+        stores: fixture.gateways(),
+        random: Random::seeded(),
+        model: Model::new(LONGEST_QUEUE),
+        players: Vec::new(),
+        keys: (0..3).map(|_| key()).collect(),
+        fence: None,
+        history: Vec::new(),
+    };
+    for _ in 0..COMMANDS {
+        game.one_command().await;
+        game.hear_the_news().await;
+        game.look().await;
+    }
+}
+
+// === impl Game ===
+
+impl Game {
+    async fn one_command(&mut self) {
+        let standing = self.model.standing();
+        let Some(&one) = standing.get(self.random.below(standing.len() + 3)) else {
+            return self.ask().await;
+        };
+        match self.random.below(8) {
+            0..3 => self.release().await,
+            3 => self.give_back(one).await,
+            4 => self.renew().await,
+            _ => self.leave(one).await,
+        }
+    }
+
+    async fn ask(&mut self) {
+        let ask = Ask {
+            key: (self.random.below(2) == 0).then(|| self.random.below(self.keys.len())),
+            in_other_words: self.random.below(6) == 0,
+            waits: self.random.below(5) > 0,
+        };
+        let plain = match ask.key {
+            Some(key) if ask.in_other_words => keyed(LOCK, LONG - 1, self.keys[key]),
+            Some(key) => keyed(LOCK, LONG, self.keys[key]),
+            None => attempt(LOCK, LONG),
+        };
+        let waiting = Waiting {
+            patience: Duration::from_secs(50),
+            longest_queue: LONGEST_QUEUE,
+        };
+        let number = self.players.len();
+        let attempt = Attempt {
+            owner: Some(owner(number)),
+            wait: ask.waits.then_some(waiting),
+            ..plain
+        };
+        let store = Arc::clone(&self.stores[self.random.below(self.stores.len())]);
+        let place = ask
+            .waits
+            .then(|| store.parking().park(attempt.name.clone(), attempt.token));
+        let answer = store.acquire(&attempt).await.unwrap();
+        self.history
+            .push(format!("{number} asks, {ask:?}: {answer:?}"));
+        self.players.push(Player {
+            attempt,
+            store,
+            place,
+        });
+        let expected = self.model.ask(number, ask);
+        let right = match (&expected, &answer) {
+            (Answer::Granted, Acquisition::Granted(held)) => {
+                let risen = Some(held.fence) > self.fence;
+                self.fence = Some(held.fence);
+                risen
+            }
+            (Answer::Replayed(of), Acquisition::Replayed(held, salt)) => {
+                let original = self.players[*of].attempt.idempotency.as_ref();
+                Some(held.fence) == self.fence && original.is_some_and(|it| it.salt == *salt)
+            }
+            (Answer::Held(waiters), Acquisition::Held(contention)) => {
+                contention.waiters == *waiters
+            }
+            (Answer::Queued(ahead), Acquisition::Queued(place)) => place.ahead == *ahead,
+            (Answer::QueueFull, Acquisition::QueueFull)
+            | (Answer::Mismatch, Acquisition::IdempotencyMismatch) => true,
+            _ => false,
+        };
+        self.check(right, &format!("expected {expected:?}"));
+        if !matches!(answer, Acquisition::Queued(_)) {
+            self.players[number].place = None;
+        }
+    }
+
+    async fn release(&mut self) {
+        let Some(holder) = self.model.holder_that_knows() else {
+            return;
+        };
+        let Attempt { name, token, .. } = &self.players[holder].attempt;
+        let store = &self.stores[self.random.below(self.stores.len())];
+        let answer = store.release(name, token).await.unwrap();
+        self.history.push(format!("{holder} releases: {answer:?}"));
+        self.check(answer == Release::Released, "it holds the lock");
+        let used = self.model.release();
+        self.renew_key(used);
+    }
+
+    async fn renew(&mut self) {
+        let Some(holder) = self.model.holder_that_knows() else {
+            return;
+        };
+        let Attempt { name, token, .. } = &self.players[holder].attempt;
+        let store = &self.stores[self.random.below(self.stores.len())];
+        let answer = store.renew(name, token, None).await.unwrap();
+        self.history.push(format!("{holder} renews: {answer:?}"));
+    }
+
+    async fn give_back(&mut self, one: usize) {
+        if !self.model.is_attended(one) {
+            return;
+        }
+        let player = &mut self.players[one];
+        let Attempt { name, token, .. } = &player.attempt;
+        let answer = player.store.give_back(name, token).await.unwrap();
+        player.place = None;
+        self.history
+            .push(format!("{one} is given back: {answer:?}"));
+        let (held, used) = self.model.give_back(one);
+        let right = match answer {
+            GiveBack::GivenBack => held,
+            GiveBack::NothingHeld => !held,
+        };
+        self.check(right, "");
+        self.renew_key(used);
+    }
+
+    async fn leave(&mut self, one: usize) {
+        if !self.model.is_attended(one) {
+            return;
+        }
+        let keep = self.random.below(2) == 0;
+        let keep_for = keep.then_some(Duration::from_mins(5));
+        let player = &mut self.players[one];
+        let Attempt { name, token, .. } = &player.attempt;
+        let answer = player.store.leave(name, token, keep_for).await.unwrap();
+        player.place = None;
+        self.history
+            .push(format!("{one} leaves, keeping {keep}: {answer:?}"));
+        let right = match (self.model.leave(one, keep), &answer) {
+            (None, Leaving::Granted(held)) => Some(held.fence) == self.fence,
+            (Some(waiters), Leaving::Left(contention)) => contention.waiters == waiters,
+            _ => false,
+        };
+        self.check(right, "");
+    }
+
+    /// Everybody hears what the model says, and nothing else.
+    async fn hear_the_news(&mut self) {
+        for (one, told) in self.model.take_news() {
+            let mut place = self.players[one].place.take().expect("it waits");
+            let news = timeout(LATE, place.news()).await;
+            self.history.push(format!("{one} hears {news:?}"));
+            let player = &self.players[one];
+            let held = match (told, news) {
+                (Told::Superseded, Ok(News::Superseded)) => continue,
+                (Told::Granted, Ok(News::Granted(held))) => held,
+                (Told::Granted, Ok(News::GrantedProvisionally)) => {
+                    let Attempt { name, token, .. } = &player.attempt;
+                    match player.store.confirm(name, token).await.unwrap() {
+                        Confirmation::Confirmed(held) => held,
+                        Confirmation::Lost => return self.check(false, "it is not lost"),
+                    }
+                }
+                (told, _) => return self.check(false, &format!("expected {told:?}")),
+            };
+            let risen = Some(held.fence) > self.fence;
+            let full = held.expires_in > Duration::from_millis(LONG / 2);
+            self.fence = Some(held.fence);
+            self.check(risen && full, "a new lease, with all its time");
+        }
+        for (one, player) in self.players.iter_mut().enumerate() {
+            let news = player.place.as_mut().and_then(Parked::news_so_far);
+            assert_eq!(news, None, "{one} hears it");
+        }
+    }
+
+    /// Inspect shows the holder and the queue.
+    async fn look(&mut self) {
+        let store = &self.stores[self.random.below(self.stores.len())];
+        let shown = store.inspect(&name(LOCK)).await.unwrap();
+        let holder = match &shown.holder {
+            Some(Holder::Lease(held)) => held.owner.clone(),
+            Some(Holder::Foreign { .. }) => return self.check(false, "nobody is foreign"),
+            None => None,
+        };
+        if self.model.holder().is_some() && self.model.holder_that_knows().is_none() {
+            // Nobody was told of this grant; its fence is seen here first.
+            if let Some(Holder::Lease(held)) = &shown.holder {
+                self.fence = self.fence.max(Some(held.fence));
+            }
+        }
+        let queue: Vec<_> = shown.queue.iter().map(|it| it.owner.clone()).collect();
+        let expected: Vec<_> = self.model.queue().map(|it| Some(owner(it))).collect();
+        let right = holder == self.model.holder().map(owner)
+            && queue == expected
+            && shown.waiters == expected.len() as u64;
+        self.check(right, &format!("expected {expected:?}, shown {shown:?}"));
+    }
+
+    /// A key that was used makes way for a new one.
+    fn renew_key(&mut self, used: Option<usize>) {
+        if let Some(used) = used {
+            self.keys[used] = key();
+        }
+    }
+
+    fn check(&self, right: bool, why: &str) {
+        assert!(
+            right,
+            "the last answer is wrong, {why}, {}:\n{}",
+            self.random.how_to_repeat(),
+            self.history.join("\n")
+        );
+    }
+}
+
+fn owner(number: usize) -> Owner {
+    Owner::new(&format!("player {number}")).unwrap()
+}
