@@ -1,6 +1,6 @@
 //! Gateways that go away while a command runs, or while it is waited for.
 
-use std::time::Duration;
+use std::{net::TcpListener, time::Duration};
 
 use rustix::process::Signal;
 use tokio::time::Instant;
@@ -56,8 +56,12 @@ fn a_release_is_tried_until_somebody_takes_it() {
 
 #[test]
 fn an_outage_shorter_than_the_lease_is_survived() {
+    // It must come back at the same address.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
     let mut gateway = Gateway::start_with(Setup {
-        listen: Some("127.0.0.1:17977"),
+        listen: Some(address.leak()),
         ..Setup::default()
     });
     let url = gateway.url();
