@@ -177,3 +177,19 @@ async fn a_queue_is_kept_for_the_one_who_waits_longest() {
         assert!(left > 50_000 && left <= 55_000, "{key}: {left}");
     }
 }
+
+#[tokio::test]
+async fn a_lease_that_was_deleted_by_hand_leaves_nothing_to_the_next() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let mut first = request_by("traces", "first");
+    first.wait = Duration::ZERO;
+    gate.ask(first).lease().await;
+    let asked = gate.queue(request("traces")).await;
+    server.run(&["DEL", "lg:{traces}:lock"]).await;
+    asked.lease().await;
+    let Some(Holder::Lease(held)) = gate.look("traces").await.holder else {
+        panic!("it is held");
+    };
+    assert_eq!(held.owner, None);
+}
