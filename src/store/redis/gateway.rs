@@ -16,7 +16,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use crate::{
-    lock::{LockName, TokenHash},
+    lock::{LockName, Token, TokenHash},
     store::{
         contract::{Contention, Holder},
         parking::{News, Parking},
@@ -62,6 +62,8 @@ pub(super) struct Orphan {
 
 /// For how long a gateway counts as alive that says nothing, as in `queue.lua`.
 pub(super) const ALIVE: Duration = Duration::from_secs(6);
+/// How many hexadecimal digits an id has. It is sent with every command.
+const LENGTH: usize = 16;
 /// How many orphans may wait to be given back. Beyond it their TTL ends them.
 const BACKLOG: usize = 16_384;
 
@@ -70,8 +72,8 @@ const BACKLOG: usize = 16_384;
 impl GatewayId {
     /// An id that no other gateway has, and that nobody guesses.
     pub(super) fn random() -> Self {
-        let token = crate::lock::Token::random().hash().to_string();
-        Self(token[..32].into())
+        let digits = Token::random().hash().to_string();
+        Self(digits[..LENGTH].into())
     }
 
     pub(super) fn as_str(&self) -> &str {

@@ -8,7 +8,6 @@
 --   4  fence    string: the fence counter of the slot
 --   5  queue    zset: the tickets by their order
 --   6  waiters  hash: the record of each ticket
---   7  gateway  string: there as long as this gateway is alive
 -- ARGV
 --   1  the hash of the token, which is the identity of the attempt and its ticket
 --   2  ttl in ms
@@ -41,16 +40,15 @@
 -- Clock
 --   TIME of this Redis, once. Lock and record expire at one instant.
 -- Cluster
---   Keys 1 to 3, 5 and 6 carry the name as hash tag, keys 4 and 7 a tag of the same slot. The keys
---   of other gateways, which differ from key 7 in the id at its end, are of that slot as well.
+--   Keys 1 to 3, 5 and 6 carry the name as hash tag, key 4 a tag of the same slot. The keys that
+--   say which gateways are alive are not given: they differ from key 4 in their end alone.
 -- Cost
 --   O(log n) in the number of memories and of tickets of this name, however many wait; and O(d) for
 --   d dead tickets at the head, each of which costs this only once.
 
 local at = {
   lock = KEYS[1], info = KEYS[2], ended = KEYS[3], counter = KEYS[4], queue = KEYS[5],
-  waiters = KEYS[6], gateway = KEYS[7], me = ARGV[12], floor = ARGV[6], tombstone = ARGV[7],
-  news = {},
+  waiters = KEYS[6], me = ARGV[12], floor = ARGV[6], tombstone = ARGV[7], news = {},
 }
 local token, key, news = ARGV[1], ARGV[9], at.news
 
@@ -188,6 +186,6 @@ redis.call('HSET', at.waiters, token, write_waiter(waiter))
 if key ~= '' then
   redis.call('HSET', at.waiters, 'k:' .. key, token)
 end
-redis.call('SET', at.gateway, '1', 'PX', ALIVE)
+redis.call('SET', alive_key(at, at.me), '1', 'PX', ALIVE)
 outlive(at, now, waiter.ends)
 return contend({ 'queued', token, news, redis.call('ZRANK', at.queue, token) }, at, now)

@@ -7,7 +7,6 @@
 --   4  fence    string: the fence counter of the slot
 --   5  queue    zset: the tickets by their order
 --   6  waiters  hash: the record of each ticket
---   7  gateway  string: there as long as this gateway is alive
 -- ARGV
 --   1  how long to remember an end, in ms
 --   2  the highest fence that the gateway has seen in this slot
@@ -28,8 +27,7 @@
 
 local at = {
   lock = KEYS[1], info = KEYS[2], ended = KEYS[3], counter = KEYS[4], queue = KEYS[5],
-  waiters = KEYS[6], gateway = KEYS[7], me = ARGV[3], floor = ARGV[2], tombstone = ARGV[1],
-  news = {},
+  waiters = KEYS[6], me = ARGV[3], floor = ARGV[2], tombstone = ARGV[1], news = {},
 }
 
 if redis.call('GET', at.lock) then

@@ -7,7 +7,6 @@
 --   4  fence    string: the fence counter of the slot
 --   5  queue    zset: the tickets by their order
 --   6  waiters  hash: the record of each ticket
---   7  gateway  string: there as long as this gateway is alive
 -- ARGV
 --   1  the hash of the token, which is the identity of the attempt and its ticket
 --   2  how long to remember an end, in ms
@@ -30,8 +29,7 @@
 
 local at = {
   lock = KEYS[1], info = KEYS[2], ended = KEYS[3], counter = KEYS[4], queue = KEYS[5],
-  waiters = KEYS[6], gateway = KEYS[7], me = ARGV[4], floor = ARGV[3], tombstone = ARGV[2],
-  news = {},
+  waiters = KEYS[6], me = ARGV[4], floor = ARGV[3], tombstone = ARGV[2], news = {},
 }
 local token, news = ARGV[1], at.news
 

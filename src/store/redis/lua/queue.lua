@@ -132,14 +132,14 @@ local function grant(at, token, waiter, fence, now, provisional)
   return left_until_limit
 end
 
--- The key of another gateway differs from ours in the id at its end.
-local function key_of(at, gateway)
-  return string.sub(at.gateway, 1, -1 - #at.me) .. gateway
+-- The key that is there as long as a gateway is alive: `lg:{TAG}:gw:ID`, next to the counter.
+local function alive_key(at, gateway)
+  return string.sub(at.counter, 1, -1 - #'fence') .. 'gw:' .. gateway
 end
 
 -- For how long a gateway still counts as alive; not at all: -2.
 local function alive_for(at, known, gateway)
-  known[gateway] = known[gateway] or redis.call('PTTL', key_of(at, gateway))
+  known[gateway] = known[gateway] or redis.call('PTTL', alive_key(at, gateway))
   return known[gateway]
 end
 
@@ -217,7 +217,7 @@ local function hand_over(at, now, us, stale)
       if gateway ~= '' then
         -- If it does not confirm, all who wait through it count as dead when this grant ends.
         if known[gateway] > PROVISIONAL then
-          redis.call('PEXPIRE', key_of(at, gateway), PROVISIONAL)
+          redis.call('PEXPIRE', alive_key(at, gateway), PROVISIONAL)
         end
         send(at, gateway, 'granted', token)
       end

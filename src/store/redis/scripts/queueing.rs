@@ -7,7 +7,7 @@ use super::{
     script::TOMBSTONE_MS,
 };
 
-/// Appends all keys.
+/// Appends the keys.
 pub(super) fn fill_keys(command: &mut Cmd, keys: &Keys) {
     for key in keys.all() {
         command.arg(key);
@@ -22,7 +22,7 @@ pub(super) fn fill_gateway(command: &mut Cmd, keys: &Keys, gateway: &Gateway) {
         .arg(gateway.id.as_str());
 }
 
-/// Appends all keys, and what a script takes that ends something of an attempt.
+/// Appends the keys, and what a script takes that ends something of an attempt.
 pub(super) fn fill(command: &mut Cmd, keys: &Keys, gateway: &Gateway, token: &str) {
     fill_keys(command, keys);
     command.arg(token);

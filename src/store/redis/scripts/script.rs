@@ -33,8 +33,8 @@ pub(in crate::store::redis) struct Scripts {
 pub(super) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
 /// Enough for the arguments of any script without metadata.
 const BYTES: usize = 1_024;
-/// Command, hash, number of keys, seven keys and fourteen arguments.
-const ARGUMENTS: usize = 24;
+/// Command, hash, number of keys, six keys and fourteen arguments.
+const ARGUMENTS: usize = 23;
 
 // === impl Scripts ===
 
@@ -44,13 +44,13 @@ impl Scripts {
         let queue = include_str!("../lua/queue.lua");
         let of_queue = |keys, text: &str| Script::new(format!("{lease}\n{queue}\n{text}"), keys);
         Self {
-            acquire: of_queue(7, include_str!("../lua/acquire.lua")),
+            acquire: of_queue(6, include_str!("../lua/acquire.lua")),
             renew: Script::new(format!("{lease}\n{}", include_str!("../lua/renew.lua")), 3),
-            release: of_queue(7, include_str!("../lua/release.lua")),
-            give_back: of_queue(7, include_str!("../lua/give_back.lua")),
+            release: of_queue(6, include_str!("../lua/release.lua")),
+            give_back: of_queue(6, include_str!("../lua/give_back.lua")),
             confirm: of_queue(4, include_str!("../lua/confirm.lua")),
-            leave: of_queue(7, include_str!("../lua/leave.lua")),
-            advance: of_queue(7, include_str!("../lua/advance.lua")),
+            leave: of_queue(6, include_str!("../lua/leave.lua")),
+            advance: of_queue(6, include_str!("../lua/advance.lua")),
             inspect: of_queue(4, include_str!("../lua/inspect.lua")),
             probe: Script::new(include_str!("../lua/probe.lua").to_owned(), 1),
         }

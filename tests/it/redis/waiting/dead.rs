@@ -13,7 +13,10 @@ use latchgate::{
 use tokio::time::Instant;
 
 use super::{
-    super::rig::attempt,
+    super::{
+        leases::keyed,
+        rig::{attempt, eventually},
+    },
     gate::{Gate, keep, leftovers, request, waiting},
 };
 use crate::support::RedisServer;
@@ -86,6 +89,44 @@ async fn a_grant_to_one_who_is_no_longer_there_is_passed_on_at_once() {
     let (at, outcome) = stays.outcome().await;
     keep(outcome);
     assert!(at - start < Duration::from_secs(1), "{:?}", at - start);
+}
+
+#[tokio::test]
+async fn a_grant_that_nobody_took_has_not_used_its_key() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("unused").await;
+    let vanished = waiting(keyed("unused", "k"));
+    let parked = gate
+        .store
+        .parking()
+        .park(vanished.name.clone(), vanished.token);
+    gate.store.acquire(&vanished).await.unwrap();
+    drop(parked);
+    gate.release(&lease).await;
+    eventually("the grant is given back", async || {
+        gate.look("unused").await.holder.is_none().then_some(())
+    })
+    .await;
+    let granted = gate.store.acquire(&keyed("unused", "k")).await.unwrap();
+    assert!(matches!(granted, Acquisition::Granted(_)), "{granted:?}");
+}
+
+#[tokio::test]
+async fn a_gateway_that_confirms_is_alive_for_its_other_waiters() {
+    let server = RedisServer::start().await;
+    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = here.take("alive").await;
+    let asked = there.queue(request("alive")).await;
+    let _behind = there.queue(request("alive")).await;
+    here.release(&lease).await;
+    asked.lease().await;
+    for key in server.keys().await {
+        if key.contains(":gw:") {
+            let left = server.integer(&["PTTL", &key]).await;
+            assert!(left > 3_000, "{left}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -212,7 +212,58 @@ async fn a_gateway_that_was_forgotten_asks_again_for_its_waiters() {
         server.run(&["DEL", &key]).await;
     }
     gates[0].release(&lease).await;
+    let lease = asked.pop().unwrap().lease().await;
+    assert_eq!(gates[0].look("forgotten").await.waiters, 0);
+    // They are back before anything else happens to the lock.
+    gates[0].until_queued("forgotten", 5).await;
+    gates[0].release(&lease).await;
     serve_in_any_order(&gates[0], asked).await;
+}
+
+#[tokio::test]
+async fn a_queue_that_was_deleted_by_hand_is_made_anew_when_the_lock_is_free() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("deleted").await;
+    let asked = vec![gate.queue(request("deleted")).await];
+    lose_queue(&server, "deleted").await;
+    gate.release(&lease).await;
+    serve_in_any_order(&gate, asked).await;
+}
+
+#[tokio::test]
+async fn a_queue_whose_end_was_lost_in_a_crash_is_made_anew_at_once() {
+    let options = ["--appendonly", "yes", "--appendfsync", "always"];
+    let mut server = RedisServer::start_with(&options).await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("tail").await;
+    let asked = queue_many(std::slice::from_ref(&gate), "tail", 3).await;
+    // A round has come and gone since the server was first connected to.
+    let alive = server.run(&["KEYS", "lg:*:gw:*"]).await;
+    let [alive]: [String; 1] = from_redis_value::<Vec<_>>(alive)
+        .unwrap()
+        .try_into()
+        .unwrap();
+    eventually("the first round is made", async || {
+        let left = server.integer(&["PTTL", &alive]).await;
+        (left > 5_500).then_some(())
+    })
+    .await;
+    lose_queue(&server, "tail").await;
+    server.kill();
+    server.start_again().await;
+    assert_eq!(server.integer(&["EXISTS", &alive]).await, 1);
+    // Although the lock is held, and this gateway still counts as alive.
+    gate.until_queued("tail", 3).await;
+    gate.release(&lease).await;
+    serve_in_any_order(&gate, asked).await;
+}
+
+async fn lose_queue(server: &RedisServer, lock: &str) {
+    for kind in ["queue", "waiters"] {
+        let key = format!("lg:{{{lock}}}:{kind}");
+        assert_eq!(server.integer(&["DEL", &key]).await, 1);
+    }
 }
 
 #[tokio::test]

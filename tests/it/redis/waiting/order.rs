@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bb8_redis::redis::from_redis_value;
 use latchgate::{
     engine::AcquireError,
     store::contract::{Contention, Holder},
@@ -131,4 +132,64 @@ async fn a_wait_that_runs_out_leaves_the_queue() {
     assert_eq!((contention.waiters, gate.look("out").await.waiters), (0, 0));
     let left = leftovers(&server, "out").await;
     assert_eq!(left, ["lg:{out}:info", "lg:{out}:lock"]);
+}
+
+#[tokio::test]
+async fn who_asks_later_stands_behind_although_the_clock_has_stepped_back() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("clock").await;
+    let first = gate.queue(request("clock")).await;
+    let queue = "lg:{clock}:queue";
+    let ticket = server.run(&["ZRANGE", queue, "0", "0"]).await;
+    let [ticket]: [String; 1] = from_redis_value::<Vec<_>>(ticket)
+        .unwrap()
+        .try_into()
+        .unwrap();
+    // It was queued when the clock showed a time in an hour from now.
+    let hour = "3600000000";
+    server.run(&["ZINCRBY", queue, hour, &ticket]).await;
+    let second = gate.queue(request("clock")).await;
+    let third = gate.queue(request("clock")).await;
+    let mut lease = lease;
+    for asked in [first, second, third] {
+        gate.release(&lease).await;
+        lease = asked.lease().await;
+    }
+}
+
+#[tokio::test]
+async fn a_queue_is_kept_for_the_one_who_waits_longest() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    gate.take("longest").await;
+    let waits = [5, 50, 20].map(|seconds| {
+        let mut asks = request("longest");
+        asks.wait = Duration::from_secs(seconds);
+        asks
+    });
+    let mut asked = Vec::new();
+    for asks in waits {
+        asked.push(gate.queue(asks).await);
+    }
+    for key in ["lg:{longest}:queue", "lg:{longest}:waiters"] {
+        let left = server.integer(&["PTTL", key]).await;
+        assert!(left > 50_000 && left <= 55_000, "{key}: {left}");
+    }
+}
+
+#[tokio::test]
+async fn a_lease_that_was_deleted_by_hand_leaves_nothing_to_the_next() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let mut first = request_by("traces", "first");
+    first.wait = Duration::ZERO;
+    gate.ask(first).lease().await;
+    let asked = gate.queue(request("traces")).await;
+    server.run(&["DEL", "lg:{traces}:lock"]).await;
+    asked.lease().await;
+    let Some(Holder::Lease(held)) = gate.look("traces").await.holder else {
+        panic!("it is held");
+    };
+    assert_eq!(held.owner, None);
 }
