@@ -1,10 +1,5 @@
 //! What the commands that acquire ask for.
 
-#![expect(
-    clippy::doc_markdown,
-    reason = "these doc comments are help texts for a terminal"
-)]
-
 use std::time::Duration;
 
 use clap::Args;
