@@ -34,9 +34,10 @@ impl IntoResponse for Empty {
 pub(super) const JSON: [(HeaderName, HeaderValue); 1] =
     [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
 
-/// A body as JSON.
+/// A body as JSON. It ends with a newline, so that the prompt of a shell does not stick to it.
 pub(super) fn json(body: &impl Serialize) -> Bytes {
-    serde_json::to_vec(body)
-        .expect("bodies have text keys and serializers that do not fail")
-        .into()
+    let mut bytes = serde_json::to_vec(body)
+        .expect("bodies have text keys and serializers that do not fail");
+    bytes.push(b'\n');
+    bytes.into()
 }

@@ -19,7 +19,7 @@ pub(in crate::http) struct RequestId(HeaderValue);
 
 /// Makes request ids that differ from those of every other process and of every other request.
 #[derive(Debug)]
-pub(super) struct RequestIds {
+pub(in crate::http) struct RequestIds {
     process: u64,
     next: AtomicU64,
 }
@@ -54,7 +54,7 @@ fn is_harmless(byte: u8) -> bool {
 // === impl RequestIds ===
 
 impl RequestIds {
-    pub(super) fn new() -> Self {
+    pub(in crate::http) fn new() -> Self {
         // An id names a request and protects nothing, so a machine without random bytes does not
         // stop here.
         Self {
@@ -64,7 +64,7 @@ impl RequestIds {
     }
 
     /// A new id: which process, which request. Cheaper than random bytes for each.
-    pub(super) fn mint(&self) -> RequestId {
+    pub(in crate::http) fn mint(&self) -> RequestId {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut text = String::with_capacity(24);
         // Writing to a string does not fail.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{Router, body::Body};
+use axum::Router;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -12,10 +12,13 @@ use tracing::debug;
 use crate::config::HttpConfig;
 
 use super::{
-    paced::{Pace, Paced, Patience},
+    arriving::Arriving,
+    leaving::Leaving,
+    pace::Pace,
+    paced::{Paced, Patience},
+    refusal::Refusals,
     silence_limit::SilenceLimit,
     socket::Socket,
-    unfinished::Unfinished,
 };
 
 /// The most that a connection buffers of a request head, at least. Well above the limits that are
@@ -26,6 +29,7 @@ const HEAD_BUFFER: usize = 128 * 1024;
 pub(super) struct Protocol {
     http: http1::Builder,
     patience: Patience,
+    refusals: Arc<Refusals>,
 }
 
 // === impl Protocol ===
@@ -44,6 +48,7 @@ impl Protocol {
                 idle: config.idle_timeout_ms.duration(),
                 head: config.header_timeout_ms.duration(),
             },
+            refusals: Arc::new(Refusals::new(config)),
         }
     }
 
@@ -62,14 +67,18 @@ impl Protocol {
         let pace = Arc::new(Pace::new());
         let silence_limit = SilenceLimit::default();
         let socket = Socket::new(stream, silence_limit.clone());
-        let io = TokioIo::new(Paced::new(socket, Arc::clone(&pace), self.patience));
+        let refusals = Arc::clone(&self.refusals);
+        let paced = Paced::new(socket, Arc::clone(&pace), self.patience, refusals);
+        let io = TokioIo::new(paced);
         let service = service_fn(move |mut request: http::Request<Incoming>| {
             let (mut router, pace) = (router.clone(), Arc::clone(&pace));
             request.extensions_mut().insert(silence_limit.clone());
+            // Not in the future: hyper reads on before it asks for the answer.
+            pace.busy();
             async move {
-                pace.busy();
-                let answer = router.call(request.map(Body::new)).await;
-                answer.map(|answer| answer.map(|body| Unfinished::watch(body, pace)))
+                let request = request.map(|body| Arriving::watch(body, &pace));
+                let answer = router.call(request).await;
+                answer.map(|answer| answer.map(|body| Leaving::new(body, pace)))
             }
         });
         let mut connection = std::pin::pin!(self.http.serve_connection(io, service));

@@ -1,11 +1,14 @@
 //! Sockets: taking connections, and bounding what each may cost.
 
 mod accept;
+mod arriving;
 mod connection;
+mod leaving;
+mod pace;
 mod paced;
+mod refusal;
 mod silence_limit;
 mod socket;
-mod unfinished;
 
 pub use accept::serve;
 pub(super) use silence_limit::SilenceLimit;

@@ -1,0 +1,121 @@
+//! What a connection is waiting for.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What a connection is waiting for. Only its own task changes it.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// The lower two bits are the phase; the others count the changes, so that two idle times are
+    /// not taken for one.
+    state: AtomicU64,
+    /// Whether the request that is handled has come to its end.
+    arrived: AtomicBool,
+    /// Whether something of the request after it has come.
+    early: AtomicBool,
+}
+
+/// What a connection is waiting for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A request. Nothing of it has come, and all answers have left.
+    Idle,
+    /// The rest of the headers of a request. All answers have left.
+    Head,
+    /// The answer to a request. Its body has a time-out of its own.
+    Busy,
+    /// A client that is to take the rest of an answer.
+    Leaving,
+}
+
+/// One phase of one connection: equal only to itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stretch(u64);
+
+const PHASE: u64 = 3;
+
+// === impl Pace ===
+
+impl Pace {
+    pub(super) fn new() -> Self {
+        Self {
+            state: AtomicU64::new(Phase::Idle as u64),
+            arrived: AtomicBool::new(false),
+            early: AtomicBool::new(false),
+        }
+    }
+
+    /// The head of a request has come.
+    pub(super) fn busy(&self) {
+        self.arrived.store(false, Ordering::Relaxed);
+        self.early.store(false, Ordering::Relaxed);
+        self.change(Phase::Busy);
+    }
+
+    /// The request that is handled has come whole.
+    pub(super) fn arrived(&self) {
+        self.arrived.store(true, Ordering::Relaxed);
+    }
+
+    /// The answer is complete. Not all of it has left.
+    pub(super) fn leaving(&self) {
+        if self.phase() == Phase::Busy {
+            self.change(Phase::Leaving);
+        }
+    }
+
+    /// Something has come.
+    pub(super) fn came(&self) {
+        match self.phase() {
+            Phase::Idle => self.change(Phase::Head),
+            Phase::Head => {}
+            // What comes before the end of a request may be its body. Bytes of the next request
+            // that came in one piece with that end are not noticed: such a connection counts as
+            // idle, which is what it could have been as well.
+            Phase::Busy if !self.arrived.load(Ordering::Relaxed) => {}
+            Phase::Busy | Phase::Leaving => self.early.store(true, Ordering::Relaxed),
+        }
+    }
+
+    /// The client has taken something.
+    pub(super) fn took(&self) {
+        if self.phase() == Phase::Leaving {
+            self.change(Phase::Leaving);
+        }
+    }
+
+    /// Everything that was to be sent has been. Says whether that was the end of an answer.
+    pub(super) fn left(&self) -> bool {
+        let ended = self.phase() == Phase::Leaving;
+        if ended {
+            let early = self.early.swap(false, Ordering::Relaxed);
+            self.change(if early { Phase::Head } else { Phase::Idle });
+        }
+        ended
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.stretch().phase()
+    }
+
+    pub(super) fn stretch(&self) -> Stretch {
+        Stretch(self.state.load(Ordering::Relaxed))
+    }
+
+    fn change(&self, phase: Phase) {
+        let next = (self.stretch().0 | PHASE).wrapping_add(1) | phase as u64;
+        self.state.store(next, Ordering::Relaxed);
+    }
+}
+
+// === impl Stretch ===
+
+impl Stretch {
+    pub(super) fn phase(self) -> Phase {
+        match self.0 & PHASE {
+            0 => Phase::Idle,
+            1 => Phase::Head,
+            2 => Phase::Busy,
+            _ => Phase::Leaving,
+        }
+    }
+}
