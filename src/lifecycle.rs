@@ -87,7 +87,7 @@ impl Lifecycle {
     }
 
     /// Ends all work, which may take as long as `grace`, and then all background tasks, which have
-    /// [`Lifecycle::LAST_TASKS`] of their own: what the work has left to them must not go undone
+    /// what is left of it, and at least [`Lifecycle::LAST_TASKS`]: what the work has left to them must not go undone
     /// because the work took long.
     pub async fn stop(&self, grace: Duration) -> Result<(), TasksLeft> {
         let deadline = Instant::now() + grace;
@@ -96,7 +96,7 @@ impl Lifecycle {
         let work = timeout_at(deadline, self.quiet()).await;
         self.stopping.cancel();
         self.background.close();
-        let deadline = Instant::now() + Self::LAST_TASKS;
+        let deadline = deadline.max(Instant::now() + Self::LAST_TASKS);
         let background = timeout_at(deadline, self.background.wait()).await;
         match (work, background) {
             (Ok(()), Ok(())) => Ok(()),

@@ -125,6 +125,12 @@ impl RedisUrl {
         if url.host_str().is_none_or(str::is_empty) {
             return Err(reason("it names no host"));
         }
+        if !url.username().is_empty() && url.password().is_none() {
+            // Other clients read `redis://SECRET@HOST` as a password: shown as a user it would leak.
+            return Err(reason(
+                "a user needs a password; a password alone is written :PASSWORD@",
+            ));
+        }
         if url.query().is_some() || url.fragment().is_some() {
             return Err(reason("nothing may follow the database number"));
         }
@@ -258,6 +264,10 @@ mod tests {
             ("mysql://x", "has no scheme of these"),
             ("embedded:", "names no directory"),
             ("redis://", "is not a Redis URL: it names no host"),
+            (
+                "redis://s3cret@h",
+                "is not a Redis URL: a user needs a password; a password alone is written :PASSWORD@",
+            ),
             (
                 "redis://h/x",
                 "is not a Redis URL: the database is a number",
