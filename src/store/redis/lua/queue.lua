@@ -19,7 +19,7 @@ local ALIVE = 6000
 -- How much longer than its wait a ticket counts: it leaves by itself, and that may take a resend.
 local SLACK = 5000
 -- How many tickets are looked at together once the head was found dead, and how many dead ones one
--- script clears away: about a millisecond. The gateway asks again for the rest.
+-- script clears away: a few milliseconds. The gateway asks again for the rest.
 local CHUNK, MOST_DEAD = 64, 512
 
 local WAITER = '^1\n(%x*)\n(%d+)\n(%d+)\n([01])\n(%d+)\n(%d*)\n(%x*)\n(%x*)\n(%x*)\n([^\n]*)\n(.*)$'

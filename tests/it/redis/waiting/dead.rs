@@ -59,6 +59,29 @@ async fn a_gateway_that_is_killed_with_a_thousand_waiters_delays_the_others_once
 }
 
 #[tokio::test]
+async fn many_who_are_dead_already_are_cleared_away_without_waiting_for_a_round() {
+    let server = RedisServer::start().await;
+    let [doomed, other] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = other.take("many").await;
+    // More than three scripts clear away.
+    let crowd: Vec<_> = (0..1_600).map(|_| doomed.ask(request("many"))).collect();
+    doomed.until_queued("many", 1_600).await;
+    doomed.kill().await;
+    for key in server.keys().await {
+        if key.contains(":gw:") {
+            server.run(&["DEL", &key]).await;
+        }
+    }
+    let next = other.queue(request("many")).await;
+    let start = Instant::now();
+    other.release(&lease).await;
+    let (at, outcome) = next.outcome().await;
+    keep(outcome);
+    assert!(at - start < Duration::from_secs(2), "{:?}", at - start);
+    drop(crowd);
+}
+
+#[tokio::test]
 async fn callers_that_hang_up_are_passed_over() {
     let server = RedisServer::start().await;
     let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
