@@ -36,8 +36,8 @@ pub(super) const JSON: [(HeaderName, HeaderValue); 1] =
 
 /// A body as JSON. It ends with a newline, so that the prompt of a shell does not stick to it.
 pub(super) fn json(body: &impl Serialize) -> Bytes {
-    let mut bytes = serde_json::to_vec(body)
-        .expect("bodies have text keys and serializers that do not fail");
+    let mut bytes =
+        serde_json::to_vec(body).expect("bodies have text keys and serializers that do not fail");
     bytes.push(b'\n');
     bytes.into()
 }
