@@ -14,16 +14,17 @@ pub struct HttpConfig {
     pub base_path: String,
     /// The largest request body in bytes, 8192 to 1048576. A longer one is answered with 413.
     pub max_body_bytes: usize,
-    /// The longest request target (path and query) in bytes, 1024 to 65536. A longer one is
+    /// The longest request target (path and query) in bytes, 1024 to 32768. A longer one is
     /// answered with 414.
     pub max_uri_bytes: usize,
-    /// The most bytes in all headers of a request, 8192 to 1048576. More are answered with 431.
+    /// The most bytes in all headers of a request, 8192 to 1048576. More are answered with 431,
+    /// and so are more than 100 headers.
     pub max_header_bytes: usize,
-    /// How long a client may take to send the headers of a request, 100 to 300000. Then the
-    /// connection is closed.
+    /// How long a client may take to send the headers of a request, 100 to 300000. Slower is
+    /// answered with 408, and the connection is closed.
     pub header_timeout_ms: Millis,
-    /// How long a connection may stand idle between two requests, 100 to 3600000. Then it is
-    /// closed.
+    /// How long a connection may stand idle between two requests, or a client take nothing of an
+    /// answer, 100 to 3600000. Then it is closed.
     pub idle_timeout_ms: Millis,
     /// How long a client may take to send the body of a request, 100 to 300000. Slower is answered
     /// with 408.
@@ -58,7 +59,8 @@ impl HttpConfig {
         Invalid::unless_in(
             "http.max_uri_bytes",
             bytes(self.max_uri_bytes),
-            1024..=64 * 1024,
+            // hyper refuses what is near 64 KiB by itself.
+            1024..=32 * 1024,
         )?;
         Invalid::unless_in(
             "http.max_header_bytes",

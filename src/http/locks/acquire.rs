@@ -41,6 +41,9 @@ struct AcquireProblems;
 /// kept for a few seconds: the same request, sent again in time, goes on where the broken one was.
 /// So does a request that comes after a 423: a chain of short waits with one key keeps its place
 /// in the queue.
+///
+/// A lease that is answered again under its `Idempotency-Key` (200) is not given back when that
+/// answer is lost: the first one may have arrived. It ends when it is released, or with its TTL.
 #[utoipa::path(
     post,
     path = "/locks/{name}",

@@ -163,6 +163,8 @@ fn slug(reason: LossReason) -> &'static str {
 
 /// JSON as it is written here has no line breaks, so it is one `data` line.
 fn encode(name: &str, json: &[u8]) -> Bytes {
+    // The data of an event is one line. It is this format that ends it.
+    let json = json.trim_ascii_end();
     [b"event: ", name.as_bytes(), b"\ndata: ", json, b"\n\n"]
         .concat()
         .into()

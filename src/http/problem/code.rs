@@ -95,7 +95,8 @@ problem_codes! {
         "Leave `Accept` out, or include `application/json`.";
     RequestTimeout = "request-timeout", REQUEST_TIMEOUT,
         "The request took too long to arrive",
-        "The client did not send the whole body in time. Nothing happened.",
+        "The client did not send the whole request in time, its headers or its body. Nothing \
+         happened.",
         "Send the request again. If it happens often, look at the network between the client \
          and the gateway.";
     IdempotencyMismatch = "idempotency-mismatch", CONFLICT,
@@ -171,7 +172,8 @@ problem_codes! {
         "Release a lease first.";
     HeadersTooLarge = "headers-too-large", REQUEST_HEADER_FIELDS_TOO_LARGE,
         "The request headers are too large",
-        "All headers together are larger than the gateway accepts. Nothing happened.",
+        "All headers together are larger than the gateway accepts, or there are more than 100 of \
+         them. Nothing happened.",
         "Send fewer or shorter headers. Cookies of other services on the same host are a \
          common cause.";
     Internal = "internal", INTERNAL_SERVER_ERROR,
@@ -201,9 +203,16 @@ problem_codes! {
     FenceExhausted = "fence-exhausted", SERVICE_UNAVAILABLE,
         "No fencing token is left",
         "The counter of fencing tokens has reached 2^53 - 1, the last number that JSON \
-         carries exactly. Nothing happened.",
-        "Somebody has set the counter in the store, or a clock was far in the future. An \
-         operator must repair it: see docs/semantics.md.";
+         carries exactly. That only happens if somebody has written it, or if a clock was \
+         centuries ahead. Nothing happened: who holds a lock goes on holding it, and nobody gets \
+         a new one.",
+        "An operator must start the counter again. The new fencing tokens are smaller than the \
+         old ones, so stop everything that writes to the protected resources first, or make them \
+         forget the fencing tokens that they remember. Correct the clock if it was one. Stop all \
+         gateways: they remember the counter. With Redis, delete the counter: the key that \
+         matches `lg:*:fence` and has the value 9007199254740991 (`redis-cli --scan --pattern \
+         'lg:*:fence'` lists the candidates). With the embedded store, begin with a new data \
+         directory: its leases are lost. Then start the gateways.";
     OutcomeUnknown = "outcome-unknown", GATEWAY_TIMEOUT,
         "It is not known what happened",
         "The store was asked and did not answer in time. **It may have happened.** A lease \

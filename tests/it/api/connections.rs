@@ -19,14 +19,6 @@ fn impatient() -> Service {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_finish_its_headers_is_dropped() {
-    let service = impatient();
-    let mut stream = service.connect().await;
-    send(&mut stream, "GET /locks/a HTTP/1.1\r\nhos").await;
-    assert_eq!(closed(&mut stream).await, "");
-}
-
-#[tokio::test]
 async fn a_client_that_does_not_finish_its_body_is_told_408() {
     let service = impatient();
     let mut stream = service.connect().await;
@@ -197,4 +189,34 @@ async fn a_connection_whose_answer_took_a_while_is_idle_afterwards() {
     service.script.paused.lift();
     answer(&mut stream).await;
     assert_eq!(closed(&mut stream).await, "");
+}
+
+#[tokio::test]
+async fn a_download_may_take_longer_than_a_connection_may_be_idle() {
+    let mut config = Config::default();
+    config.http.idle_timeout_ms = Millis(400);
+    let service = Service::with(config);
+    let address = service.listen().await;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    // So that the kernels do not take all of it at once.
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(address).await.unwrap();
+    let request = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    send(&mut stream, request).await;
+    let began = tokio::time::Instant::now();
+    let (mut all, mut piece) = (0, vec![0; 32 * 1024]);
+    loop {
+        let read = tokio::io::AsyncReadExt::read(&mut stream, &mut piece).await;
+        match read.unwrap() {
+            0 => break,
+            read => all += read,
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert!(
+        began.elapsed() > Duration::from_millis(400),
+        "too fast to say anything: {:?}",
+        began.elapsed()
+    );
+    assert!(all > 1_000_000, "{all} bytes came");
 }

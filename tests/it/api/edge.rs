@@ -214,3 +214,12 @@ async fn a_base_path_is_in_front_of_everything() {
         .await;
     assert!(page.body.contains("href=\"/latch/gate/docs\""));
 }
+
+#[tokio::test]
+async fn a_json_answer_ends_its_line() {
+    let service = Service::start();
+    for path in ["/", "/readyz", "/locks/a", "/nowhere", "/openapi.json"] {
+        let body = service.get(path).await.body;
+        assert!(body.ends_with("}\n"), "{path}: {body}");
+    }
+}

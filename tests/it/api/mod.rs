@@ -23,6 +23,7 @@ mod inspect;
 mod log;
 mod pages;
 mod processes;
+mod refusals;
 mod release;
 mod renew;
 mod silent;

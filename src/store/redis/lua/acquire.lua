@@ -88,8 +88,8 @@ if held then
     end
     return tell({ 'again', token, news }, record, 7, left, now)
   end
-  if remembers(ended, 'g:' .. token, now) then
-    return { 'withdrawn', token }
+  if remembers(at.ended, 'g:' .. token, now) then
+    return { 'withdrawn', token, news }
   end
   if ours and key ~= '' and record[3] == key then
     if record[4] ~= ARGV[10] then
