@@ -16,7 +16,8 @@ use tokio::{
     time::Instant,
 };
 
-const PRELUDE: &str = include_str!("../../src/store/redis/lua/lease.lua");
+const LEASE: &str = include_str!("../../src/store/redis/lua/lease.lua");
+const QUEUE: &str = include_str!("../../src/store/redis/lua/queue.lua");
 const ACQUIRE: &str = include_str!("../../src/store/redis/lua/acquire.lua");
 const RELEASE: &str = include_str!("../../src/store/redis/lua/release.lua");
 
@@ -88,7 +89,7 @@ impl Caller {
     }
 
     async fn load(&mut self, script: &str) -> String {
-        let script = format!("{PRELUDE}\n{script}");
+        let script = format!("{LEASE}\n{QUEUE}\n{script}");
         self.exchange(&["SCRIPT", "LOAD", &script]).await;
         let reply = std::str::from_utf8(&self.buffer).expect("a hash is ASCII");
         reply
@@ -106,27 +107,29 @@ impl Caller {
         let info = format!("lg:{{native:{name}}}:info");
         let ended = format!("lg:{{native:{name}}}:ended");
         let fence = format!("lg:{{{}}}:fence", name & 0x3fff);
+        let queue = format!("lg:{{native:{name}}}:queue");
+        let waiters = format!("lg:{{native:{name}}}:waiters");
         let token = format!("{name:064x}");
+        let keys = [lock, info, ended, fence, queue, waiters];
+        let keys = keys.each_ref().map(String::as_str);
         let (acquire, release) = (self.acquire.clone(), self.release.clone());
-        self.exchange(&[
-            "EVALSHA", &acquire, "4", &lock, &info, &ended, &fence, &token, "30000", "", "", "",
-            "0", "60000", "0", "", "", "",
-        ])
-        .await;
-        assert!(
-            find(&self.buffer, b"granted"),
-            "{}",
-            String::from_utf8_lossy(&self.buffer)
-        );
-        self.exchange(&[
-            "EVALSHA", &release, "3", &lock, &info, &ended, &token, "60000",
-        ])
-        .await;
-        assert!(
-            find(&self.buffer, b"released"),
-            "{}",
-            String::from_utf8_lossy(&self.buffer)
-        );
+        let mut command = vec!["EVALSHA", &acquire, "6"];
+        command.extend(keys);
+        command.extend([
+            &token, "30000", "", "", "", "0", "60000", "0", "", "", "", "me", "", "1",
+        ]);
+        self.exchange(&command).await;
+        self.expect("granted");
+        let mut command = vec!["EVALSHA", &release, "6"];
+        command.extend(keys);
+        command.extend([&token, "60000", "0", "me"]);
+        self.exchange(&command).await;
+        self.expect("released");
+    }
+
+    fn expect(&self, outcome: &str) {
+        let reply = String::from_utf8_lossy(&self.buffer);
+        assert!(reply.contains(outcome), "{reply}");
     }
 
     async fn exchange(&mut self, command: &[&str]) {
@@ -171,10 +174,4 @@ fn value_end(bytes: &[u8]) -> Option<usize> {
         b'*' => (0..count()?).try_fold(after, |end, _| Some(end + value_end(bytes.get(end..)?)?)),
         _ => Some(after),
     }
-}
-
-fn find(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack
-        .windows(needle.len())
-        .any(|window| window == needle)
 }

@@ -32,6 +32,9 @@ use super::{
 
 /// The most commands in one transaction: a bound on how long the first of them waits.
 const BATCH: usize = 1024;
+/// How long the writer waits for a batch to become as large as the ones before it: less than the
+/// fsync that each batch costs. One caller alone never waits.
+const LINGER: Duration = Duration::from_micros(100);
 /// The most leases and tombstones that are cleared away in one transaction.
 const SWEEP: usize = 1024;
 /// How often the writer looks for what has ended while nobody asks for anything.
@@ -93,6 +96,7 @@ impl Writer {
     /// Serves until it is closed or every handle is gone.
     pub(super) fn run(mut self) {
         let mut batch = Vec::with_capacity(BATCH);
+        let mut crowd = 0;
         let closed = loop {
             if self.file.is_none() && self.tried_at.elapsed() >= RETRY {
                 self.try_again();
@@ -101,6 +105,14 @@ impl Writer {
                 Ok(command) => {
                     batch.push(command);
                     batch.extend(self.commands.try_iter().take(BATCH - 1));
+                    if batch.len() < crowd {
+                        // Those who were answered just now are about to ask again.
+                        std::thread::sleep(LINGER);
+                        let room = BATCH - batch.len();
+                        batch.extend(self.commands.try_iter().take(room));
+                    }
+                    // Forgotten slowly, so that two halves of a crowd that take turns become one.
+                    crowd = batch.len().max(crowd - crowd.div_ceil(8));
                     if let ControlFlow::Break(closed) = self.serve(batch.drain(..)) {
                         break Some(closed);
                     }

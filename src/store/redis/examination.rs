@@ -89,6 +89,8 @@ impl Examiner {
                 Verdict::Unsafe(why.clone())
             }
             (_, Health::Misconfigured(why)) => Verdict::Unsafe(why.clone()),
+            // What was found before stands, and is looked at again soon.
+            (_, Health::Outage(why)) => Verdict::Unreachable(Unavailability::Connect(why.clone())),
             _ => Verdict::Safe,
         };
         Findings::new(

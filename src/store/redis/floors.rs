@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::lock::FencingToken;
+use crate::{lock::FencingToken, store::contract::Holder};
 
 use super::Slot;
 
@@ -33,6 +33,13 @@ impl Floors {
     /// Takes note of a fence.
     pub(super) fn raise(&self, slot: Slot, fence: FencingToken) {
         self.seen[slot.index()].fetch_max(fence.get(), Ordering::Relaxed);
+    }
+
+    /// Takes note of the fence of somebody's lease.
+    pub(super) fn saw(&self, slot: Slot, holder: Option<&Holder>) {
+        if let Some(Holder::Lease(lease)) = holder {
+            self.raise(slot, lease.fence);
+        }
     }
 
     /// The highest fence seen in any slot, or zero.

@@ -23,8 +23,8 @@ use crate::{
     store::{
         Store, StoreError, Unavailability,
         contract::{
-            Acquisition, Attempt, Check, Confirmation, GiveBack, Health, Inspection, Leaving,
-            Release, Renewal,
+            Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Health, Inspection,
+            Leaving, Place, Release, Renewal,
         },
         parking::Parking,
     },
@@ -142,10 +142,26 @@ impl Store for RedisStore {
         let _working = self.enter()?;
         self.admission.admit().await?;
         let keys = self.keys(&attempt.name);
-        let scripts = &self.scripts;
-        scripts
-            .acquire(&self.dispatch, &self.gateway, &keys, attempt)
-            .await
+        let acquire = self
+            .scripts
+            .acquire(&self.dispatch, &self.gateway, &keys, attempt);
+        let acquisition = acquire.await?;
+        match &acquisition {
+            Acquisition::Replayed(lease, _) => self.gateway.floors.raise(keys.slot(), lease.fence),
+            Acquisition::Held(Contention { holder, .. })
+            | Acquisition::Queued(Place {
+                contention: Contention { holder, .. },
+                ..
+            }) => {
+                self.gateway.floors.saw(keys.slot(), holder.as_ref());
+            }
+            // The fence of a grant is noted where it is read.
+            Acquisition::Granted(_)
+            | Acquisition::QueueFull
+            | Acquisition::IdempotencyMismatch
+            | Acquisition::IdempotencyExpired => {}
+        }
+        Ok(acquisition)
     }
 
     async fn renew(
@@ -156,7 +172,14 @@ impl Store for RedisStore {
     ) -> Result<Renewal, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
-        self.scripts.renew(&self.dispatch, &keys, token, ttl).await
+        let renewal = self
+            .scripts
+            .renew(&self.dispatch, &keys, token, ttl)
+            .await?;
+        if let Renewal::Renewed(lease) = &renewal {
+            self.gateway.floors.raise(keys.slot(), lease.fence);
+        }
+        Ok(renewal)
     }
 
     async fn release(&self, name: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
@@ -184,7 +207,11 @@ impl Store for RedisStore {
     ) -> Result<Confirmation, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
-        self.scripts.confirm(&self.dispatch, &keys, token).await
+        let confirmation = self.scripts.confirm(&self.dispatch, &keys, token).await?;
+        if let Confirmation::Confirmed(lease) = &confirmation {
+            self.gateway.floors.raise(keys.slot(), lease.fence);
+        }
+        Ok(confirmation)
     }
 
     async fn leave(
@@ -208,7 +235,11 @@ impl Store for RedisStore {
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
-        self.scripts.inspect(&self.dispatch, &keys).await
+        let inspection = self.scripts.inspect(&self.dispatch, &keys).await?;
+        self.gateway
+            .floors
+            .saw(keys.slot(), inspection.holder.as_ref());
+        Ok(inspection)
     }
 
     async fn check(&self) -> Vec<Check> {

@@ -60,7 +60,7 @@ local key = record and record[2] == token and record[3]
 if key and not record[4] then
   return { 'kept', token, at.news }
 end
-redis.call('DEL', at.lock, at.info)
+-- The lock goes last: stopped half-way, it is still held and can be given back again.
 if key and ARGV[5] == '0' then
   remember(at.ended, now, forget, 'g:' .. token, forget, 'k:' .. key)
 else
@@ -69,5 +69,6 @@ else
     redis.call('ZREM', at.ended, 'k:' .. key)
   end
 end
+redis.call('DEL', at.lock, at.info)
 hand_over(at, now, us, false)
 return { 'given_back', token, at.news }

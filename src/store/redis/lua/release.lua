@@ -51,14 +51,18 @@ if key then
   redis.call('ZSCORE', at.ended, '')
 end
 
--- The first write is one that Redis does not refuse when it is out of memory.
-redis.call('DEL', at.lock, at.info)
+local now, us
 if key or at.head then
-  local now, us = instants(redis.call('TIME'))
-  if key then
-    local forget = digits(now + ARGV[2])
-    remember(at.ended, now, forget, 'k:' .. key, forget, 'r:' .. token)
-  end
+  now, us = instants(redis.call('TIME'))
+end
+-- Every first write here is one that Redis does not refuse when it is out of memory. The lock goes
+-- last of what is the caller's: stopped half-way, it is still held and can be released again.
+if key then
+  local forget = digits(now + ARGV[2])
+  remember(at.ended, now, forget, 'k:' .. key, forget, 'r:' .. token)
+end
+redis.call('DEL', at.lock, at.info)
+if now then
   hand_over(at, now, us, false)
 end
 return { 'released', token, at.news }
