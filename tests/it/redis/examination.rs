@@ -165,6 +165,41 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_granted() {
 }
 
 #[tokio::test]
+async fn a_permission_that_is_taken_away_leaves_no_lock_half_released() {
+    let server = RedisServer::start().await;
+    for command in ["zadd", "zrem", "del"] {
+        let lifecycle = Lifecycle::new();
+        let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
+        let store = store_as(&server, &lifecycle, &rules).await;
+        for give_back in [false, true] {
+            let held = super::leases::keyed(&format!("half-{command}-{give_back}"), "a");
+            granted(store.acquire(&held).await);
+            let end = async || {
+                if give_back {
+                    store.give_back(&held.name, &held.token).await.map(drop)
+                } else {
+                    store.release(&held.name, &held.token).await.map(drop)
+                }
+            };
+            let forbidden = format!("-{command}");
+            server.run(&["ACL", "SETUSER", "gate", &forbidden]).await;
+            end().await.unwrap_err();
+            let lock = format!("lg:{{{}}}:lock", held.name);
+            // "Nothing happened" must be true, and the command can be repeated.
+            assert_eq!(
+                server.text(&["GET", &lock]).await,
+                held.token.to_string(),
+                "{command}"
+            );
+            let allowed = format!("+{command}");
+            server.run(&["ACL", "SETUSER", "gate", &allowed]).await;
+            end().await.unwrap();
+            assert_eq!(server.text(&["GET", &lock]).await, "", "{command}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_missing_channel_is_reported_and_a_missing_key_pattern_refused() {
     let server = RedisServer::start().await;
     let lifecycle = Lifecycle::new();

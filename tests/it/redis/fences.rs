@@ -10,7 +10,7 @@ use latchgate::{
 
 use super::{
     foreign::fence_key,
-    rig::{Rig, attempt, name},
+    rig::{Rig, attempt, granted, name, open, quick},
 };
 use crate::support::RedisServer;
 
@@ -58,6 +58,34 @@ async fn a_counter_ahead_of_the_time_goes_on_from_where_it_is() {
     assert_eq!(fence(&rig, "ahead").await, ahead + 2);
     // A floor holds in its slot alone.
     assert!(fence(&rig, "another-slot").await < ahead);
+}
+
+#[tokio::test]
+async fn a_fence_that_was_shown_is_never_fallen_below() {
+    let rig = Rig::start().await;
+    let other = open(&rig.server.url(), &quick(), &rig.lifecycle);
+    let ahead = server_time(&rig).await + 3_600_000_000;
+    let key = fence_key(&name("shown"));
+    for (turn, seen_by) in ["acquire", "inspect", "renew"].iter().enumerate() {
+        // Each turn begins with a counter that only the other gateway has met.
+        let ahead = ahead + 1_000_000 * u64::try_from(turn).unwrap();
+        rig.server.run(&["SET", &key, &ahead.to_string()]).await;
+        let held = attempt("shown");
+        assert_eq!(granted(other.acquire(&held).await).fence.get(), ahead + 1);
+        match *seen_by {
+            "acquire" => drop(rig.store.acquire(&attempt("shown")).await.unwrap()),
+            "inspect" => drop(rig.store.inspect(&held.name).await.unwrap()),
+            _ => drop(
+                rig.store
+                    .renew(&held.name, &held.token, None)
+                    .await
+                    .unwrap(),
+            ),
+        }
+        // Counter and lease are lost, and the clock is behind both.
+        rig.server.run(&["FLUSHALL"]).await;
+        assert_eq!(fence(&rig, "shown").await, ahead + 2, "{seen_by}");
+    }
 }
 
 #[tokio::test]
