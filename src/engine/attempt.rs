@@ -21,6 +21,7 @@ use crate::{
 
 use super::{
     AcquireError, AcquireRequest, Delivery, Engine, Granted,
+    owed::Owed,
     reaper::{Abandoned, Reaper},
 };
 
@@ -28,6 +29,7 @@ use super::{
 pub(super) struct Run {
     store: Arc<dyn Store>,
     reaper: Reaper,
+    owed: Owed,
     lifecycle: Lifecycle,
     reconnect_grace: Duration,
     attempt: Attempt,
@@ -95,6 +97,7 @@ impl Run {
         Self {
             store: Arc::clone(&engine.store),
             reaper: engine.reaper.clone(),
+            owed: engine.owed.clone(),
             lifecycle: engine.lifecycle.clone(),
             reconnect_grace: engine.reconnect_grace,
             attempt,
@@ -253,6 +256,7 @@ impl Run {
 
     fn answer(&self, token: Token, held: HeldLease, delivery: Delivery) -> Granted {
         let name = self.request.name.clone();
+        self.owed.owe(token.hash(), &held);
         Granted {
             lease: Lease {
                 name,

@@ -146,6 +146,7 @@ impl Engine {
             reaper: self.reaper.clone(),
             lifecycle: self.lifecycle.clone(),
             streams: self.streams.clone(),
+            owed: self.owed.clone(),
             events: sender,
             overrun: Arc::clone(&overrun),
         }));

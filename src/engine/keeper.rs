@@ -22,6 +22,7 @@ use crate::{
 use super::{
     AcquireError, Granted, HoldEnd, HoldEvent, LossReason,
     kept::Kept,
+    owed::Owed,
     reaper::{Abandoned, Reaper},
     streams::Streams,
 };
@@ -32,6 +33,7 @@ pub(super) struct Keeper {
     pub(super) reaper: Reaper,
     pub(super) lifecycle: Lifecycle,
     pub(super) streams: Streams,
+    pub(super) owed: Owed,
     pub(super) events: mpsc::Sender<HoldEvent>,
     pub(super) overrun: Arc<AtomicBool>,
 }
@@ -156,8 +158,12 @@ impl Keeper {
         };
         match answer {
             Ok(renewal) => {
-                if let Renewal::Renewed(held) = &renewal {
-                    kept.renewed(held, sent);
+                match &renewal {
+                    Renewal::Renewed(held) => {
+                        kept.renewed(held, sent);
+                        self.owed.owe(token, held);
+                    }
+                    Renewal::Lost(_) => self.owed.settle(&token),
                 }
                 Some(renewal)
             }
@@ -175,13 +181,10 @@ impl Keeper {
 
     /// Nobody listens any more: the lock is released at once.
     async fn release(&self, kept: Kept) {
-        if self
-            .store
-            .release(&kept.name, &kept.token.hash())
-            .await
-            .is_err()
-        {
-            self.give_back(kept);
+        let token = kept.token.hash();
+        match self.store.release(&kept.name, &token).await {
+            Ok(_) => self.owed.settle(&token),
+            Err(_) => self.give_back(kept),
         }
     }
 

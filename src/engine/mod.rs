@@ -7,6 +7,7 @@ mod hold;
 mod inspect;
 mod keeper;
 mod kept;
+mod owed;
 mod reaper;
 mod release;
 mod renew;

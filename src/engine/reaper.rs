@@ -18,6 +18,8 @@ use crate::{
     store::{Store, StoreError},
 };
 
+use super::owed::Owed;
+
 /// How many give-backs may wait, for their time or for a store that is away. Beyond it the TTL alone
 /// ends a lease.
 const BACKLOG: usize = 16_384;
@@ -31,6 +33,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 #[derive(Debug, Clone)]
 pub(super) struct Reaper {
     queue: mpsc::Sender<Abandoned>,
+    owed: Owed,
 }
 
 /// A grant that nobody waits for any more, or an attempt that may have become one.
@@ -60,7 +63,12 @@ struct Task {
 // === impl Reaper ===
 
 impl Reaper {
-    pub(super) fn start(store: Arc<dyn Store>, lifecycle: &Lifecycle, grace: Duration) -> Self {
+    pub(super) fn start(
+        store: Arc<dyn Store>,
+        owed: Owed,
+        lifecycle: &Lifecycle,
+        grace: Duration,
+    ) -> Self {
         let (queue, submitted) = mpsc::channel(BACKLOG);
         let task = Task {
             store,
@@ -71,12 +79,14 @@ impl Reaper {
         };
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move { task.run(submitted, stopped).await });
-        Self { queue }
+        Self { queue, owed }
     }
 
     /// Takes over a lease. It is given back at once, or after the reconnect grace if its caller may
     /// ask again.
     pub(super) fn submit(&self, lease: Abandoned) {
+        // Nobody has its token, so nobody will ask for it.
+        self.owed.settle(&lease.token);
         if let Err(error) = self.queue.try_send(lease) {
             warn!(%error, "a lease that could not be delivered is left to its TTL");
         }

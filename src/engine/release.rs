@@ -33,9 +33,12 @@ impl Engine {
     pub async fn release(&self, name: LockName, token: &Token) -> Result<(), ReleaseError> {
         let hash = token.hash();
         let store = Arc::clone(&self.store);
-        let streams = self.streams.clone();
+        let (streams, owed) = (self.streams.clone(), self.owed.clone());
         let release = async move {
             let release = store.release(&name, &hash).await;
+            if release.is_ok() {
+                owed.settle(&hash);
+            }
             if let Ok(Release::Released) = &release {
                 streams.released(name, hash);
             }

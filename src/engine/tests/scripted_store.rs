@@ -205,7 +205,7 @@ pub(super) fn ttl() -> Ttl {
     Ttl::from_millis(30_000).unwrap()
 }
 
-pub(super) fn held() -> HeldLease {
+pub(in crate::engine) fn held() -> HeldLease {
     HeldLease {
         fence: FencingToken::new(7).unwrap(),
         ttl: ttl(),
