@@ -139,6 +139,8 @@ impl Keeper {
     fn drain(&self, kept: Kept) {
         let left = kept.valid_until.saturating_duration_since(Instant::now());
         let left = kept.unsaid.is_none().then_some(left);
+        // Its holder is told to go elsewhere, where the lease must be adopted before it is over.
+        self.owed.settle(&kept.token.hash());
         if left.is_none() {
             // Nobody knows its token.
             self.give_back(kept);

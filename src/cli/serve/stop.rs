@@ -62,7 +62,10 @@ impl Serving {
         drop(timeout_at(deadline - last_things, self.nothing_left()).await);
         let left = deadline.saturating_duration_since(Instant::now());
         // The store's part is the least: it only has to write down what it has.
-        let ended = self.lifecycle.stop(left - last_things.min(left) / 4).await;
+        let ended = self
+            .lifecycle
+            .stop(left.saturating_sub(last_things / 4))
+            .await;
         match timeout_at(deadline, self.store.close()).await {
             Ok(()) => Ok(ended?),
             Err(_elapsed) => Err(ServeError::StoreLeft),

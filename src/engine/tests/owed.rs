@@ -79,3 +79,17 @@ async fn a_hold_counts_for_as_long_as_its_gateway_renews_it() {
     settle().await;
     assert_eq!(engine.owed_until(), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_whose_holder_was_sent_elsewhere_is_not_waited_for() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, lifecycle) = engine(&store);
+    let mut hold = engine.hold(request(None)).await.unwrap();
+    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    lifecycle.drain();
+    while let Some(event) = hold.next().await {
+        assert!(!matches!(event, HoldEvent::Granted(_)), "{event:?}");
+    }
+    settle().await;
+    assert_eq!(engine.owed_until(), None);
+}

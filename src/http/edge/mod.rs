@@ -5,4 +5,4 @@ mod layer;
 mod request_id;
 
 pub(super) use layer::EdgeLayer;
-pub(super) use request_id::{RequestId, RequestIds};
+pub(super) use request_id::{RequestId, RequestIds, X_REQUEST_ID};

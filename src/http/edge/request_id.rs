@@ -8,12 +8,15 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::lock::Token;
+
 /// The header that carries it in both directions.
-pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(in crate::http) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest that is taken over from a caller.
 const MAX_LEN: usize = 128;
 
-/// A request id: 1 to 128 characters that are harmless in a header, in a log line and in JSON.
+/// A request id: 1 to 128 characters that are harmless in a header, in a log line and in JSON, and
+/// that are no token.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct RequestId(HeaderValue);
 
@@ -34,7 +37,8 @@ impl RequestId {
             return None;
         };
         let fit = (1..=MAX_LEN).contains(&value.len())
-            && value.as_bytes().iter().all(|&byte| is_harmless(byte));
+            && value.as_bytes().iter().all(|&byte| is_harmless(byte))
+            && !is_token(value);
         fit.then(|| Self(value.clone()))
     }
 
@@ -45,6 +49,11 @@ impl RequestId {
     pub(super) fn header(&self) -> HeaderValue {
         self.0.clone()
     }
+}
+
+/// Whether somebody put a token into the wrong header: the log would show it.
+fn is_token(value: &HeaderValue) -> bool {
+    value.to_str().is_ok_and(|text| Token::parse(text).is_ok())
 }
 
 fn is_harmless(byte: u8) -> bool {
@@ -101,6 +110,8 @@ mod tests {
         for id in ["", "a b", "a\"b", "<b>", "a\tb", "{}", long.as_str()] {
             assert_eq!(sent(&[id.as_bytes()]), None, "{id}");
         }
+        let token = Token::random().expose();
+        assert_eq!(sent(&[token.as_bytes()]), None);
         assert_eq!(sent(&[b"\xff"]), None);
         assert_eq!(sent(&[b"a", b"b"]), None);
         assert_eq!(sent(&[]), None);

@@ -14,6 +14,7 @@ mod delivery;
 mod document;
 mod edge;
 mod errors;
+mod framing;
 mod golden;
 mod headers;
 mod health;

@@ -168,7 +168,7 @@ fn the_grace_ends_it_although_somebody_goes_on_renewing() {
     let took = begin.elapsed();
     // All of it but the quarter for the last things, which take no time here.
     assert!(took >= Duration::from_millis(1_125), "{took:?}");
-    assert!(took < Duration::from_millis(2_000), "{took:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
     renewing.join().unwrap();
 }
 
