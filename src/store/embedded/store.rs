@@ -154,7 +154,12 @@ impl Store for EmbeddedStore {
             Health::Misconfigured(WRITER_LOST.to_owned())
         } else {
             let failure = self.health.now(&*self.clock);
-            failure.map_or(Health::Passing, Health::Outage)
+            match failure {
+                None => Health::Passing,
+                // As above: it does not end by itself.
+                Some(why) if self.health.is_misplaced() => Health::Misconfigured(why),
+                Some(why) => Health::Outage(why),
+            }
         };
         vec![Check {
             name: "disk",

@@ -1,6 +1,6 @@
 //! What callers see over HTTP.
 
-mod lines;
+pub(crate) mod lines;
 mod listener;
 mod scripted;
 mod service;
