@@ -141,7 +141,9 @@ impl Examiner {
             return Health::Misconfigured(format!("{finding}; no fencing token is made from it"));
         }
         if Duration::from_micros(self.floors.highest()) > time + SKEW {
-            let finding = "fencing tokens are ahead of the server's clock, which has stepped back";
+            let finding = "a fencing token is ahead of the server's clock: the clock has stepped back, or \
+                           the counter was raised (by another server's data, or by hand); tokens go \
+                           on rising from there";
             return Health::Warning(finding.to_owned());
         }
         let wall = self.clock.wall();
