@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::{
-    lock::{CallerId, HoldLimit, IdempotencyKey, Lease, LockName, Metadata, Owner, Ttl},
+    lock::{CallerId, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName, Metadata, Owner, Ttl},
     store::{
         StoreError, Uncertainty,
         contract::{Contention, Place},
@@ -44,6 +44,8 @@ pub struct Granted {
     pub lease: Lease,
     /// To be told when the lease has reached its holder.
     pub delivery: Delivery,
+    /// Who keeps it, if its holder leaves that to a hold.
+    pub(super) keeper: KeeperId,
 }
 
 /// Why a lock was not acquired.

@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::{
     lifecycle::Lifecycle,
-    lock::{Fingerprint, HeldLease, Lease, Salt, Token},
+    lock::{Fingerprint, HeldLease, KeeperId, Lease, Salt, Token},
     store::{
         Store, StoreError,
         contract::{
@@ -21,7 +21,7 @@ use crate::{
 
 use super::{
     AcquireError, AcquireRequest, Delivery, Engine, Granted,
-    reaper::{Abandoned, Reaper},
+    reaper::{Abandoned, Abandoner, Reaper},
 };
 
 /// One attempt, with what is needed to tell its caller about it and to give it back.
@@ -261,6 +261,7 @@ impl Run {
                 waited: self.waited(),
             },
             delivery,
+            keeper: KeeperId::of_attempt(&self.attempt.token),
         }
     }
 
@@ -277,7 +278,10 @@ impl Run {
         Abandoned {
             name: self.attempt.name.clone(),
             token: self.attempt.token,
-            may_be_asked_again: self.attempt.idempotency.is_some(),
+            by: match self.attempt.idempotency {
+                Some(_) => Abandoner::KeyedAttempt,
+                None => Abandoner::Attempt,
+            },
         }
     }
 }

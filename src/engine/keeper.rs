@@ -12,18 +12,18 @@ use tokio::{
 
 use crate::{
     lifecycle::Lifecycle,
-    lock::{HeldLease, Lease},
+    lock::{HeldLease, KeeperId, Lease},
     store::{
         Store, StoreError,
-        contract::{Place, Renewal},
+        contract::{Place, Renewal, Renewer},
     },
 };
 
 use super::{
     AcquireError, Granted, HoldEnd, HoldEvent, LossReason,
     kept::Kept,
-    reaper::{Abandoned, Reaper},
-    streams::Streams,
+    reaper::{Abandoned, Abandoner, Reaper},
+    streams::{Displaced, Streams},
 };
 
 /// The task behind a hold.
@@ -64,9 +64,10 @@ impl Keeper {
                 // From here on this task answers for the lease.
                 granted.delivery.delivered();
                 let kept = if waited {
-                    self.kept(granted.lease, Instant::now()).renewed_first()
+                    self.kept(granted.lease, granted.keeper, Instant::now())
+                        .renewed_first()
                 } else {
-                    self.kept(granted.lease, asked)
+                    self.kept(granted.lease, granted.keeper, asked)
                 };
                 self.keep_granted(kept).await;
             }
@@ -85,19 +86,31 @@ impl Keeper {
             let draining = tokio::select! {
                 () = sleep_until(due) => false,
                 () = &mut drained => true,
-                displaced = kept.entry.displaced() => return self.end(displaced.into()),
+                displaced = kept.entry.displaced() => match displaced {
+                    Displaced::Released => return self.end(HoldEnd::Released),
+                    // The store knows better.
+                    Displaced::Adopted => false,
+                },
                 () = self.events.closed() => return self.release(kept).await,
             };
             if let Some(reason) = kept.lost_by_now() {
-                self.give_back(kept);
+                self.leave_behind(kept);
                 return self.end(HoldEnd::Lost(reason));
             }
             let heard = match self.renew(&mut kept).await {
+                Some(Renewal::Adopted) => {
+                    return self.end(HoldEnd::Lost(LossReason::Adopted));
+                }
                 Some(Renewal::Lost(_)) => {
                     let reason = kept.lost_by_now().unwrap_or(LossReason::Ended);
                     return self.end(HoldEnd::Lost(reason));
                 }
-                Some(Renewal::Renewed(held)) => self.say_renewed(&mut kept, held),
+                Some(Renewal::Renewed(held)) => {
+                    if kept.entry.is_displaced() {
+                        kept.entry = self.streams.enter(kept.name.clone(), kept.token.hash());
+                    }
+                    self.say_renewed(&mut kept, held)
+                }
                 // Not known; tried again soon, for as long as the lease is certainly ours.
                 None => Ok(()),
             };
@@ -110,10 +123,10 @@ impl Keeper {
         }
     }
 
-    pub(super) fn kept(&self, lease: Lease, since: Instant) -> Kept {
+    pub(super) fn kept(&self, lease: Lease, keeper: KeeperId, since: Instant) -> Kept {
         let token = lease.token.hash();
         let entry = self.streams.enter(lease.name.clone(), token);
-        Kept::new(lease, entry, since)
+        Kept::new(lease, keeper, entry, since)
     }
 
     /// Tells of the grant, unless a renewal must say first from when it counts.
@@ -139,7 +152,7 @@ impl Keeper {
         let left = kept.unsaid.is_none().then_some(left);
         if left.is_none() {
             // Nobody knows its token.
-            self.give_back(kept);
+            self.leave_behind(kept);
         }
         self.end(HoldEnd::Draining { left });
     }
@@ -149,7 +162,8 @@ impl Keeper {
         let sent = Instant::now();
         let until = kept.valid_until;
         let token = kept.token.hash();
-        let renewal = self.store.renew(&kept.name, &token, None);
+        let keeper = Renewer::Keeper(kept.keeper);
+        let renewal = self.store.renew_as(keeper, &kept.name, &token, None);
         let answer = tokio::select! {
             answer = renewal => answer,
             () = sleep_until(until) => return None,
@@ -173,24 +187,21 @@ impl Keeper {
         }
     }
 
-    /// Nobody listens any more: the lock is released at once.
+    /// Nobody listens any more: the lock is released at once, unless somebody else keeps it now.
     async fn release(&self, kept: Kept) {
-        if self
-            .store
-            .release(&kept.name, &kept.token.hash())
-            .await
-            .is_err()
-        {
-            self.give_back(kept);
+        let (keeper, token) = (Some(kept.keeper), kept.token.hash());
+        let release = self.store.release_as(keeper, &kept.name, &token);
+        if release.await.is_err() {
+            self.leave_behind(kept);
         }
     }
 
-    fn give_back(&self, kept: Kept) {
-        let token = kept.token.hash();
+    /// The lease is released in a while, unless somebody else keeps it by then.
+    fn leave_behind(&self, kept: Kept) {
         self.reaper.submit(Abandoned {
+            token: kept.token.hash(),
             name: kept.name,
-            token,
-            may_be_asked_again: false,
+            by: Abandoner::Keeper(kept.keeper),
         });
     }
 
@@ -203,7 +214,7 @@ impl Keeper {
         })
     }
 
-    fn end(&self, end: HoldEnd) {
+    pub(super) fn end(&self, end: HoldEnd) {
         // Whoever does not read it finds the stream ended all the same.
         drop(self.say(HoldEvent::Ended(end)));
     }

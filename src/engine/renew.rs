@@ -42,6 +42,8 @@ impl Engine {
                 held,
                 waited: Duration::ZERO,
             }),
+            // A bearer is never answered so.
+            Renewal::Adopted => Err(RenewError::Lost(Loss::HeldByAnother)),
             Renewal::Lost(loss) => Err(RenewError::Lost(loss)),
         }
     }

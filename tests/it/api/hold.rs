@@ -214,7 +214,7 @@ async fn a_lease_that_cannot_be_renewed_in_time_is_lost() {
     let lost = listener.expect("lost").await;
     assert_eq!(lost, serde_json::json!({"reason": "expired"}));
     listener.ends().await;
-    until("it is given back", || service.script.given_back() == 1).await;
+    until("it is released", || released(&service) == 1).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::future::ready;
 
 use super::{
     embedded::Embedded,
-    exclusion, expiry, fences, give_back, idempotency, random,
+    exclusion, expiry, fences, give_back, idempotency, keepers, random,
     redis::Redis,
     release, renew, told,
     waiting::{crowd, expiries, histories, leaving, order, orphans, places, queue, sequences},
@@ -91,6 +91,19 @@ conformance! {
             leaves_others_alone,
             leaves_other_names_alone,
             of_an_ended_lease_holds_nothing,;
+        keepers:
+            the_attempt_that_was_granted_keeps_it,
+            whoever_it_was_adopted_from_ends_nothing,
+            whoever_it_was_adopted_from_does_not_renew_it_either,
+            the_last_to_adopt_it_keeps_it,
+            of_many_who_adopt_it_together_one_keeps_it,
+            an_adoption_may_be_repeated,
+            the_token_alone_renews_and_releases_whoever_keeps_it,
+            an_answer_under_the_key_makes_a_keeper,
+            an_adopted_lease_is_not_given_back,
+            the_keeper_of_one_lease_is_none_of_the_next,
+            a_lease_is_adopted_after_a_restart,
+            an_ended_lease_is_not_adopted,;
         told:
             a_lease_is_told_with_all_that_it_was_given,
             inspect_shows_what_acquire_told,

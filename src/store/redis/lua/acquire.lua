@@ -95,8 +95,9 @@ if held then
     if record[4] ~= ARGV[10] then
       return { 'mismatch', token, news }
     end
-    -- Its caller may have heard of it: from now on it is not given back.
+    -- Its caller may have heard of it: from now on it is not given back, and is this attempt's to keep.
     redis.call('HDEL', at.info, 'returnable')
+    adopt(at.info, at.ended, held, token, now, digits(now + at.tombstone))
     if record[6] then
       left = settle(at, held, now)
       record = read()

@@ -47,6 +47,26 @@ local function remember(ended, now, ...)
   redis.call('PEXPIREAT', ended, digits(tonumber(last[2])))
 end
 
+-- Who keeps the living lease of a token: until it is adopted, the attempt that it was granted to.
+local function keeper_of(info, token)
+  return redis.call('HMGET', info, 'keeper')[1] or token
+end
+
+-- Makes somebody the keeper of a living lease. Not one that was its keeper before: that is a late copy
+-- of a command, and whoever came after it goes on. Its first write is that of `remember`.
+local function adopt(info, ended, token, keeper, now, forget)
+  local before = keeper_of(info, token)
+  if before == keeper then
+    return true
+  end
+  if remembers(ended, 'a:' .. keeper, now) then
+    return false
+  end
+  remember(ended, now, forget, 'a:' .. before)
+  redis.call('HSET', info, 'keeper', keeper)
+  return true
+end
+
 -- The fields of a record that a lease is told from, in the order in which `tell` takes them.
 local TOLD = { 'fence', 'ttl', 'acquired', 'hold', 'owner', 'metadata' }
 
