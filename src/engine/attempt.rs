@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::{
     lifecycle::Lifecycle,
-    lock::{Fingerprint, HeldLease, KeeperId, Lease, Salt, Token},
+    lock::{Fingerprint, HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
         Store, StoreError,
         contract::{
@@ -103,6 +103,11 @@ impl Run {
             started: Instant::now(),
             say_queued: Some(say_queued),
         }
+    }
+
+    /// What the store knows the attempt by.
+    pub(super) fn token(&self) -> TokenHash {
+        self.attempt.token
     }
 
     /// Sees the attempt through. `hung_up` ends when nobody waits for the outcome any more.

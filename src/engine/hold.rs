@@ -16,11 +16,12 @@ use crate::{
     lock::{HeldLease, KeeperId, Lease, LockName, Token},
     store::{
         StoreError,
-        contract::{Loss, Place, Renewal, Renewer},
+        contract::{Loss, Renewal, Renewer},
+        positions::Position,
     },
 };
 
-use super::{AcquireError, AcquireRequest, Attempted, Engine, Granted, keeper::Keeper};
+use super::{AcquireError, AcquireRequest, Attempted, Engine, keeper::Keeper};
 
 /// A lock that is held for as long as this stays alive: dropped, the lock is released.
 #[derive(Debug)]
@@ -33,8 +34,8 @@ pub struct Hold {
 /// What happens to a hold. [`HoldEvent::Ended`] is the last, and comes exactly once.
 #[derive(Debug)]
 pub enum HoldEvent {
-    /// It stands in the queue.
-    Queued(Place),
+    /// It stands in the queue, or moved there.
+    Queued(Position),
     /// It holds the lock.
     Granted(Lease),
     /// It went on holding the lock.
@@ -91,7 +92,7 @@ pub enum LossReason {
 
 /// How many events may wait for a reader. One that does not take them in is as good as gone: with
 /// a renewal every third of a TTL this is several TTLs.
-const UNREAD: usize = 16;
+pub(super) const UNREAD: usize = 16;
 // === impl Engine ===
 
 impl Engine {
@@ -99,9 +100,17 @@ impl Engine {
     /// there is a hold.
     pub async fn hold(&self, request: AcquireRequest) -> Result<Hold, AcquireError> {
         let asked = Instant::now();
+        let name = request.name.clone();
         match self.attempt(request).await? {
-            Attempted::Done(granted) => Ok(self.keep(None, asked, async move { Ok(granted) })),
-            Attempted::Queued(place, outcome) => Ok(self.keep(Some(place), asked, outcome)),
+            Attempted::Done(granted) => Ok(self.start_keeper(move |keeper| async move {
+                keeper.keep_grant(granted, asked).await;
+            })),
+            Attempted::Queued(place, token, outcome) => {
+                let watcher = self.store.parking().positions().watch(name, &token);
+                Ok(self.start_keeper(move |keeper| async move {
+                    keeper.queue_and_keep(&place, watcher, outcome).await;
+                }))
+            }
         }
     }
 
@@ -140,17 +149,6 @@ impl Engine {
             let kept = keeper.kept(lease, id, asked);
             keeper.keep_granted(kept).await;
         }))
-    }
-
-    fn keep(
-        &self,
-        place: Option<Place>,
-        asked: Instant,
-        outcome: impl Future<Output = Result<Granted, AcquireError>> + Send + 'static,
-    ) -> Hold {
-        self.start_keeper(move |keeper| async move {
-            keeper.queue_and_keep(place, asked, outcome).await;
-        })
     }
 
     fn start_keeper<F>(&self, task: impl FnOnce(Keeper) -> F) -> Hold

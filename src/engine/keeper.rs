@@ -1,13 +1,16 @@
 //! The task that keeps a held lease.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::{
     sync::mpsc::{self, error::TrySendError},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 use crate::{
@@ -16,11 +19,13 @@ use crate::{
     store::{
         Store, StoreError,
         contract::{Place, Renewal, Renewer},
+        positions::{Position, Watcher},
     },
 };
 
 use super::{
     AcquireError, Granted, HoldEnd, HoldEvent, LossReason,
+    hold::UNREAD,
     kept::Kept,
     reaper::{Abandoned, Abandoner, Reaper},
     streams::{Displaced, Streams},
@@ -36,44 +41,62 @@ pub(super) struct Keeper {
     pub(super) overrun: Arc<AtomicBool>,
 }
 
+/// How soon it is looked again whether what was said of the queue has been read.
+const READ: Duration = Duration::from_secs(1);
+
 /// Whoever listens has gone, or has stopped listening.
 struct Gone;
 
 // === impl Keeper ===
 
 impl Keeper {
+    /// Waits in the queue, telling the place there, and then keeps what is granted.
     pub(super) async fn queue_and_keep(
         self,
-        place: Option<Place>,
-        asked: Instant,
+        place: &Place,
+        mut watcher: Watcher,
         outcome: impl Future<Output = Result<Granted, AcquireError>>,
     ) {
-        let waited = place.is_some();
-        if let Some(place) = place
-            && self.say(HoldEvent::Queued(place)).is_err()
-        {
+        let mut said = Position::from(place);
+        if let Err(Gone) = self.say(HoldEvent::Queued(said)) {
             return;
         }
+        let mut now = said;
         // Dropping `outcome` leaves the queue.
-        let outcome = tokio::select! {
-            outcome = outcome => outcome,
-            () = self.events.closed() => return,
+        let mut outcome = std::pin::pin!(outcome);
+        let outcome = loop {
+            tokio::select! {
+                outcome = &mut outcome => break outcome,
+                () = self.events.closed() => return,
+                position = watcher.looked_up() => now = position,
+                () = sleep(READ), if now.ahead != said.ahead => {}
+            }
+            if now.ahead != said.ahead && self.all_is_read() {
+                said = now;
+                if let Err(Gone) = self.say(HoldEvent::Queued(said)) {
+                    return;
+                }
+            }
         };
+        drop(watcher);
         match outcome {
             Ok(granted) => {
                 // From here on this task answers for the lease.
                 granted.delivery.delivered();
-                let kept = if waited {
-                    self.kept(granted.lease, granted.keeper, Instant::now())
-                        .renewed_first()
-                } else {
-                    self.kept(granted.lease, granted.keeper, asked)
-                };
-                self.keep_granted(kept).await;
+                let kept = self.kept(granted.lease, granted.keeper, Instant::now());
+                self.keep_granted(kept.renewed_first()).await;
             }
             Err(AcquireError::Draining) => self.end(HoldEnd::Draining { left: None }),
             Err(error) => self.end(HoldEnd::Refused(error)),
         }
+    }
+
+    /// Keeps what was granted at once, counting from when it was asked for.
+    pub(super) async fn keep_grant(self, granted: Granted, asked: Instant) {
+        // From here on this task answers for the lease.
+        granted.delivery.delivered();
+        let kept = self.kept(granted.lease, granted.keeper, asked);
+        self.keep_granted(kept).await;
     }
 
     pub(super) async fn keep_granted(self, mut kept: Kept) {
@@ -203,6 +226,12 @@ impl Keeper {
             name: kept.name,
             by: Abandoner::Keeper(kept.keeper),
         });
+    }
+
+    /// Whether whoever listens is up to date. Places that move are no reason to take a slow reader for
+    /// gone.
+    fn all_is_read(&self) -> bool {
+        self.events.capacity() == UNREAD
     }
 
     fn say(&self, event: HoldEvent) -> Result<(), Gone> {

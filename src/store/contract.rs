@@ -55,7 +55,8 @@ pub trait Store: Send + Sync + 'static {
     /// the idempotency key of an attempt that is queued, it takes over that one's position.
     ///
     /// With an idempotency key: answers the lease that lives under this key, or says that the key
-    /// has been used.
+    /// has been used. One that does not wait and is not granted gives up the position that is kept
+    /// under its key; whoever still waits there is told that it was superseded.
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError>;
 
     /// Makes a provisional grant the attempt's own, with its full TTL, just before it is answered.

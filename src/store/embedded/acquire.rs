@@ -48,7 +48,7 @@ impl State {
         if living.is_some() {
             return Ok(match attempt.wait {
                 Some(waiting) => self.join(attempt, waiting, now),
-                None => Acquisition::Held(self.contention(name, now)),
+                None => self.pass(attempt, now),
             });
         }
         let lease = Lease::grant(attempt, self.next_fence()?, now);

@@ -18,6 +18,7 @@ mod meta;
 mod moment;
 mod notice;
 mod open_error;
+mod positions;
 mod queue;
 mod queued;
 mod queues;

@@ -117,6 +117,7 @@ impl EmbeddedStore {
             written_at: now,
             behind: false,
             tried_at: Instant::now(),
+            told_at: Instant::now(),
             directory,
         };
         let writer = thread::Builder::new()

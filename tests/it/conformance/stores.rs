@@ -7,7 +7,9 @@ use super::{
     exclusion, expiry, fences, give_back, idempotency, keepers, random,
     redis::Redis,
     release, renew, told,
-    waiting::{crowd, expiries, histories, leaving, order, orphans, places, queue, sequences},
+    waiting::{
+        crowd, expiries, histories, leaving, order, orphans, places, queue, sequences, streams,
+    },
 };
 
 /// Makes one test of each case for each store, so that a case cannot be forgotten for one of them.
@@ -143,7 +145,9 @@ conformance! {
             are_kept_for_whoever_asks_again,
             belong_to_the_newest_request,
             are_not_taken_over_in_other_words,
-            stay_when_asked_for_without_waiting,
+            are_given_up_by_asking_without_waiting,
+            that_are_given_up_supersede_whoever_waits_there,
+            are_not_given_up_in_other_words_or_without_the_key,
             are_granted_the_lock_and_answer_it_in_full,
             pass_on_if_nobody_asks_again,
             run_out,
@@ -151,6 +155,12 @@ conformance! {
         crowd:
             two_hundred_are_each_served_once,
             a_long_queue_is_shown_by_its_head,;
+        streams:
+            that_end_after_another_adopted_the_lease_release_nothing,
+            hear_with_their_next_renewal_that_another_adopted_the_lease,
+            that_end_after_the_lease_was_answered_again_release_nothing,
+            that_adopt_a_lease_together_leave_one_of_them,
+            that_wait_are_told_how_their_place_moves,;
         sequences:
             around_a_queue_behave_like_the_model,;
         histories:

@@ -82,6 +82,9 @@ if held then
     if record[6] then
       left = settle(at, token, now)
       record = read()
+    else
+      redis.call('HDEL', at.info, '')
+      redis.call('HSET', at.info, 'heard', '1')
     end
     if ARGV[8] == '1' then
       remember(at.ended, now, digits(left + now + ARGV[7]), 'g:' .. token)
@@ -141,12 +144,9 @@ if not held then
   end
 end
 
-if ARGV[13] == '' then
-  return contend({ 'held', token, news }, at, now)
-end
-
+-- Under its key somebody may have a place already, to be taken over, or given up by who does not wait.
 local order, before
-if at.head then
+if at.head and (key ~= '' or ARGV[13] ~= '') then
   order = redis.call('ZSCORE', at.queue, token)
   local mine = order and read_waiter(redis.call('HMGET', at.waiters, token)[1])
   if mine then
@@ -172,6 +172,9 @@ if before and before ~= token then
   elseif old and old.gateway ~= '' then
     send(at, old.gateway, 'superseded', before)
   end
+end
+if ARGV[13] == '' then
+  return contend({ 'held', token, news }, at, now)
 end
 if not order then
   if at.head and redis.call('ZCARD', at.queue) >= tonumber(ARGV[14]) then

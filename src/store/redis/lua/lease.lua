@@ -85,7 +85,8 @@ local function tell(reply, fields, first, left, now)
 end
 
 -- Makes the living lease last its full TTL from now. A grant that was provisional becomes one that
--- was heard of: it counts from now, and its idempotency key is used.
+-- was heard of: it counts from now, and its idempotency key is used. That it was heard of is noted:
+-- other news of the grant may still be on their way, and find nobody who waits for them.
 local function settle(at, token, now)
   local fields = redis.call('HMGET', at.info, 'ttl', 'hold', 'idem', 'provisional', 'limit', 'late')
   redis.call('ZSCORE', at.ended, '')
@@ -94,6 +95,7 @@ local function settle(at, token, now)
   -- The first write is one that Redis does not refuse when it is out of memory.
   redis.call('PEXPIREAT', at.lock, digits(expiry))
   redis.call('PEXPIREAT', at.info, digits(expiry))
+  redis.call('HSET', at.info, 'heard', '1')
   if fields[4] then
     redis.call('HSET', at.info, 'acquired', digits(now))
     if fields[5] then
