@@ -11,6 +11,7 @@ use latchgate::{
         StoreError, Unavailability,
         contract::{Acquisition, Loss, Renewal},
         parking::News,
+        positions::Position,
     },
 };
 
@@ -140,6 +141,27 @@ async fn it_tells_the_place_in_the_queue_and_then_the_grant() {
     assert_eq!(service.script.tell(&News::Granted(held())), 1);
     let lease = listener.expect("granted").await;
     assert_eq!(lease["fencing_token"], 42);
+}
+
+#[tokio::test]
+async fn a_place_that_moves_is_told_again() {
+    let service = Service::start();
+    service.script.acquires(queued(2));
+    let body = r#"{"wait_ms": 20000}"#;
+    let mut listener = Listener::hold(service.connect().await, "", body).await;
+    listener.expect("queued").await;
+    let asked = service.script.asked();
+    let [Asked::Acquire(attempt)] = &asked[..] else {
+        panic!("{asked:?}");
+    };
+    let position = Position {
+        ahead: 0,
+        waiters: 7,
+    };
+    let positions = service.script.parking.positions();
+    positions.tell(&attempt.token, position);
+    let place = listener.expect("queued").await;
+    assert_eq!(place, serde_json::json!({"position": 1, "waiters": 7}));
 }
 
 #[tokio::test]
