@@ -98,7 +98,7 @@ if held then
     if record[4] ~= ARGV[10] then
       return { 'mismatch', token, news }
     end
-    -- Its caller may have heard of it: from now on it is not given back, and is this attempt's to keep.
+    -- Its caller may have heard of it: from now on it is not given back, and this attempt keeps it.
     redis.call('HDEL', at.info, 'returnable')
     adopt(at.info, at.ended, held, token, now, digits(now + at.tombstone))
     if record[6] then
@@ -144,7 +144,7 @@ if not held then
   end
 end
 
--- Under its key somebody may have a place already, to be taken over, or given up by who does not wait.
+-- Under its key there may be a place already: it is taken over, or given up by who does not wait.
 local order, before
 if at.head and (key ~= '' or ARGV[13] ~= '') then
   order = redis.call('ZSCORE', at.queue, token)
