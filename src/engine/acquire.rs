@@ -5,7 +5,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::{
-    lock::{CallerId, HoldLimit, IdempotencyKey, Lease, LockName, Metadata, Owner, Ttl},
+    lock::{
+        CallerId, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName, Metadata, Owner, TokenHash,
+        Ttl,
+    },
     store::{
         StoreError, Uncertainty,
         contract::{Contention, Place},
@@ -44,6 +47,8 @@ pub struct Granted {
     pub lease: Lease,
     /// To be told when the lease has reached its holder.
     pub delivery: Delivery,
+    /// Who keeps it, if its holder leaves that to a hold.
+    pub(super) keeper: KeeperId,
 }
 
 /// Why a lock was not acquired.
@@ -81,8 +86,8 @@ pub enum AcquireError {
 pub(super) enum Attempted<F> {
     /// It holds the lock.
     Done(Granted),
-    /// It waits; dropping the future leaves the queue.
-    Queued(Place, F),
+    /// The attempt with this token waits; dropping the future leaves the queue.
+    Queued(Place, TokenHash, F),
 }
 
 // === impl Engine ===
@@ -95,7 +100,7 @@ impl Engine {
     pub async fn acquire(&self, request: AcquireRequest) -> Result<Granted, AcquireError> {
         match self.attempt(request).await? {
             Attempted::Done(granted) => Ok(granted),
-            Attempted::Queued(_place, outcome) => outcome.await,
+            Attempted::Queued(_place, _token, outcome) => outcome.await,
         }
     }
 
@@ -115,6 +120,7 @@ impl Engine {
         }
         let (say_queued, queued) = oneshot::channel();
         let run = Run::new(self, request, say_queued);
+        let token = run.token();
         let (mut answer, mut outcome) = oneshot::channel();
         self.lifecycle.spawn(async move {
             let result = run.finish(answer.closed()).await;
@@ -129,7 +135,7 @@ impl Engine {
             outcome = &mut outcome => outcome.unwrap_or_else(lost).map(Attempted::Done),
             Ok(place) = queued => {
                 let outcome = async move { outcome.await.unwrap_or_else(lost) };
-                Ok(Attempted::Queued(place, outcome))
+                Ok(Attempted::Queued(place, token, outcome))
             }
         }
     }

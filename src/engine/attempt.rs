@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::{
     lifecycle::Lifecycle,
-    lock::{Fingerprint, HeldLease, Lease, Salt, Token},
+    lock::{Fingerprint, HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
         Store, StoreError,
         contract::{
@@ -22,7 +22,7 @@ use crate::{
 use super::{
     AcquireError, AcquireRequest, Delivery, Engine, Granted,
     owed::Owed,
-    reaper::{Abandoned, Reaper},
+    reaper::{Abandoned, Abandoner, Reaper},
 };
 
 /// One attempt, with what is needed to tell its caller about it and to give it back.
@@ -106,6 +106,11 @@ impl Run {
             started: Instant::now(),
             say_queued: Some(say_queued),
         }
+    }
+
+    /// What the store knows the attempt by.
+    pub(super) fn token(&self) -> TokenHash {
+        self.attempt.token
     }
 
     /// Sees the attempt through. `hung_up` ends when nobody waits for the outcome any more.
@@ -265,6 +270,7 @@ impl Run {
                 waited: self.waited(),
             },
             delivery,
+            keeper: KeeperId::of_attempt(&self.attempt.token),
         }
     }
 
@@ -281,7 +287,10 @@ impl Run {
         Abandoned {
             name: self.attempt.name.clone(),
             token: self.attempt.token,
-            may_be_asked_again: self.attempt.idempotency.is_some(),
+            by: match self.attempt.idempotency {
+                Some(_) => Abandoner::KeyedAttempt,
+                None => Abandoner::Attempt,
+            },
         }
     }
 }

@@ -46,6 +46,8 @@ impl Engine {
         };
         match self.see_through(release).await? {
             Release::Released => Ok(()),
+            // Nobody asked as a keeper.
+            Release::Adopted => Err(ReleaseError::Lost(Loss::HeldByAnother)),
             Release::Lost(loss) => Err(ReleaseError::Lost(loss)),
         }
     }

@@ -120,6 +120,7 @@ impl EmbeddedStore {
             tried_at: Instant::now(),
             place,
             looked_at: Instant::now(),
+            told_at: Instant::now(),
             directory,
         };
         let writer = thread::Builder::new()

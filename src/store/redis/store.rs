@@ -19,12 +19,12 @@ use crate::{
     clock::Clock,
     config::{RedisConfig, RedisUrl},
     lifecycle::Lifecycle,
-    lock::{LockName, TokenHash, Ttl},
+    lock::{KeeperId, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Health, Inspection,
-            Leaving, Place, Release, Renewal,
+            Leaving, Place, Release, Renewal, Renewer,
         },
         parking::Parking,
     },
@@ -164,8 +164,9 @@ impl Store for RedisStore {
         Ok(acquisition)
     }
 
-    async fn renew(
+    async fn renew_as(
         &self,
+        renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
         ttl: Option<Ttl>,
@@ -174,7 +175,7 @@ impl Store for RedisStore {
         let keys = self.keys(name);
         let renewal = self
             .scripts
-            .renew(&self.dispatch, &keys, token, ttl)
+            .renew(&self.dispatch, &keys, renewer, token, ttl)
             .await?;
         if let Renewal::Renewed(lease) = &renewal {
             self.gateway.floors.raise(keys.slot(), lease.fence);
@@ -182,12 +183,17 @@ impl Store for RedisStore {
         Ok(renewal)
     }
 
-    async fn release(&self, name: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
+    async fn release_as(
+        &self,
+        keeper: Option<KeeperId>,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Release, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
         let scripts = &self.scripts;
         scripts
-            .release(&self.dispatch, &self.gateway, &keys, token)
+            .release(&self.dispatch, &self.gateway, &keys, keeper, token)
             .await
     }
 

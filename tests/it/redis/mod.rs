@@ -8,6 +8,7 @@ mod expected;
 mod fences;
 mod foreign;
 mod hostile;
+mod keepers;
 mod keys;
 mod late;
 mod leases;

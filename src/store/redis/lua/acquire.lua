@@ -82,6 +82,9 @@ if held then
     if record[6] then
       left = settle(at, token, now)
       record = read()
+    else
+      redis.call('HDEL', at.info, '')
+      redis.call('HSET', at.info, 'heard', '1')
     end
     if ARGV[8] == '1' then
       remember(at.ended, now, digits(left + now + ARGV[7]), 'g:' .. token)
@@ -95,8 +98,9 @@ if held then
     if record[4] ~= ARGV[10] then
       return { 'mismatch', token, news }
     end
-    -- Its caller may have heard of it: from now on it is not given back.
+    -- Its caller may have heard of it: from now on it is not given back, and this attempt keeps it.
     redis.call('HDEL', at.info, 'returnable')
+    adopt(at.info, at.ended, held, token, now, digits(now + at.tombstone))
     if record[6] then
       left = settle(at, held, now)
       record = read()
@@ -140,12 +144,9 @@ if not held then
   end
 end
 
-if ARGV[13] == '' then
-  return contend({ 'held', token, news }, at, now)
-end
-
+-- Under its key there may be a place already: it is taken over, or given up by who does not wait.
 local order, before
-if at.head then
+if at.head and (key ~= '' or ARGV[13] ~= '') then
   order = redis.call('ZSCORE', at.queue, token)
   local mine = order and read_waiter(redis.call('HMGET', at.waiters, token)[1])
   if mine then
@@ -171,6 +172,9 @@ if before and before ~= token then
   elseif old and old.gateway ~= '' then
     send(at, old.gateway, 'superseded', before)
   end
+end
+if ARGV[13] == '' then
+  return contend({ 'held', token, news }, at, now)
 end
 if not order then
   if at.head and redis.call('ZCARD', at.queue) >= tonumber(ARGV[14]) then

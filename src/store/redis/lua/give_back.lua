@@ -16,7 +16,7 @@
 --   5  1 if nobody has ever heard of the grant, else 0
 -- Reply
 --   {given_back, ARGV 1, news}
---   {kept, ARGV 1, news}             its lease was answered again under its idempotency key
+--   {kept, ARGV 1, news}             its lease was adopted, answered again under its key, or heard of
 --   {nothing, ARGV 1, news}          it holds nothing, and never will
 --   {layout, ARGV 1, news, version}  the record is not of this layout
 -- Replay
@@ -36,7 +36,7 @@ local at = {
 local token = ARGV[1]
 
 local held = redis.call('GET', at.lock)
-local record, layout = read_record(at.info, 'idem', 'returnable')
+local record, layout = read_record(at.info, 'idem', 'returnable', 'keeper', 'heard')
 if layout then
   return { 'layout', token, at.news, layout }
 end
@@ -57,7 +57,10 @@ if held ~= token then
 end
 
 local key = record and record[2] == token and record[3]
-if key and not record[4] then
+local ours = record and record[2] == token
+local adopted = ours and (record[5] or token) ~= token
+local heard = ours and record[6] and ARGV[5] == '1'
+if adopted or heard or (key and not record[4]) then
   return { 'kept', token, at.news }
 end
 -- The lock goes last: stopped half-way, it is still held and can be given back again.

@@ -47,6 +47,26 @@ local function remember(ended, now, ...)
   redis.call('PEXPIREAT', ended, digits(tonumber(last[2])))
 end
 
+-- Who keeps the living lease of a token: until it is adopted, the attempt that it was granted to.
+local function keeper_of(info, token)
+  return redis.call('HMGET', info, 'keeper')[1] or token
+end
+
+-- Makes somebody the keeper of a living lease. Not one that was its keeper before: that is a late copy
+-- of a command, and whoever came after it goes on. Its first write is that of `remember`.
+local function adopt(info, ended, token, keeper, now, forget)
+  local before = keeper_of(info, token)
+  if before == keeper then
+    return true
+  end
+  if remembers(ended, 'a:' .. keeper, now) then
+    return false
+  end
+  remember(ended, now, forget, 'a:' .. before)
+  redis.call('HSET', info, 'keeper', keeper)
+  return true
+end
+
 -- The fields of a record that a lease is told from, in the order in which `tell` takes them.
 local TOLD = { 'fence', 'ttl', 'acquired', 'hold', 'owner', 'metadata' }
 
@@ -65,7 +85,8 @@ local function tell(reply, fields, first, left, now)
 end
 
 -- Makes the living lease last its full TTL from now. A grant that was provisional becomes one that
--- was heard of: it counts from now, and its idempotency key is used.
+-- was heard of: it counts from now, and its idempotency key is used. That it was heard of is noted:
+-- other news of the grant may still be on their way, and find nobody who waits for them.
 local function settle(at, token, now)
   local fields = redis.call('HMGET', at.info, 'ttl', 'hold', 'idem', 'provisional', 'limit', 'late')
   redis.call('ZSCORE', at.ended, '')
@@ -74,6 +95,7 @@ local function settle(at, token, now)
   -- The first write is one that Redis does not refuse when it is out of memory.
   redis.call('PEXPIREAT', at.lock, digits(expiry))
   redis.call('PEXPIREAT', at.info, digits(expiry))
+  redis.call('HSET', at.info, 'heard', '1')
   if fields[4] then
     redis.call('HSET', at.info, 'acquired', digits(now))
     if fields[5] then

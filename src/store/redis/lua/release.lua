@@ -12,8 +12,10 @@
 --   2  how long to remember an end, in ms
 --   3  the highest fence that the gateway has seen in this slot
 --   4  the id of this gateway
+--   5  who releases it as its keeper, or empty
 -- Reply
 --   {released, ARGV 1, news}
+--   {adopted, ARGV 1, news}          another keeper goes on with it
 --   {another | free, ARGV 1, news}   the token does not hold the lock; is somebody else holding it?
 --   {layout, ARGV 1, news, version}  the record is not of this layout
 -- Replay
@@ -43,6 +45,9 @@ if held ~= token then
     return { 'released', token, at.news }
   end
   return { held and 'another' or 'free', token, at.news }
+end
+if ARGV[5] ~= '' and keeper_of(at.info, token) ~= ARGV[5] then
+  return { 'adopted', token, at.news }
 end
 
 look(at)

@@ -8,8 +8,11 @@
 --   1  the hash of the token
 --   2  ttl in ms, or empty for the lease's own
 --   3  how long to remember an end, in ms
+--   4  who renews it as its keeper, or empty
+--   5  1 if that one adopts it, else 0
 -- Reply
 --   {renewed, ARGV 1, lease ..}
+--   {adopted, ARGV 1}          another keeper goes on with it
 --   {another | free, ARGV 1}   the token does not hold the lock; is somebody else holding it?
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
@@ -35,6 +38,9 @@ end
 if not record or record[2] ~= token then
   return { 'another', token }
 end
+if ARGV[4] ~= '' and ARGV[5] == '0' and keeper_of(info, token) ~= ARGV[4] then
+  return { 'adopted', token }
+end
 
 local now = instants(redis.call('TIME'))
 local ttl = tonumber(ARGV[2]) or tonumber(record[5])
@@ -46,6 +52,9 @@ if expiry <= now then
 end
 if record[3] then
   redis.call('ZSCORE', ended, '')
+end
+if ARGV[5] == '1' and not adopt(info, ended, token, ARGV[4], now, digits(now + ARGV[3])) then
+  return { 'adopted', token }
 end
 
 -- The first write is one that Redis does not refuse when it is out of memory.
