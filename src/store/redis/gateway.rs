@@ -60,7 +60,7 @@ pub(super) struct Orphan {
     pub(super) token: TokenHash,
 }
 
-/// For how long a gateway counts as alive that says nothing, as in `queue.lua`.
+/// For how long a gateway counts as alive that says nothing, as in `gateways.lua`.
 pub(super) const ALIVE: Duration = Duration::from_secs(6);
 /// How many hexadecimal digits an id has. It is sent with every command.
 const LENGTH: usize = 16;

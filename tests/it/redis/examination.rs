@@ -23,7 +23,7 @@ use super::{
 use crate::support::RedisServer;
 
 /// The commands of the documented ACL line.
-const COMMANDS: &str = "+evalsha +eval +info +type +time +get +set +del +pttl +pexpire \
+const COMMANDS: &str = "+evalsha +eval +info +type +time +exists +get +set +del +pttl +pexpire \
     +pexpireat +hset +hmget +hlen +hdel +zadd +zcard +zscore +zrank +zrange +zrem \
     +publish +subscribe +ping";
 

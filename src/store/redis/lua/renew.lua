@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Renew: makes a living lease last from now.
 --
 -- KEYS
@@ -24,6 +25,11 @@
 local lock, info, ended = KEYS[1], KEYS[2], KEYS[3]
 local token = ARGV[1]
 
+-- import time
+-- import record
+-- import memory
+-- import tell
+
 local held = redis.call('GET', lock)
 local record, layout = read_record(info, 'idem', unpack(TOLD))
 if layout then
@@ -49,13 +55,13 @@ if record[3] then
 end
 
 -- The first write is one that Redis does not refuse when it is out of memory.
-redis.call('PEXPIREAT', lock, digits(expiry))
-redis.call('PEXPIREAT', info, digits(expiry))
+redis.call('PEXPIREAT', lock, expiry)
+redis.call('PEXPIREAT', info, expiry)
 if tonumber(record[5]) ~= ttl then
-  redis.call('HSET', info, 'ttl', digits(ttl))
+  redis.call('HSET', info, 'ttl', ttl)
   record[5] = ttl
 end
 if record[3] then
-  remember(ended, now, digits(expiry + ARGV[3]), 'k:' .. record[3])
+  remember(ended, now, expiry + ARGV[3], 'k:' .. record[3])
 end
 return tell({ 'renewed', token }, record, 4, expiry - now, now)
