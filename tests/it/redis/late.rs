@@ -2,32 +2,49 @@
 
 use std::time::Duration;
 
-use latchgate::store::{
-    Store, StoreError, Unavailability,
-    contract::{Acquisition, GiveBack, Release},
+use bb8_redis::redis::Value;
+use latchgate::{
+    lock::TokenHash,
+    store::{
+        Store, StoreError, Unavailability,
+        contract::{Acquisition, Attempt, GiveBack, Release},
+    },
 };
 use tokio::time::timeout;
 
 use super::rig::{PATIENCE, Rig, attempt, eventually};
 use crate::support::{Fault, Proxy};
 
-/// How many scripts the server has run.
-async fn scripts_run(rig: &Rig) -> u64 {
-    let stats = rig.server.text(&["INFO", "commandstats"]).await;
-    let calls = |name: &str| -> u64 {
-        let line = stats.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|line| line.split(',').next()?.parse().ok())
-            .unwrap_or_default()
+/// How often the server has run a script for this attempt since it began to write down everything.
+async fn runs(rig: &Rig, token: &TokenHash) -> usize {
+    let Value::Array(log) = rig.server.run(&["SLOWLOG", "GET", "-1"]).await else {
+        panic!("the log is a list");
     };
-    calls("cmdstat_evalsha:calls=") + calls("cmdstat_eval:calls=")
+    let token = token.to_string();
+    let of_attempt = log.iter().filter(|entry| {
+        let Value::Array(entry) = entry else {
+            panic!("an entry is a list");
+        };
+        // Number, time, duration, and the command with its arguments.
+        matches!(&entry[3], Value::Array(words) if words.contains(&Value::BulkString(token.clone().into())))
+    });
+    of_attempt.count()
 }
 
-/// Lets go of what the proxy holds, and waits until the server has run it.
-async fn let_late_copy_arrive(rig: &Rig, proxy: &Proxy) {
-    let before = scripts_run(rig).await;
+/// Lets go of the copy that the proxy holds, and waits until the server has run it.
+async fn let_late_copy_arrive(rig: &Rig, proxy: &Proxy, asked: &Attempt) {
+    for setting in [
+        ["slowlog-max-len", "100000"],
+        ["slowlog-log-slower-than", "0"],
+    ] {
+        rig.server
+            .run(&["CONFIG", "SET", setting[0], setting[1]])
+            .await;
+    }
+    assert_eq!(runs(rig, &asked.token).await, 0);
     proxy.let_go();
     eventually("the late copy arrives", async || {
-        (scripts_run(rig).await > before).then_some(())
+        (runs(rig, &asked.token).await == 1).then_some(())
     })
     .await;
 }
@@ -45,7 +62,7 @@ async fn a_late_copy_does_not_take_a_lock_that_was_released() {
     );
     let released = rig.store.release(&asked.name, &asked.token).await.unwrap();
     assert_eq!(released, Release::Released);
-    let_late_copy_arrive(&rig, &proxy).await;
+    let_late_copy_arrive(&rig, &proxy, &asked).await;
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
         super::expected::free()
@@ -65,7 +82,7 @@ async fn a_late_copy_of_an_attempt_that_was_refused_does_not_take_the_lock_eithe
         .release(&holder.name, &holder.token)
         .await
         .unwrap();
-    let_late_copy_arrive(&rig, &proxy).await;
+    let_late_copy_arrive(&rig, &proxy, &asked).await;
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
         super::expected::free()
@@ -105,7 +122,7 @@ async fn an_attempt_that_was_given_back_before_it_arrived_is_refused_when_it_doe
         .await
         .unwrap();
     assert_eq!(outcome, GiveBack::NothingHeld);
-    let_late_copy_arrive(&rig, &proxy).await;
+    let_late_copy_arrive(&rig, &proxy, &asked).await;
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
         super::expected::free()

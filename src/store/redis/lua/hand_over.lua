@@ -95,9 +95,9 @@ local function hand_over(now, us, stale)
 end
 
 -- Clears away dead tickets of a full queue, and answers how many: they must not keep out the living
--- until their turn comes. Who asks again looks at another part of it.
+-- until their turn comes. Who asks again looks at another part of a long queue.
 local function clear_away(count, now, us)
-  local from, out, keys = us % count, {}, {}
+  local from, out, keys = us % math.max(1, count - CHUNK + 1), {}, {}
   local tokens = redis.call('ZRANGE', queue, from, from + CHUNK - 1)
   for i, text in ipairs(redis.call('HMGET', waiters, unpack(tokens))) do
     local waiter, later = read_waiter(text)
