@@ -53,7 +53,7 @@ pub(super) struct Gateway {
     unsent: AtomicU64,
 }
 
-/// A grant that nobody here waits for, and of which nobody has ever heard.
+/// A grant that nobody here waits for (any more: whoever has heard of it otherwise keeps it).
 #[derive(Debug)]
 pub(super) struct Orphan {
     pub(super) name: LockName,

@@ -2,49 +2,22 @@
 
 use std::time::Duration;
 
-use bb8_redis::redis::Value;
-use latchgate::{
-    lock::TokenHash,
-    store::{
-        Store, StoreError, Unavailability,
-        contract::{Acquisition, Attempt, GiveBack, Release},
-    },
+use latchgate::store::{
+    Store, StoreError, Unavailability,
+    contract::{Acquisition, Attempt, GiveBack, Release},
 };
 use tokio::time::timeout;
 
-use super::rig::{PATIENCE, Rig, attempt, eventually};
+use super::rig::{PATIENCE, Rig, attempt, eventually, runs, write_down_everything};
 use crate::support::{Fault, Proxy};
-
-/// How often the server has run a script for this attempt since it began to write down everything.
-async fn runs(rig: &Rig, token: &TokenHash) -> usize {
-    let Value::Array(log) = rig.server.run(&["SLOWLOG", "GET", "-1"]).await else {
-        panic!("the log is a list");
-    };
-    let token = token.to_string();
-    let of_attempt = log.iter().filter(|entry| {
-        let Value::Array(entry) = entry else {
-            panic!("an entry is a list");
-        };
-        // Number, time, duration, and the command with its arguments.
-        matches!(&entry[3], Value::Array(words) if words.contains(&Value::BulkString(token.clone().into())))
-    });
-    of_attempt.count()
-}
 
 /// Lets go of the copy that the proxy holds, and waits until the server has run it.
 async fn let_late_copy_arrive(rig: &Rig, proxy: &Proxy, asked: &Attempt) {
-    for setting in [
-        ["slowlog-max-len", "100000"],
-        ["slowlog-log-slower-than", "0"],
-    ] {
-        rig.server
-            .run(&["CONFIG", "SET", setting[0], setting[1]])
-            .await;
-    }
-    assert_eq!(runs(rig, &asked.token).await, 0);
+    write_down_everything(&rig.server).await;
+    assert_eq!(runs(&rig.server, &asked.token).await, 0);
     proxy.let_go();
     eventually("the late copy arrives", async || {
-        (runs(rig, &asked.token).await == 1).then_some(())
+        (runs(&rig.server, &asked.token).await == 1).then_some(())
     })
     .await;
 }

@@ -87,11 +87,13 @@ local function take(stale)
   if stale then
     redis.call('DEL', info)
   end
-  return { 'granted', token, news, fence, grant(token, waiter, fence, now) }
+  return { 'granted', token, news, fence, grant(token, waiter, fence, now, false) }
 end
 
--- What most attempts find is nothing, and then no key can be of another type either.
-if redis.call('EXISTS', lock, info, ended, queue, waiters) == 0 then
+-- What most attempts find is nothing, and then no key can be of another type either. Who wants to
+-- wait often has a reason.
+local held = ARGV[13] ~= '' and redis.call('GET', lock)
+if not held and redis.call('EXISTS', lock, info, ended, queue, waiters) == 0 then
   return take(false)
 end
 
@@ -102,10 +104,9 @@ end
 -- import hand_over
 -- import contend
 
-local held, left, record, layout
+local left, record, layout
 
 local function read()
-  held = redis.call('GET', lock)
   left = held and redis.call('PTTL', lock)
   if key == '' then
     record, layout = read_record(
@@ -119,15 +120,17 @@ local function read()
   end
 end
 
+held = held or redis.call('GET', lock)
 read()
 if layout then
   return refuse('layout', token, news, layout)
 end
 -- Nobody passes those who wait.
 if not held then
-  look(redis.call('ZRANGE', queue, 0, 0)[1])
+  look(redis.call('ZRANGE', queue, 0, 0)[1], now)
   if head then
     hand_over(now, us, record)
+    held = redis.call('GET', lock)
     read()
   end
 end
@@ -141,7 +144,8 @@ if ours and held == token then
   if ARGV[8] == '1' then
     remember(ended, now, left + now + tombstone, 'g:' .. token)
   end
-  return tell(refuse('again', token, news), record, 3, left, now)
+  redis.call('HDEL', info, 'unheard')
+  return tell({ 'again', token, news }, record, 3, left, now)
 end
 if remembers(ended, 'g:' .. token, now) then
   return refuse('withdrawn', token, news)

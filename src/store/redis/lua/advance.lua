@@ -46,10 +46,10 @@ local record, layout = read_record(info)
 if layout then
   return { 'layout', lock, news, layout }
 end
-look(redis.call('ZRANGE', queue, 0, 0)[1])
+local now, us = instants(redis.call('TIME'))
+look(redis.call('ZRANGE', queue, 0, 0)[1], now)
 if not head then
   return { 'idle', lock, news }
 end
-local now, us = instants(redis.call('TIME'))
 hand_over(now, us, record)
 return { 'passed', lock, news }

@@ -14,10 +14,11 @@
 --   2  how long to remember an end, in ms
 --   3  the highest fence that the gateway has seen in this slot
 --   4  the id of this gateway
---   5  1 if nobody has ever heard of the grant, else 0
+--   5  1 to give back only what nobody has heard of, else 0
 -- Reply
 --   {given_back, ARGV 1, news}
---   {kept, ARGV 1, news}             its lease was answered again under its idempotency key
+--   {kept, ARGV 1, news}             its lease was answered again under its idempotency key, or
+--                                    somebody has heard of it after all
 --   {nothing, ARGV 1, news}          it holds nothing, and never will
 --   {layout, ARGV 1, news, version}  the record is not of this layout
 -- Replay
@@ -43,12 +44,12 @@ local token, tombstone, floor, me, news = ARGV[1], ARGV[2], ARGV[3], ARGV[4], {}
 -- import hand_over
 
 local held = redis.call('GET', lock)
-local record, layout = read_record(info, 'idem', 'returnable')
+local record, layout = read_record(info, 'idem', 'returnable', 'unheard')
 if layout then
   return { 'layout', token, news, layout }
 end
-look(redis.call('ZRANGE', queue, 0, 0)[1])
 local now, us = instants(redis.call('TIME'))
+look(redis.call('ZRANGE', queue, 0, 0)[1], now)
 local forget = now + tombstone
 if held ~= token then
   remember(ended, now, forget, 'g:' .. token)
@@ -63,7 +64,9 @@ if held ~= token then
 end
 
 local key = record and record[2] == token and record[3]
-if key and not record[4] then
+-- Word of the grant may be late, and its attempt have heard of it otherwise.
+local heard = ARGV[5] == '1' and record and record[2] == token and not record[5]
+if heard or (key and not record[4]) then
   return { 'kept', token, news }
 end
 -- The lock goes last: stopped half-way, it is still held and can be given back again.

@@ -25,9 +25,10 @@ end
 -- Grants the free lock to a ticket and answers what is left until its hold limit (-1: none). The
 -- fence comes first and the lock last: if a command fails half-way, nobody holds it.
 --
+-- `unheard`: the one who is granted it has not asked just now, and may never hear of it.
 -- `provisional`: for this many ms, until it is heard of. Until then the hold limit does not count,
 -- the idempotency key is not used, and the attempt may ask again.
-local function grant(token, waiter, fence, now, provisional)
+local function grant(token, waiter, fence, now, unheard, provisional)
   redis.call('SET', counter, fence)
   local expiry, left_until_limit = now + (provisional or waiter.ttl), -1
   local fields = {
@@ -51,6 +52,9 @@ local function grant(token, waiter, fence, now, provisional)
     append(fields, 'finger', waiter.finger)
     append(fields, 'salt', waiter.salt)
     append(fields, 'returnable', '1')
+  end
+  if unheard then
+    append(fields, 'unheard', '1')
   end
   if provisional then
     append(fields, 'provisional', '1')

@@ -10,16 +10,21 @@ local PROVISIONAL = 3000
 -- script clears away: a few milliseconds. The gateway asks again for the rest.
 local CHUNK, MOST_DEAD = 64, 512
 
--- The first ticket and its record, and the last fence.
-local head, first, last
+-- The first ticket, its record as it was found and as it was read, and the last fence.
+local head, first, front, last
 
 -- Looks at the head of the queue before anything is written: a key of another type ends the script
 -- here.
-local function look(ticket)
+local function look(ticket, now)
   head = ticket
   if head then
     first = redis.call('HMGET', waiters, head)
-    redis.call('ZSCORE', ended, '')
+    front = read_waiter(first[1])
+    -- Who is certain to be granted the lock may leave nothing to be remembered.
+    local sure = front and front.gateway == me and front.ends > now
+    if not (sure and front.key == '' and front.late == '0') then
+      redis.call('ZSCORE', ended, '')
+    end
     last = redis.call('GET', counter)
   end
 end
@@ -31,14 +36,14 @@ local function pass(token, waiter, fence, now, stale)
   end
   local gateway = waiter.gateway
   if gateway == me then
-    local until_limit, ttl = grant(token, waiter, fence, now), tonumber(waiter.ttl)
+    local until_limit, ttl = grant(token, waiter, fence, now, true), tonumber(waiter.ttl)
     news[#news + 1] = {
       'granted', token, fence, ttl, ttl, 0, until_limit, waiter.owner, waiter.metadata,
     }
     return
   end
   local lasts = gateway == '' and waiter.ends - now or PROVISIONAL
-  grant(token, waiter, fence, now, lasts)
+  grant(token, waiter, fence, now, true, lasts)
   news[#news + 1] = { 'passed', lasts }
   if gateway ~= '' then
     -- If it does not confirm, all who wait through it count as dead when this grant ends.
@@ -65,8 +70,10 @@ local function hand_over(now, us, stale)
     end
     local out, keys, chosen, later = {}, {}, nil, false
     for i, token in ipairs(tokens) do
-      local waiter
-      waiter, later = read_waiter(records[i])
+      local waiter = token == head and front
+      if not waiter then
+        waiter, later = read_waiter(records[i])
+      end
       if later then
         break
       end

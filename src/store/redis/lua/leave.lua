@@ -48,8 +48,8 @@ local record, layout = read_record(info)
 if layout then
   return { 'layout', token, news, layout }
 end
-look(redis.call('ZRANGE', queue, 0, 0)[1])
 local now, us = instants(redis.call('TIME'))
+look(redis.call('ZRANGE', queue, 0, 0)[1], now)
 if not held and head then
   -- It may be the head itself, in the last moment.
   hand_over(now, us, record)

@@ -60,7 +60,7 @@ if held ~= token then
   return { held and 'another' or 'free', token, news }
 end
 
-look(waiting)
+look(waiting, now)
 -- Every first write here is one that Redis does not refuse when it is out of memory. The lock goes
 -- last of what is the caller's: stopped half-way, it is still held and can be released again.
 if key then

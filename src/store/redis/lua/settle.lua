@@ -16,8 +16,8 @@ local function settle(token, now)
     if fields[5] then
       redis.call('HSET', info, 'hold', hold)
     end
-    redis.call('HDEL', info, 'provisional', 'limit', 'late')
   end
+  redis.call('HDEL', info, 'unheard', 'provisional', 'limit', 'late')
   local forget = expiry + tombstone
   if fields[3] then
     remember(ended, now, forget, 'k:' .. fields[3])

@@ -7,4 +7,5 @@ mod foreign;
 mod gate;
 mod history;
 mod keyed;
+mod late_word;
 mod order;
