@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -89,6 +89,7 @@ impl RedisStore {
             gateway: Arc::clone(&gateway),
             clock,
             accept_eviction: config.accept_eviction,
+            policy: Mutex::default(),
         };
         let limit = config.command_timeout_ms.duration();
         let admission = Arc::new(Admission::new(examiner, limit));

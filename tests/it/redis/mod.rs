@@ -3,6 +3,7 @@
 mod bounds;
 mod chaos;
 mod connections;
+mod eviction;
 mod examination;
 mod expected;
 mod fences;
@@ -13,5 +14,6 @@ mod keys;
 mod late;
 mod leases;
 mod refusals;
+mod replica;
 mod rig;
 mod waiting;

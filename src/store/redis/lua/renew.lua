@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Renew: makes a living lease last from now.
 --
 -- KEYS
@@ -27,6 +28,13 @@
 local lock, info, ended = KEYS[1], KEYS[2], KEYS[3]
 local token = ARGV[1]
 
+-- import time
+-- import record
+-- import memory
+-- import keeper
+-- import adopt
+-- import tell
+
 local held = redis.call('GET', lock)
 local record, layout = read_record(info, 'idem', unpack(TOLD))
 if layout then
@@ -38,7 +46,7 @@ end
 if not record or record[2] ~= token then
   return { 'another', token }
 end
-if ARGV[4] ~= '' and ARGV[5] == '0' and keeper_of(info, token) ~= ARGV[4] then
+if ARGV[4] ~= '' and ARGV[5] == '0' and keeper_of(token) ~= ARGV[4] then
   return { 'adopted', token }
 end
 
@@ -53,18 +61,18 @@ end
 if record[3] then
   redis.call('ZSCORE', ended, '')
 end
-if ARGV[5] == '1' and not adopt(info, ended, token, ARGV[4], now, digits(now + ARGV[3])) then
+if ARGV[5] == '1' and not adopt(token, ARGV[4], now, now + ARGV[3]) then
   return { 'adopted', token }
 end
 
 -- The first write is one that Redis does not refuse when it is out of memory.
-redis.call('PEXPIREAT', lock, digits(expiry))
-redis.call('PEXPIREAT', info, digits(expiry))
+redis.call('PEXPIREAT', lock, expiry)
+redis.call('PEXPIREAT', info, expiry)
 if tonumber(record[5]) ~= ttl then
-  redis.call('HSET', info, 'ttl', digits(ttl))
+  redis.call('HSET', info, 'ttl', ttl)
   record[5] = ttl
 end
 if record[3] then
-  remember(ended, now, digits(expiry + ARGV[3]), 'k:' .. record[3])
+  remember(ended, now, expiry + ARGV[3], 'k:' .. record[3])
 end
 return tell({ 'renewed', token }, record, 4, expiry - now, now)

@@ -8,4 +8,5 @@ mod gate;
 mod history;
 mod keyed;
 mod late_news;
+mod late_word;
 mod order;
