@@ -163,6 +163,7 @@ impl Engine {
             lifecycle: self.lifecycle.clone(),
             streams: self.streams.clone(),
             owed: self.owed.clone(),
+            bus: self.events.clone(),
             events: sender,
             overrun: Arc::clone(&overrun),
         }));
@@ -186,5 +187,20 @@ impl Hold {
             return Poll::Ready(Some(HoldEvent::Ended(HoldEnd::Lost(LossReason::Unread))));
         }
         self.events.poll_recv(cx)
+    }
+}
+
+// === impl LossReason ===
+
+impl LossReason {
+    /// The reason in one word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::HoldLimit => "hold-limit",
+            Self::Ended => "ended",
+            Self::Adopted => "adopted",
+            Self::Unread => "unread",
+        }
     }
 }

@@ -25,6 +25,7 @@ use crate::{
 
 use super::{
     AcquireError, Granted, HoldEnd, HoldEvent, LossReason,
+    events::Bus,
     hold::UNREAD,
     kept::Kept,
     owed::Owed,
@@ -39,6 +40,7 @@ pub(super) struct Keeper {
     pub(super) lifecycle: Lifecycle,
     pub(super) streams: Streams,
     pub(super) owed: Owed,
+    pub(super) bus: Bus,
     pub(super) events: mpsc::Sender<HoldEvent>,
     pub(super) overrun: Arc<AtomicBool>,
 }
@@ -119,6 +121,8 @@ impl Keeper {
                 () = self.events.closed() => return self.release(kept).await,
             };
             if let Some(reason) = kept.lost_by_now() {
+                self.bus
+                    .lost(&kept.name, &kept.token.hash(), reason.as_str());
                 self.leave_behind(kept);
                 return self.end(HoldEnd::Lost(reason));
             }
@@ -128,6 +132,8 @@ impl Keeper {
                 }
                 Some(Renewal::Lost(_)) => {
                     let reason = kept.lost_by_now().unwrap_or(LossReason::Ended);
+                    self.bus
+                        .lost(&kept.name, &kept.token.hash(), reason.as_str());
                     return self.end(HoldEnd::Lost(reason));
                 }
                 Some(Renewal::Renewed(held)) => {
@@ -200,7 +206,8 @@ impl Keeper {
                 match &renewal {
                     Renewal::Renewed(held) => {
                         kept.renewed(held, sent);
-                        self.owed.owe(token, held);
+                        self.owed.owe(token, &kept.name, held);
+                        self.bus.renewed(&kept.name, &token, held);
                     }
                     // Whoever adopted it may keep it through this very gateway.
                     Renewal::Adopted => {}
@@ -226,7 +233,11 @@ impl Keeper {
         let release = self.store.release_as(keeper, &kept.name, &token);
         match release.await {
             Ok(Release::Adopted) => {}
-            Ok(Release::Released | Release::Lost(_)) => self.owed.settle(&token),
+            Ok(Release::Released) => {
+                self.owed.settle(&token);
+                self.bus.released(&kept.name, &token);
+            }
+            Ok(Release::Lost(_)) => self.owed.settle(&token),
             Err(_) => self.leave_behind(kept),
         }
     }

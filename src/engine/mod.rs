@@ -3,6 +3,7 @@
 mod acquire;
 mod attempt;
 mod delivery;
+pub mod events;
 mod hold;
 mod inspect;
 mod keeper;

@@ -33,7 +33,7 @@ pub fn openapi() -> OpenApi {
     let edge = EdgeLayer::new(BasePath::new(""), &HttpConfig::default());
     let (_, mut document) = described(&edge).split_for_parts();
     for (path, item) in &mut document.paths.paths {
-        let private = path.starts_with("/locks");
+        let private = path.starts_with("/locks") || path == "/events";
         let operations = [
             &mut item.get,
             &mut item.post,

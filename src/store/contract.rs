@@ -9,7 +9,7 @@ use crate::lock::{
     TokenHash, Ttl,
 };
 
-use super::{StoreError, parking::Parking};
+use super::{StoreError, parking::Parking, relay::Relay};
 
 /// A place where leases live.
 ///
@@ -120,6 +120,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Where the attempts of this process wait for news from the queue.
     fn parking(&self) -> &Parking;
+
+    /// How to hear of events at other gateways on the store; `None` if there are none.
+    fn relay(&self) -> Option<&dyn Relay> {
+        None
+    }
 
     /// Finds out whether the store can keep its promises now. Each finding has a name.
     async fn check(&self) -> Vec<Check>;

@@ -7,6 +7,7 @@ mod open;
 pub mod parking;
 pub mod positions;
 pub mod redis;
+pub mod relay;
 
 pub use contract::Store;
 pub use error::{StoreError, Unavailability, Uncertainty};

@@ -300,7 +300,7 @@ pub(super) fn waiting_request(key: Option<&str>) -> AcquireRequest {
     }
 }
 
-pub(super) fn name() -> LockName {
+pub(in crate::engine) fn name() -> LockName {
     LockName::new("job").unwrap()
 }
 

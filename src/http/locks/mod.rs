@@ -20,6 +20,7 @@ mod renew_body;
 pub(super) use acquire::{__path_acquire, acquire};
 pub(super) use hold::{__path_hold, hold};
 pub(super) use inspect::{__path_inspect, inspect};
+pub(super) use lease_body::{millis, timestamp};
 pub(super) use metadata_body::MetadataBody;
 pub(super) use release::{__path_release, __path_release_by_post, release, release_by_post};
 pub(super) use renew::{__path_renew, renew};

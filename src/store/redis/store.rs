@@ -27,6 +27,7 @@ use crate::{
             Leaving, Place, Release, Renewal, Renewer,
         },
         parking::Parking,
+        relay::Relay,
     },
 };
 
@@ -39,6 +40,7 @@ use super::{
     gateway::Gateway,
     keys::Keys,
     pool::Pool,
+    relay::RedisRelay,
     scripts::{Knowledge, Scripts},
     topology::Topology,
     wake::Wake,
@@ -54,6 +56,7 @@ pub struct RedisStore {
     gateway: Arc<Gateway>,
     admission: Arc<Admission>,
     tags: Arc<SlotTags>,
+    relay: RedisRelay,
     description: String,
     closed: AtomicBool,
     /// Ends what goes on by itself.
@@ -103,12 +106,18 @@ impl RedisStore {
         };
         let closing = CancellationToken::new();
         wake.start(orphans, lifecycle, &closing);
+        let relay = RedisRelay {
+            gateway: Arc::clone(&gateway),
+            dispatch: Arc::clone(&dispatch),
+            closing: closing.clone(),
+        };
         Self {
             dispatch,
             scripts,
             gateway,
             admission,
             tags,
+            relay,
             description: format!("Redis at {url}"),
             closed: AtomicBool::new(false),
             closing,
@@ -237,6 +246,10 @@ impl Store for RedisStore {
 
     fn parking(&self) -> &Parking {
         &self.gateway.parking
+    }
+
+    fn relay(&self) -> Option<&dyn Relay> {
+        Some(&self.relay)
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {

@@ -1,0 +1,1 @@
+//! What listeners hear, over a store that answers what the test says.
