@@ -3,8 +3,9 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
-    acquire::AcquireArgs, completions::CompletionsArgs, config::ConfigCommand, exit::Exit,
-    inspect::InspectArgs, release::ReleaseArgs, renew::RenewArgs, run::RunArgs, serve::ServeArgs,
+    acquire::AcquireArgs, completions::CompletionsArgs, config::ConfigCommand, events::EventsArgs,
+    exit::Exit, inspect::InspectArgs, release::ReleaseArgs, renew::RenewArgs, run::RunArgs,
+    serve::ServeArgs,
 };
 
 /// Distributed locks over plain HTTP and JSON.
@@ -33,6 +34,7 @@ pub(super) enum Command {
     Renew(RenewArgs),
     Release(ReleaseArgs),
     Inspect(InspectArgs),
+    Events(EventsArgs),
     /// Print or check the configuration of a gateway
     #[command(subcommand)]
     Config(ConfigCommand),

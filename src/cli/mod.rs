@@ -8,6 +8,7 @@ mod connection;
 mod duration;
 mod environment;
 mod error;
+mod events;
 mod exit;
 mod inspect;
 mod lease;

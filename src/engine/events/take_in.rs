@@ -121,8 +121,9 @@ impl Knowledge {
             if over {
                 self.tracker.forget(&key);
                 self.ended.insert(Mark::Key(key));
-                id.into_iter()
-                    .for_each(|id| self.ended.insert(Mark::Id(id)));
+                if let Some(id) = id {
+                    self.ended.insert(Mark::Id(id));
+                }
             }
         } else if let (true, Some(id)) = (over, id) {
             self.ended.insert(Mark::Id(id));

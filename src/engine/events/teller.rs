@@ -243,7 +243,9 @@ impl Teller {
             return;
         }
         let mut audience = self.shared.audience();
-        events.into_iter().for_each(|event| audience.write(event));
+        for event in events {
+            audience.write(event);
+        }
         let next = audience.journal.next();
         drop(audience);
         self.shared.written.send_replace(next);

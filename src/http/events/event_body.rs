@@ -1,16 +1,15 @@
 //! Events as server-sent events.
 
-use std::time::Duration;
-
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    engine::events::Event,
+    engine::events::{Event, EventKind as Kind},
     http::{
         answer::json,
         locks::{millis, timestamp},
     },
+    lock::{FencingToken, LockName, Owner},
 };
 
 /// One event of the stream, as a parser of server-sent events gives it.
@@ -62,10 +61,10 @@ struct EventData<'a> {
     name: Option<&'a str>,
     /// The fencing token of the lease; null if it is not known. Not with `queued`, `gap` and `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fencing_token: Option<Option<u64>>,
+    fencing_token: Option<OrNull<u64>>,
     /// Who asked for it; null if that was not said or is not known. Not with `gap` and `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<Option<&'a str>>,
+    owner: Option<OrNull<&'a str>>,
     /// With `acquired` and `renewed`: what was left of the lease then.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_in_ms: Option<u64>,
@@ -83,6 +82,11 @@ struct EventData<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<String>,
 }
+
+/// Something that is shown as null if it is not known, and not left out.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct OrNull<T>(Option<T>);
 
 /// How soon a browser connects again, in milliseconds.
 const RETRY: u64 = 2_000;
@@ -121,7 +125,6 @@ fn text(json: &[u8]) -> &str {
 
 impl<'a> EventData<'a> {
     fn of(event: &'a Event) -> Self {
-        use crate::engine::events::EventKind as Kind;
         let is_of_lease = match event.kind {
             Kind::Acquired
             | Kind::Renewed
@@ -131,17 +134,17 @@ impl<'a> EventData<'a> {
             | Kind::Broken => true,
             Kind::Queued | Kind::Gap => false,
         };
-        let owner = event.owner.as_ref().map(|owner| owner.as_str());
+        let owner = event.owner.as_ref().map(Owner::as_str);
         Self {
             kind: event.kind.as_str(),
-            name: event.name.as_ref().map(|name| name.as_str()),
-            fencing_token: is_of_lease.then(|| event.fence.map(|fence| fence.get())),
-            owner: event.name.is_some().then_some(owner),
+            name: event.name.as_ref().map(LockName::as_str),
+            fencing_token: is_of_lease.then(|| OrNull(event.fence.map(FencingToken::get))),
+            owner: event.name.is_some().then_some(OrNull(owner)),
             expires_in_ms: event.expires_in.map(millis),
             waited_ms: event.waited.map(millis),
             position: event.position,
             reason: event.reason.as_deref(),
-            at: Some(timestamp(event.at.checked_add(Duration::ZERO))),
+            at: Some(timestamp(Some(event.at))),
         }
     }
 

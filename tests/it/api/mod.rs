@@ -3,7 +3,7 @@
 pub(crate) mod lines;
 mod listener;
 mod scripted;
-mod service;
+pub(crate) mod service;
 mod socket;
 
 mod acquire;

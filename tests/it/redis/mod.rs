@@ -15,5 +15,5 @@ mod late;
 mod leases;
 mod refusals;
 mod replica;
-mod rig;
+pub(crate) mod rig;
 mod waiting;

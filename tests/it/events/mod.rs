@@ -1,0 +1,11 @@
+//! What those hear who listen to events.
+
+mod reader;
+mod site;
+
+mod gaps;
+mod gateways;
+mod kinds;
+mod listening;
+mod secrets;
+mod slow;
