@@ -24,9 +24,26 @@ impl Knowledge {
     /// Takes in an event, and answers what is to be told now.
     pub(super) fn take_in(&mut self, news: News, origin: Origin) -> Vec<Event> {
         match news.event.kind {
-            EventKind::Acquired | EventKind::Renewed => self.lives(news, origin),
-            EventKind::Released | EventKind::Expired | EventKind::Broken | EventKind::Lost => {
-                self.ends(news, true)
+            EventKind::Acquired => {
+                let id = news.lease;
+                let mut told = self.lives(news, origin);
+                for (news, origin) in id.map(|id| self.limbo.take(id)).unwrap_or_default() {
+                    told.extend(self.settle(news, origin));
+                }
+                told
+            }
+            EventKind::Renewed
+            | EventKind::Released
+            | EventKind::Expired
+            | EventKind::Broken
+            | EventKind::Lost => {
+                let unknown = news.lease.filter(|&id| self.is_new(id));
+                let news = match unknown {
+                    Some(id) => self.limbo.enter(id, news, origin),
+                    None => Some(news),
+                };
+                news.map(|news| self.settle(news, origin))
+                    .unwrap_or_default()
             }
             EventKind::Gap => {
                 self.tracker.doubt_all();
@@ -42,10 +59,15 @@ impl Knowledge {
             .is_some_and(|id| self.tracker.resolve(id).is_some())
     }
 
-    /// An end that has waited for its beginning in vain.
+    /// What has waited in vain for the beginning of its lease.
     pub(super) fn overdue(&mut self, now: Instant) -> Option<Vec<Event>> {
-        let news = self.limbo.take_due(now)?;
-        Some(self.ends(news, false))
+        let waited = self.limbo.take_due(now)?;
+        let settled = waited.into_iter();
+        Some(
+            settled
+                .flat_map(|(news, origin)| self.settle(news, origin))
+                .collect(),
+        )
     }
 
     /// A lease is gone, and nobody has said why.
@@ -66,6 +88,20 @@ impl Knowledge {
         })
     }
 
+    /// Whether nothing was heard yet of a lease.
+    fn is_new(&self, id: LeaseId) -> bool {
+        self.tracker.resolve(id).is_none() && !self.ended.contains(&Mark::Id(id))
+    }
+
+    /// Takes in what waits for nothing.
+    fn settle(&mut self, news: News, origin: Origin) -> Vec<Event> {
+        if news.event.kind == EventKind::Renewed {
+            self.lives(news, origin)
+        } else {
+            self.ends(news)
+        }
+    }
+
     fn lives(&mut self, news: News, origin: Origin) -> Vec<Event> {
         let (event, id) = (news.event, news.lease);
         let Some(key) = key_of(&event) else {
@@ -79,38 +115,20 @@ impl Knowledge {
             let lease = Tracked::new(event.owner.clone(), Instant::now() + left, origin);
             self.tracker.track(key, Tracked { id, ..lease });
         }
-        let end = id.and_then(|id| self.limbo.take(id));
-        let mut told = vec![event];
-        told.extend(end.into_iter().flat_map(|end| self.ends(end, false)));
-        told
+        vec![event]
     }
 
-    fn ends(&mut self, news: News, may_wait: bool) -> Vec<Event> {
+    fn ends(&mut self, news: News) -> Vec<Event> {
         let id = news.lease;
-        let known = key_of(&news.event).or_else(|| self.tracker.resolve(id?).cloned());
-        let is_end = news.event.kind.ends_lease();
-        if is_end && self.has_ended(known.as_ref(), id) {
+        let key = key_of(&news.event).or_else(|| self.tracker.resolve(id?).cloned());
+        let is_told = news.event.kind.ends_lease() && self.has_ended(key.as_ref(), id);
+        if is_told || (key.is_none() && news.if_known) {
             return Vec::new();
         }
-        let Some(key) = known else {
-            return match id {
-                Some(_) if news.if_known => Vec::new(),
-                Some(id) if may_wait => match self.limbo.enter(id, news) {
-                    None => Vec::new(),
-                    Some(news) => self.tell_end(news.event, None, Some(id)),
-                },
-                id => self.tell_end(news.event, None, id),
-            };
-        };
-        self.tell_end(news.event, Some(key), id)
+        vec![self.tell_end(news.event, key, id)]
     }
 
-    fn tell_end(
-        &mut self,
-        mut event: Event,
-        key: Option<LeaseKey>,
-        id: Option<LeaseId>,
-    ) -> Vec<Event> {
+    fn tell_end(&mut self, mut event: Event, key: Option<LeaseKey>, id: Option<LeaseId>) -> Event {
         // Of a stream that lost a lease in time the lease may live a little longer.
         let over = event.kind.ends_lease() || event.reason.as_deref() == Some("ended");
         if let Some(key) = key {
@@ -128,7 +146,7 @@ impl Knowledge {
         } else if let (true, Some(id)) = (over, id) {
             self.ended.insert(Mark::Id(id));
         }
-        vec![event]
+        event
     }
 
     fn has_ended(&self, key: Option<&LeaseKey>, id: Option<LeaseId>) -> bool {

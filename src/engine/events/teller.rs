@@ -190,7 +190,8 @@ impl Teller {
             return;
         }
         let now = Instant::now();
-        if self.shared.overflowed.swap(false, Ordering::Relaxed) {
+        // Behind what was told before: whoever hears of it looks at the locks as they are then.
+        if self.told.is_empty() && self.shared.overflowed.swap(false, Ordering::Relaxed) {
             let gap = Event::gap("too-many", self.shared.clock.wall());
             self.tell(gap.into(), Origin::Here);
         }

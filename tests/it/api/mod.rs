@@ -2,7 +2,7 @@
 
 pub(crate) mod lines;
 mod listener;
-mod scripted;
+pub(crate) mod scripted;
 pub(crate) mod service;
 mod socket;
 

@@ -12,6 +12,7 @@ use latchgate::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::time::timeout;
 
 use crate::{
     api::service::{Answer, JSON, Service},
@@ -19,7 +20,7 @@ use crate::{
     support::RedisServer,
 };
 
-use super::reader::Reader;
+use super::reader::{Heard, Reader};
 
 /// Gateways on one store.
 pub(super) struct Site {
@@ -68,29 +69,36 @@ impl Site {
 
     /// Somebody who listens at the first gateway, when all the others have heard of it.
     pub(super) async fn reader(&self) -> Reader {
-        let mut reader = Reader::of(self.gateway()).await;
-        for (index, gateway) in self.gateways.iter().enumerate() {
-            let name = format!("ready{index}");
-            let is_it = |heard: &super::reader::Heard| heard.data["name"] == name.as_str();
+        self.reader_at(0).await
+    }
+
+    /// The same at any gateway.
+    pub(super) async fn reader_at(&self, index: usize) -> Reader {
+        let mut reader = Reader::of(&self.gateways[index]).await;
+        for (other, gateway) in self.gateways.iter().enumerate() {
+            let name = format!("heard{other}at{index}");
+            let is_it = |heard: &Heard| heard.data["name"] == name.as_str();
             loop {
                 let lease = acquire(gateway, &name, &json!({})).await;
                 release(gateway, &lease).await;
-                let heard = tokio::time::timeout(Duration::from_millis(300), reader.up_to(is_it));
-                if heard.await.is_ok() {
+                if timeout(TRIAL, reader.up_to(is_it)).await.is_ok() {
                     break;
                 }
             }
         }
-        // What is left of the trials.
-        let last = acquire(self.gateway(), "ready", &json!({})).await;
-        release(self.gateway(), &last).await;
-        let is_last = |heard: &super::reader::Heard| {
-            heard.data["name"] == "ready" && heard.kind == "released"
-        };
-        reader.up_to(is_last).await;
+        // What is left of the trials comes before this.
+        for gateway in &self.gateways {
+            let last = acquire(gateway, "begin", &json!({})).await;
+            release(gateway, &last).await;
+            let is_last = |heard: &Heard| heard.data["name"] == "begin" && heard.kind == "released";
+            reader.up_to(is_last).await;
+        }
         reader
     }
 }
+
+/// How long somebody who listens waits before it is tried again whether everybody has heard of it.
+const TRIAL: Duration = Duration::from_millis(300);
 
 /// Acquires a lock, which must be granted.
 pub(super) async fn acquire(gateway: &Service, lock: &str, body: &Value) -> Value {
