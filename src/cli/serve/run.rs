@@ -11,9 +11,10 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
+    auth::{Gate, KeysFile},
     cli::{environment::Environment, error::CliError, output, sources::SourceArgs},
     clock::{Clock, SystemClock},
-    config::Config,
+    config::{AuthConfig, Config},
     engine::Engine,
     http::{self, Gateway},
     lifecycle::Lifecycle,
@@ -67,9 +68,10 @@ async fn run(config: Arc<Config>) -> Result<(), ServeError> {
     let address = listener.local_addr().map_err(cannot_listen)?;
     let lifecycle = Lifecycle::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let gate = gate(&config.auth, &clock)?;
     let store = store::open(&config, Arc::clone(&clock), &lifecycle).await?;
     let engine = Engine::start(Arc::clone(&store), lifecycle.clone(), &config.limits);
-    let gateway = Gateway::new(engine, Arc::clone(&config), clock);
+    let gateway = Gateway::new(engine, Arc::clone(&config), clock).behind(gate);
     let under_way = UnderWay::new();
     let count = from_fn_with_state(under_way.clone(), UnderWay::count);
     let router = http::router(gateway).layer(count);
@@ -89,6 +91,15 @@ async fn run(config: Arc<Config>) -> Result<(), ServeError> {
         http::serve(listener, router, &config.http, &lifecycle).await;
     });
     stop(&mut signals, &lifecycle, &under_way, &*store, &config).await
+}
+
+/// Who is let in.
+fn gate(config: &AuthConfig, clock: &Arc<dyn Clock>) -> Result<Gate, ServeError> {
+    if !config.has_keys() {
+        return Ok(Gate::open());
+    }
+    let file = KeysFile::new(&config.keys_file);
+    Ok(Gate::guarded(file.read()?, config, Arc::clone(clock)))
 }
 
 /// Waits for a signal and ends everything in order.

@@ -16,6 +16,7 @@ use super::{
     leaving::Leaving,
     pace::Pace,
     paced::{Paced, Patience},
+    peer::Peer,
     refusal::Refusals,
     silence_limit::SilenceLimit,
     socket::Socket,
@@ -64,6 +65,8 @@ impl Protocol {
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "cannot set TCP_NODELAY");
         }
+        // Unknown only if the client has gone already.
+        let peer = stream.peer_addr().ok().map(Peer::new);
         let pace = Arc::new(Pace::new());
         let silence_limit = SilenceLimit::default();
         let socket = Socket::new(stream, silence_limit.clone());
@@ -73,6 +76,9 @@ impl Protocol {
         let service = service_fn(move |mut request: http::Request<Incoming>| {
             let (mut router, pace) = (router.clone(), Arc::clone(&pace));
             request.extensions_mut().insert(silence_limit.clone());
+            if let Some(peer) = peer {
+                request.extensions_mut().insert(peer);
+            }
             // Not in the future: hyper reads on before it asks for the answer.
             pace.busy();
             async move {
