@@ -3,6 +3,7 @@
 //! The doc comments of these structs *are* the configuration reference: `config/latchgate.toml` and
 //! `docs/configuration.md` are generated from them.
 
+mod auth;
 mod closest;
 mod embedded;
 mod environment;
@@ -22,6 +23,8 @@ mod setting;
 mod shutdown;
 mod store_url;
 
+pub use auth::AuthConfig;
+pub(crate) use closest::closest;
 pub use embedded::EmbeddedConfig;
 pub use error::{ConfigError, Refusal};
 pub use http::HttpConfig;

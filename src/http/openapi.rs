@@ -9,7 +9,9 @@ use axum::{
 use bytes::Bytes;
 use utoipa::openapi::{
     InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, RefOr, Required, Response, Server,
-    path::Operation, tag::TagBuilder,
+    path::Operation,
+    security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+    tag::TagBuilder,
 };
 
 use crate::config::{HttpConfig, LimitsConfig};
@@ -27,6 +29,11 @@ use super::{
 
 /// The operations that take a body and can do without.
 const BODY_IS_OPTIONAL: [&str; 3] = ["acquire", "renew", "hold"];
+
+/// What the API key is called in the document.
+const BEARER: &str = "bearer";
+const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the gateway gave it to \
+    you. A gateway without keys needs none and ignores it.";
 
 /// The document of a gateway with the default configuration.
 pub fn openapi() -> OpenApi {
@@ -97,6 +104,11 @@ pub(super) fn preface() -> OpenApi {
     let components = document.components.get_or_insert_default();
     components.schemas.extend(schemas);
     components.schemas.insert("Problem".to_owned(), problem);
+    let bearer = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some(BEARER_DESCRIPTION))
+        .build();
+    components.add_security_scheme(BEARER, SecurityScheme::Http(bearer));
     document
 }
 
@@ -120,6 +132,10 @@ fn complete(operation: &mut Operation, private: bool) {
         body.required = Some(Required::False);
     }
     let responses = &mut operation.responses.responses;
+    if responses.contains_key("401") {
+        let key = SecurityRequirement::new::<_, [&str; 0], _>(BEARER, []);
+        operation.security = Some(vec![key, SecurityRequirement::default()]);
+    }
     let answers_with_body = responses.iter().any(|(status, response)| {
         matches!(response, RefOr::T(response) if status.starts_with('2') && !response.content.is_empty())
     });

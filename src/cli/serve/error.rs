@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr};
 
-use crate::{lifecycle::TasksLeft, store::OpenError, telemetry::LoggingError};
+use crate::{auth::KeysFileError, lifecycle::TasksLeft, store::OpenError, telemetry::LoggingError};
 
 /// The failures of `latchgate serve` beyond its configuration.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +15,9 @@ pub(in crate::cli) enum ServeError {
         /// Why.
         error: io::Error,
     },
+    /// It is not known who may use the gateway.
+    #[error(transparent)]
+    Keys(#[from] KeysFileError),
     /// The store cannot be opened.
     #[error("cannot open the store: {0}")]
     Store(#[from] OpenError),

@@ -8,9 +8,10 @@ use tokio::net::TcpListener;
 use tracing::warn;
 
 use crate::{
+    auth::{Gate, KeysFile},
     cli::{environment::Environment, error::CliError, output, sources::SourceArgs},
     clock::{Clock, SystemClock},
-    config::Config,
+    config::{AuthConfig, Config},
     engine::Engine,
     http::{self, Gateway},
     lifecycle::Lifecycle,
@@ -57,9 +58,10 @@ async fn run(config: Arc<Config>) -> Result<(), ServeError> {
     let address = listener.local_addr().map_err(cannot_listen)?;
     let lifecycle = Lifecycle::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let gate = gate(&config.auth, &clock)?;
     let store = store::open(&config, Arc::clone(&clock), &lifecycle).await?;
     let engine = Engine::start(Arc::clone(&store), lifecycle.clone(), &config.limits);
-    let gateway = Gateway::new(engine.clone(), Arc::clone(&config), clock);
+    let gateway = Gateway::new(engine.clone(), Arc::clone(&config), clock).behind(gate);
     let under_way = UnderWay::new();
     let count = from_fn_with_state(under_way.clone(), UnderWay::count);
     let router = http::router(gateway).layer(count);
@@ -87,4 +89,13 @@ async fn run(config: Arc<Config>) -> Result<(), ServeError> {
     serving
         .stop(&mut signals, config.shutdown.grace_ms.duration())
         .await
+}
+
+/// Who is let in.
+fn gate(config: &AuthConfig, clock: &Arc<dyn Clock>) -> Result<Gate, ServeError> {
+    if !config.has_keys() {
+        return Ok(Gate::open());
+    }
+    let file = KeysFile::new(&config.keys_file);
+    Ok(Gate::guarded(file.read()?, config, Arc::clone(clock)))
 }

@@ -116,7 +116,9 @@ where
         Box::pin(async move {
             let private = edge.is_private(&route, request.uri().path());
             let log = edge.begin(&request, route);
-            request.extensions_mut().insert(log.request_id().clone());
+            let extensions = request.extensions_mut();
+            extensions.insert(log.request_id().clone());
+            extensions.insert(log.caller().clone());
             let response = match edge.refuse(&request) {
                 Some(problem) => problem.into_response(),
                 None => match AssertUnwindSafe(async { inner.call(request).await })

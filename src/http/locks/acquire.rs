@@ -9,8 +9,9 @@ use utoipa::{
 };
 
 use crate::{
+    auth::scope,
     http::{
-        extract::{AcceptsJson, ApiJson, ApiPath, IdempotencyKeyHeader, NoQuery},
+        extract::{AcceptsJson, ApiJson, ApiPath, Caller, IdempotencyKeyHeader, NoQuery},
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
@@ -65,6 +66,7 @@ struct AcquireProblems;
 )]
 pub(in crate::http) async fn acquire(
     State(gateway): State<Arc<Gateway>>,
+    caller: Caller<scope::Acquire>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
@@ -72,7 +74,10 @@ pub(in crate::http) async fn acquire(
     ApiJson(body): ApiJson<AcquireBody>,
 ) -> Result<Acquired, Problem> {
     // A caller that hangs up from here on: the engine leaves the queue and gives the lease back.
-    let granted = gateway.engine.acquire(body.into_request(name, key)).await?;
+    let sees_holder = caller.views(&name);
+    let request = body.into_request(name, key, &caller)?;
+    let granted = gateway.engine.acquire(request).await;
+    let granted = granted.map_err(|error| Problem::for_one(error, sees_holder))?;
     Ok(Acquired::new(granted, &gateway))
 }
 
@@ -82,6 +87,9 @@ impl IntoResponses for AcquireProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         problem_responses(&[
             Code::InvalidRequest,
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::LimitExceeded,
             Code::RequestTimeout,
             Code::IdempotencyMismatch,
             Code::IdempotencyExpired,
@@ -89,7 +97,9 @@ impl IntoResponses for AcquireProblems {
             Code::TooLarge,
             Code::UnsupportedMediaType,
             Code::Locked,
+            Code::RateLimited,
             Code::TooManyWaiters,
+            Code::TooManyLeases,
             Code::Internal,
             Code::ForeignData,
             Code::StoreUnavailable,

@@ -9,8 +9,11 @@ use utoipa::{
 };
 
 use crate::{
+    auth::scope,
     http::{
-        extract::{ApiJson, ApiPath, EventStream, IdempotencyKeyHeader, LockToken, NoQuery},
+        extract::{
+            ApiJson, ApiPath, Caller, EventStream, IdempotencyKeyHeader, LockToken, NoQuery,
+        },
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
@@ -81,8 +84,13 @@ struct HoldProblems;
         HoldProblems,
     )
 )]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is an extractor, and says what it takes"
+)]
 pub(in crate::http) async fn hold(
     State(gateway): State<Arc<Gateway>>,
+    caller: Caller<scope::Acquire>,
     stream: EventStream,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
@@ -92,14 +100,16 @@ pub(in crate::http) async fn hold(
 ) -> Result<HoldStream, Problem> {
     // A caller that hangs up from here on drops the hold, or the attempt to get one, and with it the
     // place in the queue or the lease. One that was to be adopted is left as it was.
+    let sees_holder = caller.views(&name);
     if let Some(token) = token.header() {
         let hold = gateway.engine.adopt(name, token).await?;
-        return Ok(HoldStream::new(hold, stream, gateway));
+        return Ok(HoldStream::new(hold, stream, gateway, sees_holder));
     }
-    let request = body.into_hold_request(name, key, &gateway.config.limits);
+    let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
     stream.limit_silence(request.ttl.duration());
-    let hold = gateway.engine.hold(request).await?;
-    Ok(HoldStream::new(hold, stream, gateway))
+    let hold = gateway.engine.hold(request).await;
+    let hold = hold.map_err(|error| Problem::for_one(error, sees_holder))?;
+    Ok(HoldStream::new(hold, stream, gateway, sees_holder))
 }
 
 // === impl HoldProblems ===
@@ -108,6 +118,9 @@ impl IntoResponses for HoldProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         problem_responses(&[
             Code::InvalidRequest,
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::LimitExceeded,
             Code::RequestTimeout,
             Code::IdempotencyMismatch,
             Code::IdempotencyExpired,
@@ -116,7 +129,9 @@ impl IntoResponses for HoldProblems {
             Code::TooLarge,
             Code::UnsupportedMediaType,
             Code::Locked,
+            Code::RateLimited,
             Code::TooManyWaiters,
+            Code::TooManyLeases,
             Code::Internal,
             Code::ForeignData,
             Code::StoreUnavailable,

@@ -31,6 +31,8 @@ pub(in crate::http) struct HoldStream {
     hold: Hold,
     stream: EventStream,
     gateway: Arc<Gateway>,
+    /// Whether a refusal may say who holds the lock.
+    sees_holder: bool,
     heartbeat: Interval,
     phase: Phase,
 }
@@ -54,13 +56,19 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 // === impl HoldStream ===
 
 impl HoldStream {
-    pub(super) fn new(hold: Hold, stream: EventStream, gateway: Arc<Gateway>) -> Self {
+    pub(super) fn new(
+        hold: Hold,
+        stream: EventStream,
+        gateway: Arc<Gateway>,
+        sees_holder: bool,
+    ) -> Self {
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT_PERIOD, HEARTBEAT_PERIOD);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             hold,
             stream,
             gateway,
+            sees_holder,
             heartbeat,
             phase: Phase::New,
         }
@@ -75,7 +83,7 @@ impl HoldStream {
             Err(end) => {
                 self.phase = Phase::Over;
                 let id = self.stream.request_id();
-                let last = Last::of(end, &self.gateway.base_path, id);
+                let last = Last::of(end, self.sees_holder, &self.gateway.base_path, id);
                 let (end, reason, cause) = (last.name, last.reason, last.cause);
                 info!(id, end, reason, cause, "a held lock is no longer held here");
                 last.event

@@ -9,9 +9,10 @@ use utoipa::{
 };
 
 use crate::{
+    auth::scope,
     http::{
         answer::Answer,
-        extract::{AcceptsJson, ApiJson, ApiPath, LockToken, NoQuery},
+        extract::{AcceptsJson, ApiJson, ApiPath, Caller, LockToken, NoQuery},
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
@@ -47,6 +48,7 @@ struct RenewProblems;
 )]
 pub(in crate::http) async fn renew(
     State(gateway): State<Arc<Gateway>>,
+    caller: Caller<scope::Acquire>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
@@ -54,6 +56,9 @@ pub(in crate::http) async fn renew(
     ApiJson(body): ApiJson<RenewBody>,
 ) -> Result<Answer<LeaseBody>, Problem> {
     let token = token.or(body.token)?;
+    if let Some(ttl) = body.ttl {
+        Problem::if_too_long(ttl, &caller)?;
+    }
     // A caller that hangs up from here on has a lease that was renewed or not; both end by themselves.
     let lease = gateway.engine.renew(name, token, body.ttl).await?;
     Ok(Answer(LeaseBody::new(lease, gateway.clock.wall())))
@@ -65,10 +70,14 @@ impl IntoResponses for RenewProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         problem_responses(&[
             Code::InvalidRequest,
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::LimitExceeded,
             Code::RequestTimeout,
             Code::LeaseLost,
             Code::TooLarge,
             Code::UnsupportedMediaType,
+            Code::RateLimited,
             Code::Internal,
             Code::ForeignData,
             Code::StoreUnavailable,

@@ -233,15 +233,7 @@ impl ProblemCode {
     pub fn is_reserved(self) -> bool {
         matches!(
             self,
-            Self::Unauthorized
-                | Self::Forbidden
-                | Self::LimitExceeded
-                | Self::OriginRefused
-                | Self::HolderChanged
-                | Self::NotHeld
-                | Self::WrongHost
-                | Self::RateLimited
-                | Self::TooManyLeases
+            Self::OriginRefused | Self::HolderChanged | Self::NotHeld | Self::WrongHost
         )
     }
 }

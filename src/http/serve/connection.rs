@@ -16,6 +16,7 @@ use super::{
     leaving::Leaving,
     pace::Pace,
     paced::{Paced, Patience},
+    peer::Peer,
     refusal::Refusals,
     silence_limit::SilenceLimit,
     socket::Socket,
@@ -64,6 +65,8 @@ impl Protocol {
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "cannot set TCP_NODELAY");
         }
+        // Unknown only if the client has gone already.
+        let peer = stream.peer_addr().ok().map(Peer::new);
         let pace = Arc::new(Pace::new());
         let silence_limit = SilenceLimit::default();
         let socket = Socket::new(stream, silence_limit.clone());
@@ -76,6 +79,9 @@ impl Protocol {
             let ambiguous = !pace.ends_beyond_doubt(request.headers());
             let refusal = ambiguous.then(|| refusals.ambiguous());
             request.extensions_mut().insert(silence_limit.clone());
+            if let Some(peer) = peer {
+                request.extensions_mut().insert(peer);
+            }
             // Not in the future: hyper reads on before it asks for the answer.
             pace.busy();
             async move {

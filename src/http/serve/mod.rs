@@ -7,9 +7,11 @@ mod framing;
 mod leaving;
 mod pace;
 mod paced;
+mod peer;
 mod refusal;
 mod silence_limit;
 mod socket;
 
 pub use accept::serve;
+pub(super) use peer::Peer;
 pub(super) use silence_limit::SilenceLimit;

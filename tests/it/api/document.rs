@@ -76,6 +76,11 @@ fn every_answer_has_its_headers() {
                 status == "423" || status == "429",
                 "{route} {status}"
             );
+            assert_eq!(
+                headers["WWW-Authenticate"].is_object(),
+                status == "401",
+                "{route} {status}"
+            );
             let located = route == "post /locks/{name}" && status.starts_with('2');
             assert_eq!(headers["Location"].is_object(), located, "{route} {status}");
         }

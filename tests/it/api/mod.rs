@@ -1,5 +1,6 @@
 //! What callers see over HTTP.
 
+mod key;
 pub(crate) mod lines;
 mod listener;
 mod scripted;
@@ -21,6 +22,7 @@ mod health;
 mod hold;
 mod hold_connection;
 mod inspect;
+mod keys;
 mod log;
 mod pages;
 mod processes;

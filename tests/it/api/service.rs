@@ -10,6 +10,7 @@ use axum::{Router, body::Body};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use latchgate::{
+    auth::{Gate, KeysFile},
     clock::ManualClock,
     config::Config,
     engine::Engine,
@@ -45,6 +46,11 @@ pub(crate) const WITH_TOKEN: &[(&str, &str)] = &[("lock-token", TOKEN)];
 /// The header of a JSON body.
 pub(crate) const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
+/// The wall time of every service at its start.
+fn noon() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_hours(498_660)
+}
+
 // === impl Service ===
 
 impl Service {
@@ -63,18 +69,41 @@ impl Service {
 
     /// A gateway over any store, which follows no script.
     pub(crate) fn over(store: Arc<dyn Store>, config: Config) -> Self {
+        Self::over_behind(store, config, Gate::open())
+    }
+
+    /// A gateway over any store, for those whom a gate lets in.
+    pub(crate) fn over_behind(store: Arc<dyn Store>, config: Config, gate: Gate) -> Self {
         let lifecycle = Lifecycle::new();
         let engine = Engine::start(store, lifecycle.clone(), &config.limits);
-        let noon = SystemTime::UNIX_EPOCH + Duration::from_hours(498_660);
-        let clock = Arc::new(ManualClock::at(noon));
+        let clock = Arc::new(ManualClock::at(noon()));
         let config = Arc::new(config);
-        let gateway = Gateway::new(engine, Arc::clone(&config), clock);
+        let gateway = Gateway::new(engine, Arc::clone(&config), clock).behind(gate);
         Self {
             script: Arc::default(),
             lifecycle,
             config,
             router: router(gateway),
         }
+    }
+
+    /// A gateway over a scripted store, for those who have a key of this file.
+    pub(crate) fn with_keys(keys: &str) -> Self {
+        Self::with_gate(Config::default(), keys).0
+    }
+
+    /// The same, and its gate and its clock.
+    pub(crate) fn with_gate(config: Config, keys: &str) -> (Self, Gate, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::at(noon()));
+        let ring = KeysFile::new("keys.toml").parse(keys).unwrap();
+        let gate = Gate::guarded(ring, &config.auth, clock.clone());
+        let script = Arc::new(Script::default());
+        let store = Arc::new(Scripted(Arc::clone(&script)));
+        let service = Self {
+            script,
+            ..Self::over_behind(store, config, gate.clone())
+        };
+        (service, gate, clock)
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
@@ -138,7 +167,7 @@ impl Service {
 // === impl Answer ===
 
 impl Answer {
-    async fn read(response: http::Response<Body>) -> Self {
+    pub(crate) async fn read(response: http::Response<Body>) -> Self {
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         Self {
