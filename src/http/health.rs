@@ -11,7 +11,10 @@ use serde::Serialize;
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
-use crate::store::contract::{Check, Health};
+use crate::{
+    audit::Audit,
+    store::contract::{Check, Health},
+};
 
 use super::{
     answer::{Answer, JSON, json},
@@ -121,10 +124,19 @@ pub(super) async fn readyz(
     State(gateway): State<Arc<Gateway>>,
     _: AcceptsJson,
 ) -> Result<Readiness, Problem> {
-    let checks = timeout(CHECK_TIMEOUT, gateway.engine.check())
+    let mut checks = timeout(CHECK_TIMEOUT, gateway.engine.check())
         .await
         .unwrap_or_else(|_elapsed| vec![no_answer()]);
+    checks.extend(audited(&gateway.audit));
     Ok(Readiness::of(checks, gateway.engine.is_draining()))
+}
+
+/// What there is to say of the audit log, if one is kept.
+fn audited(audit: &Audit) -> Option<Check> {
+    audit.is_kept().then(|| Check {
+        name: "audit",
+        health: audit.trouble().map_or(Health::Passing, Health::Warning),
+    })
 }
 
 fn no_answer() -> Check {

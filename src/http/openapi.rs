@@ -14,7 +14,10 @@ use utoipa::openapi::{
     tag::TagBuilder,
 };
 
-use crate::config::{HttpConfig, LimitsConfig};
+use crate::{
+    audit::Audit,
+    config::{Config, LimitsConfig},
+};
 
 use super::{
     answer::{JSON, json},
@@ -37,7 +40,7 @@ const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the g
 
 /// The document of a gateway with the default configuration.
 pub fn openapi() -> OpenApi {
-    let edge = EdgeLayer::new(BasePath::new(""), &HttpConfig::default());
+    let edge = EdgeLayer::new(BasePath::new(""), &Config::default(), true, Audit::none());
     let (_, mut document) = described(&edge).split_for_parts();
     for (path, item) in &mut document.paths.paths {
         let private = path.starts_with("/locks");

@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 use tracing::warn;
 
 use crate::{
+    audit::Audit,
     auth::{Gate, KeysFile},
     cli::{environment::Environment, error::CliError, output, sources::SourceArgs},
     clock::{Clock, SystemClock},
@@ -59,9 +60,12 @@ async fn run(config: Arc<Config>) -> Result<(), ServeError> {
     let lifecycle = Lifecycle::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let gate = gate(&config.auth, &clock)?;
+    let audit = Audit::open(&config.audit, Arc::clone(&clock))?;
     let store = store::open(&config, Arc::clone(&clock), &lifecycle).await?;
     let engine = Engine::start(Arc::clone(&store), lifecycle.clone(), &config.limits);
-    let gateway = Gateway::new(engine.clone(), Arc::clone(&config), clock).behind(gate);
+    let gateway = Gateway::new(engine.clone(), Arc::clone(&config), clock)
+        .behind(gate)
+        .audited(audit.clone());
     let under_way = UnderWay::new();
     let count = from_fn_with_state(under_way.clone(), UnderWay::count);
     let router = http::router(gateway).layer(count);
@@ -69,6 +73,8 @@ async fn run(config: Arc<Config>) -> Result<(), ServeError> {
     if config.insecure_no_auth && !address.ip().to_canonical().is_loopback() {
         warn!(%address, "there is no authentication: whoever reaches this address can take every lock");
     }
+    audit.started(address, &store.describe());
+    signals.reopen(audit.clone());
     // If nobody can read it, the gateway serves all the same.
     drop(output::answer(&greeting(
         address,
@@ -85,6 +91,7 @@ async fn run(config: Arc<Config>) -> Result<(), ServeError> {
         under_way,
         engine,
         store,
+        audit,
     };
     serving
         .stop(&mut signals, config.shutdown.grace_ms.duration())

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
 use tracing::warn;
 
-use crate::cli::signals;
+use crate::{audit::Audit, cli::signals};
 
 /// TERM, INT and HUP, from the moment this exists.
 pub(super) struct Signals {
@@ -17,6 +17,8 @@ pub(super) struct Signals {
     /// Whether somebody started it by hand. Found out at the start: of a terminal that is closed it
     /// cannot be told any more that it was one.
     interactive: bool,
+    /// What a HUP opens anew.
+    audit: Audit,
 }
 
 // === impl Signals ===
@@ -28,7 +30,13 @@ impl Signals {
             int: signal(SignalKind::interrupt())?,
             hup: signals::Signals::hear(&[Signal::HUP])?,
             interactive: io::stdin().is_terminal(),
+            audit: Audit::none(),
         })
+    }
+
+    /// Opens this anew with every HUP that does not end the gateway.
+    pub(super) fn reopen(&mut self, audit: Audit) {
+        self.audit = audit;
     }
 
     /// The next that is to end the gateway.
@@ -44,9 +52,17 @@ impl Signals {
                     if self.interactive {
                         return "HUP";
                     }
+                    if self.audit.is_kept() {
+                        self.audit.reopen();
+                    } else {
+                        warn!(
+                            "HUP is ignored: the configuration is read at the start only; start \
+                             the gateway again to change it"
+                        );
+                    }
                     warn!(
-                        "HUP is ignored: the configuration is read at the start only; start the \
-                         gateway again to change it"
+                        "HUP opens the audit log again, if there is one; the configuration is read \
+                         at the start only: start the gateway again to change it"
                     );
                 }
             }

@@ -11,6 +11,7 @@ use utoipa::{
 use crate::{
     auth::scope,
     http::{
+        edge::Turn,
         extract::{AcceptsJson, ApiJson, ApiPath, Caller, IdempotencyKeyHeader, NoQuery},
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
@@ -69,14 +70,15 @@ pub(in crate::http) async fn acquire(
     caller: Caller<scope::Acquire>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
-    _: NoQuery,
+    (_, turn): (NoQuery, Turn),
     IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     ApiJson(body): ApiJson<AcquireBody>,
 ) -> Result<Acquired, Problem> {
     // A caller that hangs up from here on: the engine leaves the queue and gives the lease back.
     let sees_holder = caller.views(&name);
     let request = body.into_request(name, key, &caller)?;
-    let granted = gateway.engine.acquire(request).await;
+    let granted = gateway.engine.acquire_telling(request, || turn.put_down());
+    let granted = granted.await;
     let granted = granted.map_err(|error| Problem::for_one(error, sees_holder))?;
     Ok(Acquired::new(granted, &gateway))
 }

@@ -111,12 +111,14 @@ impl Service {
     }
 
     /// An answer of which nothing has been read but its head.
-    pub(crate) async fn unread(&self, request: Request<Body>) -> http::Response<Body> {
+    pub(crate) async fn unread(&self, mut request: Request<Body>) -> http::Response<Body> {
+        address(&mut request);
         self.router.clone().oneshot(request).await.unwrap()
     }
 
     /// Sends a request whose answer is not read whole.
-    pub(crate) async fn stream(&self, request: Request<Body>) -> Body {
+    pub(crate) async fn stream(&self, mut request: Request<Body>) -> Body {
+        address(&mut request);
         let answer = self.router.clone().oneshot(request).await.unwrap();
         assert_eq!(answer.status(), 200);
         answer.into_body()
@@ -226,6 +228,13 @@ impl Answer {
             })
             .collect()
     }
+}
+
+/// Names the host, as every client does, unless the test has named one.
+fn address(request: &mut Request<Body>) {
+    let headers = request.headers_mut();
+    let host = http::HeaderValue::from_static("localhost");
+    headers.entry(http::header::HOST).or_insert(host);
 }
 
 /// Waits until something is so.

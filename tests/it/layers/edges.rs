@@ -9,6 +9,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("lifecycle", &["lock"]),
     ("config", &["lock"]),
     ("telemetry", &["lock", "config"]),
+    ("audit", &["lock", "clock", "config"]),
     ("auth", &["lock", "clock", "lifecycle", "config"]),
     (
         "store",
@@ -34,6 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "lifecycle",
             "config",
             "telemetry",
+            "audit",
             "auth",
             "store",
             "engine",
@@ -48,6 +50,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "lifecycle",
             "config",
             "telemetry",
+            "audit",
             "auth",
             "store",
             "engine",
