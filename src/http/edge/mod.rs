@@ -15,3 +15,4 @@ pub(super) use caller_name::CallerName;
 pub(super) use layer::EdgeLayer;
 pub(super) use load::Turn;
 pub(super) use request_id::{RequestId, RequestIds, X_REQUEST_ID};
+pub(super) use shown::CROSS_ORIGIN_RESOURCE_POLICY;
