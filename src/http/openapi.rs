@@ -22,7 +22,7 @@ use crate::{
 use super::{
     answer::{JSON, json},
     base_path::BasePath,
-    edge::EdgeLayer,
+    edge::{EdgeLayer, is_probe},
     extract::AcceptsJson,
     limits_schema,
     problem::{Problem, ProblemCode as Code, ProblemDocument, problem_responses, text_header},
@@ -43,7 +43,6 @@ pub fn openapi() -> OpenApi {
     let edge = EdgeLayer::new(BasePath::new(""), &Config::default(), true, Audit::none());
     let (_, mut document) = described(&edge).split_for_parts();
     for (path, item) in &mut document.paths.paths {
-        let private = path.starts_with("/locks");
         let operations = [
             &mut item.get,
             &mut item.post,
@@ -51,7 +50,7 @@ pub fn openapi() -> OpenApi {
             &mut item.delete,
         ];
         for operation in operations.into_iter().flatten() {
-            complete(operation, private);
+            complete(operation, path);
         }
     }
     document
@@ -127,7 +126,7 @@ pub(super) fn rendered(base_path: &BasePath, limits: &LimitsConfig) -> Bytes {
 }
 
 /// Adds what every operation has: problems of the edge, and headers.
-fn complete(operation: &mut Operation, private: bool) {
+fn complete(operation: &mut Operation, path: &str) {
     let is_optional = |id: &str| BODY_IS_OPTIONAL.contains(&id);
     if let Some(RefOr::T(body)) = &mut operation.request_body
         && operation.operation_id.as_deref().is_some_and(is_optional)
@@ -143,11 +142,15 @@ fn complete(operation: &mut Operation, private: bool) {
         matches!(response, RefOr::T(response) if status.starts_with('2') && !response.content.is_empty())
     });
     let mut common = vec![
+        Code::InvalidRequest,
         Code::MethodNotAllowed,
         Code::UriTooLong,
         Code::HeadersTooLarge,
         Code::Internal,
     ];
+    if !is_probe(path) {
+        common.extend([Code::WrongHost, Code::Overloaded]);
+    }
     if answers_with_body {
         common.push(Code::NotAcceptable);
     }
@@ -156,7 +159,7 @@ fn complete(operation: &mut Operation, private: bool) {
     }
     for response in responses.values_mut() {
         if let RefOr::T(response) = response {
-            add_headers(response, private);
+            add_headers(response, path.starts_with("/locks"));
         }
     }
 }

@@ -26,7 +26,8 @@ use super::{ServeError, greeting::greeting, signals::Signals, stop::Serving, und
 /// With nothing configured it listens on 127.0.0.1:7420 and keeps leases durably in
 /// ./latchgate-data. It ends on TERM or INT (Ctrl-C): no new acquires from then on, renew and release
 /// go on until every lease granted or renewed here has ended or the grace period is over. A second
-/// signal ends it at once. HUP is ignored, unless it comes from the terminal that was closed.
+/// signal ends it at once. HUP opens the audit log again and is ignored otherwise, unless it comes
+/// from the terminal that was closed.
 #[derive(Args)]
 pub(in crate::cli) struct ServeArgs {
     #[command(flatten)]

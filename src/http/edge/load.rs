@@ -78,7 +78,7 @@ impl Load {
 
 /// Whether it asks how the gateway is. Whoever looks after an overloaded gateway must be able to see
 /// that it is alive.
-pub(super) fn is_probe(route: &str) -> bool {
+pub(in crate::http) fn is_probe(route: &str) -> bool {
     matches!(route, "/healthz" | "/readyz")
 }
 

@@ -13,6 +13,6 @@ mod shown;
 
 pub(super) use caller_name::CallerName;
 pub(super) use layer::EdgeLayer;
-pub(super) use load::Turn;
+pub(super) use load::{Turn, is_probe};
 pub(super) use request_id::{RequestId, RequestIds, X_REQUEST_ID};
 pub(super) use shown::CROSS_ORIGIN_RESOURCE_POLICY;

@@ -92,6 +92,7 @@ impl IntoResponses for AcquireProblems {
             Code::Unauthorized,
             Code::Forbidden,
             Code::LimitExceeded,
+            Code::OriginRefused,
             Code::RequestTimeout,
             Code::IdempotencyMismatch,
             Code::IdempotencyExpired,
