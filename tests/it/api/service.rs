@@ -10,6 +10,7 @@ use axum::{Router, body::Body};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use latchgate::{
+    audit::Audit,
     auth::{Gate, KeysFile},
     clock::ManualClock,
     config::Config,
@@ -74,11 +75,18 @@ impl Service {
 
     /// A gateway over any store, for those whom a gate lets in.
     pub(crate) fn over_behind(store: Arc<dyn Store>, config: Config, gate: Gate) -> Self {
+        Self::audited(store, config, gate, Audit::none())
+    }
+
+    /// A gateway over any store, for those whom a gate lets in, with an audit log.
+    pub(crate) fn audited(store: Arc<dyn Store>, config: Config, gate: Gate, audit: Audit) -> Self {
         let lifecycle = Lifecycle::new();
         let engine = Engine::start(store, lifecycle.clone(), &config.limits);
         let clock = Arc::new(ManualClock::at(noon()));
         let config = Arc::new(config);
-        let gateway = Gateway::new(engine, Arc::clone(&config), clock).behind(gate);
+        let gateway = Gateway::new(engine, Arc::clone(&config), clock)
+            .behind(gate)
+            .audited(audit);
         Self {
             script: Arc::default(),
             lifecycle,
