@@ -154,8 +154,8 @@ impl Default for HttpConfig {
             // Which pages may take locks is for the operator to say.
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
-            // Twice the waiters that one gateway is built for, at about 15 KiB each.
-            max_connections: 20_000,
+            // Half as many again as the waiters that one gateway is built for.
+            max_connections: 16_000,
             // A tenth of a second's worth of what a small machine can do: more only wait for
             // longer.
             max_concurrent_requests: 2_048,

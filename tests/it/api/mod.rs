@@ -33,5 +33,6 @@ mod processes;
 mod refusals;
 mod release;
 mod renew;
+mod siege;
 mod silent;
 mod waiting;
