@@ -44,7 +44,7 @@ const MAX_VALUE: usize = 512;
 
 // === impl Entry ===
 
-impl<'a> Entry<'a> {
+impl Entry<'_> {
     pub(super) fn new(event: &'static str, at: SystemTime) -> Self {
         Self {
             at: humantime::format_rfc3339_millis(at).to_string(),

@@ -16,7 +16,11 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::{clock::Clock, config::AuditConfig, lock::FencingToken};
+use crate::{
+    clock::Clock,
+    config::AuditConfig,
+    lock::{FencingToken, LockName},
+};
 
 use super::{
     Broken, Refused,
@@ -141,7 +145,7 @@ impl Audit {
             entry.remote = refused.asker.remote;
             entry.method = Some(bounded(refused.method));
             entry.route = Some(refused.route);
-            entry.name = refused.name.map(|name| name.as_str());
+            entry.name = refused.name.map(LockName::as_str);
             entry.outcome = Some(refused.outcome);
             entry.reason = Some(bounded(refused.reason));
         });

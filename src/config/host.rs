@@ -30,7 +30,7 @@ pub struct HostPort {
 /// Why a text names no host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a host is a name or an IP address (IPv6 in brackets) and perhaps a port: locks.example.com, \
+    "a name or an IP address (IPv6 in brackets), and perhaps a port: locks.example.com, \
      127.0.0.1:7420, [::1]"
 )]
 pub struct NoHost;

@@ -20,7 +20,7 @@ pub(super) enum Hosts {
     /// Its own, and those that are listed.
     Own {
         /// The address that it listens on.
-        listen: IpAddr,
+        at: IpAddr,
         /// Those that are listed.
         listed: Vec<HostPort>,
     },
@@ -39,7 +39,7 @@ impl Hosts {
             return Self::Any;
         }
         Self::Own {
-            listen: config.listen.ip().to_canonical(),
+            at: config.listen.ip().to_canonical(),
             listed,
         }
     }
@@ -61,9 +61,9 @@ impl Hosts {
     }
 
     fn serves(&self, named: Option<&HostPort>) -> bool {
-        let (listen, listed) = match self {
+        let (at, listed) = match self {
             Self::Any => return true,
-            Self::Own { listen, listed } => (listen, listed),
+            Self::Own { at, listed } => (at, listed),
         };
         let Some(named) = named else { return false };
         // Ports are not compared: one that is forwarded has another number outside, and a page can
@@ -72,8 +72,8 @@ impl Hosts {
             host if host.is_loopback() => true,
             // Every address of this machine, and whatever is forwarded to it: an address cannot be
             // rebound.
-            Host::Address(_) if listen.is_unspecified() => true,
-            Host::Address(address) => address == listen,
+            Host::Address(_) if at.is_unspecified() => true,
+            Host::Address(address) => address == at,
             Host::Name(_) => false,
         };
         is_own
@@ -95,7 +95,7 @@ pub(super) fn named(request: &Request) -> Result<Option<HostPort>, Problem> {
         (Some(header), None) => {
             let text = header.to_str().unwrap_or_default();
             let host = text.parse::<HostPort>();
-            Some(host.map_err(|error| refuse(format!("is no host; {error}")))?)
+            Some(host.map_err(|error| refuse(format!("is no host; it takes {error}")))?)
         }
         (Some(_), Some(_)) => return Err(refuse("is given more than once".to_owned())),
     };
@@ -121,9 +121,9 @@ pub(super) fn named(request: &Request) -> Result<Option<HostPort>, Problem> {
 mod tests {
     use super::*;
 
-    fn serving(listen: &str, listed: &[&str]) -> Hosts {
+    fn serving(at: &str, listed: &[&str]) -> Hosts {
         let mut config = Config {
-            listen: format!("{listen}:7420").parse().unwrap(),
+            listen: format!("{at}:7420").parse().unwrap(),
             ..Config::default()
         };
         config.http.allowed_hosts = listed.iter().map(|host| host.parse().unwrap()).collect();

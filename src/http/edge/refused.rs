@@ -61,7 +61,7 @@ impl Asked {
         if Token::parse(&text).is_ok() {
             return None;
         }
-        LockName::new(&*text).ok()
+        LockName::new(&text).ok()
     }
 }
 

@@ -60,7 +60,7 @@ impl Protocol {
         &self,
         stream: TcpStream,
         router: Router,
-        place: &Place,
+        seat: &Place,
         closed: impl Future<Output = ()>,
     ) {
         // An answer is one small write that nobody should wait for.
@@ -69,7 +69,7 @@ impl Protocol {
         }
         // Unknown only if the client has gone already.
         let peer = stream.peer_addr().ok().map(Peer::new);
-        let pace = Arc::clone(&place.pace);
+        let pace = Arc::clone(&seat.pace);
         let silence_limit = SilenceLimit::default();
         let socket = Socket::new(stream, silence_limit.clone());
         let refusals = Arc::clone(&self.refusals);
@@ -99,9 +99,9 @@ impl Protocol {
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => ended,
-            () = place.needed() => {
+            () = seat.needed() => {
                 // It may have begun to ask in this instant, and is answered then.
-                if place.pace.burden() != Burden::Needed {
+                if seat.pace.burden() != Burden::Needed {
                     return;
                 }
                 connection.as_mut().graceful_shutdown();

@@ -112,7 +112,7 @@ async fn every_refusal_is_a_line_that_says_who_and_what() {
     );
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains("https://evil.example"), "{text}");
-    for secret in [TOKEN, &key.key.expose(), &stranger.key.expose()] {
+    for secret in [TOKEN, key.key.expose(), stranger.key.expose()] {
         assert!(!text.contains(secret.to_string().as_str()), "{text}");
     }
 }

@@ -28,7 +28,8 @@ impl Head {
 
 async fn ask(service: &Service, line: &str, headers: &[&str]) -> Head {
     let mut stream = service.connect().await;
-    let headers: String = headers.iter().map(|it| format!("{it}\r\n")).collect();
+    let headers: Vec<_> = headers.iter().map(|it| format!("{it}\r\n")).collect();
+    let headers = headers.concat();
     let host = "Host: localhost:7420";
     send(
         &mut stream,

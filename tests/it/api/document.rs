@@ -34,7 +34,7 @@ fn every_operation_says_what_the_edge_may_answer() {
             let response = &operation["responses"][status];
             response.is_object() && describes(response, code)
         };
-        let is_probe = route.ends_with("z");
+        let is_probe = route.ends_with('z');
         assert_eq!(answers("421", "wrong-host"), !is_probe, "{route}");
         assert_eq!(answers("503", "overloaded"), !is_probe, "{route}");
         assert!(answers("400", "invalid-request"), "{route}");

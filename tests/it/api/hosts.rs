@@ -11,7 +11,8 @@ use super::{
 /// The status and the code of the answer to a request with this line and these headers.
 async fn ask(service: &Service, line: &str, headers: &[&str]) -> (u16, String) {
     let mut stream = service.connect().await;
-    let headers: String = headers.iter().map(|it| format!("{it}\r\n")).collect();
+    let headers: Vec<_> = headers.iter().map(|it| format!("{it}\r\n")).collect();
+    let headers = headers.concat();
     send(&mut stream, &format!("{line}\r\n{headers}\r\n")).await;
     let answer = answer(&mut stream).await;
     let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
