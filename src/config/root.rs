@@ -20,7 +20,7 @@ pub struct Config {
     /// Where leases live: `embedded:DIR` or `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
     pub store: StoreUrl,
     /// Serve without API keys on an address that other machines can reach. Whoever reaches it can
-    /// take and inspect every lock.
+    /// take and inspect every lock. By name it is reached only if `http.allowed_hosts` lists the name.
     pub insecure_no_auth: bool,
     /// Who may use the gateway.
     pub auth: AuthConfig,
