@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::{
+    auth::Warrant,
     lock::{CallerId, HoldLimit, IdempotencyKey, Lease, LockName, Metadata, Owner, Ttl},
     store::{
         StoreError, Uncertainty,
@@ -31,6 +32,8 @@ pub struct AcquireRequest {
     pub metadata: Metadata,
     /// Whose idempotency key it is.
     pub caller: CallerId,
+    /// For how long the caller may wait for the lock, or have it kept.
+    pub warrant: Warrant,
     /// The key under which the request may be repeated.
     pub idempotency_key: Option<IdempotencyKey>,
 }
@@ -69,6 +72,9 @@ pub enum AcquireError {
     /// The lease under this idempotency key has ended.
     #[error("the lease under this idempotency key has ended")]
     IdempotencyExpired,
+    /// The caller may not have the lock any more: the API key is gone, or permits less.
+    #[error("the caller may not have the lock any more")]
+    Revoked,
     /// The gateway is about to stop.
     #[error("the gateway is draining")]
     Draining,
@@ -114,10 +120,18 @@ impl Engine {
             return Err(AcquireError::TooManyWaiters);
         }
         let (say_queued, queued) = oneshot::channel();
+        let warrant = request.warrant.clone();
         let run = Run::new(self, request, say_queued);
         let (mut answer, mut outcome) = oneshot::channel();
         self.lifecycle.spawn(async move {
-            let result = run.finish(answer.closed()).await;
+            let result = run.finish(answer.closed()).await.and_then(|granted| {
+                // Dropped, it is given back.
+                if warrant.stands() {
+                    Ok(granted)
+                } else {
+                    Err(AcquireError::Revoked)
+                }
+            });
             // A caller that has gone hears no answer: the outcome is dropped, and with it the
             // delivery, which gives the lease back.
             drop(answer.send(result));

@@ -44,6 +44,8 @@ enum End {
     WaitOver,
     /// The gateway drains.
     Draining,
+    /// Its caller may not have the lock any more.
+    Revoked,
 }
 
 type Outcome = Result<Granted, AcquireError>;
@@ -166,6 +168,7 @@ impl Run {
             () = sleep_until(over) => End::WaitOver,
             () = hung_up => End::WaitOver,
             () = self.lifecycle.drained() => End::Draining,
+            () = self.request.warrant.ended() => End::Revoked,
         };
         Some(self.leave(&end).await)
     }
@@ -202,6 +205,7 @@ impl Run {
             .attempt
             .idempotency
             .as_ref()
+            .filter(|_| !matches!(end, End::Revoked))
             .map(|_| self.reconnect_grace);
         match self
             .store
@@ -214,6 +218,7 @@ impl Run {
             Ok(Leaving::Left(contention)) => match end {
                 End::WaitOver => Err(self.held(contention)),
                 End::Draining => Err(AcquireError::Draining),
+                End::Revoked => Err(AcquireError::Revoked),
             },
             Err(error) => {
                 // Still in the queue, as far as we know.

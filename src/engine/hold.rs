@@ -13,6 +13,7 @@ use std::{
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
+    auth::Warrant,
     lock::{HeldLease, Lease, LockName, Token},
     store::{
         StoreError,
@@ -86,6 +87,9 @@ pub enum LossReason {
     HoldLimit,
     /// Somebody ended it.
     Ended,
+    /// Whoever asked for it may not have it any more. It is not renewed any more, and ends with its
+    /// TTL: until then there is time to stop the work.
+    Revoked,
     /// Another stream goes on with it.
     Adopted,
     /// Whoever listens left too much unread.
@@ -102,9 +106,12 @@ impl Engine {
     /// there is a hold.
     pub async fn hold(&self, request: AcquireRequest) -> Result<Hold, AcquireError> {
         let asked = Instant::now();
+        let warrant = request.warrant.clone();
         match self.attempt(request).await? {
-            Attempted::Done(granted) => Ok(self.keep(None, asked, async move { Ok(granted) })),
-            Attempted::Queued(place, outcome) => Ok(self.keep(Some(place), asked, outcome)),
+            Attempted::Done(granted) => Ok(self.keep(warrant, None, asked, async { Ok(granted) })),
+            Attempted::Queued(place, outcome) => {
+                Ok(self.keep(warrant, Some(place), asked, outcome))
+            }
         }
     }
 
@@ -112,13 +119,18 @@ impl Engine {
     ///
     /// An older stream of this gateway that still holds it ends without releasing it. One of
     /// another gateway releases it when it ends.
-    pub async fn adopt(&self, name: LockName, token: Token) -> Result<Hold, AdoptError> {
+    pub async fn adopt(
+        &self,
+        name: LockName,
+        token: Token,
+        warrant: Warrant,
+    ) -> Result<Hold, AdoptError> {
         if self.is_draining() {
             return Err(AdoptError::Draining);
         }
         let asked = Instant::now();
         let lease = self.renew(name, token, None).await?;
-        Ok(self.start_keeper(|keeper| async move {
+        Ok(self.start_keeper(warrant, |keeper| async move {
             let kept = keeper.kept(lease, asked);
             keeper.keep_granted(kept).await;
         }))
@@ -126,16 +138,17 @@ impl Engine {
 
     fn keep(
         &self,
+        warrant: Warrant,
         place: Option<Place>,
         asked: Instant,
         outcome: impl Future<Output = Result<Granted, AcquireError>> + Send + 'static,
     ) -> Hold {
-        self.start_keeper(move |keeper| async move {
+        self.start_keeper(warrant, move |keeper| async move {
             keeper.queue_and_keep(place, asked, outcome).await;
         })
     }
 
-    fn start_keeper<F>(&self, task: impl FnOnce(Keeper) -> F) -> Hold
+    fn start_keeper<F>(&self, warrant: Warrant, task: impl FnOnce(Keeper) -> F) -> Hold
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -146,6 +159,7 @@ impl Engine {
             reaper: self.reaper.clone(),
             lifecycle: self.lifecycle.clone(),
             streams: self.streams.clone(),
+            warrant,
             events: sender,
             overrun: Arc::clone(&overrun),
         }));

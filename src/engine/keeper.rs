@@ -11,6 +11,7 @@ use tokio::{
 };
 
 use crate::{
+    auth::Warrant,
     lifecycle::Lifecycle,
     lock::{HeldLease, Lease},
     store::{
@@ -32,6 +33,7 @@ pub(super) struct Keeper {
     pub(super) reaper: Reaper,
     pub(super) lifecycle: Lifecycle,
     pub(super) streams: Streams,
+    pub(super) warrant: Warrant,
     pub(super) events: mpsc::Sender<HoldEvent>,
     pub(super) overrun: Arc<AtomicBool>,
 }
@@ -87,7 +89,11 @@ impl Keeper {
                 () = &mut drained => true,
                 displaced = kept.entry.displaced() => return self.end(displaced.into()),
                 () = self.events.closed() => return self.release(kept).await,
+                () = self.warrant.ended() => return self.revoke(kept),
             };
+            if !self.warrant.stands() {
+                return self.revoke(kept);
+            }
             if let Some(reason) = kept.lost_by_now() {
                 self.give_back(kept);
                 return self.end(HoldEnd::Lost(reason));
@@ -142,6 +148,15 @@ impl Keeper {
             self.give_back(kept);
         }
         self.end(HoldEnd::Draining { left });
+    }
+
+    /// Whoever listens may not have it any more, and has what is left of the TTL to stop.
+    fn revoke(&self, kept: Kept) {
+        if kept.unsaid.is_some() {
+            // Nobody knows its token.
+            self.give_back(kept);
+        }
+        self.end(HoldEnd::Lost(LossReason::Revoked));
     }
 
     /// Renews once; `None` if the store gave no answer.

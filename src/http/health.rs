@@ -11,7 +11,10 @@ use serde::Serialize;
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
-use crate::store::contract::{Check, Health};
+use crate::{
+    auth::Gate,
+    store::contract::{Check, Health},
+};
 
 use super::{
     answer::{Answer, JSON, json},
@@ -124,7 +127,23 @@ pub(super) async fn readyz(
     let checks = timeout(CHECK_TIMEOUT, gateway.engine.check())
         .await
         .unwrap_or_else(|_elapsed| vec![no_answer()]);
+    let checks = checks.into_iter().chain(keys(&gateway.gate)).collect();
     Ok(Readiness::of(checks, gateway.engine.is_draining()))
+}
+
+/// Nothing about the keys themselves: everybody may ask.
+fn keys(gate: &Gate) -> Option<Check> {
+    let health = if gate.is_outdated() {
+        let detail = "the keys file cannot be used; the API keys that were read before go on, and \
+                      the log says what is wrong";
+        Health::Warning(detail.to_owned())
+    } else {
+        Health::Passing
+    };
+    (!gate.is_open()).then_some(Check {
+        name: "keys",
+        health,
+    })
 }
 
 fn no_answer() -> Check {

@@ -6,12 +6,14 @@ use axum::middleware::from_fn_with_state;
 use clap::Args;
 use tokio::{
     net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::Notify,
     time::{Instant, timeout, timeout_at},
 };
 use tracing::{info, warn};
 
 use crate::{
-    auth::{Gate, KeysFile},
+    auth::{Gate, KeysFile, KeysWatch},
     cli::{environment::Environment, error::CliError, output, sources::SourceArgs},
     clock::{Clock, SystemClock},
     config::{AuthConfig, Config},
@@ -68,7 +70,7 @@ async fn run(config: Arc<Config>) -> Result<(), ServeError> {
     let address = listener.local_addr().map_err(cannot_listen)?;
     let lifecycle = Lifecycle::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let gate = gate(&config.auth, &clock)?;
+    let gate = gate(&config.auth, &clock, &lifecycle)?;
     let store = store::open(&config, Arc::clone(&clock), &lifecycle).await?;
     let engine = Engine::start(Arc::clone(&store), lifecycle.clone(), &config.limits);
     let gateway = Gateway::new(engine, Arc::clone(&config), clock).behind(gate);
@@ -93,13 +95,40 @@ async fn run(config: Arc<Config>) -> Result<(), ServeError> {
     stop(&mut signals, &lifecycle, &under_way, &*store, &config).await
 }
 
-/// Who is let in.
-fn gate(config: &AuthConfig, clock: &Arc<dyn Clock>) -> Result<Gate, ServeError> {
+/// Who is let in, as the keys file says from now on.
+fn gate(
+    config: &AuthConfig,
+    clock: &Arc<dyn Clock>,
+    lifecycle: &Lifecycle,
+) -> Result<Gate, ServeError> {
     if !config.has_keys() {
         return Ok(Gate::open());
     }
-    let file = KeysFile::new(&config.keys_file);
-    Ok(Gate::guarded(file.read()?, config, Arc::clone(clock)))
+    let (watch, ring) = KeysWatch::open(KeysFile::new(&config.keys_file))?;
+    info!(
+        keys = ring.keys().len(),
+        file = config.keys_file,
+        "the API keys were read"
+    );
+    let gate = Gate::guarded(ring, config, Arc::clone(clock));
+    let asked = Arc::new(Notify::new());
+    let mut hup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
+    let (ask, stopped) = (Arc::clone(&asked), lifecycle.stopped());
+    lifecycle.spawn_background(async move {
+        let mut stopped = std::pin::pin!(stopped);
+        loop {
+            tokio::select! {
+                () = &mut stopped => return,
+                heard = hup.recv() => match heard {
+                    Some(()) => ask.notify_one(),
+                    None => return,
+                },
+            }
+        }
+    });
+    let (clock, tasks) = (Arc::clone(clock), lifecycle.clone());
+    lifecycle.spawn_background(watch.keep_current(gate.clone(), clock, asked, tasks));
+    Ok(gate)
 }
 
 /// Waits for a signal and ends everything in order.

@@ -9,7 +9,8 @@ use utoipa::{
 };
 
 use crate::{
-    auth::scope,
+    auth::{Access, Slot, scope},
+    engine::AcquireRequest,
     http::{
         extract::{AcceptsJson, ApiJson, ApiPath, Caller, IdempotencyKeyHeader, NoQuery},
         problem::{Problem, ProblemCode as Code, problem_responses},
@@ -76,9 +77,19 @@ pub(in crate::http) async fn acquire(
     // A caller that hangs up from here on: the engine leaves the queue and gives the lease back.
     let sees_holder = caller.views(&name);
     let request = body.into_request(name, key, &caller)?;
+    let _waiter = waiter(&caller, &request)?;
+    let slot = caller.lease(&request.name, request.idempotency_key.as_ref())?;
     let granted = gateway.engine.acquire(request).await;
     let granted = granted.map_err(|error| Problem::for_one(error, sees_holder))?;
-    Ok(Acquired::new(granted, &gateway))
+    Ok(Acquired::new(granted, slot, &gateway))
+}
+
+/// Counts a request that may wait.
+pub(super) fn waiter(caller: &Access, request: &AcquireRequest) -> Result<Option<Slot>, Problem> {
+    if request.wait.is_zero() {
+        return Ok(None);
+    }
+    Ok(caller.waiter()?)
 }
 
 // === impl AcquireProblems ===

@@ -23,6 +23,7 @@ use crate::{
 use super::{
     acquire_body::AcquireBody,
     header_params::{AdoptedTokenHeader, KeyHeader},
+    hold_count::Counted,
     hold_event::EventSchema,
     hold_stream::HoldStream,
     lock_path::LockPath,
@@ -50,8 +51,9 @@ struct HoldProblems;
 ///
 /// * `released` `{}`: the lease was released with its token.
 /// * `lost` `{reason}`: stop the work that the lock protects. `expired`: it could not be renewed in
-///   time; `hold-limit`: `max_hold_ms` is over; `ended`: somebody ended it; `adopted`: another stream
-///   goes on with the lease; `unread`: the events of this stream were not read.
+///   time; `hold-limit`: `max_hold_ms` is over; `ended`: somebody ended it; `revoked`: the
+///   API key is gone or may no longer acquire the lock, and the lease ends within its TTL; `adopted`:
+///   another stream goes on with the lease; `unread`: the events of this stream were not read.
 /// * `refused` with a problem: the lock was not acquired, because the wait is over or for another
 ///   reason.
 /// * `draining` `{expires_in_ms}`: this gateway is about to stop. The lease is **not** released: it
@@ -90,7 +92,7 @@ struct HoldProblems;
 )]
 pub(in crate::http) async fn hold(
     State(gateway): State<Arc<Gateway>>,
-    caller: Caller<scope::Acquire>,
+    caller: Caller<scope::Keep>,
     stream: EventStream,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
@@ -102,14 +104,18 @@ pub(in crate::http) async fn hold(
     // place in the queue or the lease. One that was to be adopted is left as it was.
     let sees_holder = caller.views(&name);
     if let Some(token) = token.header() {
-        let hold = gateway.engine.adopt(name, token).await?;
-        return Ok(HoldStream::new(hold, stream, gateway, sees_holder));
+        let counted = Counted::adopting(&caller, &name);
+        let warrant = caller.warrant(&name);
+        let hold = gateway.engine.adopt(name, token, warrant).await?;
+        return Ok(HoldStream::new(hold, counted, stream, gateway, sees_holder));
     }
+    caller.count_request()?;
     let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
+    let counted = Counted::asking(&caller, &request)?;
     stream.limit_silence(request.ttl.duration());
     let hold = gateway.engine.hold(request).await;
     let hold = hold.map_err(|error| Problem::for_one(error, sees_holder))?;
-    Ok(HoldStream::new(hold, stream, gateway, sees_holder))
+    Ok(HoldStream::new(hold, counted, stream, gateway, sees_holder))
 }
 
 // === impl HoldProblems ===

@@ -161,6 +161,7 @@ fn slug(reason: LossReason) -> &'static str {
         LossReason::Expired => "expired",
         LossReason::HoldLimit => "hold-limit",
         LossReason::Ended => "ended",
+        LossReason::Revoked => "revoked",
         LossReason::Adopted => "adopted",
         LossReason::Unread => "unread",
     }

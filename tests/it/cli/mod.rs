@@ -2,6 +2,9 @@
 
 mod exit_codes;
 mod generated;
+mod key_fixture;
+mod key_reload;
+mod keys;
 mod leases;
 mod on_redis;
 mod run;
