@@ -7,7 +7,7 @@ use tokio::{
     task::spawn_blocking,
     time::{MissedTickBehavior, interval},
 };
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::{clock::Clock, lifecycle::Lifecycle};
 
@@ -45,7 +45,7 @@ impl KeysWatch {
     pub fn open(file: KeysFile) -> Result<(Self, KeyRing), KeysFileError> {
         // Before it is read: a change in between is seen.
         let read = Stamp::of(&file);
-        let ring = file.read()?;
+        let ring = read_file(&file)?;
         let watch = Self {
             file,
             read,
@@ -105,8 +105,21 @@ impl KeysWatch {
             return None;
         }
         self.read = now;
-        Some(self.file.read())
+        Some(read_file(&self.file))
     }
+}
+
+/// Reads a file, and says so if it is open to everybody's changes.
+fn read_file(file: &KeysFile) -> Result<KeyRing, KeysFileError> {
+    const OTHERS_WRITE: u32 = 0o002;
+    let ring = file.read()?;
+    if std::fs::metadata(file.path()).is_ok_and(|data| data.mode() & OTHERS_WRITE != 0) {
+        warn!(
+            file = %file.path().display(),
+            "every user of this machine can write the keys file, and make a key that may do everything"
+        );
+    }
+    Ok(ring)
 }
 
 // === impl Stamp ===

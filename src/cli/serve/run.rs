@@ -86,6 +86,7 @@ async fn run(config: Arc<Config>) -> Result<(), ServeError> {
         address,
         &config.http.base_path,
         &store.describe(),
+        config.auth.has_keys(),
     )));
     let accepting = (lifecycle.clone(), Arc::clone(&config));
     lifecycle.spawn(async move {

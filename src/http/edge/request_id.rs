@@ -34,7 +34,8 @@ impl RequestId {
             return None;
         };
         let fit = (1..=MAX_LEN).contains(&value.len())
-            && value.as_bytes().iter().all(|&byte| is_harmless(byte));
+            && value.as_bytes().iter().all(|&byte| is_harmless(byte))
+            && !is_key(value);
         fit.then(|| Self(value.clone()))
     }
 
@@ -45,6 +46,11 @@ impl RequestId {
     pub(super) fn header(&self) -> HeaderValue {
         self.0.clone()
     }
+}
+
+/// Whether somebody put an API key, or a part of one, into the wrong header: the log would show it.
+fn is_key(value: &HeaderValue) -> bool {
+    value.to_str().is_ok_and(|text| text.contains("lgk_"))
 }
 
 fn is_harmless(byte: u8) -> bool {
@@ -101,6 +107,7 @@ mod tests {
         for id in ["", "a b", "a\"b", "<b>", "a\tb", "{}", long.as_str()] {
             assert_eq!(sent(&[id.as_bytes()]), None, "{id}");
         }
+        assert_eq!(sent(&[b"lgk_abcdefghij_0"]), None);
         assert_eq!(sent(&[b"\xff"]), None);
         assert_eq!(sent(&[b"a", b"b"]), None);
         assert_eq!(sent(&[]), None);

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
+    os::unix::fs::PermissionsExt,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -134,6 +135,11 @@ fn a_file_that_became_invalid_keeps_the_old_keys_and_is_a_warning() {
         file.write(&key.toml);
         soon("the warning is gone", || shows("passing"));
     }
+    let everybody = fs::Permissions::from_mode(0o666);
+    fs::set_permissions(&file.path, everybody).unwrap();
+    soon("it is said who can write the file", || {
+        gateway.log().contains("can write the keys file")
+    });
     fs::remove_file(&file.path).unwrap();
     gateway.signal(Signal::HUP);
     soon("there is a warning", || shows("warning"));
