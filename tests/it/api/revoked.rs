@@ -28,6 +28,14 @@ fn request(key: &Key, path: &str, body: &'static str) -> http::Request<Body> {
         .unwrap()
 }
 
+/// The same with an idempotency key, whose place in the queue would be kept.
+fn keyed(key: &Key, path: &str) -> http::Request<Body> {
+    let mut request = request(key, path, r#"{"wait_ms": 50000}"#);
+    let value = http::HeaderValue::from_static("0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
+    request.headers_mut().insert("idempotency-key", value);
+    request
+}
+
 async fn read_until(stream: &mut Body, what: &str) -> String {
     let mut seen = String::new();
     while !seen.contains(what) {
@@ -66,11 +74,9 @@ async fn who_waits_is_refused_at_once_and_leaves_the_queue() {
         let (service, gate, _) = Service::with_gate(Config::default(), &file);
         service.script.acquires(queued(0));
         service.script.acquires(queued(1));
-        let waiting = service.unread(request(&key, "", r#"{"wait_ms": 50000}"#));
+        let waiting = service.unread(keyed(&key, ""));
         let taken_back = async {
-            let mut stream = service
-                .stream(request(&key, "/hold", r#"{"wait_ms": 50000}"#))
-                .await;
+            let mut stream = service.stream(keyed(&key, "/hold")).await;
             read_until(&mut stream, "queued").await;
             replace(&gate, &ways(&key)[way].1);
             read_until(&mut stream, "refused").await
@@ -137,9 +143,12 @@ async fn a_held_lock_is_lost_and_left_to_its_ttl() {
         let mut stream = service.stream(request(&key, "/hold", "")).await;
         read_until(&mut stream, "granted").await;
         let (name, file) = &ways(&key)[way];
+        let taken_back = tokio::time::Instant::now();
         replace(&gate, file);
         let last = read_until(&mut stream, "event: lost").await;
         assert!(last.contains(r#"{"reason":"revoked"}"#), "{name}: {last}");
+        // At once, and not when the next renewal is due.
+        assert!(taken_back.elapsed() < Duration::from_secs(5), "{name}");
         assert!(stream.frame().await.is_none(), "{name}");
         drop(stream);
         // Whoever held it has time to stop: it is neither renewed nor released.
