@@ -10,12 +10,12 @@ use crate::{
         Ttl,
     },
     store::{
-        StoreError, Uncertainty,
+        StoreError,
         contract::{Contention, Place},
     },
 };
 
-use super::{Engine, attempt::Run, delivery::Delivery};
+use super::{Engine, attempt::Run, delivery::Delivery, seen_through::SeenThrough};
 
 /// What a caller asks for.
 #[derive(Debug, Clone)]
@@ -121,22 +121,11 @@ impl Engine {
         let (say_queued, queued) = oneshot::channel();
         let run = Run::new(self, request, say_queued);
         let token = run.token();
-        let (mut answer, mut outcome) = oneshot::channel();
-        self.lifecycle.spawn(async move {
-            let result = run.finish(answer.closed()).await;
-            // A caller that has gone hears no answer: the outcome is dropped, and with it the
-            // delivery, which gives the lease back.
-            drop(answer.send(result));
-        });
-        // A task that panicked, or was lost together with the runtime, may have been at any point.
-        let lost = |_| Err(StoreError::from(Uncertainty::Interrupted).into());
+        let mut outcome = SeenThrough::new(&self.lifecycle, |hung_up| run.finish(hung_up));
         tokio::select! {
             biased;
-            outcome = &mut outcome => outcome.unwrap_or_else(lost).map(Attempted::Done),
-            Ok(place) = queued => {
-                let outcome = async move { outcome.await.unwrap_or_else(lost) };
-                Ok(Attempted::Queued(place, token, outcome))
-            }
+            outcome = &mut outcome => outcome.map(Attempted::Done),
+            Ok(place) = queued => Ok(Attempted::Queued(place, token, outcome)),
         }
     }
 }
