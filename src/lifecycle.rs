@@ -30,10 +30,6 @@ pub struct TasksLeft(pub usize);
 // === impl Lifecycle ===
 
 impl Lifecycle {
-    /// How long background tasks may take to finish. Giving back what could not be delivered takes
-    /// milliseconds if the store is there, and if it is not there is nobody to wait for.
-    pub const LAST_TASKS: Duration = Duration::from_secs(2);
-
     /// A lifecycle of its own, not yet draining.
     pub fn new() -> Self {
         Self::default()
@@ -86,17 +82,17 @@ impl Lifecycle {
         self.work.wait().await;
     }
 
-    /// Ends all work, which may take as long as `grace`, and then all background tasks, which have
-    /// what is left of it, and at least [`Lifecycle::LAST_TASKS`]: what the work has left to them must not go undone
-    /// because the work took long.
+    /// Ends all work and then all background tasks, within `grace` altogether. A quarter of it is
+    /// kept for the background tasks: what the work has left to them must not go undone because the
+    /// work took long. Giving back what could not be delivered takes milliseconds if the store is
+    /// there, and if it is not there is nobody to wait for.
     pub async fn stop(&self, grace: Duration) -> Result<(), TasksLeft> {
         let deadline = Instant::now() + grace;
         self.draining.cancel();
         self.closing.cancel();
-        let work = timeout_at(deadline, self.quiet()).await;
+        let work = timeout_at(deadline - grace / 4, self.quiet()).await;
         self.stopping.cancel();
         self.background.close();
-        let deadline = deadline.max(Instant::now() + Self::LAST_TASKS);
         let background = timeout_at(deadline, self.background.wait()).await;
         match (work, background) {
             (Ok(()), Ok(())) => Ok(()),
@@ -141,7 +137,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(1)).await;
             say.send(()).await.unwrap();
         });
-        lifecycle.stop(Duration::ZERO).await.unwrap_err();
+        lifecycle.stop(Duration::from_secs(8)).await.unwrap_err();
         assert!(said.try_recv().is_ok());
     }
 
@@ -152,6 +148,17 @@ mod tests {
         let started = Instant::now();
         let error = lifecycle.stop(Duration::from_secs(3)).await.unwrap_err();
         assert_eq!(error.0, 1);
+        assert_eq!(started.elapsed(), Duration::from_millis(2_250));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_outlasts_the_grace() {
+        let lifecycle = Lifecycle::new();
+        lifecycle.spawn(std::future::pending());
+        lifecycle.spawn_background(std::future::pending());
+        let started = Instant::now();
+        let error = lifecycle.stop(Duration::from_secs(3)).await.unwrap_err();
+        assert_eq!(error.0, 2);
         assert_eq!(started.elapsed(), Duration::from_secs(3));
     }
 }

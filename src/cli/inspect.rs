@@ -11,6 +11,7 @@ use crate::{
 
 use super::{
     connection::ConnectionArgs, duration, environment::Environment, error::CliError, output,
+    visible::visible,
 };
 
 /// Show who holds a lock.
@@ -56,7 +57,7 @@ fn queue(waiters: &[Waiter], count: u64) -> String {
     }
     for waiter in waiters {
         let waited = duration::show(Duration::from_millis(waiter.waited_ms));
-        let owner = waiter.owner.as_deref().unwrap_or("somebody");
+        let owner = visible(waiter.owner.as_deref().unwrap_or("somebody"));
         line(format_args!(
             "  {:<14} {owner} for {waited}",
             waiter.position
@@ -72,6 +73,7 @@ fn queue(waiters: &[Waiter], count: u64) -> String {
 fn facts(holder: &Holder) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: &str| {
+        let (name, value) = (visible(name), visible(value));
         writeln!(text, "  {name:<14} {value}").expect("a string takes every text");
     };
     if holder.foreign {
@@ -110,6 +112,15 @@ mod tests {
             facts(&holder),
             "  owner          ci@build7\n  fencing token  42\n  expires in     29.9s\n  run            7\n"
         );
+    }
+
+    #[test]
+    fn nobody_can_pretend_to_be_somebody_else() {
+        let holder = holder(r#"{"owner":"a\u202eb","metadata":{"run\u200b":"\u001b[2J"}}"#);
+        let text = facts(&holder);
+        assert!(text.contains(r"a\u{202e}b"), "{text}");
+        assert!(text.contains(r"run\u{200b}"), "{text}");
+        assert!(text.contains(r"\u{1b}[2J"), "{text}");
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod secret;
 mod serve;
 mod signals;
 mod sources;
+mod visible;
 mod waiting;
 
 pub use args::Args;

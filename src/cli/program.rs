@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use super::{
     acquire, args::Args, args::Command, completions, config, environment::Environment,
     error::CliError, exit::Exit, inspect, key, openapi, output, release, renew, run, serve,
+    visible::visible,
 };
 
 /// Runs the program.
@@ -22,7 +23,13 @@ pub fn main() -> ExitCode {
                 // nothing.
                 drop(output::answer(problem));
             }
-            output::note(&format!("latchgate: {error}"));
+            let text = error.to_string();
+            // A holder may call itself what it likes.
+            let text = match &error {
+                CliError::Client(_) | CliError::Stopped(_) => visible(&text),
+                _ => text.as_str().into(),
+            };
+            output::note(&format!("latchgate: {text}"));
             error.code().into()
         }
     }

@@ -17,6 +17,7 @@ use super::{
     error::CliError,
     progress::{ProgressLine, describe},
     signals::{ENDING, Signals},
+    visible::visible,
 };
 
 /// How often the line is drawn: it counts seconds.
@@ -51,14 +52,14 @@ async fn watched(
     signals: &mut Signals,
 ) -> Result<Lease, CliError> {
     let asked = Instant::now();
-    let visible = ProgressLine::is_visible();
+    let drawn = ProgressLine::is_visible();
     let mut line = ProgressLine::default();
     let (sender, news) = watch::channel(None);
     let mut watcher = |waiting: &Waiting| {
         sender.send_replace(Some(waiting.clone()));
     };
     let acquire = async {
-        if visible {
+        if drawn {
             acquiring.finish_watched(&mut watcher).await
         } else {
             acquiring.finish().await
@@ -79,9 +80,9 @@ async fn watched(
                 _ => {}
             },
             lease = &mut acquire => return Ok(lease?),
-            _ = tick.tick(), if visible => {
+            _ = tick.tick(), if drawn => {
                 if let Some(waiting) = &*news.borrow() {
-                    line.draw(&describe(name, waiting, asked.elapsed()));
+                    line.draw(&visible(&describe(name, waiting, asked.elapsed())));
                 }
             }
         }

@@ -77,6 +77,18 @@ impl Answer {
         }
     }
 
+    /// Success, and not the lease that comes with it: something on the way has changed the answer.
+    pub(super) fn unusable(self) -> ClientError {
+        ClientError::OutcomeUnknown {
+            reason: format!(
+                "{} answered with status {} and no lease",
+                self.url,
+                self.status.as_u16()
+            ),
+            problem: None,
+        }
+    }
+
     /// An answer that no gateway gives.
     pub(super) fn unexpected(self, what: &str) -> ClientError {
         ClientError::Unexpected {

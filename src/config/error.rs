@@ -17,6 +17,9 @@ pub enum ConfigError {
         /// Why.
         error: io::Error,
     },
+    /// The configuration file has no name.
+    #[error("{0} is empty; name a configuration file, or leave it out for none")]
+    NoFileName(Source),
     /// The configuration file is not TOML.
     #[error("{source_line} is not TOML: {reason}")]
     NotToml {

@@ -132,6 +132,8 @@ impl Kind {
     /// Reads the text of a variable or of a flag.
     pub(super) fn read(&self, text: &str) -> Option<toml::Value> {
         match self {
+            // Digits alone: a sign would be dropped without a word.
+            Self::WholeNumber if !text.bytes().all(|byte| byte.is_ascii_digit()) => None,
             Self::WholeNumber => text.parse().ok().map(toml::Value::Integer),
             Self::Boolean => text.parse().ok().map(toml::Value::Boolean),
             Self::Text | Self::OneOf(_) => Some(toml::Value::String(text.to_owned())),

@@ -49,6 +49,9 @@ impl Sources {
     pub fn load(&self) -> Result<Loaded, ConfigError> {
         let keys = Key::all();
         let mut settings = match self.file() {
+            Some((path, named_by)) if path.as_os_str().is_empty() => {
+                return Err(ConfigError::NoFileName(named_by));
+            }
             Some((path, named_by)) => file::read(&path, named_by)?,
             None => Vec::new(),
         };

@@ -1,5 +1,7 @@
 //! How the gateway stops.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -9,14 +11,21 @@ use super::{Invalid, Millis};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShutdownConfig {
-    /// How long renew, release and requests under way may go on after a TERM or INT signal, 0 to
-    /// 600000. It ends sooner when nothing is left to do; a second signal ends it at once.
+    /// How long a gateway takes to end after a TERM or INT signal at most, 0 to 600000; less than 250
+    /// is taken for 250. Nothing is acquired any more; renew and release go on until the last second
+    /// of it (the last quarter, if it is shorter than 4000), which is for answers that are under way
+    /// and for closing the store. It ends sooner: as soon as no lease that was granted or renewed
+    /// here lives, and no request has come for a second. A second signal ends it at once. Give an
+    /// orchestrator more time than this before it kills.
     pub grace_ms: Millis,
 }
 
 // === impl ShutdownConfig ===
 
 impl ShutdownConfig {
+    /// What it takes to close a store in good order, on a machine that does other things as well.
+    pub const SHORTEST: Duration = Duration::from_millis(250);
+
     /// Finds out whether the gateway can stop in this way.
     pub fn validate(&self) -> Result<(), Invalid> {
         Invalid::unless_in("shutdown.grace_ms", self.grace_ms.0, 0..=600_000)

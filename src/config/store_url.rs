@@ -22,6 +22,9 @@ pub struct RedisUrl(url::Url);
 /// Why a text names no store. The text is not repeated: it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreUrlError {
+    /// There is no text.
+    #[error("is empty")]
+    Empty,
     /// The scheme is none of ours.
     #[error("has no scheme of these")]
     Scheme,
@@ -48,6 +51,9 @@ impl FromStr for StoreUrl {
     type Err = StoreUrlError;
 
     fn from_str(text: &str) -> Result<Self, StoreUrlError> {
+        if text.is_empty() {
+            return Err(StoreUrlError::Empty);
+        }
         if let Some(dir) = text.strip_prefix("embedded:") {
             return if dir.is_empty() {
                 Err(StoreUrlError::NoDirectory)
@@ -85,6 +91,7 @@ impl StoreUrl {
     pub(super) fn redact(text: &str) -> String {
         match text.split_once(':') {
             Some(("embedded", _)) => text.to_owned(),
+            None if text.is_empty() => String::new(),
             Some((scheme, _)) => format!("{scheme}:***"),
             None => "***".to_owned(),
         }
@@ -259,7 +266,7 @@ mod tests {
     #[test]
     fn refuses_what_names_no_store() {
         for (bad, reason) in [
-            ("", "has no scheme of these"),
+            ("", "is empty"),
             ("redis:", "has no scheme of these"),
             ("mysql://x", "has no scheme of these"),
             ("embedded:", "names no directory"),

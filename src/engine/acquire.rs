@@ -6,14 +6,17 @@ use tokio::sync::oneshot;
 
 use crate::{
     auth::Warrant,
-    lock::{CallerId, HoldLimit, IdempotencyKey, Lease, LockName, Metadata, Owner, Ttl},
+    lock::{
+        CallerId, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName, Metadata, Owner, TokenHash,
+        Ttl,
+    },
     store::{
-        StoreError, Uncertainty,
+        StoreError,
         contract::{Contention, Place},
     },
 };
 
-use super::{Engine, attempt::Run, delivery::Delivery};
+use super::{Engine, attempt::Run, delivery::Delivery, seen_through::SeenThrough};
 
 /// What a caller asks for.
 #[derive(Debug, Clone)]
@@ -47,6 +50,8 @@ pub struct Granted {
     pub lease: Lease,
     /// To be told when the lease has reached its holder.
     pub delivery: Delivery,
+    /// Who keeps it, if its holder leaves that to a hold.
+    pub(super) keeper: KeeperId,
 }
 
 /// Why a lock was not acquired.
@@ -87,8 +92,8 @@ pub enum AcquireError {
 pub(super) enum Attempted<F> {
     /// It holds the lock.
     Done(Granted),
-    /// It waits; dropping the future leaves the queue.
-    Queued(Place, F),
+    /// The attempt with this token waits; dropping the future leaves the queue.
+    Queued(Place, TokenHash, F),
 }
 
 // === impl Engine ===
@@ -101,7 +106,7 @@ impl Engine {
     pub async fn acquire(&self, request: AcquireRequest) -> Result<Granted, AcquireError> {
         match self.attempt(request).await? {
             Attempted::Done(granted) => Ok(granted),
-            Attempted::Queued(_place, outcome) => outcome.await,
+            Attempted::Queued(_place, _token, outcome) => outcome.await,
         }
     }
 
@@ -122,29 +127,20 @@ impl Engine {
         let (say_queued, queued) = oneshot::channel();
         let warrant = request.warrant.clone();
         let run = Run::new(self, request, say_queued);
-        let (mut answer, mut outcome) = oneshot::channel();
-        self.lifecycle.spawn(async move {
-            let result = run.finish(answer.closed()).await.and_then(|granted| {
+        let token = run.token();
+        let mut outcome = SeenThrough::new(&self.lifecycle, |hung_up| async move {
+            let granted = run.finish(hung_up).await?;
+            if warrant.stands() {
+                Ok(granted)
+            } else {
                 // Dropped, it is given back.
-                if warrant.stands() {
-                    Ok(granted)
-                } else {
-                    Err(AcquireError::Revoked)
-                }
-            });
-            // A caller that has gone hears no answer: the outcome is dropped, and with it the
-            // delivery, which gives the lease back.
-            drop(answer.send(result));
+                Err(AcquireError::Revoked)
+            }
         });
-        // A task that panicked, or was lost together with the runtime, may have been at any point.
-        let lost = |_| Err(StoreError::from(Uncertainty::Interrupted).into());
         tokio::select! {
             biased;
-            outcome = &mut outcome => outcome.unwrap_or_else(lost).map(Attempted::Done),
-            Ok(place) = queued => {
-                let outcome = async move { outcome.await.unwrap_or_else(lost) };
-                Ok(Attempted::Queued(place, outcome))
-            }
+            outcome = &mut outcome => outcome.map(Attempted::Done),
+            Ok(place) = queued => Ok(Attempted::Queued(place, token, outcome)),
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::{
     lifecycle::Lifecycle,
-    lock::{Fingerprint, HeldLease, Lease, Salt, Token},
+    lock::{Fingerprint, HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
         Store, StoreError,
         contract::{
@@ -21,13 +21,15 @@ use crate::{
 
 use super::{
     AcquireError, AcquireRequest, Delivery, Engine, Granted,
-    reaper::{Abandoned, Reaper},
+    owed::Owed,
+    reaper::{Abandoned, Abandoner, Reaper},
 };
 
 /// One attempt, with what is needed to tell its caller about it and to give it back.
 pub(super) struct Run {
     store: Arc<dyn Store>,
     reaper: Reaper,
+    owed: Owed,
     lifecycle: Lifecycle,
     reconnect_grace: Duration,
     attempt: Attempt,
@@ -97,6 +99,7 @@ impl Run {
         Self {
             store: Arc::clone(&engine.store),
             reaper: engine.reaper.clone(),
+            owed: engine.owed.clone(),
             lifecycle: engine.lifecycle.clone(),
             reconnect_grace: engine.reconnect_grace,
             attempt,
@@ -105,6 +108,11 @@ impl Run {
             started: Instant::now(),
             say_queued: Some(say_queued),
         }
+    }
+
+    /// What the store knows the attempt by.
+    pub(super) fn token(&self) -> TokenHash {
+        self.attempt.token
     }
 
     /// Sees the attempt through. `hung_up` ends when nobody waits for the outcome any more.
@@ -258,6 +266,7 @@ impl Run {
 
     fn answer(&self, token: Token, held: HeldLease, delivery: Delivery) -> Granted {
         let name = self.request.name.clone();
+        self.owed.owe(token.hash(), &held);
         Granted {
             lease: Lease {
                 name,
@@ -266,6 +275,7 @@ impl Run {
                 waited: self.waited(),
             },
             delivery,
+            keeper: KeeperId::of_attempt(&self.attempt.token),
         }
     }
 
@@ -282,7 +292,10 @@ impl Run {
         Abandoned {
             name: self.attempt.name.clone(),
             token: self.attempt.token,
-            may_be_asked_again: self.attempt.idempotency.is_some(),
+            by: match self.attempt.idempotency {
+                Some(_) => Abandoner::KeyedAttempt,
+                None => Abandoner::Attempt,
+            },
         }
     }
 }

@@ -7,9 +7,11 @@ mod hold;
 mod inspect;
 mod keeper;
 mod kept;
+mod owed;
 mod reaper;
 mod release;
 mod renew;
+mod seen_through;
 mod start;
 mod streams;
 #[cfg(test)]

@@ -35,14 +35,23 @@ impl Engine {
         token: Token,
         ttl: Option<Ttl>,
     ) -> Result<Lease, RenewError> {
-        match self.store.renew(&name, &token.hash(), ttl).await? {
-            Renewal::Renewed(held) => Ok(Lease {
-                name,
-                token,
-                held,
-                waited: Duration::ZERO,
-            }),
-            Renewal::Lost(loss) => Err(RenewError::Lost(loss)),
+        let hash = token.hash();
+        match self.store.renew(&name, &hash, ttl).await? {
+            Renewal::Renewed(held) => {
+                self.owed.owe(hash, &held);
+                Ok(Lease {
+                    name,
+                    token,
+                    held,
+                    waited: Duration::ZERO,
+                })
+            }
+            // A bearer is never answered so.
+            Renewal::Adopted => Err(RenewError::Lost(Loss::HeldByAnother)),
+            Renewal::Lost(loss) => {
+                self.owed.settle(&hash);
+                Err(RenewError::Lost(loss))
+            }
         }
     }
 }

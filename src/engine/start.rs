@@ -2,15 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::{
     config::LimitsConfig,
     lifecycle::Lifecycle,
-    store::{Store, StoreError, Uncertainty, contract::Check},
+    store::{Store, contract::Check},
 };
 
-use super::{reaper::Reaper, streams::Streams};
+use super::{owed::Owed, reaper::Reaper, streams::Streams};
 
 /// The operations on locks over one store. Cheap to clone.
 #[derive(Clone)]
@@ -19,6 +19,7 @@ pub struct Engine {
     pub(super) lifecycle: Lifecycle,
     pub(super) reaper: Reaper,
     pub(super) streams: Streams,
+    pub(super) owed: Owed,
     pub(super) reconnect_grace: Duration,
     pub(super) most_waiters: usize,
     pub(super) most_waiters_per_name: u64,
@@ -30,12 +31,19 @@ impl Engine {
     /// Starts the engine and its reaper.
     pub fn start(store: Arc<dyn Store>, lifecycle: Lifecycle, limits: &LimitsConfig) -> Self {
         let reconnect_grace = limits.reconnect_grace_ms.duration();
-        let reaper = Reaper::start(Arc::clone(&store), &lifecycle, reconnect_grace);
+        let owed = Owed::default();
+        let reaper = Reaper::start(
+            Arc::clone(&store),
+            owed.clone(),
+            &lifecycle,
+            reconnect_grace,
+        );
         Self {
             store,
             lifecycle,
             reaper,
             streams: Streams::default(),
+            owed,
             reconnect_grace,
             most_waiters: limits.max_waiters,
             most_waiters_per_name: limits.max_waiters_per_name,
@@ -47,24 +55,10 @@ impl Engine {
         self.store.check().await
     }
 
-    /// Runs a command in a task of its own, so that it is carried out although its caller hangs up.
-    pub(super) async fn see_through<T, E>(
-        &self,
-        command: impl Future<Output = Result<T, E>> + Send + 'static,
-    ) -> Result<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
-        let (answer, outcome) = oneshot::channel();
-        self.lifecycle.spawn(async move {
-            // A caller that has gone does not hear the answer; the command was carried out.
-            drop(answer.send(command.await));
-        });
-        // A task that panicked, or was lost together with the runtime, may have been at any point.
-        outcome
-            .await
-            .unwrap_or_else(|_lost| Err(StoreError::from(Uncertainty::Interrupted).into()))
+    /// When the last lease is over that was granted or renewed here and, as far as is known here,
+    /// lives; `None` if there is none. Until then somebody may want to renew or release it.
+    pub fn owed_until(&self) -> Option<Instant> {
+        self.owed.until()
     }
 
     /// Whether new acquires are refused because the gateway is about to stop.

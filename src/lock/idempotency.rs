@@ -48,11 +48,12 @@ impl IdempotencyKey {
 
     /// Checks a text and takes it as a key.
     pub fn new(text: &str) -> Result<Self, IdempotencyKeyError> {
-        if !(Self::MIN_LEN..=Self::MAX_LEN).contains(&text.len()) {
-            return Err(IdempotencyKeyError::Length(text.len()));
-        }
+        // First: of other characters there may be fewer than there are bytes.
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(IdempotencyKeyError::Character);
+        }
+        if !(Self::MIN_LEN..=Self::MAX_LEN).contains(&text.len()) {
+            return Err(IdempotencyKeyError::Length(text.len()));
         }
         Ok(Self(text.into()))
     }

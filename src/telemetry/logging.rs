@@ -8,6 +8,8 @@ use tracing_subscriber::{
 
 use crate::config::{Invalid, LogConfig, LogFormat};
 
+use super::panics;
+
 /// Why nothing can be logged.
 #[derive(Debug, thiserror::Error)]
 pub enum LoggingError {
@@ -53,5 +55,6 @@ where
     tracing_subscriber::registry()
         .with(lines.with_filter(filter))
         .try_init()?;
+    panics::log();
     Ok(())
 }

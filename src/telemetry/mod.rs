@@ -1,5 +1,7 @@
 //! What the program says about itself while it runs.
 
 mod logging;
+mod panics;
 
 pub use logging::{LoggingError, init};
+pub use panics::expecting_panics;

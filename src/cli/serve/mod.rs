@@ -4,6 +4,7 @@ mod error;
 mod greeting;
 mod run;
 mod signals;
+mod stop;
 mod under_way;
 
 pub(super) use error::ServeError;

@@ -1,13 +1,30 @@
 //! The signals that end the gateway.
 
-use std::io;
+use std::{
+    io::{self, IsTerminal},
+    sync::Arc,
+};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use rustix::process::Signal;
+use tokio::{
+    signal::unix::{self, SignalKind, signal},
+    sync::Notify,
+};
+use tracing::warn;
 
-/// TERM and INT, from the moment this exists.
+use crate::cli::signals;
+
+/// TERM, INT and HUP, from the moment this exists.
 pub(super) struct Signals {
-    term: Signal,
-    int: Signal,
+    term: unix::Signal,
+    int: unix::Signal,
+    /// Not heard if whoever started the gateway wants it ignored, as `nohup` does.
+    hup: signals::Signals,
+    /// Whether somebody started it by hand. Found out at the start: of a terminal that is closed it
+    /// cannot be told any more that it was one.
+    interactive: bool,
+    /// Who reads again what can be read again.
+    reload: Option<Arc<Notify>>,
 }
 
 // === impl Signals ===
@@ -17,14 +34,40 @@ impl Signals {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
             int: signal(SignalKind::interrupt())?,
+            hup: signals::Signals::hear(&[Signal::HUP])?,
+            interactive: io::stdin().is_terminal(),
+            reload: None,
         })
     }
 
-    /// The next of them.
+    /// From now on HUP wakes this one.
+    pub(super) fn reload_with(&mut self, reload: Arc<Notify>) {
+        self.reload = Some(reload);
+    }
+
+    /// The next that is to end the gateway.
+    ///
+    /// A terminal that is closed ends what was started on it. Without a terminal HUP is the usual
+    /// way to ask for a new configuration: no reason to end. Of that only the keys are read again.
     pub(super) async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.term.recv() => "TERM",
-            _ = self.int.recv() => "INT",
+        loop {
+            tokio::select! {
+                _ = self.term.recv() => return "TERM",
+                _ = self.int.recv() => return "INT",
+                _ = self.hup.next() => {
+                    if self.interactive {
+                        return "HUP";
+                    }
+                    if let Some(reload) = &self.reload {
+                        reload.notify_one();
+                        continue;
+                    }
+                    warn!(
+                        "HUP is ignored: the configuration is read at the start only; start the \
+                         gateway again to change it"
+                    );
+                }
+            }
         }
     }
 }

@@ -7,15 +7,25 @@ use axum::{
     middleware::Next,
     response::Response,
 };
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
 
 /// How long no request may have been under way before the gateway takes it that none will come.
-/// A client that renews in a loop is back sooner or has another gateway.
+/// Whoever still sends requests here has not heard yet that it drains.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Counts requests. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct UnderWay(Arc<watch::Sender<usize>>);
+pub(super) struct UnderWay(Arc<watch::Sender<Traffic>>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Traffic {
+    count: usize,
+    /// When the last one ended; `None` if there has been none.
+    ended: Option<Instant>,
+}
 
 struct Counted(UnderWay);
 
@@ -23,7 +33,7 @@ struct Counted(UnderWay);
 
 impl UnderWay {
     pub(super) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(0)))
+        Self(Arc::new(watch::Sender::new(Traffic::default())))
     }
 
     /// The middleware that counts. A caller that hangs up drops the future, and the count with it.
@@ -32,24 +42,33 @@ impl UnderWay {
         next.run(request).await
     }
 
-    /// Ends when for [`QUIET`] nothing has been under way.
+    /// Ends when nothing is under way and nothing has been for [`QUIET`]: at once if nobody asked
+    /// for anything lately.
     pub(super) async fn quiet(&self) {
-        let mut count = self.0.subscribe();
+        let mut traffic = self.0.subscribe();
         loop {
-            let idle = *count.borrow_and_update() == 0;
-            if idle {
-                match timeout(QUIET, count.changed()).await {
-                    Ok(_) => {}
-                    Err(_elapsed) => return,
-                }
-            } else if count.changed().await.is_err() {
-                return;
-            }
+            let now = *traffic.borrow_and_update();
+            let changed = match (now.count, now.ended) {
+                (0, None) => return,
+                (0, Some(ended)) => timeout_at(ended + QUIET, traffic.changed()).await,
+                _ => Ok(traffic.changed().await),
+            };
+            // Nothing changes any more when nobody is there to count.
+            let Ok(Ok(())) = changed else { return };
+        }
+    }
+
+    /// Ends when, from this call on, a request has come or one that is under way has ended.
+    pub(super) fn changed(&self) -> impl Future<Output = ()> + use<> {
+        let mut traffic = self.0.subscribe();
+        async move {
+            // An error: nobody is there to count any more.
+            let _ = traffic.changed().await;
         }
     }
 
     fn one(&self) -> Counted {
-        self.0.send_modify(|count| *count += 1);
+        self.0.send_modify(|traffic| traffic.count += 1);
         Counted(self.clone())
     }
 }
@@ -58,13 +77,16 @@ impl UnderWay {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.0.send_modify(|count| *count -= 1);
+        self.0.0.send_modify(|traffic| {
+            traffic.count -= 1;
+            traffic.ended = Some(Instant::now());
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -81,5 +103,16 @@ mod tests {
         };
         tokio::join!(requests, under_way.quiet());
         assert_eq!(begin.elapsed(), Duration::from_secs(3) + QUIET / 2 + QUIET);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_quiet_at_once_if_nobody_asked_lately() {
+        let under_way = UnderWay::new();
+        let begin = Instant::now();
+        under_way.quiet().await;
+        drop(under_way.one());
+        sleep(QUIET).await;
+        under_way.quiet().await;
+        assert_eq!(begin.elapsed(), QUIET);
     }
 }

@@ -18,6 +18,10 @@ with a message that names the line, variable or flag. `latchgate config check` d
 without starting, and shows what is set by whom; `latchgate config default` prints a file with every
 key. No message shows the password of a store URL.
 
+A variable that is set and empty is not the same as none: it is refused like any other value that is not
+allowed. That holds for `LATCHGATE_CONFIG` as well, because a gateway without its configuration might
+serve from another store.
+
 Variables of the client commands (`LATCHGATE_URL`, `LATCHGATE_KEY`, `LATCHGATE_TOKEN`, ..) and those
 that Kubernetes sets for a Service whose name begins with `latchgate` are left alone.
 ";

@@ -7,4 +7,4 @@ mod request_id;
 
 pub(super) use caller_name::CallerName;
 pub(super) use layer::EdgeLayer;
-pub(super) use request_id::{RequestId, RequestIds};
+pub(super) use request_id::{RequestId, RequestIds, X_REQUEST_ID};

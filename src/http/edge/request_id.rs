@@ -8,12 +8,15 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::lock::Token;
+
 /// The header that carries it in both directions.
-pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(in crate::http) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest that is taken over from a caller.
 const MAX_LEN: usize = 128;
 
-/// A request id: 1 to 128 characters that are harmless in a header, in a log line and in JSON.
+/// A request id: 1 to 128 characters that are harmless in a header, in a log line and in JSON, and
+/// that are no token.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct RequestId(HeaderValue);
 
@@ -35,7 +38,7 @@ impl RequestId {
         };
         let fit = (1..=MAX_LEN).contains(&value.len())
             && value.as_bytes().iter().all(|&byte| is_harmless(byte))
-            && !is_key(value);
+            && !is_secret(value);
         fit.then(|| Self(value.clone()))
     }
 
@@ -48,9 +51,11 @@ impl RequestId {
     }
 }
 
-/// Whether somebody put an API key, or a part of one, into the wrong header: the log would show it.
-fn is_key(value: &HeaderValue) -> bool {
-    value.to_str().is_ok_and(|text| text.contains("lgk_"))
+/// Whether somebody put a token, an API key, or a part of a key, into the wrong header: the log would
+/// show it.
+fn is_secret(value: &HeaderValue) -> bool {
+    let is_secret = |text: &str| text.contains("lgk_") || Token::parse(text).is_ok();
+    value.to_str().is_ok_and(is_secret)
 }
 
 fn is_harmless(byte: u8) -> bool {
@@ -108,6 +113,8 @@ mod tests {
             assert_eq!(sent(&[id.as_bytes()]), None, "{id}");
         }
         assert_eq!(sent(&[b"lgk_abcdefghij_0"]), None);
+        let token = Token::random().expose();
+        assert_eq!(sent(&[token.as_bytes()]), None);
         assert_eq!(sent(&[b"\xff"]), None);
         assert_eq!(sent(&[b"a", b"b"]), None);
         assert_eq!(sent(&[]), None);

@@ -40,6 +40,10 @@ impl Given<'_> {
             Self::Bool => "is true or false".to_owned(),
             Self::Whole(number) => format!("is {number}"),
             Self::Negative(number) => format!("is {number}"),
+            // The sign is all that keeps it from being a whole number.
+            Self::Fraction(number) if *number == 0.0 && number.is_sign_negative() => {
+                "is -0".to_owned()
+            }
             Self::Fraction(number) if *number < -9e15 || *number > 9e15 => {
                 format!("is {number:e}")
             }

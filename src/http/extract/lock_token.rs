@@ -55,7 +55,7 @@ impl<S: Sync> FromRequestParts<S> for LockToken {
     }
 }
 
-/// The text of a header that may be given once. What cannot be a text reads as an empty one.
+/// The text of a header that may be given once.
 pub(super) fn single<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -63,7 +63,10 @@ pub(super) fn single<'a>(
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
-        (Some(value), None) => Ok(Some(value.to_str().unwrap_or_default())),
+        (Some(value), None) => match value.to_str() {
+            Ok(text) => Ok(Some(text)),
+            Err(_) => Err("has a character that is not visible ASCII"),
+        },
         (Some(_), Some(_)) => Err("is given more than once"),
     }
 }

@@ -42,10 +42,18 @@ struct AcquireProblems;
 /// lease that it was granted is given back. With an `Idempotency-Key` the place and the lease are
 /// kept for a few seconds: the same request, sent again in time, goes on where the broken one was.
 /// So does a request that comes after a 423: a chain of short waits with one key keeps its place
-/// in the queue.
+/// in the queue. To give the place up, ask once more with the key and without `wait_ms`: the answer
+/// is 423, or the lease if it was granted meanwhile, which is then yours to release. A request that
+/// still waits there is answered 409 `superseded`.
+///
+/// Of two requests with one key the one that reaches the store last has the place; the other is
+/// answered 409 `superseded`. That is by arrival, not by when they were sent: a request that was
+/// given up, and held up on its way, can come after the one that was sent in its stead. If you are
+/// told `superseded` and sent no newer request, ask again.
 ///
 /// A lease that is answered again under its `Idempotency-Key` (200) is not given back when that
-/// answer is lost: the first one may have arrived. It ends when it is released, or with its TTL.
+/// answer is lost: the first one may have arrived. It ends when it is released, or with its TTL. A
+/// stream that held it (`/locks/{name}/hold`) ends without releasing it.
 #[utoipa::path(
     post,
     path = "/locks/{name}",

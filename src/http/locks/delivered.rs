@@ -46,7 +46,9 @@ struct Delivered {
 
 impl Acquired {
     pub(super) fn new(granted: Granted, mut slot: LeaseSlot, gateway: &Gateway) -> Self {
-        let Granted { lease, delivery } = granted;
+        let Granted {
+            lease, delivery, ..
+        } = granted;
         slot.lasts(lease.token.hash(), Instant::now() + lease.held.expires_in);
         if delivery.is_replay() {
             // It lives, whether or not it is heard of once more.

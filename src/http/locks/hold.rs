@@ -40,8 +40,8 @@ struct HoldProblems;
 ///
 /// The answer is a stream of server-sent events, each with JSON as its data:
 ///
-/// * `queued` `{position, waiters}`: the request stands in the queue; position 1 is served next.
-///   Sent once, at the start.
+/// * `queued` `{position, waiters}`: the request stands in the queue; position 1 is served next. Sent
+///   again when the position has changed, within a few seconds and not for every step.
 /// * `granted` with the lease: the lock is held from here on. The only event with a token.
 /// * `renewed` `{expires_in_ms}`: it goes on being held.
 /// * Lines that begin with a colon say nothing, and keep the connection open.
@@ -62,8 +62,10 @@ struct HoldProblems;
 ///
 /// With the header `Lock-Token` the stream adopts the lease with this token, with the same fencing
 /// token. Nothing is acquired then, and neither the body nor an `Idempotency-Key` changes anything
-/// about the lease. An older stream on the same gateway hands over; one on another gateway must
-/// have ended, because it releases the lease when it closes.
+/// about the lease. From then on this stream keeps the lease, and the last one that adopted it if
+/// there are several: an older stream, at this gateway or another, ends with `lost` (`adopted`) at
+/// the latest when it would have renewed, and does not release the lease however late it closes. So
+/// does a stream whose lease was answered again under its `Idempotency-Key`.
 ///
 /// A lock that is held is refused with 423 before there is a stream, unless the request waits.
 /// `max_hold_ms` is 86400000 (24 h) if it is left out: a client that is frozen, or a proxy that

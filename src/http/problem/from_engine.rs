@@ -136,7 +136,9 @@ fn unavailable(reason: &Unavailability) -> Problem {
              says what is wrong."
         }
         Unavailability::Clock(_) => "The store's clock shows an impossible time. Nothing happened.",
-        Unavailability::Disk(_) => "The store cannot write to its disk. Nothing happened.",
+        Unavailability::Disk(_) => {
+            "The store cannot write to its disk. Nothing happened. /readyz says what is wrong."
+        }
         Unavailability::Withdrawn => "The attempt was withdrawn. Nothing happened.",
         Unavailability::Overloaded => {
             return Problem::new(

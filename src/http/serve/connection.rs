@@ -73,8 +73,11 @@ impl Protocol {
         let refusals = Arc::clone(&self.refusals);
         let paced = Paced::new(socket, Arc::clone(&pace), self.patience, refusals);
         let io = TokioIo::new(paced);
+        let refusals = Arc::clone(&self.refusals);
         let service = service_fn(move |mut request: http::Request<Incoming>| {
             let (mut router, pace) = (router.clone(), Arc::clone(&pace));
+            let ambiguous = !pace.ends_beyond_doubt(request.headers());
+            let refusal = ambiguous.then(|| refusals.ambiguous());
             request.extensions_mut().insert(silence_limit.clone());
             if let Some(peer) = peer {
                 request.extensions_mut().insert(peer);
@@ -83,7 +86,10 @@ impl Protocol {
             pace.busy();
             async move {
                 let request = request.map(|body| Arriving::watch(body, &pace));
-                let answer = router.call(request).await;
+                let answer = match refusal {
+                    Some(refusal) => Ok(refusal),
+                    None => router.call(request).await,
+                };
                 answer.map(|answer| answer.map(|body| Leaving::new(body, pace)))
             }
         });

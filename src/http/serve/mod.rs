@@ -3,6 +3,7 @@
 mod accept;
 mod arriving;
 mod connection;
+mod framing;
 mod leaving;
 mod pace;
 mod paced;

@@ -1,6 +1,10 @@
 //! What a connection is waiting for.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use http::HeaderMap;
+
+use super::framing::is_beyond_doubt;
 
 /// What a connection is waiting for. Only its own task changes it.
 #[derive(Debug)]
@@ -12,6 +16,8 @@ pub(super) struct Pace {
     arrived: AtomicBool,
     /// Whether something of the request after it has come.
     early: AtomicBool,
+    /// How many lines that say `Content-Length` have come without having shown up as a header.
+    unexplained_lengths: AtomicU32,
 }
 
 /// What a connection is waiting for.
@@ -41,6 +47,7 @@ impl Pace {
             state: AtomicU64::new(Phase::Idle as u64),
             arrived: AtomicBool::new(false),
             early: AtomicBool::new(false),
+            unexplained_lengths: AtomicU32::new(0),
         }
     }
 
@@ -49,6 +56,22 @@ impl Pace {
         self.arrived.store(false, Ordering::Relaxed);
         self.early.store(false, Ordering::Relaxed);
         self.change(Phase::Busy);
+    }
+
+    /// Lines that say `Content-Length` have come.
+    pub(super) fn lengths_came(&self, lines: u32) {
+        if lines > 0 {
+            self.unexplained_lengths.fetch_add(lines, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it is beyond doubt where the request ends that has these headers.
+    pub(super) fn ends_beyond_doubt(&self, headers: &HeaderMap) -> bool {
+        let mut unexplained = self.unexplained_lengths.load(Ordering::Relaxed);
+        let beyond_doubt = is_beyond_doubt(headers, &mut unexplained);
+        self.unexplained_lengths
+            .store(unexplained, Ordering::Relaxed);
+        beyond_doubt
     }
 
     /// The request that is handled has come whole.

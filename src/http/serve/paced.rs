@@ -14,6 +14,7 @@ use tokio::{
 };
 
 use super::{
+    framing::LengthLines,
     pace::{Pace, Phase, Stretch},
     refusal::Refusals,
 };
@@ -34,6 +35,7 @@ pub(super) struct Paced<S> {
     pace: Arc<Pace>,
     patience: Patience,
     refusals: Arc<Refusals>,
+    lengths: LengthLines,
     timer: Pin<Box<Sleep>>,
     /// What the timer is set for, if for anything.
     set_for: Option<Stretch>,
@@ -53,6 +55,7 @@ impl<S> Paced<S> {
             pace,
             patience,
             refusals,
+            lengths: LengthLines::new(),
             timer: Box::pin(sleep(patience.idle)),
             set_for: None,
         }
@@ -122,6 +125,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<S> {
         match Pin::new(&mut self.stream).poll_read(cx, buf) {
             Poll::Ready(read) => {
                 if buf.filled().len() > before {
+                    let lines = self.lengths.count(&buf.filled()[before..]);
+                    self.pace.lengths_came(lines);
                     self.pace.came();
                 }
                 Poll::Ready(read)

@@ -1,13 +1,18 @@
 //! Answers to requests that nobody handles, because their heads never came whole or well-formed.
 
-use http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{
+    HeaderName, StatusCode,
+    header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
+};
 use tracing::info;
 
 use crate::{
     config::HttpConfig,
     http::{
         base_path::BasePath,
-        edge::RequestIds,
+        edge::{RequestIds, X_REQUEST_ID},
         problem::{Problem, ProblemCode, document},
     },
 };
@@ -70,7 +75,26 @@ impl Refusals {
         Some(self.written(&problem))
     }
 
+    /// It is not clear where the request ends: nothing that comes behind it can be trusted either.
+    pub(super) fn ambiguous(&self) -> Response {
+        let (status, headers, body) = self.answer(&Problem::invalid_field(
+            "request",
+            "does not say beyond doubt where it ends; send either Content-Length or \
+             `Transfer-Encoding: chunked`, once and without any other coding",
+        ));
+        (status, headers, body).into_response()
+    }
+
     fn written(&self, problem: &Problem) -> Vec<u8> {
+        let (status, headers, body) = self.answer(problem);
+        let mut answer = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n", body.len());
+        for (name, value) in &headers {
+            answer = answer + name.as_str() + ": " + value + "\r\n";
+        }
+        [answer.as_bytes(), b"\r\n", &body].concat()
+    }
+
+    fn answer(&self, problem: &Problem) -> (StatusCode, [(HeaderName, String); 5], Bytes) {
         let id = self.request_ids.mint();
         let (code, status) = (problem.code.as_str(), problem.code.status());
         info!(
@@ -80,17 +104,17 @@ impl Refusals {
             "a connection was refused"
         );
         let body = document(problem, &self.base_path, id.as_str());
-        let head = format!(
-            "HTTP/1.1 {status}\r\n\
-             content-type: application/problem+json\r\n\
-             content-length: {}\r\n\
-             cache-control: no-store\r\n\
-             connection: close\r\n\
-             x-content-type-options: nosniff\r\n\
-             x-request-id: {}\r\n\r\n",
-            body.len(),
-            id.as_str()
-        );
-        [head.as_bytes(), &body].concat()
+        let headers = [
+            (CONTENT_TYPE, "application/problem+json"),
+            (CACHE_CONTROL, "no-store"),
+            (CONNECTION, "close"),
+            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (X_REQUEST_ID, id.as_str()),
+        ];
+        (
+            status,
+            headers.map(|(name, value)| (name, value.to_owned())),
+            body,
+        )
     }
 }

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::open_error::OpenError;
+use super::{open_error::OpenError, place::Place};
 
 /// A data directory that is ours until this is dropped.
 ///
@@ -15,25 +15,33 @@ use super::open_error::OpenError;
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
+
+const LOCK: &str = "latchgate.lock";
 
 // === impl Directory ===
 
 impl Directory {
     /// Takes a directory, and makes it if need be.
     pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
-        create(path).map_err(|source| OpenError::CreateDirectory {
-            path: path.to_owned(),
-            source,
+        create(path).map_err(|source| match source.kind() {
+            // Itself, or something above it.
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => OpenError::NotADirectory {
+                path: path.to_owned(),
+            },
+            _ => OpenError::CreateDirectory {
+                path: path.to_owned(),
+                source,
+            },
         })?;
-        let lock_path = path.join("latchgate.lock");
+        let lock_path = path.join(LOCK);
         let lock =
             open_private(&lock_path, true).map_err(|source| OpenError::of(&lock_path, source))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self {
                 path: path.to_owned(),
-                _lock: lock,
+                lock,
             }),
             Err(TryLockError::WouldBlock) => Err(OpenError::InUse(path.to_owned())),
             Err(TryLockError::Error(source)) => Err(OpenError::of(&lock_path, source)),
@@ -48,6 +56,15 @@ impl Directory {
     /// Where the database is.
     pub(super) fn database(&self) -> PathBuf {
         self.path.join("latchgate.redb")
+    }
+
+    /// What is in the directory now: the lock, and the database if there is one.
+    pub(super) fn place(&self) -> Result<Place, OpenError> {
+        let path = self.path.join(LOCK);
+        let mut place =
+            Place::of(path.clone(), &self.lock).map_err(|error| OpenError::of(&path, error))?;
+        place.and(self.database());
+        Ok(place)
     }
 
     /// Where a new database is made, before it takes its place. Whatever is left there by a crash is

@@ -1,10 +1,10 @@
 //! The database file: one table of rows, and the row about itself.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 
-use crate::{clock::Clock, lock::LockName};
+use tracing::warn;
+
+use crate::{clock::Clock, lock::LockName, telemetry::expecting_panics};
 
 use super::{
     field::{Fields, RowError},
@@ -110,6 +110,9 @@ impl DataFile {
             let contents = self.read_all()?;
             let database = self.database.as_mut().expect(OPEN);
             let sound = database.check_integrity().map_err(redb::Error::from)?;
+            if !sound {
+                warn!("the data file was damaged where no lease is kept; it is written anew");
+            }
             Ok((contents, sound))
         })
     }
@@ -216,7 +219,7 @@ impl Drop for DataFile {
 
 /// The database panics over some kinds of damage. That ends what was tried, not the gateway.
 fn guarded<T>(work: impl FnOnce() -> Result<T, FileError>) -> Result<T, FileError> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(FileError::Panicked))
+    expecting_panics(work).unwrap_or(Err(FileError::Panicked))
 }
 
 // === impl Contents ===

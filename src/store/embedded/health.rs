@@ -20,6 +20,8 @@ pub(super) struct DiskHealth(Mutex<Report>);
 #[derive(Debug, Default)]
 struct Report {
     failure: Option<String>,
+    /// Whether that is no failure of the disk: nothing but a person can put it right.
+    misplaced: bool,
     writing_since: Option<Moment>,
 }
 
@@ -49,8 +51,22 @@ impl DiskHealth {
     pub(super) fn failed(&self, why: &str) {
         *self.lock() = Report {
             failure: Some(why.to_owned()),
-            writing_since: None,
+            ..Report::default()
         };
+    }
+
+    /// The file is not in its place any more.
+    pub(super) fn misplaced(&self, why: &str) {
+        *self.lock() = Report {
+            failure: Some(why.to_owned()),
+            misplaced: true,
+            ..Report::default()
+        };
+    }
+
+    /// Whether it is not.
+    pub(super) fn is_misplaced(&self) -> bool {
+        self.lock().misplaced
     }
 
     fn lock(&self) -> MutexGuard<'_, Report> {

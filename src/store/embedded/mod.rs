@@ -18,6 +18,8 @@ mod meta;
 mod moment;
 mod notice;
 mod open_error;
+mod place;
+mod positions;
 mod queue;
 mod queued;
 mod queues;

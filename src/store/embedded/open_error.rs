@@ -20,6 +20,14 @@ pub enum OpenError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// There is a file where the data directory should be.
+    #[error(
+        "the data directory {path:?} is a file, or below one; choose a directory with --store embedded:DIR"
+    )]
+    NotADirectory {
+        /// What was to be the directory.
+        path: PathBuf,
+    },
     /// The data directory or a file in it may not be written.
     #[error(
         "cannot write {path:?}: {source}; give this user the right to write there, mount it read-write, or choose another directory with --store embedded:DIR"

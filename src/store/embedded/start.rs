@@ -8,7 +8,7 @@ use std::{
     time::SystemTime,
 };
 
-use redb::{Builder, Database, DatabaseError, backends::FileBackend};
+use redb::{Builder, Database, DatabaseError, RepairSession, backends::FileBackend};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -100,6 +100,7 @@ impl EmbeddedStore {
         let state = Arc::new(RwLock::new(state));
         let health = Arc::new(DiskHealth::default());
         let closed = Arc::new(AtomicBool::new(false));
+        let place = directory.place()?;
         let path = directory.path().to_owned();
         let writer = Writer {
             commands: received,
@@ -117,6 +118,9 @@ impl EmbeddedStore {
             written_at: now,
             behind: false,
             tried_at: Instant::now(),
+            place,
+            looked_at: Instant::now(),
+            told_at: Instant::now(),
             directory,
         };
         let writer = thread::Builder::new()
@@ -167,7 +171,20 @@ pub(super) fn open_database(
     let file = HeaderLast::new(FileBackend::new(file)?, witness);
     Builder::new()
         .set_cache_size(cache)
+        .set_repair_callback(report_repair)
         .create_with_backend(file)
+}
+
+/// Says so when the last transaction is given up. The database tells nothing but how far it has come:
+/// the step after its first look is there only if the last transaction does not pass it.
+fn report_repair(repair: &mut RepairSession) {
+    if (0.1..0.5).contains(&repair.progress()) {
+        warn!(
+            "the last transaction in the data file is incomplete or damaged and is rolled back; that \
+             is in order after a loss of power while it was written, before anybody had its answer; \
+             if the disk has damaged it, what was granted, renewed or released last is forgotten"
+        );
+    }
 }
 
 /// Moves everything to the clock of a new boot.

@@ -17,12 +17,12 @@ use tokio::sync::oneshot;
 
 use crate::{
     clock::Clock,
-    lock::{LockName, TokenHash, Ttl},
+    lock::{KeeperId, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, Check, Confirmation, GiveBack, Health, Inspection, Leaving,
-            Release, Renewal,
+            Release, Renewal, Renewer,
         },
         parking::Parking,
     },
@@ -118,18 +118,24 @@ impl Store for EmbeddedStore {
             .await
     }
 
-    async fn renew(
+    async fn renew_as(
         &self,
+        renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
         ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
-        self.ask(|answer| Command::Renew(name.clone(), *token, ttl, answer))
+        self.ask(|answer| Command::Renew(renewer, name.clone(), *token, ttl, answer))
             .await
     }
 
-    async fn release(&self, name: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
-        self.ask(|answer| Command::Release(name.clone(), *token, answer))
+    async fn release_as(
+        &self,
+        keeper: Option<KeeperId>,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Release, StoreError> {
+        self.ask(|answer| Command::Release(keeper, name.clone(), *token, answer))
             .await
     }
 
@@ -154,7 +160,12 @@ impl Store for EmbeddedStore {
             Health::Misconfigured(WRITER_LOST.to_owned())
         } else {
             let failure = self.health.now(&*self.clock);
-            failure.map_or(Health::Passing, Health::Outage)
+            match failure {
+                None => Health::Passing,
+                // As above: it does not end by itself.
+                Some(why) if self.health.is_misplaced() => Health::Misconfigured(why),
+                Some(why) => Health::Outage(why),
+            }
         };
         vec![Check {
             name: "disk",

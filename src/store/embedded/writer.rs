@@ -26,6 +26,7 @@ use super::{
     meta::Meta,
     moment::Moment,
     notice::Orphan,
+    place::Place,
     rows::Rows,
     state::State,
 };
@@ -42,7 +43,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// How soon at the earliest the writer looks again for a lease that ends while somebody is queued
 /// for it: the clocks of waits and of leases do not agree to the microsecond.
 const PROMPT: Duration = Duration::from_millis(1);
-/// How often a failed disk is tried again.
+/// How often a failed disk is tried again, and a sound one looked at for whether the file is still
+/// there.
 const RETRY: Duration = Duration::from_millis(250);
 /// How far the file may lag behind the clock while a lease lives. After a reboot nobody knows how
 /// late it was, except from the last write.
@@ -71,6 +73,12 @@ pub(super) struct Writer {
     pub(super) behind: bool,
     /// When a failed disk was last tried again.
     pub(super) tried_at: Instant,
+    /// What must still be in the directory.
+    pub(super) place: Place,
+    /// When that was looked at last.
+    pub(super) looked_at: Instant,
+    /// When those were told where they stand who watch that.
+    pub(super) told_at: Instant,
     /// Given up last, when the file is closed.
     pub(super) directory: Directory,
 }
@@ -88,6 +96,8 @@ enum Unrecovered {
     Unchanged(String),
     /// What it holds could not be found out, or is more than memory holds.
     Unknown(String),
+    /// It is not the file in the directory any more.
+    Misplaced(String),
 }
 
 // === impl Writer ===
@@ -100,6 +110,9 @@ impl Writer {
         let closed = loop {
             if self.file.is_none() && self.tried_at.elapsed() >= RETRY {
                 self.try_again();
+            }
+            if self.file.is_some() && self.looked_at.elapsed() >= RETRY {
+                self.look();
             }
             match self.commands.recv_timeout(self.patience()) {
                 Ok(command) => {
@@ -120,6 +133,7 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => self.tick(),
                 Err(RecvTimeoutError::Disconnected) => break None,
             }
+            self.tell_positions();
         };
         self.finish(closed);
     }
@@ -217,11 +231,22 @@ impl Writer {
         let nothing: StoreError = Unavailability::Disk(why.to_owned()).into();
         let something = match self.recover() {
             Ok(()) | Err(Unrecovered::Unchanged(_)) => nothing.clone(),
-            Err(Unrecovered::Unknown(_)) if unchanged => nothing.clone(),
-            Err(Unrecovered::Unknown(_)) => Uncertainty::Disk(why.to_owned()).into(),
+            Err(_) if unchanged => nothing.clone(),
+            Err(Unrecovered::Unknown(_) | Unrecovered::Misplaced(_)) => {
+                Uncertainty::Disk(why.to_owned()).into()
+            }
         };
         for command in done {
             command.fail(&something, &nothing);
+        }
+    }
+
+    /// A file that was removed is as good as a disk that failed, although it can be written.
+    fn look(&mut self) {
+        self.looked_at = Instant::now();
+        if let Err(why) = self.place.check() {
+            self.fail(&why, Vec::new());
+            self.health.misplaced(&why);
         }
     }
 
@@ -231,6 +256,7 @@ impl Writer {
     /// can be read, that proves nothing: every row is written anew, without the batch.
     fn recover(&mut self) -> Result<(), Unrecovered> {
         self.tried_at = Instant::now();
+        self.place.check().map_err(Unrecovered::Misplaced)?;
         let unknown = |error: FileError| Unrecovered::Unknown(error.to_string());
         let file = DataFile::open(&self.opener).map_err(unknown)?;
         let unchanged = file.meta().map_err(unknown)?.sequence == self.durable;
@@ -256,8 +282,12 @@ impl Writer {
     }
 
     fn try_again(&mut self) {
-        if let Err(unrecovered) = self.recover() {
-            self.health.failed(unrecovered.why());
+        match self.recover() {
+            Ok(()) => {}
+            Err(Unrecovered::Misplaced(why)) => self.health.misplaced(&why),
+            Err(Unrecovered::Unchanged(why) | Unrecovered::Unknown(why)) => {
+                self.health.failed(&why);
+            }
         }
     }
 
@@ -278,6 +308,19 @@ impl Writer {
             self.commit(change, now, Vec::new());
         } else {
             self.answer(Vec::new(), now);
+        }
+    }
+
+    /// Tells those who watch it where they stand: each queue is walked through once, however many watch
+    /// it, and not more often than once a tick.
+    fn tell_positions(&mut self) {
+        if self.told_at.elapsed() < TICK {
+            return;
+        }
+        self.told_at = Instant::now();
+        for (name, watched) in self.parking.positions().by_name() {
+            let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+            state.tell_positions(&name, watched);
         }
     }
 
@@ -348,16 +391,6 @@ impl Change {
             rows,
             fence: state.fence(),
             total: state.len(),
-        }
-    }
-}
-
-// === impl Unrecovered ===
-
-impl Unrecovered {
-    fn why(&self) -> &str {
-        match self {
-            Self::Unchanged(why) | Self::Unknown(why) => why,
         }
     }
 }

@@ -10,6 +10,10 @@ async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
     let service = Service::start();
     for (body, expected) in [
         (
+            r#"{"ttl_ms": -0}"#,
+            "ttl_ms: is -0; a whole number from 0 is expected, without fraction or exponent",
+        ),
+        (
             r#"{"ttl_ms": -1}"#,
             "ttl_ms: is -1; a whole number from 0 is expected, without fraction or exponent",
         ),

@@ -180,6 +180,10 @@ async fn an_idempotency_key_is_given_once_and_must_be_long_enough() {
             "Idempotency-Key: has a character that is not visible ASCII",
         ),
         (
+            &[("idempotency-key", "é-of-a-key-that-is-long-enough")],
+            "Idempotency-Key: has a character that is not visible ASCII",
+        ),
+        (
             &[("idempotency-key", key), ("idempotency-key", key)],
             "Idempotency-Key: is given more than once",
         ),

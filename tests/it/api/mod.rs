@@ -1,7 +1,7 @@
 //! What callers see over HTTP.
 
 mod key;
-mod lines;
+pub(crate) mod lines;
 mod listener;
 mod scripted;
 mod service;
@@ -15,6 +15,7 @@ mod delivery;
 mod document;
 mod edge;
 mod errors;
+mod framing;
 mod golden;
 mod headers;
 mod health;

@@ -63,7 +63,8 @@ fn what_a_gateway_cannot_do_has_a_code_for_each_reason() {
         (Reply::Lost, 105),
         (Reply::problem(401, "unauthorized", ""), 106),
         (Reply::problem(409, "idempotency-mismatch", ""), 106),
-        (Reply::Answer(200, "<html>".to_owned()), 1),
+        (Reply::Answer(201, "<html>".to_owned()), 105),
+        (Reply::Answer(302, "<html>".to_owned()), 1),
     ] {
         let gateway = FakeGateway::new([reply.clone()]);
         let ran = run(&gateway.url, &["acquire", "deploy", "--json"]);

@@ -17,13 +17,22 @@ fn on(url: &str, arguments: &[&str], token: &str) -> Ran {
         .read()
 }
 
-/// Waits until the gateway says that it drains.
-fn drains(gateway: &Gateway) {
+/// Waits until something is so.
+fn poll(what: &str, mut is_so: impl FnMut() -> bool, log: &dyn Fn() -> String) {
     let deadline = Instant::now() + Duration::from_secs(10);
-    while !gateway.log().contains("draining") {
-        assert!(Instant::now() < deadline, "{}", gateway.log());
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not yet: {what}\n{}", log());
         thread::sleep(Duration::from_millis(2));
     }
+}
+
+fn until(gateway: &Gateway, what: &str, is_so: impl FnMut() -> bool) {
+    poll(what, is_so, &|| gateway.log());
+}
+
+/// Waits until the gateway says that it drains.
+fn drains(gateway: &Gateway) {
+    until(gateway, "it drains", || gateway.log().contains("draining"));
 }
 
 /// A request that is under way for as long as this connection lives: its body is yet to come.
@@ -34,14 +43,90 @@ fn request_under_way(gateway: &Gateway) -> TcpStream {
     connection
 }
 
+fn patient() -> Setup {
+    Setup::default().with("LATCHGATE_SHUTDOWN_GRACE_MS", "600000")
+}
+
 #[test]
-fn either_signal_ends_an_idle_gateway_long_before_its_grace() {
+fn either_signal_ends_a_gateway_at_once_that_nobody_has_a_lease_from() {
     for signal in [Signal::TERM, Signal::INT] {
-        let setup = Setup::default().with("LATCHGATE_SHUTDOWN_GRACE_MS", "600000");
-        let mut gateway = Gateway::start_with(setup);
+        let mut gateway = Gateway::start_with(patient());
         gateway.signal(signal);
         assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+        assert!(!gateway.log().contains("while leases"), "{}", gateway.log());
     }
+}
+
+#[test]
+fn it_serves_a_holder_that_comes_back_later_and_ends_when_the_last_lease_is_released() {
+    let mut gateway = Gateway::start_with(patient());
+    let url = gateway.url();
+    let token = on(&url, &["acquire", "deploy", "--ttl", "10m"], "").out;
+    gateway.signal(Signal::TERM);
+    drains(&gateway);
+    assert!(gateway.log().contains("while leases"), "{}", gateway.log());
+    // Nobody is connected meanwhile, for longer than a gateway waits for requests alone.
+    thread::sleep(Duration::from_millis(1_500));
+    let renewed = on(&url, &["renew", "deploy"], token.trim_end());
+    assert_eq!(renewed.code, Some(0), "{renewed:?}");
+    let released = on(&url, &["release", "deploy"], token.trim_end());
+    assert_eq!(released.code, Some(0), "{released:?}");
+    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+}
+
+#[test]
+fn it_ends_when_the_last_lease_is_over() {
+    let mut gateway = Gateway::start_with(patient());
+    on(&gateway.url(), &["acquire", "deploy", "--ttl", "2s"], "");
+    let begin = Instant::now();
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    assert!(begin.elapsed() > Duration::from_secs(1));
+}
+
+#[test]
+fn hup_is_ignored_and_said_so() {
+    let mut gateway = Gateway::start();
+    gateway.signal(Signal::HUP);
+    until(&gateway, "it says so", || {
+        gateway.log().contains("HUP is ignored")
+    });
+    let inspected = on(&gateway.url(), &["inspect", "deploy"], "");
+    assert_eq!(inspected.code, Some(0), "{inspected:?}");
+    assert!(!gateway.log().contains("draining"), "{}", gateway.log());
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.wait().code(), Some(0));
+}
+
+/// `script` gives its command a terminal, which is gone when it is killed.
+#[test]
+fn hup_from_a_terminal_that_is_closed_ends_it_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let (log, pid) = (at("log"), at("pid"));
+    let serve = format!(
+        "echo $$ >{pid}; exec {} serve --listen 127.0.0.1:0 --store embedded:{} >{log} 2>&1",
+        env!("CARGO_BIN_EXE_latchgate"),
+        at("data"),
+    );
+    let mut terminal = std::process::Command::new("script")
+        .args(["-q", "-c", &serve, "/dev/null"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("`script` comes with every Debian");
+    let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+    poll("it starts", || logged().contains("curl"), &logged);
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+    poll("it drains", || logged().contains("signal=\"HUP\""), &logged);
+    let pid = std::fs::read_to_string(pid).unwrap();
+    let process = format!("/proc/{}", pid.trim());
+    poll(
+        "it ends",
+        || !std::path::Path::new(&process).exists(),
+        &logged,
+    );
 }
 
 #[test]
@@ -80,7 +165,10 @@ fn the_grace_ends_it_although_somebody_goes_on_renewing() {
             },
         );
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
-    assert!(begin.elapsed() >= Duration::from_millis(1_500));
+    let took = begin.elapsed();
+    // All of it but the quarter for the last things, which take no time here.
+    assert!(took >= Duration::from_millis(1_125), "{took:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
     renewing.join().unwrap();
 }
 
@@ -93,6 +181,23 @@ fn a_request_that_outlasts_the_grace_is_cut_short() {
     on(&gateway.url(), &["inspect", "deploy"], "");
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.wait().code(), Some(112), "{}", gateway.log());
+}
+
+/// It reads nothing, and there is more to be read than the kernels take for it.
+#[test]
+fn a_client_that_does_not_read_its_answer_is_cut_off_within_the_grace() {
+    let setup = Setup::default().with("LATCHGATE_SHUTDOWN_GRACE_MS", "2000");
+    let mut gateway = Gateway::start_with(setup);
+    let mut deaf = TcpStream::connect(gateway.address).unwrap();
+    let request = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: a\r\n\r\n".repeat(20);
+    deaf.write_all(request.as_bytes()).unwrap();
+    until(&gateway, "it answers", || gateway.log().contains("/docs/"));
+    let begin = Instant::now();
+    gateway.signal(Signal::TERM);
+    let status = gateway.wait();
+    let took = begin.elapsed();
+    assert_eq!(status.code(), Some(112), "{}", gateway.log());
+    assert!(took < Duration::from_millis(2_500), "{took:?}");
 }
 
 #[test]

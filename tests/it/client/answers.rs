@@ -115,11 +115,24 @@ async fn a_refusal_is_not_asked_twice() {
 
 #[tokio::test]
 async fn an_answer_that_is_no_gateways_is_called_that() {
-    for (status, body) in [(200, "<html>"), (200, "{}"), (404, "not here"), (302, "")] {
+    for (status, body) in [(404, "not here"), (302, "")] {
         let gateway = FakeGateway::new([Reply::Answer(status, body.to_owned())]);
         let error = acquire(&gateway).await.unwrap_err();
         assert!(
             matches!(error, ClientError::Unexpected { .. }),
+            "{status}: {error}"
+        );
+        assert_eq!(gateway.received().len(), 1, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn success_without_a_lease_leaves_open_whether_there_is_one() {
+    for (status, body) in [(200, "<html>"), (201, "{}")] {
+        let gateway = FakeGateway::new([Reply::Answer(status, body.to_owned())]);
+        let error = acquire(&gateway).await.unwrap_err();
+        assert!(
+            matches!(error, ClientError::OutcomeUnknown { .. }),
             "{status}: {error}"
         );
         assert_eq!(gateway.received().len(), 1, "{status}");

@@ -155,6 +155,33 @@ fn a_file_that_is_not_toml_or_not_there_is_named() {
     );
 }
 
+#[test]
+fn what_is_set_and_empty_is_not_the_same_as_nothing() {
+    assert_eq!(
+        variable("LATCHGATE_CONFIG", ""),
+        "the environment variable LATCHGATE_CONFIG is empty; name a configuration file, or leave it \
+         out for none"
+    );
+    assert_eq!(
+        variable("LATCHGATE_STORE", ""),
+        "store is \"\" (the environment variable LATCHGATE_STORE); allowed is \
+         embedded:DIR or redis://[USER:PASSWORD@]HOST[:PORT][/DB] (this one is empty)"
+    );
+}
+
+#[test]
+fn a_whole_number_has_no_sign() {
+    for text in ["-0", "+5", "-1", ""] {
+        assert_eq!(
+            variable("LATCHGATE_SHUTDOWN_GRACE_MS", text),
+            format!(
+                "shutdown.grace_ms is {text:?} (the environment variable \
+                 LATCHGATE_SHUTDOWN_GRACE_MS); allowed is a whole number"
+            )
+        );
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_variable_that_is_not_text_is_refused() {

@@ -50,9 +50,10 @@ fn a_path_that_is_no_directory_is_refused() {
     fs::write(&file, "").unwrap();
     for path in [file.clone(), file.join("below")] {
         let refused = open(&path).unwrap_err();
-        let cannot_create = matches!(refused, OpenError::CreateDirectory { .. });
-        assert!(cannot_create, "{refused:?}");
+        let is_a_file = matches!(refused, OpenError::NotADirectory { .. });
+        assert!(is_a_file, "{refused:?}");
         let text = refused.to_string();
+        assert!(text.contains("is a file"), "{text}");
         assert!(text.contains("--store embedded:DIR"), "{text}");
     }
 }

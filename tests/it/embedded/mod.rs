@@ -7,3 +7,5 @@ mod killed;
 mod open;
 mod place;
 mod prompt;
+mod removed;
+mod rolled_back;

@@ -3,14 +3,17 @@
 mod bounds;
 mod chaos;
 mod connections;
+mod eviction;
 mod examination;
 mod expected;
 mod fences;
 mod foreign;
 mod hostile;
+mod keepers;
 mod keys;
 mod late;
 mod leases;
 mod refusals;
+mod replica;
 mod rig;
 mod waiting;

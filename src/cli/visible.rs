@@ -1,0 +1,66 @@
+//! Shows texts of others on a terminal so that they cannot pretend to be something else.
+
+use std::borrow::Cow;
+
+/// The text with everything escaped that is not seen: what moves a terminal, turns the direction of
+/// writing around, or takes no room.
+pub(super) fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unseen) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(2 * text.len());
+    for c in text.chars() {
+        if is_unseen(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_seen_is_left_as_it_is() {
+        for text in ["ci@build7", "Zoë 日本 مرحبا שלום 🔒", "a\u{301}"] {
+            assert_eq!(visible(text), text);
+        }
+    }
+
+    #[test]
+    fn what_is_not_seen_is_named() {
+        assert_eq!(
+            visible("a\u{202e}b\u{1b}[2J\n"),
+            r"a\u{202e}b\u{1b}[2J\u{a}"
+        );
+        for c in [
+            '\u{200d}',
+            '\u{2066}',
+            '\u{feff}',
+            '\u{e0041}',
+            '\u{9b}',
+            '\u{2028}',
+        ] {
+            assert!(visible(&c.to_string()).is_ascii(), "{c:?}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Which leases this gateway may still be asked to renew or release.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use tokio::time::Instant;
+
+use crate::lock::{HeldLease, TokenHash};
+
+/// The leases that were granted or renewed through this gateway and, as far as it knows, live.
+/// Cheap to clone.
+///
+/// Nothing is decided by it but how long the gateway stays when it is told to end. A lease that
+/// ended elsewhere is listed until its time is over.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Owed {
+    leases: Arc<Mutex<Leases>>,
+}
+
+#[derive(Debug, Default)]
+struct Leases {
+    until: HashMap<TokenHash, Instant>,
+    /// How long the list may grow before what is over is struck off.
+    sweep_at: usize,
+}
+
+/// A list as short as this is not worth sweeping.
+const SWEEP_FROM: usize = 1024;
+
+// === impl Owed ===
+
+impl Owed {
+    /// A lease has so long to live from now.
+    pub(super) fn owe(&self, token: TokenHash, held: &HeldLease) {
+        let now = Instant::now();
+        let mut leases = self.lock();
+        leases.until.insert(token, now + held.expires_in);
+        if leases.until.len() > leases.sweep_at.max(SWEEP_FROM) {
+            leases.until.retain(|_, until| *until > now);
+            // Twice as many as live, so that sweeping costs a fixed share of granting.
+            leases.sweep_at = 2 * leases.until.len();
+        }
+    }
+
+    /// A lease has ended, or nobody knows its token.
+    pub(super) fn settle(&self, token: &TokenHash) {
+        self.lock().until.remove(token);
+    }
+
+    /// When the last of them is over; `None` if none lives.
+    pub(super) fn until(&self) -> Option<Instant> {
+        let last = self.lock().until.values().max().copied();
+        last.filter(|&until| until > Instant::now())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Leases> {
+        self.leases
+            .lock()
+            .expect("no code panics while it holds the list")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::{engine::tests::scripted_store::held, lock::Token};
+
+    fn lasting(seconds: u64) -> HeldLease {
+        HeldLease {
+            expires_in: Duration::from_secs(seconds),
+            ..held()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn is_over_with_the_last_lease_that_was_not_settled() {
+        let owed = Owed::default();
+        assert_eq!(owed.until(), None);
+        let begin = Instant::now();
+        let [short, long] = [(); 2].map(|()| Token::random().hash());
+        owed.owe(short, &lasting(10));
+        owed.owe(long, &lasting(30));
+        assert_eq!(owed.until(), Some(begin + Duration::from_secs(30)));
+        owed.settle(&long);
+        assert_eq!(owed.until(), Some(begin + Duration::from_secs(10)));
+        owed.owe(short, &lasting(20));
+        assert_eq!(owed.until(), Some(begin + Duration::from_secs(20)));
+        advance(Duration::from_secs(20)).await;
+        assert_eq!(owed.until(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn does_not_grow_with_what_is_over() {
+        let owed = Owed::default();
+        for _ in 0..10 {
+            for _ in 0..SWEEP_FROM {
+                owed.owe(Token::random().hash(), &lasting(1));
+            }
+            advance(Duration::from_secs(1)).await;
+        }
+        let listed = owed.lock().until.len();
+        assert!(listed <= 2 * SWEEP_FROM, "{listed} are listed");
+    }
+}

@@ -1,0 +1,94 @@
+//! A data directory that is taken away from under a running gateway.
+
+use std::{fs, path::Path};
+
+use latchgate::store::{
+    Store, StoreError, Unavailability, contract::Health, embedded::EmbeddedStore,
+};
+use tempfile::TempDir;
+
+use super::place::{attempt, open, take};
+use crate::support::eventually;
+
+/// Waits until the store refuses, and says why.
+async fn refused(store: &EmbeddedStore) -> String {
+    eventually("it is noticed", async || {
+        match store.acquire(&attempt("other")).await {
+            Err(StoreError::Unavailable(Unavailability::Disk(why))) => Some(why),
+            _ => None,
+        }
+    })
+    .await
+}
+
+/// Waits until the check says so without anybody asking for a lock.
+async fn is_misconfigured(store: &EmbeddedStore) -> String {
+    eventually("the check says so", async || {
+        match store.check().await.remove(0).health {
+            Health::Misconfigured(why) => Some(why),
+            _ => None,
+        }
+    })
+    .await
+}
+
+fn moved(from: &Path, to: &Path) {
+    fs::rename(from, to).unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_granted_until_it_is_back() {
+    let parent = TempDir::new().unwrap();
+    let (here, away) = (parent.path().join("data"), parent.path().join("away"));
+    let store = open(&here).unwrap();
+    take(&store, 1).await;
+    moved(&here, &away);
+    let why = is_misconfigured(&store).await;
+    assert!(why.contains("was removed"), "{why}");
+    assert!(why.contains("start the gateway again"), "{why}");
+    assert_eq!(refused(&store).await, why);
+    // What was granted before is still known.
+    let shown = store.inspect(&"lock:0".parse().unwrap()).await.unwrap();
+    assert!(shown.holder.is_some());
+
+    moved(&away, &here);
+    eventually("it is taken up again", async || {
+        store.acquire(&attempt("back")).await.ok()
+    })
+    .await;
+    let health = store.check().await.remove(0).health;
+    assert_eq!(health, Health::Passing);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_file_in_its_place_is_neither_read_nor_written() {
+    let parent = TempDir::new().unwrap();
+    let here = parent.path().join("data");
+    let store = open(&here).unwrap();
+    take(&store, 1).await;
+    let file = here.join("latchgate.redb");
+    // A backup that somebody restores.
+    let backup = fs::read(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, &backup).unwrap();
+    let why = refused(&store).await;
+    assert!(why.contains("was replaced"), "{why}");
+    store.close().await;
+    assert_eq!(fs::read(&file).unwrap(), backup);
+}
+
+#[tokio::test]
+async fn a_directory_made_anew_belongs_to_whoever_takes_it() {
+    let parent = TempDir::new().unwrap();
+    let here = parent.path().join("data");
+    let first = open(&here).unwrap();
+    fs::remove_dir_all(&here).unwrap();
+    let second = open(&here).unwrap();
+    take(&second, 1).await;
+    second.close().await;
+    // Also when nobody has it open any more.
+    let why = refused(&first).await;
+    assert!(why.contains("was replaced"), "{why}");
+    first.close().await;
+}
