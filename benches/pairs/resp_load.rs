@@ -16,10 +16,8 @@ use tokio::{
     time::Instant,
 };
 
-const LEASE: &str = include_str!("../../src/store/redis/lua/lease.lua");
-const QUEUE: &str = include_str!("../../src/store/redis/lua/queue.lua");
-const ACQUIRE: &str = include_str!("../../src/store/redis/lua/acquire.lua");
-const RELEASE: &str = include_str!("../../src/store/redis/lua/release.lua");
+/// Where the gateway's scripts are.
+const LUA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis/lua");
 
 static NAMES: AtomicU64 = AtomicU64::new(0);
 
@@ -83,13 +81,13 @@ impl Caller {
             release: String::new(),
             number,
         };
-        caller.acquire = caller.load(ACQUIRE).await;
-        caller.release = caller.load(RELEASE).await;
+        caller.acquire = caller.load("acquire").await;
+        caller.release = caller.load("release").await;
         caller
     }
 
-    async fn load(&mut self, script: &str) -> String {
-        let script = format!("{LEASE}\n{QUEUE}\n{script}");
+    async fn load(&mut self, name: &str) -> String {
+        let script = composed(name);
         self.exchange(&["SCRIPT", "LOAD", &script]).await;
         let reply = std::str::from_utf8(&self.buffer).expect("a hash is ASCII");
         reply
@@ -154,6 +152,20 @@ impl Caller {
             }
         }
     }
+}
+
+/// A script with the parts that it imports, as the gateway sends it.
+fn composed(name: &str) -> String {
+    let read = |name: &str| {
+        let path = format!("{LUA}/{name}.lua");
+        std::fs::read_to_string(path).expect("the scripts are next to the benches")
+    };
+    let text = read(name);
+    let lines = text.lines().map(|line| {
+        let part = line.strip_prefix("-- import ");
+        part.map_or_else(|| line.to_owned(), read)
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Where the first RESP value ends, if it is all there.

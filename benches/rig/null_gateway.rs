@@ -9,12 +9,12 @@ use latchgate::{
     engine::Engine,
     http,
     lifecycle::Lifecycle,
-    lock::{FencingToken, HeldLease, LockName, Metadata, TokenHash, Ttl},
+    lock::{FencingToken, HeldLease, KeeperId, LockName, Metadata, TokenHash, Ttl},
     store::{
         Store, StoreError,
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
-            Loss, Release, Renewal,
+            Loss, Release, Renewal, Renewer,
         },
         parking::Parking,
     },
@@ -102,8 +102,9 @@ impl Store for NullStore {
         &self.parking
     }
 
-    async fn renew(
+    async fn renew_as(
         &self,
+        _renewer: Renewer,
         _name: &LockName,
         _token: &TokenHash,
         _ttl: Option<Ttl>,
@@ -111,7 +112,12 @@ impl Store for NullStore {
         Ok(Renewal::Lost(Loss::Free))
     }
 
-    async fn release(&self, _name: &LockName, _token: &TokenHash) -> Result<Release, StoreError> {
+    async fn release_as(
+        &self,
+        _keeper: Option<KeeperId>,
+        _name: &LockName,
+        _token: &TokenHash,
+    ) -> Result<Release, StoreError> {
         Ok(Release::Released)
     }
 

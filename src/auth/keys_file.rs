@@ -129,7 +129,7 @@ fn entry(table: &mut Table<'_>) -> Result<KeyEntry, KeysFileError> {
 }
 
 /// Whether a text may be the name of a key: harmless in a log, and no key that was put there.
-pub(super) fn is_name(text: &str) -> bool {
+fn is_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._:@~-".contains(c);
     (1..=MAX_NAME).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with("lgk_")
 }

@@ -17,6 +17,8 @@ pub enum Permission {
 pub trait Scope: Send + Sync + 'static {
     /// The permission.
     const PERMISSION: Permission;
+    /// Whether each request is counted against the rate of the key.
+    const IS_COUNTED: bool = true;
 }
 
 /// The permissions as types.
@@ -26,6 +28,10 @@ pub mod scope {
     /// [`Permission::Acquire`].
     #[derive(Debug)]
     pub enum Acquire {}
+    /// [`Permission::Acquire`], for calls that may be about a lease that somebody has: not counted,
+    /// because a limit must never cost a holder its lock.
+    #[derive(Debug)]
+    pub enum Keep {}
     /// [`Permission::View`].
     #[derive(Debug)]
     pub enum View {}
@@ -38,6 +44,10 @@ pub mod scope {
 
     impl Scope for Acquire {
         const PERMISSION: Permission = Permission::Acquire;
+    }
+    impl Scope for Keep {
+        const PERMISSION: Permission = Permission::Acquire;
+        const IS_COUNTED: bool = false;
     }
     impl Scope for View {
         const PERMISSION: Permission = Permission::View;

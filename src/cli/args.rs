@@ -4,7 +4,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
     acquire::AcquireArgs, completions::CompletionsArgs, config::ConfigCommand, exit::Exit,
-    inspect::InspectArgs, release::ReleaseArgs, renew::RenewArgs, run::RunArgs, serve::ServeArgs,
+    inspect::InspectArgs, key::KeyCommand, release::ReleaseArgs, renew::RenewArgs, run::RunArgs,
+    serve::ServeArgs,
 };
 
 /// Distributed locks over plain HTTP and JSON.
@@ -33,6 +34,9 @@ pub(super) enum Command {
     Renew(RenewArgs),
     Release(ReleaseArgs),
     Inspect(InspectArgs),
+    /// Make an API key, or list who may do what
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Print or check the configuration of a gateway
     #[command(subcommand)]
     Config(ConfigCommand),

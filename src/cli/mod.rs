@@ -10,6 +10,7 @@ mod environment;
 mod error;
 mod exit;
 mod inspect;
+mod key;
 mod lease;
 mod metadata;
 mod openapi;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::{
     acquire, args::Args, args::Command, completions, config, environment::Environment,
-    error::CliError, exit::Exit, inspect, openapi, output, release, renew, run, serve,
+    error::CliError, exit::Exit, inspect, key, openapi, output, release, renew, run, serve,
     visible::visible,
 };
 
@@ -44,6 +44,7 @@ fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliErro
         Command::Renew(args) => block_on(renew::renew(args, environment)),
         Command::Release(args) => block_on(release::release(args, environment)),
         Command::Inspect(args) => block_on(inspect::inspect(args, environment)),
+        Command::Key(command) => key::key(command, environment),
         Command::Config(command) => config::config(command, environment),
         Command::Openapi => openapi::openapi(),
         Command::Completions(args) => completions::completions(args),
@@ -71,6 +72,7 @@ impl Command {
             Self::Inspect(args) => args.json,
             Self::Serve(_)
             | Self::Run(_)
+            | Self::Key(_)
             | Self::Config(_)
             | Self::Openapi
             | Self::Completions(_) => false,

@@ -92,7 +92,8 @@ impl Acquiring {
         self.run(Some(watcher)).await
     }
 
-    /// Gives up. What was granted in the last moment, heard or unheard, is released at once.
+    /// Gives up: asks once more without waiting, which gives the place in the queue up. What was granted
+    /// in the last moment, heard or unheard, is released at once.
     ///
     /// An acquire under a key of its caller's may be continued by somebody else, so it is left to
     /// the reconnect grace.
@@ -213,6 +214,9 @@ impl Acquiring {
                 !wait.is_zero()
             }
             "too-many-waiters" | "rate-limited" => !self.left().is_zero(),
+            // With a key of our own it can only be an earlier copy of ours, which was given up and
+            // arrived late. Asking again takes the place back.
+            "superseded" => self.request.idempotency_key.is_none() && !wait.is_zero(),
             // A lease was granted, its answer got lost or came too late for us, and the gateway has
             // given it back. With a key of our own that is nobody else's business.
             "idempotency-expired" => {

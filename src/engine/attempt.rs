@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::{
     lifecycle::Lifecycle,
-    lock::{Fingerprint, HeldLease, Lease, Salt, Token},
+    lock::{Fingerprint, HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
         Store, StoreError,
         contract::{
@@ -22,7 +22,7 @@ use crate::{
 use super::{
     AcquireError, AcquireRequest, Delivery, Engine, Granted,
     owed::Owed,
-    reaper::{Abandoned, Reaper},
+    reaper::{Abandoned, Abandoner, Reaper},
 };
 
 /// One attempt, with what is needed to tell its caller about it and to give it back.
@@ -46,6 +46,8 @@ enum End {
     WaitOver,
     /// The gateway drains.
     Draining,
+    /// Its caller may not have the lock any more.
+    Revoked,
 }
 
 type Outcome = Result<Granted, AcquireError>;
@@ -106,6 +108,11 @@ impl Run {
             started: Instant::now(),
             say_queued: Some(say_queued),
         }
+    }
+
+    /// What the store knows the attempt by.
+    pub(super) fn token(&self) -> TokenHash {
+        self.attempt.token
     }
 
     /// Sees the attempt through. `hung_up` ends when nobody waits for the outcome any more.
@@ -169,6 +176,7 @@ impl Run {
             () = sleep_until(over) => End::WaitOver,
             () = hung_up => End::WaitOver,
             () = self.lifecycle.drained() => End::Draining,
+            () = self.request.warrant.ended() => End::Revoked,
         };
         Some(self.leave(&end).await)
     }
@@ -205,6 +213,7 @@ impl Run {
             .attempt
             .idempotency
             .as_ref()
+            .filter(|_| !matches!(end, End::Revoked))
             .map(|_| self.reconnect_grace);
         match self
             .store
@@ -217,6 +226,7 @@ impl Run {
             Ok(Leaving::Left(contention)) => match end {
                 End::WaitOver => Err(self.held(contention)),
                 End::Draining => Err(AcquireError::Draining),
+                End::Revoked => Err(AcquireError::Revoked),
             },
             Err(error) => {
                 // Still in the queue, as far as we know.
@@ -265,6 +275,7 @@ impl Run {
                 waited: self.waited(),
             },
             delivery,
+            keeper: KeeperId::of_attempt(&self.attempt.token),
         }
     }
 
@@ -281,7 +292,10 @@ impl Run {
         Abandoned {
             name: self.attempt.name.clone(),
             token: self.attempt.token,
-            may_be_asked_again: self.attempt.idempotency.is_some(),
+            by: match self.attempt.idempotency {
+                Some(_) => Abandoner::KeyedAttempt,
+                None => Abandoner::Attempt,
+            },
         }
     }
 }

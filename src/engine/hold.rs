@@ -13,17 +13,16 @@ use std::{
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
-    lock::{HeldLease, Lease, LockName, Token},
+    auth::Warrant,
+    lock::{HeldLease, KeeperId, Lease, LockName, Token},
     store::{
         StoreError,
-        contract::{Loss, Place},
+        contract::{Loss, Renewal, Renewer},
+        positions::Position,
     },
 };
 
-use super::{
-    AcquireError, AcquireRequest, Attempted, Engine, Granted, RenewError, keeper::Keeper,
-    streams::Displaced,
-};
+use super::{AcquireError, AcquireRequest, Attempted, Engine, keeper::Keeper};
 
 /// A lock that is held for as long as this stays alive: dropped, the lock is released.
 #[derive(Debug)]
@@ -36,8 +35,8 @@ pub struct Hold {
 /// What happens to a hold. [`HoldEvent::Ended`] is the last, and comes exactly once.
 #[derive(Debug)]
 pub enum HoldEvent {
-    /// It stands in the queue.
-    Queued(Place),
+    /// It stands in the queue, or moved there.
+    Queued(Position),
     /// It holds the lock.
     Granted(Lease),
     /// It went on holding the lock.
@@ -86,6 +85,9 @@ pub enum LossReason {
     HoldLimit,
     /// Somebody ended it.
     Ended,
+    /// Whoever asked for it may not have it any more. It is not renewed any more, and ends with its
+    /// TTL: until then there is time to stop the work.
+    Revoked,
     /// Another stream goes on with it.
     Adopted,
     /// Whoever listens left too much unread.
@@ -94,7 +96,7 @@ pub enum LossReason {
 
 /// How many events may wait for a reader. One that does not take them in is as good as gone: with
 /// a renewal every third of a TTL this is several TTLs.
-const UNREAD: usize = 16;
+pub(super) const UNREAD: usize = 16;
 // === impl Engine ===
 
 impl Engine {
@@ -102,40 +104,63 @@ impl Engine {
     /// there is a hold.
     pub async fn hold(&self, request: AcquireRequest) -> Result<Hold, AcquireError> {
         let asked = Instant::now();
+        let (name, warrant) = (request.name.clone(), request.warrant.clone());
         match self.attempt(request).await? {
-            Attempted::Done(granted) => Ok(self.keep(None, asked, async move { Ok(granted) })),
-            Attempted::Queued(place, outcome) => Ok(self.keep(Some(place), asked, outcome)),
+            Attempted::Done(granted) => Ok(self.start_keeper(warrant, move |keeper| async move {
+                keeper.keep_grant(granted, asked).await;
+            })),
+            Attempted::Queued(place, token, outcome) => {
+                let watcher = self.store.parking().positions().watch(name, &token);
+                Ok(self.start_keeper(warrant, move |keeper| async move {
+                    keeper.queue_and_keep(&place, watcher, outcome).await;
+                }))
+            }
         }
     }
 
     /// Goes on keeping a lease that was granted before, here or through another gateway.
     ///
-    /// An older stream of this gateway that still holds it ends without releasing it. One of
-    /// another gateway releases it when it ends.
-    pub async fn adopt(&self, name: LockName, token: Token) -> Result<Hold, AdoptError> {
+    /// An older stream that still holds it, here or there, does not release it any more when it ends:
+    /// one of this gateway ends now, one of another gateway with its next renewal.
+    ///
+    /// A caller that hangs up half-way has adopted the lease or not. It is not released, because the
+    /// caller may be about to ask again, here or elsewhere; nobody keeps it until then.
+    pub async fn adopt(
+        &self,
+        name: LockName,
+        token: Token,
+        warrant: Warrant,
+    ) -> Result<Hold, AdoptError> {
         if self.is_draining() {
             return Err(AdoptError::Draining);
         }
         let asked = Instant::now();
-        let lease = self.renew(name, token, None).await?;
-        Ok(self.start_keeper(|keeper| async move {
-            let kept = keeper.kept(lease, asked);
+        let id = KeeperId::random();
+        let (adopter, hash) = (Renewer::Adopter(id), token.hash());
+        let held = match self.store.renew_as(adopter, &name, &hash, None).await? {
+            Renewal::Renewed(held) => held,
+            Renewal::Lost(loss) => return Err(AdoptError::Lost(loss)),
+            // Before its answer came, somebody adopted it after us.
+            Renewal::Adopted => {
+                return Ok(self.start_keeper(warrant, |keeper| async move {
+                    keeper.end(HoldEnd::Lost(LossReason::Adopted));
+                }));
+            }
+        };
+        let waited = Duration::ZERO;
+        let lease = Lease {
+            name,
+            token,
+            held,
+            waited,
+        };
+        Ok(self.start_keeper(warrant, move |keeper| async move {
+            let kept = keeper.kept(lease, id, asked);
             keeper.keep_granted(kept).await;
         }))
     }
 
-    fn keep(
-        &self,
-        place: Option<Place>,
-        asked: Instant,
-        outcome: impl Future<Output = Result<Granted, AcquireError>> + Send + 'static,
-    ) -> Hold {
-        self.start_keeper(move |keeper| async move {
-            keeper.queue_and_keep(place, asked, outcome).await;
-        })
-    }
-
-    fn start_keeper<F>(&self, task: impl FnOnce(Keeper) -> F) -> Hold
+    fn start_keeper<F>(&self, warrant: Warrant, task: impl FnOnce(Keeper) -> F) -> Hold
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -146,6 +171,7 @@ impl Engine {
             reaper: self.reaper.clone(),
             lifecycle: self.lifecycle.clone(),
             streams: self.streams.clone(),
+            warrant,
             owed: self.owed.clone(),
             events: sender,
             overrun: Arc::clone(&overrun),
@@ -170,27 +196,5 @@ impl Hold {
             return Poll::Ready(Some(HoldEvent::Ended(HoldEnd::Lost(LossReason::Unread))));
         }
         self.events.poll_recv(cx)
-    }
-}
-
-// === impl HoldEnd ===
-
-impl From<Displaced> for HoldEnd {
-    fn from(displaced: Displaced) -> Self {
-        match displaced {
-            Displaced::Released => Self::Released,
-            Displaced::Adopted => Self::Lost(LossReason::Adopted),
-        }
-    }
-}
-
-// === impl AdoptError ===
-
-impl From<RenewError> for AdoptError {
-    fn from(error: RenewError) -> Self {
-        match error {
-            RenewError::Lost(loss) => Self::Lost(loss),
-            RenewError::Store(error) => Self::Store(error),
-        }
     }
 }

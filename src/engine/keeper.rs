@@ -1,30 +1,36 @@
 //! The task that keeps a held lease.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::{
     sync::mpsc::{self, error::TrySendError},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 use crate::{
+    auth::Warrant,
     lifecycle::Lifecycle,
-    lock::{HeldLease, Lease},
+    lock::{HeldLease, KeeperId, Lease},
     store::{
         Store, StoreError,
-        contract::{Place, Renewal},
+        contract::{Place, Release, Renewal, Renewer},
+        positions::{Position, Watcher},
     },
 };
 
 use super::{
     AcquireError, Granted, HoldEnd, HoldEvent, LossReason,
+    hold::UNREAD,
     kept::Kept,
     owed::Owed,
-    reaper::{Abandoned, Reaper},
-    streams::Streams,
+    reaper::{Abandoned, Abandoner, Reaper},
+    streams::{Displaced, Streams},
 };
 
 /// The task behind a hold.
@@ -33,10 +39,14 @@ pub(super) struct Keeper {
     pub(super) reaper: Reaper,
     pub(super) lifecycle: Lifecycle,
     pub(super) streams: Streams,
+    pub(super) warrant: Warrant,
     pub(super) owed: Owed,
     pub(super) events: mpsc::Sender<HoldEvent>,
     pub(super) overrun: Arc<AtomicBool>,
 }
+
+/// How soon it is looked again whether what was said of the queue has been read.
+const READ: Duration = Duration::from_secs(1);
 
 /// Whoever listens has gone, or has stopped listening.
 struct Gone;
@@ -44,37 +54,53 @@ struct Gone;
 // === impl Keeper ===
 
 impl Keeper {
+    /// Waits in the queue, telling the place there, and then keeps what is granted.
     pub(super) async fn queue_and_keep(
         self,
-        place: Option<Place>,
-        asked: Instant,
+        place: &Place,
+        mut watcher: Watcher,
         outcome: impl Future<Output = Result<Granted, AcquireError>>,
     ) {
-        let waited = place.is_some();
-        if let Some(place) = place
-            && self.say(HoldEvent::Queued(place)).is_err()
-        {
+        let mut said = Position::from(place);
+        if let Err(Gone) = self.say(HoldEvent::Queued(said)) {
             return;
         }
+        let mut now = said;
         // Dropping `outcome` leaves the queue.
-        let outcome = tokio::select! {
-            outcome = outcome => outcome,
-            () = self.events.closed() => return,
+        let mut outcome = std::pin::pin!(outcome);
+        let outcome = loop {
+            tokio::select! {
+                outcome = &mut outcome => break outcome,
+                () = self.events.closed() => return,
+                position = watcher.looked_up() => now = position,
+                () = sleep(READ), if now.ahead != said.ahead => {}
+            }
+            if now.ahead != said.ahead && self.all_is_read() {
+                said = now;
+                if let Err(Gone) = self.say(HoldEvent::Queued(said)) {
+                    return;
+                }
+            }
         };
+        drop(watcher);
         match outcome {
             Ok(granted) => {
                 // From here on this task answers for the lease.
                 granted.delivery.delivered();
-                let kept = if waited {
-                    self.kept(granted.lease, Instant::now()).renewed_first()
-                } else {
-                    self.kept(granted.lease, asked)
-                };
-                self.keep_granted(kept).await;
+                let kept = self.kept(granted.lease, granted.keeper, Instant::now());
+                self.keep_granted(kept.renewed_first()).await;
             }
             Err(AcquireError::Draining) => self.end(HoldEnd::Draining { left: None }),
             Err(error) => self.end(HoldEnd::Refused(error)),
         }
+    }
+
+    /// Keeps what was granted at once, counting from when it was asked for.
+    pub(super) async fn keep_grant(self, granted: Granted, asked: Instant) {
+        // From here on this task answers for the lease.
+        granted.delivery.delivered();
+        let kept = self.kept(granted.lease, granted.keeper, asked);
+        self.keep_granted(kept).await;
     }
 
     pub(super) async fn keep_granted(self, mut kept: Kept) {
@@ -87,19 +113,35 @@ impl Keeper {
             let draining = tokio::select! {
                 () = sleep_until(due) => false,
                 () = &mut drained => true,
-                displaced = kept.entry.displaced() => return self.end(displaced.into()),
+                displaced = kept.entry.displaced() => match displaced {
+                    Displaced::Released => return self.end(HoldEnd::Released),
+                    // The store knows better.
+                    Displaced::Adopted => false,
+                },
                 () = self.events.closed() => return self.release(kept).await,
+                () = self.warrant.ended() => return self.revoke(kept),
             };
+            if !self.warrant.stands() {
+                return self.revoke(kept);
+            }
             if let Some(reason) = kept.lost_by_now() {
-                self.give_back(kept);
+                self.leave_behind(kept);
                 return self.end(HoldEnd::Lost(reason));
             }
             let heard = match self.renew(&mut kept).await {
+                Some(Renewal::Adopted) => {
+                    return self.end(HoldEnd::Lost(LossReason::Adopted));
+                }
                 Some(Renewal::Lost(_)) => {
                     let reason = kept.lost_by_now().unwrap_or(LossReason::Ended);
                     return self.end(HoldEnd::Lost(reason));
                 }
-                Some(Renewal::Renewed(held)) => self.say_renewed(&mut kept, held),
+                Some(Renewal::Renewed(held)) => {
+                    if kept.entry.is_displaced() {
+                        kept.entry = self.streams.enter(kept.name.clone(), kept.token.hash());
+                    }
+                    self.say_renewed(&mut kept, held)
+                }
                 // Not known; tried again soon, for as long as the lease is certainly ours.
                 None => Ok(()),
             };
@@ -112,10 +154,10 @@ impl Keeper {
         }
     }
 
-    pub(super) fn kept(&self, lease: Lease, since: Instant) -> Kept {
+    pub(super) fn kept(&self, lease: Lease, keeper: KeeperId, since: Instant) -> Kept {
         let token = lease.token.hash();
         let entry = self.streams.enter(lease.name.clone(), token);
-        Kept::new(lease, entry, since)
+        Kept::new(lease, keeper, entry, since)
     }
 
     /// Tells of the grant, unless a renewal must say first from when it counts.
@@ -143,9 +185,18 @@ impl Keeper {
         self.owed.settle(&kept.token.hash());
         if left.is_none() {
             // Nobody knows its token.
-            self.give_back(kept);
+            self.leave_behind(kept);
         }
         self.end(HoldEnd::Draining { left });
+    }
+
+    /// Whoever listens may not have it any more, and has what is left of the TTL to stop.
+    fn revoke(&self, kept: Kept) {
+        if kept.unsaid.is_some() {
+            // Nobody knows its token.
+            self.leave_behind(kept);
+        }
+        self.end(HoldEnd::Lost(LossReason::Revoked));
     }
 
     /// Renews once; `None` if the store gave no answer.
@@ -153,7 +204,8 @@ impl Keeper {
         let sent = Instant::now();
         let until = kept.valid_until;
         let token = kept.token.hash();
-        let renewal = self.store.renew(&kept.name, &token, None);
+        let keeper = Renewer::Keeper(kept.keeper);
+        let renewal = self.store.renew_as(keeper, &kept.name, &token, None);
         let answer = tokio::select! {
             answer = renewal => answer,
             () = sleep_until(until) => return None,
@@ -165,6 +217,8 @@ impl Keeper {
                         kept.renewed(held, sent);
                         self.owed.owe(token, held);
                     }
+                    // Whoever adopted it may keep it through this very gateway.
+                    Renewal::Adopted => {}
                     Renewal::Lost(_) => self.owed.settle(&token),
                 }
                 Some(renewal)
@@ -181,22 +235,30 @@ impl Keeper {
         }
     }
 
-    /// Nobody listens any more: the lock is released at once.
+    /// Nobody listens any more: the lock is released at once, unless somebody else keeps it now.
     async fn release(&self, kept: Kept) {
-        let token = kept.token.hash();
-        match self.store.release(&kept.name, &token).await {
-            Ok(_) => self.owed.settle(&token),
-            Err(_) => self.give_back(kept),
+        let (keeper, token) = (Some(kept.keeper), kept.token.hash());
+        let release = self.store.release_as(keeper, &kept.name, &token);
+        match release.await {
+            Ok(Release::Adopted) => {}
+            Ok(Release::Released | Release::Lost(_)) => self.owed.settle(&token),
+            Err(_) => self.leave_behind(kept),
         }
     }
 
-    fn give_back(&self, kept: Kept) {
-        let token = kept.token.hash();
+    /// The lease is released in a while, unless somebody else keeps it by then.
+    fn leave_behind(&self, kept: Kept) {
         self.reaper.submit(Abandoned {
+            token: kept.token.hash(),
             name: kept.name,
-            token,
-            may_be_asked_again: false,
+            by: Abandoner::Keeper(kept.keeper),
         });
+    }
+
+    /// Whether whoever listens is up to date. Places that move are no reason to take a slow reader for
+    /// gone.
+    fn all_is_read(&self) -> bool {
+        self.events.capacity() == UNREAD
     }
 
     fn say(&self, event: HoldEvent) -> Result<(), Gone> {
@@ -208,7 +270,7 @@ impl Keeper {
         })
     }
 
-    fn end(&self, end: HoldEnd) {
+    pub(super) fn end(&self, end: HoldEnd) {
         // Whoever does not read it finds the stream ended all the same.
         drop(self.say(HoldEvent::Ended(end)));
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::lock::{HeldLease, Lease, LockName, Token};
+use crate::lock::{HeldLease, KeeperId, Lease, LockName, Token};
 
 use super::{LossReason, streams::Entry};
 
@@ -12,6 +12,8 @@ use super::{LossReason, streams::Entry};
 pub(super) struct Kept {
     pub(super) name: LockName,
     pub(super) token: Token,
+    /// As whom it is kept: others may have the token as well.
+    pub(super) keeper: KeeperId,
     /// Tells what ends it from outside.
     pub(super) entry: Entry,
     /// The lease, as long as its holder has not been told of it.
@@ -31,11 +33,12 @@ const RETRY: Duration = Duration::from_millis(500);
 // === impl Kept ===
 
 impl Kept {
-    pub(super) fn new(lease: Lease, entry: Entry, since: Instant) -> Self {
+    pub(super) fn new(lease: Lease, keeper: KeeperId, entry: Entry, since: Instant) -> Self {
         let held = lease.held.clone();
         let mut kept = Self {
             name: lease.name.clone(),
             token: lease.token.clone(),
+            keeper,
             entry,
             unsaid: Some(lease),
             valid_until: since,

@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use crate::{
     lifecycle::Lifecycle,
-    lock::{LockName, TokenHash},
+    lock::{KeeperId, LockName, TokenHash},
     store::{Store, StoreError},
 };
 
@@ -41,8 +41,18 @@ pub(super) struct Reaper {
 pub(super) struct Abandoned {
     pub(super) name: LockName,
     pub(super) token: TokenHash,
-    /// Whether its caller has an idempotency key and may come back for it.
-    pub(super) may_be_asked_again: bool,
+    pub(super) by: Abandoner,
+}
+
+/// Who has left a grant behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Abandoner {
+    /// An attempt, whose answer reached nobody.
+    Attempt,
+    /// The same with an idempotency key: its caller may come back for it.
+    KeyedAttempt,
+    /// A keeper that keeps it no longer. What somebody else has adopted is left to them.
+    Keeper(KeeperId),
 }
 
 struct Entry {
@@ -145,7 +155,7 @@ impl Task {
         }
         self.overflowing = false;
         // Whoever stops does not wait: there will be nobody to give it back later.
-        let waits = lease.may_be_asked_again && !self.stopping;
+        let waits = lease.by == Abandoner::KeyedAttempt && !self.stopping;
         let wait = if waits { self.grace } else { Duration::ZERO };
         let entry = Entry {
             due: Instant::now() + wait,
@@ -176,19 +186,26 @@ impl Task {
 
 /// Answers the entry again if it must be tried later.
 async fn give_back(store: Arc<dyn Store>, mut entry: Entry) -> Option<Entry> {
-    let Abandoned { name, token, .. } = &entry.lease;
-    match store.give_back(name, token).await {
-        Ok(outcome) => {
-            debug!(%name, ?outcome, "gave back what could not be delivered");
-            None
+    let Abandoned { name, token, by } = &entry.lease;
+    let ended = match by {
+        Abandoner::Attempt | Abandoner::KeyedAttempt => {
+            let given_back = store.give_back(name, token).await;
+            given_back.map(|outcome| debug!(%name, ?outcome, "gave back what was not delivered"))
         }
+        Abandoner::Keeper(keeper) => {
+            let released = store.release_as(Some(*keeper), name, token).await;
+            released.map(|outcome| debug!(%name, ?outcome, "released what is not kept any more"))
+        }
+    };
+    match ended {
+        Ok(()) => None,
         Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {
             entry.due = Instant::now() + entry.retry_in;
             entry.retry_in = (entry.retry_in * 2).min(RETRY.1);
             Some(entry)
         }
         Err(error @ (StoreError::ForeignData { .. } | StoreError::FenceExhausted)) => {
-            warn!(%name, %error, "a lease that could not be delivered is left to its TTL");
+            warn!(%name, %error, "a lease that nobody holds is left to its TTL");
             None
         }
     }

@@ -46,6 +46,8 @@ impl Engine {
                     waited: Duration::ZERO,
                 })
             }
+            // A bearer is never answered so.
+            Renewal::Adopted => Err(RenewError::Lost(Loss::HeldByAnother)),
             Renewal::Lost(loss) => {
                 self.owed.settle(&hash);
                 Err(RenewError::Lost(loss))

@@ -11,8 +11,7 @@ use crate::lock::{LockName, TokenHash};
 
 /// The leases that a stream of this gateway holds. Cheap to clone.
 ///
-/// A stream hears here at once what it would otherwise find out with its next renewal, or, if
-/// another stream goes on with its lease, not before it has released it.
+/// A stream hears here at once what it would otherwise find out with its next renewal.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Streams {
     held: Arc<Mutex<Held>>,
@@ -25,7 +24,8 @@ type Held = HashMap<(LockName, TokenHash), oneshot::Sender<Displaced>>;
 pub(super) enum Displaced {
     /// The lease was released, with its token.
     Released,
-    /// Another stream has adopted the lease.
+    /// Another stream of this gateway has adopted the lease. Of two that adopted it together the
+    /// store knows which one came last.
     Adopted,
 }
 
@@ -34,7 +34,8 @@ pub(super) enum Displaced {
 pub(super) struct Entry {
     streams: Streams,
     lease: (LockName, TokenHash),
-    news: oneshot::Receiver<Displaced>,
+    /// `None`: it was displaced.
+    news: Option<oneshot::Receiver<Displaced>>,
 }
 
 // === impl Streams ===
@@ -52,7 +53,7 @@ impl Streams {
         Entry {
             streams,
             lease,
-            news,
+            news: Some(news),
         }
     }
 
@@ -73,17 +74,28 @@ impl Streams {
 // === impl Entry ===
 
 impl Entry {
-    /// Waits to be displaced. Safe to drop and call again until it has answered.
+    /// Waits to be displaced, which happens once. Safe to drop and call again.
     pub(super) async fn displaced(&mut self) -> Displaced {
+        let Some(news) = &mut self.news else {
+            return std::future::pending().await;
+        };
         // The sender lives in the list for as long as this entry does, unless it is used.
-        (&mut self.news).await.unwrap_or(Displaced::Adopted)
+        let displaced = news.await.unwrap_or(Displaced::Adopted);
+        self.news = None;
+        displaced
+    }
+
+    /// Whether it has been displaced, and is not on the list any more.
+    pub(super) fn is_displaced(&self) -> bool {
+        self.news.is_none()
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
+        let Some(news) = &mut self.news else { return };
         // A newer stream with the same lease has an entry of its own under this key.
-        self.news.close();
+        news.close();
         let mut held = self.streams.lock();
         if held
             .get(&self.lease)

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::lock::{
-    Fingerprint, HeldLease, HoldLimit, IdempotencyHash, LockName, Metadata, Owner, Salt, TokenHash,
-    Ttl,
+    Fingerprint, HeldLease, HoldLimit, IdempotencyHash, KeeperId, LockName, Metadata, Owner, Salt,
+    TokenHash, Ttl,
 };
 
 use super::{StoreError, parking::Parking};
@@ -33,8 +33,13 @@ use super::{StoreError, parking::Parking};
 ///    gateway dies, all who waited through it delay the others by at most a few seconds in all.
 /// 8. **No orphan.** [`Store::give_back`] ends the grant of an attempt whatever has become of it: a
 ///    grant that exists ends now, one that is still on its way will not come about. A lease that was
-///    answered again under its idempotency key has a caller who may have heard of it: from then on
-///    it is not given back.
+///    answered again under its idempotency key has a caller who may have heard of it, and one that
+///    was adopted has a keeper: from then on it is not given back.
+/// 9. **One keeper.** A lease is kept by the attempt that it was granted to, until somebody adopts it
+///    ([`Renewer::Adopter`]) or is answered it under its idempotency key: from then on by the last
+///    who did. Whoever renews or releases it as a keeper that it is not any more changes nothing, and
+///    is told so. Who only has the token renews and releases it whoever keeps it, and does not become
+///    its keeper. A store may forget who keeps what when every keeper has gone with it.
 ///
 /// The token is minted per attempt, so its hash is also the identity of the attempt.
 ///
@@ -50,7 +55,8 @@ pub trait Store: Send + Sync + 'static {
     /// the idempotency key of an attempt that is queued, it takes over that one's position.
     ///
     /// With an idempotency key: answers the lease that lives under this key, or says that the key
-    /// has been used.
+    /// has been used. One that does not wait and is not granted gives up the position that is kept
+    /// under its key; whoever still waits there is told that it was superseded.
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError>;
 
     /// Makes a provisional grant the attempt's own, with its full TTL, just before it is answered.
@@ -71,16 +77,40 @@ pub trait Store: Send + Sync + 'static {
 
     /// Makes a living lease last `ttl` from now, or its own TTL again. Never resurrects an ended
     /// one, never goes past its hold limit. A TTL given here becomes the lease's own.
-    async fn renew(
+    ///
+    /// `renewer` says who renews it, and so who keeps it from now on (clause 9).
+    async fn renew_as(
         &self,
+        renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
         ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError>;
 
-    /// Ends a living lease. Repeated within [`TOMBSTONE`] for a lease that was acquired with an
-    /// idempotency key it answers [`Release::Released`] again.
-    async fn release(&self, name: &LockName, token: &TokenHash) -> Result<Release, StoreError>;
+    /// Ends a living lease: with `keeper`, only if that one still keeps it (clause 9). Repeated within
+    /// [`TOMBSTONE`] for a lease that was acquired with an idempotency key it answers
+    /// [`Release::Released`] again.
+    async fn release_as(
+        &self,
+        keeper: Option<KeeperId>,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Release, StoreError>;
+
+    /// Renews a lease by its token alone.
+    async fn renew(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        ttl: Option<Ttl>,
+    ) -> Result<Renewal, StoreError> {
+        self.renew_as(Renewer::Bearer, name, token, ttl).await
+    }
+
+    /// Ends a lease by its token alone.
+    async fn release(&self, name: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
+        self.release_as(None, name, token).await
+    }
 
     /// Makes sure that an attempt which nobody waits for any more holds nothing (clause 8).
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError>;
@@ -218,11 +248,25 @@ pub enum Holder {
     },
 }
 
+/// Who renews a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewer {
+    /// Whoever has its token. Who keeps the lease stays as it is.
+    Bearer,
+    /// The keeper of the lease, if it still is that.
+    Keeper(KeeperId),
+    /// Somebody who keeps the lease from now on. Repeated with the same id it does nothing more, even
+    /// where a copy arrives late: whoever has adopted the lease since goes on with it.
+    Adopter(KeeperId),
+}
+
 /// The answer to a renew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Renewal {
     /// The lease lasts longer now.
     Renewed(HeldLease),
+    /// Another keeper goes on with the lease, which is as it was. A bearer is never answered so.
+    Adopted,
     /// The token does not hold the lock.
     Lost(Loss),
 }
@@ -232,6 +276,8 @@ pub enum Renewal {
 pub enum Release {
     /// The lease has ended, now or by an earlier copy of this command.
     Released,
+    /// Another keeper goes on with the lease, which is as it was. Only a keeper is answered so.
+    Adopted,
     /// The token does not hold the lock.
     Lost(Loss),
 }

@@ -5,6 +5,7 @@ pub mod embedded;
 mod error;
 mod open;
 pub mod parking;
+pub mod positions;
 pub mod redis;
 
 pub use contract::Store;

@@ -12,10 +12,13 @@ use tokio::sync::oneshot;
 
 use crate::lock::{HeldLease, LockName, TokenHash};
 
+use super::positions::Positions;
+
 /// The attempts that wait here. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Parking {
     places: Arc<Mutex<Places>>,
+    positions: Positions,
 }
 
 /// The place of one attempt; leaving it behind takes it off the list.
@@ -88,6 +91,11 @@ impl Parking {
                 drop(sender.send(News::Forgotten));
             }
         }
+    }
+
+    /// Those who want to see how their place moves. The store tells them every few seconds.
+    pub fn positions(&self) -> &Positions {
+        &self.positions
     }
 
     /// How many attempts wait here.

@@ -1,4 +1,4 @@
-//! A thousand clients at two gateways, real processes on a real Redis, take one lock in turns.
+//! A thousand clients take one lock in turns, at gateways that are real processes.
 
 use std::{
     sync::{Arc, Mutex},
@@ -35,11 +35,23 @@ struct Seen {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_clients_at_two_gateways_take_one_lock_in_turns() {
+async fn a_thousand_clients_at_two_gateways_on_redis_take_one_lock_in_turns() {
     let server = RedisServer::start().await;
     let store = format!("redis://127.0.0.1:{}", server.port());
     let start = || Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &store));
-    let gateways = [start(), start()];
+    println!("{}", contend(&[start(), start()]).await);
+    let left = server.keys().await;
+    let of_the_queue = |key: &String| key.ends_with(":queue") || key.ends_with(":waiters");
+    assert!(!left.iter().any(of_the_queue), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_clients_at_a_gateway_with_its_own_store_take_one_lock_in_turns() {
+    println!("{}", contend(&[Gateway::start()]).await);
+}
+
+/// Says how fast it went.
+async fn contend(gateways: &[Gateway]) -> String {
     let observer = Arc::new(Observer::new());
     let mut first = Caller::connect(gateways[0].address).await;
     let (status, lease) = first.acquire(LOCK, &json!({"ttl_ms": 120_000})).await;
@@ -47,11 +59,11 @@ async fn a_thousand_clients_at_two_gateways_take_one_lock_in_turns() {
 
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
-        let caller = Caller::connect(gateways[client % 2].address).await;
+        let caller = Caller::connect(gateways[client % gateways.len()].address).await;
         clients.spawn(take_turns(caller, client, Arc::clone(&observer)));
     }
     eventually("all are queued", async || {
-        let mut looking = Caller::connect(gateways[1].address).await;
+        let mut looking = Caller::connect(gateways[0].address).await;
         let shown = looking.inspect(LOCK).await;
         (waiters(&shown) == CLIENTS as u64).then_some(())
     })
@@ -64,20 +76,14 @@ async fn a_thousand_clients_at_two_gateways_take_one_lock_in_turns() {
         .expect("all are served in time");
     let took = started.elapsed();
     let total = CLIENTS as u64 * TURNS;
-    println!(
-        "{total} turns in {took:?}: {:.0} hand-offs/s",
-        total as f64 / took.as_secs_f64()
-    );
-
     assert_eq!(observer.least_and_most(), (TURNS, TURNS));
-    for gateway in &gateways {
+    for gateway in gateways {
         let shown = Caller::connect(gateway.address).await.inspect(LOCK).await;
         assert_eq!(shown["state"], "free", "{shown}");
         assert_eq!(waiters(&shown), 0, "{shown}");
     }
-    let left = server.keys().await;
-    let of_the_queue = |key: &String| key.ends_with(":queue") || key.ends_with(":waiters");
-    assert!(!left.iter().any(of_the_queue), "{left:?}");
+    let per_second = total as f64 / took.as_secs_f64();
+    format!("{total} turns in {took:?}: {per_second:.0} hand-offs/s")
 }
 
 async fn take_turns(mut caller: Caller, client: usize, observer: Arc<Observer>) {

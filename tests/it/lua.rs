@@ -6,17 +6,48 @@ const PARTS: [&str; 7] = [
     "KEYS", "ARGV", "Reply", "Replay", "Clock", "Cluster", "Cost",
 ];
 
-/// Name, header and body of every script that is called; not of the parts they share.
-fn scripts() -> Vec<(String, String, String)> {
+/// How a script begins that a server refuses if it takes no writes, but not for want of memory.
+const FLAGS: &str = "#!lua flags=allow-oom";
+
+/// Name and text of every file.
+fn files() -> Vec<(String, String)> {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/store/redis/lua");
-    let mut scripts = Vec::new();
+    let mut files = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        if ["lease", "queue"].contains(&name.as_str()) {
+        files.push((name, fs::read_to_string(path).unwrap()));
+    }
+    files
+}
+
+/// A script as it is sent: with the parts that it imports.
+pub(crate) fn composed(name: &str) -> String {
+    let files = files();
+    let file = |name: &str| {
+        let found = files.iter().find(|(file, _)| file == name);
+        found.expect("the file is there").1.as_str()
+    };
+    let lines = file(name).lines().map(|line| {
+        let part = line.strip_prefix("-- import ");
+        part.map_or(line, &file)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a file is a script that is called, and not a part that scripts import.
+fn is_script(text: &str) -> bool {
+    text.lines().any(|line| line == "-- KEYS")
+}
+
+/// Name, header and body of every script that is called; not of the parts they share.
+fn scripts() -> Vec<(String, String, String)> {
+    let mut scripts = Vec::new();
+    for (name, text) in files() {
+        if !is_script(&text) {
             continue;
         }
-        let text = fs::read_to_string(path).unwrap();
+        let text = text.trim_start_matches(FLAGS).trim_start();
         let head = text
             .lines()
             .take_while(|line| line.starts_with("--"))
@@ -69,6 +100,64 @@ fn used(body: &str, array: &str) -> BTreeSet<usize> {
         "{array} is used otherwise than by a constant index"
     );
     indexed.into_iter().collect()
+}
+
+/// The functions and values that a part defines.
+fn defined(part: &str) -> Vec<&str> {
+    let names = part.lines().filter_map(|line| line.strip_prefix("local "));
+    let names = names.map(|line| line.trim_start_matches("function "));
+    let names = names.filter_map(|line| line.split([' ', '(', ',']).next());
+    names.collect()
+}
+
+/// Whether a text uses a name, as a word of its own.
+fn uses(text: &str, name: &str) -> bool {
+    let code = text.lines().map(|line| line.split("--").next().unwrap());
+    let inside = |c: char| c.is_alphanumeric() || c == '_' || c == '\'' || c == '.';
+    code.flat_map(|line| line.split(|c| !inside(c)))
+        .any(|word| word == name)
+}
+
+#[test]
+fn every_script_imports_each_part_that_it_uses_before_it_and_no_other() {
+    let files = files();
+    for (script, _) in files.iter().filter(|(_, text)| is_script(text)) {
+        let composed = composed(script);
+        for (part, text) in files.iter().filter(|(_, text)| !is_script(text)) {
+            let names = defined(text);
+            let uses_it = |text: &str| names.iter().any(|name| uses(text, name));
+            let (before, after) = composed
+                .split_once(text.trim_end())
+                .unwrap_or((&composed, ""));
+            assert!(
+                !uses_it(before),
+                "{script} uses {part} before it imports it"
+            );
+            assert_eq!(
+                uses_it(after),
+                !after.is_empty(),
+                "{script} imports {part} for nothing"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_part_reads_keys_and_arguments_by_their_position() {
+    for (name, text) in files().iter().filter(|(_, text)| !is_script(text)) {
+        for array in ["KEYS", "ARGV"] {
+            assert!(!text.contains(array), "{name} uses {array}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_takes_no_writes_runs_no_script_that_could_answer_by_its_own_data() {
+    for (name, text) in files().iter().filter(|(_, text)| is_script(text)) {
+        // The probe finds out what is refused, and an acquire ends with a write in any case.
+        let otherwise = ["probe", "acquire"].contains(&name.as_str());
+        assert_eq!(text.starts_with(FLAGS), !otherwise, "{name}");
+    }
 }
 
 #[test]

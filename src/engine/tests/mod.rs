@@ -1,6 +1,7 @@
 //! The engine over a store that answers what the test says, in paused time.
 
 mod hold;
+mod keepers;
 mod owed;
 pub(super) mod scripted_store;
 mod undelivered;

@@ -13,15 +13,19 @@ use async_trait::async_trait;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
+    auth::Warrant,
     config::{LimitsConfig, Millis},
     engine::{AcquireRequest, Engine},
     lifecycle::Lifecycle,
-    lock::{CallerId, FencingToken, HeldLease, IdempotencyKey, LockName, Metadata, TokenHash, Ttl},
+    lock::{
+        CallerId, FencingToken, HeldLease, IdempotencyKey, KeeperId, LockName, Metadata, TokenHash,
+        Ttl,
+    },
     store::{
         Store, StoreError, Uncertainty,
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
-            Loss, Place, Release, Renewal,
+            Loss, Place, Release, Renewal, Renewer,
         },
         parking::{News, Parking},
     },
@@ -36,6 +40,9 @@ pub(super) struct ScriptedStore {
     pub(super) give_back_errors: Mutex<VecDeque<StoreError>>,
     pub(super) given_back: Mutex<Vec<TokenHash>>,
     pub(super) released: Mutex<Vec<TokenHash>>,
+    pub(super) release_errors: Mutex<VecDeque<StoreError>>,
+    /// Who keeps the lease, if it is not the attempt that was granted it.
+    pub(super) adopted_by: Mutex<Option<KeeperId>>,
     pub(super) leavings: Mutex<VecDeque<Result<Leaving, StoreError>>>,
     /// Whose place was left, and for how long it is kept.
     pub(super) left: Mutex<Vec<(TokenHash, Option<Duration>)>>,
@@ -60,6 +67,8 @@ impl ScriptedStore {
             give_back_errors: Mutex::default(),
             given_back: Mutex::default(),
             released: Mutex::default(),
+            release_errors: Mutex::default(),
+            adopted_by: Mutex::default(),
             leavings: Mutex::default(),
             left: Mutex::default(),
             confirmations: Mutex::default(),
@@ -149,13 +158,24 @@ impl Store for ScriptedStore {
         &self.parking
     }
 
-    async fn renew(
+    async fn renew_as(
         &self,
+        renewer: Renewer,
         _name: &LockName,
         _token: &TokenHash,
         _ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
         *self.renewals_asked.lock().unwrap() += 1;
+        match renewer {
+            Renewer::Bearer => {}
+            Renewer::Keeper(keeper) => {
+                let keeps = *self.adopted_by.lock().unwrap();
+                if keeps.is_some_and(|adopter| adopter != keeper) {
+                    return Ok(Renewal::Adopted);
+                }
+            }
+            Renewer::Adopter(keeper) => *self.adopted_by.lock().unwrap() = Some(keeper),
+        }
         if self.renewals_hang.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
@@ -163,8 +183,20 @@ impl Store for ScriptedStore {
         answer.unwrap_or(Ok(Renewal::Renewed(held())))
     }
 
-    async fn release(&self, _name: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
+    async fn release_as(
+        &self,
+        keeper: Option<KeeperId>,
+        _name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Release, StoreError> {
         self.pass_gate().await;
+        if let Some(error) = self.release_errors.lock().unwrap().pop_front() {
+            return Err(error);
+        }
+        let keeps = *self.adopted_by.lock().unwrap();
+        if keeper.is_some() && keeps.is_some() && keeps != keeper {
+            return Ok(Release::Adopted);
+        }
         self.released.lock().unwrap().push(*token);
         self.changed.notify_waiters();
         let answer = self.releases.lock().unwrap().pop_front();
@@ -258,6 +290,7 @@ pub(super) fn request(key: Option<&str>) -> AcquireRequest {
         owner: None,
         metadata: Metadata::default(),
         caller: CallerId::ANONYMOUS,
+        warrant: Warrant::default(),
         idempotency_key: key.map(|key| IdempotencyKey::new(key).unwrap()),
     }
 }

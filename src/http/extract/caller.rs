@@ -57,6 +57,9 @@ impl<S: Scope> FromRequestParts<Arc<Gateway>> for Caller<S> {
         if let (Some(log), Some(name)) = (parts.extensions.get::<CallerName>(), access.name()) {
             log.set(Arc::clone(name));
         }
+        if S::IS_COUNTED {
+            access.count_request()?;
+        }
         let lock = lock(parts).await?;
         if !access.permits(S::PERMISSION, lock.as_ref()) {
             return Err(Problem::forbidden(S::PERMISSION, lock.as_ref()));

@@ -9,7 +9,8 @@ use utoipa::{
 };
 
 use crate::{
-    auth::scope,
+    auth::{Access, Slot, scope},
+    engine::AcquireRequest,
     http::{
         edge::Turn,
         extract::{AcceptsJson, ApiJson, ApiPath, Caller, IdempotencyKeyHeader, NoQuery},
@@ -42,10 +43,18 @@ struct AcquireProblems;
 /// lease that it was granted is given back. With an `Idempotency-Key` the place and the lease are
 /// kept for a few seconds: the same request, sent again in time, goes on where the broken one was.
 /// So does a request that comes after a 423: a chain of short waits with one key keeps its place
-/// in the queue.
+/// in the queue. To give the place up, ask once more with the key and without `wait_ms`: the answer
+/// is 423, or the lease if it was granted meanwhile, which is then yours to release. A request that
+/// still waits there is answered 409 `superseded`.
+///
+/// Of two requests with one key the one that reaches the store last has the place; the other is
+/// answered 409 `superseded`. That is by arrival, not by when they were sent: a request that was
+/// given up, and held up on its way, can come after the one that was sent in its stead. If you are
+/// told `superseded` and sent no newer request, ask again.
 ///
 /// A lease that is answered again under its `Idempotency-Key` (200) is not given back when that
-/// answer is lost: the first one may have arrived. It ends when it is released, or with its TTL.
+/// answer is lost: the first one may have arrived. It ends when it is released, or with its TTL. A
+/// stream that held it (`/locks/{name}/hold`) ends without releasing it.
 #[utoipa::path(
     post,
     path = "/locks/{name}",
@@ -77,10 +86,20 @@ pub(in crate::http) async fn acquire(
     // A caller that hangs up from here on: the engine leaves the queue and gives the lease back.
     let sees_holder = caller.views(&name);
     let request = body.into_request(name, key, &caller)?;
+    let _waiter = waiter(&caller, &request)?;
+    let slot = caller.lease(&request.name, request.idempotency_key.as_ref())?;
     let granted = gateway.engine.acquire_telling(request, || turn.put_down());
     let granted = granted.await;
     let granted = granted.map_err(|error| Problem::for_one(error, sees_holder))?;
-    Ok(Acquired::new(granted, &gateway))
+    Ok(Acquired::new(granted, slot, &gateway))
+}
+
+/// Counts a request that may wait.
+pub(super) fn waiter(caller: &Access, request: &AcquireRequest) -> Result<Option<Slot>, Problem> {
+    if request.wait.is_zero() {
+        return Ok(None);
+    }
+    Ok(caller.waiter()?)
 }
 
 // === impl AcquireProblems ===

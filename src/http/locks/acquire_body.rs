@@ -96,12 +96,13 @@ impl AcquireBody {
         // One that was not asked for is no longer than that.
         Problem::if_too_long(self.ttl, caller)?;
         Ok(AcquireRequest {
-            name,
             ttl: self.ttl,
             hold_limit: self.hold_limit,
             wait: self.wait,
             owner: self.owner,
             metadata: self.metadata,
+            warrant: caller.warrant(&name),
+            name,
             caller: caller.id(),
             idempotency_key,
         })

@@ -23,6 +23,7 @@ use crate::{
 use super::{
     acquire_body::AcquireBody,
     header_params::{AdoptedTokenHeader, KeyHeader},
+    hold_count::Counted,
     hold_event::EventSchema,
     hold_stream::HoldStream,
     lock_path::LockPath,
@@ -39,8 +40,8 @@ struct HoldProblems;
 ///
 /// The answer is a stream of server-sent events, each with JSON as its data:
 ///
-/// * `queued` `{position, waiters}`: the request stands in the queue; position 1 is served next.
-///   Sent once, at the start.
+/// * `queued` `{position, waiters}`: the request stands in the queue; position 1 is served next. Sent
+///   again when the position has changed, within a few seconds and not for every step.
 /// * `granted` with the lease: the lock is held from here on. The only event with a token.
 /// * `renewed` `{expires_in_ms}`: it goes on being held.
 /// * Lines that begin with a colon say nothing, and keep the connection open.
@@ -50,8 +51,9 @@ struct HoldProblems;
 ///
 /// * `released` `{}`: the lease was released with its token.
 /// * `lost` `{reason}`: stop the work that the lock protects. `expired`: it could not be renewed in
-///   time; `hold-limit`: `max_hold_ms` is over; `ended`: somebody ended it; `adopted`: another stream
-///   goes on with the lease; `unread`: the events of this stream were not read.
+///   time; `hold-limit`: `max_hold_ms` is over; `ended`: somebody ended it; `revoked`: the
+///   API key is gone or may no longer acquire the lock, and the lease ends within its TTL; `adopted`:
+///   another stream goes on with the lease; `unread`: the events of this stream were not read.
 /// * `refused` with a problem: the lock was not acquired, because the wait is over or for another
 ///   reason.
 /// * `draining` `{expires_in_ms}`: this gateway is about to stop. The lease is **not** released: it
@@ -60,8 +62,10 @@ struct HoldProblems;
 ///
 /// With the header `Lock-Token` the stream adopts the lease with this token, with the same fencing
 /// token. Nothing is acquired then, and neither the body nor an `Idempotency-Key` changes anything
-/// about the lease. An older stream on the same gateway hands over; one on another gateway must
-/// have ended, because it releases the lease when it closes.
+/// about the lease. From then on this stream keeps the lease, and the last one that adopted it if
+/// there are several: an older stream, at this gateway or another, ends with `lost` (`adopted`) at
+/// the latest when it would have renewed, and does not release the lease however late it closes. So
+/// does a stream whose lease was answered again under its `Idempotency-Key`.
 ///
 /// A lock that is held is refused with 423 before there is a stream, unless the request waits.
 /// `max_hold_ms` is 86400000 (24 h) if it is left out: a client that is frozen, or a proxy that
@@ -90,7 +94,7 @@ struct HoldProblems;
 )]
 pub(in crate::http) async fn hold(
     State(gateway): State<Arc<Gateway>>,
-    caller: Caller<scope::Acquire>,
+    caller: Caller<scope::Keep>,
     stream: EventStream,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
@@ -102,14 +106,18 @@ pub(in crate::http) async fn hold(
     // place in the queue or the lease. One that was to be adopted is left as it was.
     let sees_holder = caller.views(&name);
     if let Some(token) = token.header() {
-        let hold = gateway.engine.adopt(name, token).await?;
-        return Ok(HoldStream::new(hold, stream, gateway, sees_holder));
+        let counted = Counted::adopting(&caller, &name);
+        let warrant = caller.warrant(&name);
+        let hold = gateway.engine.adopt(name, token, warrant).await?;
+        return Ok(HoldStream::new(hold, counted, stream, gateway, sees_holder));
     }
+    caller.count_request()?;
     let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
+    let counted = Counted::asking(&caller, &request)?;
     stream.limit_silence(request.ttl.duration());
     let hold = gateway.engine.hold(request).await;
     let hold = hold.map_err(|error| Problem::for_one(error, sees_holder))?;
-    Ok(HoldStream::new(hold, stream, gateway, sees_holder))
+    Ok(HoldStream::new(hold, counted, stream, gateway, sees_holder))
 }
 
 // === impl HoldProblems ===

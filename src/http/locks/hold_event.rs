@@ -13,7 +13,7 @@ use crate::{
         base_path::BasePath,
         problem::{Problem, document},
     },
-    store::contract::Place,
+    store::positions::Position,
 };
 
 use super::lease_body::{LeaseBody, millis};
@@ -39,7 +39,7 @@ pub(in crate::http) struct EventSchema {
 #[schema(as = HoldEventName, rename_all = "lowercase")]
 #[expect(dead_code, reason = "it only describes what is written as text")]
 pub(in crate::http) enum EventName {
-    /// It stands in the queue.
+    /// It stands in the queue, or has moved there.
     Queued,
     /// It holds the lock.
     Granted,
@@ -92,7 +92,7 @@ pub(super) struct Last {
 /// An event that is not the last. `now` is the wall time of the gateway, for the timestamps.
 pub(super) fn going_on(event: HoldEvent, now: SystemTime) -> Result<Bytes, HoldEnd> {
     Ok(match event {
-        HoldEvent::Queued(place) => encode("queued", &json(&Queued::at(&place))),
+        HoldEvent::Queued(position) => encode("queued", &json(&Queued::at(position))),
         HoldEvent::Granted(lease) => encode("granted", &json(&LeaseBody::new(lease, now))),
         HoldEvent::Renewed(held) => encode("renewed", &json(&Left::of(Some(held.expires_in)))),
         HoldEvent::Ended(end) => return Err(end),
@@ -138,10 +138,10 @@ impl Last {
 // === impl Queued ===
 
 impl Queued {
-    fn at(place: &Place) -> Self {
+    fn at(position: Position) -> Self {
         Self {
-            position: place.ahead + 1,
-            waiters: place.contention.waiters,
+            position: position.ahead + 1,
+            waiters: position.waiters,
         }
     }
 }
@@ -161,6 +161,7 @@ fn slug(reason: LossReason) -> &'static str {
         LossReason::Expired => "expired",
         LossReason::HoldLimit => "hold-limit",
         LossReason::Ended => "ended",
+        LossReason::Revoked => "revoked",
         LossReason::Adopted => "adopted",
         LossReason::Unread => "unread",
     }

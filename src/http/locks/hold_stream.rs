@@ -24,11 +24,15 @@ use crate::{
     lock::Lease,
 };
 
-use super::hold_event::{HEARTBEAT, Last, going_on};
+use super::{
+    hold_count::Counted,
+    hold_event::{HEARTBEAT, Last, going_on},
+};
 
 /// A hold on its way to whoever listens. Dropped, the lock is released.
 pub(in crate::http) struct HoldStream {
     hold: Hold,
+    counted: Counted,
     stream: EventStream,
     gateway: Arc<Gateway>,
     /// Whether a refusal may say who holds the lock.
@@ -58,6 +62,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 impl HoldStream {
     pub(super) fn new(
         hold: Hold,
+        counted: Counted,
         stream: EventStream,
         gateway: Arc<Gateway>,
         sees_holder: bool,
@@ -66,6 +71,7 @@ impl HoldStream {
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             hold,
+            counted,
             stream,
             gateway,
             sees_holder,
@@ -78,6 +84,7 @@ impl HoldStream {
         if let HoldEvent::Granted(Lease { held, .. }) | HoldEvent::Renewed(held) = &event {
             self.stream.limit_silence(held.ttl.duration());
         }
+        self.counted.hear(&event);
         match going_on(event, self.gateway.clock.wall()) {
             Ok(event) => event,
             Err(end) => {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::extract::State;
+use tokio::time::Instant;
 use utoipa::{
     IntoResponses,
     openapi::{RefOr, Response},
@@ -10,6 +11,7 @@ use utoipa::{
 
 use crate::{
     auth::scope,
+    engine::RenewError,
     http::{
         answer::Answer,
         extract::{AcceptsJson, ApiJson, ApiPath, Caller, LockToken, NoQuery},
@@ -48,7 +50,7 @@ struct RenewProblems;
 )]
 pub(in crate::http) async fn renew(
     State(gateway): State<Arc<Gateway>>,
-    caller: Caller<scope::Acquire>,
+    caller: Caller<scope::Keep>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
@@ -60,7 +62,22 @@ pub(in crate::http) async fn renew(
         Problem::if_too_long(ttl, &caller)?;
     }
     // A caller that hangs up from here on has a lease that was renewed or not; both end by themselves.
-    let lease = gateway.engine.renew(name, token, body.ttl).await?;
+    let id = (name.clone(), token.hash());
+    let asked = Instant::now();
+    let renewed = gateway.engine.renew(name, token, body.ttl).await;
+    let (name, token) = id;
+    match &renewed {
+        Ok(lease) => gateway
+            .gate
+            .lease_renewed(&name, token, asked + lease.held.expires_in),
+        Err(RenewError::Lost(_)) => {
+            gateway.gate.lease_ended(&name, token);
+            // Who renews what is lost, over and over, pays for it with other requests.
+            caller.owe_request();
+        }
+        Err(RenewError::Store(_)) => {}
+    }
+    let lease = renewed?;
     Ok(Answer(LeaseBody::new(lease, gateway.clock.wall())))
 }
 

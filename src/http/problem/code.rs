@@ -62,15 +62,19 @@ problem_codes! {
         "Correct the request. Sending it again unchanged gives the same answer.";
     Unauthorized = "unauthorized", UNAUTHORIZED,
         "An API key is needed",
-        "The request carries no API key, or one that this gateway does not know.",
-        "Send a valid key in `Authorization: Bearer KEY`.";
+        "The request carries no API key, one that was cut off or mistyped, or one that this gateway \
+         does not know or that has expired. Nothing happened. A request that waited for a lock is \
+         answered so when its key is taken back.",
+        "Send a valid key in `Authorization: Bearer KEY`. The detail says if a character is missing.";
     Forbidden = "forbidden", FORBIDDEN,
         "The API key may not do this",
-        "The key is valid, but it has no permission for this operation on this lock.",
+        "The key is valid, but it has no permission for this operation on this lock. The answer is \
+         the same whether the lock exists or not. Nothing happened.",
         "Use a key with the permission, or ask the operator for it.";
     LimitExceeded = "limit-exceeded", FORBIDDEN,
         "The API key may not ask for this much",
-        "The request asks for more than the key allows, for example for a longer TTL.",
+        "The request asks for a longer TTL than the key allows. Nothing happened. A TTL that is not \
+         asked for is as long as the key allows.",
         "Ask for less: the detail names the limit.";
     OriginRefused = "origin-refused", FORBIDDEN,
         "This web page may not use the gateway",
@@ -164,18 +168,22 @@ problem_codes! {
          `Idempotency-Key`, and again within five seconds.";
     RateLimited = "rate-limited", TOO_MANY_REQUESTS,
         "Too many requests",
-        "The API key has sent more requests than it may.",
+        "The API key has sent more requests, or has more streams, than it may; or too many requests \
+         with keys that are not known came from one address. Nothing happened. Renew and release \
+         are not counted.",
         "Ask again after `Retry-After` seconds.";
     TooManyWaiters = "too-many-waiters", TOO_MANY_REQUESTS,
         "Too many requests wait already",
-        "The queue of this lock is full, or as many requests wait at this gateway as it takes. \
+        "The queue of this lock is full, or as many requests wait at this gateway, or with this \
+         API key, as may. \
          Nothing happened: the request was not queued.",
         "Ask again after `Retry-After` seconds. So long a queue is mostly a sign of a holder that \
          does not release, or of callers that wait for the same lock again and again.";
     TooManyLeases = "too-many-leases", TOO_MANY_REQUESTS,
         "The API key holds too many leases",
-        "The API key holds as many leases as it may.",
-        "Release a lease first.";
+        "The API key has as many leases from this gateway as it may. Requests that wait count too: \
+         each may yet get a lease. Nothing happened.",
+        "Release a lease first, or ask again after `Retry-After` seconds.";
     HeadersTooLarge = "headers-too-large", REQUEST_HEADER_FIELDS_TOO_LARGE,
         "The request headers are too large",
         "All headers together are larger than the gateway accepts, or there are more than 100 of \

@@ -1,9 +1,11 @@
 //! What is told to those who are not let in.
 
+use std::time::Duration;
+
 use http::HeaderValue;
 
 use crate::{
-    auth::{Access, Permission, Refusal},
+    auth::{Access, Excess, Permission, Refusal},
     engine::AcquireError,
     lock::{LockName, Ttl},
 };
@@ -15,6 +17,9 @@ const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"latchgat
 /// The same for a request with a key that is of no use.
 const INVALID: HeaderValue =
     HeaderValue::from_static("Bearer realm=\"latchgate\", error=\"invalid_token\"");
+
+/// After how long to ask again for what may be free any moment.
+const SOON: Duration = Duration::from_secs(2);
 
 // === impl Problem ===
 
@@ -38,6 +43,11 @@ impl Problem {
             locked.hide_holder();
         }
         problem
+    }
+
+    fn too_many(code: Code, detail: &'static str, retry_after: Duration) -> Self {
+        let ms = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
+        Self::new(code, detail).with(Extra::RetryAfter { ms })
     }
 
     /// 403 if a caller may not ask for so long a TTL.
@@ -75,14 +85,41 @@ impl From<Refusal> for Problem {
                 "The API key is not known, or it has expired. Ask the operator for a new one.",
             ),
             Refusal::TooMany { retry_after } => {
-                let ms = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
-                return Self::new(
-                    Code::RateLimited,
-                    "Too many requests with API keys that are not known came from this address.",
-                )
-                .with(Extra::RetryAfter { ms });
+                let detail =
+                    "Too many requests with API keys that are not known came from this address.";
+                return Self::too_many(Code::RateLimited, detail, retry_after);
             }
         };
         Self::new(Code::Unauthorized, detail).with(Extra::Challenge(challenge))
+    }
+}
+
+impl From<Excess> for Problem {
+    fn from(excess: Excess) -> Self {
+        let (code, detail, retry_after) = match excess {
+            Excess::Requests { retry_after } => (
+                Code::RateLimited,
+                "The API key has sent more requests than it may. Nothing happened. Renew and \
+                 release are not limited.",
+                retry_after,
+            ),
+            Excess::Streams => (
+                Code::RateLimited,
+                "The API key has as many streams at this gateway as it may. Nothing happened.",
+                SOON,
+            ),
+            Excess::Waiters => (
+                Code::TooManyWaiters,
+                "As many requests with the API key wait at this gateway as may. Nothing happened.",
+                SOON,
+            ),
+            Excess::Leases { retry_after } => (
+                Code::TooManyLeases,
+                "The API key has as many leases from this gateway as it may, or is asking for them. \
+                 Nothing happened.",
+                retry_after,
+            ),
+        };
+        Self::too_many(code, detail, retry_after)
     }
 }

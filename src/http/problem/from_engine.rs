@@ -53,6 +53,8 @@ impl From<AcquireError> for Problem {
                 "The lease that was granted under this idempotency key has ended. To take the lock \
                  again, use a new key.",
             ),
+            // Only a key can be taken back.
+            AcquireError::Revoked => crate::auth::Refusal::Unknown.into(),
             AcquireError::Draining => draining(),
             AcquireError::Store(error) => error.into(),
         }

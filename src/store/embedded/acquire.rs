@@ -1,7 +1,7 @@
 //! Acquire, on the state in memory.
 
 use crate::{
-    lock::{HeldLease, LockName},
+    lock::{HeldLease, KeeperId, LockName},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Attempt, Idempotency},
@@ -48,7 +48,7 @@ impl State {
         if living.is_some() {
             return Ok(match attempt.wait {
                 Some(waiting) => self.join(attempt, waiting, now),
-                None => Acquisition::Held(self.contention(name, now)),
+                None => self.pass(attempt, now),
             });
         }
         let lease = Lease::grant(attempt, self.next_fence()?, now);
@@ -58,7 +58,7 @@ impl State {
     }
 
     /// The answer to an attempt under the key of the living lease. From then on somebody may have
-    /// heard of the lease, so it is not given back any more.
+    /// heard of the lease, so it is not given back any more, and is kept by this attempt.
     fn replay(
         &mut self,
         attempt: &Attempt,
@@ -74,14 +74,10 @@ impl State {
             return Some(Acquisition::IdempotencyMismatch);
         }
         let salt = key.idempotency.salt;
-        let held = if lease.is_settled() {
-            lease.held(now)
-        } else {
-            let settled = lease.told(Told::Again, now);
-            let held = settled.held(now);
-            self.set(&attempt.name, settled);
-            held
-        };
+        let keeper = KeeperId::of_attempt(&attempt.token);
+        let settled = lease.told(Told::Again, now).adopted(keeper);
+        let held = settled.held(now);
+        self.set(&attempt.name, settled);
         Some(Acquisition::Replayed(held, salt))
     }
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
-    lock::{HeldLease, LockName, TokenHash, Ttl},
+    lock::{HeldLease, KeeperId, LockName, TokenHash, Ttl},
     store::{
         StoreError, Uncertainty,
         contract::{
             Acquisition, Attempt, Contention, GiveBack, Holder, Leaving, Place, Release, Renewal,
+            Renewer,
         },
     },
 };
@@ -27,10 +28,10 @@ pub(super) enum Command {
     Acquire(Box<Attempt>, Answer<Acquisition>, OwnedSemaphorePermit),
     /// See [`crate::store::Store::leave`].
     Leave(LockName, TokenHash, Option<Duration>, Answer<Leaving>),
-    /// See [`crate::store::Store::renew`].
-    Renew(LockName, TokenHash, Option<Ttl>, Answer<Renewal>),
-    /// See [`crate::store::Store::release`].
-    Release(LockName, TokenHash, Answer<Release>),
+    /// See [`crate::store::Store::renew_as`].
+    Renew(Renewer, LockName, TokenHash, Option<Ttl>, Answer<Renewal>),
+    /// See [`crate::store::Store::release_as`].
+    Release(Option<KeeperId>, LockName, TokenHash, Answer<Release>),
     /// See [`crate::store::Store::give_back`].
     GiveBack(LockName, TokenHash, Answer<GiveBack>),
     /// Finish what came before, let go of the file and end.
@@ -72,11 +73,11 @@ impl Command {
             Self::Leave(name, token, keep_for, answer) => {
                 Ready::Leave(answer, state.leave(&name, &token, keep_for, now))
             }
-            Self::Renew(name, token, ttl, answer) => {
-                Ready::Renew(answer, state.renew(&name, &token, ttl, now))
+            Self::Renew(renewer, name, token, ttl, answer) => {
+                Ready::Renew(answer, state.renew(renewer, &name, &token, ttl, now))
             }
-            Self::Release(name, token, answer) => {
-                Ready::Release(answer, state.release(&name, &token, now))
+            Self::Release(keeper, name, token, answer) => {
+                Ready::Release(answer, state.release(keeper, &name, &token, now))
             }
             Self::GiveBack(name, token, answer) => {
                 Ready::GiveBack(answer, state.give_back(&name, &token, now))
@@ -92,8 +93,8 @@ impl Command {
         match self {
             Self::Acquire(_attempt, answer, _room) => drop(answer.send(Err(error))),
             Self::Leave(_name, _token, _keep_for, answer) => drop(answer.send(Err(error))),
-            Self::Renew(_name, _token, _ttl, answer) => drop(answer.send(Err(error))),
-            Self::Release(_name, _token, answer) => drop(answer.send(Err(error))),
+            Self::Renew(_renewer, _name, _token, _ttl, answer) => drop(answer.send(Err(error))),
+            Self::Release(_keeper, _name, _token, answer) => drop(answer.send(Err(error))),
             Self::GiveBack(_name, _token, answer) => drop(answer.send(Err(error))),
             Self::Close(closed) => return Some(closed),
         }
@@ -115,7 +116,9 @@ impl Done {
             Ready::Renew(answer, Renewal::Renewed(held)) => {
                 drop(answer.send(living(held, later).map(Renewal::Renewed)));
             }
-            Ready::Renew(answer, lost @ Renewal::Lost(_)) => drop(answer.send(Ok(lost))),
+            Ready::Renew(answer, lost @ (Renewal::Adopted | Renewal::Lost(_))) => {
+                drop(answer.send(Ok(lost)));
+            }
             Ready::Release(answer, outcome) => drop(answer.send(Ok(outcome))),
             Ready::GiveBack(answer, outcome) => drop(answer.send(Ok(outcome))),
         }

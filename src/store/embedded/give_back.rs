@@ -19,7 +19,7 @@ impl State {
     ) -> GiveBack {
         match self.living(name, now) {
             Some(lease) if lease.token == *token => {
-                if lease.is_settled() {
+                if lease.is_settled() || lease.is_adopted() {
                     return GiveBack::NothingHeld;
                 }
                 self.end(name, false, now);

@@ -1,4 +1,4 @@
-//! Join the queue, on the state in memory.
+//! Join the queue, or give a position in it up, on the state in memory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,8 +38,7 @@ impl State {
             self.put_queued(name, order, Some(queued));
             return Acquisition::Queued(self.place(name, order, now));
         };
-        let fingerprint = |attempt: &Attempt| attempt.idempotency.as_ref().map(|it| it.fingerprint);
-        if fingerprint(&before.attempt) != fingerprint(attempt) {
+        if in_other_words(attempt, &before.attempt) {
             return Acquisition::IdempotencyMismatch;
         }
         queued.since = before.since;
@@ -49,6 +48,24 @@ impl State {
         }
         self.put_queued(name, order, Some(queued));
         Acquisition::Queued(self.place(name, order, now))
+    }
+
+    /// Refuses an attempt that does not wait for a lock that is held. Whoever asked for it before under
+    /// the same idempotency key does not want to wait any more.
+    pub(super) fn pass(&mut self, attempt: &Attempt, now: Moment) -> Acquisition {
+        let name = &attempt.name;
+        if attempt.idempotency.is_some()
+            && let Some((order, before)) = self.position_of(attempt)
+        {
+            if in_other_words(attempt, &before.attempt) {
+                return Acquisition::IdempotencyMismatch;
+            }
+            if before.attended {
+                self.announce(name, before.attempt.token, News::Superseded);
+            }
+            self.put_queued(name, order, None);
+        }
+        Acquisition::Held(self.contention(name, now))
     }
 
     /// What stands between an attempt and this lock.
@@ -78,4 +95,10 @@ impl State {
             contention: self.contention(name, now),
         }
     }
+}
+
+/// Whether two attempts under one idempotency key ask for different things.
+fn in_other_words(attempt: &Attempt, before: &Attempt) -> bool {
+    let fingerprint = |attempt: &Attempt| attempt.idempotency.as_ref().map(|it| it.fingerprint);
+    fingerprint(attempt) != fingerprint(before)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    lock::{FencingToken, HeldLease, Metadata, Owner, TokenHash, Ttl},
+    lock::{FencingToken, HeldLease, KeeperId, Metadata, Owner, TokenHash, Ttl},
     store::contract::{Attempt, Idempotency},
 };
 
@@ -22,6 +22,9 @@ pub(super) struct Lease {
     pub(super) metadata: Metadata,
     /// Boxed: most leases have none, and it is as large as the rest.
     pub(super) key: Option<Box<LeaseKey>>,
+    /// Who has adopted it; until then it is kept by the attempt that it was granted to. In memory
+    /// only: whoever keeps a lease does so by a connection to this process.
+    pub(super) keeper: Option<Box<KeeperId>>,
 }
 
 /// The idempotency key under which a lease was granted.
@@ -63,6 +66,7 @@ impl Lease {
                     told: Told::Once,
                 })
             }),
+            keeper: None,
         }
     }
 
@@ -97,6 +101,27 @@ impl Lease {
     /// Whether nobody has heard of it.
     pub(super) fn is_unheard(&self) -> bool {
         self.key.as_ref().is_some_and(|key| key.told == Told::Never)
+    }
+
+    /// Whether nobody else has adopted it.
+    pub(super) fn is_kept_by(&self, keeper: KeeperId) -> bool {
+        match &self.keeper {
+            Some(adopter) => **adopter == keeper,
+            None => KeeperId::of_attempt(&self.token) == keeper,
+        }
+    }
+
+    /// Whether it is kept by anybody but the attempt that it was granted to.
+    pub(super) fn is_adopted(&self) -> bool {
+        !self.is_kept_by(KeeperId::of_attempt(&self.token))
+    }
+
+    /// The same lease, kept by somebody from now on.
+    pub(super) fn adopted(self, keeper: KeeperId) -> Self {
+        Self {
+            keeper: Some(Box::new(keeper)),
+            ..self
+        }
     }
 
     /// The same lease, made to last from now.

@@ -104,6 +104,7 @@ pub(super) fn decode(row: &[u8]) -> Result<Lease, RowError> {
         key: is(flag::KEY)
             .then(|| key(&mut fields, told).map(Box::new))
             .transpose()?,
+        keeper: None,
     };
     fields.end()?;
     Ok(lease)

@@ -19,6 +19,7 @@ mod moment;
 mod notice;
 mod open_error;
 mod place;
+mod positions;
 mod queue;
 mod queued;
 mod queues;

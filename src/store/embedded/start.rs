@@ -123,6 +123,7 @@ impl EmbeddedStore {
             tried_at: Instant::now(),
             place,
             looked_at: Instant::now(),
+            told_at: Instant::now(),
             directory,
         };
         let writer = thread::Builder::new()

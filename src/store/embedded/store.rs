@@ -17,12 +17,12 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     clock::Clock,
-    lock::{LockName, TokenHash, Ttl},
+    lock::{KeeperId, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, Check, Confirmation, GiveBack, Health, Inspection, Leaving,
-            Release, Renewal,
+            Release, Renewal, Renewer,
         },
         parking::Parking,
     },
@@ -123,18 +123,24 @@ impl Store for EmbeddedStore {
             .await
     }
 
-    async fn renew(
+    async fn renew_as(
         &self,
+        renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
         ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
-        self.ask(|answer| Command::Renew(name.clone(), *token, ttl, answer))
+        self.ask(|answer| Command::Renew(renewer, name.clone(), *token, ttl, answer))
             .await
     }
 
-    async fn release(&self, name: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
-        self.ask(|answer| Command::Release(name.clone(), *token, answer))
+    async fn release_as(
+        &self,
+        keeper: Option<KeeperId>,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Release, StoreError> {
+        self.ask(|answer| Command::Release(keeper, name.clone(), *token, answer))
             .await
     }
 

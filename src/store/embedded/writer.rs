@@ -77,6 +77,8 @@ pub(super) struct Writer {
     pub(super) place: Place,
     /// When that was looked at last.
     pub(super) looked_at: Instant,
+    /// When those were told where they stand who watch that.
+    pub(super) told_at: Instant,
     /// Given up last, when the file is closed.
     pub(super) directory: Directory,
 }
@@ -131,6 +133,7 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => self.tick(),
                 Err(RecvTimeoutError::Disconnected) => break None,
             }
+            self.tell_positions();
         };
         self.finish(closed);
     }
@@ -305,6 +308,19 @@ impl Writer {
             self.commit(change, now, Vec::new());
         } else {
             self.answer(Vec::new(), now);
+        }
+    }
+
+    /// Tells those who watch it where they stand: each queue is walked through once, however many watch
+    /// it, and not more often than once a tick.
+    fn tell_positions(&mut self) {
+        if self.told_at.elapsed() < TICK {
+            return;
+        }
+        self.told_at = Instant::now();
+        for (name, watched) in self.parking.positions().by_name() {
+            let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+            state.tell_positions(&name, watched);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Looks whether the server is one in which locks are safe: at the start, on every new connection,
 //! once a minute, and whenever somebody asks.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bb8_redis::redis::{Cmd, Value};
 use tokio::time::{Duration, Instant};
@@ -34,6 +34,8 @@ pub(super) struct Examiner {
     pub(super) gateway: Arc<Gateway>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) accept_eviction: bool,
+    /// What was last read of the eviction policy.
+    pub(super) policy: Mutex<Option<Eviction>>,
 }
 
 /// What an examination found.
@@ -113,13 +115,21 @@ impl Examiner {
             Ok(_) => None,
             Err(Failure::Refused(why)) => {
                 let missing = format!("the eviction policy cannot be read: {why}");
-                return Health::Warning(permissions::explain(&missing));
+                return self.unread(permissions::explain(&missing));
             }
             Err(failure) => return Health::Outage(describe(failure).to_string()),
         };
+        let Some(eviction) = eviction else {
+            return self.unread("the server does not tell its eviction policy".to_owned());
+        };
+        *self.last_policy() = Some(eviction.clone());
+        self.judge_eviction(&eviction)
+    }
+
+    fn judge_eviction(&self, eviction: &Eviction) -> Health {
         match eviction {
-            Some(Eviction::Never) => Health::Passing,
-            Some(Eviction::ByPolicy(policy)) => {
+            Eviction::Never => Health::Passing,
+            Eviction::ByPolicy(policy) => {
                 let finding = format!("the server evicts keys when its memory is full ({policy})");
                 if self.accept_eviction {
                     Health::Warning(format!("{finding}; accepted by redis.accept_eviction"))
@@ -130,8 +140,23 @@ impl Examiner {
                     ))
                 }
             }
-            None => Health::Warning("the server does not tell its eviction policy".to_owned()),
         }
+    }
+
+    /// A policy that cannot be read any more is taken for the one that was read last: a server that
+    /// evicts does not become safe by not saying so.
+    fn unread(&self, why: String) -> Health {
+        let last = self.last_policy().clone();
+        match last.map(|policy| self.judge_eviction(&policy)) {
+            Some(Health::Misconfigured(what)) => {
+                Health::Misconfigured(format!("{what} (when it was last read: {why})"))
+            }
+            _ => Health::Warning(why),
+        }
+    }
+
+    fn last_policy(&self) -> MutexGuard<'_, Option<Eviction>> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn judge_clock(&self, time: Duration) -> Health {
@@ -199,7 +224,7 @@ impl Findings {
     fn of_failure(failure: Failure) -> Self {
         match describe(failure) {
             Unavailability::Misconfigured(why) => {
-                let why = permissions::explain(&why);
+                let why = permissions::hint(why);
                 let checks = [
                     ("connection", Health::Passing),
                     ("permissions", Health::Misconfigured(why.clone())),

@@ -20,6 +20,8 @@ pub(super) enum Failure {
     Unknown(Uncertainty),
 }
 
+/// How a text begins that tells of a missing permission.
+pub(super) const LACKS_PERMISSION: &str = "the user lacks a permission";
 /// How much of a server's text is passed on. Its errors are a line; a script's traceback is not.
 const LONGEST_TEXT: usize = 200;
 
@@ -51,10 +53,10 @@ impl Failure {
                 "the server is in protected mode and takes no other host's connections".to_owned(),
             ),
             "WRONGPASS" => Self::misconfigured("the server refuses the credentials".to_owned()),
-            "NOPERM" => Self::misconfigured(format!("the user lacks a permission: {text}")),
+            "NOPERM" => Self::misconfigured(format!("{LACKS_PERMISSION}: {text}")),
             // How Redis 7.0 words NOPERM inside a script.
             "ERR" if text.starts_with("The user executing the script") => {
-                Self::misconfigured(format!("the user lacks a permission: {text}"))
+                Self::misconfigured(format!("{LACKS_PERMISSION}: {text}"))
             }
             // A command that the server does not have, or that was renamed. Its arguments, which
             // follow in the text, are not passed on.
@@ -78,6 +80,16 @@ impl Failure {
 /// The server's words for a connection that it does not take.
 pub(super) fn tells_of_too_many_clients(text: &str) -> bool {
     text.contains("max number of clients")
+}
+
+/// The server's words for a database that it does not have, or a cluster's for any but the first.
+pub(super) fn tells_of_no_database(text: &str) -> bool {
+    text.contains("DB index") || text.contains("SELECT is not allowed")
+}
+
+/// The server's words for a user that may not choose a database.
+pub(super) fn tells_of_no_select(text: &str) -> bool {
+    text.contains("no permissions to run the 'select'")
 }
 
 /// The text without the place in the script that Redis appends.

@@ -53,14 +53,14 @@ pub(super) struct Gateway {
     unsent: AtomicU64,
 }
 
-/// A grant that nobody here waits for, and of which nobody has ever heard.
+/// A grant that nobody here waits for (any more: whoever has heard of it otherwise keeps it).
 #[derive(Debug)]
 pub(super) struct Orphan {
     pub(super) name: LockName,
     pub(super) token: TokenHash,
 }
 
-/// For how long a gateway counts as alive that says nothing, as in `queue.lua`.
+/// For how long a gateway counts as alive that says nothing, as in `gateways.lua`.
 pub(super) const ALIVE: Duration = Duration::from_secs(6);
 /// How many hexadecimal digits an id has. It is sent with every command.
 const LENGTH: usize = 16;

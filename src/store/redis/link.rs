@@ -115,7 +115,7 @@ impl Endpoint {
         let (connection, driver) =
             MultiplexedConnection::new_with_config(&self.login, stream, config)
                 .await
-                .map_err(|error| login_failed(&error))?;
+                .map_err(|error| self.login_failed(&error))?;
 
         let mut link = self.drive(connection, driver);
         link.greet().await?;
@@ -149,7 +149,7 @@ impl Endpoint {
         let open = async {
             let stream = self.reach().await?;
             let subscription = PubSub::new(&self.login, stream).await;
-            let mut subscription = subscription.map_err(|error| login_failed(&error))?;
+            let mut subscription = subscription.map_err(|error| self.login_failed(&error))?;
             let subscribed = subscription.subscribe(channel).await;
             subscribed.map_err(|error| refused(&error))?;
             Ok(subscription)
@@ -157,6 +157,25 @@ impl Endpoint {
         timeout(self.connect_timeout, open)
             .await
             .unwrap_or_else(|_elapsed| Err(self.too_slow()))
+    }
+
+    /// Why a login failed, the choice of the database included.
+    fn login_failed(&self, error: &RedisError) -> Unavailability {
+        let database = self.login.db();
+        let detail = error.detail().unwrap_or_default();
+        if failure::tells_of_no_database(detail) {
+            return Unavailability::Misconfigured(format!(
+                "the server has no database {database}; name another at the end of the store's \
+                 URL, or raise `databases` in the server's configuration (a cluster has database 0 \
+                 only)"
+            ));
+        }
+        if failure::tells_of_no_select(detail) {
+            return Unavailability::Misconfigured(format!(
+                "the user may not choose database {database}; give it +select, or use database 0"
+            ));
+        }
+        login_failed(error)
     }
 
     /// Closes every connection, whoever still has one.

@@ -2,11 +2,14 @@
 
 use crate::store::contract::Health;
 
-use super::scripts::{Permission, Probed};
+use super::{
+    failure::LACKS_PERMISSION,
+    scripts::{Permission, Probed},
+};
 
 /// The ACL line of a gateway's user: every command that is sent, and every one that a script uses.
 pub(super) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
-    resetchannels &lg:* -@all +evalsha +eval +info +type +time +get +set +del +pttl +pexpire \
+    resetchannels &lg:* -@all +evalsha +eval +info +type +time +exists +get +set +del +pttl +pexpire \
     +pexpireat +hset +hmget +hlen +hdel +zadd +zcard +zscore +zrank +zrange +zrem \
     +publish +subscribe +ping";
 
@@ -32,6 +35,15 @@ pub(super) fn judge(probed: &Probed, unsubscribed: Option<&str>) -> Health {
             let missing = "the user may not publish on channels that begin with lg:";
             Health::Misconfigured(explain(missing))
         }
+    }
+}
+
+/// Says what to do about a refusal, if a permission is what is missing.
+pub(super) fn hint(refusal: String) -> String {
+    if refusal.starts_with(LACKS_PERMISSION) {
+        explain(&refusal)
+    } else {
+        refusal
     }
 }
 

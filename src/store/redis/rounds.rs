@@ -2,7 +2,8 @@
 //!
 //! Nothing is sent for a single waiter, and nothing at all while nobody waits. The look finds what
 //! no message and no timer can be relied on for: grants whose message or reply was lost, locks that
-//! were freed by foreign clients, holders that are not the ones we knew.
+//! were freed by foreign clients, holders that are not the ones we knew. For those who watch how
+//! their place moves (streams that stand in the queue) it is looked up on the way.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -10,7 +11,10 @@ use bb8_redis::redis::{Cmd, Pipeline, Value};
 use tokio::time::{Instant, sleep_until};
 use tracing::info;
 
-use crate::{lock::LockName, store::parking::News};
+use crate::{
+    lock::{LockName, TokenHash},
+    store::{parking::News, positions::Position},
+};
 
 use super::{
     Slot, SlotTags,
@@ -27,6 +31,8 @@ pub(super) struct Rounds {
     pub(super) gateway: Arc<Gateway>,
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) tags: Arc<SlotTags>,
+    /// Whose position was looked up last.
+    pub(super) last_shown: Option<TokenHash>,
     /// By which the server tells its runs apart.
     pub(super) run_id: Option<String>,
 }
@@ -38,6 +44,8 @@ const PERIOD: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(200);
 /// How many commands are sent together: few enough that callers between them do not notice.
 const BATCH: usize = 512;
+/// How many positions are looked up in one round. Where more are watched, they take turns.
+const POSITIONS: usize = BATCH / 2;
 
 // === impl Rounds ===
 
@@ -68,6 +76,7 @@ impl Rounds {
         let names = self.gateway.parking.names();
         self.keep_alive(&names).await?;
         self.look(&names).await?;
+        self.show_positions().await?;
         if missed && self.is_another_run().await? {
             info!("the server was started anew; everybody who waits asks again");
             self.gateway.parking.forget(|_| true);
@@ -149,6 +158,42 @@ impl Rounds {
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Looks up where those stand who watch that.
+    async fn show_positions(&mut self) -> Result<(), Failure> {
+        let positions = self.gateway.parking.positions();
+        let watched = positions.next(self.last_shown.as_ref(), POSITIONS);
+        let Some((first, _)) = watched.first() else {
+            return Ok(());
+        };
+        let mut commands = Pipeline::with_capacity(2 * watched.len());
+        for (name, token) in &watched {
+            let keys = Keys::of(name, &self.tags, &self.gateway.id);
+            commands
+                .cmd("ZRANK")
+                .arg(keys.queue())
+                .arg(token.to_string());
+            commands.cmd("ZCARD").arg(keys.queue());
+        }
+        let replies = self.dispatch.batch(slot_of(first), &commands).await?;
+        for ((_, token), replies) in watched.iter().zip(replies.chunks_exact(2)) {
+            match replies {
+                &[Value::Int(ahead), Value::Int(waiters)] => {
+                    let [ahead, waiters] = [ahead, waiters].map(i64::unsigned_abs);
+                    positions.tell(token, Position { ahead, waiters });
+                }
+                [Value::ServerError(error), _] => match answered(error) {
+                    // A key of another type, which those who ask are told.
+                    Failure::WrongType => {}
+                    failure => return Err(failure),
+                },
+                // It is not queued any more, and about to hear so.
+                _ => {}
+            }
+        }
+        self.last_shown = watched.last().map(|(_, token)| *token);
         Ok(())
     }
 

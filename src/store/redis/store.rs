@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -22,12 +22,12 @@ use crate::{
     clock::Clock,
     config::{RedisConfig, RedisUrl},
     lifecycle::Lifecycle,
-    lock::{LockName, TokenHash, Ttl},
+    lock::{KeeperId, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Health, Inspection,
-            Leaving, Place, Release, Renewal,
+            Leaving, Place, Release, Renewal, Renewer,
         },
         parking::Parking,
     },
@@ -100,6 +100,7 @@ impl RedisStore {
             gateway: Arc::clone(&gateway),
             clock,
             accept_eviction: config.accept_eviction,
+            policy: Mutex::default(),
         };
         let limit = config.command_timeout_ms.duration();
         let admission = Arc::new(Admission::new(examiner, limit));
@@ -185,8 +186,9 @@ impl Store for RedisStore {
         Ok(acquisition)
     }
 
-    async fn renew(
+    async fn renew_as(
         &self,
+        renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
         ttl: Option<Ttl>,
@@ -195,7 +197,7 @@ impl Store for RedisStore {
         let keys = self.keys(name);
         let renewal = self
             .scripts
-            .renew(&self.dispatch, &keys, token, ttl)
+            .renew(&self.dispatch, &keys, renewer, token, ttl)
             .await?;
         if let Renewal::Renewed(lease) = &renewal {
             self.gateway.floors.raise(keys.slot(), lease.fence);
@@ -203,12 +205,17 @@ impl Store for RedisStore {
         Ok(renewal)
     }
 
-    async fn release(&self, name: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
+    async fn release_as(
+        &self,
+        keeper: Option<KeeperId>,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Release, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
         let scripts = &self.scripts;
         scripts
-            .release(&self.dispatch, &self.gateway, &keys, token)
+            .release(&self.dispatch, &self.gateway, &keys, keeper, token)
             .await
     }
 

@@ -47,6 +47,7 @@ impl Wake {
             gateway: Arc::clone(&self.gateway),
             dispatch: Arc::clone(&self.dispatch),
             tags: Arc::clone(&self.tags),
+            last_shown: None,
             run_id: None,
         };
         let subscription = Subscription {

@@ -11,6 +11,7 @@ use latchgate::{
         StoreError, Unavailability,
         contract::{Acquisition, Loss, Renewal},
         parking::News,
+        positions::Position,
     },
 };
 
@@ -143,6 +144,27 @@ async fn it_tells_the_place_in_the_queue_and_then_the_grant() {
 }
 
 #[tokio::test]
+async fn a_place_that_moves_is_told_again() {
+    let service = Service::start();
+    service.script.acquires(queued(2));
+    let body = r#"{"wait_ms": 20000}"#;
+    let mut listener = Listener::hold(service.connect().await, "", body).await;
+    listener.expect("queued").await;
+    let asked = service.script.asked();
+    let [Asked::Acquire(attempt)] = &asked[..] else {
+        panic!("{asked:?}");
+    };
+    let position = Position {
+        ahead: 0,
+        waiters: 7,
+    };
+    let positions = service.script.parking.positions();
+    positions.tell(&attempt.token, position);
+    let place = listener.expect("queued").await;
+    assert_eq!(place, serde_json::json!({"position": 1, "waiters": 7}));
+}
+
+#[tokio::test]
 async fn a_wait_that_runs_out_ends_it_with_the_same_problem_as_acquire() {
     let service = Service::start();
     service.script.acquires(queued(0));
@@ -214,7 +236,7 @@ async fn a_lease_that_cannot_be_renewed_in_time_is_lost() {
     let lost = listener.expect("lost").await;
     assert_eq!(lost, serde_json::json!({"reason": "expired"}));
     listener.ends().await;
-    until("it is given back", || service.script.given_back() == 1).await;
+    until("it is released", || released(&service) == 1).await;
 }
 
 #[tokio::test]

@@ -318,6 +318,14 @@ async fn the_log_names_the_key_and_never_shows_it() {
     call(&service, CALLS[3], "a", other.auth()).await;
     let cut = &key.header[..key.header.len() - 4];
     call(&service, CALLS[3], "a", ("authorization", cut)).await;
+    // In places where it does not belong.
+    let text = key.key.expose();
+    let wrong = [("x-request-id", text), ("lock-token", text)];
+    let answer = service.ask(Method::PUT, "/locks/a/renew", &wrong, "").await;
+    assert_eq!(answer.status, 401);
+    let target = format!("/locks/{text}?{text}={text}");
+    let answer = service.ask(Method::GET, &target, &[key.auth()], "").await;
+    assert_eq!(answer.status, 403);
     let log = lines.read();
     let named = log
         .lines()
@@ -325,7 +333,7 @@ async fn the_log_names_the_key_and_never_shows_it() {
         .count();
     assert_eq!(
         (named, log.matches("request method=").count()),
-        (2, 4),
+        (3, 6),
         "{log}"
     );
     for shown in [&key, &other] {

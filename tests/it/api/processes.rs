@@ -67,3 +67,51 @@ async fn the_lock_of_a_gateway_that_is_told_to_end_is_adopted_at_another() {
     drop(adopted);
     assert!(fence(&next.expect("granted").await) > fence(&lease));
 }
+
+#[tokio::test]
+async fn a_gateway_that_is_killed_while_it_only_parks_delays_the_others_once() {
+    let (_server, mut doomed, other) = pair().await;
+    let body = r#"{"wait_ms": 50000}"#;
+    let held = hold(&other, "", "").await;
+    let mut parked = Vec::new();
+    for _ in 0..20 {
+        let mut waits = hold(&doomed, "", body).await;
+        waits.expect("queued").await;
+        parked.push(waits);
+    }
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        let mut waits = hold(&other, "", body).await;
+        waits.expect("queued").await;
+        others.push(waits);
+    }
+    doomed.kill();
+    drop(held);
+    let released = Instant::now();
+    for mut next in others {
+        // The dead who stood before them are passed over, and they are told of it.
+        while next.event().await.0 != "granted" {}
+        let waited = released.elapsed();
+        assert!(waited < Duration::from_secs(8), "{waited:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_late_leaves_the_lock_to_the_gateway_that_adopted_it() {
+    let (_server, first, second) = pair().await;
+    let mut older = hold(&first, "", r#"{"ttl_ms": 3000}"#).await;
+    let lease = older.expect("granted").await;
+    let header = format!("Lock-Token: {}\r\n", lease["token"].as_str().unwrap());
+    let mut newer = hold(&second, &header, "").await;
+    assert_eq!(fence(&newer.expect("granted").await), fence(&lease));
+    // The first gateway finds out only now that nobody listens there any more.
+    drop(older);
+    let mut next = hold(&first, "", r#"{"wait_ms": 20000}"#).await;
+    next.expect("queued").await;
+    // Four renewals are more than a TTL.
+    for _ in 0..4 {
+        newer.expect("renewed").await;
+    }
+    drop(newer);
+    assert!(fence(&next.expect("granted").await) > fence(&lease));
+}

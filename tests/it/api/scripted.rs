@@ -8,12 +8,12 @@ use std::{
 
 use async_trait::async_trait;
 use latchgate::{
-    lock::{FencingToken, HeldLease, HoldLimit, LockName, Metadata, TokenHash, Ttl},
+    lock::{FencingToken, HeldLease, HoldLimit, KeeperId, LockName, Metadata, TokenHash, Ttl},
     store::{
         Store, StoreError,
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Holder, Inspection,
-            Leaving, Place, Release, Renewal,
+            Leaving, Place, Release, Renewal, Renewer,
         },
         parking::{News, Parking},
     },
@@ -33,6 +33,8 @@ pub(crate) struct Script {
     pub(crate) inspect: Mutex<VecDeque<Result<Inspection, StoreError>>>,
     pub(crate) check: Mutex<Vec<Check>>,
     pub(crate) asked: Mutex<Vec<Asked>>,
+    /// Who keeps the lease, if it is not the attempt that was granted it.
+    pub(crate) adopted_by: Mutex<Option<KeeperId>>,
     pub(crate) parking: Parking,
     /// While it is set, nothing is answered.
     pub(crate) paused: Pause,
@@ -222,8 +224,9 @@ impl Store for Scripted {
         &self.0.parking
     }
 
-    async fn renew(
+    async fn renew_as(
         &self,
+        renewer: Renewer,
         _: &LockName,
         token: &TokenHash,
         ttl: Option<Ttl>,
@@ -235,12 +238,27 @@ impl Store for Scripted {
             lease.expires_in = ttl.duration();
         }
         let asked = Asked::Renew(*token, ttl);
+        match renewer {
+            Renewer::Bearer => {}
+            Renewer::Keeper(keeper) => {
+                let adopter = *self.0.adopted_by.lock().unwrap();
+                if adopter.is_some_and(|adopter| adopter != keeper) {
+                    return Ok(Renewal::Adopted);
+                }
+            }
+            Renewer::Adopter(keeper) => *self.0.adopted_by.lock().unwrap() = Some(keeper),
+        }
         self.0
             .next(asked, &self.0.renew, Renewal::Renewed(lease))
             .await
     }
 
-    async fn release(&self, _: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
+    async fn release_as(
+        &self,
+        _: Option<KeeperId>,
+        _: &LockName,
+        token: &TokenHash,
+    ) -> Result<Release, StoreError> {
         let asked = Asked::Release(*token);
         self.0.next(asked, &self.0.release, Release::Released).await
     }

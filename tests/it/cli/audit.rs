@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use latchgate::auth::ApiKey;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -77,4 +78,38 @@ fn one_that_cannot_be_opened_stops_the_start() {
     assert_eq!(ran.code, Some(2), "{ran:?}");
     let said = format!("cannot open the audit log {}: No such file", path.display());
     assert!(ran.err.contains(&said), "{ran:?}");
+}
+
+#[test]
+fn every_reload_of_the_keys_stands_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, keys) = (
+        directory.path().join("audit"),
+        directory.path().join("keys.toml"),
+    );
+    let key = ApiKey::random();
+    let secret = format!("{}:sha256:{}", key.id(), key.hash());
+    let entry = format!("[[key]]\nname = 'ci'\nsecrets = ['{secret}']\nview = ['*']\n");
+    fs::write(&keys, entry).unwrap();
+    let setup = Setup::default()
+        .with("LATCHGATE_AUDIT_PATH", path.to_str().unwrap())
+        .with("LATCHGATE_AUTH_KEYS_FILE", keys.to_str().unwrap());
+    let gateway = Gateway::start_with(setup);
+    gateway.signal(Signal::HUP);
+    let reloads = || {
+        let mut events = events(&path);
+        events.retain(|(event, _)| event == "key-reload");
+        events
+    };
+    until("it was read again", || reloads().len() == 1);
+    assert_eq!(reloads()[0].1["outcome"], "reloaded");
+    fs::write(&keys, "[[key]]\nnome = 'a'\n").unwrap();
+    gateway.signal(Signal::HUP);
+    until("it was refused", || reloads().len() > 1);
+    let refused = reloads().remove(1).1;
+    assert_eq!(refused["outcome"], "refused");
+    assert!(
+        refused["reason"].as_str().unwrap().contains("name of"),
+        "{refused}"
+    );
 }

@@ -3,6 +3,9 @@
 mod audit;
 mod exit_codes;
 mod generated;
+mod key_fixture;
+mod key_reload;
+mod keys;
 mod leases;
 mod on_redis;
 mod run;

@@ -142,6 +142,26 @@ async fn a_lease_that_ended_unheard_during_a_wait_is_asked_for_under_a_new_key()
 }
 
 #[tokio::test]
+async fn a_copy_that_arrives_late_does_not_end_the_wait() {
+    let superseded = || Reply::problem(409, "superseded", "");
+    let gateway = FakeGateway::new([Reply::Lost, superseded(), superseded(), lease()]);
+    wait(&gateway, FOR_EVER).await.unwrap();
+    let received = gateway.received();
+    assert_eq!(key(&received[0]), key(&received[3]));
+    // Under a key of its caller's, somebody else may have asked.
+    let gateway = FakeGateway::new([superseded()]);
+    let request = AcquireRequest {
+        wait: FOR_EVER,
+        idempotency_key: Some(IdempotencyKey::random()),
+        ..AcquireRequest::default()
+    };
+    let error = client(&gateway).acquire(&name(), &request).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.problem().unwrap().code, "superseded");
+    assert_eq!(gateway.received().len(), 1);
+}
+
+#[tokio::test]
 async fn a_wait_goes_on_at_the_next_address() {
     let (drains, takes) = (
         FakeGateway::new([locked(), draining()]),

@@ -8,6 +8,7 @@ mod fences;
 mod fixture;
 mod give_back;
 mod idempotency;
+mod keepers;
 mod model;
 mod random;
 mod redis;

@@ -72,6 +72,7 @@ pub(super) async fn stops_at_the_hold_limit(fixture: &dyn Fixture) {
                 assert!(held.expires_in <= limit.saturating_sub(held.held_for));
                 None
             }
+            Renewal::Adopted => panic!("nobody keeps it"),
             Renewal::Lost(loss) => Some(loss),
         }
     })
@@ -127,6 +128,6 @@ async fn renewed(fixture: &dyn Fixture, attempt: &Attempt, ms: Option<u64>) -> H
     let renewal = fixture.store().renew(name, token, ms.map(ttl)).await;
     match renewal.unwrap() {
         Renewal::Renewed(held) => held,
-        lost @ Renewal::Lost(_) => panic!("not renewed: {lost:?}"),
+        lost @ (Renewal::Adopted | Renewal::Lost(_)) => panic!("not renewed: {lost:?}"),
     }
 }

@@ -4,10 +4,12 @@ use std::future::ready;
 
 use super::{
     embedded::Embedded,
-    exclusion, expiry, fences, give_back, idempotency, random,
+    exclusion, expiry, fences, give_back, idempotency, keepers, random,
     redis::Redis,
     release, renew, told,
-    waiting::{crowd, expiries, histories, leaving, order, orphans, places, queue, sequences},
+    waiting::{
+        crowd, expiries, histories, leaving, order, orphans, places, queue, sequences, streams,
+    },
 };
 
 /// Makes one test of each case for each store, so that a case cannot be forgotten for one of them.
@@ -91,6 +93,19 @@ conformance! {
             leaves_others_alone,
             leaves_other_names_alone,
             of_an_ended_lease_holds_nothing,;
+        keepers:
+            the_attempt_that_was_granted_keeps_it,
+            whoever_it_was_adopted_from_ends_nothing,
+            whoever_it_was_adopted_from_does_not_renew_it_either,
+            the_last_to_adopt_it_keeps_it,
+            of_many_who_adopt_it_together_one_keeps_it,
+            an_adoption_may_be_repeated,
+            the_token_alone_renews_and_releases_whoever_keeps_it,
+            an_answer_under_the_key_makes_a_keeper,
+            an_adopted_lease_is_not_given_back,
+            the_keeper_of_one_lease_is_none_of_the_next,
+            a_lease_is_adopted_after_a_restart,
+            an_ended_lease_is_not_adopted,;
         told:
             a_lease_is_told_with_all_that_it_was_given,
             inspect_shows_what_acquire_told,
@@ -130,7 +145,9 @@ conformance! {
             are_kept_for_whoever_asks_again,
             belong_to_the_newest_request,
             are_not_taken_over_in_other_words,
-            stay_when_asked_for_without_waiting,
+            are_given_up_by_asking_without_waiting,
+            that_are_given_up_supersede_whoever_waits_there,
+            are_not_given_up_in_other_words_or_without_the_key,
             are_granted_the_lock_and_answer_it_in_full,
             pass_on_if_nobody_asks_again,
             run_out,
@@ -138,6 +155,12 @@ conformance! {
         crowd:
             two_hundred_are_each_served_once,
             a_long_queue_is_shown_by_its_head,;
+        streams:
+            that_end_after_another_adopted_the_lease_release_nothing,
+            hear_with_their_next_renewal_that_another_adopted_the_lease,
+            that_end_after_the_lease_was_answered_again_release_nothing,
+            that_adopt_a_lease_together_leave_one_of_them,
+            that_wait_are_told_how_their_place_moves,;
         sequences:
             around_a_queue_behave_like_the_model,;
         histories:

@@ -10,7 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("config", &["lock"]),
     ("telemetry", &["lock", "config"]),
     ("audit", &["lock", "clock", "config"]),
-    ("auth", &["lock", "clock", "lifecycle", "config"]),
+    ("auth", &["lock", "clock", "lifecycle", "config", "audit"]),
     (
         "store",
         &["lock", "clock", "lifecycle", "config", "telemetry"],

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bb8_redis::redis::Value;
 use latchgate::store::{
     Store, StoreError, Unavailability,
     contract::{GiveBack, Health, Inspection, Release, Renewal},
@@ -13,6 +14,9 @@ use super::{
     rig::{PATIENCE, Rig, attempt, eventually, health, name, open, quick},
 };
 use crate::support::{Fault, RedisServer};
+
+/// How soon a store serves again, from when its server answers a test's own PING.
+const RECOVERY: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn a_server_that_is_down_is_unavailable_and_comes_back_by_itself() {
@@ -47,7 +51,9 @@ async fn a_server_that_is_down_is_unavailable_and_comes_back_by_itself() {
 
     rig.server.start_again().await;
     // Without asking until it works: the first one who asks is served.
+    let back = Instant::now();
     rig.grant(&attempt("down")).await;
+    assert!(back.elapsed() < 10 * RECOVERY, "{:?}", back.elapsed());
     eventually("the connection is found to be whole", async || {
         (rig.health("connection").await == Some(Health::Passing)).then_some(())
     })
@@ -58,15 +64,26 @@ async fn a_server_that_is_down_is_unavailable_and_comes_back_by_itself() {
 async fn a_restart_is_over_when_the_server_answers() {
     let mut rig = Rig::start().await;
     rig.grant(&attempt("before")).await;
-    rig.server.kill();
-    rig.server.start_again().await;
-    let start = Instant::now();
-    rig.grant(&attempt("after")).await;
-    assert!(
-        start.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        start.elapsed()
-    );
+    let mut took = Vec::new();
+    for round in 0..5 {
+        rig.server.kill();
+        rig.server.start_again().await;
+        let back = Instant::now();
+        let again = attempt(&format!("after-{round}"));
+        rig.grant(&again).await;
+        rig.store.release(&again.name, &again.token).await.unwrap();
+        took.push(back.elapsed());
+        // Hearing messages again takes no longer.
+        eventually("messages are heard", async || {
+            let channels = rig.server.run(&["PUBSUB", "CHANNELS", "lg:gw:*"]).await;
+            (channels != Value::Array(Vec::new())).then_some(())
+        })
+        .await;
+        assert!(back.elapsed() < 10 * RECOVERY, "{:?}", back.elapsed());
+    }
+    // A second is what it takes; a machine that does other things as well may take longer, but not
+    // every time.
+    assert!(took.iter().min() < Some(&RECOVERY), "{took:?}");
 }
 
 #[tokio::test]

@@ -7,7 +7,6 @@ use std::{
 
 use latchgate::{
     clock::{Clock as _, ManualClock, SystemClock},
-    config::RedisConfig,
     lifecycle::Lifecycle,
     store::{
         Store, StoreError, Unavailability,
@@ -20,15 +19,19 @@ use super::{
     foreign::fence_key,
     rig::{Rig, attempt, eventually, granted, health, name, open, quick},
 };
-use crate::support::RedisServer;
+use crate::support::{RedisServer, url};
 
 /// The commands of the documented ACL line.
-const COMMANDS: &str = "+evalsha +eval +info +type +time +get +set +del +pttl +pexpire \
+pub(super) const COMMANDS: &str = "+evalsha +eval +info +type +time +exists +get +set +del +pttl +pexpire \
     +pexpireat +hset +hmget +hlen +hdel +zadd +zcard +zscore +zrank +zrange +zrem \
     +publish +subscribe +ping";
 
 /// A user with these rules, and a store that logs in as this user.
-async fn store_as(server: &RedisServer, lifecycle: &Lifecycle, rules: &str) -> RedisStore {
+pub(super) async fn store_as(
+    server: &RedisServer,
+    lifecycle: &Lifecycle,
+    rules: &str,
+) -> RedisStore {
     let mut command = vec!["ACL", "SETUSER", "gate", "reset", "on", ">s3cret"];
     command.extend(rules.split_whitespace());
     assert_eq!(server.text(&command).await, "OK");
@@ -235,85 +238,21 @@ async fn permissions_that_are_given_later_are_found_by_itself() {
 }
 
 #[tokio::test]
-async fn a_server_that_evicts_grants_nothing_and_keeps_what_is_held() {
-    let rig = Rig::start().await;
-    let [renewed, released] = ["renewed", "released"].map(attempt);
-    for asked in [&renewed, &released] {
-        rig.grant(asked).await;
-    }
-    rig.server
-        .run(&["CONFIG", "SET", "maxmemory", "100mb"])
-        .await;
-    assert_eq!(rig.health("eviction").await, Some(Health::Passing));
-    rig.server
-        .run(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"])
-        .await;
-    // A new connection is a reason to look again; so is somebody who asks.
-    let what = eventually("the policy is found", async || {
-        rig.store.check().await;
-        rig.store.acquire(&attempt("new")).await.err()
-    })
-    .await;
-    let what = misconfigured::<()>(Err(what));
-    assert!(what.contains("volatile-ttl"), "{what}");
-    assert!(matches!(
-        rig.health("eviction").await,
-        Some(Health::Misconfigured(_))
-    ));
-    let renewal = rig
-        .store
-        .renew(&renewed.name, &renewed.token, None)
-        .await
-        .unwrap();
-    assert!(matches!(renewal, Renewal::Renewed(_)));
-    let outcome = rig
-        .store
-        .release(&released.name, &released.token)
-        .await
-        .unwrap();
-    assert_eq!(outcome, Release::Released);
-    let inspection = rig.store.inspect(&renewed.name).await.unwrap();
-    assert!(matches!(
-        inspection,
-        Inspection {
-            holder: Some(_),
-            ..
-        }
-    ));
-
-    let lifecycle = Lifecycle::new();
-    let config = RedisConfig {
-        accept_eviction: true,
-        ..quick()
-    };
-    let accepting = open(&rig.server.url(), &config, &lifecycle);
-    granted(accepting.acquire(&attempt("accepted")).await);
-    assert!(matches!(
-        health(&accepting, "eviction").await,
-        Some(Health::Warning(_))
-    ));
-    rig.server
-        .run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
-        .await;
-    eventually("acquires are let through", async || {
-        rig.store.acquire(&attempt("new")).await.ok()
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_server_that_comes_back_with_another_policy_is_looked_at_again() {
+async fn a_database_that_the_server_lacks_is_told_with_what_helps() {
     let server = RedisServer::start().await;
-    let mut rig = Rig::on(server);
-    rig.grant(&attempt("before")).await;
-    rig.server.kill();
-    rig.server
-        .start_again_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"])
-        .await;
-    eventually("the policy is found", async || {
-        rig.store.acquire(&attempt("after")).await.err()
-    })
-    .await;
+    let lifecycle = Lifecycle::new();
+    let database = |login: &str| url(&format!("redis://{login}127.0.0.1:{}/99", server.port()));
+    let store = open(&database(""), &quick(), &lifecycle);
+    let what = misconfigured(store.acquire(&attempt("nowhere")).await);
+    assert!(what.contains("no database 99"), "{what}");
+    assert!(what.contains("`databases`"), "{what}");
+    assert!(!what.contains("ACL"), "{what}");
+
+    let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
+    drop(store_as(&server, &lifecycle, &rules).await);
+    let store = open(&database("gate:s3cret@"), &quick(), &lifecycle);
+    let what = misconfigured(store.acquire(&attempt("nowhere")).await);
+    assert!(what.contains("+select"), "{what}");
 }
 
 #[tokio::test]

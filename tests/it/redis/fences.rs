@@ -1,7 +1,5 @@
 //! Fencing tokens rise, whatever becomes of the counter.
 
-use std::{fs, path::PathBuf};
-
 use bb8_redis::redis::{self, Value};
 use latchgate::{
     lock::FencingToken,
@@ -12,7 +10,7 @@ use super::{
     foreign::fence_key,
     rig::{Rig, attempt, granted, name, open, quick},
 };
-use crate::support::RedisServer;
+use crate::{lua::composed, support::RedisServer};
 
 /// Grants and releases, and answers the fence.
 async fn fence(rig: &Rig, lock: &str) -> u64 {
@@ -140,11 +138,7 @@ async fn after_the_last_fence_there_is_none() {
 #[tokio::test]
 async fn no_fence_is_made_from_an_impossible_time() {
     let rig = Rig::start().await;
-    let lua = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/store/redis/lua");
-    let read = |file: &str| fs::read_to_string(lua.join(file)).unwrap();
-    let script = ["lease.lua", "queue.lua", "acquire.lua"]
-        .map(read)
-        .join("\n");
+    let script = composed("acquire");
     // 2001, the last second of 2024, and 2200.
     for seconds in ["1000000000", "1735689599", "7258118400"] {
         // The script as it is, on a server whose clock shows this.

@@ -125,6 +125,20 @@ async fn a_record_of_another_layout_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
+async fn of_another_layout_no_more_is_shown_than_anybody_reads() {
+    let rig = Rig::start().await;
+    let version = "\x1b[31m2\r\n".repeat(100_000);
+    rig.server
+        .run(&["HSET", "lg:{loud}:info", "v", &version])
+        .await;
+    let refused = rig.store.acquire(&attempt("loud")).await.unwrap_err();
+    let text = refused.to_string();
+    assert!(text.contains("\\u{1b}[31m2\\r\\n"), "{text}");
+    assert!(!text.contains(char::is_control), "{text:?}");
+    assert!(text.len() < 300, "{text}");
+}
+
+#[tokio::test]
 async fn a_foreign_client_excludes_and_is_shown_with_its_expiry() {
     let rig = Rig::start().await;
     let asked = attempt("foreign");

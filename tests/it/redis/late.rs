@@ -4,30 +4,20 @@ use std::time::Duration;
 
 use latchgate::store::{
     Store, StoreError, Unavailability,
-    contract::{Acquisition, GiveBack, Release},
+    contract::{Acquisition, Attempt, GiveBack, Release},
 };
 use tokio::time::timeout;
 
-use super::rig::{PATIENCE, Rig, attempt, eventually};
+use super::rig::{PATIENCE, Rig, attempt, eventually, runs, write_down_everything};
 use crate::support::{Fault, Proxy};
 
-/// How many scripts the server has run.
-async fn scripts_run(rig: &Rig) -> u64 {
-    let stats = rig.server.text(&["INFO", "commandstats"]).await;
-    let calls = |name: &str| -> u64 {
-        let line = stats.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|line| line.split(',').next()?.parse().ok())
-            .unwrap_or_default()
-    };
-    calls("cmdstat_evalsha:calls=") + calls("cmdstat_eval:calls=")
-}
-
-/// Lets go of what the proxy holds, and waits until the server has run it.
-async fn let_late_copy_arrive(rig: &Rig, proxy: &Proxy) {
-    let before = scripts_run(rig).await;
+/// Lets go of the copy that the proxy holds, and waits until the server has run it.
+async fn let_late_copy_arrive(rig: &Rig, proxy: &Proxy, asked: &Attempt) {
+    write_down_everything(&rig.server).await;
+    assert_eq!(runs(&rig.server, &asked.token).await, 0);
     proxy.let_go();
     eventually("the late copy arrives", async || {
-        (scripts_run(rig).await > before).then_some(())
+        (runs(&rig.server, &asked.token).await == 1).then_some(())
     })
     .await;
 }
@@ -45,7 +35,7 @@ async fn a_late_copy_does_not_take_a_lock_that_was_released() {
     );
     let released = rig.store.release(&asked.name, &asked.token).await.unwrap();
     assert_eq!(released, Release::Released);
-    let_late_copy_arrive(&rig, &proxy).await;
+    let_late_copy_arrive(&rig, &proxy, &asked).await;
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
         super::expected::free()
@@ -65,7 +55,7 @@ async fn a_late_copy_of_an_attempt_that_was_refused_does_not_take_the_lock_eithe
         .release(&holder.name, &holder.token)
         .await
         .unwrap();
-    let_late_copy_arrive(&rig, &proxy).await;
+    let_late_copy_arrive(&rig, &proxy, &asked).await;
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
         super::expected::free()
@@ -105,7 +95,7 @@ async fn an_attempt_that_was_given_back_before_it_arrived_is_refused_when_it_doe
         .await
         .unwrap();
     assert_eq!(outcome, GiveBack::NothingHeld);
-    let_late_copy_arrive(&rig, &proxy).await;
+    let_late_copy_arrive(&rig, &proxy, &asked).await;
     assert_eq!(
         rig.store.inspect(&asked.name).await.unwrap(),
         super::expected::free()

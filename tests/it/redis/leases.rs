@@ -114,7 +114,7 @@ async fn renewing_counts_from_now_and_a_new_ttl_becomes_the_leases_own() {
                 assert_eq!(renewed.expires_in, Duration::from_secs(left));
                 assert_eq!(renewed.ttl, ttl(left * 1_000));
             }
-            Renewal::Lost(loss) => panic!("{loss:?}"),
+            other => panic!("{other:?}"),
         }
     }
     let lost = rig.store.renew(&asked.name, &token(), None).await.unwrap();
@@ -153,6 +153,7 @@ async fn no_renewal_goes_past_the_hold_limit() {
             .unwrap()
         {
             Renewal::Renewed(_) => None,
+            Renewal::Adopted => panic!("nobody adopted it"),
             Renewal::Lost(loss) => Some(loss),
         }
     });

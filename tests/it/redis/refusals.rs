@@ -1,5 +1,6 @@
 //! Servers that are there and refuse.
 
+use bb8_redis::redis::Value;
 use latchgate::store::{
     Store, StoreError, Unavailability,
     contract::{GiveBack, Health, Release, Renewal},
@@ -133,7 +134,7 @@ async fn a_server_that_is_busy_with_a_script_refuses_until_it_is_killed() {
     });
     let answer = eventually("the script runs", async || {
         let ping = rig.server.run(&["PING"]).await;
-        matches!(ping, bb8_redis::redis::Value::ServerError(_)).then_some(ping)
+        matches!(ping, Value::ServerError(_)).then_some(ping)
     });
     answer.await;
     assert_eq!(refusal(&rig).await, "BUSY");

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bb8_redis::redis::Value;
 use latchgate::{
     clock::SystemClock,
     config::{Millis, RedisConfig, RedisUrl},
@@ -157,4 +158,30 @@ where
         assert!(start.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
         sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// Lets the server write down every command that it runs from now on.
+pub(crate) async fn write_down_everything(server: &RedisServer) {
+    for (setting, value) in [
+        ("slowlog-max-len", "100000"),
+        ("slowlog-log-slower-than", "0"),
+    ] {
+        server.run(&["CONFIG", "SET", setting, value]).await;
+    }
+}
+
+/// How often the server has run a script for this attempt since then.
+pub(crate) async fn runs(server: &RedisServer, token: &TokenHash) -> usize {
+    let Value::Array(log) = server.run(&["SLOWLOG", "GET", "-1"]).await else {
+        panic!("the log is a list");
+    };
+    let token = Value::BulkString(token.to_string().into());
+    let of_attempt = log.iter().filter(|entry| match entry {
+        // Number, time, duration, and the command with its arguments.
+        Value::Array(entry) => {
+            matches!(&entry[3], Value::Array(words) if words.contains(&token))
+        }
+        _ => panic!("an entry is a list"),
+    });
+    of_attempt.count()
 }

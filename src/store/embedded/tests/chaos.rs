@@ -79,7 +79,9 @@ async fn one_command(
     match before {
         Told::Held(holder) => match rig.store().release(&holder.name, &holder.token).await {
             Ok(Release::Released) => Told::Free,
-            Ok(lost @ Release::Lost(_)) => panic!("{context}: a lease was lost: {lost:?}"),
+            Ok(lost @ (Release::Adopted | Release::Lost(_))) => {
+                panic!("{context}: a lease was lost: {lost:?}")
+            }
             Err(StoreError::Indeterminate(_)) => Told::Unknown(holder),
             Err(_nothing_happened) => Told::Held(holder),
         },

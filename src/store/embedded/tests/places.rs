@@ -146,7 +146,7 @@ fn without_a_fence_left_everybody_is_told_to_ask_again() {
         let answer = state.acquire(queued, now);
         assert!(matches!(answer, Ok(Acquisition::Queued(_))), "{answer:?}");
     }
-    state.release(&last.name, &last.token, now);
+    state.release(None, &last.name, &last.token, now);
     let told: Vec<_> = state
         .settle()
         .into_iter()

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     lock::{IdempotencyHash, LockName},
     store::{
-        contract::{Attempt, Inspection},
+        contract::{Attempt, Inspection, Renewer},
         embedded::{moment::Moment, state::State},
         parking::{Parked, Parking},
     },
@@ -91,12 +91,12 @@ fn one_command(
             attempts.push(attempt);
         }
         5 => drop(state.acquire(&attempts[index].clone(), now)),
-        6..8 => drop(state.release(&name, &token, now)),
+        6..8 => drop(state.release(None, &name, &token, now)),
         8 => {
             let keep = (random.below(2) == 0).then_some(Duration::from_millis(80));
             drop(state.leave(&name, &token, keep, now));
         }
-        9 => drop(state.renew(&name, &token, None, now)),
+        9 => drop(state.renew(Renewer::Bearer, &name, &token, None, now)),
         10 => {
             state.give_back(&name, &token, now);
         }

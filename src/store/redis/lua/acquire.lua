@@ -44,148 +44,206 @@
 --   say which gateways are alive are not given: they differ from key 4 in their end alone.
 -- Cost
 --   O(log n) in the number of memories and of tickets of this name, however many wait; and O(d) for
---   d dead tickets at the head, each of which costs this only once.
+--   d dead tickets at the head, each of which costs this only once. Of a full queue a bounded part is
+--   looked through for dead tickets.
 
-local at = {
-  lock = KEYS[1], info = KEYS[2], ended = KEYS[3], counter = KEYS[4], queue = KEYS[5],
-  waiters = KEYS[6], me = ARGV[12], floor = ARGV[6], tombstone = ARGV[7], news = {},
+local lock, info, ended, counter, queue, waiters =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local token, key, news = ARGV[1], ARGV[9], {}
+local floor, tombstone, me = ARGV[6], ARGV[7], ARGV[12]
+local waiter = {
+  gateway = me, late = ARGV[8], ttl = ARGV[2], hold = ARGV[3], key = key, finger = ARGV[10],
+  salt = ARGV[11], owner = ARGV[4], metadata = ARGV[5],
 }
-local token, key, news = ARGV[1], ARGV[9], at.news
 
-local function read()
-  return read_record(at.info, 'idem', 'finger', 'salt', 'provisional', unpack(TOLD))
+-- import time
+-- import record
+-- import memory
+-- import grant
+
+-- Answers without having written, and is yet refused by a server that takes no writes: a replica
+-- does not know who holds the lock now. (The flags of the other scripts would refuse more than that:
+-- out of memory, a lease that lives could not be answered again.)
+local function refuse(...)
+  redis.call('ZREM', ended, '')
+  return { ... }
 end
 
-local held = redis.call('GET', at.lock)
-local record, layout = nil, false
-if held or redis.call('HLEN', at.info) > 0 then
-  record, layout = read()
-  if layout then
-    return { 'layout', token, news, layout }
-  end
-end
-look(at)
 local now, us = instants(redis.call('TIME'))
 
--- Nobody passes those who wait.
-if not held and at.head then
-  hand_over(at, now, us, record)
-  held = redis.call('GET', at.lock)
-  at.head = redis.call('ZRANGE', at.queue, 0, 0)[1]
-  record = held and read()
+local function refuse_fence(why)
+  if why == 'clock' then
+    return refuse(why, token, news, math.floor(us / 1000000))
+  end
+  return refuse(why, token, news)
 end
 
-if held then
-  local left = redis.call('PTTL', at.lock)
-  local ours = record and record[2] == held and left >= 0
-  if ours and held == token then
-    if record[6] then
-      left = settle(at, token, now)
-      record = read()
-    end
-    if ARGV[8] == '1' then
-      remember(at.ended, now, digits(left + now + ARGV[7]), 'g:' .. token)
-    end
-    return tell({ 'again', token, news }, record, 7, left, now)
+-- Nobody holds the lock, and nobody stands before the attempt.
+local function take(stale)
+  local fence, why = next_fence(redis.call('GET', counter), us, floor)
+  if not fence then
+    return refuse_fence(why)
   end
-  if remembers(at.ended, 'g:' .. token, now) then
-    return { 'withdrawn', token, news }
+  if stale then
+    redis.call('DEL', info)
   end
-  if ours and key ~= '' and record[3] == key then
-    if record[4] ~= ARGV[10] then
-      return { 'mismatch', token, news }
+  return { 'granted', token, news, fence, grant(token, waiter, fence, now, false) }
+end
+
+-- What most attempts find is nothing, and then no key can be of another type either. Who wants to
+-- wait often has a reason.
+local held = ARGV[13] ~= '' and redis.call('GET', lock)
+if not held and redis.call('EXISTS', lock, info, ended, queue, waiters) == 0 then
+  return take(false)
+end
+
+-- import tell
+-- import settle
+-- import keeper
+-- import adopt
+-- import waiter
+-- import gateways
+-- import hand_over
+-- import contend
+
+local left, record, layout
+
+local function read()
+  left = held and redis.call('PTTL', lock)
+  if key == '' then
+    record, layout = read_record(
+      info, 'fence', 'ttl', 'acquired', 'hold', 'owner', 'metadata', 'provisional'
+    )
+  else
+    record, layout = read_record(
+      info, 'fence', 'ttl', 'acquired', 'hold', 'owner', 'metadata', 'provisional', 'idem',
+      'finger', 'salt'
+    )
+  end
+end
+
+held = held or redis.call('GET', lock)
+read()
+if layout then
+  return refuse('layout', token, news, layout)
+end
+-- Nobody passes those who wait.
+if not held then
+  look(redis.call('ZRANGE', queue, 0, 0)[1], now)
+  if head then
+    hand_over(now, us, record)
+    held = redis.call('GET', lock)
+    read()
+  end
+end
+
+local ours = held and left >= 0 and record and record[2] == held and record
+if ours and held == token then
+  if ours[9] then
+    left = settle(token, now)
+    read()
+  end
+  if ARGV[8] == '1' then
+    remember(ended, now, left + now + tombstone, 'g:' .. token)
+  end
+  redis.call('HDEL', info, 'unheard')
+  return tell({ 'again', token, news }, record, 3, left, now)
+end
+if remembers(ended, 'g:' .. token, now) then
+  return refuse('withdrawn', token, news)
+end
+if key ~= '' then
+  if ours and ours[10] == key then
+    if ours[11] ~= ARGV[10] then
+      return refuse('mismatch', token, news)
     end
-    -- Its caller may have heard of it: from now on it is not given back.
-    redis.call('HDEL', at.info, 'returnable')
-    if record[6] then
-      left = settle(at, held, now)
-      record = read()
+    -- Its caller may have heard of it: from now on it is not given back, and this attempt keeps it.
+    redis.call('HDEL', info, 'returnable')
+    adopt(held, token, now, now + tombstone)
+    if ours[9] then
+      left = settle(held, now)
+      read()
     end
-    local reply = tell({ 'replayed', token, news }, record, 7, left, now)
-    reply[#reply + 1] = record[5]
+    local reply = tell({ 'replayed', token, news }, record, 3, left, now)
+    reply[#reply + 1] = record[12]
     return reply
   end
-end
-if remembers(at.ended, 'g:' .. token, now) then
-  return { 'withdrawn', token, news }
-end
-if key ~= '' then
-  if remembers(at.ended, 's:' .. token, now) then
-    return { 'superseded', token, news }
+  if remembers(ended, 's:' .. token, now) then
+    return refuse('superseded', token, news)
   end
-  if remembers(at.ended, 'k:' .. key, now) then
-    return { 'expired', token, news }
+  if remembers(ended, 'k:' .. key, now) then
+    return refuse('expired', token, news)
   end
 end
-local waiter = {
-  gateway = at.me, queued = now, late = ARGV[8], ttl = ARGV[2], hold = ARGV[3], key = key,
-  finger = ARGV[10], salt = ARGV[11], owner = ARGV[4], metadata = ARGV[5],
-}
 
+local back = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')
 if not held then
-  local last = redis.call('GET', at.counter)
-  local fence, why = next_fence(last, us, at.floor)
-  if why == 'clock' then
-    return { why, token, news, math.floor(us / 1000000) }
-  elseif why then
-    return { why, token, news }
-  end
-  if not at.head then
+  if not back[1] then
     -- Nothing was written so far, but for dead tickets that were cleared away.
-    if record then
-      redis.call('DEL', at.info)
-    end
-    local until_limit = grant(at, token, waiter, fence, now)
-    return { 'granted', token, news, fence, until_limit }
+    return take(record)
+  end
+  local fence, why = next_fence(last, us, floor)
+  if not fence then
+    return refuse_fence(why)
   end
 end
 
-if ARGV[13] == '' then
-  return contend({ 'held', token, news }, at, now)
+local count = redis.call('ZCARD', queue)
+if ARGV[13] == '' and (key == '' or count == 0) then
+  return tell_contention(refuse('held', token, news), count, held, left, ours, 3, now)
 end
 
-local order, before
-if at.head then
-  order = redis.call('ZSCORE', at.queue, token)
-  local mine = order and read_waiter(redis.call('HMGET', at.waiters, token)[1])
-  if mine then
-    waiter.queued = mine.queued
-    waiter.late = mine.late == '1' and '1' or ARGV[8]
-  end
-  before = key ~= '' and redis.call('HMGET', at.waiters, 'k:' .. key)[1]
+-- Under its key there may be a place already: it is taken over, or given up by who does not wait.
+local found = redis.call('HMGET', waiters, token, 'k:' .. key)
+local mine, before = read_waiter(found[1]), found[2]
+local order = mine and redis.call('ZSCORE', queue, token)
+waiter.queued = now
+if order then
+  waiter.queued = mine.queued
+  waiter.late = mine.late == '1' and '1' or ARGV[8]
 end
 if before and before ~= token then
-  local old, later = read_waiter(redis.call('HMGET', at.waiters, before)[1])
+  local old, later = read_waiter(redis.call('HMGET', waiters, before)[1])
   if later or (old and old.finger ~= ARGV[10]) then
-    return { 'mismatch', token, news }
+    return refuse('mismatch', token, news)
   end
-  order = redis.call('ZSCORE', at.queue, before)
+  order = redis.call('ZSCORE', queue, before)
   waiter.queued = old and old.queued or now
   -- The newest request owns the place. The one before it must not come back for it.
-  take_out(at, { before }, { 'k:' .. key })
+  take_out({ before }, { 'k:' .. key })
   if old and (old.gateway ~= '' or old.late == '1') then
-    remember(at.ended, now, digits(now + ARGV[7]), 's:' .. before)
+    remember(ended, now, now + tombstone, 's:' .. before)
   end
-  if old and old.gateway == at.me then
+  if old and old.gateway == me then
     news[#news + 1] = { 'superseded', before }
   elseif old and old.gateway ~= '' then
-    send(at, old.gateway, 'superseded', before)
+    send(old.gateway, 'superseded', before)
   end
 end
+if ARGV[13] == '' then
+  count = redis.call('ZCARD', queue)
+  return tell_contention(refuse('held', token, news), count, held, left, ours, 3, now)
+end
+local ahead
 if not order then
-  if at.head and redis.call('ZCARD', at.queue) >= tonumber(ARGV[14]) then
-    return { 'full', token, news }
+  if count > 0 and count >= tonumber(ARGV[14]) then
+    count = count - clear_away(count, now, us)
+    if count >= tonumber(ARGV[14]) then
+      return refuse('full', token, news)
+    end
   end
   -- In the order of asking, whichever gateway was asked.
-  local last = redis.call('ZRANGE', at.queue, -1, -1, 'WITHSCORES')
-  order = digits(math.max(us, last[2] and last[2] + 1 or 0))
+  order = back[2] and back[2] + 1 or 1
+  ahead, count = count, count + 1
 end
 waiter.ends = now + ARGV[13] + SLACK
-redis.call('ZADD', at.queue, order, token)
-redis.call('HSET', at.waiters, token, write_waiter(waiter))
-if key ~= '' then
-  redis.call('HSET', at.waiters, 'k:' .. key, token)
+redis.call('ZADD', queue, order, token)
+if key == '' then
+  redis.call('HSET', waiters, token, write_waiter(waiter))
+else
+  redis.call('HSET', waiters, token, write_waiter(waiter), 'k:' .. key, token)
 end
-redis.call('SET', alive_key(at, at.me), '1', 'PX', ALIVE)
-outlive(at, now, waiter.ends)
-return contend({ 'queued', token, news, redis.call('ZRANK', at.queue, token) }, at, now)
+redis.call('SET', alive_key(me), '1', 'PX', ALIVE)
+outlive(now, waiter.ends)
+ahead = ahead or redis.call('ZRANK', queue, token)
+return tell_contention({ 'queued', token, news, ahead }, count, held, left, ours, 3, now)

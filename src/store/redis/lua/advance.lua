@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Advance: passes a lock that nobody holds to the head of its queue.
 --
 -- KEYS
@@ -25,22 +26,30 @@
 -- Cost
 --   As for acquire.
 
-local at = {
-  lock = KEYS[1], info = KEYS[2], ended = KEYS[3], counter = KEYS[4], queue = KEYS[5],
-  waiters = KEYS[6], me = ARGV[3], floor = ARGV[2], tombstone = ARGV[1], news = {},
-}
+local lock, info, ended, counter, queue, waiters =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local tombstone, floor, me, news = ARGV[1], ARGV[2], ARGV[3], {}
 
-if redis.call('GET', at.lock) then
-  return { 'held', at.lock, at.news, redis.call('PTTL', at.lock) }
+if redis.call('GET', lock) then
+  return { 'held', lock, news, redis.call('PTTL', lock) }
 end
-local record, layout = read_record(at.info)
+
+-- import time
+-- import record
+-- import memory
+-- import grant
+-- import waiter
+-- import gateways
+-- import hand_over
+
+local record, layout = read_record(info)
 if layout then
-  return { 'layout', at.lock, at.news, layout }
-end
-look(at)
-if not at.head then
-  return { 'idle', at.lock, at.news }
+  return { 'layout', lock, news, layout }
 end
 local now, us = instants(redis.call('TIME'))
-hand_over(at, now, us, record)
-return { 'passed', at.lock, at.news }
+look(redis.call('ZRANGE', queue, 0, 0)[1], now)
+if not head then
+  return { 'idle', lock, news }
+end
+hand_over(now, us, record)
+return { 'passed', lock, news }

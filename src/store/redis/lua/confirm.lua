@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Confirm: makes a provisional grant the attempt's own, for its full TTL.
 --
 -- KEYS
@@ -21,11 +22,18 @@
 -- Cost
 --   O(1), but for O(log n) in the number of memories of this name.
 
-local at = { lock = KEYS[1], info = KEYS[2], ended = KEYS[3], tombstone = ARGV[2] }
-local token = ARGV[1]
+local lock, info, ended = KEYS[1], KEYS[2], KEYS[3]
+local token, tombstone = ARGV[1], ARGV[2]
 
-local held = redis.call('GET', at.lock)
-local record, layout = read_record(at.info)
+-- import time
+-- import record
+-- import memory
+-- import tell
+-- import settle
+-- import gateways
+
+local held = redis.call('GET', lock)
+local record, layout = read_record(info)
 if layout then
   return { 'layout', token, layout }
 end
@@ -33,6 +41,6 @@ if held ~= token or not record or record[2] ~= token then
   return { 'lost', token }
 end
 local now = instants(redis.call('TIME'))
-local left = settle(at, token, now)
+local left = settle(token, now)
 redis.call('PEXPIRE', KEYS[4], ALIVE)
-return tell({ 'confirmed', token }, redis.call('HMGET', at.info, unpack(TOLD)), 1, left, now)
+return tell({ 'confirmed', token }, redis.call('HMGET', info, unpack(TOLD)), 1, left, now)

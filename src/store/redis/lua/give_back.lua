@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Give back: makes sure that an attempt which nobody waits for any more holds nothing, and passes
 -- on what it held.
 --
@@ -13,10 +14,11 @@
 --   2  how long to remember an end, in ms
 --   3  the highest fence that the gateway has seen in this slot
 --   4  the id of this gateway
---   5  1 if nobody has ever heard of the grant, else 0
+--   5  1 to give back only what nobody has heard of, else 0
 -- Reply
 --   {given_back, ARGV 1, news}
---   {kept, ARGV 1, news}             its lease was answered again under its idempotency key
+--   {kept, ARGV 1, news}             its lease was adopted or answered again under its idempotency
+--                                    key, or somebody has heard of it after all
 --   {nothing, ARGV 1, news}          it holds nothing, and never will
 --   {layout, ARGV 1, news, version}  the record is not of this layout
 -- Replay
@@ -29,46 +31,55 @@
 -- Cost
 --   As for acquire.
 
-local at = {
-  lock = KEYS[1], info = KEYS[2], ended = KEYS[3], counter = KEYS[4], queue = KEYS[5],
-  waiters = KEYS[6], me = ARGV[4], floor = ARGV[3], tombstone = ARGV[2], news = {},
-}
-local token = ARGV[1]
+local lock, info, ended, counter, queue, waiters =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local token, tombstone, floor, me, news = ARGV[1], ARGV[2], ARGV[3], ARGV[4], {}
 
-local held = redis.call('GET', at.lock)
-local record, layout = read_record(at.info, 'idem', 'returnable')
+-- import time
+-- import record
+-- import memory
+-- import grant
+-- import waiter
+-- import gateways
+-- import hand_over
+
+local held = redis.call('GET', lock)
+local record, layout = read_record(info, 'idem', 'returnable', 'unheard', 'keeper')
 if layout then
-  return { 'layout', token, at.news, layout }
+  return { 'layout', token, news, layout }
 end
-redis.call('ZSCORE', at.ended, '')
-look(at)
 local now, us = instants(redis.call('TIME'))
-local forget = digits(now + ARGV[2])
+look(redis.call('ZRANGE', queue, 0, 0)[1], now)
+local forget = now + tombstone
 if held ~= token then
-  remember(at.ended, now, forget, 'g:' .. token)
-  if at.head then
-    local waiter = read_waiter(redis.call('HMGET', at.waiters, token)[1])
-    take_out(at, { token }, { waiter and 'k:' .. waiter.key })
+  remember(ended, now, forget, 'g:' .. token)
+  if head then
+    local waiter = read_waiter(redis.call('HMGET', waiters, token)[1])
+    take_out({ token }, { waiter and 'k:' .. waiter.key })
     if not held then
-      hand_over(at, now, us, record)
+      hand_over(now, us, record)
     end
   end
-  return { 'nothing', token, at.news }
+  return { 'nothing', token, news }
 end
 
 local key = record and record[2] == token and record[3]
-if key and not record[4] then
-  return { 'kept', token, at.news }
+local ours = record and record[2] == token
+local adopted = ours and (record[6] or token) ~= token
+-- Word of the grant may be late, and its attempt have heard of it otherwise.
+local heard = ARGV[5] == '1' and ours and not record[5]
+if adopted or heard or (key and not record[4]) then
+  return { 'kept', token, news }
 end
 -- The lock goes last: stopped half-way, it is still held and can be given back again.
 if key and ARGV[5] == '0' then
-  remember(at.ended, now, forget, 'g:' .. token, forget, 'k:' .. key)
+  remember(ended, now, forget, 'g:' .. token, forget, 'k:' .. key)
 else
-  remember(at.ended, now, forget, 'g:' .. token)
+  remember(ended, now, forget, 'g:' .. token)
   if key then
-    redis.call('ZREM', at.ended, 'k:' .. key)
+    redis.call('ZREM', ended, 'k:' .. key)
   end
 end
-redis.call('DEL', at.lock, at.info)
-hand_over(at, now, us, false)
-return { 'given_back', token, at.news }
+redis.call('DEL', lock, info)
+hand_over(now, us, false)
+return { 'given_back', token, news }

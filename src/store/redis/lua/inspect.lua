@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Inspect: shows who holds the lock and who waits for it.
 --
 -- KEYS
@@ -19,20 +20,26 @@
 -- Cost
 --   O(log n) in the number of tickets, and O(m) for the m that are shown.
 
-local at = { lock = KEYS[1], info = KEYS[2], queue = KEYS[3], waiters = KEYS[4] }
+local lock, info, queue, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
-local _, layout = read_record(at.info)
+-- import time
+-- import record
+-- import tell
+-- import waiter
+-- import contend
+
+local _, layout = read_record(info)
 if layout then
-  return { 'layout', at.lock, layout }
+  return { 'layout', lock, layout }
 end
 local now = instants(redis.call('TIME'))
 local shown = {}
-local tickets = redis.call('ZRANGE', at.queue, 0, ARGV[1] - 1)
+local tickets = redis.call('ZRANGE', queue, 0, ARGV[1] - 1)
 if #tickets > 0 then
-  for _, text in ipairs(redis.call('HMGET', at.waiters, unpack(tickets))) do
+  for _, text in ipairs(redis.call('HMGET', waiters, unpack(tickets))) do
     local waiter = read_waiter(text)
     shown[#shown + 1] = waiter and waiter.owner or ''
     shown[#shown + 1] = waiter and math.max(0, now - waiter.queued) or 0
   end
 end
-return contend({ 'shown', at.lock, shown }, at, now)
+return contend({ 'shown', lock, shown }, now)

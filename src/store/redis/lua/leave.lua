@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Leave: takes an attempt out of the queue, or keeps its place for a request that asks again.
 --
 -- KEYS
@@ -27,46 +28,55 @@
 -- Cost
 --   As for acquire.
 
-local at = {
-  lock = KEYS[1], info = KEYS[2], ended = KEYS[3], counter = KEYS[4], queue = KEYS[5],
-  waiters = KEYS[6], me = ARGV[4], floor = ARGV[3], tombstone = ARGV[2], news = {},
-}
-local token, news = ARGV[1], at.news
+local lock, info, ended, counter, queue, waiters =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local token, tombstone, floor, me, news = ARGV[1], ARGV[2], ARGV[3], ARGV[4], {}
 
-local held = redis.call('GET', at.lock)
-local record, layout = read_record(at.info)
+-- import time
+-- import record
+-- import memory
+-- import tell
+-- import settle
+-- import grant
+-- import waiter
+-- import gateways
+-- import hand_over
+-- import contend
+
+local held = redis.call('GET', lock)
+local record, layout = read_record(info)
 if layout then
   return { 'layout', token, news, layout }
 end
-look(at)
 local now, us = instants(redis.call('TIME'))
-if not held and at.head then
+look(redis.call('ZRANGE', queue, 0, 0)[1], now)
+if not held and head then
   -- It may be the head itself, in the last moment.
-  hand_over(at, now, us, record)
-  held = redis.call('GET', at.lock)
-  record = read_record(at.info)
+  hand_over(now, us, record)
+  held = redis.call('GET', lock)
+  record = read_record(info)
 end
 if held == token and record and record[2] == token then
-  local left = settle(at, token, now)
-  return tell({ 'granted', token, news }, redis.call('HMGET', at.info, unpack(TOLD)), 1, left, now)
+  local left = settle(token, now)
+  return tell({ 'granted', token, news }, redis.call('HMGET', info, unpack(TOLD)), 1, left, now)
 end
 
-local waiter = at.head and read_waiter(redis.call('HMGET', at.waiters, token)[1])
+local waiter = head and read_waiter(redis.call('HMGET', waiters, token)[1])
 if not waiter then
-  if remembers(at.ended, 's:' .. token, now) then
+  if remembers(ended, 's:' .. token, now) then
     return { 'superseded', token, news }
   end
 elseif ARGV[5] ~= '' and waiter.key ~= '' then
   waiter.gateway, waiter.ends = '', now + ARGV[5]
   -- The first write is one that Redis does not refuse when it is out of memory.
-  redis.call('HDEL', at.waiters, '')
-  redis.call('HSET', at.waiters, token, write_waiter(waiter))
-  outlive(at, now, waiter.ends)
+  redis.call('HDEL', waiters, '')
+  redis.call('HSET', waiters, token, write_waiter(waiter))
+  outlive(now, waiter.ends)
 else
   if waiter.late == '1' then
     -- A copy of its acquire that is still on its way must not queue it again.
-    remember(at.ended, now, digits(now + ARGV[2]), 'g:' .. token)
+    remember(ended, now, now + tombstone, 'g:' .. token)
   end
-  take_out(at, { token }, { 'k:' .. waiter.key })
+  take_out({ token }, { 'k:' .. waiter.key })
 end
-return contend({ 'left', token, news }, at, now)
+return contend({ 'left', token, news }, now)

@@ -18,6 +18,7 @@
 local probe = KEYS[1]
 local commands = {
   { 'SET', probe, '', 'PX', '1000' }, { 'GET', probe }, { 'PTTL', probe },
+  { 'EXISTS', probe },
   { 'PEXPIRE', probe, '1000' }, { 'PEXPIREAT', probe, '1' },
   { 'HSET', probe, 'f', '' }, { 'HMGET', probe, 'f' }, { 'HLEN', probe }, { 'HDEL', probe, 'f' },
   { 'ZADD', probe, '1', 'm' }, { 'ZSCORE', probe, 'm' }, { 'ZRANGE', probe, '0', '0' },

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Release: ends a living lease and passes the lock on.
 --
 -- KEYS
@@ -12,8 +13,10 @@
 --   2  how long to remember an end, in ms
 --   3  the highest fence that the gateway has seen in this slot
 --   4  the id of this gateway
+--   5  who releases it as its keeper, or empty
 -- Reply
 --   {released, ARGV 1, news}
+--   {adopted, ARGV 1, news}          another keeper goes on with it
 --   {another | free, ARGV 1, news}   the token does not hold the lock; is somebody else holding it?
 --   {layout, ARGV 1, news, version}  the record is not of this layout
 -- Replay
@@ -26,43 +29,49 @@
 -- Cost
 --   As for acquire.
 
-local at = {
-  lock = KEYS[1], info = KEYS[2], ended = KEYS[3], counter = KEYS[4], queue = KEYS[5],
-  waiters = KEYS[6], me = ARGV[4], floor = ARGV[3], tombstone = ARGV[2], news = {},
-}
-local token = ARGV[1]
+local lock, info, ended, counter, queue, waiters =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local token, tombstone, floor, me, news = ARGV[1], ARGV[2], ARGV[3], ARGV[4], {}
 
-local held = redis.call('GET', at.lock)
-local record, layout = read_record(at.info, 'idem')
+-- import record
+
+local held = redis.call('GET', lock)
+local record, layout = read_record(info, 'idem', 'keeper')
 if layout then
-  return { 'layout', token, at.news, layout }
+  return { 'layout', token, news, layout }
 end
+if held == token and ARGV[5] ~= '' and (record and record[4] or token) ~= ARGV[5] then
+  return { 'adopted', token, news }
+end
+local key = held == token and record and record[2] == token and record[3]
+local waiting = held == token and redis.call('ZRANGE', queue, 0, 0)[1]
+if held == token and not key and not waiting then
+  redis.call('DEL', lock, info)
+  return { 'released', token, news }
+end
+
+-- import time
+-- import memory
+-- import grant
+-- import waiter
+-- import gateways
+-- import hand_over
+
+local now, us = instants(redis.call('TIME'))
 if held ~= token then
-  local now = instants(redis.call('TIME'))
-  if remembers(at.ended, 'r:' .. token, now) then
-    return { 'released', token, at.news }
+  if remembers(ended, 'r:' .. token, now) then
+    return { 'released', token, news }
   end
-  return { held and 'another' or 'free', token, at.news }
+  return { held and 'another' or 'free', token, news }
 end
 
-look(at)
-local key = record and record[2] == token and record[3]
-if key then
-  redis.call('ZSCORE', at.ended, '')
-end
-
-local now, us
-if key or at.head then
-  now, us = instants(redis.call('TIME'))
-end
+look(waiting, now)
 -- Every first write here is one that Redis does not refuse when it is out of memory. The lock goes
 -- last of what is the caller's: stopped half-way, it is still held and can be released again.
 if key then
-  local forget = digits(now + ARGV[2])
-  remember(at.ended, now, forget, 'k:' .. key, forget, 'r:' .. token)
+  local forget = now + tombstone
+  remember(ended, now, forget, 'k:' .. key, forget, 'r:' .. token)
 end
-redis.call('DEL', at.lock, at.info)
-if now then
-  hand_over(at, now, us, false)
-end
-return { 'released', token, at.news }
+redis.call('DEL', lock, info)
+hand_over(now, us, false)
+return { 'released', token, news }

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Renew: makes a living lease last from now.
 --
 -- KEYS
@@ -8,8 +9,11 @@
 --   1  the hash of the token
 --   2  ttl in ms, or empty for the lease's own
 --   3  how long to remember an end, in ms
+--   4  who renews it as its keeper, or empty
+--   5  1 if that one adopts it, else 0
 -- Reply
 --   {renewed, ARGV 1, lease ..}
+--   {adopted, ARGV 1}          another keeper goes on with it
 --   {another | free, ARGV 1}   the token does not hold the lock; is somebody else holding it?
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
@@ -24,6 +28,13 @@
 local lock, info, ended = KEYS[1], KEYS[2], KEYS[3]
 local token = ARGV[1]
 
+-- import time
+-- import record
+-- import memory
+-- import keeper
+-- import adopt
+-- import tell
+
 local held = redis.call('GET', lock)
 local record, layout = read_record(info, 'idem', unpack(TOLD))
 if layout then
@@ -34,6 +45,9 @@ if held ~= token then
 end
 if not record or record[2] ~= token then
   return { 'another', token }
+end
+if ARGV[4] ~= '' and ARGV[5] == '0' and keeper_of(token) ~= ARGV[4] then
+  return { 'adopted', token }
 end
 
 local now = instants(redis.call('TIME'))
@@ -47,15 +61,18 @@ end
 if record[3] then
   redis.call('ZSCORE', ended, '')
 end
+if ARGV[5] == '1' and not adopt(token, ARGV[4], now, now + ARGV[3]) then
+  return { 'adopted', token }
+end
 
 -- The first write is one that Redis does not refuse when it is out of memory.
-redis.call('PEXPIREAT', lock, digits(expiry))
-redis.call('PEXPIREAT', info, digits(expiry))
+redis.call('PEXPIREAT', lock, expiry)
+redis.call('PEXPIREAT', info, expiry)
 if tonumber(record[5]) ~= ttl then
-  redis.call('HSET', info, 'ttl', digits(ttl))
+  redis.call('HSET', info, 'ttl', ttl)
   record[5] = ttl
 end
 if record[3] then
-  remember(ended, now, digits(expiry + ARGV[3]), 'k:' .. record[3])
+  remember(ended, now, expiry + ARGV[3], 'k:' .. record[3])
 end
 return tell({ 'renewed', token }, record, 4, expiry - now, now)

@@ -17,7 +17,8 @@ use super::{
 pub(in crate::store::redis) enum Knowledge {
     /// Its answer may be on its way: its idempotency key is used.
     MayBeHeard,
-    /// Nobody, since no attempt took it: its idempotency key is not used.
+    /// Nobody, as far as is known here: its idempotency key is not used. If its attempt was answered
+    /// from the store before the word of its grant came here, it is not given back.
     Unheard,
 }
 

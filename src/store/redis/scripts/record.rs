@@ -51,9 +51,9 @@ impl Reply {
 
     /// A record of another layout.
     pub(super) fn layout(&mut self, keys: &Keys) -> StoreError {
-        let found = match self.text().as_deref() {
+        let found = match self.foreign_text().as_deref() {
             None | Some("") => "a hash without a layout version".into(),
-            Some(version) => format!("a lease record of layout version {version:?}").into(),
+            Some(version) => format!("a lease record of layout version \"{version}\"").into(),
         };
         StoreError::ForeignData {
             key: keys.info().to_owned(),

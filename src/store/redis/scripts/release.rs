@@ -3,7 +3,7 @@
 use bb8_redis::redis::Cmd;
 
 use crate::{
-    lock::TokenHash,
+    lock::{KeeperId, TokenHash},
     store::{
         StoreError,
         contract::{Loss, Release},
@@ -27,15 +27,21 @@ impl Scripts {
         dispatch: &Dispatch,
         gateway: &Gateway,
         keys: &Keys,
+        keeper: Option<KeeperId>,
         token: &TokenHash,
     ) -> Result<Release, StoreError> {
         let token = token.to_string();
-        let fill = |command: &mut Cmd, _| queueing::fill(command, keys, gateway, &token);
+        let keeper = keeper.map(|keeper| keeper.to_string()).unwrap_or_default();
+        let fill = |command: &mut Cmd, _| {
+            queueing::fill(command, keys, gateway, &token);
+            command.arg(&keeper);
+        };
         let run = dispatch.run(&self.release, keys, &token, fill);
         let Answer { mut reply, earlier } = run.await?;
         gateway.hear(keys, reply.news()?);
         let loss = match reply.kind() {
             "released" => return Ok(Release::Released),
+            "adopted" => return Ok(Release::Adopted),
             "another" => Loss::HeldByAnother,
             "free" => Loss::Free,
             "layout" => return Err(reply.layout(keys)),

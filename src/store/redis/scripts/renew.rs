@@ -6,7 +6,7 @@ use crate::{
     lock::{TokenHash, Ttl},
     store::{
         StoreError,
-        contract::{Loss, Renewal},
+        contract::{Loss, Renewal, Renewer},
     },
 };
 
@@ -23,6 +23,7 @@ impl Scripts {
         &self,
         dispatch: &Dispatch,
         keys: &Keys,
+        renewer: Renewer,
         token: &TokenHash,
         ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
@@ -37,10 +38,16 @@ impl Scripts {
                 None => command.arg(""),
             };
             command.arg(TOMBSTONE_MS);
+            match renewer {
+                Renewer::Bearer => command.arg("").arg(0),
+                Renewer::Keeper(keeper) => command.arg(keeper.to_string()).arg(0),
+                Renewer::Adopter(keeper) => command.arg(keeper.to_string()).arg(1),
+            };
         };
         let mut reply = dispatch.run(&self.renew, keys, &token, fill).await?.reply;
         match reply.kind() {
             "renewed" => Ok(Renewal::Renewed(reply.lease(keys)?)),
+            "adopted" => Ok(Renewal::Adopted),
             "another" => Ok(Renewal::Lost(Loss::HeldByAnother)),
             "free" => Ok(Renewal::Lost(Loss::Free)),
             "layout" => Err(reply.layout(keys)),

@@ -13,6 +13,9 @@ pub(in crate::store::redis) struct Reply {
     fields: vec::IntoIter<Value>,
 }
 
+/// How much of a text is shown that somebody else has written: more than any version number has.
+const LONGEST_FOREIGN: usize = 32;
+
 // === impl Reply ===
 
 impl Reply {
@@ -59,6 +62,19 @@ impl Reply {
         }
     }
 
+    /// A text that somebody else has written, as it can be shown: short, and in one line.
+    pub(super) fn foreign_text(&mut self) -> Option<String> {
+        let Some(Value::BulkString(bytes)) = self.fields.next() else {
+            return None;
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let mut shown: String = text.chars().take(LONGEST_FOREIGN).collect();
+        if shown.len() < text.len() {
+            shown.push('…');
+        }
+        Some(shown.escape_debug().to_string())
+    }
+
     pub(super) fn list(&mut self) -> Option<Vec<Value>> {
         match self.fields.next() {
             Some(Value::Array(values)) => Some(values),
@@ -89,6 +105,21 @@ mod tests {
         assert!(Reply::read(value("b"), "a").is_err());
         assert!(Reply::read(Value::Array(vec![text("free")]), "a").is_err());
         assert!(Reply::read(Value::Int(1), "a").is_err());
+    }
+
+    #[test]
+    fn shows_of_what_somebody_else_has_written_a_little_and_in_one_line() {
+        let shown = |bytes: &[u8]| {
+            let value = Value::BulkString(bytes.to_vec());
+            Reply::of_fields(vec![value]).foreign_text()
+        };
+        assert_eq!(shown(b"2").as_deref(), Some("2"));
+        let long = shown(&[b'9'; 5_000]).unwrap();
+        assert_eq!(long, format!("{}…", "9".repeat(LONGEST_FOREIGN)));
+        let odd = shown("a\nb\u{1b}[31m\u{202e}\"".as_bytes()).unwrap();
+        assert_eq!(odd, "a\\nb\\u{1b}[31m\\u{202e}\\\"");
+        assert_eq!(shown(b"\xff").as_deref(), Some("\u{fffd}"));
+        assert_eq!(Reply::of_fields(vec![Value::Int(2)]).foreign_text(), None);
     }
 
     #[test]

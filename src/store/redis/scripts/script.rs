@@ -31,6 +31,22 @@ pub(in crate::store::redis) struct Scripts {
 
 /// [`TOMBSTONE`] as the scripts take it.
 pub(super) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
+/// What the scripts share, by the name under which they import it. A function that a script does not
+/// come to costs it nothing, because it imports what only its longer ways need behind the short one.
+const PARTS: [(&str, &str); 12] = [
+    ("adopt", include_str!("../lua/adopt.lua")),
+    ("contend", include_str!("../lua/contend.lua")),
+    ("gateways", include_str!("../lua/gateways.lua")),
+    ("grant", include_str!("../lua/grant.lua")),
+    ("hand_over", include_str!("../lua/hand_over.lua")),
+    ("keeper", include_str!("../lua/keeper.lua")),
+    ("memory", include_str!("../lua/memory.lua")),
+    ("record", include_str!("../lua/record.lua")),
+    ("settle", include_str!("../lua/settle.lua")),
+    ("tell", include_str!("../lua/tell.lua")),
+    ("time", include_str!("../lua/time.lua")),
+    ("waiter", include_str!("../lua/waiter.lua")),
+];
 /// Enough for the arguments of any script without metadata.
 const BYTES: usize = 1_024;
 /// Command, hash, number of keys, six keys and fourteen arguments.
@@ -40,19 +56,17 @@ const ARGUMENTS: usize = 23;
 
 impl Scripts {
     pub(in crate::store::redis) fn new() -> Self {
-        let lease = include_str!("../lua/lease.lua");
-        let queue = include_str!("../lua/queue.lua");
-        let of_queue = |keys, text: &str| Script::new(format!("{lease}\n{queue}\n{text}"), keys);
+        let of_queue = |text| Script::new(text, 6);
         Self {
-            acquire: of_queue(6, include_str!("../lua/acquire.lua")),
-            renew: Script::new(format!("{lease}\n{}", include_str!("../lua/renew.lua")), 3),
-            release: of_queue(6, include_str!("../lua/release.lua")),
-            give_back: of_queue(6, include_str!("../lua/give_back.lua")),
-            confirm: of_queue(4, include_str!("../lua/confirm.lua")),
-            leave: of_queue(6, include_str!("../lua/leave.lua")),
-            advance: of_queue(6, include_str!("../lua/advance.lua")),
-            inspect: of_queue(4, include_str!("../lua/inspect.lua")),
-            probe: Script::new(include_str!("../lua/probe.lua").to_owned(), 1),
+            acquire: of_queue(include_str!("../lua/acquire.lua")),
+            renew: Script::new(include_str!("../lua/renew.lua"), 3),
+            release: of_queue(include_str!("../lua/release.lua")),
+            give_back: of_queue(include_str!("../lua/give_back.lua")),
+            confirm: Script::new(include_str!("../lua/confirm.lua"), 4),
+            leave: of_queue(include_str!("../lua/leave.lua")),
+            advance: of_queue(include_str!("../lua/advance.lua")),
+            inspect: Script::new(include_str!("../lua/inspect.lua"), 4),
+            probe: Script::new(include_str!("../lua/probe.lua"), 1),
         }
     }
 }
@@ -60,7 +74,8 @@ impl Scripts {
 // === impl Script ===
 
 impl Script {
-    fn new(text: String, keys: usize) -> Self {
+    fn new(text: &str, keys: usize) -> Self {
+        let text = compose(text);
         let mut hash = String::with_capacity(40);
         for byte in Sha1::digest(&text) {
             write!(hash, "{byte:02x}").expect("writing to a string cannot fail");
@@ -81,4 +96,21 @@ impl Script {
         command.arg("EVAL").arg(&self.text).arg(self.keys);
         command
     }
+}
+
+/// Puts the parts in the place of the lines that import them.
+fn compose(text: &str) -> String {
+    let mut composed = String::with_capacity(4 * text.len());
+    for line in text.lines() {
+        let text = match line.strip_prefix("-- import ") {
+            None => line,
+            Some(name) => {
+                let part = PARTS.iter().find(|(part, _)| *part == name);
+                part.expect("a script imports a part that there is").1
+            }
+        };
+        composed.push_str(text);
+        composed.push('\n');
+    }
+    composed
 }

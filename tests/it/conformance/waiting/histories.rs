@@ -147,7 +147,9 @@ impl Client {
     }
 
     async fn visit(&mut self, lock: &str, granted: Granted, visit: Visit, expires: bool) {
-        let Granted { lease, delivery } = granted;
+        let Granted {
+            lease, delivery, ..
+        } = granted;
         if self.random.below(10) == 0 && !delivery.is_replay() {
             // The answer could not be sent.
             drop(delivery);

@@ -13,5 +13,6 @@ pub(super) mod places;
 pub(super) mod queue;
 mod queue_model;
 pub(super) mod sequences;
+pub(super) mod streams;
 
 use gateways::{Gateways, LATE, new_key, request};

@@ -9,7 +9,10 @@ use latchgate::{
 use tokio::time::Instant;
 
 use super::{
-    super::{Fixture, attempts::ttl},
+    super::{
+        Fixture,
+        attempts::{LONG, ttl},
+    },
     Gateways, new_key, request,
 };
 
@@ -71,20 +74,64 @@ pub(in super::super) async fn are_not_taken_over_in_other_words(fixture: &dyn Fi
     caller.granted().await;
 }
 
-pub(in super::super) async fn stay_when_asked_for_without_waiting(fixture: &dyn Fixture) {
+pub(in super::super) async fn are_given_up_by_asking_without_waiting(fixture: &dyn Fixture) {
+    // Longer than the case may take: nobody may have to wait for it.
+    let gateways = Gateways::with_grace(fixture, LONG);
+    let lease = gateways.hold("lock").await;
+    let key = new_key();
+    let gone = gateways.queue(keyed("gives up", &key), 1).await;
+    let next = gateways.queue(request("lock", "next"), 2).await;
+    gone.hang_up();
+    gateways.parked(1).await;
+    for _ in 0..2 {
+        let error = gateways.ask(not_waiting("gives up", &key)).refused().await;
+        let AcquireError::Held { contention, .. } = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(contention.waiters, 1);
+    }
+    gateways.release("lock", &lease.token).await;
+    let lease = next.granted().await;
+    // The key is as good as new.
+    let again = gateways.queue(keyed("gives up", &key), 1).await;
+    gateways.release("lock", &lease.token).await;
+    gateways.release("lock", &again.granted().await.token).await;
+    gateways.idle("lock").await;
+}
+
+pub(in super::super) async fn that_are_given_up_supersede_whoever_waits_there(
+    fixture: &dyn Fixture,
+) {
+    let gateways = Gateways::with_grace(fixture, LONG);
+    let lease = gateways.hold("lock").await;
+    let key = new_key();
+    let waits = gateways.queue(keyed("waits", &key), 1).await;
+    let error = gateways.ask(not_waiting("waits", &key)).refused().await;
+    assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
+    let error = waits.refused().await;
+    assert!(matches!(error, AcquireError::Superseded), "{error:?}");
+    assert_eq!(gateways.shown("lock").await.waiters, 0);
+    gateways.release("lock", &lease.token).await;
+    gateways.idle("lock").await;
+}
+
+pub(in super::super) async fn are_not_given_up_in_other_words_or_without_the_key(
+    fixture: &dyn Fixture,
+) {
     let gateways = Gateways::with_grace(fixture, GRACE);
     let lease = gateways.hold("lock").await;
     let key = new_key();
-    let caller = gateways.queue(keyed("waits", &key), 1).await;
-    let looking = AcquireRequest {
-        wait: Duration::ZERO,
-        ..keyed("waits", &key)
-    };
-    let error = gateways.ask(looking).refused().await;
-    assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
-    assert!(caller.is_waiting());
+    let waits = gateways.queue(keyed("waits", &key), 1).await;
+    let error = gateways.ask(not_waiting("another", &key)).refused().await;
+    let mismatch = matches!(error, AcquireError::IdempotencyMismatch);
+    assert!(mismatch, "{error:?}");
+    for looks in [at_once("waits"), not_waiting("waits", &new_key())] {
+        let error = gateways.ask(looks).refused().await;
+        assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
+    }
+    assert!(waits.is_waiting());
     gateways.release("lock", &lease.token).await;
-    caller.granted().await;
+    waits.granted().await;
 }
 
 pub(in super::super) async fn are_granted_the_lock_and_answer_it_in_full(fixture: &dyn Fixture) {
@@ -179,6 +226,13 @@ fn keyed(owner: &str, key: &IdempotencyKey) -> AcquireRequest {
         // Longer than the grace by far.
         ttl: ttl(30_000),
         ..request("lock", owner)
+    }
+}
+
+fn not_waiting(owner: &str, key: &IdempotencyKey) -> AcquireRequest {
+    AcquireRequest {
+        wait: Duration::ZERO,
+        ..keyed(owner, key)
     }
 }
 

@@ -82,9 +82,6 @@ impl Model {
             holder.settled = true;
             return Answer::Replayed(holder.who);
         }
-        if !ask.waits {
-            return Answer::Held(waiters);
-        }
         let same = |it: &Standing| ask.key.is_some() && it.ask.key == ask.key;
         if let Some(ahead) = self.queue.iter().position(same) {
             let before = self.queue[ahead];
@@ -94,8 +91,15 @@ impl Model {
             if before.attended {
                 self.news.push((before.who, Told::Superseded));
             }
+            if !ask.waits {
+                self.queue.remove(ahead);
+                return Answer::Held(waiters - 1);
+            }
             self.queue[ahead] = new;
             return Answer::Queued(ahead as u64);
+        }
+        if !ask.waits {
+            return Answer::Held(waiters);
         }
         if waiters >= self.longest {
             return Answer::QueueFull;

@@ -131,6 +131,28 @@ async fn nothing_is_sent_for_those_who_only_wait() {
 }
 
 #[tokio::test]
+async fn positions_are_looked_up_for_a_bounded_number_of_streams() {
+    const STREAMS: u64 = 600;
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    gate.take("watched").await;
+    let mut holds = Vec::new();
+    for _ in 0..STREAMS {
+        holds.push(gate.engine.hold(request("watched")).await.unwrap());
+    }
+    calls(&server).await;
+    let start = Instant::now();
+    sleep(Duration::from_secs(5)).await;
+    let calls = calls(&server).await;
+    let rounds = start.elapsed().as_secs() / 2 + 1;
+    for command in ["zrank", "zcard"] {
+        let count = calls.get(command).copied().unwrap_or_default();
+        assert!((1..=256 * rounds).contains(&count), "{command}: {calls:?}");
+    }
+    assert_eq!(calls.get("evalsha"), None, "{calls:?}");
+}
+
+#[tokio::test]
 async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
     let server = RedisServer::start().await;
     let gates = [Gate::on(&server).await, Gate::on(&server).await];

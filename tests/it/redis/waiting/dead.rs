@@ -6,7 +6,7 @@ use latchgate::{
     lock::TokenHash,
     store::{
         Store,
-        contract::Acquisition,
+        contract::{Acquisition, Waiting},
         parking::{News, Parked},
     },
 };
@@ -168,4 +168,44 @@ async fn an_attempt_that_is_given_back_while_it_is_queued_is_never_granted() {
     gate.release(&lease).await;
     assert_eq!(parked.news_so_far(), None::<News>);
     assert_eq!(leftovers(&server, "back").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn the_dead_of_a_full_queue_do_not_keep_out_the_living() {
+    for length in [20, 200] {
+        let server = RedisServer::start().await;
+        let [doomed, other] = [Gate::on(&server).await, Gate::on(&server).await];
+        let lease = other.take("crowded").await;
+        let mut crowd = Vec::new();
+        crowd.push(stand(&other, "crowded").await);
+        for _ in 1..length {
+            crowd.push(stand(&doomed, "crowded").await);
+        }
+        let mut asks = waiting(attempt("crowded"));
+        asks.wait = asks.wait.map(|wait| Waiting {
+            longest_queue: length,
+            ..wait
+        });
+        let full = other.store.acquire(&asks).await.unwrap();
+        assert_eq!(full, Acquisition::QueueFull, "nobody is dead yet");
+        doomed.kill().await;
+        let start = Instant::now();
+        let queued = eventually("the dead are found", async || {
+            match other.store.acquire(&asks).await.unwrap() {
+                Acquisition::QueueFull => None,
+                queued => Some(queued),
+            }
+        })
+        .await;
+        assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+        // As soon as a gateway counts as dead that says nothing.
+        assert!(start.elapsed() < Duration::from_secs(8));
+        let first = other.look("crowded").await.waiters;
+        assert!(first < length, "{first}");
+        // Who lives has kept the place.
+        other.release(&lease).await;
+        let (parked, _) = &mut crowd[0];
+        let news = parked.news().await;
+        assert!(matches!(news, News::Granted(_)), "{news:?}");
+    }
 }

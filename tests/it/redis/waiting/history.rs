@@ -182,6 +182,7 @@ impl History {
         let sent = Instant::now();
         match gate.store.renew(name, &token, None).await.unwrap() {
             Renewal::Renewed(lease) => held.until = sent + lease.expires_in,
+            Renewal::Adopted => panic!("it is no keeper"),
             Renewal::Lost(_) => {
                 let early = held.until.saturating_duration_since(Instant::now());
                 assert!(early < MARGIN, "lost {early:?} early; {}", self.so_far());

@@ -7,4 +7,6 @@ mod foreign;
 mod gate;
 mod history;
 mod keyed;
+mod late_news;
+mod late_word;
 mod order;

@@ -1,0 +1,123 @@
+//! A stream renews, and releases, as the keeper that it is, and tells how its place moves.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::scripted_store::*;
+use crate::{
+    auth::Warrant,
+    engine::{HoldEnd, HoldEvent, LossReason},
+    lock::{KeeperId, Token},
+    store::{parking::News, positions::Position},
+};
+
+fn at(ahead: u64) -> Position {
+    Position { ahead, waiters: 9 }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_not_answered_is_tried_again_as_the_same_keeper() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    store.release_errors.lock().unwrap().push_back(unknown());
+    let (engine, _lifecycle) = engine(&store);
+    let hold = engine.hold(request(None)).await.unwrap();
+    settle().await;
+    drop(hold);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(store.released.lock().unwrap().len(), 1);
+    assert_eq!(store.given_back(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_tried_again_ends_nothing_that_was_adopted_meanwhile() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    store.release_errors.lock().unwrap().push_back(unknown());
+    let (engine, _lifecycle) = engine(&store);
+    let hold = engine.hold(request(None)).await.unwrap();
+    settle().await;
+    *store.adopted_by.lock().unwrap() = Some(KeeperId::random());
+    drop(hold);
+    sleep(Duration::from_secs(10)).await;
+    assert!(store.released.lock().unwrap().is_empty());
+    assert_eq!(store.given_back(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_that_another_adopted_the_lease_is_not_believed_without_the_store() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let token = Token::random();
+    let mut older = engine
+        .adopt(name(), token.clone(), Warrant::default())
+        .await
+        .unwrap();
+    assert!(matches!(older.next().await, Some(HoldEvent::Granted(_))));
+    let keeps = *store.adopted_by.lock().unwrap();
+    let mut newer = engine
+        .adopt(name(), token, Warrant::default())
+        .await
+        .unwrap();
+    // In the store it was the other way round.
+    *store.adopted_by.lock().unwrap() = keeps;
+    assert!(matches!(newer.next().await, Some(HoldEvent::Granted(_))));
+    assert!(matches!(older.next().await, Some(HoldEvent::Renewed(_))));
+    let end = newer.next().await;
+    let adopted = matches!(
+        end,
+        Some(HoldEvent::Ended(HoldEnd::Lost(LossReason::Adopted)))
+    );
+    assert!(adopted, "{end:?}");
+    assert!(matches!(older.next().await, Some(HoldEvent::Renewed(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_moves_is_told_and_one_that_stays_is_not() {
+    let store = ScriptedStore::queueing();
+    let (engine, _lifecycle) = engine(&store);
+    let mut hold = engine.hold(waiting_request(None)).await.unwrap();
+    assert!(matches!(
+        hold.next().await,
+        Some(HoldEvent::Queued(Position { ahead: 2, .. }))
+    ));
+    let token = store.attempts.lock().unwrap()[0].token;
+    for ahead in [2, 2, 1, 1, 0] {
+        store.parking.positions().tell(&token, at(ahead));
+        settle().await;
+    }
+    for ahead in [1, 0] {
+        let event = hold.next().await;
+        let told = matches!(event, Some(HoldEvent::Queued(position)) if position == at(ahead));
+        assert!(told, "{event:?}");
+        // Told one by one, as soon as the one before was read.
+        sleep(Duration::from_secs(1)).await;
+    }
+    store.tell(News::Granted(held()));
+    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    assert!(
+        store.parking.positions().is_empty(),
+        "nobody watches any more"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_reads_slowly_is_told_the_last_place_and_keeps_it() {
+    let store = ScriptedStore::queueing();
+    let (engine, _lifecycle) = engine(&store);
+    let mut hold = engine.hold(waiting_request(None)).await.unwrap();
+    let token = store.attempts.lock().unwrap()[0].token;
+    for ahead in (3..200).rev() {
+        store.parking.positions().tell(&token, at(ahead));
+        settle().await;
+    }
+    assert!(matches!(
+        hold.next().await,
+        Some(HoldEvent::Queued(Position { ahead: 2, .. }))
+    ));
+    let event = hold.next().await;
+    assert!(
+        matches!(event, Some(HoldEvent::Queued(position)) if position == at(3)),
+        "{event:?}"
+    );
+    assert!(store.left.lock().unwrap().is_empty());
+}

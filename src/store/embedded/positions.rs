@@ -1,0 +1,31 @@
+//! Tells those who watch it where they stand, on the state in memory.
+
+use std::collections::HashSet;
+
+use crate::{
+    lock::{LockName, TokenHash},
+    store::positions::Position,
+};
+
+use super::state::State;
+
+// === impl State ===
+
+impl State {
+    /// Tells these attempts where they stand in the queue of a lock. Walks through it once, however
+    /// many they are.
+    pub(super) fn tell_positions(&self, name: &LockName, watched: Vec<TokenHash>) {
+        let Some(queue) = self.queues().of(name) else {
+            return;
+        };
+        let watched: HashSet<_> = watched.into_iter().collect();
+        let waiters = self.queues().len(name);
+        for (ahead, (_, queued)) in (0..).zip(queue.iter()) {
+            let token = &queued.attempt.token;
+            if watched.contains(token) {
+                let position = Position { ahead, waiters };
+                self.parking().positions().tell(token, position);
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+-- Tells what stands between an attempt and the lock. The script that imports it names the keys
+-- `lock`, `info` and `queue`.
+
+-- Appends how many wait, and who holds the lock for how long: by a record with its fields of TOLD
+-- from `at` on, or otherwise.
+local function tell_contention(reply, count, held, left, record, at, now)
+  local n = #reply
+  reply[n + 1] = count
+  if not held then
+    reply[n + 2] = 'passing'
+  elseif not record or left < 0 then
+    reply[n + 2] = 'foreign'
+    reply[n + 3] = left
+  else
+    reply[n + 2] = 'held'
+    return tell(reply, record, at, left, now)
+  end
+  return reply
+end
+
+-- The same for a script that has not read it yet.
+local function contend(reply, now)
+  local count, held = redis.call('ZCARD', queue), redis.call('GET', lock)
+  if not held then
+    return tell_contention(reply, count, held)
+  end
+  local record = redis.call('HMGET', info, 'lock', unpack(TOLD))
+  local left = redis.call('PTTL', lock)
+  return tell_contention(reply, count, held, left, record[1] == held and record, 2, now)
+end

@@ -1,0 +1,20 @@
+-- Remembers the end of a lease or of an attempt, in the set that is called `ended`.
+
+-- How many outdated memories one script clears away: bounded, and more than one script adds.
+local SWEEP = 16
+
+-- Whether a member of the memories still counts.
+local function remembers(ended, member, now)
+  local score = redis.call('ZSCORE', ended, member)
+  return score and tonumber(score) > now
+end
+
+-- Remembers members until the instants before them. Its first write is a ZREM, which Redis does not
+-- refuse when it is out of memory; what follows a write is not refused any more.
+local function remember(ended, now, ...)
+  local outdated = redis.call('ZRANGE', ended, '-inf', now, 'BYSCORE', 'LIMIT', 0, SWEEP)
+  redis.call('ZREM', ended, '', unpack(outdated))
+  redis.call('ZADD', ended, ...)
+  local last = redis.call('ZRANGE', ended, -1, -1, 'WITHSCORES')
+  redis.call('PEXPIREAT', ended, tonumber(last[2]))
+end

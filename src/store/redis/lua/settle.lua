@@ -1,0 +1,29 @@
+-- Makes a grant last its full TTL. The script that imports it names the keys `lock`, `info` and
+-- `ended`, and `tombstone`: how long an end is remembered, in ms.
+
+-- Makes the living lease last its full TTL from now. A grant that was provisional becomes one that
+-- was heard of: it counts from now, and its idempotency key is used.
+local function settle(token, now)
+  local fields = redis.call('HMGET', info, 'ttl', 'hold', 'idem', 'provisional', 'limit', 'late')
+  redis.call('ZSCORE', ended, '')
+  local hold = tonumber(fields[2]) or fields[5] and now + fields[5] or math.huge
+  local expiry = math.min(now + fields[1], hold)
+  -- The first write is one that Redis does not refuse when it is out of memory.
+  redis.call('PEXPIREAT', lock, expiry)
+  redis.call('PEXPIREAT', info, expiry)
+  if fields[4] then
+    redis.call('HSET', info, 'acquired', now)
+    if fields[5] then
+      redis.call('HSET', info, 'hold', hold)
+    end
+  end
+  redis.call('HDEL', info, 'unheard', 'provisional', 'limit', 'late')
+  local forget = expiry + tombstone
+  if fields[3] then
+    remember(ended, now, forget, 'k:' .. fields[3])
+  end
+  if fields[6] then
+    remember(ended, now, forget, 'g:' .. token)
+  end
+  return expiry - now
+end

@@ -1,0 +1,18 @@
+-- Tells a lease in a reply.
+
+-- The fields of a record that a lease is told from, in the order in which `tell` takes them.
+local TOLD = { 'fence', 'ttl', 'acquired', 'hold', 'owner', 'metadata' }
+
+-- Appends a lease to a reply: fence, ttl, what is left, how long held, what is left until the hold
+-- limit (-1: none), owner, metadata. `first` is where the fields of TOLD begin.
+local function tell(reply, fields, first, left, now)
+  local n, hold = #reply, tonumber(fields[first + 3])
+  reply[n + 1] = tonumber(fields[first])
+  reply[n + 2] = tonumber(fields[first + 1])
+  reply[n + 3] = left
+  reply[n + 4] = math.max(0, now - (tonumber(fields[first + 2]) or now))
+  reply[n + 5] = hold and math.max(0, hold - now) or -1
+  reply[n + 6] = fields[first + 4] or ''
+  reply[n + 7] = fields[first + 5] or ''
+  return reply
+end

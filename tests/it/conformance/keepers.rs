@@ -1,0 +1,202 @@
+//! Clause 9: a lease has one keeper, the last one who adopted it.
+
+use latchgate::{
+    lock::KeeperId,
+    store::contract::{Acquisition, Attempt, GiveBack, Loss, Release, Renewal, Renewer},
+};
+use tokio::task::JoinSet;
+
+use super::{
+    Fixture,
+    attempts::{LONG, attempt, granted, is_free, key, keyed, released, ttl},
+};
+
+pub(super) async fn the_attempt_that_was_granted_keeps_it(fixture: &dyn Fixture) {
+    let lease = held(fixture).await;
+    kept(fixture, &lease, first(&lease)).await;
+    not_kept(fixture, &lease, KeeperId::random()).await;
+    let release = released_as(fixture, &lease, first(&lease)).await;
+    assert_eq!(release, Release::Released);
+    assert!(is_free(&fixture.store(), "lock").await);
+}
+
+pub(super) async fn whoever_it_was_adopted_from_ends_nothing(fixture: &dyn Fixture) {
+    let lease = held(fixture).await;
+    let adopter = adopted(fixture, &lease).await;
+    not_kept(fixture, &lease, first(&lease)).await;
+    kept(fixture, &lease, adopter).await;
+    let release = released_as(fixture, &lease, adopter).await;
+    assert_eq!(release, Release::Released);
+    assert!(is_free(&fixture.store(), "lock").await);
+}
+
+pub(super) async fn whoever_it_was_adopted_from_does_not_renew_it_either(fixture: &dyn Fixture) {
+    let lease = held(fixture).await;
+    adopted(fixture, &lease).await;
+    let older = Renewer::Keeper(first(&lease));
+    let renewal = renewed_as(fixture, &lease, older, 2 * LONG).await;
+    assert_eq!(renewal, Renewal::Adopted);
+    let store = fixture.store();
+    let renewal = store.renew(&lease.name, &lease.token, None).await;
+    let unchanged = matches!(&renewal, Ok(Renewal::Renewed(held)) if held.ttl == ttl(LONG));
+    assert!(unchanged, "{renewal:?}");
+}
+
+pub(super) async fn the_last_to_adopt_it_keeps_it(fixture: &dyn Fixture) {
+    let lease = held(fixture).await;
+    let second = adopted(fixture, &lease).await;
+    let third = adopted(fixture, &lease).await;
+    for older in [first(&lease), second] {
+        not_kept(fixture, &lease, older).await;
+    }
+    kept(fixture, &lease, third).await;
+}
+
+pub(super) async fn of_many_who_adopt_it_together_one_keeps_it(fixture: &dyn Fixture) {
+    let lease = held(fixture).await;
+    let stores = fixture.gateways();
+    let adopters: Vec<_> = (0..20).map(|_| KeeperId::random()).collect();
+    let mut adoptions = JoinSet::new();
+    for (store, id) in stores.iter().cycle().zip(&adopters) {
+        let (store, adopter) = (store.clone(), Renewer::Adopter(*id));
+        let Attempt { name, token, .. } = lease.clone();
+        adoptions.spawn(async move { store.renew_as(adopter, &name, &token, None).await });
+    }
+    for renewal in adoptions.join_all().await {
+        assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
+    }
+    let mut keepers = 0;
+    for id in adopters {
+        match renewed_as(fixture, &lease, Renewer::Keeper(id), LONG).await {
+            Renewal::Renewed(_) => keepers += 1,
+            other => assert_eq!(other, Renewal::Adopted),
+        }
+    }
+    assert_eq!(keepers, 1);
+}
+
+pub(super) async fn an_adoption_may_be_repeated(fixture: &dyn Fixture) {
+    let lease = held(fixture).await;
+    let id = KeeperId::random();
+    for _ in 0..3 {
+        let renewal = renewed_as(fixture, &lease, Renewer::Adopter(id), LONG).await;
+        assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+        kept(fixture, &lease, id).await;
+    }
+    not_kept(fixture, &lease, first(&lease)).await;
+}
+
+pub(super) async fn the_token_alone_renews_and_releases_whoever_keeps_it(fixture: &dyn Fixture) {
+    let lease = held(fixture).await;
+    let adopter = adopted(fixture, &lease).await;
+    let renewal = renewed_as(fixture, &lease, Renewer::Bearer, LONG).await;
+    assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+    kept(fixture, &lease, adopter).await;
+    released(&fixture.store(), &lease).await;
+    let release = released_as(fixture, &lease, adopter).await;
+    assert_eq!(release, Release::Lost(Loss::Free));
+}
+
+pub(super) async fn an_answer_under_the_key_makes_a_keeper(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let key = key();
+    let lease = keyed("lock", LONG, key);
+    granted(&store, &lease).await;
+    let mut before = first(&lease);
+    // Also where it has been answered again before.
+    for _ in 0..3 {
+        let again = keyed("lock", LONG, key);
+        let answer = store.acquire(&again).await.unwrap();
+        assert!(matches!(answer, Acquisition::Replayed(..)), "{answer:?}");
+        not_kept(fixture, &lease, before).await;
+        before = first(&again);
+        kept(fixture, &lease, before).await;
+    }
+    let release = released_as(fixture, &lease, before).await;
+    assert_eq!(release, Release::Released);
+}
+
+pub(super) async fn an_adopted_lease_is_not_given_back(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let lease = held(fixture).await;
+    let adopter = adopted(fixture, &lease).await;
+    let outcome = store.give_back(&lease.name, &lease.token).await.unwrap();
+    assert_eq!(outcome, GiveBack::NothingHeld);
+    kept(fixture, &lease, adopter).await;
+}
+
+pub(super) async fn the_keeper_of_one_lease_is_none_of_the_next(fixture: &dyn Fixture) {
+    let lease = held(fixture).await;
+    let adopter = adopted(fixture, &lease).await;
+    released(&fixture.store(), &lease).await;
+    let next = held(fixture).await;
+    let release = released_as(fixture, &lease, adopter).await;
+    assert_eq!(release, Release::Lost(Loss::HeldByAnother));
+    not_kept(fixture, &next, adopter).await;
+    kept(fixture, &next, first(&next)).await;
+}
+
+pub(super) async fn a_lease_is_adopted_after_a_restart(fixture: &dyn Fixture) {
+    let lease = held(fixture).await;
+    let before = adopted(fixture, &lease).await;
+    fixture.restart().await;
+    let after = adopted(fixture, &lease).await;
+    for older in [first(&lease), before] {
+        not_kept(fixture, &lease, older).await;
+    }
+    kept(fixture, &lease, after).await;
+}
+
+pub(super) async fn an_ended_lease_is_not_adopted(fixture: &dyn Fixture) {
+    let lease = held(fixture).await;
+    released(&fixture.store(), &lease).await;
+    let adopter = Renewer::Adopter(KeeperId::random());
+    let renewal = renewed_as(fixture, &lease, adopter, LONG).await;
+    assert_eq!(renewal, Renewal::Lost(Loss::Free));
+    assert!(is_free(&fixture.store(), "lock").await);
+}
+
+async fn held(fixture: &dyn Fixture) -> Attempt {
+    let lease = attempt("lock", LONG);
+    granted(&fixture.store(), &lease).await;
+    lease
+}
+
+/// The keeper that an attempt is.
+fn first(attempt: &Attempt) -> KeeperId {
+    KeeperId::of_attempt(&attempt.token)
+}
+
+async fn adopted(fixture: &dyn Fixture, lease: &Attempt) -> KeeperId {
+    let id = KeeperId::random();
+    let renewal = renewed_as(fixture, lease, Renewer::Adopter(id), LONG).await;
+    assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+    id
+}
+
+/// It renews as the keeper.
+async fn kept(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId) {
+    let renewal = renewed_as(fixture, lease, Renewer::Keeper(keeper), LONG).await;
+    assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+}
+
+/// It neither renews nor releases as the keeper, and the lease lives on.
+async fn not_kept(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId) {
+    let renewal = renewed_as(fixture, lease, Renewer::Keeper(keeper), LONG).await;
+    assert_eq!(renewal, Renewal::Adopted);
+    let release = released_as(fixture, lease, keeper).await;
+    assert_eq!(release, Release::Adopted);
+    assert!(!is_free(&fixture.store(), "lock").await);
+}
+
+async fn renewed_as(fixture: &dyn Fixture, lease: &Attempt, renewer: Renewer, ms: u64) -> Renewal {
+    let (store, ttl) = (fixture.store(), Some(ttl(ms)));
+    let renewal = store.renew_as(renewer, &lease.name, &lease.token, ttl);
+    renewal.await.unwrap()
+}
+
+async fn released_as(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId) -> Release {
+    let store = fixture.store();
+    let release = store.release_as(Some(keeper), &lease.name, &lease.token);
+    release.await.unwrap()
+}

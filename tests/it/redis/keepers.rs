@@ -1,0 +1,109 @@
+//! Who keeps a lease, where replies are lost and copies arrive late.
+
+use latchgate::{
+    lock::KeeperId,
+    store::{
+        Store,
+        contract::{Acquisition, Release, Renewal, Renewer},
+    },
+};
+
+use super::{
+    leases::keyed,
+    rig::{Rig, attempt, eventually},
+};
+use crate::support::Fault;
+
+#[tokio::test]
+async fn an_adoption_whose_reply_is_lost_is_an_adoption() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let lease = attempt("adopted");
+    rig.grant(&lease).await;
+    let id = KeeperId::random();
+    proxy.strike(&id.to_string(), Fault::CutReply);
+    let renewal = rig
+        .store
+        .renew_as(Renewer::Adopter(id), &lease.name, &lease.token, None)
+        .await;
+    assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
+    assert_eq!(proxy.strikes(), 1);
+    let first = KeeperId::of_attempt(&lease.token);
+    let release = |keeper| {
+        rig.store
+            .release_as(Some(keeper), &lease.name, &lease.token)
+    };
+    assert_eq!(release(first).await.unwrap(), Release::Adopted);
+    assert_eq!(release(id).await.unwrap(), Release::Released);
+}
+
+#[tokio::test]
+async fn a_late_copy_of_an_adoption_does_not_take_the_lease_from_the_next() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let lease = attempt("late");
+    rig.grant(&lease).await;
+    let [older, newer] = [KeeperId::random(), KeeperId::random()];
+    let renew = |renewer| rig.store.renew_as(renewer, &lease.name, &lease.token, None);
+    proxy.strike(&older.to_string(), Fault::HoldRequest);
+    for adopter in [older, newer] {
+        let renewal = renew(Renewer::Adopter(adopter)).await;
+        assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
+    }
+    assert_eq!(proxy.strikes(), 1, "the first copy is on its way");
+    let scripts = async || {
+        let stats = rig.server.text(&["INFO", "commandstats"]).await;
+        let line = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        let calls: u64 = line.unwrap().split(',').next().unwrap().parse().unwrap();
+        calls
+    };
+    let before = scripts().await;
+    proxy.let_go();
+    eventually("the late copy arrives", async || {
+        (scripts().await > before).then_some(())
+    })
+    .await;
+    let renewal = renew(Renewer::Keeper(newer)).await;
+    assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
+    // Nor does it when it is sent again.
+    assert_eq!(renew(Renewer::Adopter(older)).await, Ok(Renewal::Adopted));
+}
+
+#[tokio::test]
+async fn an_attempt_that_was_answered_again_does_not_take_the_lease_back_later() {
+    let rig = Rig::start().await;
+    let (lease, again) = (keyed("again", "k"), keyed("again", "k"));
+    rig.grant(&lease).await;
+    let replayed = async || {
+        let answer = rig.store.acquire(&again).await;
+        assert!(
+            matches!(answer, Ok(Acquisition::Replayed(..))),
+            "{answer:?}"
+        );
+    };
+    let renew = |renewer| rig.store.renew_as(renewer, &lease.name, &lease.token, None);
+    replayed().await;
+    let newer = KeeperId::random();
+    renew(Renewer::Adopter(newer)).await.unwrap();
+    replayed().await;
+    let renewal = renew(Renewer::Keeper(newer)).await;
+    assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
+}
+
+/// A gateway of before writes no keeper, and whoever was granted the lock there is the first one.
+#[tokio::test]
+async fn a_record_without_a_keeper_is_adopted_like_any_other() {
+    let rig = Rig::start().await;
+    let lease = attempt("old");
+    rig.grant(&lease).await;
+    let fields = rig.server.text(&["HGET", "lg:{old}:info", "keeper"]).await;
+    assert_eq!(fields, "", "nothing is written before it is needed");
+    let id = KeeperId::random();
+    let adopted = rig
+        .store
+        .renew_as(Renewer::Adopter(id), &lease.name, &lease.token, None)
+        .await;
+    assert!(matches!(adopted, Ok(Renewal::Renewed(_))), "{adopted:?}");
+    let fields = rig.server.text(&["HGET", "lg:{old}:info", "keeper"]).await;
+    assert_eq!(fields, id.to_string());
+}
