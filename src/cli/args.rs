@@ -4,8 +4,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
     acquire::AcquireArgs, completions::CompletionsArgs, config::ConfigCommand, events::EventsArgs,
-    exit::Exit, inspect::InspectArgs, release::ReleaseArgs, renew::RenewArgs, run::RunArgs,
-    serve::ServeArgs,
+    exit::Exit, inspect::InspectArgs, key::KeyCommand, release::ReleaseArgs, renew::RenewArgs,
+    run::RunArgs, serve::ServeArgs,
 };
 
 /// Distributed locks over plain HTTP and JSON.
@@ -35,6 +35,9 @@ pub(super) enum Command {
     Release(ReleaseArgs),
     Inspect(InspectArgs),
     Events(EventsArgs),
+    /// Make an API key, or list who may do what
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Print or check the configuration of a gateway
     #[command(subcommand)]
     Config(ConfigCommand),

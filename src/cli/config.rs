@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::Subcommand;
 
-use crate::config::reference;
+use crate::{auth::KeysFile, config::reference};
 
 use super::{environment::Environment, error::CliError, output, sources::SourceArgs};
 
@@ -27,6 +27,9 @@ pub(super) fn config(command: &ConfigCommand, environment: &Environment) -> Resu
 
 fn check(sources: &SourceArgs, environment: &Environment) -> Result<String, CliError> {
     let loaded = sources.of(environment).load()?;
+    if loaded.config.auth.has_keys() {
+        KeysFile::new(&loaded.config.auth.keys_file).read()?;
+    }
     if loaded.set.is_empty() {
         return Ok("the configuration is valid; every key has its default\n".to_owned());
     }

@@ -5,6 +5,7 @@ use std::io;
 use rustix::process::Signal;
 
 use crate::{
+    auth::KeysFileError,
     client::{ClientError, SetupError},
     config::ConfigError,
 };
@@ -34,6 +35,12 @@ pub(super) enum CliError {
     /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The keys file cannot be used.
+    #[error(transparent)]
+    Keys(#[from] KeysFileError),
+    /// No keys file was named.
+    #[error("no keys file: name it with --keys, or with auth.keys_file in the configuration")]
+    NoKeysFile,
     /// The gateway did not start, or did not end as it should.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -83,7 +90,9 @@ impl CliError {
             Self::Setup(SetupError::Url(_))
             | Self::Argument { .. }
             | Self::Secret(_)
-            | Self::Config(_) => Exit::Usage,
+            | Self::Config(_)
+            | Self::Keys(_)
+            | Self::NoKeysFile => Exit::Usage,
             Self::Setup(SetupError::Tls(_) | SetupError::Http(_))
             | Self::Output(_)
             | Self::TokenNotWritten { .. }

@@ -11,6 +11,7 @@ mod error;
 mod events;
 mod exit;
 mod inspect;
+mod key;
 mod lease;
 mod metadata;
 mod openapi;

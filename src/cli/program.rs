@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::{
     acquire, args::Args, args::Command, completions, config, environment::Environment,
-    error::CliError, events, exit::Exit, inspect, openapi, output, release, renew, run, serve,
+    error::CliError, events, exit::Exit, inspect, key, openapi, output, release, renew, run, serve,
     visible::visible,
 };
 
@@ -45,6 +45,7 @@ fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliErro
         Command::Release(args) => block_on(release::release(args, environment)),
         Command::Inspect(args) => block_on(inspect::inspect(args, environment)),
         Command::Events(args) => block_on(events::events(args, environment)),
+        Command::Key(command) => key::key(command, environment),
         Command::Config(command) => config::config(command, environment),
         Command::Openapi => openapi::openapi(),
         Command::Completions(args) => completions::completions(args),
@@ -73,6 +74,7 @@ impl Command {
             Self::Events(args) => args.json,
             Self::Serve(_)
             | Self::Run(_)
+            | Self::Key(_)
             | Self::Config(_)
             | Self::Openapi
             | Self::Completions(_) => false,

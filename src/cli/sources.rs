@@ -14,7 +14,7 @@ use crate::config::Sources;
 use super::environment::Environment;
 
 /// The options that configure a gateway. Everything else is set in a file or in the environment.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(super) struct SourceArgs {
     /// The address to listen on; port 0 takes a free one [env: LATCHGATE_LISTEN]
     /// [default: 127.0.0.1:7420]
@@ -39,6 +39,14 @@ pub(super) struct SourceArgs {
 // === impl SourceArgs ===
 
 impl SourceArgs {
+    /// Nothing but a configuration file.
+    pub(super) fn with_file(config: Option<PathBuf>) -> Self {
+        Self {
+            config,
+            ..Self::default()
+        }
+    }
+
     /// These, over the environment.
     pub(super) fn of(&self, environment: &Environment) -> Sources {
         let mut flags = Vec::new();

@@ -1,7 +1,7 @@
 //! Which known name somebody probably meant.
 
 /// The known name nearest to what was written, if one is near enough to be meant.
-pub(super) fn closest(written: &str, known: impl IntoIterator<Item = String>) -> Option<String> {
+pub(crate) fn closest(written: &str, known: impl IntoIterator<Item = String>) -> Option<String> {
     // One slip in three letters: more and the hint is a guess.
     let most = (written.chars().count() / 3).max(1);
     known

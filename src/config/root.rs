@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    EmbeddedConfig, HttpConfig, Invalid, LimitsConfig, LogConfig, RedisConfig, ShutdownConfig,
-    StoreUrl,
+    AuditConfig, AuthConfig, EmbeddedConfig, HttpConfig, Invalid, LimitsConfig, LogConfig,
+    RedisConfig, ShutdownConfig, StoreUrl,
 };
 
 /// The configuration of `latchgate serve`.
@@ -19,9 +19,13 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where leases live: `embedded:DIR` or `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
     pub store: StoreUrl,
-    /// Serve without authentication on an address that other machines can reach. Whoever reaches it
-    /// can take and inspect every lock.
+    /// Serve without API keys on an address that other machines can reach. Whoever reaches it can
+    /// take and inspect every lock. By name it is reached only if `http.allowed_hosts` lists the name.
     pub insecure_no_auth: bool,
+    /// Who may use the gateway.
+    pub auth: AuthConfig,
+    /// What is kept of who did what.
+    pub audit: AuditConfig,
     /// How HTTP is served.
     pub http: HttpConfig,
     /// What a caller may ask for.
@@ -41,15 +45,27 @@ pub struct Config {
 impl Config {
     /// Finds out whether a gateway can be started with these values.
     pub fn validate(&self) -> Result<(), Invalid> {
-        if !self.insecure_no_auth && !self.listen.ip().to_canonical().is_loopback() {
+        self.auth.validate()?;
+        if self.insecure_no_auth && self.auth.has_keys() {
+            return Err(Invalid {
+                depends_on: Some("auth.keys_file"),
+                ..Invalid::new(
+                    "insecure_no_auth",
+                    true,
+                    "false, because auth.keys_file names API keys, and both cannot be meant",
+                )
+            });
+        }
+        let is_loopback = self.listen.ip().to_canonical().is_loopback();
+        if !is_loopback && !self.insecure_no_auth && !self.auth.has_keys() {
             return Err(Invalid {
                 depends_on: Some("insecure_no_auth"),
                 ..Invalid::new(
                     "listen",
                     self.listen,
-                    "a loopback address such as 127.0.0.1:7420, because without authentication \
-                     whoever reaches the gateway can take every lock. If that is meant, say so: \
-                     --insecure-no-auth, LATCHGATE_INSECURE_NO_AUTH=true, or insecure_no_auth = true",
+                    "a loopback address such as 127.0.0.1:7420, because without API keys \
+                     (auth.keys_file, LATCHGATE_AUTH_KEYS_FILE) whoever reaches the gateway can \
+                     take every lock. If that is meant, say so: --insecure-no-auth, LATCHGATE_INSECURE_NO_AUTH=true, or insecure_no_auth = true",
                 )
             });
         }
@@ -69,6 +85,8 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 7420)),
             store: StoreUrl::default(),
             insecure_no_auth: false,
+            auth: AuthConfig::default(),
+            audit: AuditConfig::default(),
             http: HttpConfig::default(),
             limits: LimitsConfig::default(),
             embedded: EmbeddedConfig::default(),
@@ -86,6 +104,19 @@ mod tests {
     #[test]
     fn the_defaults_are_valid() {
         Config::default().validate().unwrap();
+    }
+
+    #[test]
+    fn with_keys_every_address_is_served_and_nothing_is_insecure() {
+        let mut config = Config {
+            listen: "0.0.0.0:1".parse().unwrap(),
+            ..Config::default()
+        };
+        config.auth.keys_file = "keys.toml".to_owned();
+        config.validate().unwrap();
+        config.insecure_no_auth = true;
+        let invalid = config.validate().unwrap_err();
+        assert_eq!(invalid.depends_on, Some("auth.keys_file"), "{invalid}");
     }
 
     #[test]

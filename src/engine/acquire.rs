@@ -5,17 +5,18 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::{
+    auth::Warrant,
     lock::{
         CallerId, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName, Metadata, Owner, TokenHash,
         Ttl,
     },
     store::{
-        StoreError, Uncertainty,
+        StoreError,
         contract::{Contention, Place},
     },
 };
 
-use super::{Engine, attempt::Run, delivery::Delivery};
+use super::{Engine, attempt::Run, delivery::Delivery, seen_through::SeenThrough};
 
 /// What a caller asks for.
 #[derive(Debug, Clone)]
@@ -34,6 +35,8 @@ pub struct AcquireRequest {
     pub metadata: Metadata,
     /// Whose idempotency key it is.
     pub caller: CallerId,
+    /// For how long the caller may wait for the lock, or have it kept.
+    pub warrant: Warrant,
     /// The key under which the request may be repeated.
     pub idempotency_key: Option<IdempotencyKey>,
 }
@@ -74,6 +77,9 @@ pub enum AcquireError {
     /// The lease under this idempotency key has ended.
     #[error("the lease under this idempotency key has ended")]
     IdempotencyExpired,
+    /// The caller may not have the lock any more: the API key is gone, or permits less.
+    #[error("the caller may not have the lock any more")]
+    Revoked,
     /// The gateway is about to stop.
     #[error("the gateway is draining")]
     Draining,
@@ -98,9 +104,21 @@ impl Engine {
     /// If the caller drops this future, a task of its own leaves the queue and gives back whatever
     /// it was granted; with an idempotency key, after the reconnect grace.
     pub async fn acquire(&self, request: AcquireRequest) -> Result<Granted, AcquireError> {
+        self.acquire_telling(request, || {}).await
+    }
+
+    /// The same, and says when it is known that there is a wait.
+    pub async fn acquire_telling(
+        &self,
+        request: AcquireRequest,
+        queued: impl FnOnce() + Send,
+    ) -> Result<Granted, AcquireError> {
         match self.attempt(request).await? {
             Attempted::Done(granted) => Ok(granted),
-            Attempted::Queued(_place, _token, outcome) => outcome.await,
+            Attempted::Queued(_place, _token, outcome) => {
+                queued();
+                outcome.await
+            }
         }
     }
 
@@ -119,24 +137,22 @@ impl Engine {
             return Err(AcquireError::TooManyWaiters);
         }
         let (say_queued, queued) = oneshot::channel();
+        let warrant = request.warrant.clone();
         let run = Run::new(self, request, say_queued);
         let token = run.token();
-        let (mut answer, mut outcome) = oneshot::channel();
-        self.lifecycle.spawn(async move {
-            let result = run.finish(answer.closed()).await;
-            // A caller that has gone hears no answer: the outcome is dropped, and with it the
-            // delivery, which gives the lease back.
-            drop(answer.send(result));
+        let mut outcome = SeenThrough::new(&self.lifecycle, |hung_up| async move {
+            let granted = run.finish(hung_up).await?;
+            if warrant.stands() {
+                Ok(granted)
+            } else {
+                // Dropped, it is given back.
+                Err(AcquireError::Revoked)
+            }
         });
-        // A task that panicked, or was lost together with the runtime, may have been at any point.
-        let lost = |_| Err(StoreError::from(Uncertainty::Interrupted).into());
         tokio::select! {
             biased;
-            outcome = &mut outcome => outcome.unwrap_or_else(lost).map(Attempted::Done),
-            Ok(place) = queued => {
-                let outcome = async move { outcome.await.unwrap_or_else(lost) };
-                Ok(Attempted::Queued(place, token, outcome))
-            }
+            outcome = &mut outcome => outcome.map(Attempted::Done),
+            Ok(place) = queued => Ok(Attempted::Queued(place, token, outcome)),
         }
     }
 }

@@ -48,6 +48,8 @@ enum End {
     WaitOver,
     /// The gateway drains.
     Draining,
+    /// Its caller may not have the lock any more.
+    Revoked,
 }
 
 type Outcome = Result<Granted, AcquireError>;
@@ -179,6 +181,7 @@ impl Run {
             () = sleep_until(over) => End::WaitOver,
             () = hung_up => End::WaitOver,
             () = self.lifecycle.drained() => End::Draining,
+            () = self.request.warrant.ended() => End::Revoked,
         };
         Some(self.leave(&end).await)
     }
@@ -215,6 +218,7 @@ impl Run {
             .attempt
             .idempotency
             .as_ref()
+            .filter(|_| !matches!(end, End::Revoked))
             .map(|_| self.reconnect_grace);
         match self
             .store
@@ -227,6 +231,7 @@ impl Run {
             Ok(Leaving::Left(contention)) => match end {
                 End::WaitOver => Err(self.held(contention)),
                 End::Draining => Err(AcquireError::Draining),
+                End::Revoked => Err(AcquireError::Revoked),
             },
             Err(error) => {
                 // Still in the queue, as far as we know.

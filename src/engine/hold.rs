@@ -13,6 +13,7 @@ use std::{
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
+    auth::Warrant,
     lock::{HeldLease, KeeperId, Lease, LockName, Token},
     store::{
         StoreError,
@@ -84,6 +85,9 @@ pub enum LossReason {
     HoldLimit,
     /// Somebody ended it.
     Ended,
+    /// Whoever asked for it may not have it any more. It is not renewed any more, and ends with its
+    /// TTL: until then there is time to stop the work.
+    Revoked,
     /// Another stream goes on with it.
     Adopted,
     /// Whoever listens left too much unread.
@@ -100,14 +104,14 @@ impl Engine {
     /// there is a hold.
     pub async fn hold(&self, request: AcquireRequest) -> Result<Hold, AcquireError> {
         let asked = Instant::now();
-        let name = request.name.clone();
+        let (name, warrant) = (request.name.clone(), request.warrant.clone());
         match self.attempt(request).await? {
-            Attempted::Done(granted) => Ok(self.start_keeper(move |keeper| async move {
+            Attempted::Done(granted) => Ok(self.start_keeper(warrant, move |keeper| async move {
                 keeper.keep_grant(granted, asked).await;
             })),
             Attempted::Queued(place, token, outcome) => {
                 let watcher = self.store.parking().positions().watch(name, &token);
-                Ok(self.start_keeper(move |keeper| async move {
+                Ok(self.start_keeper(warrant, move |keeper| async move {
                     keeper.queue_and_keep(&place, watcher, outcome).await;
                 }))
             }
@@ -121,7 +125,12 @@ impl Engine {
     ///
     /// A caller that hangs up half-way has adopted the lease or not. It is not released, because the
     /// caller may be about to ask again, here or elsewhere; nobody keeps it until then.
-    pub async fn adopt(&self, name: LockName, token: Token) -> Result<Hold, AdoptError> {
+    pub async fn adopt(
+        &self,
+        name: LockName,
+        token: Token,
+        warrant: Warrant,
+    ) -> Result<Hold, AdoptError> {
         if self.is_draining() {
             return Err(AdoptError::Draining);
         }
@@ -133,7 +142,7 @@ impl Engine {
             Renewal::Lost(loss) => return Err(AdoptError::Lost(loss)),
             // Before its answer came, somebody adopted it after us.
             Renewal::Adopted => {
-                return Ok(self.start_keeper(|keeper| async move {
+                return Ok(self.start_keeper(warrant, |keeper| async move {
                     keeper.end(HoldEnd::Lost(LossReason::Adopted));
                 }));
             }
@@ -145,13 +154,13 @@ impl Engine {
             held,
             waited,
         };
-        Ok(self.start_keeper(move |keeper| async move {
+        Ok(self.start_keeper(warrant, move |keeper| async move {
             let kept = keeper.kept(lease, id, asked);
             keeper.keep_granted(kept).await;
         }))
     }
 
-    fn start_keeper<F>(&self, task: impl FnOnce(Keeper) -> F) -> Hold
+    fn start_keeper<F>(&self, warrant: Warrant, task: impl FnOnce(Keeper) -> F) -> Hold
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -162,6 +171,7 @@ impl Engine {
             reaper: self.reaper.clone(),
             lifecycle: self.lifecycle.clone(),
             streams: self.streams.clone(),
+            warrant,
             owed: self.owed.clone(),
             bus: self.events.clone(),
             events: sender,
@@ -199,6 +209,7 @@ impl LossReason {
             Self::Expired => "expired",
             Self::HoldLimit => "hold-limit",
             Self::Ended => "ended",
+            Self::Revoked => "revoked",
             Self::Adopted => "adopted",
             Self::Unread => "unread",
         }

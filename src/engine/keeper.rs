@@ -14,6 +14,7 @@ use tokio::{
 };
 
 use crate::{
+    auth::Warrant,
     lifecycle::Lifecycle,
     lock::{HeldLease, KeeperId, Lease},
     store::{
@@ -39,6 +40,7 @@ pub(super) struct Keeper {
     pub(super) reaper: Reaper,
     pub(super) lifecycle: Lifecycle,
     pub(super) streams: Streams,
+    pub(super) warrant: Warrant,
     pub(super) owed: Owed,
     pub(super) bus: Bus,
     pub(super) events: mpsc::Sender<HoldEvent>,
@@ -119,7 +121,11 @@ impl Keeper {
                     Displaced::Adopted => false,
                 },
                 () = self.events.closed() => return self.release(kept).await,
+                () = self.warrant.ended() => return self.revoke(kept),
             };
+            if !self.warrant.stands() {
+                return self.revoke(kept);
+            }
             if let Some(reason) = kept.lost_by_now() {
                 self.bus
                     .lost(&kept.name, &kept.token.hash(), reason.as_str());
@@ -188,6 +194,18 @@ impl Keeper {
             self.leave_behind(kept);
         }
         self.end(HoldEnd::Draining { left });
+    }
+
+    /// Whoever listens may not have it any more, and has what is left of the TTL to stop.
+    fn revoke(&self, kept: Kept) {
+        let revoked = LossReason::Revoked;
+        self.bus
+            .lost(&kept.name, &kept.token.hash(), revoked.as_str());
+        if kept.unsaid.is_some() {
+            // Nobody knows its token.
+            self.leave_behind(kept);
+        }
+        self.end(HoldEnd::Lost(revoked));
     }
 
     /// Renews once; `None` if the store gave no answer.

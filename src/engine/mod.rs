@@ -12,6 +12,7 @@ mod owed;
 mod reaper;
 mod release;
 mod renew;
+mod seen_through;
 mod start;
 mod streams;
 #[cfg(test)]

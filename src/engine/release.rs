@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-use super::Engine;
+use super::{Engine, seen_through::SeenThrough};
 
 /// Why a lease was not released.
 #[derive(Debug, thiserror::Error)]
@@ -28,14 +28,13 @@ pub enum ReleaseError {
 impl Engine {
     /// Ends a living lease. Works while the gateway drains.
     ///
-    /// A caller that hangs up half-way still wants the lock released, so a task of its own sees the
-    /// command through.
+    /// A caller that hangs up half-way still wants the lock released, so the command is seen through.
     pub async fn release(&self, name: LockName, token: &Token) -> Result<(), ReleaseError> {
         let hash = token.hash();
         let store = Arc::clone(&self.store);
         let (streams, owed) = (self.streams.clone(), self.owed.clone());
         let events = self.events.clone();
-        let release = async move {
+        let release = SeenThrough::new(&self.lifecycle, |_hung_up| async move {
             let release = store.release(&name, &hash).await;
             if release.is_ok() {
                 owed.settle(&hash);
@@ -45,8 +44,8 @@ impl Engine {
                 streams.released(name, hash);
             }
             release
-        };
-        match self.see_through(release).await? {
+        });
+        match release.await? {
             Release::Released => Ok(()),
             // Nobody asked as a keeper.
             Release::Adopted => Err(ReleaseError::Lost(Loss::HeldByAnother)),

@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::oneshot, time::Instant};
+use tokio::time::Instant;
 
 use crate::{
     clock::SystemClock,
     config::LimitsConfig,
     lifecycle::Lifecycle,
-    store::{Store, StoreError, Uncertainty, contract::Check},
+    store::{Store, contract::Check},
 };
 
 use super::{events::Bus, owed::Owed, reaper::Reaper, streams::Streams};
@@ -65,26 +65,6 @@ impl Engine {
     /// Finds out whether the store can keep its promises now.
     pub async fn check(&self) -> Vec<Check> {
         self.store.check().await
-    }
-
-    /// Runs a command in a task of its own, so that it is carried out although its caller hangs up.
-    pub(super) async fn see_through<T, E>(
-        &self,
-        command: impl Future<Output = Result<T, E>> + Send + 'static,
-    ) -> Result<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
-        let (answer, outcome) = oneshot::channel();
-        self.lifecycle.spawn(async move {
-            // A caller that has gone does not hear the answer; the command was carried out.
-            drop(answer.send(command.await));
-        });
-        // A task that panicked, or was lost together with the runtime, may have been at any point.
-        outcome
-            .await
-            .unwrap_or_else(|_lost| Err(StoreError::from(Uncertainty::Interrupted).into()))
     }
 
     /// When the last lease is over that was granted or renewed here and, as far as is known here,

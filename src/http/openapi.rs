@@ -9,15 +9,20 @@ use axum::{
 use bytes::Bytes;
 use utoipa::openapi::{
     InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, RefOr, Required, Response, Server,
-    path::Operation, tag::TagBuilder,
+    path::Operation,
+    security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+    tag::TagBuilder,
 };
 
-use crate::config::{HttpConfig, LimitsConfig};
+use crate::{
+    audit::Audit,
+    config::{Config, LimitsConfig},
+};
 
 use super::{
     answer::{JSON, json},
     base_path::BasePath,
-    edge::EdgeLayer,
+    edge::{EdgeLayer, is_probe},
     extract::AcceptsJson,
     limits_schema,
     problem::{Problem, ProblemCode as Code, ProblemDocument, problem_responses, text_header},
@@ -28,12 +33,16 @@ use super::{
 /// The operations that take a body and can do without.
 const BODY_IS_OPTIONAL: [&str; 3] = ["acquire", "renew", "hold"];
 
+/// What the API key is called in the document.
+const BEARER: &str = "bearer";
+const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the gateway gave it to \
+    you. A gateway without keys needs none and ignores it.";
+
 /// The document of a gateway with the default configuration.
 pub fn openapi() -> OpenApi {
-    let edge = EdgeLayer::new(BasePath::new(""), &HttpConfig::default());
+    let edge = EdgeLayer::new(BasePath::new(""), &Config::default(), true, Audit::none());
     let (_, mut document) = described(&edge).split_for_parts();
     for (path, item) in &mut document.paths.paths {
-        let private = path.starts_with("/locks") || path == "/events";
         let operations = [
             &mut item.get,
             &mut item.post,
@@ -41,7 +50,7 @@ pub fn openapi() -> OpenApi {
             &mut item.delete,
         ];
         for operation in operations.into_iter().flatten() {
-            complete(operation, private);
+            complete(operation, path);
         }
     }
     document
@@ -97,6 +106,11 @@ pub(super) fn preface() -> OpenApi {
     let components = document.components.get_or_insert_default();
     components.schemas.extend(schemas);
     components.schemas.insert("Problem".to_owned(), problem);
+    let bearer = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some(BEARER_DESCRIPTION))
+        .build();
+    components.add_security_scheme(BEARER, SecurityScheme::Http(bearer));
     document
 }
 
@@ -112,7 +126,7 @@ pub(super) fn rendered(base_path: &BasePath, limits: &LimitsConfig) -> Bytes {
 }
 
 /// Adds what every operation has: problems of the edge, and headers.
-fn complete(operation: &mut Operation, private: bool) {
+fn complete(operation: &mut Operation, path: &str) {
     let is_optional = |id: &str| BODY_IS_OPTIONAL.contains(&id);
     if let Some(RefOr::T(body)) = &mut operation.request_body
         && operation.operation_id.as_deref().is_some_and(is_optional)
@@ -120,15 +134,23 @@ fn complete(operation: &mut Operation, private: bool) {
         body.required = Some(Required::False);
     }
     let responses = &mut operation.responses.responses;
+    if responses.contains_key("401") {
+        let key = SecurityRequirement::new::<_, [&str; 0], _>(BEARER, []);
+        operation.security = Some(vec![key, SecurityRequirement::default()]);
+    }
     let answers_with_body = responses.iter().any(|(status, response)| {
         matches!(response, RefOr::T(response) if status.starts_with('2') && !response.content.is_empty())
     });
     let mut common = vec![
+        Code::InvalidRequest,
         Code::MethodNotAllowed,
         Code::UriTooLong,
         Code::HeadersTooLarge,
         Code::Internal,
     ];
+    if !is_probe(path) {
+        common.extend([Code::WrongHost, Code::Overloaded]);
+    }
     if answers_with_body {
         common.push(Code::NotAcceptable);
     }
@@ -137,7 +159,7 @@ fn complete(operation: &mut Operation, private: bool) {
     }
     for response in responses.values_mut() {
         if let RefOr::T(response) = response {
-            add_headers(response, private);
+            add_headers(response, path.starts_with("/locks") || path == "/events");
         }
     }
 }

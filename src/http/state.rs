@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{clock::Clock, config::Config, engine::Engine};
+use crate::{audit::Audit, auth::Gate, clock::Clock, config::Config, engine::Engine};
 
 use super::{base_path::BasePath, openapi};
 
 /// The gateway as the handlers see it.
 pub struct Gateway {
     pub(super) engine: Engine,
+    /// Who is let in.
+    pub(super) gate: Gate,
+    /// Who is told of what was broken and refused.
+    pub(super) audit: Audit,
     pub(super) config: Arc<Config>,
     /// For the timestamps in answers. They are displayed; nothing is decided by them.
     pub(super) clock: Arc<dyn Clock>,
@@ -22,15 +26,29 @@ pub struct Gateway {
 // === impl Gateway ===
 
 impl Gateway {
-    /// A gateway over an engine that has been started.
+    /// A gateway over an engine that has been started. It lets everybody in.
     pub fn new(engine: Engine, config: Arc<Config>, clock: Arc<dyn Clock>) -> Self {
         let base_path = BasePath::new(&config.http.base_path);
         Self {
             document: openapi::rendered(&base_path, &config.limits),
             base_path,
             engine,
+            gate: Gate::open(),
+            audit: Audit::none(),
             config,
             clock,
         }
+    }
+
+    /// The same gateway for those whom the gate lets in.
+    #[must_use]
+    pub fn behind(self, gate: Gate) -> Self {
+        Self { gate, ..self }
+    }
+
+    /// The same gateway with an audit log.
+    #[must_use]
+    pub fn audited(self, audit: Audit) -> Self {
+        Self { audit, ..self }
     }
 }

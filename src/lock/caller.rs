@@ -12,6 +12,11 @@ impl CallerId {
     /// The caller of a gateway without API keys.
     pub const ANONYMOUS: Self = Self(None);
 
+    /// The caller with the API key of this name.
+    pub fn of_key(name: Arc<str>) -> Self {
+        Self(Some(name))
+    }
+
     /// The bytes that stand for the caller in a hash; empty for [`CallerId::ANONYMOUS`].
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_deref().unwrap_or_default().as_bytes()

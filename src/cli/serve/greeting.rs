@@ -3,12 +3,22 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Where it listens, which store it uses, and a line to paste.
-pub(super) fn greeting(address: SocketAddr, base_path: &str, store: &str) -> String {
+pub(super) fn greeting(
+    address: SocketAddr,
+    base_path: &str,
+    store: &str,
+    has_keys: bool,
+) -> String {
+    let key = if has_keys {
+        "-H \"Authorization: Bearer $LATCHGATE_KEY\" "
+    } else {
+        ""
+    };
     let url = format!("http://{}{base_path}", reachable(address));
     format!(
         "latchgate {} listens on http://{address}{base_path}\n\
          store: {store}\n\
-         try:   curl -X POST {url}/locks/deploy\n",
+         try:   curl -X POST {key}{url}/locks/deploy\n",
         env!("CARGO_PKG_VERSION")
     )
 }
@@ -35,12 +45,19 @@ mod tests {
             ("[::]:1", "http://[::1]:1/p/locks/deploy"),
             ("192.0.2.1:1", "http://192.0.2.1:1/p/locks/deploy"),
         ] {
-            let text = greeting(address.parse().unwrap(), "/p", "a store");
+            let text = greeting(address.parse().unwrap(), "/p", "a store", false);
             assert!(text.contains(&format!("curl -X POST {url}\n")), "{text}");
             assert!(
                 text.contains(&format!("listens on http://{address}/p\n")),
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn with_keys_the_line_to_paste_sends_one() {
+        let text = greeting("127.0.0.1:1".parse().unwrap(), "", "a store", true);
+        let line = "curl -X POST -H \"Authorization: Bearer $LATCHGATE_KEY\" http://127.0.0.1:1/";
+        assert!(text.contains(line), "{text}");
     }
 }

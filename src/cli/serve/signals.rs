@@ -1,12 +1,18 @@
 //! The signals that end the gateway.
 
-use std::io::{self, IsTerminal};
+use std::{
+    io::{self, IsTerminal},
+    sync::Arc,
+};
 
 use rustix::process::Signal;
-use tokio::signal::unix::{self, SignalKind, signal};
+use tokio::{
+    signal::unix::{self, SignalKind, signal},
+    sync::Notify,
+};
 use tracing::warn;
 
-use crate::cli::signals;
+use crate::{audit::Audit, cli::signals};
 
 /// TERM, INT and HUP, from the moment this exists.
 pub(super) struct Signals {
@@ -17,6 +23,10 @@ pub(super) struct Signals {
     /// Whether somebody started it by hand. Found out at the start: of a terminal that is closed it
     /// cannot be told any more that it was one.
     interactive: bool,
+    /// Who reads again what can be read again.
+    reload: Option<Arc<Notify>>,
+    /// What a HUP opens anew.
+    audit: Audit,
 }
 
 // === impl Signals ===
@@ -28,13 +38,25 @@ impl Signals {
             int: signal(SignalKind::interrupt())?,
             hup: signals::Signals::hear(&[Signal::HUP])?,
             interactive: io::stdin().is_terminal(),
+            reload: None,
+            audit: Audit::none(),
         })
+    }
+
+    /// From now on HUP wakes this one.
+    pub(super) fn reload_with(&mut self, reload: Arc<Notify>) {
+        self.reload = Some(reload);
+    }
+
+    /// Opens this anew with every HUP that does not end the gateway.
+    pub(super) fn reopen(&mut self, audit: Audit) {
+        self.audit = audit;
     }
 
     /// The next that is to end the gateway.
     ///
     /// A terminal that is closed ends what was started on it. Without a terminal HUP is the usual
-    /// way to ask for a new configuration: no reason to end, and nothing that can be done.
+    /// way to ask for a new configuration: no reason to end. Of that only the keys are read again.
     pub(super) async fn next(&mut self) -> &'static str {
         loop {
             tokio::select! {
@@ -44,10 +66,15 @@ impl Signals {
                     if self.interactive {
                         return "HUP";
                     }
-                    warn!(
-                        "HUP is ignored: the configuration is read at the start only; start the \
-                         gateway again to change it"
-                    );
+                    self.audit.reopen();
+                    if let Some(reload) = &self.reload {
+                        reload.notify_one();
+                    } else if !self.audit.is_kept() {
+                        warn!(
+                            "HUP is ignored: the configuration is read at the start only; start \
+                             the gateway again to change it"
+                        );
+                    }
                 }
             }
         }

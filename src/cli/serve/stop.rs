@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::info;
 
-use crate::{config::ShutdownConfig, engine::Engine, lifecycle::Lifecycle, store::Store};
+use crate::{
+    audit::Audit, config::ShutdownConfig, engine::Engine, lifecycle::Lifecycle, store::Store,
+};
 
 use super::{ServeError, signals::Signals, under_way::UnderWay};
 
@@ -14,12 +16,17 @@ use super::{ServeError, signals::Signals, under_way::UnderWay};
 /// somebody does not read or the store is away.
 const LAST_THINGS: Duration = Duration::from_secs(1);
 
+/// How long the last lines of the audit log may take: a disk or a reader that is stuck must not keep
+/// the process.
+const LAST_LINE: Duration = Duration::from_millis(250);
+
 /// A gateway that serves.
 pub(super) struct Serving {
     pub(super) lifecycle: Lifecycle,
     pub(super) under_way: UnderWay,
     pub(super) engine: Engine,
     pub(super) store: Arc<dyn Store>,
+    pub(super) audit: Audit,
 }
 
 // === impl Serving ===
@@ -36,10 +43,16 @@ impl Serving {
         let deadline = Instant::now() + grace;
         self.lifecycle.drain();
         self.announce(signal, grace);
-        tokio::select! {
+        let outcome = tokio::select! {
             outcome = self.end_by(deadline, grace) => outcome,
             _ = signals.next() => Err(ServeError::SecondSignal),
+        };
+        match &outcome {
+            Ok(()) => self.audit.stopped(signal),
+            Err(error) => self.audit.stopped(&format!("{signal}: {error}")),
         }
+        self.audit.flush(LAST_LINE).await;
+        outcome
     }
 
     fn announce(&self, signal: &str, grace: Duration) {

@@ -6,7 +6,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::scripted_store::*;
 use crate::{
-    engine::{AcquireError, AdoptError, Hold, HoldEnd, HoldEvent, LossReason},
+    auth::Warrant,
+    engine::{AcquireError, AdoptError, Engine, Hold, HoldEnd, HoldEvent, LossReason},
     lock::{HeldLease, Token},
     store::{
         StoreError, Unavailability,
@@ -26,6 +27,10 @@ async fn granted_hold(store: &Arc<ScriptedStore>) -> (Hold, crate::lifecycle::Li
     let mut hold = engine.hold(request(None)).await.unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
     (hold, lifecycle)
+}
+
+async fn adopt(engine: &Engine, token: Token) -> Result<Hold, AdoptError> {
+    engine.adopt(name(), token, Warrant::default()).await
 }
 
 /// The last event, and how many renewals came before it.
@@ -231,7 +236,7 @@ async fn a_living_lease_is_adopted() {
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
     let token = Token::random();
-    let mut hold = engine.adopt(name(), token.clone()).await.unwrap();
+    let mut hold = adopt(&engine, token.clone()).await.unwrap();
     let Some(HoldEvent::Granted(lease)) = hold.next().await else {
         panic!("not granted")
     };
@@ -251,7 +256,7 @@ async fn a_lost_lease_is_not_adopted() {
         .unwrap()
         .push_back(Ok(Renewal::Lost(Loss::Free)));
     let (engine, _lifecycle) = engine(&store);
-    let error = engine.adopt(name(), Token::random()).await.unwrap_err();
+    let error = adopt(&engine, Token::random()).await.unwrap_err();
     assert!(matches!(error, AdoptError::Lost(Loss::Free)), "{error:?}");
 }
 
@@ -344,9 +349,9 @@ async fn an_older_hold_of_an_adopted_lease_ends_without_releasing_it() {
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
     let token = Token::random();
-    let mut older = engine.adopt(name(), token.clone()).await.unwrap();
+    let mut older = adopt(&engine, token.clone()).await.unwrap();
     assert!(matches!(older.next().await, Some(HoldEvent::Granted(_))));
-    let newer = engine.adopt(name(), token).await.unwrap();
+    let newer = adopt(&engine, token).await.unwrap();
     let (end, _) = end_of(&mut older).await;
     assert!(matches!(end, HoldEnd::Lost(LossReason::Adopted)), "{end:?}");
     drop(older);
@@ -378,7 +383,7 @@ async fn a_draining_gateway_adopts_nothing() {
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, lifecycle) = engine(&store);
     lifecycle.drain();
-    let error = engine.adopt(name(), Token::random()).await.unwrap_err();
+    let error = adopt(&engine, Token::random()).await.unwrap_err();
     assert!(matches!(error, AdoptError::Draining), "{error:?}");
     assert_eq!(*store.renewals_asked.lock().unwrap(), 0);
 }

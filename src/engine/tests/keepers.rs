@@ -6,6 +6,7 @@ use tokio::time::sleep;
 
 use super::scripted_store::*;
 use crate::{
+    auth::Warrant,
     engine::{HoldEnd, HoldEvent, LossReason},
     lock::{KeeperId, Token},
     store::{parking::News, positions::Position},
@@ -47,10 +48,16 @@ async fn a_hint_that_another_adopted_the_lease_is_not_believed_without_the_store
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
     let token = Token::random();
-    let mut older = engine.adopt(name(), token.clone()).await.unwrap();
+    let mut older = engine
+        .adopt(name(), token.clone(), Warrant::default())
+        .await
+        .unwrap();
     assert!(matches!(older.next().await, Some(HoldEvent::Granted(_))));
     let keeps = *store.adopted_by.lock().unwrap();
-    let mut newer = engine.adopt(name(), token).await.unwrap();
+    let mut newer = engine
+        .adopt(name(), token, Warrant::default())
+        .await
+        .unwrap();
     // In the store it was the other way round.
     *store.adopted_by.lock().unwrap() = keeps;
     assert!(matches!(newer.next().await, Some(HoldEvent::Granted(_))));

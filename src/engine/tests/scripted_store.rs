@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
+    auth::Warrant,
     config::{LimitsConfig, Millis},
     engine::{AcquireRequest, Engine},
     lifecycle::Lifecycle,
@@ -289,6 +290,7 @@ pub(super) fn request(key: Option<&str>) -> AcquireRequest {
         owner: None,
         metadata: Metadata::default(),
         caller: CallerId::ANONYMOUS,
+        warrant: Warrant::default(),
         idempotency_key: key.map(|key| IdempotencyKey::new(key).unwrap()),
     }
 }

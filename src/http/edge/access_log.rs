@@ -8,16 +8,18 @@ use tracing::{info, warn};
 
 use crate::http::problem::Problem;
 
-use super::request_id::RequestId;
+use super::{caller_name::CallerName, request_id::RequestId};
 
 /// A request that is being answered. Whatever ends it writes its line: a dropped one is a caller
 /// that hung up.
 ///
 /// The line has the route and not the path, and no header: neither a token nor a key can be in it.
+/// `key` is the name of the key.
 pub(super) struct AccessLog {
     method: Method,
     route: Arc<str>,
     request_id: RequestId,
+    caller: CallerName,
     began: Instant,
     open: bool,
 }
@@ -30,6 +32,7 @@ impl AccessLog {
             method,
             route,
             request_id,
+            caller: CallerName::default(),
             began: Instant::now(),
             open: true,
         }
@@ -39,20 +42,34 @@ impl AccessLog {
         &self.request_id
     }
 
+    pub(super) fn method(&self) -> &Method {
+        &self.method
+    }
+
+    pub(super) fn route(&self) -> &str {
+        &self.route
+    }
+
+    /// To be told who calls.
+    pub(super) fn caller(&self) -> &CallerName {
+        &self.caller
+    }
+
     pub(super) fn end(mut self, status: StatusCode, problem: Option<&Problem>) {
         self.open = false;
         let status = status.as_u16();
         let method = self.method.as_str();
         let (route, id, us) = (&*self.route, self.request_id.as_str(), self.elapsed_us());
+        let key = self.caller.get();
         match problem {
-            None => info!(method, route, status, us, id, "request"),
+            None => info!(method, route, status, us, id, key, "request"),
             Some(problem) => {
                 let code = problem.code.as_str();
                 let cause = problem.cause.as_deref();
                 if status >= 500 {
-                    warn!(method, route, status, us, id, code, cause, "request");
+                    warn!(method, route, status, us, id, key, code, cause, "request");
                 } else {
-                    info!(method, route, status, us, id, code, cause, "request");
+                    info!(method, route, status, us, id, key, code, cause, "request");
                 }
             }
         }
@@ -68,9 +85,10 @@ impl Drop for AccessLog {
         if self.open {
             let method = self.method.as_str();
             let (route, id, us) = (&*self.route, self.request_id.as_str(), self.elapsed_us());
+            let key = self.caller.get();
             info!(
                 method,
-                route, us, id, "the caller hung up before the answer"
+                route, us, id, key, "the caller hung up before the answer"
             );
         }
     }

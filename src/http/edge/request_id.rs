@@ -38,7 +38,7 @@ impl RequestId {
         };
         let fit = (1..=MAX_LEN).contains(&value.len())
             && value.as_bytes().iter().all(|&byte| is_harmless(byte))
-            && !is_token(value);
+            && !is_secret(value);
         fit.then(|| Self(value.clone()))
     }
 
@@ -51,9 +51,11 @@ impl RequestId {
     }
 }
 
-/// Whether somebody put a token into the wrong header: the log would show it.
-fn is_token(value: &HeaderValue) -> bool {
-    value.to_str().is_ok_and(|text| Token::parse(text).is_ok())
+/// Whether somebody put a token, an API key, or a part of a key, into the wrong header: the log would
+/// show it.
+fn is_secret(value: &HeaderValue) -> bool {
+    let is_secret = |text: &str| text.contains("lgk_") || Token::parse(text).is_ok();
+    value.to_str().is_ok_and(is_secret)
 }
 
 fn is_harmless(byte: u8) -> bool {
@@ -110,6 +112,7 @@ mod tests {
         for id in ["", "a b", "a\"b", "<b>", "a\tb", "{}", long.as_str()] {
             assert_eq!(sent(&[id.as_bytes()]), None, "{id}");
         }
+        assert_eq!(sent(&[b"lgk_abcdefghij_0"]), None);
         let token = Token::random().expose();
         assert_eq!(sent(&[token.as_bytes()]), None);
         assert_eq!(sent(&[b"\xff"]), None);

@@ -9,9 +9,10 @@ use utoipa::{
 };
 
 use crate::{
+    auth::{Access, scope},
     engine::events::ListenError,
     http::{
-        extract::EventStream,
+        extract::{Caller, EventStream},
         problem::{Extra, Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
@@ -45,8 +46,10 @@ struct EventsProblems;
 ///   since its start. `connection-lost`: this gateway could not hear the others for a while.
 ///   `too-many`: more happened than could be passed on.
 /// * `end` is the last event, if the connection is not cut: `draining`, the gateway is about to stop;
-///   `unread`, too much was left unread.
+///   `unread`, too much was left unread; `revoked`, the API key is gone or may not see any lock now.
 /// * Lines that begin with a colon say nothing, and keep the connection open.
+///
+/// With API keys you hear of the locks that your key may view, and of every `gap`.
 ///
 /// The data has `kind` (the event's name again), `name`, `fencing_token` (null if it is not known),
 /// `owner` (null if there is none or it is not known), `expires_in_ms` (`acquired`, `renewed`),
@@ -77,13 +80,20 @@ struct EventsProblems;
 )]
 pub(in crate::http) async fn events(
     State(gateway): State<Arc<Gateway>>,
+    caller: Caller<scope::View>,
     stream: EventStream,
     query: EventsQuery,
     LastEventId(last_id): LastEventId,
 ) -> Result<Events, Problem> {
+    let counted = caller.stream()?;
     // A caller that hangs up from here on drops the listener.
     let listener = gateway.engine.listen(query.prefix, last_id.as_deref())?;
-    Ok(Events::new(listener, stream, Box::new(|_| true)))
+    Ok(Events::new(
+        listener,
+        stream,
+        counted,
+        Access::clone(&caller),
+    ))
 }
 
 /// After how long to ask again when too many listen, in milliseconds: nobody who listens stops soon.
@@ -111,6 +121,9 @@ impl IntoResponses for EventsProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         problem_responses(&[
             Code::InvalidRequest,
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::RateLimited,
             Code::Internal,
             Code::Overloaded,
             Code::Draining,

@@ -13,21 +13,21 @@ use tokio::time::{Duration, Instant, timeout_at};
 use tracing::info;
 
 use crate::{
+    auth::{Access, Permission, Slot},
     engine::events::{Heard, Listener},
     http::extract::EventStream,
-    lock::LockName,
 };
 
 use super::event_body::{encode, encode_end, greeting, heartbeat};
-
-/// Which locks a caller may see, asked anew for each event.
-pub(super) type Views = Box<dyn Fn(&LockName) -> bool + Send + Sync>;
 
 /// Events on their way to somebody who listens. Dropped, nobody does.
 pub(in crate::http) struct Events {
     listener: Listener,
     stream: EventStream,
-    views: Views,
+    /// What it counts as among the limits of its API key.
+    _counted: Option<Slot>,
+    /// Which locks it may see, asked anew for each event.
+    access: Access,
     phase: Phase,
     heartbeat_at: Instant,
 }
@@ -54,12 +54,18 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 // === impl Events ===
 
 impl Events {
-    pub(super) fn new(listener: Listener, stream: EventStream, views: Views) -> Self {
+    pub(super) fn new(
+        listener: Listener,
+        stream: EventStream,
+        counted: Option<Slot>,
+        access: Access,
+    ) -> Self {
         stream.limit_silence(SILENCE);
         Self {
             listener,
             stream,
-            views,
+            _counted: counted,
+            access,
             phase: Phase::New,
             heartbeat_at: Instant::now() + HEARTBEAT,
         }
@@ -81,7 +87,16 @@ impl Events {
 
     async fn more(&mut self) -> Vec<u8> {
         loop {
-            let Ok(heard) = timeout_at(self.heartbeat_at, self.listener.next()).await else {
+            // Before the look at it: no change is missed.
+            let changed = self.access.changed();
+            if !self.access.still_permits(Permission::View, None) {
+                return self.end("revoked");
+            }
+            let heard = tokio::select! {
+                heard = timeout_at(self.heartbeat_at, self.listener.next()) => heard,
+                () = changed => continue,
+            };
+            let Ok(heard) = heard else {
                 return heartbeat(self.listener.instance(), self.listener.position());
             };
             let events = match heard {
@@ -91,7 +106,9 @@ impl Events {
             };
             let mut bytes = Vec::new();
             for (number, event) in events {
-                if event.name.as_ref().is_none_or(|name| (self.views)(name)) {
+                // A gap concerns everybody.
+                let name = event.name.as_ref();
+                if name.is_none_or(|name| self.access.still_views(name)) {
                     bytes.extend(encode(self.listener.instance(), number, &event));
                 }
             }

@@ -1,6 +1,6 @@
 //! A JSON body.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use axum::extract::{FromRequest, Request};
 use http::{
@@ -9,14 +9,15 @@ use http::{
 };
 
 use crate::{
-    config::LimitsConfig,
+    config::{LimitsConfig, Millis},
     http::{
+        edge::Turn,
         problem::{Problem, ProblemCode},
         state::Gateway,
     },
 };
 
-use super::{Fields, receive::receive};
+use super::{Fields, caller::TtlCap, receive::receive};
 
 /// A body that is valid. An empty one has all its defaults, whatever its content type.
 pub(in crate::http) struct ApiJson<T>(pub(in crate::http) T);
@@ -40,12 +41,21 @@ impl<T: RequestBody> FromRequest<Arc<Gateway>> for ApiJson<T> {
             // Before the body is asked for: a client that waits for `100 Continue` is spared it.
             must_be_json(&parts.headers)?;
         }
-        let bytes = receive(body, waits, &gateway.config.http).await?;
+        let turn = parts.extensions.get::<Turn>().cloned();
+        let turn = turn.expect("the edge around every route has given the request its turn");
+        // A slow sender takes no room from those whose requests have come.
+        let receiving = receive(body, waits, &gateway.config.http);
+        let bytes = turn.put_down_for(receiving).await??;
         if !bytes.is_empty() {
             must_be_json(&parts.headers)?;
         }
         let mut fields = Fields::parse(&bytes)?;
-        let body = T::read(&mut fields, &gateway.config.limits);
+        let mut limits = Cow::Borrowed(&gateway.config.limits);
+        if let Some(TtlCap(cap)) = parts.extensions.get() {
+            let default = &mut limits.to_mut().default_ttl_ms;
+            *default = (*default).min(Millis(cap.as_millis()));
+        }
+        let body = T::read(&mut fields, &limits);
         fields.finish()?;
         Ok(Self(body))
     }

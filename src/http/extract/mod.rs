@@ -2,6 +2,7 @@
 
 mod accept;
 mod body;
+mod caller;
 mod event_stream;
 mod fields;
 mod given;
@@ -13,6 +14,7 @@ mod receive;
 
 pub(super) use accept::{AcceptsHtml, AcceptsJson, ProblemPage};
 pub(super) use body::{ApiJson, RequestBody};
+pub(super) use caller::Caller;
 pub(super) use event_stream::EventStream;
 pub(super) use fields::Fields;
 pub(super) use idempotency_key::IdempotencyKeyHeader;

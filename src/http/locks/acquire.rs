@@ -9,8 +9,11 @@ use utoipa::{
 };
 
 use crate::{
+    auth::{Access, Slot, scope},
+    engine::AcquireRequest,
     http::{
-        extract::{AcceptsJson, ApiJson, ApiPath, IdempotencyKeyHeader, NoQuery},
+        edge::Turn,
+        extract::{AcceptsJson, ApiJson, ApiPath, Caller, IdempotencyKeyHeader, NoQuery},
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
@@ -73,15 +76,30 @@ struct AcquireProblems;
 )]
 pub(in crate::http) async fn acquire(
     State(gateway): State<Arc<Gateway>>,
+    caller: Caller<scope::Acquire>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
-    _: NoQuery,
+    (_, turn): (NoQuery, Turn),
     IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     ApiJson(body): ApiJson<AcquireBody>,
 ) -> Result<Acquired, Problem> {
     // A caller that hangs up from here on: the engine leaves the queue and gives the lease back.
-    let granted = gateway.engine.acquire(body.into_request(name, key)).await?;
-    Ok(Acquired::new(granted, &gateway))
+    let sees_holder = caller.views(&name);
+    let request = body.into_request(name, key, &caller)?;
+    let _waiter = waiter(&caller, &request)?;
+    let slot = caller.lease(&request.name, request.idempotency_key.as_ref())?;
+    let granted = gateway.engine.acquire_telling(request, || turn.put_down());
+    let granted = granted.await;
+    let granted = granted.map_err(|error| Problem::for_one(error, sees_holder))?;
+    Ok(Acquired::new(granted, slot, &gateway))
+}
+
+/// Counts a request that may wait.
+pub(super) fn waiter(caller: &Access, request: &AcquireRequest) -> Result<Option<Slot>, Problem> {
+    if request.wait.is_zero() {
+        return Ok(None);
+    }
+    Ok(caller.waiter()?)
 }
 
 // === impl AcquireProblems ===
@@ -90,6 +108,10 @@ impl IntoResponses for AcquireProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         problem_responses(&[
             Code::InvalidRequest,
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::LimitExceeded,
+            Code::OriginRefused,
             Code::RequestTimeout,
             Code::IdempotencyMismatch,
             Code::IdempotencyExpired,
@@ -97,7 +119,9 @@ impl IntoResponses for AcquireProblems {
             Code::TooLarge,
             Code::UnsupportedMediaType,
             Code::Locked,
+            Code::RateLimited,
             Code::TooManyWaiters,
+            Code::TooManyLeases,
             Code::Internal,
             Code::ForeignData,
             Code::StoreUnavailable,

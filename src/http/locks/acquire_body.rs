@@ -11,10 +11,14 @@ use utoipa::{
 };
 
 use crate::{
+    auth::Access,
     config::LimitsConfig,
     engine::AcquireRequest,
-    http::extract::{Fields, RequestBody},
-    lock::{CallerId, HoldLimit, IdempotencyKey, LockName, Metadata, Owner, Ttl},
+    http::{
+        extract::{Fields, RequestBody},
+        problem::Problem,
+    },
+    lock::{HoldLimit, IdempotencyKey, LockName, Metadata, Owner, Ttl},
 };
 
 /// What is asked for. Every field may be left out; null is the same as leaving it out.
@@ -70,7 +74,8 @@ impl AcquireBody {
         name: LockName,
         idempotency_key: Option<IdempotencyKey>,
         limits: &LimitsConfig,
-    ) -> AcquireRequest {
+        caller: &Access,
+    ) -> Result<AcquireRequest, Problem> {
         if self.hold_limit.is_none() {
             let default = DEFAULT_HOLD_LIMIT
                 .min(limits.max_hold_limit_ms.duration())
@@ -79,24 +84,28 @@ impl AcquireBody {
             let limit = HoldLimit::from_millis(ms, self.ttl);
             self.hold_limit = Some(limit.expect("a day is a hold limit, and no TTL is longer"));
         }
-        self.into_request(name, idempotency_key)
+        self.into_request(name, idempotency_key, caller)
     }
 
     pub(super) fn into_request(
         self,
         name: LockName,
         idempotency_key: Option<IdempotencyKey>,
-    ) -> AcquireRequest {
-        AcquireRequest {
-            name,
+        caller: &Access,
+    ) -> Result<AcquireRequest, Problem> {
+        // One that was not asked for is no longer than that.
+        Problem::if_too_long(self.ttl, caller)?;
+        Ok(AcquireRequest {
             ttl: self.ttl,
             hold_limit: self.hold_limit,
             wait: self.wait,
             owner: self.owner,
             metadata: self.metadata,
-            caller: CallerId::ANONYMOUS,
+            warrant: caller.warrant(&name),
+            name,
+            caller: caller.id(),
             idempotency_key,
-        }
+        })
     }
 }
 

@@ -13,8 +13,10 @@ use axum::{
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header::LOCATION};
 use http_body::{Frame, SizeHint};
+use tokio::time::Instant;
 
 use crate::{
+    auth::LeaseSlot,
     engine::{Delivery, Granted},
     http::{
         answer::{JSON, json},
@@ -29,6 +31,7 @@ pub(in crate::http) struct Acquired {
     body: Bytes,
     location: HeaderValue,
     delivery: Delivery,
+    slot: LeaseSlot,
 }
 
 /// A body that confirms the delivery of a lease when the connection has taken it.
@@ -36,19 +39,28 @@ pub(in crate::http) struct Acquired {
 /// Dropped before that (the caller hung up, the connection broke, the edge failed) the lease is
 /// given back.
 struct Delivered {
-    pending: Option<(Bytes, Delivery)>,
+    pending: Option<(Bytes, Delivery, LeaseSlot)>,
 }
 
 // === impl Acquired ===
 
 impl Acquired {
-    pub(super) fn new(granted: Granted, gateway: &Gateway) -> Self {
-        let location = format!("{}/locks/{}", gateway.base_path, granted.lease.name);
+    pub(super) fn new(granted: Granted, mut slot: LeaseSlot, gateway: &Gateway) -> Self {
+        let Granted {
+            lease, delivery, ..
+        } = granted;
+        slot.lasts(lease.token.hash(), Instant::now() + lease.held.expires_in);
+        if delivery.is_replay() {
+            // It lives, whether or not it is heard of once more.
+            std::mem::take(&mut slot).keep();
+        }
+        let location = format!("{}/locks/{}", gateway.base_path, lease.name);
         Self {
             location: HeaderValue::try_from(location)
                 .expect("a base path that routes and a lock name are visible ASCII"),
-            body: json(&LeaseBody::new(granted.lease, gateway.clock.wall())),
-            delivery: granted.delivery,
+            body: json(&LeaseBody::new(lease, gateway.clock.wall())),
+            delivery,
+            slot,
         }
     }
 }
@@ -61,7 +73,7 @@ impl IntoResponse for Acquired {
             StatusCode::CREATED
         };
         let body = Body::new(Delivered {
-            pending: Some((self.body, self.delivery)),
+            pending: Some((self.body, self.delivery, self.slot)),
         });
         (status, JSON, [(LOCATION, self.location)], body).into_response()
     }
@@ -77,8 +89,9 @@ impl http_body::Body for Delivered {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.pending.take().map(|(body, delivery)| {
+        Poll::Ready(self.pending.take().map(|(body, delivery, slot)| {
             delivery.delivered();
+            slot.keep();
             Ok(Frame::data(body))
         }))
     }
@@ -88,7 +101,7 @@ impl http_body::Body for Delivered {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let left = self.pending.as_ref().map_or(0, |(body, _)| body.len());
+        let left = self.pending.as_ref().map_or(0, |(body, ..)| body.len());
         SizeHint::with_exact(u64::try_from(left).expect("a lease is a few hundred bytes"))
     }
 }

@@ -9,8 +9,11 @@ use utoipa::{
 };
 
 use crate::{
+    auth::scope,
     http::{
-        extract::{ApiJson, ApiPath, EventStream, IdempotencyKeyHeader, LockToken, NoQuery},
+        extract::{
+            ApiJson, ApiPath, Caller, EventStream, IdempotencyKeyHeader, LockToken, NoQuery,
+        },
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
@@ -20,6 +23,7 @@ use crate::{
 use super::{
     acquire_body::AcquireBody,
     header_params::{AdoptedTokenHeader, KeyHeader},
+    hold_count::Counted,
     hold_event::EventSchema,
     hold_stream::HoldStream,
     lock_path::LockPath,
@@ -47,8 +51,9 @@ struct HoldProblems;
 ///
 /// * `released` `{}`: the lease was released with its token.
 /// * `lost` `{reason}`: stop the work that the lock protects. `expired`: it could not be renewed in
-///   time; `hold-limit`: `max_hold_ms` is over; `ended`: somebody ended it; `adopted`: another stream
-///   goes on with the lease; `unread`: the events of this stream were not read.
+///   time; `hold-limit`: `max_hold_ms` is over; `ended`: somebody ended it; `revoked`: the
+///   API key is gone or may no longer acquire the lock, and the lease ends within its TTL; `adopted`:
+///   another stream goes on with the lease; `unread`: the events of this stream were not read.
 /// * `refused` with a problem: the lock was not acquired, because the wait is over or for another
 ///   reason.
 /// * `draining` `{expires_in_ms}`: this gateway is about to stop. The lease is **not** released: it
@@ -83,8 +88,13 @@ struct HoldProblems;
         HoldProblems,
     )
 )]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is an extractor, and says what it takes"
+)]
 pub(in crate::http) async fn hold(
     State(gateway): State<Arc<Gateway>>,
+    caller: Caller<scope::Keep>,
     stream: EventStream,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
@@ -94,14 +104,20 @@ pub(in crate::http) async fn hold(
 ) -> Result<HoldStream, Problem> {
     // A caller that hangs up from here on drops the hold, or the attempt to get one, and with it the
     // place in the queue or the lease. One that was to be adopted is left as it was.
+    let sees_holder = caller.views(&name);
     if let Some(token) = token.header() {
-        let hold = gateway.engine.adopt(name, token).await?;
-        return Ok(HoldStream::new(hold, stream, gateway));
+        let counted = Counted::adopting(&caller, &name);
+        let warrant = caller.warrant(&name);
+        let hold = gateway.engine.adopt(name, token, warrant).await?;
+        return Ok(HoldStream::new(hold, counted, stream, gateway, sees_holder));
     }
-    let request = body.into_hold_request(name, key, &gateway.config.limits);
+    caller.count_request()?;
+    let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
+    let counted = Counted::asking(&caller, &request)?;
     stream.limit_silence(request.ttl.duration());
-    let hold = gateway.engine.hold(request).await?;
-    Ok(HoldStream::new(hold, stream, gateway))
+    let hold = gateway.engine.hold(request).await;
+    let hold = hold.map_err(|error| Problem::for_one(error, sees_holder))?;
+    Ok(HoldStream::new(hold, counted, stream, gateway, sees_holder))
 }
 
 // === impl HoldProblems ===
@@ -110,6 +126,10 @@ impl IntoResponses for HoldProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         problem_responses(&[
             Code::InvalidRequest,
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::LimitExceeded,
+            Code::OriginRefused,
             Code::RequestTimeout,
             Code::IdempotencyMismatch,
             Code::IdempotencyExpired,
@@ -118,7 +138,9 @@ impl IntoResponses for HoldProblems {
             Code::TooLarge,
             Code::UnsupportedMediaType,
             Code::Locked,
+            Code::RateLimited,
             Code::TooManyWaiters,
+            Code::TooManyLeases,
             Code::Internal,
             Code::ForeignData,
             Code::StoreUnavailable,

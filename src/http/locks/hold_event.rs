@@ -102,7 +102,12 @@ pub(super) fn going_on(event: HoldEvent, now: SystemTime) -> Result<Bytes, HoldE
 // === impl Last ===
 
 impl Last {
-    pub(super) fn of(end: HoldEnd, base_path: &BasePath, request_id: &str) -> Self {
+    pub(super) fn of(
+        end: HoldEnd,
+        sees_holder: bool,
+        base_path: &BasePath,
+        request_id: &str,
+    ) -> Self {
         match end {
             HoldEnd::Released => Self::new("released", None, &json(&Nothing {})),
             HoldEnd::Draining { left } => Self::new("draining", None, &json(&Left::of(left))),
@@ -111,7 +116,7 @@ impl Last {
                 Self::new("lost", Some(reason), &json(&Lost { reason }))
             }
             HoldEnd::Refused(error) => {
-                let problem = Problem::from(error);
+                let problem = Problem::for_one(error, sees_holder);
                 let document = document(&problem, base_path, request_id);
                 let mut last = Self::new("refused", Some(problem.code.as_str()), &document);
                 last.cause = problem.cause;

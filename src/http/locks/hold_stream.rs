@@ -24,13 +24,19 @@ use crate::{
     lock::Lease,
 };
 
-use super::hold_event::{HEARTBEAT, Last, going_on};
+use super::{
+    hold_count::Counted,
+    hold_event::{HEARTBEAT, Last, going_on},
+};
 
 /// A hold on its way to whoever listens. Dropped, the lock is released.
 pub(in crate::http) struct HoldStream {
     hold: Hold,
+    counted: Counted,
     stream: EventStream,
     gateway: Arc<Gateway>,
+    /// Whether a refusal may say who holds the lock.
+    sees_holder: bool,
     heartbeat: Interval,
     phase: Phase,
 }
@@ -54,13 +60,21 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 // === impl HoldStream ===
 
 impl HoldStream {
-    pub(super) fn new(hold: Hold, stream: EventStream, gateway: Arc<Gateway>) -> Self {
+    pub(super) fn new(
+        hold: Hold,
+        counted: Counted,
+        stream: EventStream,
+        gateway: Arc<Gateway>,
+        sees_holder: bool,
+    ) -> Self {
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT_PERIOD, HEARTBEAT_PERIOD);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             hold,
+            counted,
             stream,
             gateway,
+            sees_holder,
             heartbeat,
             phase: Phase::New,
         }
@@ -70,12 +84,13 @@ impl HoldStream {
         if let HoldEvent::Granted(Lease { held, .. }) | HoldEvent::Renewed(held) = &event {
             self.stream.limit_silence(held.ttl.duration());
         }
+        self.counted.hear(&event);
         match going_on(event, self.gateway.clock.wall()) {
             Ok(event) => event,
             Err(end) => {
                 self.phase = Phase::Over;
                 let id = self.stream.request_id();
-                let last = Last::of(end, &self.gateway.base_path, id);
+                let last = Last::of(end, self.sees_holder, &self.gateway.base_path, id);
                 let (end, reason, cause) = (last.name, last.reason, last.cause);
                 info!(id, end, reason, cause, "a held lock is no longer held here");
                 last.event

@@ -9,9 +9,10 @@ use utoipa::{
 };
 
 use crate::{
+    auth::scope,
     http::{
         answer::Answer,
-        extract::{AcceptsJson, ApiPath, NoQuery},
+        extract::{AcceptsJson, ApiPath, Caller, NoQuery},
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
@@ -41,6 +42,7 @@ struct InspectProblems;
 )]
 pub(in crate::http) async fn inspect(
     State(gateway): State<Arc<Gateway>>,
+    _: Caller<scope::View>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
@@ -59,6 +61,9 @@ impl IntoResponses for InspectProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         problem_responses(&[
             Code::InvalidRequest,
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::RateLimited,
             Code::Internal,
             Code::ForeignData,
             Code::StoreUnavailable,

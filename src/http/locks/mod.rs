@@ -5,6 +5,7 @@ mod acquire_body;
 mod delivered;
 mod header_params;
 mod hold;
+mod hold_count;
 mod hold_event;
 mod hold_stream;
 mod inspect;

@@ -9,6 +9,7 @@ use utoipa::{
 };
 
 use crate::{
+    engine::ReleaseError,
     http::{
         answer::Empty,
         extract::{ApiJson, ApiPath, LockToken, NoQuery},
@@ -87,7 +88,11 @@ pub(in crate::http) async fn release_by_post(
 
 async fn end(gateway: &Gateway, name: LockName, token: &Token) -> Result<Empty, Problem> {
     // A caller that hangs up from here on still wants it: the engine sees the command through.
-    gateway.engine.release(name, token).await?;
+    let released = gateway.engine.release(name.clone(), token).await;
+    if let Ok(()) | Err(ReleaseError::Lost(_)) = &released {
+        gateway.gate.lease_ended(&name, token.hash());
+    }
+    released?;
     Ok(Empty)
 }
 
@@ -97,6 +102,7 @@ impl IntoResponses for ReleaseProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         problem_responses(&[
             Code::InvalidRequest,
+            Code::OriginRefused,
             Code::RequestTimeout,
             Code::LeaseLost,
             Code::TooLarge,

@@ -3,15 +3,18 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::extract::State;
+use tokio::time::Instant;
 use utoipa::{
     IntoResponses,
     openapi::{RefOr, Response},
 };
 
 use crate::{
+    auth::scope,
+    engine::RenewError,
     http::{
         answer::Answer,
-        extract::{AcceptsJson, ApiJson, ApiPath, LockToken, NoQuery},
+        extract::{AcceptsJson, ApiJson, ApiPath, Caller, LockToken, NoQuery},
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
@@ -47,6 +50,7 @@ struct RenewProblems;
 )]
 pub(in crate::http) async fn renew(
     State(gateway): State<Arc<Gateway>>,
+    caller: Caller<scope::Keep>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
@@ -54,8 +58,26 @@ pub(in crate::http) async fn renew(
     ApiJson(body): ApiJson<RenewBody>,
 ) -> Result<Answer<LeaseBody>, Problem> {
     let token = token.or(body.token)?;
+    if let Some(ttl) = body.ttl {
+        Problem::if_too_long(ttl, &caller)?;
+    }
     // A caller that hangs up from here on has a lease that was renewed or not; both end by themselves.
-    let lease = gateway.engine.renew(name, token, body.ttl).await?;
+    let id = (name.clone(), token.hash());
+    let asked = Instant::now();
+    let renewed = gateway.engine.renew(name, token, body.ttl).await;
+    let (name, token) = id;
+    match &renewed {
+        Ok(lease) => gateway
+            .gate
+            .lease_renewed(&name, token, asked + lease.held.expires_in),
+        Err(RenewError::Lost(_)) => {
+            gateway.gate.lease_ended(&name, token);
+            // Who renews what is lost, over and over, pays for it with other requests.
+            caller.owe_request();
+        }
+        Err(RenewError::Store(_)) => {}
+    }
+    let lease = renewed?;
     Ok(Answer(LeaseBody::new(lease, gateway.clock.wall())))
 }
 
@@ -65,10 +87,15 @@ impl IntoResponses for RenewProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         problem_responses(&[
             Code::InvalidRequest,
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::LimitExceeded,
+            Code::OriginRefused,
             Code::RequestTimeout,
             Code::LeaseLost,
             Code::TooLarge,
             Code::UnsupportedMediaType,
+            Code::RateLimited,
             Code::Internal,
             Code::ForeignData,
             Code::StoreUnavailable,

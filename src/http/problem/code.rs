@@ -62,21 +62,28 @@ problem_codes! {
         "Correct the request. Sending it again unchanged gives the same answer.";
     Unauthorized = "unauthorized", UNAUTHORIZED,
         "An API key is needed",
-        "The request carries no API key, or one that this gateway does not know.",
-        "Send a valid key in `Authorization: Bearer KEY`.";
+        "The request carries no API key, one that was cut off or mistyped, or one that this gateway \
+         does not know or that has expired. Nothing happened. A request that waited for a lock is \
+         answered so when its key is taken back.",
+        "Send a valid key in `Authorization: Bearer KEY`. The detail says if a character is missing.";
     Forbidden = "forbidden", FORBIDDEN,
         "The API key may not do this",
-        "The key is valid, but it has no permission for this operation on this lock.",
+        "The key is valid, but it has no permission for this operation on this lock. The answer is \
+         the same whether the lock exists or not. Nothing happened.",
         "Use a key with the permission, or ask the operator for it.";
     LimitExceeded = "limit-exceeded", FORBIDDEN,
         "The API key may not ask for this much",
-        "The request asks for more than the key allows, for example for a longer TTL.",
+        "The request asks for a longer TTL than the key allows. Nothing happened. A TTL that is not \
+         asked for is as long as the key allows.",
         "Ask for less: the detail names the limit.";
     OriginRefused = "origin-refused", FORBIDDEN,
         "This web page may not use the gateway",
-        "A browser sent the request for a page of another site that is not on the list of \
-         allowed origins.",
-        "Add the origin of the page to the configuration of the gateway if the page is yours.";
+        "A browser sent the request for a web page of another origin, which is not on the list of \
+         allowed origins. Nothing happened. Pages of the gateway itself may use it: those whose host \
+         and port are the ones in the header `Host`.",
+        "If the page is yours, list its origin in `http.allowed_origins`. If the page is of this \
+         gateway and a proxy stands in front of it, let the proxy pass on `Host` as it came, with its \
+         port.";
     NotFound = "not-found", NOT_FOUND,
         "There is nothing at this path",
         "No route of the gateway has this path. A lock is never missing: one that nobody \
@@ -145,9 +152,12 @@ problem_codes! {
          request without a body needs no content type.";
     WrongHost = "wrong-host", MISDIRECTED_REQUEST,
         "The request is for another host",
-        "The header `Host` names a host that this gateway does not serve. Without API keys it \
-         answers to its own names only, so that no web page can reach it by rebinding a name.",
-        "Address the gateway by a name that its configuration lists.";
+        "The header `Host`, or the target of the request, names a host for which this gateway does \
+         not answer. Nothing happened. Without API keys it answers for loopback, for the address it \
+         listens on and for what its configuration lists, so that no web page can reach it by having \
+         a name of its own lead here.",
+        "Address the gateway as `localhost` or by its IP address, or list the name in \
+         `http.allowed_hosts`.";
     Locked = "locked", LOCKED,
         "The lock is held",
         "Somebody else holds the lock, and went on holding it while the request waited. `holder` \
@@ -158,18 +168,22 @@ problem_codes! {
          `Idempotency-Key`, and again within five seconds.";
     RateLimited = "rate-limited", TOO_MANY_REQUESTS,
         "Too many requests",
-        "The API key has sent more requests than it may.",
+        "The API key has sent more requests, or has more streams, than it may; or too many requests \
+         with keys that are not known came from one address. Nothing happened. Renew and release \
+         are not counted.",
         "Ask again after `Retry-After` seconds.";
     TooManyWaiters = "too-many-waiters", TOO_MANY_REQUESTS,
         "Too many requests wait already",
-        "The queue of this lock is full, or as many requests wait at this gateway as it takes. \
+        "The queue of this lock is full, or as many requests wait at this gateway, or with this \
+         API key, as may. \
          Nothing happened: the request was not queued.",
         "Ask again after `Retry-After` seconds. So long a queue is mostly a sign of a holder that \
          does not release, or of callers that wait for the same lock again and again.";
     TooManyLeases = "too-many-leases", TOO_MANY_REQUESTS,
         "The API key holds too many leases",
-        "The API key holds as many leases as it may.",
-        "Release a lease first.";
+        "The API key has as many leases from this gateway as it may. Requests that wait count too: \
+         each may yet get a lease. Nothing happened.",
+        "Release a lease first, or ask again after `Retry-After` seconds.";
     HeadersTooLarge = "headers-too-large", REQUEST_HEADER_FIELDS_TOO_LARGE,
         "The request headers are too large",
         "All headers together are larger than the gateway accepts, or there are more than 100 of \
@@ -198,8 +212,9 @@ problem_codes! {
          takes it to another gateway.";
     Overloaded = "overloaded", SERVICE_UNAVAILABLE,
         "The gateway has too much to do",
-        "The gateway took no further request. Nothing happened.",
-        "It is safe to send the request again, after a moment.";
+        "As many requests are worked on, or as many connections are open, as the gateway takes. \
+         Nothing happened. Renew and release have room of their own.",
+        "It is safe to send the request again, after `Retry-After` seconds.";
     FenceExhausted = "fence-exhausted", SERVICE_UNAVAILABLE,
         "No fencing token is left",
         "The counter of fencing tokens has reached 2^53 - 1, the last number that JSON \
@@ -231,18 +246,7 @@ impl ProblemCode {
 
     /// Whether the code only keeps its place in the closed list: this version never answers it.
     pub fn is_reserved(self) -> bool {
-        matches!(
-            self,
-            Self::Unauthorized
-                | Self::Forbidden
-                | Self::LimitExceeded
-                | Self::OriginRefused
-                | Self::HolderChanged
-                | Self::NotHeld
-                | Self::WrongHost
-                | Self::RateLimited
-                | Self::TooManyLeases
-        )
+        matches!(self, Self::HolderChanged | Self::NotHeld)
     }
 }
 

@@ -4,7 +4,7 @@ use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use http::{
     HeaderValue,
-    header::{ALLOW, CONTENT_TYPE, RETRY_AFTER},
+    header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -52,10 +52,10 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     waiters: Option<u64>,
-    /// With `locked` and `too-many-waiters`: after how long to ask again. Varied a little, so that
+    /// With `locked`, `overloaded` and every 429: after how long to ask again. Varied a little, so that
     /// callers do not come back in step.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = u64, required = false, minimum = 100, maximum = 5000)]
+    #[schema(value_type = u64, required = false, minimum = 1, maximum = 60_000)]
     retry_after_ms: Option<u64>,
     /// With `lease-lost`: whether somebody else holds the lock now.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,7 +88,7 @@ impl<'a> ProblemDocument<'a> {
             held: None,
         };
         match &problem.extra {
-            Extra::None | Extra::Allow(_) | Extra::RetryAfter { .. } => {}
+            Extra::None | Extra::Allow(_) | Extra::Challenge(_) | Extra::RetryAfter { .. } => {}
             Extra::Fields(errors) => document.errors = Some(errors),
             Extra::Locked(locked) => {
                 document.holder = Some(OrNull(locked.holder.as_ref()));
@@ -128,6 +128,9 @@ pub(in crate::http) fn render(
     }
     if let Extra::Allow(methods) = &problem.extra {
         headers.insert(ALLOW, methods.clone());
+    }
+    if let Extra::Challenge(challenge) = &problem.extra {
+        headers.insert(WWW_AUTHENTICATE, challenge.clone());
     }
     *response.body_mut() = Body::from(document(problem, base_path, request_id));
 }

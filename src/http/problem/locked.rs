@@ -29,10 +29,10 @@ pub(in crate::http) struct Locked {
 /// Who holds the lock that was asked for.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(in crate::http) struct CurrentHolder {
-    /// Who asked for the lease, for people to read.
+    /// Who asked for the lease, for people to read; null if the API key may not view the lock.
     #[schema(required = true)]
     owner: Option<String>,
-    /// What the holder attached to the lease.
+    /// What the holder attached to the lease; empty if the API key may not view the lock.
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     metadata: MetadataBody,
     /// The fencing token of the lease; null if a foreign client holds the lock.
@@ -69,6 +69,15 @@ impl Locked {
             waited_ms: millis(waited),
             waiters: contention.waiters,
             retry_after_ms: millis(retry_after),
+        }
+    }
+
+    /// Leaves out what the holder says of itself. That somebody holds the lock, and for how long, is
+    /// what the answer is about.
+    pub(super) fn hide_holder(&mut self) {
+        if let Some(holder) = &mut self.holder {
+            holder.owner = None;
+            holder.metadata = MetadataBody::default();
         }
     }
 }

@@ -3,6 +3,7 @@
 mod code;
 mod document;
 mod field;
+mod from_auth;
 mod from_engine;
 mod locked;
 mod page;

@@ -45,6 +45,8 @@ pub(in crate::http) enum Extra {
     },
     /// The header `Allow`.
     Allow(HeaderValue),
+    /// The header `WWW-Authenticate`.
+    Challenge(HeaderValue),
 }
 
 // === impl Problem ===
@@ -86,7 +88,11 @@ impl Problem {
         match &self.extra {
             Extra::Locked(locked) => Some(locked.retry_after_ms),
             Extra::RetryAfter { ms } => Some(*ms),
-            Extra::None | Extra::Fields(_) | Extra::Lost { .. } | Extra::Allow(_) => None,
+            Extra::None
+            | Extra::Fields(_)
+            | Extra::Lost { .. }
+            | Extra::Allow(_)
+            | Extra::Challenge(_) => None,
         }
     }
 

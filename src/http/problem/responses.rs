@@ -55,13 +55,29 @@ fn response(codes: &[ProblemCode]) -> Response {
     let mut response = ResponseBuilder::new()
         .description(lines.join("\n\n"))
         .content("application/problem+json", content.build());
-    if codes.contains(&ProblemCode::Locked) || codes.contains(&ProblemCode::TooManyWaiters) {
+    if codes.iter().any(|code| says_when(*code)) {
         response = response.header("Retry-After", retry_after());
+    }
+    if codes.contains(&ProblemCode::Unauthorized) {
+        let text = "That the key is sent as `Bearer`, and whether it is the key that is wrong.";
+        response = response.header("WWW-Authenticate", text_header(text));
     }
     if codes.contains(&ProblemCode::MethodNotAllowed) {
         response = response.header("Allow", text_header("The methods that the path takes."));
     }
     response.build()
+}
+
+/// Whether a problem says after how long to ask again.
+fn says_when(code: ProblemCode) -> bool {
+    matches!(
+        code,
+        ProblemCode::Locked
+            | ProblemCode::RateLimited
+            | ProblemCode::TooManyWaiters
+            | ProblemCode::TooManyLeases
+            | ProblemCode::Overloaded
+    )
 }
 
 /// A header that is a text.
@@ -76,7 +92,10 @@ fn own_fields(code: ProblemCode) -> &'static [&'static str] {
     match code {
         ProblemCode::InvalidRequest => &["errors"],
         ProblemCode::Locked => &["holder", "waited_ms", "waiters", "retry_after_ms"],
-        ProblemCode::TooManyWaiters => &["retry_after_ms"],
+        ProblemCode::RateLimited
+        | ProblemCode::TooManyWaiters
+        | ProblemCode::TooManyLeases
+        | ProblemCode::Overloaded => &["retry_after_ms"],
         ProblemCode::LeaseLost => &["held"],
         _ => &[],
     }
@@ -86,7 +105,7 @@ fn retry_after() -> Header {
     let seconds = ObjectBuilder::new()
         .schema_type(Type::Integer)
         .minimum(Some(1))
-        .maximum(Some(5));
+        .maximum(Some(60));
     let mut header = Header::new(seconds);
     header.description = Some("After how many seconds to ask again.".to_owned());
     header

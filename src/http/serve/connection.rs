@@ -13,9 +13,11 @@ use crate::config::HttpConfig;
 
 use super::{
     arriving::Arriving,
+    connections::Place,
     leaving::Leaving,
-    pace::Pace,
+    pace::Burden,
     paced::{Paced, Patience},
+    peer::Peer,
     refusal::Refusals,
     silence_limit::SilenceLimit,
     socket::Socket,
@@ -29,7 +31,7 @@ const HEAD_BUFFER: usize = 128 * 1024;
 pub(super) struct Protocol {
     http: http1::Builder,
     patience: Patience,
-    refusals: Arc<Refusals>,
+    pub(super) refusals: Arc<Refusals>,
 }
 
 // === impl Protocol ===
@@ -52,19 +54,22 @@ impl Protocol {
         }
     }
 
-    /// Serves one connection until it ends, or until `closed` and the request under way has been
-    /// answered.
+    /// Serves one connection until it ends, or until it is to make room or `closed`, and the request
+    /// under way has been answered.
     pub(super) async fn serve(
         &self,
         stream: TcpStream,
         router: Router,
+        seat: &Place,
         closed: impl Future<Output = ()>,
     ) {
         // An answer is one small write that nobody should wait for.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "cannot set TCP_NODELAY");
         }
-        let pace = Arc::new(Pace::new());
+        // Unknown only if the client has gone already.
+        let peer = stream.peer_addr().ok().map(Peer::new);
+        let pace = Arc::clone(&seat.pace);
         let silence_limit = SilenceLimit::default();
         let socket = Socket::new(stream, silence_limit.clone());
         let refusals = Arc::clone(&self.refusals);
@@ -76,6 +81,9 @@ impl Protocol {
             let ambiguous = !pace.ends_beyond_doubt(request.headers());
             let refusal = ambiguous.then(|| refusals.ambiguous());
             request.extensions_mut().insert(silence_limit.clone());
+            if let Some(peer) = peer {
+                request.extensions_mut().insert(peer);
+            }
             // Not in the future: hyper reads on before it asks for the answer.
             pace.busy();
             async move {
@@ -91,6 +99,14 @@ impl Protocol {
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => ended,
+            () = seat.needed() => {
+                // It may have begun to ask in this instant, and is answered then.
+                if seat.pace.burden() != Burden::Needed {
+                    return;
+                }
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
             () = closed => {
                 connection.as_mut().graceful_shutdown();
                 connection.await

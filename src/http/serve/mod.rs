@@ -3,13 +3,18 @@
 mod accept;
 mod arriving;
 mod connection;
+mod connections;
+mod descriptors;
 mod framing;
 mod leaving;
 mod pace;
 mod paced;
+mod peer;
 mod refusal;
 mod silence_limit;
 mod socket;
+mod turned_away;
 
 pub use accept::serve;
+pub(super) use peer::Peer;
 pub(super) use silence_limit::SilenceLimit;

@@ -1,4 +1,7 @@
 //! The Redis store: one contract over a handful of scripts.
+//!
+//! No script answers from the data of a server that takes no writes. Most say so by their flags, by
+//! which such a server refuses them before they run; an acquire ends with a write in any case.
 
 mod admission;
 mod dispatch;

@@ -2,10 +2,10 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
-use tracing::Level;
+use tracing::{Dispatch, Level, subscriber::NoSubscriber};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// What was logged.
@@ -21,6 +21,10 @@ impl Lines {
 
     /// Logs everything of this thread here until the guard is dropped.
     pub(crate) fn collect(&self) -> tracing::subscriber::DefaultGuard {
+        // With only one subscriber in the process, whoever first comes by a line of the program
+        // decides whether it is ever logged, and that may be a thread that collects nothing.
+        static ANOTHER: OnceLock<Dispatch> = OnceLock::new();
+        ANOTHER.get_or_init(|| Dispatch::new(NoSubscriber::new()));
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(Level::TRACE)
             .with_ansi(false)

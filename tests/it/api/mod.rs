@@ -1,5 +1,6 @@
 //! What callers see over HTTP.
 
+pub(crate) mod key;
 pub(crate) mod lines;
 mod listener;
 pub(crate) mod scripted;
@@ -7,7 +8,9 @@ pub(crate) mod service;
 mod socket;
 
 mod acquire;
+mod audit;
 mod bodies;
+mod browsers;
 mod connections;
 mod contended;
 mod delivery;
@@ -20,12 +23,18 @@ mod headers;
 mod health;
 mod hold;
 mod hold_connection;
+mod hosts;
 mod inspect;
+mod key_limits;
+mod keys;
 mod log;
+mod overload;
 mod pages;
 mod processes;
 mod refusals;
 mod release;
 mod renew;
+mod revoked;
+mod siege;
 mod silent;
 mod waiting;

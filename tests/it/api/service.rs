@@ -10,6 +10,8 @@ use axum::{Router, body::Body};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use latchgate::{
+    audit::Audit,
+    auth::{Gate, KeysFile},
     clock::ManualClock,
     config::Config,
     engine::Engine,
@@ -45,6 +47,11 @@ pub(crate) const WITH_TOKEN: &[(&str, &str)] = &[("lock-token", TOKEN)];
 /// The header of a JSON body.
 pub(crate) const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
+/// The wall time of every service at its start.
+fn noon() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_hours(498_660)
+}
+
 // === impl Service ===
 
 impl Service {
@@ -63,12 +70,23 @@ impl Service {
 
     /// A gateway over any store, which follows no script.
     pub(crate) fn over(store: Arc<dyn Store>, config: Config) -> Self {
+        Self::over_behind(store, config, Gate::open())
+    }
+
+    /// A gateway over any store, for those whom a gate lets in.
+    pub(crate) fn over_behind(store: Arc<dyn Store>, config: Config, gate: Gate) -> Self {
+        Self::audited(store, config, gate, Audit::none())
+    }
+
+    /// A gateway over any store, for those whom a gate lets in, with an audit log.
+    pub(crate) fn audited(store: Arc<dyn Store>, config: Config, gate: Gate, audit: Audit) -> Self {
         let lifecycle = Lifecycle::new();
         let engine = Engine::start(store, lifecycle.clone(), &config.limits);
-        let noon = SystemTime::UNIX_EPOCH + Duration::from_hours(498_660);
-        let clock = Arc::new(ManualClock::at(noon));
+        let clock = Arc::new(ManualClock::at(noon()));
         let config = Arc::new(config);
-        let gateway = Gateway::new(engine, Arc::clone(&config), clock);
+        let gateway = Gateway::new(engine, Arc::clone(&config), clock)
+            .behind(gate)
+            .audited(audit);
         Self {
             script: Arc::default(),
             lifecycle,
@@ -77,17 +95,38 @@ impl Service {
         }
     }
 
+    /// A gateway over a scripted store, for those who have a key of this file.
+    pub(crate) fn with_keys(keys: &str) -> Self {
+        Self::with_gate(Config::default(), keys).0
+    }
+
+    /// The same, and its gate and its clock.
+    pub(crate) fn with_gate(config: Config, keys: &str) -> (Self, Gate, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::at(noon()));
+        let ring = KeysFile::new("keys.toml").parse(keys).unwrap();
+        let gate = Gate::guarded(ring, &config.auth, clock.clone());
+        let script = Arc::new(Script::default());
+        let store = Arc::new(Scripted(Arc::clone(&script)));
+        let service = Self {
+            script,
+            ..Self::over_behind(store, config, gate.clone())
+        };
+        (service, gate, clock)
+    }
+
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         Answer::read(self.unread(request).await).await
     }
 
     /// An answer of which nothing has been read but its head.
-    pub(crate) async fn unread(&self, request: Request<Body>) -> http::Response<Body> {
+    pub(crate) async fn unread(&self, mut request: Request<Body>) -> http::Response<Body> {
+        address(&mut request);
         self.router.clone().oneshot(request).await.unwrap()
     }
 
     /// Sends a request whose answer is not read whole.
-    pub(crate) async fn stream(&self, request: Request<Body>) -> Body {
+    pub(crate) async fn stream(&self, mut request: Request<Body>) -> Body {
+        address(&mut request);
         let answer = self.router.clone().oneshot(request).await.unwrap();
         assert_eq!(answer.status(), 200);
         answer.into_body()
@@ -138,7 +177,7 @@ impl Service {
 // === impl Answer ===
 
 impl Answer {
-    async fn read(response: http::Response<Body>) -> Self {
+    pub(crate) async fn read(response: http::Response<Body>) -> Self {
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         Self {
@@ -197,6 +236,13 @@ impl Answer {
             })
             .collect()
     }
+}
+
+/// Names the host, as every client does, unless the test has named one.
+fn address(request: &mut Request<Body>) {
+    let headers = request.headers_mut();
+    let host = http::HeaderValue::from_static("localhost");
+    headers.entry(http::header::HOST).or_insert(host);
 }
 
 /// Waits until something is so.

@@ -1,8 +1,12 @@
 //! The real program, from the outside.
 
+mod audit;
 mod events;
 mod exit_codes;
 mod generated;
+mod key_fixture;
+mod key_reload;
+mod keys;
 mod leases;
 mod on_redis;
 mod run;

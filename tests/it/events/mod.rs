@@ -5,6 +5,7 @@ mod site;
 
 mod gaps;
 mod gateways;
+mod keys;
 mod kinds;
 mod listening;
 mod secrets;

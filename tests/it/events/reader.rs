@@ -53,9 +53,19 @@ impl Reader {
 
     /// Listens with a query, from behind an event if an id is given.
     pub(super) async fn with(service: &Service, query: &str, last_id: Option<&str>) -> Self {
+        let header = last_id.map(|id| ("last-event-id", id));
+        Self::sending(service, query, header).await
+    }
+
+    /// Listens with a query and a header.
+    pub(super) async fn sending(
+        service: &Service,
+        query: &str,
+        header: Option<(&str, &str)>,
+    ) -> Self {
         let mut request = Request::get(format!("/events{query}"));
-        if let Some(id) = last_id {
-            request = request.header("last-event-id", id);
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
         }
         let body = service.stream(request.body(Body::empty()).unwrap()).await;
         let mut reader = Self {

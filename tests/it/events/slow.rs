@@ -40,7 +40,7 @@ async fn one_who_reads_nothing_keeps_nobody_up_and_is_told_in_the_end() {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4_096).unwrap();
     let mut deaf = socket.connect(service.listen().await).await.unwrap();
-    let request = "GET /events HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let request = "GET /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     deaf.write_all(request.as_bytes()).await.unwrap();
     deaf.readable().await.unwrap();
     let mut reader = Reader::of(&service).await;

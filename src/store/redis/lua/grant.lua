@@ -29,10 +29,12 @@ end
 -- `provisional`: for this many ms, until it is heard of. Until then the hold limit does not count,
 -- the idempotency key is not used, and the attempt may ask again.
 local function grant(token, waiter, fence, now, unheard, provisional)
-  redis.call('SET', counter, fence)
+  -- What is written twice is made a text once; Lua must be told to write all digits.
+  local fence_text = string.format('%.0f', fence)
+  redis.call('SET', counter, fence_text)
   local expiry, left_until_limit = now + (provisional or waiter.ttl), -1
   local fields = {
-    'v', LAYOUT, 'lock', token, 'fence', fence, 'ttl', waiter.ttl, 'acquired', now,
+    'v', LAYOUT, 'lock', token, 'fence', fence_text, 'ttl', waiter.ttl, 'acquired', now,
   }
   if waiter.hold ~= '' and provisional then
     append(fields, 'limit', waiter.hold)
@@ -63,7 +65,8 @@ local function grant(token, waiter, fence, now, unheard, provisional)
     end
   end
   redis.call('HSET', info, unpack(fields))
-  redis.call('PEXPIREAT', info, expiry)
+  local expiry_text = string.format('%.0f', expiry)
+  redis.call('PEXPIREAT', info, expiry_text)
   if not provisional then
     local forget = expiry + tombstone
     if waiter.key ~= '' then
@@ -73,6 +76,6 @@ local function grant(token, waiter, fence, now, unheard, provisional)
       remember(ended, now, forget, 'g:' .. token)
     end
   end
-  redis.call('SET', lock, token, 'PXAT', expiry)
+  redis.call('SET', lock, token, 'PXAT', expiry_text)
   return left_until_limit
 end

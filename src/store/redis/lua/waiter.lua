@@ -47,7 +47,7 @@ local function take_out(tokens, keys)
 end
 
 -- By how much longer than asked for the queue is kept, so that not every ticket moves its expiry.
-local AHEAD = 10000
+local AHEAD = 1000
 
 -- Keeps the queue at least until an instant.
 local function outlive(now, ends)

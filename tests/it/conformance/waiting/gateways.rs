@@ -9,6 +9,7 @@ use std::{
 };
 
 use latchgate::{
+    auth::Warrant,
     config::{LimitsConfig, Millis},
     engine::{AcquireError, AcquireRequest, Engine, Granted},
     lifecycle::Lifecycle,
@@ -51,6 +52,7 @@ pub(super) fn request(lock: &str, owner: &str) -> AcquireRequest {
         owner: Some(Owner::new(owner).unwrap()),
         metadata: Metadata::default(),
         caller: CallerId::ANONYMOUS,
+        warrant: Warrant::default(),
         idempotency_key: None,
     }
 }

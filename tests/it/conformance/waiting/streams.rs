@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use latchgate::{
+    auth::Warrant,
     config::LimitsConfig,
     engine::{AcquireRequest, Engine, Hold, HoldEnd, HoldEvent, LossReason},
     lifecycle::Lifecycle,
@@ -82,7 +83,12 @@ pub(in super::super) async fn that_adopt_a_lease_together_leave_one_of_them(fixt
     let (first, lease) = here.holds(3_000).await;
     let adopt = |at: &Gateway| {
         let (engine, token) = (at.engine.clone(), lease.token.clone());
-        async move { engine.adopt(name("lock"), token).await.unwrap() }
+        async move {
+            engine
+                .adopt(name("lock"), token, Warrant::default())
+                .await
+                .unwrap()
+        }
     };
     // Two at each gateway: they hear of each other before the store has said who came last.
     let (a, b, c, d) = tokio::join!(adopt(&here), adopt(&there), adopt(&here), adopt(&there));
@@ -190,7 +196,11 @@ impl Gateway {
 
     async fn adopts(&self, lease: &Lease) -> Hold {
         let token = lease.token.clone();
-        let mut hold = self.engine.adopt(name("lock"), token).await.unwrap();
+        let mut hold = self
+            .engine
+            .adopt(name("lock"), token, Warrant::default())
+            .await
+            .unwrap();
         assert_eq!(granted(&mut hold).await.held.fence, lease.held.fence);
         hold
     }

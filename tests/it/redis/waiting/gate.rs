@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use latchgate::{
+    auth::Warrant,
     config::{LimitsConfig, Millis, RedisConfig, RedisUrl},
     engine::{AcquireError, AcquireRequest, Engine, Granted},
     lifecycle::Lifecycle,
@@ -173,6 +174,7 @@ pub(crate) fn request(lock: &str) -> AcquireRequest {
         owner: None,
         metadata: Metadata::default(),
         caller: CallerId::ANONYMOUS,
+        warrant: Warrant::default(),
         idempotency_key: None,
     }
 }

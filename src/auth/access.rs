@@ -1,0 +1,163 @@
+//! Somebody who was let in, and what they may do.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::lock::{CallerId, IdempotencyKey, LockName};
+
+use super::{
+    ApiKeyId, Excess, Gate, KeyEntry, LeaseSlot, Permission, Slot, Warrant, leases::Leases,
+    tally::Tally,
+};
+
+/// Somebody who was let in: with a key, or, at a gateway without keys, anybody. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Access(Option<Known>);
+
+#[derive(Debug, Clone)]
+struct Known {
+    key: Arc<KeyEntry>,
+    secret: ApiKeyId,
+    gate: Gate,
+    tally: Arc<Tally>,
+}
+
+// === impl Access ===
+
+impl Access {
+    /// Anybody, at a gateway without keys: everything is permitted.
+    pub const ANYBODY: Self = Self(None);
+
+    pub(super) fn with(
+        key: Arc<KeyEntry>,
+        secret: ApiKeyId,
+        gate: Gate,
+        tally: Arc<Tally>,
+    ) -> Self {
+        Self(Some(Known {
+            key,
+            secret,
+            gate,
+            tally,
+        }))
+    }
+
+    /// The scope of idempotency keys: the name of the key, so that a new secret changes nothing.
+    pub fn id(&self) -> CallerId {
+        match &self.0 {
+            None => CallerId::ANONYMOUS,
+            Some(known) => CallerId::of_key(Arc::clone(&known.key.name)),
+        }
+    }
+
+    /// The name of the key.
+    pub fn name(&self) -> Option<&Arc<str>> {
+        self.key().map(|key| &key.name)
+    }
+
+    /// The key, as it was when it was shown.
+    pub fn key(&self) -> Option<&Arc<KeyEntry>> {
+        self.0.as_ref().map(|known| &known.key)
+    }
+
+    /// Whether something is permitted on a name; without a name, whether it is on any.
+    pub fn permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
+        self.key().is_none_or(|key| key.permits(permission, name))
+    }
+
+    /// Whether it may see a lock, as the key was when it was shown: for a list.
+    pub fn views(&self, name: &LockName) -> bool {
+        self.permits(Permission::View, Some(name))
+    }
+
+    /// Whether it may see a lock now: for a stream, which outlives changes of the keys file. False
+    /// for every name once the key is gone.
+    pub fn still_views(&self, name: &LockName) -> bool {
+        self.still_permits(Permission::View, Some(name))
+    }
+
+    /// The same for any permission.
+    pub fn still_permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
+        let Some(known) = &self.0 else { return true };
+        known.gate.still_permits(known.secret, permission, name)
+    }
+
+    /// Ends when it may be that less is permitted than before: for a stream, which must then look
+    /// at [`Access::still_permits`]. Never ends for anybody.
+    pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.0
+            .as_ref()
+            .map_or_else(Gate::open, |known| known.gate.clone())
+            .changed()
+    }
+
+    /// For how long a lock may be waited for or kept.
+    pub fn warrant(&self, name: &LockName) -> Warrant {
+        match &self.0 {
+            None => Warrant::default(),
+            Some(_) => Warrant::of(self.clone(), name.clone()),
+        }
+    }
+
+    /// Counts a request against the rate of the key.
+    pub fn count_request(&self) -> Result<(), Excess> {
+        let Some(known) = &self.0 else { return Ok(()) };
+        known.tally.request(known.key.limits.rate, Instant::now())
+    }
+
+    /// Counts a request that was carried out although it was not counted before.
+    pub fn owe_request(&self) {
+        if let Some(known) = &self.0 {
+            known.tally.owe(known.key.limits.rate, Instant::now());
+        }
+    }
+
+    /// Counts a request that may wait, for as long as the slot lives.
+    pub fn waiter(&self) -> Result<Option<Slot>, Excess> {
+        let Some(known) = &self.0 else {
+            return Ok(None);
+        };
+        known.tally.waiter(known.key.limits.max_waiters).map(Some)
+    }
+
+    /// Counts a stream, for as long as the slot lives.
+    pub fn stream(&self) -> Result<Option<Slot>, Excess> {
+        let Some(known) = &self.0 else {
+            return Ok(None);
+        };
+        known.tally.stream(known.key.limits.max_streams).map(Some)
+    }
+
+    /// Makes room for a lease that is asked for, under this idempotency key.
+    pub fn lease(
+        &self,
+        name: &LockName,
+        idempotency_key: Option<&IdempotencyKey>,
+    ) -> Result<LeaseSlot, Excess> {
+        let (Some(known), Some(leases), Some(most)) = self.leases() else {
+            return Ok(LeaseSlot::default());
+        };
+        let idempotency = idempotency_key.map(|key| key.hash(&self.id(), name));
+        leases.ask(&known.key.name, most, name, idempotency, Instant::now())
+    }
+
+    /// Room for a lease that somebody has already and goes on with here. There is always some:
+    /// nobody loses a lock to a limit.
+    pub fn adopted_lease(&self, name: &LockName) -> LeaseSlot {
+        match self.leases() {
+            (Some(known), Some(leases), Some(_)) => leases.adopt(&known.key.name, name),
+            _ => LeaseSlot::default(),
+        }
+    }
+
+    fn leases(&self) -> (Option<&Known>, Option<&Leases>, Option<usize>) {
+        let known = self.0.as_ref();
+        let leases = known.and_then(|known| known.gate.leases());
+        (
+            known,
+            leases,
+            known.and_then(|known| known.key.limits.max_leases),
+        )
+    }
+}

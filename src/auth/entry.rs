@@ -1,0 +1,84 @@
+//! One key: who it is for, what it permits, and how much.
+
+use std::{sync::Arc, time::SystemTime};
+
+use crate::lock::{LockName, Ttl};
+
+use super::{ApiKeyHash, ApiKeyId, Permission, Prefixes};
+
+/// One key of a keys file. It holds hashes, never a secret.
+#[derive(Debug, Clone)]
+pub struct KeyEntry {
+    /// What it is called, in logs and as the scope of idempotency keys.
+    pub name: Arc<str>,
+    /// The secrets that are this key: two while one takes over from the other.
+    pub secrets: Vec<KeySecret>,
+    /// The names that it may acquire, hold and renew.
+    pub acquire: Prefixes,
+    /// The names that it may inspect, list and hear events of.
+    pub view: Prefixes,
+    /// The names that it may break.
+    pub breaks: Prefixes,
+    /// Whether it may read metrics.
+    pub metrics: bool,
+    /// When it ends, if it does.
+    pub expires_at: Option<SystemTime>,
+    /// How much it may have.
+    pub limits: KeyLimits,
+}
+
+/// One secret of a key.
+#[derive(Debug, Clone, Copy)]
+pub struct KeySecret {
+    /// Its public id.
+    pub id: ApiKeyId,
+    /// Its hash.
+    pub hash: ApiKeyHash,
+}
+
+/// How much a key may have; `None` is no limit of its own. All are counted per gateway.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KeyLimits {
+    /// The longest TTL that it may ask for.
+    pub max_ttl: Option<Ttl>,
+    /// How often it may ask. Renew and release are not counted.
+    pub rate: Option<Rate>,
+    /// How many leases it may have, with those that it is just asking or waiting for.
+    pub max_leases: Option<usize>,
+    /// How many of its requests may wait.
+    pub max_waiters: Option<usize>,
+    /// How many streams it may have.
+    pub max_streams: Option<usize>,
+}
+
+/// How often something may happen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// In the long run.
+    pub per_second: f64,
+    /// At once, after a pause.
+    pub burst: f64,
+}
+
+// === impl KeyEntry ===
+
+impl KeyEntry {
+    /// Whether it permits something on a name; without a name, whether it does so on any.
+    pub fn permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
+        let on = |prefixes: &Prefixes| match name {
+            Some(name) => prefixes.contains(name),
+            None => !prefixes.is_empty(),
+        };
+        match permission {
+            Permission::Acquire => on(&self.acquire),
+            Permission::View => on(&self.view),
+            Permission::Break => on(&self.breaks),
+            Permission::Metrics => self.metrics,
+        }
+    }
+
+    /// Whether it has ended by then.
+    pub fn is_expired(&self, now: SystemTime) -> bool {
+        self.expires_at.is_some_and(|end| end <= now)
+    }
+}

@@ -1,0 +1,196 @@
+//! Lets callers in by their keys.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex},
+    time::SystemTime,
+};
+
+use tokio::{sync::watch, time::Instant};
+
+use crate::{
+    clock::Clock,
+    config::AuthConfig,
+    lock::{LockName, TokenHash},
+};
+
+use super::{
+    Access, ApiKey, ApiKeyError, ApiKeyId, KeyRing, Permission, Refusal, leases::Leases,
+    strangers::Strangers, tally::Tally,
+};
+
+/// Lets callers in by their keys, or everybody if there are none. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Gate(Option<Arc<Guarded>>);
+
+#[derive(Debug)]
+struct Guarded {
+    ring: watch::Sender<Arc<KeyRing>>,
+    clock: Arc<dyn Clock>,
+    strangers: Strangers,
+    /// By the name of the key.
+    tallies: Mutex<HashMap<Arc<str>, Arc<Tally>>>,
+    leases: Leases,
+    /// Whether the keys are those of a file that has become invalid since.
+    is_outdated: watch::Sender<bool>,
+}
+
+// === impl Gate ===
+
+impl Gate {
+    /// A gate that lets everybody in.
+    pub fn open() -> Self {
+        Self(None)
+    }
+
+    /// A gate that lets in who has one of these keys. `clock` decides which of them have expired.
+    pub fn guarded(ring: KeyRing, config: &AuthConfig, clock: Arc<dyn Clock>) -> Self {
+        Self(Some(Arc::new(Guarded {
+            ring: watch::Sender::new(Arc::new(ring)),
+            clock,
+            strangers: Strangers::new(config.max_refused_per_minute),
+            tallies: Mutex::default(),
+            leases: Leases::default(),
+            is_outdated: watch::Sender::new(false),
+        })))
+    }
+
+    /// Whether it lets everybody in.
+    pub fn is_open(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Lets somebody in who shows this, from this address.
+    pub fn admit(&self, shown: Option<&str>, from: Option<IpAddr>) -> Result<Access, Refusal> {
+        let Some(guarded) = &self.0 else {
+            return Ok(Access::ANYBODY);
+        };
+        let shown = shown.ok_or(Refusal::NoKey)?;
+        self.find(guarded, shown).map_err(|refusal| {
+            match guarded.strangers.count(from, Instant::now()) {
+                Ok(()) => refusal,
+                Err(retry_after) => Refusal::TooMany { retry_after },
+            }
+        })
+    }
+
+    /// From now on these keys are let in, and no others.
+    pub fn replace(&self, ring: KeyRing) {
+        let Some(guarded) = &self.0 else { return };
+        let is_named = |name: &Arc<str>| ring.keys().iter().any(|key| key.name == *name);
+        guarded.tallies().retain(|name, _| is_named(name));
+        guarded.ring.send_replace(Arc::new(ring));
+        guarded.is_outdated.send_replace(false);
+    }
+
+    /// The file has changed and cannot be used: the keys that were read before go on.
+    pub fn keep_outdated(&self) {
+        if let Some(guarded) = &self.0 {
+            guarded.is_outdated.send_replace(true);
+        }
+    }
+
+    /// Whether the keys are those of a file that has become invalid since.
+    pub fn is_outdated(&self) -> bool {
+        let guarded = self.0.as_ref();
+        guarded.is_some_and(|guarded| *guarded.is_outdated.borrow())
+    }
+
+    /// A lease was renewed by somebody who has its token.
+    pub fn lease_renewed(&self, name: &LockName, token: TokenHash, until: Instant) {
+        if let Some(guarded) = &self.0 {
+            guarded.leases.renewed(name, token, until);
+        }
+    }
+
+    /// A lease has ended.
+    pub fn lease_ended(&self, name: &LockName, token: TokenHash) {
+        if let Some(guarded) = &self.0 {
+            guarded.leases.ended(name, token);
+        }
+    }
+
+    /// Whether a secret that was let in before may still do something.
+    pub(super) fn still_permits(
+        &self,
+        secret: ApiKeyId,
+        permission: Permission,
+        name: Option<&LockName>,
+    ) -> bool {
+        let Some(guarded) = &self.0 else { return true };
+        let ring = Arc::clone(&guarded.ring.borrow());
+        ring.with_secret(secret).is_some_and(|key| {
+            !key.is_expired(guarded.clock.wall()) && key.permits(permission, name)
+        })
+    }
+
+    /// Ends when the keys have changed, or one of them has expired. Waits for ever at an open gate.
+    pub(super) fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut ring = self.0.as_ref().map(|guarded| guarded.ring.subscribe());
+        async move {
+            let changed = match &mut ring {
+                Some(ring) => ring.changed().await.is_ok(),
+                None => false,
+            };
+            if !changed {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Lets those who wait for a change look again if a key has expired since a time. Answers the
+    /// time until which it has looked.
+    pub(super) fn announce_expired(&self, since: SystemTime) -> SystemTime {
+        let Some(guarded) = &self.0 else { return since };
+        let now = guarded.clock.wall();
+        let ring = Arc::clone(&guarded.ring.borrow());
+        let keys = ring.keys().iter();
+        if keys
+            .clone()
+            .any(|key| key.is_expired(now) && !key.is_expired(since))
+        {
+            guarded.ring.send_modify(|_| {});
+        }
+        now
+    }
+
+    pub(super) fn leases(&self) -> Option<&Leases> {
+        self.0.as_ref().map(|guarded| &guarded.leases)
+    }
+
+    fn find(&self, guarded: &Guarded, shown: &str) -> Result<Access, Refusal> {
+        let key = ApiKey::parse(shown).map_err(|error| match error {
+            ApiKeyError::NotAKey => Refusal::NotAKey,
+            ApiKeyError::Damaged => Refusal::Damaged,
+        })?;
+        let ring = Arc::clone(&guarded.ring.borrow());
+        match ring.find(&key) {
+            Some(entry) if !entry.is_expired(guarded.clock.wall()) => {
+                let tally = Arc::clone(
+                    guarded
+                        .tallies()
+                        .entry(Arc::clone(&entry.name))
+                        .or_default(),
+                );
+                Ok(Access::with(
+                    Arc::clone(entry),
+                    key.id(),
+                    self.clone(),
+                    tally,
+                ))
+            }
+            _ => Err(Refusal::Unknown),
+        }
+    }
+}
+
+// === impl Guarded ===
+
+impl Guarded {
+    fn tallies(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Arc<Tally>>> {
+        self.tallies
+            .lock()
+            .expect("no code panics while it holds the tallies")
+    }
+}

@@ -1,0 +1,215 @@
+//! The file that says which keys there are.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use toml::de::{DeTable, DeValue};
+
+use crate::lock::Ttl;
+
+use super::{
+    ApiKeyHash, ApiKeyId, KeyEntry, KeyLimits, KeyRing, KeySecret, KeysFileError, Prefixes, Rate,
+    table::{Table, line},
+};
+
+/// A TOML file of `[[key]]` tables. It holds hashes only, so it is no secret; whoever can write it
+/// can do everything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeysFile(PathBuf);
+
+/// The longest name of a key.
+const MAX_NAME: usize = 64;
+/// Two: one takes over from the other. More are secrets that nobody has taken away.
+const MAX_SECRETS: usize = 2;
+/// The most that a limit may say: more is a slip of the finger.
+const MOST: u64 = 1_000_000;
+
+// === impl KeysFile ===
+
+impl KeysFile {
+    /// The file at a path.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Reads all keys.
+    pub fn read(&self) -> Result<KeyRing, KeysFileError> {
+        let text = fs::read_to_string(&self.0).map_err(|error| KeysFileError::Unreadable {
+            path: self.0.clone(),
+            error,
+        })?;
+        self.parse(&text)
+    }
+
+    /// Reads all keys of a text as if the file had it.
+    pub fn parse(&self, text: &str) -> Result<KeyRing, KeysFileError> {
+        // The message alone: its long form repeats the line, which may be a key.
+        let not_toml = |error: &toml::de::Error| KeysFileError::NotToml {
+            path: self.0.clone(),
+            line: error.span().map_or(1, |span| line(text, span.start)),
+            reason: error.message().to_owned(),
+        };
+        let document = DeTable::parse(text).map_err(|error| not_toml(&error))?;
+        // Not by way of the spanned tree: a value there is still the text of a number.
+        let values: toml::Table = text.parse().map_err(|error| not_toml(&error))?;
+        let mut keys = Vec::new();
+        for (name, value) in document.get_ref() {
+            let at = line(text, name.span().start);
+            let plain = values.get(name.get_ref().as_ref());
+            let (DeValue::Array(tables), Some(toml::Value::Array(plain)), "key") =
+                (value.get_ref(), plain, name.get_ref().as_ref())
+            else {
+                return Err(self.not_a_key(at));
+            };
+            for (at, (table, plain)) in tables.iter().zip(plain).enumerate() {
+                let line = line(text, table.span().start);
+                let (DeValue::Table(spans), toml::Value::Table(values)) = (table.get_ref(), plain)
+                else {
+                    return Err(self.not_a_key(line));
+                };
+                let mut table = Table {
+                    path: &self.0,
+                    text,
+                    number: at + 1,
+                    spans,
+                    values,
+                    line,
+                    known: Vec::new(),
+                };
+                let entry = entry(&mut table)?;
+                unique(&table, &entry, &keys)?;
+                table.finish()?;
+                keys.push(entry);
+            }
+        }
+        if keys.is_empty() {
+            return Err(KeysFileError::Empty(self.0.clone()));
+        }
+        Ok(KeyRing::new(keys))
+    }
+
+    fn not_a_key(&self, line: usize) -> KeysFileError {
+        KeysFileError::Refused {
+            path: self.0.clone(),
+            line,
+            field: "what stands here".to_owned(),
+            value: "no key".to_owned(),
+            allowed: "[[key]], a table for each key".to_owned(),
+        }
+    }
+}
+
+fn entry(table: &mut Table<'_>) -> Result<KeyEntry, KeysFileError> {
+    let name = table.text("name")?;
+    if !is_name(name) {
+        return Err(table.refuse(
+            "name",
+            "1 to 64 ASCII letters, digits and . _ : @ ~ -, and not a key",
+        ));
+    }
+    Ok(KeyEntry {
+        name: name.into(),
+        secrets: secrets(table)?,
+        acquire: prefixes(table, "acquire")?,
+        view: prefixes(table, "view")?,
+        breaks: prefixes(table, "break")?,
+        metrics: table.flag("metrics")?,
+        expires_at: expires_at(table)?,
+        limits: limits(table)?,
+    })
+}
+
+/// Whether a text may be the name of a key: harmless in a log, and no key that was put there.
+fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._:@~-".contains(c);
+    (1..=MAX_NAME).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with("lgk_")
+}
+
+fn secrets(table: &mut Table<'_>) -> Result<Vec<KeySecret>, KeysFileError> {
+    let texts = table.texts("secrets")?;
+    let secret = |text: &&str| {
+        let (id, hash) = text.split_once(":sha256:")?;
+        let (id, hash) = (ApiKeyId::parse(id)?, ApiKeyHash::parse(hash)?);
+        Some(KeySecret { id, hash })
+    };
+    let secrets: Option<Vec<_>> = texts.iter().map(secret).collect();
+    match secrets {
+        Some(secrets) if (1..=MAX_SECRETS).contains(&secrets.len()) => Ok(secrets),
+        _ => Err(table.refuse(
+            "secrets",
+            "a list of one or two texts ID:sha256:HASH, as `latchgate key new` prints them",
+        )),
+    }
+}
+
+fn prefixes(table: &mut Table<'_>, field: &'static str) -> Result<Prefixes, KeysFileError> {
+    let texts = table.texts(field)?;
+    Prefixes::new(texts)
+        .map_err(|error| table.refuse(field, &format!("a list of texts, each {error}")))
+}
+
+fn expires_at(table: &mut Table<'_>) -> Result<Option<SystemTime>, KeysFileError> {
+    let Some(text) = table.date("expires_at")? else {
+        return Ok(None);
+    };
+    match humantime::parse_rfc3339(&text) {
+        Ok(time) => Ok(Some(time)),
+        Err(_) => Err(table.refuse(
+            "expires_at",
+            "a date and time in UTC, such as 2027-01-31T00:00:00Z",
+        )),
+    }
+}
+
+fn limits(table: &mut Table<'_>) -> Result<KeyLimits, KeysFileError> {
+    let ttl = (Ttl::MIN.as_millis(), Ttl::MAX.as_millis());
+    let max_ttl = table.number("max_ttl_ms", ttl)?;
+    let count = |number: Option<u64>| number.and_then(|number| usize::try_from(number).ok());
+    Ok(KeyLimits {
+        max_ttl: max_ttl.and_then(|ms| Ttl::from_millis(ms).ok()),
+        rate: rate(table)?,
+        max_leases: count(table.number("max_leases", (1, MOST))?),
+        max_waiters: count(table.number("max_waiters", (0, MOST))?),
+        max_streams: count(table.number("max_streams", (0, MOST))?),
+    })
+}
+
+fn rate(table: &mut Table<'_>) -> Result<Option<Rate>, KeysFileError> {
+    let per_second = table.number("requests_per_second", (1, MOST))?;
+    let burst = table.number("burst", (1, MOST))?;
+    match (per_second, burst) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(table.refuse("burst", "nothing without requests_per_second")),
+        // A second's worth.
+        (Some(rate), burst) => Ok(Some(Rate {
+            per_second: rate as f64,
+            burst: burst.unwrap_or(rate) as f64,
+        })),
+    }
+}
+
+/// No two keys may be one in the log, or answer to one secret.
+fn unique(table: &Table<'_>, entry: &KeyEntry, others: &[KeyEntry]) -> Result<(), KeysFileError> {
+    if others.iter().any(|other| other.name == entry.name) {
+        return Err(table.refuse("name", "a name that no other key has"));
+    }
+    let all = others.iter().chain([entry]).flat_map(|key| &key.secrets);
+    let mut ids = HashSet::new();
+    if all.into_iter().all(|secret| ids.insert(secret.id)) {
+        Ok(())
+    } else {
+        Err(table.refuse("secrets", "a list of ids that stand nowhere else"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! What a keys file may say, and what is said about what it may not.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::auth::{ApiKey, KeyEntry, KeysFile, Rate};
+
+/// `ID:sha256:HASH` of a fresh key.
+fn secret() -> String {
+    let key = ApiKey::random();
+    format!("{}:sha256:{}", key.id(), key.hash())
+}
+
+fn keys(text: &str) -> Vec<Arc<KeyEntry>> {
+    let ring = KeysFile::new("keys.toml").parse(text);
+    ring.unwrap_or_else(|error| panic!("{error}"))
+        .keys()
+        .to_vec()
+}
+
+fn error(text: &str) -> String {
+    let ring = KeysFile::new("keys.toml").parse(text);
+    ring.unwrap_err().to_string()
+}
+
+/// What is wrong with a key that has these lines more.
+fn error_of(lines: &str) -> String {
+    let secret = secret();
+    let message = error(&format!(
+        "[[key]]\nname = 'ci'\nsecrets = ['{secret}']\n{lines}\n"
+    ));
+    assert!(!message.contains(&secret), "{message}");
+    message
+}
+
+#[test]
+fn a_key_says_everything_about_itself() {
+    let (a, b) = (secret(), secret());
+    let text = format!(
+        "[[key]]\nname = 'ci'\nsecrets = ['{a}', '{b}']\nacquire = ['ci:', 'deploy:']\n\
+         view = ['*']\nbreak = ['ci:']\nmetrics = true\nexpires_at = 2027-01-31T00:00:00Z\n\
+         max_ttl_ms = 60_000\nrequests_per_second = 5\nburst = 20\nmax_leases = 10\n\
+         max_waiters = 0\nmax_streams = 3\n[[key]]\nname = 'b'\nsecrets = ['{}']\n",
+        secret()
+    );
+    let keys = keys(&text);
+    let key = &keys[0];
+    assert_eq!(&*key.name, "ci");
+    assert_eq!(key.secrets.len(), 2);
+    assert_eq!(key.acquire.iter().collect::<Vec<_>>(), ["ci:", "deploy:"]);
+    assert_eq!(
+        (key.view.to_string(), key.breaks.to_string()),
+        ("*".into(), "ci:".into())
+    );
+    assert!(key.metrics);
+    let end = key.expires_at.unwrap();
+    assert_eq!(
+        humantime::format_rfc3339(end).to_string(),
+        "2027-01-31T00:00:00Z"
+    );
+    assert!(key.is_expired(end) && !key.is_expired(end - Duration::from_secs(1)));
+    let limits = key.limits;
+    assert_eq!(limits.max_ttl.unwrap().as_millis(), 60_000);
+    let (per_second, burst) = (5.0, 20.0);
+    assert_eq!(limits.rate, Some(Rate { per_second, burst }));
+    assert_eq!(limits.max_leases, Some(10));
+    assert_eq!((limits.max_waiters, limits.max_streams), (Some(0), Some(3)));
+    let bare = &keys[1];
+    assert!(bare.acquire.is_empty() && bare.view.is_empty() && bare.breaks.is_empty());
+    assert!(!bare.metrics && bare.expires_at.is_none() && bare.limits.rate.is_none());
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_line_and_what_is_allowed() {
+    assert_eq!(
+        error_of("max_ttl_ms = 50"),
+        "max_ttl_ms of the key \"ci\" is 50 (line 4 of keys.toml); allowed is a whole number from \
+         100 to 86400000"
+    );
+    assert_eq!(
+        error_of("expires_at = '31.1.2027'"),
+        "expires_at of the key \"ci\" is \"31.1.2027\" (line 4 of keys.toml); allowed is a date \
+         and time in UTC, such as 2027-01-31T00:00:00Z"
+    );
+    for (line, field) in [
+        ("acquire = 'ci:'", "acquire"),
+        ("acquire = ['ci:', '']", "acquire"),
+        ("view = ['ci:*']", "view"),
+        ("break = [1]", "break"),
+        ("metrics = 1", "metrics"),
+        ("requests_per_second = 0", "requests_per_second"),
+        ("requests_per_second = 1.5", "requests_per_second"),
+        ("burst = 5", "burst"),
+        ("max_leases = 0", "max_leases"),
+        ("max_waiters = -1", "max_waiters"),
+        ("max_streams = 'x'", "max_streams"),
+        ("expires_at = 2027-01-31", "expires_at"),
+        ("expires_at = 5", "expires_at"),
+    ] {
+        let message = error_of(line);
+        assert!(
+            message.starts_with(&format!("{field} of the key \"ci\" is ")),
+            "{message}"
+        );
+        assert!(
+            message.contains("(line 4 of keys.toml); allowed is "),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_misspelt_field_is_refused_with_a_hint() {
+    assert_eq!(
+        error_of("aquire = ['ci:']"),
+        "there is no aquire of the key \"ci\" (line 4 of keys.toml); did you mean acquire?"
+    );
+    let message = error_of("[[keys]]");
+    assert!(message.contains("allowed is [[key]]"), "{message}");
+    assert!(error("key = 1").contains("allowed is [[key]]"));
+}
+
+#[test]
+fn names_and_ids_are_there_once() {
+    let (a, b) = (secret(), secret());
+    let two = |name: &str, secret: &str| {
+        error(&format!(
+            "[[key]]\nname = 'a'\nsecrets = ['{a}']\n[[key]]\nname = '{name}'\nsecrets = ['{secret}']"
+        ))
+    };
+    assert!(two("a", &b).starts_with("name of the key \"a\" is \"a\" (line 5"));
+    assert!(two("b", &a).starts_with("secrets of the key \"b\" is "));
+    let twice = error(&format!("[[key]]\nname = 'a'\nsecrets = ['{a}', '{a}']"));
+    assert!(twice.contains("nowhere else"), "{twice}");
+}
+
+#[test]
+fn a_key_has_a_name_and_one_or_two_secrets() {
+    let (a, b, c) = (secret(), secret(), secret());
+    for (text, part) in [
+        (
+            format!("[[key]]\nsecrets = ['{a}']"),
+            "name of [[key]] number 1 is missing",
+        ),
+        (
+            format!("[[key]]\nname = 'a b'\nsecrets = ['{a}']"),
+            "is \"a b\" (line 2",
+        ),
+        (
+            "[[key]]\nname = 'a'".to_owned(),
+            "secrets of the key \"a\" is missing",
+        ),
+        (
+            "[[key]]\nname = 'a'\nsecrets = []".to_owned(),
+            "one or two texts",
+        ),
+        (
+            format!("[[key]]\nname = 'a'\nsecrets = ['{a}', '{b}', '{c}']"),
+            "one or two texts",
+        ),
+        (
+            format!("[[key]]\nname = 'a'\nsecrets = ['{}']", &a[..70]),
+            "one or two texts",
+        ),
+    ] {
+        let message = error(&text);
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn an_empty_file_is_refused_because_it_would_shut_everybody_out() {
+    for text in ["", "# nothing\n", "key = []"] {
+        assert!(error(text).contains("there is no [[key]]"), "{text}");
+    }
+}
+
+#[test]
+fn no_message_repeats_a_key_that_was_put_in_the_wrong_place() {
+    let key = ApiKey::random();
+    let key = key.expose();
+    for text in [
+        format!("[[key]]\nname = '{key}'"),
+        format!("[[key]]\nname = 'a'\nsecrets = ['{key}']"),
+        format!("[[key]]\nname = 'a'\nsecrets = '{key}'"),
+        format!("[[key]]\n{key} = 1\nname = 'a'\nsecrets = ['{}']", secret()),
+        format!(
+            "[[key]]\nname = 'a'\nsecrets = ['{}']\nacquire = ['{key}x*']",
+            secret()
+        ),
+        format!("[[key]]\nname = '{key}\n"),
+        key.to_owned(),
+        format!("{key} = 1"),
+    ] {
+        let message = error(&text);
+        assert!(!message.contains(&key[4..]), "{message}");
+    }
+}

@@ -1,0 +1,151 @@
+//! Keeps the keys of a gate as its file has them.
+
+use std::{os::unix::fs::MetadataExt, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::Notify,
+    task::spawn_blocking,
+    time::{MissedTickBehavior, interval},
+};
+use tracing::{error, info, warn};
+
+use crate::{audit::Audit, clock::Clock, lifecycle::Lifecycle};
+
+use super::{Gate, KeyRing, KeysFile, KeysFileError};
+
+/// Reads the file again when it has changed, and when it is told to.
+#[derive(Debug)]
+pub struct KeysWatch {
+    file: KeysFile,
+    /// The file that was read last, whether or not it could be used.
+    read: Stamp,
+    /// A change that may still go on.
+    changing: Option<Stamp>,
+    /// Who is told of what was read.
+    audit: Audit,
+}
+
+/// What changes when a file does; the default if there is no such file, or it cannot be looked at.
+/// Links are followed: Kubernetes exchanges them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// How often the file is looked at. What has changed is read when it has not changed again by the
+/// next look: half of a file is not read.
+const PERIOD: Duration = Duration::from_secs(1);
+
+// === impl KeysWatch ===
+
+impl KeysWatch {
+    /// Reads a file for the first time.
+    pub fn open(file: KeysFile) -> Result<(Self, KeyRing), KeysFileError> {
+        // Before it is read: a change in between is seen.
+        let read = Stamp::of(&file);
+        let ring = read_file(&file)?;
+        let watch = Self {
+            file,
+            read,
+            changing: None,
+            audit: Audit::none(),
+        };
+        Ok((watch, ring))
+    }
+
+    /// The same, with an audit log that is told of every reload.
+    #[must_use]
+    pub fn audited(self, audit: Audit) -> Self {
+        Self { audit, ..self }
+    }
+
+    /// Keeps the keys of a gate up to date until the gateway stops. `asked` wakes it at once.
+    pub async fn keep_current(
+        mut self,
+        gate: Gate,
+        clock: Arc<dyn Clock>,
+        asked: Arc<Notify>,
+        lifecycle: Lifecycle,
+    ) {
+        let mut looks = interval(PERIOD);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut stopped = std::pin::pin!(lifecycle.stopped());
+        let mut looked_at = clock.wall();
+        loop {
+            let is_asked = tokio::select! {
+                () = &mut stopped => return,
+                () = asked.notified() => true,
+                _ = looks.tick() => false,
+            };
+            looked_at = gate.announce_expired(looked_at);
+            let work = spawn_blocking(move || {
+                let outcome = self.look(is_asked);
+                (self, outcome)
+            });
+            let Ok((watch, outcome)) = work.await else {
+                // Only the end of the runtime, or a bug, gets here: the keys stay as they are.
+                error!("the keys file is no longer looked at");
+                return gate.keep_outdated();
+            };
+            self = watch;
+            match outcome {
+                None => {}
+                Some(Ok(ring)) => {
+                    info!(keys = ring.keys().len(), file = %self.file.path().display(), "the API keys were read again");
+                    self.audit.keys_reloaded(Ok(ring.keys().len()));
+                    gate.replace(ring);
+                }
+                Some(Err(error)) => {
+                    error!(%error, "the keys file cannot be used; the API keys that were read before go on");
+                    self.audit.keys_reloaded(Err(&error.to_string()));
+                    gate.keep_outdated();
+                }
+            }
+        }
+    }
+
+    /// The keys, if the file has changed or somebody asked for it.
+    fn look(&mut self, is_asked: bool) -> Option<Result<KeyRing, KeysFileError>> {
+        let now = Stamp::of(&self.file);
+        let is_settled = self.changing.replace(now) == Some(now);
+        if !is_asked && (now == self.read || !is_settled) {
+            return None;
+        }
+        self.read = now;
+        Some(read_file(&self.file))
+    }
+}
+
+/// Reads a file, and says so if it is open to everybody's changes.
+fn read_file(file: &KeysFile) -> Result<KeyRing, KeysFileError> {
+    const OTHERS_WRITE: u32 = 0o002;
+    let ring = file.read()?;
+    if std::fs::metadata(file.path()).is_ok_and(|data| data.mode() & OTHERS_WRITE != 0) {
+        warn!(
+            file = %file.path().display(),
+            "every user of this machine can write the keys file, and make a key that may do everything"
+        );
+    }
+    Ok(ring)
+}
+
+// === impl Stamp ===
+
+impl Stamp {
+    fn of(file: &KeysFile) -> Self {
+        let Ok(data) = std::fs::metadata(file.path()) else {
+            return Self::default();
+        };
+        Self {
+            device: data.dev(),
+            inode: data.ino(),
+            size: data.size(),
+            modified: (data.mtime(), data.mtime_nsec()),
+            changed: (data.ctime(), data.ctime_nsec()),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What counts as a lease of a key.
+
+use super::*;
+use crate::lock::Token;
+
+const TTL: Duration = Duration::from_secs(30);
+
+fn name(text: &str) -> LockName {
+    LockName::new(text).unwrap()
+}
+
+struct Book(Leases, Instant);
+
+impl Book {
+    fn new() -> Self {
+        Self(Leases::default(), Instant::now())
+    }
+
+    fn ask(&self, lock: &str, idempotency: Option<u8>) -> Result<LeaseSlot, Excess> {
+        let idempotency = idempotency.map(|byte| IdempotencyHash::from_bytes([byte; 32]));
+        self.0
+            .ask(&"ci".into(), 2, &name(lock), idempotency, self.1)
+    }
+
+    fn is_full(&self) -> bool {
+        self.ask("x", None).is_err()
+    }
+
+    /// Two leases that were delivered.
+    fn full() -> (Self, [TokenHash; 2]) {
+        let book = Self::new();
+        let tokens = [Token::random().hash(), Token::random().hash()];
+        for token in tokens {
+            let mut slot = book.ask("a", None).unwrap();
+            slot.lasts(token, book.1 + TTL);
+            slot.keep();
+        }
+        assert!(book.is_full());
+        (book, tokens)
+    }
+}
+
+#[test]
+fn who_asks_has_room_for_as_long_as_it_is_asked() {
+    let book = Book::new();
+    let first = book.ask("a", None).unwrap();
+    let _second = book.ask("b", None).unwrap();
+    assert!(book.is_full());
+    drop(first);
+    assert!(!book.is_full());
+}
+
+#[test]
+fn a_lease_counts_until_it_is_released() {
+    let (book, [a, _]) = Book::full();
+    book.0.ended(&name("b"), a);
+    assert!(book.is_full(), "another lock");
+    book.0.ended(&name("a"), a);
+    assert!(!book.is_full());
+    book.0.ended(&name("a"), a);
+}
+
+#[test]
+fn a_lease_counts_until_it_expires_and_a_renewal_moves_that() {
+    let (mut book, [a, b]) = Book::full();
+    let refused = book.ask("x", None).unwrap_err();
+    assert_eq!(refused, Excess::Leases { retry_after: TTL });
+    book.0.renewed(&name("a"), a, book.1 + 3 * TTL);
+    book.1 += TTL;
+    assert!(!book.is_full(), "one of them has expired");
+    let mut third = book.ask("c", None).unwrap();
+    assert!(book.is_full(), "the other one has not");
+    third.lasts(b, book.1 + TTL);
+    third.keep();
+    book.1 += 2 * TTL;
+    let _all = [book.ask("d", None).unwrap(), book.ask("e", None).unwrap()];
+}
+
+#[test]
+fn a_renewal_may_make_a_lease_shorter() {
+    let (mut book, [a, _]) = Book::full();
+    let soon = Duration::from_secs(1);
+    book.0.renewed(&name("a"), a, book.1 + soon);
+    book.1 += soon;
+    assert!(!book.is_full());
+}
+
+#[test]
+fn a_lease_that_was_not_delivered_does_not_count() {
+    let book = Book::new();
+    for _ in 0..3 {
+        let mut slot = book.ask("a", None).unwrap();
+        slot.lasts(Token::random().hash(), book.1 + TTL);
+        drop(slot);
+    }
+    let ledger = book.0.lock();
+    assert!(ledger.keys.is_empty() && ledger.key_of.is_empty());
+}
+
+#[test]
+fn who_asks_again_for_a_lease_needs_no_more_room() {
+    let book = Book::new();
+    let token = Token::random().hash();
+    let mut slot = book.ask("a", Some(1)).unwrap();
+    slot.lasts(token, book.1 + TTL);
+    slot.keep();
+    let _other = book.ask("b", None).unwrap();
+    assert!(book.ask("a", Some(2)).is_err());
+    let mut again = book.ask("a", Some(1)).unwrap();
+    again.lasts(token, book.1 + TTL);
+    again.keep();
+    assert!(book.is_full());
+    book.0.ended(&name("a"), token);
+    assert!(!book.is_full());
+}
+
+#[test]
+fn a_lease_that_is_handed_on_counts_for_the_one_who_goes_on_with_it() {
+    let (book, [a, _]) = Book::full();
+    let mut adopted = book.0.adopt(&"other".into(), &name("a"));
+    adopted.lasts(a, book.1 + TTL);
+    assert!(!book.is_full());
+    drop(adopted);
+    assert!(!book.0.lock().keys.contains_key("other"));
+}

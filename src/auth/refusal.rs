@@ -1,0 +1,27 @@
+//! Why somebody is not let in.
+
+use std::time::Duration;
+
+/// Why somebody is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No key was sent.
+    #[error("no API key was sent")]
+    NoKey,
+    /// What was sent does not look like a key.
+    #[error("what was sent is no API key")]
+    NotAKey,
+    /// What was sent has lost or changed characters.
+    #[error("an API key was sent that is cut off or mistyped")]
+    Damaged,
+    /// There is no such key, or its secret is another, or it has expired. Which of these is told to
+    /// nobody who does not have the key.
+    #[error("the API key is not known, or has expired")]
+    Unknown,
+    /// Too many keys were refused that came from this address.
+    #[error("too many API keys from this address were refused")]
+    TooMany {
+        /// When the next is looked at.
+        retry_after: Duration,
+    },
+}

@@ -1,0 +1,43 @@
+//! For how long somebody may have what was asked for.
+
+use crate::lock::LockName;
+
+use super::{Access, Permission};
+
+/// For how long somebody may wait for a lock, or have it kept: until the key is gone, its secret is
+/// taken out of it, it has expired, or it may no longer acquire that lock.
+#[derive(Debug, Clone, Default)]
+pub struct Warrant(Option<(Access, LockName)>);
+
+// === impl Warrant ===
+
+impl Warrant {
+    /// The warrant of somebody with that access to acquire a lock.
+    pub(super) fn of(access: Access, name: LockName) -> Self {
+        Self(Some((access, name)))
+    }
+
+    /// Whether it still stands.
+    pub fn stands(&self) -> bool {
+        let Some((access, name)) = &self.0 else {
+            return true;
+        };
+        access.still_permits(Permission::Acquire, Some(name))
+    }
+
+    /// Ends when it no longer stands; within seconds of an expiry, at once after a change of the
+    /// keys. Safe to drop and call again.
+    pub async fn ended(&self) {
+        let Some((access, _)) = &self.0 else {
+            return std::future::pending().await;
+        };
+        loop {
+            // Before the look at it: a change in between is not missed.
+            let changed = access.changed();
+            if !self.stands() {
+                return;
+            }
+            changed.await;
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What can be done about API keys.
+
+use clap::Subcommand;
+
+use crate::cli::{environment::Environment, error::CliError, output};
+
+use super::{list::ListArgs, new::NewArgs};
+
+/// What to do.
+#[derive(Subcommand)]
+pub(in crate::cli) enum KeyCommand {
+    New(NewArgs),
+    List(ListArgs),
+}
+
+/// Does it. No gateway is asked.
+pub(in crate::cli) fn key(command: &KeyCommand, environment: &Environment) -> Result<(), CliError> {
+    let text = match command {
+        KeyCommand::New(args) => args.text()?,
+        KeyCommand::List(args) => args.text(environment)?,
+    };
+    output::answer(&text).map_err(CliError::Output)
+}

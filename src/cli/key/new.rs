@@ -1,0 +1,146 @@
+//! `latchgate key new`: makes an API key.
+
+#![expect(
+    clippy::doc_markdown,
+    reason = "these doc comments are help texts for a terminal"
+)]
+
+use std::{fmt::Write, time::Duration};
+
+use clap::Args;
+use serde_json::json;
+
+use crate::{
+    auth::{ApiKey, KeysFile},
+    cli::{duration, error::CliError},
+    clock::{Clock, SystemClock},
+};
+
+/// Make an API key: prints it, once, and what to paste into the keys file
+///
+/// The key goes to whoever is to use it (LATCHGATE_KEY, or Authorization: Bearer KEY), the [[key]]
+/// table into the file that auth.keys_file names. The file holds only a hash: a key that was lost
+/// cannot be shown again. To replace the secret of a key, add the printed text to its `secrets`, give
+/// out the new key, and take the old text away when nobody uses it any more.
+#[derive(Args)]
+pub(in crate::cli) struct NewArgs {
+    /// What the key is called, in logs and in the list
+    #[arg(long, value_name = "NAME")]
+    name: String,
+    /// Names that it may acquire, hold and renew: a prefix such as deploy: with the colon, or * for
+    /// all; may be repeated
+    #[arg(long, value_name = "PREFIX")]
+    acquire: Vec<String>,
+    /// Names that it may inspect, list and hear events of
+    #[arg(long, value_name = "PREFIX")]
+    view: Vec<String>,
+    /// Names that it may break
+    #[arg(long = "break", value_name = "PREFIX")]
+    breaks: Vec<String>,
+    /// It may read metrics
+    #[arg(long)]
+    metrics: bool,
+    /// When it ends: after a while (90d), or at a time in UTC (2027-01-31T00:00:00Z)
+    #[arg(long, value_name = "WHEN")]
+    expires: Option<String>,
+    /// The longest TTL that it may ask for, such as 5m
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    max_ttl: Option<Duration>,
+    /// How many requests it may send in a second; renew and release are not counted
+    #[arg(long, value_name = "N")]
+    requests_per_second: Option<u64>,
+    /// How many of these at once, after a pause; as many as in a second if it is left out
+    #[arg(long, value_name = "N")]
+    burst: Option<u64>,
+    /// How many leases it may have from one gateway
+    #[arg(long, value_name = "N")]
+    max_leases: Option<u64>,
+    /// How many of its requests may wait at one gateway
+    #[arg(long, value_name = "N")]
+    max_waiters: Option<u64>,
+    /// How many streams it may have at one gateway
+    #[arg(long, value_name = "N")]
+    max_streams: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+// === impl NewArgs ===
+
+impl NewArgs {
+    /// A new key and its table.
+    pub(super) fn text(&self) -> Result<String, CliError> {
+        let key = ApiKey::random();
+        let secret = format!("{}:sha256:{}", key.id(), key.hash());
+        let table = self.table(&secret)?;
+        // What a gateway would refuse is refused here.
+        KeysFile::new("the new key").parse(&table)?;
+        if self.json {
+            let (id, key) = (key.id().to_string(), key.expose());
+            let object =
+                json!({"name": self.name, "id": id, "key": key, "secret": secret, "toml": table});
+            return Ok(object.to_string());
+        }
+        Ok(format!(
+            "# The key. It is shown only this once:\n{}\n\n# For the keys file. To give a key \
+             that is there a new secret, add only the text in `secrets` to its own.\n{table}",
+            key.expose()
+        ))
+    }
+
+    fn table(&self, secret: &str) -> Result<String, CliError> {
+        let mut text = format!("[[key]]\nname = {:?}\nsecrets = [{secret:?}]\n", self.name);
+        let mut line = |name: &str, value: String| {
+            writeln!(text, "{name} = {value}").expect("a string takes every text");
+        };
+        for (name, prefixes) in [
+            ("acquire", &self.acquire),
+            ("view", &self.view),
+            ("break", &self.breaks),
+        ] {
+            if !prefixes.is_empty() {
+                line(name, format!("{prefixes:?}"));
+            }
+        }
+        if self.metrics {
+            line("metrics", "true".to_owned());
+        }
+        if let Some(expires) = &self.expires {
+            line("expires_at", end(expires)?);
+        }
+        let max_ttl_ms = self.max_ttl.map(|ttl| ttl.as_millis());
+        if let Some(ms) = max_ttl_ms {
+            line("max_ttl_ms", ms.to_string());
+        }
+        for (name, number) in [
+            ("requests_per_second", self.requests_per_second),
+            ("burst", self.burst),
+            ("max_leases", self.max_leases),
+            ("max_waiters", self.max_waiters),
+            ("max_streams", self.max_streams),
+        ] {
+            if let Some(number) = number {
+                line(name, number.to_string());
+            }
+        }
+        Ok(text)
+    }
+}
+
+fn end(text: &str) -> Result<String, CliError> {
+    let after = |duration| SystemClock.wall().checked_add(duration);
+    let time = match humantime::parse_duration(text) {
+        Ok(duration) => after(duration),
+        Err(_) => humantime::parse_rfc3339(text).ok(),
+    };
+    // Beyond the year 9999 there is no way to write it.
+    let most = humantime::parse_rfc3339("9999-01-01T00:00:00Z").ok();
+    match time.filter(|time| Some(*time) < most) {
+        Some(time) => Ok(humantime::format_rfc3339_seconds(time).to_string()),
+        None => Err(CliError::Argument {
+            flag: "--expires",
+            error: format!("is {text:?}; expected 90d, or a time in UTC: 2027-01-31T00:00:00Z"),
+        }),
+    }
+}

@@ -1,0 +1,93 @@
+//! A command that is carried out although whoever waits for it goes away.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    task::{Context, Poll, ready},
+    thread,
+};
+
+use tokio::sync::oneshot;
+
+use crate::{
+    lifecycle::Lifecycle,
+    store::{StoreError, Uncertainty},
+};
+
+/// A command that its caller polls, and that goes on in a task of its own when the caller drops it:
+/// from then on nobody hears its outcome.
+///
+/// A task of its own from the beginning would do the same, and costs every command two ways between
+/// tasks for the sake of the few whose callers hang up.
+pub(super) struct SeenThrough<F: Future + Send + 'static> {
+    /// None once it has ended.
+    command: Option<Pin<Box<F>>>,
+    begun: bool,
+    lifecycle: Lifecycle,
+    /// Dropped with this, which is how the command learns that its caller has gone.
+    caller: Option<oneshot::Sender<()>>,
+}
+
+/// Ends when the caller of a command has gone.
+pub(super) struct HungUp(oneshot::Receiver<()>);
+
+// === impl SeenThrough ===
+
+impl<F: Future + Send + 'static> SeenThrough<F> {
+    /// A command that nothing is known to yet.
+    pub(super) fn new(lifecycle: &Lifecycle, command: impl FnOnce(HungUp) -> F) -> Self {
+        let (caller, gone) = oneshot::channel();
+        Self {
+            command: Some(Box::pin(command(HungUp(gone)))),
+            begun: false,
+            lifecycle: lifecycle.clone(),
+            caller: Some(caller),
+        }
+    }
+}
+
+impl<F, T, E> Future for SeenThrough<F>
+where
+    F: Future<Output = Result<T, E>> + Send + 'static,
+    E: From<StoreError>,
+{
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+        self.begun = true;
+        let command = self.command.as_mut();
+        let command = command.expect("a command that has ended is not polled again");
+        let polled = catch_unwind(AssertUnwindSafe(|| command.as_mut().poll(cx)));
+        // What panicked may have been at any point.
+        let lost = |_panic| Poll::Ready(Err(StoreError::from(Uncertainty::Interrupted).into()));
+        let outcome = ready!(polled.unwrap_or_else(lost));
+        self.command = None;
+        Poll::Ready(outcome)
+    }
+}
+
+impl<F: Future + Send + 'static> Drop for SeenThrough<F> {
+    fn drop(&mut self) {
+        drop(self.caller.take());
+        // What never began need not go on. While the caller panics nothing can be started.
+        if let Some(command) = self.command.take()
+            && self.begun
+            && !thread::panicking()
+        {
+            self.lifecycle.spawn(async move {
+                // What came about is given back by the outcome itself.
+                drop(command.await);
+            });
+        }
+    }
+}
+
+// === impl HungUp ===
+
+impl Future for HungUp {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(cx).map(drop)
+    }
+}

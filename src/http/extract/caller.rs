@@ -1,0 +1,112 @@
+//! Who calls, and whether they may.
+
+use std::{marker::PhantomData, ops::Deref, sync::Arc};
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use http::{header::AUTHORIZATION, request::Parts};
+
+use crate::{
+    auth::{Access, Scope},
+    http::{edge::CallerName, problem::Problem, serve::Peer, state::Gateway},
+    lock::{LockName, Ttl},
+};
+
+use super::{PathParameter, lock_token::single};
+
+/// A caller who has the permission `S`: on the lock that the path names, or, where it names none, on
+/// some lock.
+///
+/// The first extractor of a handler: who may not do a thing does not learn what else was wrong, and
+/// nothing is asked of the store.
+pub(in crate::http) struct Caller<S> {
+    access: Access,
+    scope: PhantomData<S>,
+}
+
+/// The longest TTL that the caller may ask for, for those who read the body: what is not asked for
+/// must stay below it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TtlCap(pub(super) Ttl);
+
+/// As it is written in answers.
+const FIELD: &str = "Authorization";
+
+// === impl Caller ===
+
+impl<S> Deref for Caller<S> {
+    type Target = Access;
+
+    fn deref(&self) -> &Access {
+        &self.access
+    }
+}
+
+impl<S: Scope> FromRequestParts<Arc<Gateway>> for Caller<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, Problem> {
+        let scope = PhantomData;
+        if gateway.gate.is_open() {
+            let access = Access::ANYBODY;
+            return Ok(Self { access, scope });
+        }
+        let access = admit(parts, gateway)?;
+        if let (Some(log), Some(name)) = (parts.extensions.get::<CallerName>(), access.name()) {
+            log.set(Arc::clone(name));
+        }
+        if S::IS_COUNTED {
+            access.count_request()?;
+        }
+        let lock = lock(parts).await?;
+        if !access.permits(S::PERMISSION, lock.as_ref()) {
+            return Err(Problem::forbidden(S::PERMISSION, lock.as_ref()));
+        }
+        if let Some(max_ttl) = access.key().and_then(|key| key.limits.max_ttl) {
+            parts.extensions.insert(TtlCap(max_ttl));
+        }
+        Ok(Self { access, scope })
+    }
+}
+
+fn admit(parts: &Parts, gateway: &Gateway) -> Result<Access, Problem> {
+    let header = single(&parts.headers, &AUTHORIZATION)
+        .map_err(|reason| Problem::invalid_field(FIELD, reason))?;
+    let from = parts.extensions.get::<Peer>().map(Peer::ip);
+    Ok(gateway.gate.admit(header.map(bearer), from)?)
+}
+
+/// The key behind `Bearer`; empty, and no key, if something else stands there.
+fn bearer(header: &str) -> &str {
+    match header.split_once(' ') {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim_matches(' '),
+        _ => "",
+    }
+}
+
+/// The lock that the path names, if it names one.
+async fn lock(parts: &mut Parts) -> Result<Option<LockName>, Problem> {
+    let field = <LockName as PathParameter>::NAME;
+    let params = RawPathParams::from_request_parts(parts, &())
+        .await
+        .map_err(|_| Problem::invalid_field(field, "is not UTF-8 after percent-decoding"))?;
+    let text = params.iter().find(|(name, _)| *name == field);
+    text.map(|(_, text)| LockName::read(text)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_stands_behind_bearer() {
+        for header in ["Bearer k", "bearer k", "BEARER   k "] {
+            assert_eq!(bearer(header), "k", "{header}");
+        }
+        for header in ["", "k", "Bearer", "Basic k", "Bearerk", " Bearer k"] {
+            assert_eq!(bearer(header), "", "{header}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What is told to those who are not let in.
+
+use std::time::Duration;
+
+use http::HeaderValue;
+
+use crate::{
+    auth::{Access, Excess, Permission, Refusal},
+    engine::AcquireError,
+    lock::{LockName, Ttl},
+};
+
+use super::{Extra, Problem, ProblemCode as Code};
+
+/// What a request without a key is told to send (RFC 6750).
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"latchgate\"");
+/// The same for a request with a key that is of no use.
+const INVALID: HeaderValue =
+    HeaderValue::from_static("Bearer realm=\"latchgate\", error=\"invalid_token\"");
+
+/// After how long to ask again for what may be free any moment.
+const SOON: Duration = Duration::from_secs(2);
+
+// === impl Problem ===
+
+impl Problem {
+    /// 403: the same whether the lock exists or not.
+    pub(in crate::http) fn forbidden(permission: Permission, lock: Option<&LockName>) -> Self {
+        let permission = permission.as_str();
+        let detail = match lock {
+            Some(name) => {
+                format!("The API key has no permission `{permission}` for the lock `{name}`.")
+            }
+            None => format!("The API key has no permission `{permission}`."),
+        };
+        Self::new(Code::Forbidden, detail)
+    }
+
+    /// Why a lock was not acquired, for one who may know who holds it or may not.
+    pub(in crate::http) fn for_one(error: AcquireError, sees_holder: bool) -> Self {
+        let mut problem = Self::from(error);
+        if let (Extra::Locked(locked), false) = (&mut problem.extra, sees_holder) {
+            locked.hide_holder();
+        }
+        problem
+    }
+
+    fn too_many(code: Code, detail: &'static str, retry_after: Duration) -> Self {
+        let ms = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
+        Self::new(code, detail).with(Extra::RetryAfter { ms })
+    }
+
+    /// 403 if a caller may not ask for so long a TTL.
+    pub(in crate::http) fn if_too_long(ttl: Ttl, caller: &Access) -> Result<(), Self> {
+        match caller.key().and_then(|key| key.limits.max_ttl) {
+            Some(cap) if ttl > cap => {
+                let (ttl, cap) = (ttl.as_millis(), cap.as_millis());
+                let detail = format!("`ttl_ms` is {ttl}; the API key may ask for at most {cap}.");
+                Err(Self::new(Code::LimitExceeded, detail))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let (challenge, detail) = match refusal {
+            Refusal::NoKey => (
+                CHALLENGE,
+                "The request has no API key. Send it as `Authorization: Bearer KEY`.",
+            ),
+            Refusal::NotAKey => (
+                INVALID,
+                "The header `Authorization` does not have an API key of this gateway. It is \
+                 `Bearer KEY`, and a key begins with `lgk_`.",
+            ),
+            Refusal::Damaged => (
+                INVALID,
+                "The API key was cut off or mistyped: its checksum does not fit. A key has 64 \
+                 characters.",
+            ),
+            Refusal::Unknown => (
+                INVALID,
+                "The API key is not known, or it has expired. Ask the operator for a new one.",
+            ),
+            Refusal::TooMany { retry_after } => {
+                let detail =
+                    "Too many requests with API keys that are not known came from this address.";
+                return Self::too_many(Code::RateLimited, detail, retry_after);
+            }
+        };
+        Self::new(Code::Unauthorized, detail).with(Extra::Challenge(challenge))
+    }
+}
+
+impl From<Excess> for Problem {
+    fn from(excess: Excess) -> Self {
+        let (code, detail, retry_after) = match excess {
+            Excess::Requests { retry_after } => (
+                Code::RateLimited,
+                "The API key has sent more requests than it may. Nothing happened. Renew and \
+                 release are not limited.",
+                retry_after,
+            ),
+            Excess::Streams => (
+                Code::RateLimited,
+                "The API key has as many streams at this gateway as it may. Nothing happened.",
+                SOON,
+            ),
+            Excess::Waiters => (
+                Code::TooManyWaiters,
+                "As many requests with the API key wait at this gateway as may. Nothing happened.",
+                SOON,
+            ),
+            Excess::Leases { retry_after } => (
+                Code::TooManyLeases,
+                "The API key has as many leases from this gateway as it may, or is asking for them. \
+                 Nothing happened.",
+                retry_after,
+            ),
+        };
+        Self::too_many(code, detail, retry_after)
+    }
+}

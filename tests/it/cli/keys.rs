@@ -1,0 +1,168 @@
+//! API keys: made, listed, used.
+
+use serde_json::Value;
+
+use crate::support::{
+    gateway::{Gateway, Setup},
+    program::latchgate,
+};
+
+use super::key_fixture::{File, Made, inspect};
+
+#[test]
+fn a_new_key_works_as_soon_as_its_table_is_in_the_file() {
+    let key = Made::new(
+        "ci",
+        &["--acquire", "ci:", "--view", "ci:", "--expires", "90d"],
+    );
+    let file = File::new(&key.toml);
+    let gateway = file.gateway();
+    assert_eq!(inspect(&gateway, "ci:a", &key.key).code, Some(0));
+    let refused = inspect(&gateway, "ci2:a", &key.key);
+    assert_eq!(refused.code, Some(106), "{refused:?}");
+    assert!(refused.err.contains("no permission `view`"), "{refused:?}");
+    let cut = inspect(&gateway, "ci:a", &key.key[..60]);
+    assert!(cut.err.contains("cut off or mistyped"), "{cut:?}");
+    let log = gateway.log();
+    assert!(log.contains("key=\"ci\""), "{log}");
+    assert!(
+        !log.contains(&key.key[15..58]) && !log.contains(&key.secret[18..]),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_new_key_is_printed_with_what_to_paste() {
+    let flags = [
+        "--max-ttl",
+        "5m",
+        "--requests-per-second",
+        "5",
+        "--metrics",
+        "--break",
+        "*",
+    ];
+    let ran = latchgate(&[&["key", "new", "--name", "ops"][..], &flags].concat()).read();
+    let key = ran
+        .out
+        .lines()
+        .find(|line| line.starts_with("lgk_"))
+        .unwrap();
+    assert_eq!(key.len(), 64);
+    for line in [
+        "[[key]]",
+        "name = \"ops\"",
+        "break = [\"*\"]",
+        "metrics = true",
+        "max_ttl_ms = 300000",
+        "requests_per_second = 5",
+    ] {
+        assert!(
+            ran.out.contains(&format!("{line}\n")),
+            "{line}: {}",
+            ran.out
+        );
+    }
+    // All of the output is a keys file, but for the key.
+    let file = File::new(&ran.out.replace(key, ""));
+    assert_eq!(
+        latchgate(&["key", "list", "--keys", file.path()])
+            .read()
+            .code,
+        Some(0)
+    );
+}
+
+#[test]
+fn what_a_gateway_would_refuse_is_not_made() {
+    for (flags, part) in [
+        (&["--name", "a b"][..], "name of"),
+        (
+            &["--name", "a", "--view", "team:*"],
+            "with the colon, or * alone",
+        ),
+        (
+            &["--name", "a", "--expires", "soon"],
+            "--expires is \"soon\"",
+        ),
+        (&["--name", "a", "--burst", "5"], "burst of"),
+        (&["--name", "a\"\nx = 1"], "name of"),
+    ] {
+        let ran = latchgate(&[&["key", "new"], flags].concat()).read();
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+        assert!(ran.err.contains(part), "{ran:?}");
+        assert!(
+            !ran.err.contains("lgk_") && !ran.err.contains("sha256"),
+            "{ran:?}"
+        );
+    }
+}
+
+#[test]
+fn the_list_says_who_may_do_what_and_never_a_secret() {
+    let ci = Made::new(
+        "ci",
+        &["--acquire", "ci:", "--view", "*", "--max-leases", "3"],
+    );
+    let old = Made::new("old", &["--metrics", "--expires", "2020-01-01T00:00:00Z"]);
+    let file = File::new(&(ci.toml.clone() + &old.toml));
+    let list = ["key", "list", "--keys", file.path()];
+    let ran = latchgate(&list).read();
+    let lines: Vec<_> = ran.out.lines().collect();
+    assert!(
+        lines[1].starts_with("ci") && lines[1].contains("max_leases=3"),
+        "{ran:?}"
+    );
+    assert!(lines[2].contains("2020-01-01T00:00:00Z EXPIRED"), "{ran:?}");
+    let json = latchgate(&[&list[..], &["--json"]].concat()).read();
+    let keys: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(keys["keys"][0]["acquire"], serde_json::json!(["ci:"]));
+    assert_eq!(keys["keys"][0]["ids"][0], ci.key[4..14]);
+    assert_eq!(
+        (&keys["keys"][0]["expired"], &keys["keys"][1]["expired"]),
+        (&false.into(), &true.into())
+    );
+    for made in [&ci, &old] {
+        for out in [&ran.out, &json.out] {
+            assert!(!out.contains(&made.key[15..58]) && !out.contains(&made.secret[18..]));
+        }
+    }
+    // The configuration may name the file.
+    let configured = latchgate(&["key", "list"]).env("LATCHGATE_AUTH_KEYS_FILE", file.path());
+    assert_eq!(configured.read().out, ran.out);
+    let none = latchgate(&["key", "list"]).read();
+    assert_eq!(none.code, Some(2));
+    assert!(none.err.contains("no keys file"), "{none:?}");
+}
+
+#[test]
+fn a_keys_file_that_cannot_be_used_stops_the_start() {
+    let file = File::new("[[key]]\nname = 'a'\n");
+    for (path, part) in [
+        (file.path(), "secrets of the key \"a\" is missing"),
+        ("/none", "/none"),
+    ] {
+        for command in [
+            &["serve", "--listen", "127.0.0.1:0"][..],
+            &["config", "check"],
+        ] {
+            let ran = latchgate(command)
+                .env("LATCHGATE_AUTH_KEYS_FILE", path)
+                .read();
+            assert_eq!(ran.code, Some(2), "{ran:?}");
+            assert!(ran.err.contains(part), "{ran:?}");
+        }
+    }
+}
+
+#[test]
+fn with_keys_an_open_address_is_served() {
+    let key = Made::new("ci", &["--view", "*"]);
+    let file = File::new(&key.toml);
+    let setup = Setup::default().with("LATCHGATE_AUTH_KEYS_FILE", file.path());
+    let listen = Some("[::]:0");
+    let gateway = Gateway::start_with(Setup { listen, ..setup });
+    assert_eq!(inspect(&gateway, "a", "").code, Some(2));
+    assert_eq!(inspect(&gateway, "a", &key.key).code, Some(0));
+    assert!(!gateway.log().contains("there is no authentication"));
+}
