@@ -157,3 +157,14 @@ async fn something_comes_every_ten_seconds_and_says_where_to_read_on() {
         reader.raw
     );
 }
+
+#[tokio::test]
+async fn whoever_listens_takes_no_room_from_those_who_ask() {
+    let mut config = Config::default();
+    config.http.max_concurrent_requests = 1;
+    let service = Service::with(config);
+    let mut reader = Reader::of(&service).await;
+    assert_eq!(service.get("/openapi.json").await.status, 200);
+    assert_eq!(service.acquire("{}").await.status, 201);
+    reader.expect("acquired").await;
+}
