@@ -141,3 +141,12 @@ impl IntoResponse for Events {
         (headers, Body::from_stream(bytes)).into_response()
     }
 }
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        if self.phase != Phase::Over {
+            let id = self.stream.request_id();
+            info!(id, "whoever listened to events has hung up");
+        }
+    }
+}

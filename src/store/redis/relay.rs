@@ -25,7 +25,7 @@ pub(super) struct RedisRelay {
 }
 
 /// Where every gateway hears what concerns all.
-pub(super) const ALL: &str = "lg:gw:all";
+pub(super) const ALL: &str = "lg:gateways";
 /// Where news are sent.
 const NEWS: &str = "lg:events";
 
