@@ -84,6 +84,8 @@ pub enum LossReason {
     HoldLimit,
     /// Somebody ended it.
     Ended,
+    /// Somebody broke it.
+    Broken,
     /// Another stream goes on with it.
     Adopted,
     /// Whoever listens left too much unread.

@@ -9,6 +9,7 @@ mod idempotency_key;
 mod lock_token;
 mod no_query;
 mod path;
+mod query;
 mod receive;
 
 pub(super) use accept::{AcceptsHtml, AcceptsJson, ProblemPage};
@@ -19,3 +20,4 @@ pub(super) use idempotency_key::IdempotencyKeyHeader;
 pub(super) use lock_token::LockToken;
 pub(super) use no_query::NoQuery;
 pub(super) use path::{ApiPath, PathParameter};
+pub(super) use query::{ApiQuery, Parameters, Query};

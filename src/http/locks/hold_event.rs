@@ -156,6 +156,7 @@ fn slug(reason: LossReason) -> &'static str {
         LossReason::Expired => "expired",
         LossReason::HoldLimit => "hold-limit",
         LossReason::Ended => "ended",
+        LossReason::Broken => "broken",
         LossReason::Adopted => "adopted",
         LossReason::Unread => "unread",
     }

@@ -237,8 +237,6 @@ impl ProblemCode {
                 | Self::Forbidden
                 | Self::LimitExceeded
                 | Self::OriginRefused
-                | Self::HolderChanged
-                | Self::NotHeld
                 | Self::WrongHost
                 | Self::RateLimited
                 | Self::TooManyLeases

@@ -12,7 +12,11 @@ use redb::{Builder, Database, DatabaseError, RepairSession, backends::FileBacken
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::{clock::Clock, config::EmbeddedConfig, store::parking::Parking};
+use crate::{
+    clock::Clock,
+    config::EmbeddedConfig,
+    store::{breaks::Breaks, parking::Parking},
+};
 
 use super::{
     EmbeddedStore, OpenError,
@@ -134,6 +138,7 @@ impl EmbeddedStore {
             health,
             commands,
             parking,
+            breaks: Breaks::default(),
             closed,
             writer,
         })

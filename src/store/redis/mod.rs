@@ -1,6 +1,7 @@
 //! The Redis store: one contract over a handful of scripts.
 
 mod admission;
+mod break_lock;
 mod dispatch;
 mod eviction;
 mod examination;
@@ -10,9 +11,11 @@ mod foreign;
 mod gateway;
 mod keys;
 mod link;
+mod list;
 mod permissions;
 mod pool;
 mod rounds;
+mod scan;
 mod scripts;
 mod slot;
 mod store;
