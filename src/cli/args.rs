@@ -3,8 +3,9 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
-    acquire::AcquireArgs, completions::CompletionsArgs, config::ConfigCommand, exit::Exit,
-    inspect::InspectArgs, release::ReleaseArgs, renew::RenewArgs, run::RunArgs, serve::ServeArgs,
+    acquire::AcquireArgs, break_lock::BreakArgs, completions::CompletionsArgs,
+    config::ConfigCommand, exit::Exit, inspect::InspectArgs, list::ListArgs, release::ReleaseArgs,
+    renew::RenewArgs, run::RunArgs, serve::ServeArgs,
 };
 
 /// Distributed locks over plain HTTP and JSON.
@@ -33,6 +34,8 @@ pub(super) enum Command {
     Renew(RenewArgs),
     Release(ReleaseArgs),
     Inspect(InspectArgs),
+    List(ListArgs),
+    Break(BreakArgs),
     /// Print or check the configuration of a gateway
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod args;
+mod break_lock;
 mod completions;
 mod config;
 mod connection;
@@ -11,6 +12,7 @@ mod error;
 mod exit;
 mod inspect;
 mod lease;
+mod list;
 mod metadata;
 mod openapi;
 mod output;
