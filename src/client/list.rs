@@ -77,7 +77,7 @@ impl Client {
 
 impl ListRequest {
     fn target(&self) -> String {
-        let mut query = Serializer::new("/locks?".to_owned());
+        let mut query = Serializer::new(String::new());
         query.append_pair("prefix", self.prefix.as_str());
         if let Some(owner) = &self.owner {
             query.append_pair("owner", owner.as_str());
@@ -88,7 +88,7 @@ impl ListRequest {
         if let Some(cursor) = &self.cursor {
             query.append_pair("cursor", cursor);
         }
-        query.finish()
+        format!("/locks?{}", query.finish())
     }
 }
 

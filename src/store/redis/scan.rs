@@ -15,6 +15,7 @@ use super::{
     failure::Failure,
     keys::Keys,
     link::answered,
+    permissions::hint,
     rounds::run_id,
 };
 
@@ -52,6 +53,9 @@ impl Dispatch {
             };
             let (error, again): (StoreError, _) = match failure {
                 Failure::Transient(why) | Failure::WrongNode(why) => (why.into(), true),
+                Failure::Refused(Unavailability::Misconfigured(why)) => {
+                    (Unavailability::Misconfigured(hint(why)).into(), false)
+                }
                 Failure::Refused(why) => (why.into(), false),
                 Failure::Unknown(why @ Uncertainty::UnexpectedReply(_)) => (why.into(), false),
                 Failure::Unknown(why) => (why.into(), true),

@@ -1,6 +1,7 @@
 //! What callers see over HTTP.
 
 pub(crate) mod lines;
+mod list;
 mod listener;
 mod scripted;
 mod service;
@@ -8,6 +9,7 @@ mod socket;
 
 mod acquire;
 mod bodies;
+mod break_lock;
 mod connections;
 mod contended;
 mod delivery;

@@ -3,6 +3,7 @@
 mod exit_codes;
 mod generated;
 mod leases;
+mod list_and_break;
 mod on_redis;
 mod run;
 mod secrets;
