@@ -10,12 +10,10 @@ use latchgate::{
         contract::{Holder, Loss, Release, Renewal},
     },
 };
-use tokio::io::AsyncWriteExt;
 
 use super::{
-    lines::Lines,
     scripted::{Asked, held},
-    service::{Answer, JSON, Service, WITH_TOKEN, until},
+    service::{Answer, JSON, Service, WITH_TOKEN},
 };
 
 async fn break_lock(service: &Service, body: &str) -> Answer {
@@ -117,33 +115,6 @@ async fn wants_a_reason_and_nothing_else_that_it_does_not_know() {
     let errors = ["reason: has 201 characters; a reason has at most 200"];
     assert_eq!(break_lock(&service, &long).await.errors(), errors);
     assert!(service.script.asked().is_empty());
-}
-
-#[tokio::test]
-async fn is_carried_out_although_its_caller_hangs_up_and_is_written_down() {
-    let lines = Lines::default();
-    let _collecting = lines.collect();
-    let service = Service::start();
-    service.script.paused.set();
-    let mut caller = service.connect().await;
-    let body = r#"{"reason":"runner 7 is gone"}"#;
-    let request = format!(
-        "POST /locks/a/break HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    caller.write_all(request.as_bytes()).await.unwrap();
-    until("the store is asked", || !service.script.asked().is_empty()).await;
-    drop(caller);
-    // The edge notices, and drops the handler, before the store answers.
-    tokio::task::yield_now().await;
-    assert!(!lines.read().contains("runner 7 is gone"));
-    service.script.paused.lift();
-    until("it is written down", || {
-        let said = lines.read();
-        said.contains("runner 7 is gone") && said.contains("fencing_token=42")
-    })
-    .await;
 }
 
 #[tokio::test]

@@ -42,7 +42,9 @@ fn waiting(lock: &str) -> Attempt {
 /// How often the server has run a script.
 async fn scripts_run(rig: &Rig) -> u64 {
     let stats = rig.server.text(&["INFO", "commandstats"]).await;
-    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+    let line = stats
+        .lines()
+        .find(|line| line.starts_with("cmdstat_evalsha:"));
     let calls = line.and_then(|line| line.split_once("calls="));
     calls.unwrap().1.split(',').next().unwrap().parse().unwrap()
 }
