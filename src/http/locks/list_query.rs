@@ -82,12 +82,10 @@ fn limit(parameters: &mut Parameters<'_>) -> usize {
     let Some(limit) = parameters.whole("limit") else {
         return DEFAULT_LIMIT;
     };
-    match usize::try_from(limit) {
-        Ok(limit @ 1..=LONGEST_PAGE) => limit,
-        Ok(_) | Err(_) => {
-            let reason = format!("is {limit}; allowed are 1 to {LONGEST_PAGE}");
-            parameters.refuse("limit", reason);
-            DEFAULT_LIMIT
-        }
+    if let Ok(limit @ 1..=LONGEST_PAGE) = usize::try_from(limit) {
+        return limit;
     }
+    let reason = format!("is {limit}; allowed are 1 to {LONGEST_PAGE}");
+    parameters.refuse("limit", reason);
+    DEFAULT_LIMIT
 }

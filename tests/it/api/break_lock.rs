@@ -139,10 +139,10 @@ async fn is_told_to_whoever_had_the_lease() {
             (Method::PUT, "/locks/a/renew"),
             (Method::DELETE, "/locks/a"),
         ] {
-            let lost = service.ask(method, target, WITH_TOKEN, Body::empty()).await;
-            assert_eq!(lost.problem(), (410, "lease-lost".to_owned()));
-            assert_eq!(lost.json()["detail"], detail);
-            assert_eq!(lost.json()["held"], held);
+            let answer = service.ask(method, target, WITH_TOKEN, Body::empty()).await;
+            assert_eq!(answer.problem(), (410, "lease-lost".to_owned()));
+            assert_eq!(answer.json()["detail"], detail);
+            assert_eq!(answer.json()["held"], held);
         }
     }
 }

@@ -15,7 +15,7 @@ use latchgate::{
 use super::rig::{Rig, attempt, eventually};
 use crate::support::{Fault, RedisServer, cmd};
 
-fn all(limit: usize, cursor: Option<Cursor>) -> ListQuery {
+pub(super) fn all(limit: usize, cursor: Option<Cursor>) -> ListQuery {
     ListQuery {
         prefix: NamePrefix::default(),
         owner: None,

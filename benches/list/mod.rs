@@ -16,9 +16,9 @@ use tokio::{
 use super::rig::{Caller, Gateway, RedisServer, setting};
 
 /// How many locks are held.
-const HELD: u64 = 100_000;
+const HELD: usize = 100_000;
 /// How many connections take them.
-const TAKERS: u64 = 64;
+const TAKERS: usize = 64;
 /// How many connections acquire and release while there is a list.
 const CALLERS: usize = 16;
 /// The bars: the first page, and what the p99 of an acquire may become.
@@ -80,7 +80,7 @@ async fn take(gateway: &Gateway) {
         let address = gateway.address();
         takers.spawn(async move {
             let mut caller = Caller::connect(address).await;
-            for number in (taker..HELD).step_by(TAKERS as usize) {
+            for number in (taker..HELD).step_by(TAKERS) {
                 let name = format!("held:{number}");
                 caller.acquire(&name, r#"{"ttl_ms":3600000}"#).await;
             }
