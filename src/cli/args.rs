@@ -3,9 +3,9 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
-    acquire::AcquireArgs, completions::CompletionsArgs, config::ConfigCommand, exit::Exit,
-    inspect::InspectArgs, key::KeyCommand, release::ReleaseArgs, renew::RenewArgs, run::RunArgs,
-    serve::ServeArgs,
+    acquire::AcquireArgs, break_lock::BreakArgs, completions::CompletionsArgs,
+    config::ConfigCommand, exit::Exit, inspect::InspectArgs, key::KeyCommand, list::ListArgs,
+    release::ReleaseArgs, renew::RenewArgs, run::RunArgs, serve::ServeArgs,
 };
 
 /// Distributed locks over plain HTTP and JSON.
@@ -34,6 +34,8 @@ pub(super) enum Command {
     Renew(RenewArgs),
     Release(ReleaseArgs),
     Inspect(InspectArgs),
+    List(ListArgs),
+    Break(BreakArgs),
     /// Make an API key, or list who may do what
     #[command(subcommand)]
     Key(KeyCommand),

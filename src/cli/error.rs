@@ -64,6 +64,12 @@ pub(super) enum CliError {
     /// The command was stopped because its lease was lost, or was about to be.
     #[error("the command was stopped because the lease was lost: {0}")]
     Stopped(String),
+    /// The lock that is to be broken is free.
+    #[error("nobody holds the lock")]
+    NotHeld,
+    /// Whoever was asked did not say yes.
+    #[error("nothing was broken")]
+    Declined,
     /// There are no threads, or nothing to wait on.
     #[error("cannot start: {0}")]
     Runtime(io::Error),
@@ -86,6 +92,7 @@ impl CliError {
         match self {
             Self::Client(error) => error.into(),
             Self::Stopped(_) => Exit::Lost,
+            Self::NotHeld => Exit::NotHeld,
             Self::Serve(error) => error.into(),
             Self::Setup(SetupError::Url(_))
             | Self::Argument { .. }
@@ -98,6 +105,7 @@ impl CliError {
             | Self::TokenNotWritten { .. }
             | Self::Interrupted(_)
             | Self::NotStarted(_)
+            | Self::Declined
             | Self::Runtime(_) => Exit::Unexpected,
         }
     }

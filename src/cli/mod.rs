@@ -2,6 +2,7 @@
 
 mod acquire;
 mod args;
+mod break_lock;
 mod completions;
 mod config;
 mod connection;
@@ -12,6 +13,7 @@ mod exit;
 mod inspect;
 mod key;
 mod lease;
+mod list;
 mod metadata;
 mod openapi;
 mod output;
