@@ -180,6 +180,7 @@ async fn a_stream_that_no_word_reaches_ends_with_its_next_renewal() {
     let store = std::sync::Arc::new(rig.store);
     let engine = Engine::start(store.clone(), Lifecycle::new(), &LimitsConfig::default());
     let request = AcquireRequest {
+        warrant: latchgate::auth::Warrant::default(),
         name: name("lock"),
         ttl: ttl(3_000),
         hold_limit: None,
