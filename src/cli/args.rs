@@ -4,8 +4,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
     acquire::AcquireArgs, break_lock::BreakArgs, completions::CompletionsArgs,
-    config::ConfigCommand, exit::Exit, inspect::InspectArgs, key::KeyCommand, list::ListArgs,
-    release::ReleaseArgs, renew::RenewArgs, run::RunArgs, serve::ServeArgs,
+    config::ConfigCommand, events::EventsArgs, exit::Exit, inspect::InspectArgs, key::KeyCommand,
+    list::ListArgs, release::ReleaseArgs, renew::RenewArgs, run::RunArgs, serve::ServeArgs,
 };
 
 /// Distributed locks over plain HTTP and JSON.
@@ -36,6 +36,7 @@ pub(super) enum Command {
     Inspect(InspectArgs),
     List(ListArgs),
     Break(BreakArgs),
+    Events(EventsArgs),
     /// Make an API key, or list who may do what
     #[command(subcommand)]
     Key(KeyCommand),
