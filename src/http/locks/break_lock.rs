@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::extract::State;
+use tracing::info;
 use utoipa::{
     IntoResponses,
     openapi::{RefOr, Response},
@@ -103,6 +104,13 @@ impl Record {
             Ok(Holder::Foreign { .. }) => "broken",
             Err(error) => Problem::from(error.clone()).code.as_str(),
         };
+        // Also where no audit log is kept.
+        let (name, reason) = (&self.name, &self.reason);
+        let (fence, id) = (
+            self.fence.map(FencingToken::get),
+            self.provenance.request_id.as_str(),
+        );
+        info!(%name, fencing_token = fence, %reason, outcome, id, "break");
         let broken = Broken {
             asker: Asker {
                 key: self.key.as_deref(),
