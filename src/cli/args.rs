@@ -4,8 +4,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
     acquire::AcquireArgs, completions::CompletionsArgs, config::ConfigCommand, exit::Exit,
-    inspect::InspectArgs, key::KeyCommand, release::ReleaseArgs, renew::RenewArgs, run::RunArgs,
-    serve::ServeArgs,
+    healthcheck::HealthcheckArgs, inspect::InspectArgs, key::KeyCommand, release::ReleaseArgs,
+    renew::RenewArgs, run::RunArgs, serve::ServeArgs,
 };
 
 /// Distributed locks over plain HTTP and JSON.
@@ -40,6 +40,7 @@ pub(super) enum Command {
     /// Print or check the configuration of a gateway
     #[command(subcommand)]
     Config(ConfigCommand),
+    Healthcheck(HealthcheckArgs),
     #[command(about = "Print the OpenAPI document of the gateway")]
     Openapi,
     Completions(CompletionsArgs),

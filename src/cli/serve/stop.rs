@@ -7,7 +7,7 @@ use tracing::info;
 
 use crate::{config::ShutdownConfig, engine::Engine, lifecycle::Lifecycle, store::Store};
 
-use super::{ServeError, signals::Signals, under_way::UnderWay};
+use super::{ServeError, service_manager::ServiceManager, signals::Signals, under_way::UnderWay};
 
 /// How much of the end of the grace period is kept for what comes last: answers that are under way,
 /// giving back what could not be delivered, closing the store. Each takes milliseconds, unless
@@ -16,6 +16,7 @@ const LAST_THINGS: Duration = Duration::from_secs(1);
 
 /// A gateway that serves.
 pub(super) struct Serving {
+    pub(super) service_manager: ServiceManager,
     pub(super) lifecycle: Lifecycle,
     pub(super) under_way: UnderWay,
     pub(super) engine: Engine,
@@ -36,8 +37,13 @@ impl Serving {
         let deadline = Instant::now() + grace;
         self.lifecycle.drain();
         self.announce(signal, grace);
+        let end = async {
+            // Within the grace period, and not before it: a second signal is not to wait.
+            self.service_manager.stopping(grace).await;
+            self.end_by(deadline, grace).await
+        };
         tokio::select! {
-            outcome = self.end_by(deadline, grace) => outcome,
+            outcome = end => outcome,
             _ = signals.next() => Err(ServeError::SecondSignal),
         }
     }

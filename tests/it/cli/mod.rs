@@ -2,6 +2,7 @@
 
 mod exit_codes;
 mod generated;
+mod healthcheck;
 mod key_fixture;
 mod key_reload;
 mod keys;
@@ -10,5 +11,6 @@ mod on_redis;
 mod run;
 mod secrets;
 mod serve;
+mod service_manager;
 mod shutdown;
 mod waiting;
