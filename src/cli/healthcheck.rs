@@ -1,10 +1,5 @@
 //! `latchgate healthcheck`.
 
-#![expect(
-    clippy::doc_markdown,
-    reason = "these doc comments are help texts for a terminal"
-)]
-
 use std::{net::SocketAddr, time::Duration};
 
 use clap::Args;
@@ -23,8 +18,8 @@ use super::{
 ///
 /// For containers without curl. It reads the same file and environment as `latchgate serve`: give it
 /// the flags that the gateway was started with. It ends with 0 if the gateway answers and with 1 if
-/// it does not; the store is not asked. An address that stands for all of them (0.0.0.0) is asked on
-/// loopback.
+/// it does not. The store is asked with --ready only, and a store that is away changes nothing. An
+/// address that stands for all of them (0.0.0.0) is asked on loopback.
 #[derive(Args)]
 pub(super) struct HealthcheckArgs {
     /// Ask whether the gateway should be sent requests (/readyz): not if it is about to stop, or is
