@@ -100,12 +100,13 @@ def merge(into, patch):
 
 
 def merge_list(into, patch, key):
-    """Merges the entries that have the same key; others are added in front, as kustomize does."""
-    added = []
+    """Merges the entries that have the same key. Those of the patch come first, in its order."""
+    first = []
     for entry in patch:
-        same = [old for old in into if old[key] == entry[key]]
-        if same:
-            merge(same[0], entry)
+        merged = next((old for old in into if old[key] == entry[key]), None)
+        if merged is None:
+            merged = copy.deepcopy(entry)
         else:
-            added.append(copy.deepcopy(entry))
-    into[:0] = added
+            merge(merged, entry)
+        first.append(merged)
+    into[:] = first + [old for old in into if all(old is not entry for entry in first)]

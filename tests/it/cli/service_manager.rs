@@ -111,7 +111,7 @@ fn the_watchdog_is_fed_twice_as_often_as_it_must_be() {
     // The first comes at once.
     let took = begin.elapsed();
     assert!(took >= Duration::from_millis(1_500), "{took:?}");
-    assert!(took < Duration::from_millis(4_000), "{took:?}");
+    assert!(took < Duration::from_secs(4), "{took:?}");
     // A process that stands still feeds nothing.
     gateway.signal(Signal::STOP);
     while manager.next(Duration::from_millis(1)).is_some() {}
