@@ -7,6 +7,8 @@
 //! takes locks through a gateway.
 
 #[cfg(feature = "server")]
+pub mod audit;
+#[cfg(feature = "server")]
 pub mod auth;
 #[cfg(feature = "server")]
 pub mod cli;

@@ -9,7 +9,7 @@ use tokio::{
 };
 use tracing::{error, info, warn};
 
-use crate::{clock::Clock, lifecycle::Lifecycle};
+use crate::{audit::Audit, clock::Clock, lifecycle::Lifecycle};
 
 use super::{Gate, KeyRing, KeysFile, KeysFileError};
 
@@ -21,6 +21,8 @@ pub struct KeysWatch {
     read: Stamp,
     /// A change that may still go on.
     changing: Option<Stamp>,
+    /// Who is told of what was read.
+    audit: Audit,
 }
 
 /// What changes when a file does; the default if there is no such file, or it cannot be looked at.
@@ -50,8 +52,15 @@ impl KeysWatch {
             file,
             read,
             changing: None,
+            audit: Audit::none(),
         };
         Ok((watch, ring))
+    }
+
+    /// The same, with an audit log that is told of every reload.
+    #[must_use]
+    pub fn audited(self, audit: Audit) -> Self {
+        Self { audit, ..self }
     }
 
     /// Keeps the keys of a gate up to date until the gateway stops. `asked` wakes it at once.
@@ -87,10 +96,12 @@ impl KeysWatch {
                 None => {}
                 Some(Ok(ring)) => {
                     info!(keys = ring.keys().len(), file = %self.file.path().display(), "the API keys were read again");
+                    self.audit.keys_reloaded(Ok(ring.keys().len()));
                     gate.replace(ring);
                 }
                 Some(Err(error)) => {
                     error!(%error, "the keys file cannot be used; the API keys that were read before go on");
+                    self.audit.keys_reloaded(Err(&error.to_string()));
                     gate.keep_outdated();
                 }
             }

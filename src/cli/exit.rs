@@ -123,7 +123,7 @@ impl From<&ServeError> for Exit {
         match error {
             ServeError::Listen { .. } => Self::CannotListen,
             ServeError::Store(_) => Self::NoStore,
-            ServeError::Keys(_) => Self::Usage,
+            ServeError::Keys(_) | ServeError::Audit(_) => Self::Usage,
             ServeError::SecondSignal | ServeError::TasksLeft(_) | ServeError::StoreLeft => {
                 Self::CutShort
             }

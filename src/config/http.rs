@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Invalid, Millis};
+use super::{HostPort, Invalid, Millis, Origin};
 
 /// How HTTP is served.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +29,28 @@ pub struct HttpConfig {
     /// How long a client may take to send the body of a request, 100 to 300000. Slower is answered
     /// with 408.
     pub body_timeout_ms: Millis,
+    /// The origins of web pages on other hosts that may use the gateway, such as
+    /// `https://ci.example.com`. Neither `*` nor `null` can be listed. A page of the gateway itself
+    /// need not be.
+    #[schemars(with = "Vec<String>")]
+    pub allowed_origins: Vec<Origin>,
+    /// The hosts for which the gateway answers besides loopback and the address it listens on, with
+    /// or without a port: `locks.example.com`. Others are answered with 421, so that no web page
+    /// reaches the gateway by a name of its own. With API keys every host is answered for if none is
+    /// listed here.
+    #[schemars(with = "Vec<String>")]
+    pub allowed_hosts: Vec<HostPort>,
+    /// How many connections may be open, 16 to 1000000. One more takes the place of one that has
+    /// been without a whole request for longest, or is answered with 503 if there is none. As many
+    /// as the operating system allows, if that is fewer.
+    pub max_connections: usize,
+    /// How many requests may be worked on at once, 1 to 100000. One more is answered with 503 before
+    /// its body is read. Neither those who wait for a lock count nor streams that hold one, nor
+    /// requests that have not come whole.
+    pub max_concurrent_requests: usize,
+    /// How many more may be worked on that renew or release a lease, 1 to 100000: nobody loses a
+    /// lock because others ask for too much.
+    pub reserved_requests: usize,
 }
 
 // === impl HttpConfig ===
@@ -81,7 +103,20 @@ impl HttpConfig {
             "http.body_timeout_ms",
             self.body_timeout_ms.0,
             100..=300_000,
-        )
+        )?;
+        for (key, value, least, most) in [
+            ("http.max_connections", self.max_connections, 16, 1_000_000),
+            (
+                "http.max_concurrent_requests",
+                self.max_concurrent_requests,
+                1,
+                100_000,
+            ),
+            ("http.reserved_requests", self.reserved_requests, 1, 100_000),
+        ] {
+            Invalid::unless_in(key, bytes(value), least..=most)?;
+        }
+        Ok(())
     }
 
     fn is_base_path(text: &str) -> bool {
@@ -116,6 +151,16 @@ impl Default for HttpConfig {
             // closed first, they would send a request into a connection that is gone.
             idle_timeout_ms: Millis(75_000),
             body_timeout_ms: Millis(10_000),
+            // Which pages may take locks is for the operator to say.
+            allowed_origins: Vec::new(),
+            allowed_hosts: Vec::new(),
+            // Half as many again as the waiters that one gateway is built for.
+            max_connections: 16_000,
+            // A tenth of a second's worth of what a small machine can do: more only wait for
+            // longer.
+            max_concurrent_requests: 2_048,
+            // 5,000 holders that renew at the shortest sensible pace, at a store that takes 50 ms.
+            reserved_requests: 256,
         }
     }
 }

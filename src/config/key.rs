@@ -28,6 +28,8 @@ pub enum Kind {
     Text,
     /// One of a few words.
     OneOf(Vec<String>),
+    /// Any number of texts.
+    Texts,
 }
 
 /// A table of the configuration and what it is for.
@@ -116,6 +118,7 @@ impl Kind {
             Self::Boolean => "true or false".to_owned(),
             Self::Text => "a text".to_owned(),
             Self::OneOf(words) => words.join(" or "),
+            Self::Texts => "a list of texts".to_owned(),
         }
     }
 
@@ -126,6 +129,7 @@ impl Kind {
             Self::Boolean => "boolean".to_owned(),
             Self::Text => "text".to_owned(),
             Self::OneOf(words) => format!("`{}`", words.join("` or `")),
+            Self::Texts => "list of texts, in the variable with commas".to_owned(),
         }
     }
 
@@ -137,6 +141,14 @@ impl Kind {
             Self::WholeNumber => text.parse().ok().map(toml::Value::Integer),
             Self::Boolean => text.parse().ok().map(toml::Value::Boolean),
             Self::Text | Self::OneOf(_) => Some(toml::Value::String(text.to_owned())),
+            // An empty text is the empty list, which takes back what a file has listed.
+            Self::Texts => Some(toml::Value::Array(
+                text.split(',')
+                    .map(str::trim)
+                    .filter(|text| !text.is_empty())
+                    .map(|text| toml::Value::String(text.to_owned()))
+                    .collect(),
+            )),
         }
     }
 
@@ -146,6 +158,7 @@ impl Kind {
             (Self::WholeNumber, toml::Value::Integer(number)) => *number >= 0,
             (Self::Boolean, toml::Value::Boolean(_)) | (Self::Text, toml::Value::String(_)) => true,
             (Self::OneOf(words), toml::Value::String(text)) => words.contains(text),
+            (Self::Texts, toml::Value::Array(list)) => list.iter().all(toml::Value::is_str),
             _ => false,
         }
     }
@@ -154,6 +167,7 @@ impl Kind {
         match schema["type"].as_str() {
             Some("integer") => return Self::WholeNumber,
             Some("boolean") => return Self::Boolean,
+            Some("array") => return Self::Texts,
             _ => {}
         }
         let words = |list: &Value, word: fn(&Value) -> &Value| {
@@ -219,6 +233,7 @@ mod tests {
         assert_eq!(*kind("store"), Kind::Text);
         let words = vec!["text".to_owned(), "json".to_owned()];
         assert_eq!(*kind("log.format"), Kind::OneOf(words));
+        assert_eq!(*kind("http.allowed_origins"), Kind::Texts);
     }
 
     #[test]

@@ -149,8 +149,9 @@ fn build(settings: &BTreeMap<String, Setting>) -> Result<Config, ConfigError> {
         }
     }
     serde_path_to_error::deserialize(toml::Value::Table(root)).map_err(|error| {
+        // An element of a list is named behind the list.
         let path = error.path().to_string();
-        let setting = settings.get(&path);
+        let setting = settings.get(path.split('[').next().unwrap_or_default());
         let setting = setting.expect("names and types were checked, so a value was refused");
         refuse(setting, expected(setting, error.inner()))
     })

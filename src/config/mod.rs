@@ -3,12 +3,14 @@
 //! The doc comments of these structs *are* the configuration reference: `config/latchgate.toml` and
 //! `docs/configuration.md` are generated from them.
 
+mod audit;
 mod auth;
 mod closest;
 mod embedded;
 mod environment;
 mod error;
 mod file;
+mod host;
 mod http;
 mod invalid;
 mod key;
@@ -16,6 +18,7 @@ mod limits;
 mod load;
 mod log;
 mod millis;
+mod origin;
 mod redis;
 pub mod reference;
 mod root;
@@ -23,10 +26,12 @@ mod setting;
 mod shutdown;
 mod store_url;
 
+pub use audit::AuditConfig;
 pub use auth::AuthConfig;
 pub(crate) use closest::closest;
 pub use embedded::EmbeddedConfig;
 pub use error::{ConfigError, Refusal};
+pub use host::{Host, HostPort, NoHost};
 pub use http::HttpConfig;
 pub use invalid::Invalid;
 pub use key::{Key, Kind, Section};
@@ -34,6 +39,7 @@ pub use limits::LimitsConfig;
 pub use load::{Loaded, Sources};
 pub use log::{LogConfig, LogFormat};
 pub use millis::Millis;
+pub use origin::{NoOrigin, Origin};
 pub use redis::RedisConfig;
 pub use root::Config;
 pub use setting::Source;

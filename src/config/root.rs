@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AuthConfig, EmbeddedConfig, HttpConfig, Invalid, LimitsConfig, LogConfig, RedisConfig,
-    ShutdownConfig, StoreUrl,
+    AuditConfig, AuthConfig, EmbeddedConfig, HttpConfig, Invalid, LimitsConfig, LogConfig,
+    RedisConfig, ShutdownConfig, StoreUrl,
 };
 
 /// The configuration of `latchgate serve`.
@@ -20,10 +20,12 @@ pub struct Config {
     /// Where leases live: `embedded:DIR` or `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
     pub store: StoreUrl,
     /// Serve without API keys on an address that other machines can reach. Whoever reaches it can
-    /// take and inspect every lock.
+    /// take and inspect every lock. By name it is reached only if `http.allowed_hosts` lists the name.
     pub insecure_no_auth: bool,
     /// Who may use the gateway.
     pub auth: AuthConfig,
+    /// What is kept of who did what.
+    pub audit: AuditConfig,
     /// How HTTP is served.
     pub http: HttpConfig,
     /// What a caller may ask for.
@@ -84,6 +86,7 @@ impl Default for Config {
             store: StoreUrl::default(),
             insecure_no_auth: false,
             auth: AuthConfig::default(),
+            audit: AuditConfig::default(),
             http: HttpConfig::default(),
             limits: LimitsConfig::default(),
             embedded: EmbeddedConfig::default(),

@@ -63,7 +63,8 @@ pub(super) fn shown(path: &str, value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) if path == "store" => format!("{:?}", StoreUrl::redact(text)),
         toml::Value::Table(_) => "a table".to_owned(),
-        toml::Value::Array(_) => "a list".to_owned(),
+        // What else is written as a list may be a store with its password.
+        toml::Value::Array(_) if !path.starts_with("http.allowed_") => "a list".to_owned(),
         value => value.to_string(),
     }
 }

@@ -104,9 +104,21 @@ impl Engine {
     /// If the caller drops this future, a task of its own leaves the queue and gives back whatever
     /// it was granted; with an idempotency key, after the reconnect grace.
     pub async fn acquire(&self, request: AcquireRequest) -> Result<Granted, AcquireError> {
+        self.acquire_telling(request, || {}).await
+    }
+
+    /// The same, and says when it is known that there is a wait.
+    pub async fn acquire_telling(
+        &self,
+        request: AcquireRequest,
+        queued: impl FnOnce() + Send,
+    ) -> Result<Granted, AcquireError> {
         match self.attempt(request).await? {
             Attempted::Done(granted) => Ok(granted),
-            Attempted::Queued(_place, _token, outcome) => outcome.await,
+            Attempted::Queued(_place, _token, outcome) => {
+                queued();
+                outcome.await
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use utoipa::ToSchema;
 
 use crate::{
+    audit::Audit,
     auth::Gate,
     store::contract::{Check, Health},
 };
@@ -124,18 +125,33 @@ pub(super) async fn readyz(
     State(gateway): State<Arc<Gateway>>,
     _: AcceptsJson,
 ) -> Result<Readiness, Problem> {
-    let checks = timeout(CHECK_TIMEOUT, gateway.engine.check())
+    let mut checks = timeout(CHECK_TIMEOUT, gateway.engine.check())
         .await
         .unwrap_or_else(|_elapsed| vec![no_answer()]);
-    let checks = checks.into_iter().chain(keys(&gateway.gate)).collect();
+    checks.extend(keys(&gateway.gate));
+    checks.extend(audited(&gateway.audit));
     Ok(Readiness::of(checks, gateway.engine.is_draining()))
+}
+
+/// What there is to say of the audit log, if one is kept. Not why: everybody may ask.
+fn audited(audit: &Audit) -> Option<Check> {
+    let health = if audit.trouble().is_some() {
+        let detail = "lines are missing from the audit log, and the log says why";
+        Health::Warning(detail.to_owned())
+    } else {
+        Health::Passing
+    };
+    audit.is_kept().then_some(Check {
+        name: "audit",
+        health,
+    })
 }
 
 /// Nothing about the keys themselves: everybody may ask.
 fn keys(gate: &Gate) -> Option<Check> {
     let health = if gate.is_outdated() {
         let detail = "the keys file cannot be used; the API keys that were read before go on, and \
-                      the log says what is wrong";
+                       the log says what is wrong";
         Health::Warning(detail.to_owned())
     } else {
         Health::Passing

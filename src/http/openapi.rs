@@ -14,12 +14,15 @@ use utoipa::openapi::{
     tag::TagBuilder,
 };
 
-use crate::config::{HttpConfig, LimitsConfig};
+use crate::{
+    audit::Audit,
+    config::{Config, LimitsConfig},
+};
 
 use super::{
     answer::{JSON, json},
     base_path::BasePath,
-    edge::EdgeLayer,
+    edge::{EdgeLayer, is_probe},
     extract::AcceptsJson,
     limits_schema,
     problem::{Problem, ProblemCode as Code, ProblemDocument, problem_responses, text_header},
@@ -37,10 +40,9 @@ const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the g
 
 /// The document of a gateway with the default configuration.
 pub fn openapi() -> OpenApi {
-    let edge = EdgeLayer::new(BasePath::new(""), &HttpConfig::default());
+    let edge = EdgeLayer::new(BasePath::new(""), &Config::default(), true, Audit::none());
     let (_, mut document) = described(&edge).split_for_parts();
     for (path, item) in &mut document.paths.paths {
-        let private = path.starts_with("/locks");
         let operations = [
             &mut item.get,
             &mut item.post,
@@ -48,7 +50,7 @@ pub fn openapi() -> OpenApi {
             &mut item.delete,
         ];
         for operation in operations.into_iter().flatten() {
-            complete(operation, private);
+            complete(operation, path);
         }
     }
     document
@@ -124,7 +126,7 @@ pub(super) fn rendered(base_path: &BasePath, limits: &LimitsConfig) -> Bytes {
 }
 
 /// Adds what every operation has: problems of the edge, and headers.
-fn complete(operation: &mut Operation, private: bool) {
+fn complete(operation: &mut Operation, path: &str) {
     let is_optional = |id: &str| BODY_IS_OPTIONAL.contains(&id);
     if let Some(RefOr::T(body)) = &mut operation.request_body
         && operation.operation_id.as_deref().is_some_and(is_optional)
@@ -140,11 +142,15 @@ fn complete(operation: &mut Operation, private: bool) {
         matches!(response, RefOr::T(response) if status.starts_with('2') && !response.content.is_empty())
     });
     let mut common = vec![
+        Code::InvalidRequest,
         Code::MethodNotAllowed,
         Code::UriTooLong,
         Code::HeadersTooLarge,
         Code::Internal,
     ];
+    if !is_probe(path) {
+        common.extend([Code::WrongHost, Code::Overloaded]);
+    }
     if answers_with_body {
         common.push(Code::NotAcceptable);
     }
@@ -153,7 +159,7 @@ fn complete(operation: &mut Operation, private: bool) {
     }
     for response in responses.values_mut() {
         if let RefOr::T(response) = response {
-            add_headers(response, private);
+            add_headers(response, path.starts_with("/locks"));
         }
     }
 }

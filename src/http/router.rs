@@ -22,7 +22,12 @@ use super::{
 /// The whole service.
 pub fn router(gateway: Gateway) -> Router {
     let base_path = gateway.base_path.clone();
-    let edge = EdgeLayer::new(base_path.clone(), &gateway.config.http);
+    let edge = EdgeLayer::new(
+        base_path.clone(),
+        &gateway.config,
+        gateway.gate.is_open(),
+        gateway.audit.clone(),
+    );
     let (routes, _) = described(&edge).split_for_parts();
     let routes = routes.merge(docs::assets(&edge));
     let routes = match base_path.as_str() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{auth::Gate, clock::Clock, config::Config, engine::Engine};
+use crate::{audit::Audit, auth::Gate, clock::Clock, config::Config, engine::Engine};
 
 use super::{base_path::BasePath, openapi};
 
@@ -13,6 +13,8 @@ pub struct Gateway {
     pub(super) engine: Engine,
     /// Who is let in.
     pub(super) gate: Gate,
+    /// Who is told of what was broken and refused.
+    pub(super) audit: Audit,
     pub(super) config: Arc<Config>,
     /// For the timestamps in answers. They are displayed; nothing is decided by them.
     pub(super) clock: Arc<dyn Clock>,
@@ -32,6 +34,7 @@ impl Gateway {
             base_path,
             engine,
             gate: Gate::open(),
+            audit: Audit::none(),
             config,
             clock,
         }
@@ -41,5 +44,11 @@ impl Gateway {
     #[must_use]
     pub fn behind(self, gate: Gate) -> Self {
         Self { gate, ..self }
+    }
+
+    /// The same gateway with an audit log.
+    #[must_use]
+    pub fn audited(self, audit: Audit) -> Self {
+        Self { audit, ..self }
     }
 }

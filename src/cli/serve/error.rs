@@ -2,7 +2,10 @@
 
 use std::{io, net::SocketAddr};
 
-use crate::{auth::KeysFileError, lifecycle::TasksLeft, store::OpenError, telemetry::LoggingError};
+use crate::{
+    audit::AuditError, auth::KeysFileError, lifecycle::TasksLeft, store::OpenError,
+    telemetry::LoggingError,
+};
 
 /// The failures of `latchgate serve` beyond its configuration.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +21,9 @@ pub(in crate::cli) enum ServeError {
     /// It is not known who may use the gateway.
     #[error(transparent)]
     Keys(#[from] KeysFileError),
+    /// There would be no audit log.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// The store cannot be opened.
     #[error("cannot open the store: {0}")]
     Store(#[from] OpenError),

@@ -8,6 +8,7 @@ use tokio::{net::TcpListener, sync::Notify};
 use tracing::{info, warn};
 
 use crate::{
+    audit::Audit,
     auth::{Gate, KeysFile, KeysWatch},
     cli::{environment::Environment, error::CliError, output, sources::SourceArgs},
     clock::{Clock, SystemClock},
@@ -28,8 +29,8 @@ use super::{
 /// With nothing configured it listens on 127.0.0.1:7420 and keeps leases durably in
 /// ./latchgate-data. It ends on TERM or INT (Ctrl-C): no new acquires from then on, renew and release
 /// go on until every lease granted or renewed here has ended or the grace period is over. A second
-/// signal ends it at once. HUP reads the keys file again, unless it comes from the
-/// terminal that was closed.
+/// signal ends it at once. HUP reads the keys file again and opens the audit log again, unless it comes
+/// from the terminal that was closed.
 #[derive(Args)]
 pub(in crate::cli) struct ServeArgs {
     #[command(flatten)]
@@ -62,10 +63,13 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
     let address = listener.local_addr().map_err(cannot_listen)?;
     let lifecycle = Lifecycle::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let gate = gate(&config.auth, &clock, &lifecycle, &mut signals)?;
+    let audit = Audit::open(&config.audit, Arc::clone(&clock))?;
+    let gate = gate(&config.auth, &clock, &lifecycle, &audit, &mut signals)?;
     let store = store::open(&config, Arc::clone(&clock), &lifecycle).await?;
     let engine = Engine::start(Arc::clone(&store), lifecycle.clone(), &config.limits);
-    let gateway = Gateway::new(engine.clone(), Arc::clone(&config), clock).behind(gate);
+    let gateway = Gateway::new(engine.clone(), Arc::clone(&config), clock)
+        .behind(gate)
+        .audited(audit.clone());
     let under_way = UnderWay::new();
     let count = from_fn_with_state(under_way.clone(), UnderWay::count);
     let router = http::router(gateway).layer(count);
@@ -73,6 +77,8 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
     if config.insecure_no_auth && !address.ip().to_canonical().is_loopback() {
         warn!(%address, "there is no authentication: whoever reaches this address can take every lock");
     }
+    audit.started(address, &store.describe());
+    signals.reopen(audit.clone());
     // If nobody can read it, the gateway serves all the same.
     drop(output::answer(&greeting(
         address,
@@ -94,6 +100,7 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
         under_way,
         engine,
         store,
+        audit,
     };
     serving
         .stop(&mut signals, config.shutdown.grace_ms.duration())
@@ -105,6 +112,7 @@ fn gate(
     config: &AuthConfig,
     clock: &Arc<dyn Clock>,
     lifecycle: &Lifecycle,
+    audit: &Audit,
     signals: &mut Signals,
 ) -> Result<Gate, ServeError> {
     if !config.has_keys() {
@@ -120,6 +128,11 @@ fn gate(
     let asked = Arc::new(Notify::new());
     signals.reload_with(Arc::clone(&asked));
     let (clock, tasks) = (Arc::clone(clock), lifecycle.clone());
-    lifecycle.spawn_background(watch.keep_current(gate.clone(), clock, asked, tasks));
+    lifecycle.spawn_background(watch.audited(audit.clone()).keep_current(
+        gate.clone(),
+        clock,
+        asked,
+        tasks,
+    ));
     Ok(gate)
 }

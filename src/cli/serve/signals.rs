@@ -12,7 +12,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use crate::cli::signals;
+use crate::{audit::Audit, cli::signals};
 
 /// TERM, INT and HUP, from the moment this exists.
 pub(super) struct Signals {
@@ -25,6 +25,8 @@ pub(super) struct Signals {
     interactive: bool,
     /// Who reads again what can be read again.
     reload: Option<Arc<Notify>>,
+    /// What a HUP opens anew.
+    audit: Audit,
 }
 
 // === impl Signals ===
@@ -37,12 +39,18 @@ impl Signals {
             hup: signals::Signals::hear(&[Signal::HUP])?,
             interactive: io::stdin().is_terminal(),
             reload: None,
+            audit: Audit::none(),
         })
     }
 
     /// From now on HUP wakes this one.
     pub(super) fn reload_with(&mut self, reload: Arc<Notify>) {
         self.reload = Some(reload);
+    }
+
+    /// Opens this anew with every HUP that does not end the gateway.
+    pub(super) fn reopen(&mut self, audit: Audit) {
+        self.audit = audit;
     }
 
     /// The next that is to end the gateway.
@@ -58,14 +66,15 @@ impl Signals {
                     if self.interactive {
                         return "HUP";
                     }
+                    self.audit.reopen();
                     if let Some(reload) = &self.reload {
                         reload.notify_one();
-                        continue;
+                    } else if !self.audit.is_kept() {
+                        warn!(
+                            "HUP is ignored: the configuration is read at the start only; start \
+                             the gateway again to change it"
+                        );
                     }
-                    warn!(
-                        "HUP is ignored: the configuration is read at the start only; start the \
-                         gateway again to change it"
-                    );
                 }
             }
         }

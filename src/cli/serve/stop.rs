@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::info;
 
-use crate::{config::ShutdownConfig, engine::Engine, lifecycle::Lifecycle, store::Store};
+use crate::{
+    audit::Audit, config::ShutdownConfig, engine::Engine, lifecycle::Lifecycle, store::Store,
+};
 
 use super::{ServeError, service_manager::ServiceManager, signals::Signals, under_way::UnderWay};
 
@@ -14,6 +16,10 @@ use super::{ServeError, service_manager::ServiceManager, signals::Signals, under
 /// somebody does not read or the store is away.
 const LAST_THINGS: Duration = Duration::from_secs(1);
 
+/// How long the last lines of the audit log may take: a disk or a reader that is stuck must not keep
+/// the process.
+const LAST_LINE: Duration = Duration::from_millis(250);
+
 /// A gateway that serves.
 pub(super) struct Serving {
     pub(super) service_manager: ServiceManager,
@@ -21,6 +27,7 @@ pub(super) struct Serving {
     pub(super) under_way: UnderWay,
     pub(super) engine: Engine,
     pub(super) store: Arc<dyn Store>,
+    pub(super) audit: Audit,
 }
 
 // === impl Serving ===
@@ -38,14 +45,20 @@ impl Serving {
         self.lifecycle.drain();
         self.announce(signal, grace);
         let end = async {
-            // Within the grace period, and not before it: a second signal is not to wait.
-            self.service_manager.stopping(grace).await;
-            self.end_by(deadline, grace).await
+            // Side by side: a manager that does not read takes nothing from the grace period.
+            let told = self.service_manager.stopping(grace);
+            tokio::join!(self.end_by(deadline, grace), told).0
         };
-        tokio::select! {
+        let outcome = tokio::select! {
             outcome = end => outcome,
             _ = signals.next() => Err(ServeError::SecondSignal),
+        };
+        match &outcome {
+            Ok(()) => self.audit.stopped(signal),
+            Err(error) => self.audit.stopped(&format!("{signal}: {error}")),
         }
+        self.audit.flush(LAST_LINE).await;
+        outcome
     }
 
     fn announce(&self, signal: &str, grace: Duration) {

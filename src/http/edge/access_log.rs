@@ -42,6 +42,14 @@ impl AccessLog {
         &self.request_id
     }
 
+    pub(super) fn method(&self) -> &Method {
+        &self.method
+    }
+
+    pub(super) fn route(&self) -> &str {
+        &self.route
+    }
+
     /// To be told who calls.
     pub(super) fn caller(&self) -> &CallerName {
         &self.caller

@@ -15,14 +15,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::{FutureExt, future::BoxFuture};
-use http::{
-    HeaderMap, HeaderValue,
-    header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS},
-};
+use http::{HeaderMap, HeaderValue, header::CACHE_CONTROL};
 use tower::{Layer, Service};
 
 use crate::{
-    config::HttpConfig,
+    audit::Audit,
+    config::Config,
     http::{
         base_path::BasePath,
         problem::{Problem, ProblemCode, render},
@@ -31,7 +29,12 @@ use crate::{
 
 use super::{
     access_log::AccessLog,
+    hosts::{self, Hosts},
+    load::{Load, Turn, is_probe},
+    origins::{Listed, Origins},
+    refused::Asked,
     request_id::{RequestId, RequestIds, X_REQUEST_ID},
+    shown,
 };
 
 /// Puts the edge around a service.
@@ -53,17 +56,31 @@ struct Edge {
     base_path: BasePath,
     max_uri_bytes: usize,
     max_header_bytes: usize,
+    hosts: Hosts,
+    origins: Origins,
+    load: Load,
+    audit: Audit,
     request_ids: RequestIds,
 }
 
 // === impl EdgeLayer ===
 
 impl EdgeLayer {
-    pub(in crate::http) fn new(base_path: BasePath, config: &HttpConfig) -> Self {
+    /// `open` says that there are no API keys.
+    pub(in crate::http) fn new(
+        base_path: BasePath,
+        config: &Config,
+        open: bool,
+        audit: Audit,
+    ) -> Self {
         let edge = Edge {
             base_path,
-            max_uri_bytes: config.max_uri_bytes,
-            max_header_bytes: config.max_header_bytes,
+            max_uri_bytes: config.http.max_uri_bytes,
+            max_header_bytes: config.http.max_header_bytes,
+            hosts: Hosts::new(config, open),
+            origins: Origins::new(config.http.allowed_origins.clone()),
+            load: Load::new(&config.http),
+            audit,
             request_ids: RequestIds::new(),
         };
         Self {
@@ -116,21 +133,28 @@ where
         Box::pin(async move {
             let private = edge.is_private(&route, request.uri().path());
             let log = edge.begin(&request, route);
+            let asked = edge.audit.is_kept().then(|| Asked::of(&request));
             let extensions = request.extensions_mut();
             extensions.insert(log.request_id().clone());
             extensions.insert(log.caller().clone());
-            let response = match edge.refuse(&request) {
-                Some(problem) => problem.into_response(),
-                None => match AssertUnwindSafe(async { inner.call(request).await })
-                    .catch_unwind()
-                    .await
-                {
-                    Ok(Ok(response)) => response,
-                    Ok(Err(never)) => match never {},
-                    Err(panic) => panicked(&*panic).into_response(),
-                },
+            let mut listed = None;
+            let response = match edge.admit(&request, log.route(), &mut listed) {
+                Err(problem) => problem.into_response(),
+                Ok(turn) => {
+                    request.extensions_mut().insert(turn.clone());
+                    let handled = AssertUnwindSafe(async { inner.call(request).await })
+                        .catch_unwind()
+                        .await;
+                    // A stream that goes on is bounded by others.
+                    turn.put_down();
+                    match handled {
+                        Ok(Ok(response)) => response,
+                        Ok(Err(never)) => match never {},
+                        Err(panic) => panicked(&*panic).into_response(),
+                    }
+                }
             };
-            Ok(edge.finish(response, private, log))
+            Ok(edge.finish(response, private, listed, asked.as_ref(), log))
         })
     }
 }
@@ -154,7 +178,25 @@ impl Edge {
         }
     }
 
-    fn refuse(&self, request: &Request) -> Option<Problem> {
+    /// Lets a request through to its handler, if it may come from where it comes from and there is
+    /// room. Nothing of its body has been read.
+    fn admit(
+        &self,
+        request: &Request,
+        route: &str,
+        listed: &mut Option<Listed>,
+    ) -> Result<Turn, Problem> {
+        let host = hosts::named(request)?;
+        // Probes know the address of a gateway, and learn nothing that a page could use.
+        if !is_probe(route) {
+            self.hosts.check(host.as_ref())?;
+        }
+        *listed = self.origins.check(request, host.as_ref())?;
+        self.measure(request)?;
+        self.load.admit(route, request)
+    }
+
+    fn measure(&self, request: &Request) -> Result<(), Problem> {
         let uri = request.uri();
         let target = uri
             .path_and_query()
@@ -164,7 +206,7 @@ impl Edge {
                 "The request target has {target} bytes; at most {} are allowed.",
                 self.max_uri_bytes
             );
-            return Some(Problem::new(ProblemCode::UriTooLong, detail));
+            return Err(Problem::new(ProblemCode::UriTooLong, detail));
         }
         let headers = bytes_of(request.headers());
         if headers > self.max_header_bytes {
@@ -172,14 +214,24 @@ impl Edge {
                 "The request headers have {headers} bytes; at most {} are allowed.",
                 self.max_header_bytes
             );
-            return Some(Problem::new(ProblemCode::HeadersTooLarge, detail));
+            return Err(Problem::new(ProblemCode::HeadersTooLarge, detail));
         }
-        None
+        Ok(())
     }
 
-    fn finish(&self, mut response: Response, private: bool, log: AccessLog) -> Response {
+    fn finish(
+        &self,
+        mut response: Response,
+        private: bool,
+        listed: Option<Listed>,
+        asked: Option<&Asked>,
+        log: AccessLog,
+    ) -> Response {
         let problem = response.extensions_mut().remove::<Problem>();
         if let Some(problem) = &problem {
+            if let Some(asked) = asked {
+                asked.tell(&self.audit, &log, problem);
+            }
             render(
                 problem,
                 &self.base_path,
@@ -189,7 +241,8 @@ impl Edge {
         }
         let headers = response.headers_mut();
         headers.insert(X_REQUEST_ID, log.request_id().header());
-        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        shown::tell(!private, headers);
+        self.origins.tell(listed, log.method(), headers);
         if private {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         }

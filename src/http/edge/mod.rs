@@ -1,10 +1,18 @@
-//! What surrounds every request: its id, its limits, its line in the log, its problem.
+//! What surrounds every request: who may ask and for which host, its limits, its id, its line in the
+//! log, its problem.
 
 mod access_log;
 mod caller_name;
+mod hosts;
 mod layer;
+mod load;
+mod origins;
+mod refused;
 mod request_id;
+mod shown;
 
 pub(super) use caller_name::CallerName;
 pub(super) use layer::EdgeLayer;
+pub(super) use load::{Turn, is_probe};
 pub(super) use request_id::{RequestId, RequestIds, X_REQUEST_ID};
+pub(super) use shown::CROSS_ORIGIN_RESOURCE_POLICY;

@@ -11,6 +11,7 @@ use http::{
 use crate::{
     config::{LimitsConfig, Millis},
     http::{
+        edge::Turn,
         problem::{Problem, ProblemCode},
         state::Gateway,
     },
@@ -40,7 +41,11 @@ impl<T: RequestBody> FromRequest<Arc<Gateway>> for ApiJson<T> {
             // Before the body is asked for: a client that waits for `100 Continue` is spared it.
             must_be_json(&parts.headers)?;
         }
-        let bytes = receive(body, waits, &gateway.config.http).await?;
+        let turn = parts.extensions.get::<Turn>().cloned();
+        let turn = turn.expect("the edge around every route has given the request its turn");
+        // A slow sender takes no room from those whose requests have come.
+        let receiving = receive(body, waits, &gateway.config.http);
+        let bytes = turn.put_down_for(receiving).await??;
         if !bytes.is_empty() {
             must_be_json(&parts.headers)?;
         }

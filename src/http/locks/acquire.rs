@@ -12,6 +12,7 @@ use crate::{
     auth::{Access, Slot, scope},
     engine::AcquireRequest,
     http::{
+        edge::Turn,
         extract::{AcceptsJson, ApiJson, ApiPath, Caller, IdempotencyKeyHeader, NoQuery},
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
@@ -78,7 +79,7 @@ pub(in crate::http) async fn acquire(
     caller: Caller<scope::Acquire>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
-    _: NoQuery,
+    (_, turn): (NoQuery, Turn),
     IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     ApiJson(body): ApiJson<AcquireBody>,
 ) -> Result<Acquired, Problem> {
@@ -87,7 +88,8 @@ pub(in crate::http) async fn acquire(
     let request = body.into_request(name, key, &caller)?;
     let _waiter = waiter(&caller, &request)?;
     let slot = caller.lease(&request.name, request.idempotency_key.as_ref())?;
-    let granted = gateway.engine.acquire(request).await;
+    let granted = gateway.engine.acquire_telling(request, || turn.put_down());
+    let granted = granted.await;
     let granted = granted.map_err(|error| Problem::for_one(error, sees_holder))?;
     Ok(Acquired::new(granted, slot, &gateway))
 }
@@ -109,6 +111,7 @@ impl IntoResponses for AcquireProblems {
             Code::Unauthorized,
             Code::Forbidden,
             Code::LimitExceeded,
+            Code::OriginRefused,
             Code::RequestTimeout,
             Code::IdempotencyMismatch,
             Code::IdempotencyExpired,

@@ -129,6 +129,7 @@ impl IntoResponses for HoldProblems {
             Code::Unauthorized,
             Code::Forbidden,
             Code::LimitExceeded,
+            Code::OriginRefused,
             Code::RequestTimeout,
             Code::IdempotencyMismatch,
             Code::IdempotencyExpired,

@@ -102,6 +102,7 @@ impl IntoResponses for ReleaseProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         problem_responses(&[
             Code::InvalidRequest,
+            Code::OriginRefused,
             Code::RequestTimeout,
             Code::LeaseLost,
             Code::TooLarge,

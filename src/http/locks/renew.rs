@@ -90,6 +90,7 @@ impl IntoResponses for RenewProblems {
             Code::Unauthorized,
             Code::Forbidden,
             Code::LimitExceeded,
+            Code::OriginRefused,
             Code::RequestTimeout,
             Code::LeaseLost,
             Code::TooLarge,

@@ -78,9 +78,12 @@ problem_codes! {
         "Ask for less: the detail names the limit.";
     OriginRefused = "origin-refused", FORBIDDEN,
         "This web page may not use the gateway",
-        "A browser sent the request for a page of another site that is not on the list of \
-         allowed origins.",
-        "Add the origin of the page to the configuration of the gateway if the page is yours.";
+        "A browser sent the request for a web page of another origin, which is not on the list of \
+         allowed origins. Nothing happened. Pages of the gateway itself may use it: those whose host \
+         and port are the ones in the header `Host`.",
+        "If the page is yours, list its origin in `http.allowed_origins`. If the page is of this \
+         gateway and a proxy stands in front of it, let the proxy pass on `Host` as it came, with its \
+         port.";
     NotFound = "not-found", NOT_FOUND,
         "There is nothing at this path",
         "No route of the gateway has this path. A lock is never missing: one that nobody \
@@ -149,9 +152,12 @@ problem_codes! {
          request without a body needs no content type.";
     WrongHost = "wrong-host", MISDIRECTED_REQUEST,
         "The request is for another host",
-        "The header `Host` names a host that this gateway does not serve. Without API keys it \
-         answers to its own names only, so that no web page can reach it by rebinding a name.",
-        "Address the gateway by a name that its configuration lists.";
+        "The header `Host`, or the target of the request, names a host for which this gateway does \
+         not answer. Nothing happened. Without API keys it answers for loopback, for the address it \
+         listens on and for what its configuration lists, so that no web page can reach it by having \
+         a name of its own lead here.",
+        "Address the gateway as `localhost` or by its IP address, or list the name in \
+         `http.allowed_hosts`.";
     Locked = "locked", LOCKED,
         "The lock is held",
         "Somebody else holds the lock, and went on holding it while the request waited. `holder` \
@@ -206,8 +212,9 @@ problem_codes! {
          takes it to another gateway.";
     Overloaded = "overloaded", SERVICE_UNAVAILABLE,
         "The gateway has too much to do",
-        "The gateway took no further request. Nothing happened.",
-        "It is safe to send the request again, after a moment.";
+        "As many requests are worked on, or as many connections are open, as the gateway takes. \
+         Nothing happened. Renew and release have room of their own.",
+        "It is safe to send the request again, after `Retry-After` seconds.";
     FenceExhausted = "fence-exhausted", SERVICE_UNAVAILABLE,
         "No fencing token is left",
         "The counter of fencing tokens has reached 2^53 - 1, the last number that JSON \
@@ -239,10 +246,7 @@ impl ProblemCode {
 
     /// Whether the code only keeps its place in the closed list: this version never answers it.
     pub fn is_reserved(self) -> bool {
-        matches!(
-            self,
-            Self::OriginRefused | Self::HolderChanged | Self::NotHeld | Self::WrongHost
-        )
+        matches!(self, Self::HolderChanged | Self::NotHeld)
     }
 }
 

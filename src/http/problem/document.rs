@@ -52,7 +52,7 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     waiters: Option<u64>,
-    /// With `locked` and every 429: after how long to ask again. Varied a little, so that
+    /// With `locked`, `overloaded` and every 429: after how long to ask again. Varied a little, so that
     /// callers do not come back in step.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false, minimum = 1, maximum = 60_000)]

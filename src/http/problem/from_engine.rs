@@ -13,6 +13,7 @@ use super::{Extra, Problem, ProblemCode as Code, locked::Locked};
 
 /// After how long to ask again when the queue is full, at least and at most, in milliseconds: a
 /// queue that long does not get short within a second.
+const OVERLOADED: u64 = 1_000;
 const FULL_QUEUE: (u64, u64) = (2_000, 5_000);
 
 // === impl Problem ===
@@ -144,7 +145,8 @@ fn unavailable(reason: &Unavailability) -> Problem {
             return Problem::new(
                 Code::Overloaded,
                 "More requests are waiting for the store than it takes. Nothing happened.",
-            );
+            )
+            .with(Extra::RetryAfter { ms: OVERLOADED });
         }
         Unavailability::Closing => return draining(),
     };

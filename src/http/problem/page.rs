@@ -8,7 +8,7 @@ use axum::{
 };
 use http::{
     HeaderValue,
-    header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, VARY},
+    header::{CONTENT_TYPE, VARY},
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -68,10 +68,7 @@ pub(in crate::http) async fn problem_page(
     let mut response = match form {
         ProblemPage::Json => Answer(ProblemExplained::of(code)).into_response(),
         ProblemPage::Html => {
-            let headers = [
-                (CONTENT_TYPE, "text/html; charset=utf-8"),
-                (CONTENT_SECURITY_POLICY, "default-src 'none'"),
-            ];
+            let headers = [(CONTENT_TYPE, "text/html; charset=utf-8")];
             (headers, html(code, gateway.base_path.as_str())).into_response()
         }
     };

@@ -76,6 +76,7 @@ fn says_when(code: ProblemCode) -> bool {
             | ProblemCode::RateLimited
             | ProblemCode::TooManyWaiters
             | ProblemCode::TooManyLeases
+            | ProblemCode::Overloaded
     )
 }
 
@@ -91,9 +92,10 @@ fn own_fields(code: ProblemCode) -> &'static [&'static str] {
     match code {
         ProblemCode::InvalidRequest => &["errors"],
         ProblemCode::Locked => &["holder", "waited_ms", "waiters", "retry_after_ms"],
-        ProblemCode::RateLimited | ProblemCode::TooManyWaiters | ProblemCode::TooManyLeases => {
-            &["retry_after_ms"]
-        }
+        ProblemCode::RateLimited
+        | ProblemCode::TooManyWaiters
+        | ProblemCode::TooManyLeases
+        | ProblemCode::Overloaded => &["retry_after_ms"],
         ProblemCode::LeaseLost => &["held"],
         _ => &[],
     }

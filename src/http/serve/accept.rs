@@ -6,16 +6,34 @@
 use std::{io, sync::Arc, time::Duration};
 
 use axum::Router;
-use tokio::{net::TcpListener, time::sleep};
+use tokio::{
+    net::TcpListener,
+    time::{Instant, sleep},
+};
 use tracing::{debug, warn};
 
 use crate::{config::HttpConfig, lifecycle::Lifecycle};
 
-use super::connection::Protocol;
+use super::{
+    connection::Protocol,
+    connections::{Connections, Crowd},
+    descriptors,
+    turned_away::Doorman,
+};
 
 /// How long the loop rests when the process has no file descriptor left: accepting again at once
 /// would only burn what the connections need to end.
 const REST: Duration = Duration::from_millis(100);
+
+/// How often at most it is logged that there are too many connections.
+const NOTICE: Duration = Duration::from_secs(10);
+
+/// Says that there are too many connections, once in a while.
+#[derive(Default)]
+struct Notice {
+    told: Crowd,
+    at: Option<Instant>,
+}
 
 /// Serves connections until the lifecycle closes them.
 ///
@@ -29,6 +47,9 @@ pub async fn serve(
     lifecycle: &Lifecycle,
 ) {
     let protocol = Arc::new(Protocol::new(config));
+    let connections = Connections::new(descriptors::connections(config.max_connections));
+    let doorman = Doorman::new(Arc::clone(&protocol.refusals));
+    let mut notice = Notice::default();
     let mut closed = std::pin::pin!(lifecycle.closed());
     loop {
         let accepted = tokio::select! {
@@ -37,9 +58,17 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
+                let place = connections.admit();
+                notice.tell(|| connections.crowd());
+                let Some(place) = place else {
+                    doorman.turn_away(stream, lifecycle);
+                    continue;
+                };
                 let (protocol, router) = (Arc::clone(&protocol), router.clone());
                 let closed = lifecycle.closed();
-                lifecycle.spawn(async move { protocol.serve(stream, router, closed).await });
+                lifecycle.spawn(async move {
+                    protocol.serve(stream, router, &place, closed).await;
+                });
             }
             Err(error) if is_of_the_connection(&error) => {
                 debug!(%error, "a connection ended before it was accepted");
@@ -49,6 +78,30 @@ pub async fn serve(
                 sleep(REST).await;
             }
         }
+    }
+}
+
+// === impl Notice ===
+
+impl Notice {
+    fn tell(&mut self, crowd: impl FnOnce() -> Crowd) {
+        if self.at.is_some_and(|at| at.elapsed() < NOTICE) {
+            return;
+        }
+        let now = crowd();
+        if now == self.told {
+            return;
+        }
+        let (closed, refused) = (
+            now.closed - self.told.closed,
+            now.refused - self.told.refused,
+        );
+        warn!(
+            closed,
+            refused,
+            "more connections came than are allowed: silent ones were closed, the others refused"
+        );
+        (self.told, self.at) = (now, Some(Instant::now()));
     }
 }
 

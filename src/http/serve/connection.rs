@@ -13,8 +13,9 @@ use crate::config::HttpConfig;
 
 use super::{
     arriving::Arriving,
+    connections::Place,
     leaving::Leaving,
-    pace::Pace,
+    pace::Burden,
     paced::{Paced, Patience},
     peer::Peer,
     refusal::Refusals,
@@ -30,7 +31,7 @@ const HEAD_BUFFER: usize = 128 * 1024;
 pub(super) struct Protocol {
     http: http1::Builder,
     patience: Patience,
-    refusals: Arc<Refusals>,
+    pub(super) refusals: Arc<Refusals>,
 }
 
 // === impl Protocol ===
@@ -53,12 +54,13 @@ impl Protocol {
         }
     }
 
-    /// Serves one connection until it ends, or until `closed` and the request under way has been
-    /// answered.
+    /// Serves one connection until it ends, or until it is to make room or `closed`, and the request
+    /// under way has been answered.
     pub(super) async fn serve(
         &self,
         stream: TcpStream,
         router: Router,
+        seat: &Place,
         closed: impl Future<Output = ()>,
     ) {
         // An answer is one small write that nobody should wait for.
@@ -67,7 +69,7 @@ impl Protocol {
         }
         // Unknown only if the client has gone already.
         let peer = stream.peer_addr().ok().map(Peer::new);
-        let pace = Arc::new(Pace::new());
+        let pace = Arc::clone(&seat.pace);
         let silence_limit = SilenceLimit::default();
         let socket = Socket::new(stream, silence_limit.clone());
         let refusals = Arc::clone(&self.refusals);
@@ -97,6 +99,14 @@ impl Protocol {
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => ended,
+            () = seat.needed() => {
+                // It may have begun to ask in this instant, and is answered then.
+                if seat.pace.burden() != Burden::Needed {
+                    return;
+                }
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
             () = closed => {
                 connection.as_mut().graceful_shutdown();
                 connection.await

@@ -3,6 +3,8 @@
 mod accept;
 mod arriving;
 mod connection;
+mod connections;
+mod descriptors;
 mod framing;
 mod leaving;
 mod pace;
@@ -11,6 +13,7 @@ mod peer;
 mod refusal;
 mod silence_limit;
 mod socket;
+mod turned_away;
 
 pub use accept::serve;
 pub(super) use peer::Peer;

@@ -33,6 +33,19 @@ pub(super) enum Phase {
     Leaving,
 }
 
+/// What would be missed if a connection were closed now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Burden {
+    /// It has never asked for anything.
+    Never,
+    /// It asks for nothing, or its request has not come whole.
+    Silent,
+    /// It has an answer that its client does not take.
+    Unread,
+    /// Something is done for it.
+    Needed,
+}
+
 /// One phase of one connection: equal only to itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stretch(u64);
@@ -120,6 +133,18 @@ impl Pace {
         self.stretch().phase()
     }
 
+    /// What would be missed if the connection were closed now.
+    pub(super) fn burden(&self) -> Burden {
+        let now = self.stretch();
+        match now.phase() {
+            Phase::Idle | Phase::Head if now.is_before_any_request() => Burden::Never,
+            Phase::Idle | Phase::Head => Burden::Silent,
+            Phase::Busy if !self.arrived.load(Ordering::Relaxed) => Burden::Silent,
+            Phase::Busy => Burden::Needed,
+            Phase::Leaving => Burden::Unread,
+        }
+    }
+
     pub(super) fn stretch(&self) -> Stretch {
         Stretch(self.state.load(Ordering::Relaxed))
     }
@@ -133,6 +158,12 @@ impl Pace {
 // === impl Stretch ===
 
 impl Stretch {
+    /// Whether it is one of the two that there are before the first request: nothing has come, and
+    /// something has.
+    fn is_before_any_request(self) -> bool {
+        self.0 <= (PHASE + 1) | Phase::Head as u64
+    }
+
     pub(super) fn phase(self) -> Phase {
         match self.0 & PHASE {
             0 => Phase::Idle,

@@ -3,8 +3,8 @@
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{
-    HeaderName, StatusCode,
-    header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
+    HeaderName, HeaderValue, StatusCode,
+    header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS},
 };
 use tracing::info;
 
@@ -12,8 +12,8 @@ use crate::{
     config::HttpConfig,
     http::{
         base_path::BasePath,
-        edge::{RequestIds, X_REQUEST_ID},
-        problem::{Problem, ProblemCode, document},
+        edge::{CROSS_ORIGIN_RESOURCE_POLICY, RequestIds, X_REQUEST_ID},
+        problem::{Extra, Problem, ProblemCode, document},
     },
 };
 
@@ -50,6 +50,13 @@ impl Refusals {
         self.written(&Problem::new(ProblemCode::RequestTimeout, detail))
     }
 
+    /// As many connections are open as are allowed.
+    pub(super) fn no_place(&self) -> Vec<u8> {
+        let detail = "As many connections are open as this gateway takes. Nothing happened.";
+        let problem = Problem::new(ProblemCode::Overloaded, detail);
+        self.written(&problem.with(Extra::RetryAfter { ms: 1_000 }))
+    }
+
     /// What to say instead of what hyper says by itself, which is a status without a problem.
     pub(super) fn instead_of(&self, bare: &[u8]) -> Option<Vec<u8>> {
         let line = bare.strip_prefix(b"HTTP/1.")?;
@@ -82,7 +89,13 @@ impl Refusals {
             "does not say beyond doubt where it ends; send either Content-Length or \
              `Transfer-Encoding: chunked`, once and without any other coding",
         ));
-        (status, headers, body).into_response()
+        let mut response = (status, body).into_response();
+        for (name, value) in headers {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                response.headers_mut().insert(name, value);
+            }
+        }
+        response
     }
 
     fn written(&self, problem: &Problem) -> Vec<u8> {
@@ -94,7 +107,7 @@ impl Refusals {
         [answer.as_bytes(), b"\r\n", &body].concat()
     }
 
-    fn answer(&self, problem: &Problem) -> (StatusCode, [(HeaderName, String); 5], Bytes) {
+    fn answer(&self, problem: &Problem) -> (StatusCode, Vec<(HeaderName, String)>, Bytes) {
         let id = self.request_ids.mint();
         let (code, status) = (problem.code.as_str(), problem.code.status());
         info!(
@@ -104,17 +117,18 @@ impl Refusals {
             "a connection was refused"
         );
         let body = document(problem, &self.base_path, id.as_str());
-        let headers = [
-            (CONTENT_TYPE, "application/problem+json"),
-            (CACHE_CONTROL, "no-store"),
-            (CONNECTION, "close"),
-            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-            (X_REQUEST_ID, id.as_str()),
+        let mut headers = vec![
+            (CONTENT_TYPE, "application/problem+json".to_owned()),
+            (CACHE_CONTROL, "no-store".to_owned()),
+            (CONNECTION, "close".to_owned()),
+            (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+            (CROSS_ORIGIN_RESOURCE_POLICY, "same-origin".to_owned()),
+            (X_REQUEST_ID, id.as_str().to_owned()),
         ];
-        (
-            status,
-            headers.map(|(name, value)| (name, value.to_owned())),
-            body,
-        )
+        if let Extra::RetryAfter { ms } = problem.extra {
+            let seconds = ms.div_ceil(1_000).to_string();
+            headers.push((RETRY_AFTER, seconds));
+        }
+        (status, headers, body)
     }
 }

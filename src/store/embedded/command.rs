@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
     lock::{HeldLease, KeeperId, LockName, TokenHash, Ttl},
@@ -23,8 +23,9 @@ pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 /// One command to the writer.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// See [`crate::store::Store::acquire`].
-    Acquire(Box<Attempt>, Answer<Acquisition>),
+    /// See [`crate::store::Store::acquire`]. With its room among the commands that wait, which is free
+    /// again when the writer takes it up.
+    Acquire(Box<Attempt>, Answer<Acquisition>, OwnedSemaphorePermit),
     /// See [`crate::store::Store::leave`].
     Leave(LockName, TokenHash, Option<Duration>, Answer<Leaving>),
     /// See [`crate::store::Store::renew_as`].
@@ -66,7 +67,9 @@ impl Command {
     ) -> Result<Done, oneshot::Sender<()>> {
         let before = state.changes();
         let answer = match self {
-            Self::Acquire(attempt, answer) => Ready::Acquire(answer, state.acquire(&attempt, now)),
+            Self::Acquire(attempt, answer, _room) => {
+                Ready::Acquire(answer, state.acquire(&attempt, now))
+            }
             Self::Leave(name, token, keep_for, answer) => {
                 Ready::Leave(answer, state.leave(&name, &token, keep_for, now))
             }
@@ -88,7 +91,7 @@ impl Command {
     /// Answers without having done anything. [`Command::Close`] is handed back.
     pub(super) fn refuse(self, error: StoreError) -> Option<oneshot::Sender<()>> {
         match self {
-            Self::Acquire(_attempt, answer) => drop(answer.send(Err(error))),
+            Self::Acquire(_attempt, answer, _room) => drop(answer.send(Err(error))),
             Self::Leave(_name, _token, _keep_for, answer) => drop(answer.send(Err(error))),
             Self::Renew(_renewer, _name, _token, _ttl, answer) => drop(answer.send(Err(error))),
             Self::Release(_keeper, _name, _token, answer) => drop(answer.send(Err(error))),

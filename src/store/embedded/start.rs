@@ -9,7 +9,7 @@ use std::{
 };
 
 use redb::{Builder, Database, DatabaseError, RepairSession, backends::FileBackend};
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 use tracing::warn;
 
 use crate::{clock::Clock, config::EmbeddedConfig, store::parking::Parking};
@@ -30,6 +30,9 @@ use super::{
 /// How many commands may wait for the writer; beyond it they are refused as overload. It is many
 /// batches, and still less than a second of work.
 pub(super) const QUEUE: usize = 16_384;
+/// How many of them may be acquires. The rest is for those who keep what they have, or give it back:
+/// nobody may lose a lock because others ask for too many.
+pub(super) const ACQUIRES: usize = QUEUE - QUEUE / 8;
 /// Wall times from which a fencing token may begin, in microseconds: the years 2025 to 2200. A clock
 /// outside of them is wrong, and would waste numbers for ever.
 const PLAUSIBLE: std::ops::Range<u64> = 1_735_689_600_000_000..7_258_118_400_000_000;
@@ -133,6 +136,7 @@ impl EmbeddedStore {
             state,
             health,
             commands,
+            acquires: Arc::new(Semaphore::new(ACQUIRES)),
             parking,
             closed,
             writer,

@@ -13,7 +13,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     clock::Clock,
@@ -48,6 +48,8 @@ pub struct EmbeddedStore {
     pub(super) state: Arc<RwLock<State>>,
     pub(super) health: Arc<DiskHealth>,
     pub(super) commands: SyncSender<Command>,
+    /// Room for acquires among the commands that wait.
+    pub(super) acquires: Arc<Semaphore>,
     pub(super) parking: Parking,
     /// Set before the writer stops answering.
     pub(super) closed: Arc<AtomicBool>,
@@ -96,8 +98,11 @@ impl EmbeddedStore {
 #[async_trait]
 impl Store for EmbeddedStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
+        let room = Arc::clone(&self.acquires).try_acquire_owned();
+        let room = room.map_err(|_full| Unavailability::Overloaded)?;
         let attempt = Box::new(attempt.clone());
-        self.ask(|answer| Command::Acquire(attempt, answer)).await
+        self.ask(|answer| Command::Acquire(attempt, answer, room))
+            .await
     }
 
     async fn confirm(

@@ -9,7 +9,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tokio::time::{Duration, timeout};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::{Duration, timeout},
+};
 use tokio_util::{
     sync::CancellationToken,
     task::{TaskTracker, task_tracker::TaskTrackerToken},
@@ -61,7 +64,15 @@ pub struct RedisStore {
     /// The commands that are under way.
     working: TaskTracker,
     deadline: Duration,
+    /// Room for those who ask for something, among the commands that are under way.
+    asking: Semaphore,
 }
+
+/// How many acquires and inspections may be under way at once. A renewal or a release waits for no
+/// more than these, however many ask: some milliseconds of the server's time.
+const ASKING: usize = 1_024;
+/// How long the others wait for room. Nothing has been sent for them then.
+const ROOM_WITHIN: Duration = Duration::from_secs(1);
 
 // === impl RedisStore ===
 
@@ -114,6 +125,7 @@ impl RedisStore {
             closing,
             working: TaskTracker::new(),
             deadline: config.deadline_ms.duration(),
+            asking: Semaphore::new(ASKING),
         }
     }
 
@@ -132,6 +144,14 @@ impl RedisStore {
         Ok(token)
     }
 
+    /// Room for a command that does not keep anybody's lease.
+    async fn room(&self) -> Result<SemaphorePermit<'_>, Unavailability> {
+        match timeout(ROOM_WITHIN, self.asking.acquire()).await {
+            Ok(Ok(room)) => Ok(room),
+            Ok(Err(_)) | Err(_) => Err(Unavailability::Overloaded),
+        }
+    }
+
     fn keys(&self, name: &LockName) -> Keys {
         Keys::of(name, &self.tags, &self.gateway.id)
     }
@@ -142,6 +162,7 @@ impl Store for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let _working = self.enter()?;
         self.admission.admit().await?;
+        let _room = self.room().await?;
         let keys = self.keys(&attempt.name);
         let acquire = self
             .scripts
@@ -241,6 +262,7 @@ impl Store for RedisStore {
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         let _working = self.enter()?;
+        let _room = self.room().await?;
         let keys = self.keys(name);
         let inspection = self.scripts.inspect(&self.dispatch, &keys).await?;
         self.gateway

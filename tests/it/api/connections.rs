@@ -9,7 +9,7 @@ use super::{
     socket::{answer, closed, send},
 };
 
-const INSPECT: &str = "GET /locks/a HTTP/1.1\r\nhost: x\r\n\r\n";
+const INSPECT: &str = "GET /locks/a HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 fn impatient() -> Service {
     let mut config = Config::default();
@@ -22,7 +22,7 @@ fn impatient() -> Service {
 async fn a_client_that_does_not_finish_its_body_is_told_408() {
     let service = impatient();
     let mut stream = service.connect().await;
-    let head = "POST /locks/a HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let head = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     send(&mut stream, &format!("{head}content-length: 10\r\n\r\n{{")).await;
     let answer = answer(&mut stream).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
@@ -34,7 +34,7 @@ async fn a_client_that_does_not_finish_its_body_is_told_408() {
 async fn a_body_that_ends_early_takes_no_lock() {
     let service = Service::start();
     let mut stream = service.connect().await;
-    let head = "POST /locks/a HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let head = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     send(
         &mut stream,
         &format!("{head}content-length: 10\r\n\r\n{{}}"),
@@ -69,7 +69,12 @@ async fn an_idle_connection_outlives_the_time_for_headers() {
 async fn requests_sent_together_are_answered_in_order() {
     let service = Service::start();
     let mut stream = service.connect().await;
-    let request = |id: usize| INSPECT.replace("host: x", &format!("host: x\r\nx-request-id: {id}"));
+    let request = |id: usize| {
+        INSPECT.replace(
+            "host: localhost",
+            &format!("host: localhost\r\nx-request-id: {id}"),
+        )
+    };
     let all = (0..20).map(request).collect::<String>();
     send(&mut stream, &all).await;
     for id in 0..20 {
@@ -85,7 +90,7 @@ async fn requests_sent_together_are_answered_in_order() {
 async fn a_client_that_waits_to_be_asked_for_its_body_is_asked() {
     let service = Service::start();
     let mut stream = service.connect().await;
-    let head = "POST /locks/a HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+    let head = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          expect: 100-continue\r\ncontent-length: 2\r\n\r\n";
     send(&mut stream, head).await;
     let go_on = answer(&mut stream).await;
@@ -106,7 +111,7 @@ async fn a_client_that_waits_is_told_at_once_that_its_body_is_not_wanted() {
         ),
     ] {
         let mut stream = service.connect().await;
-        let head = format!("POST /locks/a HTTP/1.1\r\nhost: x\r\n{headers}\r\n");
+        let head = format!("POST /locks/a HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n");
         send(&mut stream, &format!("{head}expect: 100-continue\r\n\r\n")).await;
         let refused = answer(&mut stream).await;
         assert!(
@@ -121,7 +126,8 @@ async fn whoever_sends_too_much_hears_so_instead_of_a_reset() {
     let service = Service::start();
     for framing in ["content-length: 300000", "transfer-encoding: chunked"] {
         let mut stream = service.connect().await;
-        let head = "POST /locks/a HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+        let head =
+            "POST /locks/a HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
         send(&mut stream, &format!("{head}{framing}\r\n\r\n")).await;
         if framing.ends_with("chunked") {
             send(
@@ -142,7 +148,8 @@ async fn a_draining_gateway_takes_new_connections_and_releases() {
     let service = Service::start();
     service.lifecycle.drain();
     let mut stream = service.connect().await;
-    let release = format!("DELETE /locks/a HTTP/1.1\r\nhost: x\r\nlock-token: {TOKEN}\r\n\r\n");
+    let release =
+        format!("DELETE /locks/a HTTP/1.1\r\nhost: localhost\r\nlock-token: {TOKEN}\r\n\r\n");
     send(&mut stream, &release).await;
     let answer = answer(&mut stream).await;
     assert!(answer.starts_with("HTTP/1.1 204 "), "{answer}");
@@ -184,7 +191,11 @@ async fn a_connection_whose_answer_took_a_while_is_idle_afterwards() {
     let service = Service::with(config);
     service.script.paused.set();
     let mut stream = service.connect().await;
-    send(&mut stream, "GET /locks/a HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    send(
+        &mut stream,
+        "GET /locks/a HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    )
+    .await;
     until("the store is asked", || !service.script.asked().is_empty()).await;
     service.script.paused.lift();
     answer(&mut stream).await;
@@ -201,7 +212,8 @@ async fn a_download_may_take_longer_than_a_connection_may_be_idle() {
     // So that the kernels do not take all of it at once.
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(address).await.unwrap();
-    let request = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let request =
+        "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     send(&mut stream, request).await;
     let began = tokio::time::Instant::now();
     let (mut all, mut piece) = (0, vec![0; 32 * 1024]);

@@ -15,8 +15,8 @@ use super::{
     socket::{answer, reset, send},
 };
 
-const ACQUIRE: &str = "POST /locks/a HTTP/1.1\r\nhost: x\r\n\r\n";
-const WITH_KEY: &str = "POST /locks/a HTTP/1.1\r\nhost: x\r\n\
+const ACQUIRE: &str = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\n\r\n";
+const WITH_KEY: &str = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\n\
      idempotency-key: 0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11\r\n\r\n";
 
 /// Sends a request to a store that does not answer, and waits until the store has it.
@@ -80,7 +80,11 @@ async fn a_caller_that_gets_its_answer_keeps_its_lease() {
     assert!(granted.starts_with("HTTP/1.1 201 "), "{granted}");
     // The connection answers once more and then ends: whatever would have been given back with the
     // answer or with the connection has been by then.
-    send(&mut stream, "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    send(
+        &mut stream,
+        "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    )
+    .await;
     answer(&mut stream).await;
     drop(stream);
     service
@@ -153,7 +157,8 @@ async fn a_release_is_carried_out_though_its_caller_has_gone() {
     let _guard = lines.collect();
     let service = Service::start();
     let token = super::service::TOKEN;
-    let release = format!("DELETE /locks/a HTTP/1.1\r\nhost: x\r\nlock-token: {token}\r\n\r\n");
+    let release =
+        format!("DELETE /locks/a HTTP/1.1\r\nhost: localhost\r\nlock-token: {token}\r\n\r\n");
     let stream = under_way(&service, &release).await;
     drop(stream);
     // Were the command dropped with its caller, its answer would stay in the script.

@@ -21,6 +21,28 @@ fn operations(document: &Value) -> Vec<(String, &Value)> {
     operations
 }
 
+fn describes(response: &Value, code: &str) -> bool {
+    let description = response["description"].as_str().unwrap();
+    description.contains(&format!("`{code}`: "))
+}
+
+#[test]
+fn every_operation_says_what_the_edge_may_answer() {
+    let document = document();
+    for (route, operation) in operations(&document) {
+        let answers = |status: &str, code: &str| {
+            let response = &operation["responses"][status];
+            response.is_object() && describes(response, code)
+        };
+        let is_probe = route.ends_with('z');
+        assert_eq!(answers("421", "wrong-host"), !is_probe, "{route}");
+        assert_eq!(answers("503", "overloaded"), !is_probe, "{route}");
+        assert!(answers("400", "invalid-request"), "{route}");
+        let changes = !route.starts_with("get ");
+        assert_eq!(answers("403", "origin-refused"), changes, "{route}");
+    }
+}
+
 #[test]
 fn it_is_openapi_3_1() {
     assert_eq!(document()["openapi"], "3.1.0");
@@ -73,7 +95,7 @@ fn every_answer_has_its_headers() {
             );
             assert_eq!(
                 headers["Retry-After"].is_object(),
-                status == "423" || status == "429",
+                matches!(status.as_str(), "423" | "429") || describes(response, "overloaded"),
                 "{route} {status}"
             );
             assert_eq!(

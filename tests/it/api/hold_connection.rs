@@ -64,7 +64,7 @@ async fn a_lease_that_was_granted_as_the_caller_hung_up_is_given_back() {
     let service = Service::start();
     service.script.paused.set();
     let stream = service.connect().await;
-    let request = "POST /locks/a/hold HTTP/1.1\r\nHost: a\r\n\r\n";
+    let request = "POST /locks/a/hold HTTP/1.1\r\nHost: localhost\r\n\r\n";
     stream.try_write(request.as_bytes()).unwrap();
     until("the store is asked", || !service.script.asked().is_empty()).await;
     drop(stream);
@@ -82,7 +82,7 @@ async fn the_connection_of_a_hold_that_has_ended_serves_the_next_request() {
     service.ask(Method::DELETE, "/locks/a", &token, "").await;
     listener.expect("released").await;
     listener.ends().await;
-    let request = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
+    let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let next = Listener::ask(listener.into_stream(), request).await;
     assert!(
         next.head.starts_with("http/1.1 200 ok\r\n"),

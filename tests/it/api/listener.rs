@@ -26,7 +26,7 @@ pub(crate) struct Listener {
 /// Lets a service notice what has happened to its connections so far: whatever came before the
 /// bytes of a request that it answers has come, too.
 pub(crate) async fn notices(service: &Service) {
-    let request = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
+    let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let next = Listener::ask(service.connect().await, request).await;
     assert!(next.head.starts_with("http/1.1 200"), "{}", next.head);
 }
@@ -37,7 +37,7 @@ impl Listener {
     /// Sends a request for a hold of `a` and reads the head of the answer.
     pub(crate) async fn hold(stream: TcpStream, headers: &str, body: &str) -> Self {
         let request = format!(
-            "POST /locks/a/hold HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+            "POST /locks/a/hold HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\n{headers}\r\n{body}",
             body.len()
         );

@@ -91,7 +91,7 @@ async fn a_caller_that_hung_up_is_a_line_too() {
     let mut stream = service.connect().await;
     send(
         &mut stream,
-        "GET /locks/a HTTP/1.1\r\nhost: x\r\nx-request-id: gone\r\n\r\n",
+        "GET /locks/a HTTP/1.1\r\nhost: localhost\r\nx-request-id: gone\r\n\r\n",
     )
     .await;
     until("the store was asked", || !service.script.asked().is_empty()).await;

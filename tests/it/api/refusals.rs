@@ -9,7 +9,7 @@ use super::{
     socket::{answer, closed, send},
 };
 
-const INSPECT: &str = "GET /locks/a HTTP/1.1\r\nhost: x\r\n\r\n";
+const INSPECT: &str = "GET /locks/a HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 /// The last answer of a connection.
 struct Refused {
@@ -75,8 +75,11 @@ async fn a_request_that_begins_while_another_is_handled_has_no_longer_than_other
 async fn what_does_not_reach_a_route_is_refused_with_a_problem_and_the_end_of_the_connection() {
     let service = Service::start();
     let headers = |count: usize| {
-        let lines = (0..count).map(|n| format!("x-{n}: y\r\n"));
-        format!("GET / HTTP/1.1\r\n{}\r\n", lines.collect::<String>())
+        let lines = (1..count).map(|n| format!("x-{n}: y\r\n"));
+        format!(
+            "GET / HTTP/1.1\r\nhost: localhost\r\n{}\r\n",
+            lines.collect::<String>()
+        )
     };
     let target = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(65_535));
     for (request, status, code) in [

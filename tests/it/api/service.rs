@@ -10,6 +10,7 @@ use axum::{Router, body::Body};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use latchgate::{
+    audit::Audit,
     auth::{Gate, KeysFile},
     clock::ManualClock,
     config::Config,
@@ -74,11 +75,18 @@ impl Service {
 
     /// A gateway over any store, for those whom a gate lets in.
     pub(crate) fn over_behind(store: Arc<dyn Store>, config: Config, gate: Gate) -> Self {
+        Self::audited(store, config, gate, Audit::none())
+    }
+
+    /// A gateway over any store, for those whom a gate lets in, with an audit log.
+    pub(crate) fn audited(store: Arc<dyn Store>, config: Config, gate: Gate, audit: Audit) -> Self {
         let lifecycle = Lifecycle::new();
         let engine = Engine::start(store, lifecycle.clone(), &config.limits);
         let clock = Arc::new(ManualClock::at(noon()));
         let config = Arc::new(config);
-        let gateway = Gateway::new(engine, Arc::clone(&config), clock).behind(gate);
+        let gateway = Gateway::new(engine, Arc::clone(&config), clock)
+            .behind(gate)
+            .audited(audit);
         Self {
             script: Arc::default(),
             lifecycle,
@@ -111,12 +119,14 @@ impl Service {
     }
 
     /// An answer of which nothing has been read but its head.
-    pub(crate) async fn unread(&self, request: Request<Body>) -> http::Response<Body> {
+    pub(crate) async fn unread(&self, mut request: Request<Body>) -> http::Response<Body> {
+        address(&mut request);
         self.router.clone().oneshot(request).await.unwrap()
     }
 
     /// Sends a request whose answer is not read whole.
-    pub(crate) async fn stream(&self, request: Request<Body>) -> Body {
+    pub(crate) async fn stream(&self, mut request: Request<Body>) -> Body {
+        address(&mut request);
         let answer = self.router.clone().oneshot(request).await.unwrap();
         assert_eq!(answer.status(), 200);
         answer.into_body()
@@ -226,6 +236,13 @@ impl Answer {
             })
             .collect()
     }
+}
+
+/// Names the host, as every client does, unless the test has named one.
+fn address(request: &mut Request<Body>) {
+    let headers = request.headers_mut();
+    let host = http::HeaderValue::from_static("localhost");
+    headers.entry(http::header::HOST).or_insert(host);
 }
 
 /// Waits until something is so.

@@ -10,7 +10,7 @@ SO_ATTACH_FILTER = 26
 stream = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 body = b'{"ttl_ms": 1000}'
 stream.sendall(
-    b"POST /locks/a/hold HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    b"POST /locks/a/hold HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 )
 seen = b""

@@ -23,7 +23,7 @@ const WITH_KEY: &[(&str, &str)] = &[
     JSON[0],
     ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11"),
 ];
-const REQUEST: &str = "POST /locks/a HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+const REQUEST: &str = "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
     Content-Length: 18\r\n\r\n{\"wait_ms\": 20000}";
 
 /// A service at which one caller waits in the queue, behind one other.

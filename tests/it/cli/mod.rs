@@ -1,5 +1,6 @@
 //! The real program, from the outside.
 
+mod audit;
 mod exit_codes;
 mod generated;
 mod healthcheck;

@@ -69,7 +69,7 @@ fn the_environment_may_name_the_file_and_the_flag_beats_it() {
 #[test]
 fn every_key_can_be_set_by_its_variable() {
     for key in latchgate::config::Key::all() {
-        let value = key.default.trim_matches('"');
+        let value = key.default.trim_matches(['"', '[', ']']);
         let sources = Sources {
             variables: variables(&[(&key.variable(), value)]),
             ..Sources::default()

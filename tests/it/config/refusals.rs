@@ -81,6 +81,40 @@ fn a_value_that_contradicts_another_names_both() {
 }
 
 #[test]
+fn an_origin_that_cannot_be_listed_is_refused_with_the_reason() {
+    let listed = |origin: &str| {
+        file(&format!(
+            "[http]\nallowed_origins = ['https://a', '{origin}']"
+        ))
+    };
+    assert_eq!(
+        listed("null"),
+        "http.allowed_origins is [\"https://a\", \"null\"] (line 2 of lg.toml); allowed is \
+         origins by their names: `null` is what a browser says for every page that has none, such \
+         as a frame that anybody can put into any page"
+    );
+    let message = listed("*");
+    assert!(
+        message.ends_with("`*` would let every web page take locks"),
+        "{message}"
+    );
+    for origin in ["https://a/", "ci.example.com", "https://*.example.com"] {
+        let message = listed(origin);
+        assert!(message.contains("origins such as https://"), "{message}");
+    }
+    assert_eq!(
+        variable("LATCHGATE_HTTP_ALLOWED_HOSTS", "a.example, *.example"),
+        "http.allowed_hosts is [\"a.example\", \"*.example\"] (the environment variable \
+         LATCHGATE_HTTP_ALLOWED_HOSTS); allowed is a name or an IP address (IPv6 in \
+         brackets), and perhaps a port: locks.example.com, 127.0.0.1:7420, [::1]"
+    );
+    assert_eq!(
+        file("[http]\nallowed_origins = 'https://a'"),
+        "http.allowed_origins is \"https://a\" (line 2 of lg.toml); allowed is a list of texts"
+    );
+}
+
+#[test]
 fn an_address_is_an_ip_address_and_a_port() {
     assert_eq!(
         variable("LATCHGATE_LISTEN", "localhost:7420"),

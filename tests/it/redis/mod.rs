@@ -3,6 +3,7 @@
 mod bounds;
 mod chaos;
 mod connections;
+mod crowded;
 mod eviction;
 mod examination;
 mod expected;

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 use super::rig::{Rig, attempt, limited};
 use crate::store::{
     Store, StoreError, Unavailability, Uncertainty,
-    contract::{Acquisition, Health},
-    embedded::start::QUEUE,
+    contract::{Acquisition, Health, Renewal},
+    embedded::start::{ACQUIRES, QUEUE},
 };
 
 const LONG: u64 = 3_600_000;
@@ -72,8 +72,10 @@ async fn a_disk_that_is_stuck_leaves_the_outcome_open() {
 }
 
 #[tokio::test]
-async fn more_commands_than_the_queue_holds_are_refused() {
+async fn more_acquires_than_there_is_room_for_are_refused_and_a_holder_keeps_its_lock() {
     let rig = Rig::start();
+    let kept = attempt("kept", LONG);
+    rig.granted(&kept).await;
     let gate = Gate::close(&rig);
     let first = attempt("first", LONG);
     let mut first = std::pin::pin!(rig.store().acquire(&first));
@@ -83,7 +85,7 @@ async fn more_commands_than_the_queue_holds_are_refused() {
         () = gate.wait() => {}
     }
     // The writer is busy; all of these are sent before it goes on.
-    let others: Vec<_> = (0..QUEUE + 10).map(|_| attempt("lock", LONG)).collect();
+    let others: Vec<_> = (0..ACQUIRES + 10).map(|_| attempt("lock", LONG)).collect();
     let others = join_all(others.iter().map(|attempt| rig.store().acquire(attempt)));
     let mut others = std::pin::pin!(others);
     tokio::select! {
@@ -91,8 +93,20 @@ async fn more_commands_than_the_queue_holds_are_refused() {
         _ = &mut others => panic!("answered before it was durable"),
         () = std::future::ready(()) => {}
     }
+    let renewals = (0..QUEUE - ACQUIRES).map(|_| rig.store().renew(&kept.name, &kept.token, None));
+    let mut renewals = std::pin::pin!(join_all(renewals));
+    tokio::select! {
+        biased;
+        _ = &mut renewals => panic!("answered before it was durable"),
+        () = std::future::ready(()) => {}
+    }
     gate.open();
-    let (_first, others) = tokio::join!(first, others);
+    let (_first, others, renewals) = tokio::join!(first, others, renewals);
+    assert!(
+        renewals
+            .iter()
+            .all(|it| matches!(it, Ok(Renewal::Renewed(_))))
+    );
     let overloaded = StoreError::from(Unavailability::Overloaded);
     let refused = others.iter().filter(|it| **it == Err(overloaded.clone()));
     assert_eq!(refused.count(), 10);

@@ -1,0 +1,94 @@
+//! One line of the audit log.
+
+use std::{net::IpAddr, time::SystemTime};
+
+use serde::Serialize;
+
+/// One line. What does not apply to an event is left out.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Entry<'a> {
+    /// When, in RFC 3339 and UTC.
+    pub(super) at: String,
+    pub(super) event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) request_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) remote: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) method: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) route: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fencing_token: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) outcome: Option<&'a str>,
+    /// How many: keys that count now, lines that are missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) version: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) listen: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) store: Option<&'a str>,
+}
+
+/// The longest value that somebody else has chosen, in bytes. Longer ones are cut.
+const MAX_VALUE: usize = 512;
+
+// === impl Entry ===
+
+impl Entry<'_> {
+    pub(super) fn new(event: &'static str, at: SystemTime) -> Self {
+        Self {
+            at: humantime::format_rfc3339_millis(at).to_string(),
+            event,
+            ..Self::default()
+        }
+    }
+
+    /// The line, with its end. JSON escapes what could break out of it.
+    pub(super) fn line(&self) -> Vec<u8> {
+        let mut line = serde_json::to_vec(self).expect("texts and numbers can be written as JSON");
+        line.push(b'\n');
+        line
+    }
+}
+
+/// A value that somebody else has chosen, at a length that does no harm.
+pub(super) fn bounded(value: &str) -> &str {
+    &value[..value.floor_char_boundary(MAX_VALUE)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_one_line_whatever_is_in_it() {
+        let entry = Entry {
+            reason: Some("a \"b\"\n{\"event\":\"start\"}\r\u{1b}[31m"),
+            ..Entry::new("break", SystemTime::UNIX_EPOCH)
+        };
+        let line = String::from_utf8(entry.line()).unwrap();
+        assert_eq!(
+            line,
+            "{\"at\":\"1970-01-01T00:00:00.000Z\",\"event\":\"break\",\"reason\":\"a \\\"b\\\"\\n\
+             {\\\"event\\\":\\\"start\\\"}\\r\\u001b[31m\"}\n"
+        );
+    }
+
+    #[test]
+    fn a_long_value_is_cut_between_two_characters() {
+        let long = "é".repeat(MAX_VALUE);
+        assert_eq!(bounded(&long).len(), MAX_VALUE);
+        assert_eq!(bounded(&format!("a{long}")).len(), MAX_VALUE - 1);
+        assert_eq!(bounded("short"), "short");
+    }
+}

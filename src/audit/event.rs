@@ -1,0 +1,48 @@
+//! What is told to the audit log.
+
+use std::net::IpAddr;
+
+use crate::lock::{FencingToken, LockName};
+
+/// Who asked, as far as it is known.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    /// The name of the API key. Never the key.
+    pub key: Option<&'a str>,
+    /// The name of the request in the log of the gateway.
+    pub request_id: &'a str,
+    /// The other end of the connection: the caller, or the last proxy on its way.
+    pub remote: Option<IpAddr>,
+}
+
+/// A permission that was refused.
+#[derive(Debug, Clone, Copy)]
+pub struct Refused<'a> {
+    /// Who asked.
+    pub asker: Asker<'a>,
+    /// How they asked: the method of the request.
+    pub method: &'a str,
+    /// For what they asked: the route, such as `/locks/{name}`.
+    pub route: &'a str,
+    /// Which lock they meant.
+    pub name: Option<&'a LockName>,
+    /// The code of the problem that was answered.
+    pub outcome: &'a str,
+    /// Why.
+    pub reason: &'a str,
+}
+
+/// A lock that was to be broken.
+#[derive(Debug, Clone, Copy)]
+pub struct Broken<'a> {
+    /// Who asked.
+    pub asker: Asker<'a>,
+    /// Which lock.
+    pub name: &'a LockName,
+    /// The fencing token of the lease that was broken, or that was to be.
+    pub fencing_token: Option<FencingToken>,
+    /// The reason that they gave.
+    pub reason: &'a str,
+    /// What became of it: `broken`, or the code of the problem that was answered.
+    pub outcome: &'a str,
+}

@@ -1,0 +1,238 @@
+//! The handle through which everybody tells the audit log.
+
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        mpsc::{self, SyncSender, TrySendError},
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{
+    clock::Clock,
+    config::AuditConfig,
+    lock::{FencingToken, LockName},
+};
+
+use super::{
+    Broken, Refused,
+    entry::{Entry, bounded},
+    output::Output,
+    writer::{Message, Missing, Writer},
+};
+
+/// The audit log, or none. Cheap to clone.
+///
+/// Telling it something never waits for the disk, with one exception: [`Audit::broke`].
+#[derive(Clone, Default)]
+pub struct Audit(Option<Log>);
+
+#[derive(Clone)]
+struct Log {
+    messages: SyncSender<Message>,
+    missing: Arc<Missing>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Why there can be no audit log.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// The file cannot be opened.
+    #[error("cannot open the audit log {path}: {error}")]
+    Open {
+        /// The file.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The system has no thread for it.
+    #[error("cannot start the thread of the audit log: {0}")]
+    Thread(io::Error),
+}
+
+/// How many lines may wait to be written: a flood of refusals takes no more than some megabytes.
+const QUEUE: usize = 4_096;
+/// How long the answer to a break waits for its line. A disk that takes longer is stuck, and the
+/// operator's hands must not be tied by it.
+const KEPT_WITHIN: Duration = Duration::from_secs(2);
+/// How long it takes to look again whether there is room for the line of a break.
+const PAUSE: Duration = Duration::from_millis(5);
+const NO_ROOM: &str = "lines came faster than they could be written";
+
+// === impl Audit ===
+
+impl Audit {
+    /// No audit log.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// Opens the audit log that is configured, if one is. `clock` gives the times in it.
+    pub fn open(config: &AuditConfig, clock: Arc<dyn Clock>) -> Result<Self, AuditError> {
+        if !config.is_kept() {
+            return Ok(Self::none());
+        }
+        let output = Output::open(&config.path).map_err(|error| AuditError::Open {
+            path: config.path.clone(),
+            error,
+        })?;
+        let (messages, received) = mpsc::sync_channel(QUEUE);
+        let missing = Arc::new(Missing::default());
+        let writer = Writer {
+            messages: received,
+            output,
+            missing: Arc::clone(&missing),
+            clock: Arc::clone(&clock),
+        };
+        thread::Builder::new()
+            .name("latchgate-audit".to_owned())
+            .spawn(move || writer.run())
+            .map_err(AuditError::Thread)?;
+        Ok(Self(Some(Log {
+            messages,
+            missing,
+            clock,
+        })))
+    }
+
+    /// Whether there is an audit log.
+    pub fn is_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The gateway has started.
+    pub fn started(&self, listen: SocketAddr, store: &str) {
+        let listen = listen.to_string();
+        self.tell("start", |entry| {
+            entry.version = Some(env!("CARGO_PKG_VERSION"));
+            entry.listen = Some(&listen);
+            entry.store = Some(store);
+        });
+    }
+
+    /// The gateway ends, and why.
+    pub fn stopped(&self, reason: &str) {
+        self.tell("stop", |entry| entry.reason = Some(bounded(reason)));
+    }
+
+    /// The API keys were read again: how many count now, or why the old ones still do.
+    pub fn keys_reloaded(&self, outcome: Result<usize, &str>) {
+        self.tell("key-reload", |entry| match outcome {
+            Ok(keys) => {
+                entry.outcome = Some("reloaded");
+                entry.count = u64::try_from(keys).ok();
+            }
+            Err(reason) => {
+                entry.outcome = Some("refused");
+                entry.reason = Some(bounded(reason));
+            }
+        });
+    }
+
+    /// Somebody was refused.
+    pub fn refused(&self, refused: &Refused<'_>) {
+        self.tell("refused", |entry| {
+            entry.key = refused.asker.key.map(bounded);
+            entry.request_id = Some(bounded(refused.asker.request_id));
+            entry.remote = refused.asker.remote;
+            entry.method = Some(bounded(refused.method));
+            entry.route = Some(refused.route);
+            entry.name = refused.name.map(LockName::as_str);
+            entry.outcome = Some(refused.outcome);
+            entry.reason = Some(bounded(refused.reason));
+        });
+    }
+
+    /// Somebody broke a lock, or tried to. Comes back when the line is on the disk, so that it is
+    /// there before the answer is; or, if it cannot be written, after a moment all the same.
+    ///
+    /// Dropped half-way, the line is written or not: call it where the break itself is seen through.
+    pub async fn broke(&self, broken: &Broken<'_>) {
+        let Some(log) = &self.0 else { return };
+        let mut entry = Entry::new("break", log.clock.wall());
+        entry.key = broken.asker.key.map(bounded);
+        entry.request_id = Some(bounded(broken.asker.request_id));
+        entry.remote = broken.asker.remote;
+        entry.name = Some(broken.name.as_str());
+        entry.fencing_token = broken.fencing_token.map(FencingToken::get);
+        entry.outcome = Some(broken.outcome);
+        entry.reason = Some(bounded(broken.reason));
+        let (kept, is_kept) = oneshot::channel();
+        if log
+            .send_within(KEPT_WITHIN, Message::Kept(entry.line(), kept))
+            .await
+        {
+            // An error: the thread has ended, and with it the process is about to.
+            drop(timeout(KEPT_WITHIN, is_kept).await);
+        } else {
+            log.missing.add(1, NO_ROOM);
+        }
+    }
+
+    /// Opens the file anew, after somebody has moved it away.
+    pub fn reopen(&self) {
+        if let Some(log) = &self.0 {
+            // A full queue is written to the file that is there now; the next HUP comes through.
+            drop(log.messages.try_send(Message::Reopen));
+        }
+    }
+
+    /// Ends when everything that was told so far has been written, or the time is over.
+    pub async fn flush(&self, limit: Duration) {
+        let Some(log) = &self.0 else { return };
+        let (done, is_done) = oneshot::channel();
+        if log.send_within(limit, Message::Flush(done)).await {
+            drop(timeout(limit, is_done).await);
+        }
+    }
+
+    /// What an operator should know of it, if anything.
+    pub fn trouble(&self) -> Option<String> {
+        self.0.as_ref().and_then(|log| log.missing.trouble())
+    }
+
+    /// How many lines could not be written since the start.
+    pub fn missing(&self) -> u64 {
+        self.0.as_ref().map_or(0, |log| log.missing.total())
+    }
+
+    fn tell<'a>(&self, event: &'static str, fill: impl FnOnce(&mut Entry<'a>)) {
+        let Some(log) = &self.0 else { return };
+        let mut entry = Entry::new(event, log.clock.wall());
+        fill(&mut entry);
+        if log.messages.try_send(Message::Line(entry.line())).is_err() {
+            log.missing.add(1, NO_ROOM);
+        }
+    }
+}
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Audit").field(&self.is_kept()).finish()
+    }
+}
+
+// === impl Log ===
+
+impl Log {
+    /// Sends a message, and waits for room if there is none. Says whether there was.
+    async fn send_within(&self, limit: Duration, mut message: Message) -> bool {
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.messages.try_send(message) {
+                Ok(()) => return true,
+                Err(TrySendError::Full(back)) if Instant::now() < deadline => message = back,
+                Err(_) => return false,
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The audit log: who broke a lock, who was refused, which keys counted when.
+//!
+//! It never stops the service: what cannot be written is counted, told in the readiness report, and
+//! noted in the log itself as soon as that can be written again. No secret is ever in it.
+
+mod entry;
+mod event;
+mod log;
+mod output;
+mod writer;
+
+pub use event::{Asker, Broken, Refused};
+pub use log::{Audit, AuditError};

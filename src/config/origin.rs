@@ -1,0 +1,194 @@
+//! An origin, as a browser names the page that asks.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Host, HostPort};
+
+/// Scheme, host and port of a web page.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Origin {
+    scheme: Scheme,
+    host: Host,
+    port: u16,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+/// Why a text is no origin that can be listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoOrigin {
+    /// `null`.
+    #[error(
+        "origins by their names: `null` is what a browser says for every page that has none, \
+         such as a frame that anybody can put into any page"
+    )]
+    Null,
+    /// `*`.
+    #[error("origins by their names: `*` would let every web page take locks")]
+    Any,
+    /// Something else.
+    #[error(
+        "origins such as https://ci.example.com or http://localhost:3000: http or https, a host \
+         and perhaps a port, with nothing behind them, not even a slash"
+    )]
+    Other,
+}
+
+// === impl Origin ===
+
+impl Origin {
+    /// Whether a request for this host comes from a page of the host itself.
+    ///
+    /// The scheme is not compared: behind a proxy that ends TLS the request comes here over plain
+    /// HTTP. A port that is not named is the one of the origin's scheme.
+    pub fn is_of(&self, host: &HostPort) -> bool {
+        self.host == host.host && self.port == host.port.unwrap_or(self.scheme.port())
+    }
+}
+
+impl FromStr for Origin {
+    type Err = NoOrigin;
+
+    fn from_str(text: &str) -> Result<Self, NoOrigin> {
+        match text {
+            "null" => return Err(NoOrigin::Null),
+            "*" => return Err(NoOrigin::Any),
+            _ => {}
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(NoOrigin::Other)?;
+        let scheme = match scheme.to_ascii_lowercase().as_str() {
+            "http" => Scheme::Http,
+            "https" => Scheme::Https,
+            _ => return Err(NoOrigin::Other),
+        };
+        let HostPort { host, port } = rest.parse().map_err(|_| NoOrigin::Other)?;
+        Ok(Self {
+            scheme,
+            host,
+            port: port.unwrap_or(scheme.port()),
+        })
+    }
+}
+
+impl TryFrom<String> for Origin {
+    type Error = NoOrigin;
+
+    fn try_from(text: String) -> Result<Self, NoOrigin> {
+        text.parse()
+    }
+}
+
+impl From<Origin> for String {
+    fn from(origin: Origin) -> Self {
+        origin.to_string()
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.scheme {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        };
+        write!(f, "{scheme}://{}", self.host)?;
+        if self.port == self.scheme.port() {
+            Ok(())
+        } else {
+            write!(f, ":{}", self.port)
+        }
+    }
+}
+
+// === impl Scheme ===
+
+impl Scheme {
+    fn port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(text: &str) -> Origin {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn is_the_same_however_it_is_written() {
+        for (written, read_as) in [
+            ("https://CI.example.com", "https://ci.example.com"),
+            ("HTTPS://ci.example.com:443", "https://ci.example.com"),
+            ("http://localhost:3000", "http://localhost:3000"),
+            ("http://[::1]:80", "http://[::1]"),
+        ] {
+            assert_eq!(origin(written).to_string(), read_as);
+        }
+        assert_ne!(origin("http://a"), origin("https://a"));
+        assert_ne!(origin("http://a"), origin("http://a:8080"));
+    }
+
+    #[test]
+    fn every_refusal_has_its_reason() {
+        let refused = |text: &str| text.parse::<Origin>().unwrap_err();
+        assert_eq!(refused("null"), NoOrigin::Null);
+        assert_eq!(refused("*"), NoOrigin::Any);
+        for text in [
+            "",
+            "example.com",
+            "https://",
+            "https://a/",
+            "https://a/b",
+            "https://a?b",
+            "https://a#",
+            "https://u@a",
+            "http://localhost:7420@evil.example",
+            "https://*.a",
+            "https:a",
+            "file://a",
+            "https://a b",
+            "https://a, https://b",
+            "Null",
+        ] {
+            assert_eq!(refused(text), NoOrigin::Other, "{text}");
+        }
+    }
+
+    #[test]
+    fn belongs_to_a_host_whatever_ends_the_tls() {
+        let is_of = |text: &str, host: &str| origin(text).is_of(&host.parse().unwrap());
+        for (text, host) in [
+            ("http://localhost:7420", "localhost:7420"),
+            ("http://LOCALHOST:7420", "localhost.:7420"),
+            ("https://locks.example.com", "locks.example.com"),
+            ("https://locks.example.com", "locks.example.com:443"),
+            ("http://locks.example.com", "locks.example.com:80"),
+            ("http://[::1]:7420", "[::1]:7420"),
+        ] {
+            assert!(is_of(text, host), "{text} {host}");
+        }
+        for (text, host) in [
+            ("http://localhost:3000", "localhost:7420"),
+            ("http://localhost", "localhost:7420"),
+            ("http://localhost:7420", "127.0.0.1:7420"),
+            ("https://locks.example.com", "locks.example.com:80"),
+            (
+                "https://locks.example.com.evil.example",
+                "locks.example.com",
+            ),
+        ] {
+            assert!(!is_of(text, host), "{text} {host}");
+        }
+    }
+}

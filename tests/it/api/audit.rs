@@ -1,0 +1,213 @@
+//! Who was refused stands in the audit log, and no secret does.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::SystemTime};
+
+use http::Method;
+use latchgate::{
+    audit::{Asker, Audit, Broken},
+    auth::{Gate, KeysFile},
+    clock::ManualClock,
+    config::{AuditConfig, Config},
+    lock::{FencingToken, LockName},
+};
+use serde_json::{Value, json};
+
+use super::{
+    key::Key,
+    scripted::{Script, Scripted},
+    service::{Service, TOKEN, until},
+};
+
+fn audit(path: &Path) -> Audit {
+    let path = path.to_str().unwrap().to_owned();
+    let clock = Arc::new(ManualClock::at(SystemTime::UNIX_EPOCH));
+    Audit::open(&AuditConfig { path }, clock).unwrap()
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// A gateway with an audit log in this directory, for those who have one of these keys.
+fn service(directory: &Path, keys: &str) -> Service {
+    let clock = Arc::new(ManualClock::at(SystemTime::UNIX_EPOCH));
+    let gate = if keys.is_empty() {
+        Gate::open()
+    } else {
+        let ring = KeysFile::new("keys.toml").parse(keys).unwrap();
+        Gate::guarded(ring, &Config::default().auth, clock)
+    };
+    let store = Arc::new(Scripted(Arc::new(Script::default())));
+    Service::audited(
+        store,
+        Config::default(),
+        gate,
+        audit(&directory.join("log")),
+    )
+}
+
+#[tokio::test]
+async fn every_refusal_is_a_line_that_says_who_and_what() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let key = Key::new();
+    let service = service(directory.path(), &key.entry("weak", "view = ['team:']"));
+    let stranger = Key::new();
+    let id = |id: &'static str| ("x-request-id", id);
+    let ask = async |method, target: &str, headers: &[(&str, &str)]| {
+        service
+            .ask(method, target, headers, "")
+            .await
+            .status
+            .as_u16()
+    };
+    assert_eq!(
+        ask(Method::POST, "/locks/team2:a", &[key.auth(), id("1")]).await,
+        403
+    );
+    assert_eq!(
+        ask(Method::GET, "/locks/a", &[stranger.auth(), id("2")]).await,
+        401
+    );
+    let foreign = ("origin", "https://evil.example");
+    assert_eq!(
+        ask(Method::PUT, "/locks/b/renew", &[foreign, id("3")]).await,
+        403
+    );
+    // Whoever puts a token in the place of a name gets no line that shows it.
+    let target = format!("/locks/{TOKEN}");
+    assert_eq!(
+        ask(Method::GET, &target, &[id("4"), ("lock-token", TOKEN)]).await,
+        401
+    );
+    assert_eq!(
+        ask(Method::GET, "/locks/team:a", &[key.auth(), id("5")]).await,
+        200
+    );
+    until("all are written", || lines(&path).len() == 4).await;
+    let mut written = lines(&path);
+    for line in &mut written {
+        assert_eq!(line["at"], "1970-01-01T00:00:00.000Z");
+        assert_eq!(line["event"], "refused");
+        let reason = line.as_object_mut().unwrap().remove("reason").unwrap();
+        assert!(reason.as_str().unwrap().len() > 10);
+        line.as_object_mut().unwrap().remove("at");
+        line.as_object_mut().unwrap().remove("event");
+    }
+    let name = "/locks/{name}";
+    assert_eq!(
+        written,
+        [
+            json!({"key": "weak", "request_id": "1", "method": "POST", "route": name,
+                "name": "team2:a", "outcome": "forbidden"}),
+            json!({"request_id": "2", "method": "GET", "route": name, "name": "a",
+                "outcome": "unauthorized"}),
+            json!({"request_id": "3", "method": "PUT", "route": "/locks/{name}/renew",
+                "name": "b", "outcome": "origin-refused"}),
+            json!({"request_id": "4", "method": "GET", "route": name, "outcome": "unauthorized"}),
+        ]
+    );
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains("https://evil.example"), "{text}");
+    for secret in [TOKEN, key.key.expose(), stranger.key.expose()] {
+        assert!(!text.contains(secret.to_string().as_str()), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_caller_chooses_stays_on_its_line_and_within_bounds() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = service(directory.path(), "");
+    let long = format!("https://{}.example", "a".repeat(4_000));
+    let forged = "https://a\",\"event\":\"start";
+    for origin in [long.as_str(), forged] {
+        let headers = [("origin", origin)];
+        let refused = service.ask(Method::POST, "/locks/a", &headers, "").await;
+        assert_eq!(refused.status, 403);
+    }
+    let path = directory.path().join("log");
+    until("both are written", || lines(&path).len() == 2).await;
+    for line in lines(&path) {
+        assert_eq!(line["event"], "refused");
+        assert!(line["reason"].as_str().unwrap().len() <= 512, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_break_is_on_the_disk_before_it_is_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let audit = audit(&path);
+    let name = LockName::new("deploy").unwrap();
+    let broken = Broken {
+        asker: Asker {
+            key: Some("ops"),
+            request_id: "r1",
+            remote: Some("192.0.2.7".parse().unwrap()),
+        },
+        name: &name,
+        fencing_token: Some(FencingToken::new(42).unwrap()),
+        reason: "the holder's machine is gone\n{}",
+        outcome: "broken",
+    };
+    audit.broke(&broken).await;
+    // No waiting here: it is there.
+    assert_eq!(
+        lines(&path),
+        [
+            json!({"at": "1970-01-01T00:00:00.000Z", "event": "break", "key": "ops",
+            "request_id": "r1", "remote": "192.0.2.7", "name": "deploy", "fencing_token": 42,
+            "reason": "the holder's machine is gone\n{}", "outcome": "broken"})
+        ]
+    );
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_stops_nothing_and_is_a_warning() {
+    let audit = audit(Path::new("/dev/full"));
+    let store = Arc::new(Scripted(Arc::new(Script::default())));
+    let service = Service::audited(store, Config::default(), Gate::open(), audit.clone());
+    for _ in 0..3 {
+        let headers = [("origin", "null")];
+        let refused = service.ask(Method::POST, "/locks/a", &headers, "").await;
+        assert_eq!(refused.problem(), (403, "origin-refused".to_owned()));
+    }
+    until("all are counted", || audit.missing() == 3).await;
+    let ready = service.get("/readyz").await;
+    assert_eq!(ready.status, 200);
+    let checks = ready.json()["checks"].as_array().unwrap().clone();
+    let check = checks
+        .iter()
+        .find(|check| check["name"] == "audit")
+        .unwrap();
+    assert_eq!(check["status"], "warning");
+    // Everybody may ask: why is for the log.
+    let detail = check["detail"].as_str().unwrap();
+    assert!(!detail.contains("space"), "{detail}");
+    let trouble = audit.trouble().unwrap();
+    assert!(
+        trouble.starts_with("3 lines could not be written: No space left"),
+        "{trouble}"
+    );
+}
+
+#[tokio::test]
+async fn a_moved_log_goes_on_in_a_new_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, moved) = (directory.path().join("log"), directory.path().join("log.1"));
+    let audit = audit(&path);
+    audit.keys_reloaded(Ok(3));
+    audit.flush(std::time::Duration::from_secs(10)).await;
+    fs::rename(&path, &moved).unwrap();
+    audit.reopen();
+    audit.keys_reloaded(Err("line 3 is no key"));
+    audit.flush(std::time::Duration::from_secs(10)).await;
+    assert_eq!(lines(&moved)[0]["count"], 3);
+    assert_eq!(lines(&path)[0]["reason"], "line 3 is no key");
+    assert_eq!((lines(&moved).len(), lines(&path).len()), (1, 1));
+}

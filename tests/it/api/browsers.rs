@@ -1,0 +1,295 @@
+//! What web pages may do, asked over a socket as a browser would for them.
+
+use latchgate::config::Config;
+
+use super::{
+    service::Service,
+    socket::{answer, send},
+};
+
+/// An answer in lower case, its head alone.
+struct Head(String);
+
+// === impl Head ===
+
+impl Head {
+    fn status(&self) -> &str {
+        self.0.split(' ').nth(1).unwrap()
+    }
+
+    fn values(&self, name: &str) -> Vec<&str> {
+        let prefix = format!("{name}: ");
+        let lines = self.0.lines();
+        lines
+            .filter_map(|line| line.strip_prefix(&prefix))
+            .collect()
+    }
+}
+
+async fn ask(service: &Service, line: &str, headers: &[&str]) -> Head {
+    let mut stream = service.connect().await;
+    let headers: Vec<_> = headers.iter().map(|it| format!("{it}\r\n")).collect();
+    let headers = headers.concat();
+    let host = "Host: localhost:7420";
+    send(
+        &mut stream,
+        &format!("{line} HTTP/1.1\r\n{host}\r\n{headers}\r\n"),
+    )
+    .await;
+    let answer = answer(&mut stream).await;
+    Head(answer.split("\r\n\r\n").next().unwrap().to_lowercase())
+}
+
+/// A gateway that lists two origins.
+fn listing() -> Service {
+    let mut config = Config::default();
+    let listed = ["https://ci.example.com", "http://localhost:3000"];
+    config.http.allowed_origins = listed.map(|origin| origin.parse().unwrap()).into();
+    Service::with(config)
+}
+
+const CHANGING: [&str; 6] = [
+    "POST /locks/a",
+    "POST /locks/a/hold",
+    "POST /locks/a/release",
+    "PUT /locks/a/renew",
+    "DELETE /locks/a",
+    "BREW /locks/a",
+];
+
+#[tokio::test]
+async fn a_page_of_another_origin_changes_nothing() {
+    let service = listing();
+    for headers in [
+        &["Origin: https://evil.example"][..],
+        &["Origin: null"],
+        &["Origin:"],
+        &["Origin: http://localhost"],
+        &["Origin: http://localhost:3001"],
+        &["Origin: https://localhost:3000"],
+        &["Origin: http://127.0.0.1:7420"],
+        &["Origin: https://ci.example.com:8443"],
+        &["Origin: http://ci.example.com"],
+        &["Origin: https://ci.example.com.evil.example"],
+        &["Origin: https://evil-ci.example.com"],
+        &["Origin: https://ci.example.com@evil.example"],
+        &["Origin: http://localhost:7420@evil.example"],
+        &["Origin: http://localhost:7420/"],
+        &["Origin: https://ci.example.com/"],
+        &["Origin: https://ci.example.com, https://evil.example"],
+        &["Origin: chrome-extension://abcdefgh"],
+        &["Origin: file://"],
+        &[
+            "Origin: https://ci.example.com",
+            "Origin: https://ci.example.com",
+        ],
+        &["Sec-Fetch-Site: cross-site"],
+        &["Sec-Fetch-Site: same-site"],
+        &["Sec-Fetch-Site: something-new"],
+        &["Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: cross-site"],
+        &["Origin: http://localhost:7420", "Sec-Fetch-Site: same-site"],
+        &[
+            "Origin: https://evil.example",
+            "Sec-Fetch-Site: same-origin",
+        ],
+    ] {
+        for line in CHANGING {
+            let head = ask(&service, line, headers).await;
+            assert_eq!(head.status(), "403", "{line} {headers:?}");
+            assert!(head.values("access-control-allow-origin").is_empty());
+        }
+    }
+    assert!(service.script.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_page_of_the_gateway_one_that_is_listed_and_what_is_no_browser_may() {
+    let service = listing();
+    for headers in [
+        &[][..],
+        &["Origin: http://localhost:7420"],
+        &[
+            "Origin: HTTP://LOCALHOST:7420",
+            "Sec-Fetch-Site: same-origin",
+        ],
+        // Behind a proxy that ends TLS on the same port.
+        &["Origin: https://localhost:7420"],
+        &["Sec-Fetch-Site: same-origin"],
+        &["Sec-Fetch-Site: none"],
+        &[
+            "Origin: https://ci.example.com",
+            "Sec-Fetch-Site: cross-site",
+        ],
+        &["Origin: http://localhost:3000", "Sec-Fetch-Site: same-site"],
+        &["Origin: https://CI.example.com:443"],
+    ] {
+        let head = ask(&service, "POST /locks/a", headers).await;
+        assert_eq!(head.status(), "201", "{headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_list_no_page_of_elsewhere_may_and_none_is_told_anything() {
+    let service = Service::start();
+    let foreign = ["Origin: https://ci.example.com"];
+    assert_eq!(
+        ask(&service, "POST /locks/a", &foreign).await.status(),
+        "403"
+    );
+    for line in ["GET /locks/a", "OPTIONS /locks/a", "GET /nope"] {
+        let head = ask(&service, line, &foreign).await;
+        assert!(!head.0.contains("access-control-"), "{}", head.0);
+    }
+}
+
+#[tokio::test]
+async fn a_listed_page_reads_every_answer_and_others_none() {
+    let service = listing();
+    for line in [
+        "GET /locks/a",
+        "GET /",
+        "GET /openapi.json",
+        "GET /nope",
+        "POST /locks/a",
+        "PUT /locks/a/renew",
+        "GET /readyz",
+        "BREW /locks/a",
+    ] {
+        let listed = ask(&service, line, &["Origin: https://ci.example.com"]).await;
+        let allowed = listed.values("access-control-allow-origin");
+        assert_eq!(allowed, ["https://ci.example.com"], "{line}");
+        let exposed = listed.values("access-control-expose-headers");
+        assert_eq!(exposed, ["location, retry-after, x-request-id"], "{line}");
+        assert!(listed.values("access-control-allow-credentials").is_empty());
+        let other = ask(&service, line, &["Origin: https://evil.example"]).await;
+        let none = ask(&service, line, &[]).await;
+        for head in [&other, &none] {
+            assert!(!head.0.contains("access-control-"), "{line}: {}", head.0);
+        }
+        for head in [&listed, &other, &none] {
+            assert!(
+                head.values("vary").contains(&"origin"),
+                "{line}: {}",
+                head.0
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn preflights_are_answered_on_every_route_for_listed_pages_alone() {
+    let service = listing();
+    for (path, methods) in [
+        ("/locks/a", "get, head, post, delete, options"),
+        ("/locks/a/renew", "put, options"),
+        ("/locks/a/release", "post, options"),
+        ("/locks/a/hold", "post, options"),
+        ("/", "get, head, options"),
+        ("/docs", "get, head, options"),
+        ("/docs/index.css", "get, head, options"),
+        ("/openapi.json", "get, head, options"),
+        ("/problems/locked", "get, head, options"),
+        ("/healthz", "get, head, options"),
+        ("/readyz", "get, head, options"),
+    ] {
+        let line = format!("OPTIONS {path}");
+        let asked = [
+            "Access-Control-Request-Method: PUT",
+            "Access-Control-Request-Headers: lock-token",
+            "Sec-Fetch-Site: cross-site",
+        ];
+        let listed = [&["Origin: https://ci.example.com"], &asked[..]].concat();
+        let head = ask(&service, &line, &listed).await;
+        assert_eq!(head.status(), "204", "{path}");
+        let said = |name: &str| head.values(&format!("access-control-{name}"));
+        assert_eq!(said("allow-origin"), ["https://ci.example.com"], "{path}");
+        assert_eq!(said("allow-methods"), [methods], "{path}");
+        assert_eq!(
+            said("allow-headers"),
+            [
+                "authorization, content-type, lock-token, idempotency-key, last-event-id, \
+              x-request-id, traceparent"
+            ]
+        );
+        assert_eq!(said("max-age"), ["7200"]);
+        for origin in ["Origin: https://evil.example", "Origin: null"] {
+            let head = ask(&service, &line, &[&[origin], &asked[..]].concat()).await;
+            assert_eq!(head.status(), "204", "{path}");
+            assert!(!head.0.contains("access-control-"), "{}", head.0);
+        }
+    }
+    let head = ask(
+        &service,
+        "OPTIONS /nope",
+        &["Origin: https://ci.example.com"],
+    )
+    .await;
+    assert_eq!(head.status(), "404");
+    assert!(service.script.asked().is_empty());
+}
+
+#[tokio::test]
+async fn no_page_of_elsewhere_embeds_an_answer() {
+    let service = Service::start();
+    for line in [
+        "GET /",
+        "GET /docs",
+        "GET /docs/swagger-ui.css",
+        "GET /openapi.json",
+        "GET /problems/locked",
+        "GET /healthz",
+        "GET /readyz",
+        "GET /nope",
+        "GET /locks/a",
+        "POST /locks/a",
+        "PUT /locks/a/renew",
+        "DELETE /locks/a",
+        "OPTIONS /locks/a",
+        "nonsense",
+    ] {
+        let head = ask(&service, line, &[]).await;
+        let policy = head.values("cross-origin-resource-policy");
+        assert_eq!(policy, ["same-origin"], "{line}: {}", head.0);
+        assert_eq!(head.values("x-content-type-options"), ["nosniff"], "{line}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_may_look_at_loads_nothing_from_elsewhere_and_is_in_no_frame() {
+    let service = Service::start();
+    let document = service.get("/openapi.json").await.json();
+    let paths = document["paths"].as_object().unwrap().iter();
+    let pages = paths
+        .filter(|(path, item)| !path.starts_with("/locks") && item["get"].is_object())
+        .map(|(path, _)| path.replace("{code}", "locked"));
+    let pages: Vec<_> = pages.chain(["/nope".to_owned()]).collect();
+    assert!(pages.len() > 6, "{pages:?}");
+    for path in pages {
+        let head = ask(
+            &service,
+            &format!("GET {path}"),
+            &["Accept: text/html, */*;q=0.1"],
+        )
+        .await;
+        for (name, value) in [
+            ("referrer-policy", "no-referrer"),
+            ("x-frame-options", "deny"),
+            ("cross-origin-opener-policy", "same-origin"),
+        ] {
+            assert_eq!(head.values(name), [value], "{path}: {}", head.0);
+        }
+        assert_eq!(head.values("permissions-policy").len(), 1, "{path}");
+        let policies = head.values("content-security-policy");
+        let [policy] = policies[..] else {
+            panic!("{path}: {policies:?}");
+        };
+        for part in [
+            "default-src 'none';",
+            "base-uri 'none'",
+            "frame-ancestors 'none'",
+        ] {
+            assert!(policy.contains(part), "{path}: {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{path}: {policy}");
+    }
+}

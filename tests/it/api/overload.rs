@@ -1,0 +1,270 @@
+//! More requests and more connections than the gateway takes.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use http::Method;
+use latchgate::config::{Config, Millis};
+use tokio::{net::TcpStream, time::Instant};
+
+use super::{
+    scripted::{Asked, queued},
+    service::{Answer, JSON, Service, WITH_TOKEN, until},
+    socket::{answer, closed, send},
+};
+
+/// A gateway that works on two requests, and one that keeps a lease.
+fn small() -> Service {
+    let mut config = Config::default();
+    config.http.max_concurrent_requests = 2;
+    config.http.reserved_requests = 1;
+    Service::with(config)
+}
+
+fn assert_overloaded(answer: &Answer) {
+    assert_eq!(answer.problem(), (503, "overloaded".to_owned()));
+    assert_eq!(answer.header("retry-after"), "1");
+    assert_eq!(answer.json()["retry_after_ms"], 1_000);
+}
+
+fn inspects(service: &Service) -> usize {
+    let asked = service.script.asked();
+    asked
+        .iter()
+        .filter(|it| matches!(it, Asked::Inspect))
+        .count()
+}
+
+/// Keeps two requests busy while something else is done.
+async fn while_full(service: &Service, other: impl Future<Output = ()>) {
+    service.script.paused.set();
+    let two = futures_util::future::join(service.get("/locks/a"), service.get("/locks/b"));
+    let other = async {
+        until("both are asked", || inspects(service) == 2).await;
+        other.await;
+        service.script.paused.lift();
+    };
+    let ((first, second), ()) = tokio::join!(two, other);
+    assert_eq!(
+        (first.status, second.status),
+        (200.try_into().unwrap(), 200.try_into().unwrap())
+    );
+}
+
+#[tokio::test]
+async fn one_request_more_is_refused_and_nothing_of_it_happens() {
+    let service = small();
+    let full = async {
+        for (method, path) in [
+            (Method::POST, "/locks/c"),
+            (Method::GET, "/locks/c"),
+            (Method::POST, "/locks/c/hold"),
+            (Method::GET, "/openapi.json"),
+        ] {
+            assert_overloaded(&service.ask(method, path, &[], "").await);
+        }
+        assert_eq!(service.script.asked().len(), 2);
+    };
+    while_full(&service, full).await;
+    assert_eq!(service.acquire("{}").await.status, 201);
+}
+
+#[tokio::test]
+async fn it_is_refused_before_its_body_is_asked_for() {
+    let service = small();
+    let full = async {
+        let mut stream = service.connect().await;
+        let head = "POST /locks/c HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
+             Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n";
+        send(&mut stream, head).await;
+        let refused = answer(&mut stream).await;
+        assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    };
+    while_full(&service, full).await;
+}
+
+#[tokio::test]
+async fn those_who_keep_or_end_a_lease_have_room_that_nobody_else_takes() {
+    let service = small();
+    let full = async {
+        let keeping = [
+            (Method::PUT, "/locks/a/renew"),
+            (Method::DELETE, "/locks/a"),
+            (Method::POST, "/locks/a/release"),
+            (Method::POST, "/locks/a/hold"),
+        ];
+        for (at, (method, path)) in keeping.into_iter().enumerate() {
+            let kept = service.ask(method, path, WITH_TOKEN, "");
+            let mut kept = std::pin::pin!(kept);
+            let asked = || service.script.asked().len() == 3 + at;
+            tokio::select! {
+                answer = &mut kept => panic!("{path}: {}", answer.body),
+                () = until("the store is asked", asked) => {}
+            }
+            // There is room for one of them.
+            let more = service
+                .ask(Method::DELETE, "/locks/b", WITH_TOKEN, "")
+                .await;
+            assert_overloaded(&more);
+        }
+    };
+    while_full(&service, full).await;
+}
+
+#[tokio::test]
+async fn they_take_the_room_of_all_if_theirs_is_full() {
+    let service = small();
+    service.script.paused.set();
+    let release = || service.ask(Method::DELETE, "/locks/a", WITH_TOKEN, "");
+    let three = async { tokio::join!(release(), release(), release()) };
+    let full = async {
+        until("all are asked", || service.script.asked().len() == 3).await;
+        assert_overloaded(&release().await);
+        service.script.paused.lift();
+    };
+    let ((first, ..), ()) = tokio::join!(three, full);
+    assert_eq!(first.status, 204);
+}
+
+#[tokio::test]
+async fn probes_are_answered_all_the_same() {
+    let service = small();
+    let full = async {
+        assert_eq!(service.get("/healthz").await.status, 200);
+    };
+    while_full(&service, full).await;
+}
+
+#[tokio::test]
+async fn those_who_wait_for_a_lock_take_no_room() {
+    let service = small();
+    let mut waiting = FuturesUnordered::new();
+    for waiters in 1..=4 {
+        service.script.acquires(queued(0));
+        waiting.push(service.ask(Method::POST, "/locks/a", JSON, r#"{"wait_ms": 55000}"#));
+        let waits = async {
+            let parked = || service.script.parking.len() == waiters;
+            until("it waits", parked).await;
+            // It is known to wait a moment after it has taken its place.
+            until_served(&service).await;
+        };
+        tokio::select! {
+            answer = waiting.next() => panic!("{:?}", answer.map(|answer| answer.body)),
+            () = waits => {}
+        }
+    }
+    while_full(&service, async {}).await;
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_come_take_no_room() {
+    let service = small();
+    let address = service.listen().await;
+    let mut slow = Vec::new();
+    for path in [
+        "POST /locks/a",
+        "POST /locks/a",
+        "PUT /locks/a/renew",
+        "POST /locks/a",
+    ] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+             Lock-Token: {}\r\nContent-Length: 2\r\n\r\n{{",
+            super::service::TOKEN
+        );
+        send(&mut stream, &head).await;
+        slow.push(stream);
+    }
+    // Each of them may be taken up for a moment.
+    until_served(&service).await;
+    for stream in &mut slow {
+        send(stream, "}").await;
+        let done = answer(stream).await;
+        assert!(done.starts_with("HTTP/1.1 20"), "{done}");
+    }
+}
+
+async fn until_served(service: &Service) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let renewed = service
+            .ask(Method::PUT, "/locks/b/renew", WITH_TOKEN, "")
+            .await;
+        let acquired = service.ask(Method::POST, "/locks/b", &[], "").await;
+        if (renewed.status.as_u16(), acquired.status.as_u16()) == (200, 201) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{}", acquired.body);
+    }
+}
+
+/// A gateway that takes sixteen connections.
+fn narrow() -> Service {
+    let mut config = Config::default();
+    config.http.max_connections = 16;
+    config.http.header_timeout_ms = Millis(60_000);
+    Service::with(config)
+}
+
+const INSPECT: &str = "GET /locks/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+#[tokio::test]
+async fn a_connection_that_says_nothing_makes_room_for_one_that_does() {
+    let service = narrow();
+    let address = service.listen().await;
+    // It has asked before, and may again.
+    let mut known = TcpStream::connect(address).await.unwrap();
+    send(&mut known, INSPECT).await;
+    answer(&mut known).await;
+    let mut silent = Vec::new();
+    for _ in 0..15 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        send(&mut stream, "GET /locks/a HTTP/1.1\r\nHost: loc").await;
+        silent.push(stream);
+    }
+    for _ in 0..15 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        send(&mut stream, INSPECT).await;
+        assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200 "));
+        let mut oldest = silent.remove(0);
+        assert_eq!(closed(&mut oldest).await, "");
+        // The place is taken again by somebody who is not silent only if he keeps it.
+        silent.push(stream);
+    }
+    send(&mut known, INSPECT).await;
+    assert!(answer(&mut known).await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn where_all_connections_are_busy_one_more_is_told_so() {
+    let service = narrow();
+    let address = service.listen().await;
+    service.script.paused.set();
+    let mut busy = Vec::new();
+    for _ in 0..16 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        send(&mut stream, INSPECT).await;
+        busy.push(stream);
+    }
+    until("all are asked", || service.script.asked().len() == 16).await;
+    let mut more = TcpStream::connect(address).await.unwrap();
+    send(&mut more, INSPECT).await;
+    let refused = answer(&mut more).await.to_lowercase();
+    assert!(refused.starts_with("http/1.1 503 "), "{refused}");
+    assert!(refused.contains("\r\nretry-after: 1\r\n"), "{refused}");
+    assert!(refused.contains("\"code\":\"overloaded\""), "{refused}");
+    assert_eq!(closed(&mut more).await, "");
+    let asked = service.script.asked();
+    assert_eq!(
+        asked
+            .iter()
+            .filter(|it| matches!(it, Asked::Inspect))
+            .count(),
+        16
+    );
+    service.script.paused.lift();
+    for stream in &mut busy {
+        assert!(answer(stream).await.starts_with("HTTP/1.1 200 "));
+    }
+}

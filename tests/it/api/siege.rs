@@ -1,0 +1,163 @@
+//! A gateway under siege: silent connections, and three times the requests that it works on.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
+};
+
+use crate::support::{
+    Caller,
+    gateway::{Gateway, Setup},
+};
+
+/// How many connections the gateway takes, and how many requests it works on.
+const CONNECTIONS: usize = 600;
+const REQUESTS: usize = 8;
+/// How many connections say nothing.
+const SILENT: usize = 1_000;
+/// The holder's TTL; it renews at a third of it.
+const TTL: Duration = Duration::from_secs(3);
+const RENEWALS: u32 = 5;
+
+/// What the besiegers have seen.
+#[derive(Default)]
+struct Seen {
+    over: AtomicBool,
+    closed: AtomicU64,
+    granted: AtomicU64,
+    overloaded: AtomicU64,
+}
+
+/// Opens a connection and begins a request that never comes whole, again when it is closed.
+async fn silent(number: usize, to: SocketAddr, seen: Arc<Seen>) {
+    let begun = if number.is_multiple_of(2) {
+        "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+    } else {
+        "PUT /locks/a/renew HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Content-Length: 2\r\n\r\n{"
+    };
+    while !seen.over.load(Ordering::Relaxed) {
+        // A backlog that is full is a way of being refused.
+        let Ok(mut stream) = TcpStream::connect(to).await else {
+            continue;
+        };
+        if stream.write_all(begun.as_bytes()).await.is_ok() {
+            let mut rest = Vec::new();
+            drop(stream.read_to_end(&mut rest).await);
+        }
+        seen.closed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Sends a request over a connection of its own, as a function or a script would. An error: there was
+/// no place for it.
+async fn ask(to: SocketAddr, line: &str, header: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(to).await?;
+    let request =
+        format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+/// Acquires lock after lock, as fast as it is answered.
+async fn greedy(number: usize, to: SocketAddr, seen: Arc<Seen>) {
+    for lock in 0.. {
+        if seen.over.load(Ordering::Relaxed) {
+            return;
+        }
+        let line = format!("POST /locks/g{number}-{lock}");
+        let answer = ask(to, &line, "").await.unwrap_or_default();
+        if answer.starts_with("HTTP/1.1 201 ") {
+            seen.granted.fetch_add(1, Ordering::Relaxed);
+        } else if answer.contains("\"code\":\"overloaded\"") {
+            seen.overloaded.fetch_add(1, Ordering::Relaxed);
+        } else {
+            assert_eq!(answer, "");
+        }
+    }
+}
+
+async fn renew(to: SocketAddr, token: &str) -> Value {
+    let header = format!("Lock-Token: {token}\r\n");
+    let answer = ask(to, "PUT /locks/held/renew", &header).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap()
+}
+
+/// This side needs a descriptor for every connection, too.
+fn raise_the_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_renews_never_loses_its_lock() {
+    raise_the_limit();
+    let setup = Setup::default()
+        .with("LATCHGATE_HTTP_MAX_CONNECTIONS", &CONNECTIONS.to_string())
+        .with(
+            "LATCHGATE_HTTP_MAX_CONCURRENT_REQUESTS",
+            &REQUESTS.to_string(),
+        )
+        .with("LATCHGATE_HTTP_RESERVED_REQUESTS", "4")
+        .with("LATCHGATE_LOG_LEVEL", "warn");
+    let gateway = Gateway::start_with(setup);
+    let to = gateway.address;
+    let body = json!({"ttl_ms": u64::try_from(TTL.as_millis()).unwrap()});
+    let (_, lease) = Caller::connect(to).await.acquire("held", &body).await;
+    let token = lease["token"].as_str().unwrap();
+
+    let seen = Arc::new(Seen::default());
+    let mut besiegers = JoinSet::new();
+    for number in 0..SILENT {
+        besiegers.spawn(silent(number, to, Arc::clone(&seen)));
+    }
+    for number in 0..3 * REQUESTS {
+        besiegers.spawn(greedy(number, to, Arc::clone(&seen)));
+    }
+    let began = Instant::now();
+    for renewal in 1..=RENEWALS {
+        sleep_until(began + TTL / 3 * renewal).await;
+        let asked = Instant::now();
+        let renewed = timeout(TTL / 3, renew(to, token)).await;
+        let renewed = renewed.unwrap_or_else(|_| panic!("no answer to renewal {renewal}"));
+        assert_eq!(renewed["fencing_token"], lease["fencing_token"]);
+        assert!(asked.elapsed() < TTL / 3, "{:?}", asked.elapsed());
+    }
+    seen.over.store(true, Ordering::Relaxed);
+    let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+    // Otherwise this was no siege.
+    let closed = count(&seen.closed);
+    assert!(closed >= (SILENT - CONNECTIONS) as u64, "{closed} closed");
+    let (granted, refused) = (count(&seen.granted), count(&seen.overloaded));
+    assert!(
+        granted > 0 && refused > granted / 20,
+        "{granted} granted, {refused} refused"
+    );
+    let log = gateway.log();
+    assert!(
+        log.contains("more connections came than are allowed"),
+        "{log}"
+    );
+    besiegers.shutdown().await;
+}

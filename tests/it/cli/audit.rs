@@ -1,0 +1,115 @@
+//! The audit log of the real program.
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use latchgate::auth::ApiKey;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{
+    gateway::{Gateway, Setup},
+    program::latchgate,
+};
+
+fn events(path: &Path) -> Vec<(String, Value)> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines
+        .map(|line| (line["event"].as_str().unwrap().to_owned(), line))
+        .collect()
+}
+
+#[track_caller]
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "no runtime whose clock could be paused"
+    )]
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(15), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn start_and_stop_stand_in_it_and_a_hup_opens_it_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, moved) = (
+        directory.path().join("audit"),
+        directory.path().join("audit.1"),
+    );
+    let setup = Setup::default().with("LATCHGATE_AUDIT_PATH", path.to_str().unwrap());
+    let mut gateway = Gateway::start_with(setup);
+    until("it has started", || events(&path).len() == 1);
+    let (event, start) = events(&path).remove(0);
+    assert_eq!(event, "start");
+    assert_eq!(start["listen"], gateway.address.to_string());
+    assert_eq!(start["version"], env!("CARGO_PKG_VERSION"));
+    assert!(start["store"].as_str().unwrap().starts_with("embedded:"));
+
+    fs::rename(&path, &moved).unwrap();
+    gateway.signal(Signal::HUP);
+    until("there is a new file", || path.exists());
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    assert_eq!(events(&moved).len(), 1);
+    let (event, stop) = events(&path).remove(0);
+    assert_eq!(
+        (event.as_str(), &stop["reason"]),
+        ("stop", &Value::from("TERM"))
+    );
+}
+
+#[test]
+fn one_that_cannot_be_opened_stops_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("none/audit");
+    let store = format!("embedded:{}", directory.path().join("data").display());
+    let ran = latchgate(&["serve", "--listen", "127.0.0.1:0", "--store", &store])
+        .env("LATCHGATE_AUDIT_PATH", path.to_str().unwrap())
+        .read();
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let said = format!("cannot open the audit log {}: No such file", path.display());
+    assert!(ran.err.contains(&said), "{ran:?}");
+}
+
+#[test]
+fn every_reload_of_the_keys_stands_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, keys) = (
+        directory.path().join("audit"),
+        directory.path().join("keys.toml"),
+    );
+    let key = ApiKey::random();
+    let secret = format!("{}:sha256:{}", key.id(), key.hash());
+    let entry = format!("[[key]]\nname = 'ci'\nsecrets = ['{secret}']\nview = ['*']\n");
+    fs::write(&keys, entry).unwrap();
+    let setup = Setup::default()
+        .with("LATCHGATE_AUDIT_PATH", path.to_str().unwrap())
+        .with("LATCHGATE_AUTH_KEYS_FILE", keys.to_str().unwrap());
+    let gateway = Gateway::start_with(setup);
+    gateway.signal(Signal::HUP);
+    let reloads = || {
+        let mut events = events(&path);
+        events.retain(|(event, _)| event == "key-reload");
+        events
+    };
+    until("it was read again", || reloads().len() == 1);
+    assert_eq!(reloads()[0].1["outcome"], "reloaded");
+    fs::write(&keys, "[[key]]\nnome = 'a'\n").unwrap();
+    gateway.signal(Signal::HUP);
+    until("it was refused", || reloads().len() > 1);
+    let refused = reloads().remove(1).1;
+    assert_eq!(refused["outcome"], "refused");
+    assert!(
+        refused["reason"].as_str().unwrap().contains("name of"),
+        "{refused}"
+    );
+}
