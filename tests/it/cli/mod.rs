@@ -1,6 +1,7 @@
 //! The real program, from the outside.
 
 mod audit;
+mod backup;
 mod exit_codes;
 mod generated;
 mod healthcheck;
