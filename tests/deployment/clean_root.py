@@ -106,8 +106,9 @@ def image(root):
         (made / target).mkdir(parents=True)
     for file in files:
         source = debian / file.lstrip("/")
-        if source.is_file() and not source.is_symlink() or source.is_symlink():
-            target = made / file.lstrip("/")
+        target = made / file.lstrip("/")
+        # Directories are made for what is in them; /lib is there already.
+        if (source.is_symlink() or source.is_file()) and not target.is_symlink():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target, follow_symlinks=False)
     for directory in ("proc", "tmp", "dev"):
