@@ -3,9 +3,10 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
-    acquire::AcquireArgs, completions::CompletionsArgs, config::ConfigCommand, exit::Exit,
-    healthcheck::HealthcheckArgs, inspect::InspectArgs, key::KeyCommand, release::ReleaseArgs,
-    renew::RenewArgs, run::RunArgs, serve::ServeArgs,
+    acquire::AcquireArgs, break_lock::BreakArgs, completions::CompletionsArgs,
+    config::ConfigCommand, exit::Exit, healthcheck::HealthcheckArgs, inspect::InspectArgs,
+    key::KeyCommand, list::ListArgs, release::ReleaseArgs, renew::RenewArgs, run::RunArgs,
+    serve::ServeArgs,
 };
 
 /// Distributed locks over plain HTTP and JSON.
@@ -34,6 +35,8 @@ pub(super) enum Command {
     Renew(RenewArgs),
     Release(ReleaseArgs),
     Inspect(InspectArgs),
+    List(ListArgs),
+    Break(BreakArgs),
     /// Make an API key, or list who may do what
     #[command(subcommand)]
     Key(KeyCommand),

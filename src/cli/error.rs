@@ -72,6 +72,12 @@ pub(super) enum CliError {
         /// What came of it.
         reason: String,
     },
+    /// The lock that is to be broken is free.
+    #[error("nobody holds the lock")]
+    NotHeld,
+    /// Whoever was asked did not say yes.
+    #[error("nothing was broken")]
+    Declined,
     /// There are no threads, or nothing to wait on.
     #[error("cannot start: {0}")]
     Runtime(io::Error),
@@ -94,6 +100,7 @@ impl CliError {
         match self {
             Self::Client(error) => error.into(),
             Self::Stopped(_) => Exit::Lost,
+            Self::NotHeld => Exit::NotHeld,
             Self::Serve(error) => error.into(),
             Self::Setup(SetupError::Url(_))
             | Self::Argument { .. }
@@ -107,6 +114,7 @@ impl CliError {
             | Self::Interrupted(_)
             | Self::NotStarted(_)
             | Self::Unhealthy { .. }
+            | Self::Declined
             | Self::Runtime(_) => Exit::Unexpected,
         }
     }

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod args;
+mod break_lock;
 mod completions;
 mod config;
 mod connection;
@@ -13,6 +14,7 @@ mod healthcheck;
 mod inspect;
 mod key;
 mod lease;
+mod list;
 mod metadata;
 mod openapi;
 mod output;

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use super::{
-    acquire, args::Args, args::Command, completions, config, environment::Environment,
-    error::CliError, exit::Exit, healthcheck, inspect, key, openapi, output, release, renew, run,
-    serve, visible::visible,
+    acquire, args::Args, args::Command, break_lock, completions, config, environment::Environment,
+    error::CliError, exit::Exit, healthcheck, inspect, key, list, openapi, output, release, renew,
+    run, serve, visible::visible,
 };
 
 /// Runs the program.
@@ -46,6 +46,8 @@ fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliErro
         Command::Renew(args) => block_on(renew::renew(args, environment)),
         Command::Release(args) => block_on(release::release(args, environment)),
         Command::Inspect(args) => block_on(inspect::inspect(args, environment)),
+        Command::List(args) => block_on(list::list(args, environment)),
+        Command::Break(args) => block_on(break_lock::break_lock(args, environment)),
         Command::Key(command) => key::key(command, environment),
         Command::Config(command) => config::config(command, environment),
         Command::Healthcheck(args) => block_on(healthcheck::healthcheck(args, environment)),
@@ -73,6 +75,8 @@ impl Command {
             Self::Renew(args) => args.json,
             Self::Release(args) => args.json,
             Self::Inspect(args) => args.json,
+            Self::List(args) => args.json,
+            Self::Break(args) => args.json,
             Self::Serve(_)
             | Self::Run(_)
             | Self::Key(_)

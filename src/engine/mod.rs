@@ -2,11 +2,13 @@
 
 mod acquire;
 mod attempt;
+mod break_lock;
 mod delivery;
 mod hold;
 mod inspect;
 mod keeper;
 mod kept;
+mod list;
 mod owed;
 mod reaper;
 mod release;
@@ -19,6 +21,7 @@ mod tests;
 
 use acquire::Attempted;
 pub use acquire::{AcquireError, AcquireRequest, Granted};
+pub use break_lock::BreakError;
 pub use delivery::Delivery;
 pub use hold::{AdoptError, Hold, HoldEnd, HoldEvent, LossReason};
 pub use release::ReleaseError;

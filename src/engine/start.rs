@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::{
     config::LimitsConfig,
     lifecycle::Lifecycle,
-    store::{Store, contract::Check},
+    store::{Store, breaks::BrokenLease, contract::Check},
 };
 
 use super::{owed::Owed, reaper::Reaper, streams::Streams};
@@ -28,7 +28,7 @@ pub struct Engine {
 // === impl Engine ===
 
 impl Engine {
-    /// Starts the engine and its reaper.
+    /// Starts the engine, its reaper, and what hears of leases that are broken.
     pub fn start(store: Arc<dyn Store>, lifecycle: Lifecycle, limits: &LimitsConfig) -> Self {
         let reconnect_grace = limits.reconnect_grace_ms.duration();
         let owed = Owed::default();
@@ -38,11 +38,25 @@ impl Engine {
             &lifecycle,
             reconnect_grace,
         );
+        let streams = Streams::default();
+        let (mut listener, displaced) = (store.breaks().listen(), streams.clone());
+        let stopped = lifecycle.stopped();
+        lifecycle.spawn_background(async move {
+            let hear = async {
+                while let Some(BrokenLease { name, token }) = listener.heard().await {
+                    displaced.broken(name, token);
+                }
+            };
+            tokio::select! {
+                () = hear => {}
+                () = stopped => {}
+            }
+        });
         Self {
             store,
             lifecycle,
             reaper,
-            streams: Streams::default(),
+            streams,
             owed,
             reconnect_grace,
             most_waiters: limits.max_waiters,

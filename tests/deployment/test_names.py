@@ -59,6 +59,12 @@ class Names(unittest.TestCase):
             for port in re.findall(r"(?:containerPort|port|targetPort): (\d+)", path.read_text()):
                 self.assertIn(port, {default, "6379", "53"}, path)
 
+    def test_the_redis_user_is_the_one_that_the_gateway_asks_for(self):
+        source = (program.ROOT / "src" / "store" / "redis" / "permissions.rs").read_text()
+        line = re.search(r'ACL_LINE: &str = "(.*?)";', source, re.S)[1]
+        operations = (program.ROOT / "docs" / "operations.md").read_text()
+        self.assertIn(re.sub(r"\\\n\s*", "", line) + "\n", operations)
+
     def test_no_metric_that_is_not_there(self):
         """A metric's name begins with latchgate_ and is in no file until the program has it."""
         for name in self.each(r"\blatchgate_[a-z_]+"):

@@ -162,6 +162,7 @@ fn slug(reason: LossReason) -> &'static str {
         LossReason::HoldLimit => "hold-limit",
         LossReason::Ended => "ended",
         LossReason::Revoked => "revoked",
+        LossReason::Broken => "broken",
         LossReason::Adopted => "adopted",
         LossReason::Unread => "unread",
     }

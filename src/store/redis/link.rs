@@ -144,13 +144,13 @@ impl Endpoint {
         Link { connection, life }
     }
 
-    /// A connection of its own that listens to a channel.
-    pub(super) async fn subscribe(&self, channel: &str) -> Result<PubSub, Unavailability> {
+    /// A connection of its own that listens to some channels.
+    pub(super) async fn subscribe(&self, channels: &[&str]) -> Result<PubSub, Unavailability> {
         let open = async {
             let stream = self.reach().await?;
             let subscription = PubSub::new(&self.login, stream).await;
             let mut subscription = subscription.map_err(|error| self.login_failed(&error))?;
-            let subscribed = subscription.subscribe(channel).await;
+            let subscribed = subscription.subscribe(channels).await;
             subscribed.map_err(|error| refused(&error))?;
             Ok(subscription)
         };

@@ -4,6 +4,7 @@
 //! which such a server refuses them before they run; an acquire ends with a write in any case.
 
 mod admission;
+mod break_lock;
 mod dispatch;
 mod eviction;
 mod examination;
@@ -13,9 +14,11 @@ mod foreign;
 mod gateway;
 mod keys;
 mod link;
+mod list;
 mod permissions;
 mod pool;
 mod rounds;
+mod scan;
 mod scripts;
 mod slot;
 mod store;

@@ -93,9 +93,9 @@ impl Pool {
         self.connected.notified().await;
     }
 
-    /// A connection outside the pool that listens to a channel.
-    pub(super) async fn subscribe(&self, channel: &str) -> Result<PubSub, Unavailability> {
-        self.endpoint.subscribe(channel).await
+    /// A connection outside the pool that listens to some channels.
+    pub(super) async fn subscribe(&self, channels: &[&str]) -> Result<PubSub, Unavailability> {
+        self.endpoint.subscribe(channels).await
     }
 
     pub(super) async fn close(&self) {

@@ -9,6 +9,7 @@ mod key_fixture;
 mod key_reload;
 mod keys;
 mod leases;
+mod list_and_break;
 mod on_redis;
 mod run;
 mod secrets;
