@@ -4,9 +4,9 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
     acquire::AcquireArgs, break_lock::BreakArgs, completions::CompletionsArgs,
-    config::ConfigCommand, exit::Exit, healthcheck::HealthcheckArgs, inspect::InspectArgs,
-    key::KeyCommand, list::ListArgs, release::ReleaseArgs, renew::RenewArgs, run::RunArgs,
-    serve::ServeArgs,
+    config::ConfigCommand, events::EventsArgs, exit::Exit, healthcheck::HealthcheckArgs,
+    inspect::InspectArgs, key::KeyCommand, list::ListArgs, release::ReleaseArgs, renew::RenewArgs,
+    run::RunArgs, serve::ServeArgs,
 };
 
 /// Distributed locks over plain HTTP and JSON.
@@ -37,6 +37,7 @@ pub(super) enum Command {
     Inspect(InspectArgs),
     List(ListArgs),
     Break(BreakArgs),
+    Events(EventsArgs),
     /// Make an API key, or list who may do what
     #[command(subcommand)]
     Key(KeyCommand),

@@ -9,6 +9,7 @@ mod connection;
 mod duration;
 mod environment;
 mod error;
+mod events;
 mod exit;
 mod healthcheck;
 mod inspect;

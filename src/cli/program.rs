@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use super::{
     acquire, args::Args, args::Command, break_lock, completions, config, environment::Environment,
-    error::CliError, exit::Exit, healthcheck, inspect, key, list, openapi, output, release, renew,
-    run, serve, visible::visible,
+    error::CliError, events, exit::Exit, healthcheck, inspect, key, list, openapi, output, release,
+    renew, run, serve, visible::visible,
 };
 
 /// Runs the program.
@@ -48,6 +48,7 @@ fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliErro
         Command::Inspect(args) => block_on(inspect::inspect(args, environment)),
         Command::List(args) => block_on(list::list(args, environment)),
         Command::Break(args) => block_on(break_lock::break_lock(args, environment)),
+        Command::Events(args) => block_on(events::events(args, environment)),
         Command::Key(command) => key::key(command, environment),
         Command::Config(command) => config::config(command, environment),
         Command::Healthcheck(args) => block_on(healthcheck::healthcheck(args, environment)),
@@ -77,6 +78,7 @@ impl Command {
             Self::Inspect(args) => args.json,
             Self::List(args) => args.json,
             Self::Break(args) => args.json,
+            Self::Events(args) => args.json,
             Self::Serve(_)
             | Self::Run(_)
             | Self::Key(_)

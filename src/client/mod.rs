@@ -5,7 +5,7 @@
 //! `Idempotency-Key`; the client mints one where its caller gives none. A client that has the
 //! addresses of several gateways on one store tries them in turn.
 //!
-//! [`Acquiring`] waits for a lock, [`Keeper`] keeps a lease.
+//! [`Acquiring`] waits for a lock, [`Keeper`] keeps a lease, [`Events`] hears what happens to locks.
 
 mod acquire;
 mod acquiring;
@@ -17,6 +17,8 @@ mod break_lock;
 mod call;
 mod connect;
 mod error;
+mod event_parser;
+mod events;
 mod inspect;
 mod keeper;
 mod keeping;
@@ -34,6 +36,7 @@ pub use acquiring::Acquiring;
 pub use api_key::{ApiKey, ApiKeyError};
 pub use connect::{Client, ClientOptions, SetupError};
 pub use error::ClientError;
+pub use events::{Event, Events, Heard};
 pub use inspect::{Inspection, LockState, Waiter};
 pub use keeper::Keeper;
 pub use keeping::{Keeping, Loss};

@@ -27,6 +27,8 @@ pub struct LimitsConfig {
     /// How many requests may wait for one lock, at all gateways together. One more is answered with
     /// 429.
     pub max_waiters_per_name: u64,
+    /// How many may listen to events (`/events`) at this gateway. One more is answered with 503.
+    pub max_event_streams: usize,
     /// How long a lease acquired with an `Idempotency-Key` waits for its caller to ask again after
     /// the connection broke before the answer was sent, 0 to 60000. Then the lease is given back.
     pub reconnect_grace_ms: Millis,
@@ -72,6 +74,9 @@ impl Default for LimitsConfig {
             max_waiters: 100_000,
             // Nobody at the end of a longer queue gets the lock within the longest wait.
             max_waiters_per_name: 10_000,
+            // Each costs a connection and up to a few hundred KiB if it reads slowly; people and
+            // dashboards listen, not workers.
+            max_event_streams: 256,
             // A function's runtime or a proxy reconnects within a second or two.
             reconnect_grace_ms: Millis(5_000),
         }

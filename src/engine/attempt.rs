@@ -21,6 +21,7 @@ use crate::{
 
 use super::{
     AcquireError, AcquireRequest, Delivery, Engine, Granted,
+    events::Bus,
     owed::Owed,
     reaper::{Abandoned, Abandoner, Reaper},
 };
@@ -30,6 +31,7 @@ pub(super) struct Run {
     store: Arc<dyn Store>,
     reaper: Reaper,
     owed: Owed,
+    events: Bus,
     lifecycle: Lifecycle,
     reconnect_grace: Duration,
     attempt: Attempt,
@@ -100,6 +102,7 @@ impl Run {
             store: Arc::clone(&engine.store),
             reaper: engine.reaper.clone(),
             owed: engine.owed.clone(),
+            events: engine.events.clone(),
             lifecycle: engine.lifecycle.clone(),
             reconnect_grace: engine.reconnect_grace,
             attempt,
@@ -160,6 +163,8 @@ impl Run {
         let over = self.started + self.request.wait;
         let contention = place.contention.clone();
         if let Some(say_queued) = self.say_queued.take() {
+            let (name, owner) = (&self.attempt.name, self.attempt.owner.as_ref());
+            self.events.queued(name, owner, &place);
             // Only a hold listens to it.
             drop(say_queued.send(place));
         }
@@ -253,7 +258,9 @@ impl Run {
 
     fn granted(&self, held: HeldLease) -> Granted {
         let delivery = Delivery::of(self.reaper.clone(), self.abandoned());
-        self.answer(self.token.clone(), held, delivery)
+        let granted = self.answer(self.token.clone(), held, delivery);
+        self.events.acquired(&granted.lease);
+        granted
     }
 
     fn replayed(&self, held: HeldLease, salt: &Salt) -> Granted {
@@ -266,7 +273,7 @@ impl Run {
 
     fn answer(&self, token: Token, held: HeldLease, delivery: Delivery) -> Granted {
         let name = self.request.name.clone();
-        self.owed.owe(token.hash(), &held);
+        self.owed.owe(token.hash(), &name, &held);
         Granted {
             lease: Lease {
                 name,

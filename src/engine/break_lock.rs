@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    lock::{FencingToken, LockName},
+    lock::{FencingToken, LockName, Reason},
     store::{StoreError, breaks::Breaking, contract::Holder},
 };
 
@@ -35,15 +35,23 @@ impl Engine {
         &self,
         name: LockName,
         fence: Option<FencingToken>,
+        reason: Reason,
         record: impl FnOnce(Result<Holder, BreakError>) -> F + Send + 'static,
     ) -> Result<Holder, BreakError>
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let store = Arc::clone(&self.store);
+        let (store, events) = (Arc::clone(&self.store), self.events.clone());
         SeenThrough::new(&self.lifecycle, |_hung_up| async move {
             let outcome = match store.break_lock(&name, fence).await {
-                Ok(Breaking::Broken(holder)) => Ok(holder),
+                Ok(Breaking::Broken(holder)) => {
+                    let lease = match &holder {
+                        Holder::Lease(lease) => Some(lease),
+                        Holder::Foreign { .. } => None,
+                    };
+                    events.broken(&name, lease, reason.as_str());
+                    Ok(holder)
+                }
                 Ok(Breaking::HolderChanged(holder)) => Err(BreakError::HolderChanged(holder)),
                 Ok(Breaking::NotHeld) => Err(BreakError::NotHeld),
                 Err(error) => Err(error.into()),

@@ -175,6 +175,7 @@ impl Engine {
             streams: self.streams.clone(),
             warrant,
             owed: self.owed.clone(),
+            bus: self.events.clone(),
             events: sender,
             overrun: Arc::clone(&overrun),
         }));
@@ -198,5 +199,22 @@ impl Hold {
             return Poll::Ready(Some(HoldEvent::Ended(HoldEnd::Lost(LossReason::Unread))));
         }
         self.events.poll_recv(cx)
+    }
+}
+
+// === impl LossReason ===
+
+impl LossReason {
+    /// The reason in one word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::HoldLimit => "hold-limit",
+            Self::Ended => "ended",
+            Self::Revoked => "revoked",
+            Self::Broken => "broken",
+            Self::Adopted => "adopted",
+            Self::Unread => "unread",
+        }
     }
 }

@@ -26,6 +26,7 @@ use crate::{
 
 use super::{
     AcquireError, Granted, HoldEnd, HoldEvent, LossReason,
+    events::Bus,
     hold::UNREAD,
     kept::Kept,
     owed::Owed,
@@ -41,6 +42,7 @@ pub(super) struct Keeper {
     pub(super) streams: Streams,
     pub(super) warrant: Warrant,
     pub(super) owed: Owed,
+    pub(super) bus: Bus,
     pub(super) events: mpsc::Sender<HoldEvent>,
     pub(super) overrun: Arc<AtomicBool>,
 }
@@ -125,6 +127,8 @@ impl Keeper {
                 return self.revoke(kept);
             }
             if let Some(reason) = kept.lost_by_now() {
+                self.bus
+                    .lost(&kept.name, &kept.token.hash(), reason.as_str());
                 self.leave_behind(kept);
                 return self.end(HoldEnd::Lost(reason));
             }
@@ -137,6 +141,8 @@ impl Keeper {
                 }
                 Some(Renewal::Lost(Loss::HeldByAnother | Loss::Free)) => {
                     let reason = kept.lost_by_now().unwrap_or(LossReason::Ended);
+                    self.bus
+                        .lost(&kept.name, &kept.token.hash(), reason.as_str());
                     return self.end(HoldEnd::Lost(reason));
                 }
                 Some(Renewal::Renewed(held)) => {
@@ -195,11 +201,14 @@ impl Keeper {
 
     /// Whoever listens may not have it any more, and has what is left of the TTL to stop.
     fn revoke(&self, kept: Kept) {
+        let revoked = LossReason::Revoked;
+        self.bus
+            .lost(&kept.name, &kept.token.hash(), revoked.as_str());
         if kept.unsaid.is_some() {
             // Nobody knows its token.
             self.leave_behind(kept);
         }
-        self.end(HoldEnd::Lost(LossReason::Revoked));
+        self.end(HoldEnd::Lost(revoked));
     }
 
     /// Renews once; `None` if the store gave no answer.
@@ -218,7 +227,8 @@ impl Keeper {
                 match &renewal {
                     Renewal::Renewed(held) => {
                         kept.renewed(held, sent);
-                        self.owed.owe(token, held);
+                        self.owed.owe(token, &kept.name, held);
+                        self.bus.renewed(&kept.name, &token, held);
                     }
                     // Whoever adopted it may keep it through this very gateway.
                     Renewal::Adopted => {}
@@ -244,7 +254,11 @@ impl Keeper {
         let release = self.store.release_as(keeper, &kept.name, &token);
         match release.await {
             Ok(Release::Adopted) => {}
-            Ok(Release::Released | Release::Lost(_)) => self.owed.settle(&token),
+            Ok(Release::Released) => {
+                self.owed.settle(&token);
+                self.bus.released(&kept.name, &token);
+            }
+            Ok(Release::Lost(_)) => self.owed.settle(&token),
             Err(_) => self.leave_behind(kept),
         }
     }

@@ -4,6 +4,7 @@ mod acquire;
 mod attempt;
 mod break_lock;
 mod delivery;
+pub mod events;
 mod hold;
 mod inspect;
 mod keeper;

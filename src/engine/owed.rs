@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::lock::{HeldLease, TokenHash};
+use crate::lock::{FencingToken, HeldLease, LockName, Owner, TokenHash};
 
 /// The leases that were granted or renewed through this gateway and, as far as it knows, live.
 /// Cheap to clone.
@@ -19,9 +19,19 @@ pub(super) struct Owed {
     leases: Arc<Mutex<Leases>>,
 }
 
+/// A lease that was granted or renewed here.
+#[derive(Debug, Clone)]
+pub(super) struct Owing {
+    pub(super) token: TokenHash,
+    pub(super) name: LockName,
+    pub(super) fence: FencingToken,
+    pub(super) owner: Option<Owner>,
+    pub(super) until: Instant,
+}
+
 #[derive(Debug, Default)]
 struct Leases {
-    until: HashMap<TokenHash, Instant>,
+    owing: HashMap<TokenHash, Owing>,
     /// How long the list may grow before what is over is struck off.
     sweep_at: usize,
 }
@@ -33,26 +43,41 @@ const SWEEP_FROM: usize = 1024;
 
 impl Owed {
     /// A lease has so long to live from now.
-    pub(super) fn owe(&self, token: TokenHash, held: &HeldLease) {
+    pub(super) fn owe(&self, token: TokenHash, name: &LockName, held: &HeldLease) {
         let now = Instant::now();
+        let owing = Owing {
+            token,
+            name: name.clone(),
+            fence: held.fence,
+            owner: held.owner.clone(),
+            until: now + held.expires_in,
+        };
         let mut leases = self.lock();
-        leases.until.insert(token, now + held.expires_in);
-        if leases.until.len() > leases.sweep_at.max(SWEEP_FROM) {
-            leases.until.retain(|_, until| *until > now);
+        leases.owing.insert(token, owing);
+        if leases.owing.len() > leases.sweep_at.max(SWEEP_FROM) {
+            leases.owing.retain(|_, owing| owing.until > now);
             // Twice as many as live, so that sweeping costs a fixed share of granting.
-            leases.sweep_at = 2 * leases.until.len();
+            leases.sweep_at = 2 * leases.owing.len();
         }
     }
 
     /// A lease has ended, or nobody knows its token.
     pub(super) fn settle(&self, token: &TokenHash) {
-        self.lock().until.remove(token);
+        self.lock().owing.remove(token);
     }
 
     /// When the last of them is over; `None` if none lives.
     pub(super) fn until(&self) -> Option<Instant> {
-        let last = self.lock().until.values().max().copied();
+        let last = self.lock().owing.values().map(|owing| owing.until).max();
         last.filter(|&until| until > Instant::now())
+    }
+
+    /// Those that live, as far as is known here.
+    pub(super) fn living(&self) -> Vec<Owing> {
+        let now = Instant::now();
+        let leases = self.lock();
+        let living = leases.owing.values().filter(|owing| owing.until > now);
+        living.cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Leases> {
@@ -69,7 +94,10 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::{engine::tests::scripted_store::held, lock::Token};
+    use crate::{
+        engine::tests::scripted_store::{held, name},
+        lock::Token,
+    };
 
     fn lasting(seconds: u64) -> HeldLease {
         HeldLease {
@@ -84,12 +112,12 @@ mod tests {
         assert_eq!(owed.until(), None);
         let begin = Instant::now();
         let [short, long] = [(); 2].map(|()| Token::random().hash());
-        owed.owe(short, &lasting(10));
-        owed.owe(long, &lasting(30));
+        owed.owe(short, &name(), &lasting(10));
+        owed.owe(long, &name(), &lasting(30));
         assert_eq!(owed.until(), Some(begin + Duration::from_secs(30)));
         owed.settle(&long);
         assert_eq!(owed.until(), Some(begin + Duration::from_secs(10)));
-        owed.owe(short, &lasting(20));
+        owed.owe(short, &name(), &lasting(20));
         assert_eq!(owed.until(), Some(begin + Duration::from_secs(20)));
         advance(Duration::from_secs(20)).await;
         assert_eq!(owed.until(), None);
@@ -100,11 +128,11 @@ mod tests {
         let owed = Owed::default();
         for _ in 0..10 {
             for _ in 0..SWEEP_FROM {
-                owed.owe(Token::random().hash(), &lasting(1));
+                owed.owe(Token::random().hash(), &name(), &lasting(1));
             }
             advance(Duration::from_secs(1)).await;
         }
-        let listed = owed.lock().until.len();
+        let listed = owed.lock().owing.len();
         assert!(listed <= 2 * SWEEP_FROM, "{listed} are listed");
     }
 }

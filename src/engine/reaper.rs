@@ -15,10 +15,13 @@ use tracing::{debug, warn};
 use crate::{
     lifecycle::Lifecycle,
     lock::{KeeperId, LockName, TokenHash},
-    store::{Store, StoreError},
+    store::{
+        Store, StoreError,
+        contract::{GiveBack, Release},
+    },
 };
 
-use super::owed::Owed;
+use super::{events::Bus, owed::Owed};
 
 /// How many give-backs may wait, for their time or for a store that is away. Beyond it the TTL alone
 /// ends a lease.
@@ -63,6 +66,7 @@ struct Entry {
 
 struct Task {
     store: Arc<dyn Store>,
+    events: Bus,
     grace: Duration,
     waiting: BinaryHeap<Reverse<Entry>>,
     stopping: bool,
@@ -76,12 +80,14 @@ impl Reaper {
     pub(super) fn start(
         store: Arc<dyn Store>,
         owed: Owed,
+        events: Bus,
         lifecycle: &Lifecycle,
         grace: Duration,
     ) -> Self {
         let (queue, submitted) = mpsc::channel(BACKLOG);
         let task = Task {
             store,
+            events,
             grace,
             waiting: BinaryHeap::new(),
             stopping: false,
@@ -118,7 +124,8 @@ impl Task {
             while running.len() < CONCURRENT
                 && let Some(entry) = self.take_due()
             {
-                running.push(give_back(Arc::clone(&self.store), entry));
+                let (store, events) = (Arc::clone(&self.store), self.events.clone());
+                running.push(give_back(store, events, entry));
             }
             if self.stopping
                 && running.is_empty()
@@ -185,16 +192,26 @@ impl Task {
 }
 
 /// Answers the entry again if it must be tried later.
-async fn give_back(store: Arc<dyn Store>, mut entry: Entry) -> Option<Entry> {
+async fn give_back(store: Arc<dyn Store>, events: Bus, mut entry: Entry) -> Option<Entry> {
     let Abandoned { name, token, by } = &entry.lease;
     let ended = match by {
         Abandoner::Attempt | Abandoner::KeyedAttempt => {
             let given_back = store.give_back(name, token).await;
-            given_back.map(|outcome| debug!(%name, ?outcome, "gave back what was not delivered"))
+            given_back.map(|outcome| {
+                debug!(%name, ?outcome, "gave back what was not delivered");
+                if outcome == GiveBack::GivenBack {
+                    events.given_back(name, token);
+                }
+            })
         }
         Abandoner::Keeper(keeper) => {
             let released = store.release_as(Some(*keeper), name, token).await;
-            released.map(|outcome| debug!(%name, ?outcome, "released what is not kept any more"))
+            released.map(|outcome| {
+                debug!(%name, ?outcome, "released what is not kept any more");
+                if outcome == Release::Released {
+                    events.given_back(name, token);
+                }
+            })
         }
     };
     match ended {

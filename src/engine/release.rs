@@ -33,12 +33,14 @@ impl Engine {
         let hash = token.hash();
         let store = Arc::clone(&self.store);
         let (streams, owed) = (self.streams.clone(), self.owed.clone());
+        let events = self.events.clone();
         let release = SeenThrough::new(&self.lifecycle, |_hung_up| async move {
             let release = store.release(&name, &hash).await;
             if release.is_ok() {
                 owed.settle(&hash);
             }
             if let Ok(Release::Released) = &release {
+                events.released(&name, &hash);
                 streams.released(name, hash);
             }
             release

@@ -38,7 +38,8 @@ impl Engine {
         let hash = token.hash();
         match self.store.renew(&name, &hash, ttl).await? {
             Renewal::Renewed(held) => {
-                self.owed.owe(hash, &held);
+                self.owed.owe(hash, &name, &held);
+                self.events.renewed(&name, &hash, &held);
                 Ok(Lease {
                     name,
                     token,

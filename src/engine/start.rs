@@ -5,12 +5,13 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
+    clock::SystemClock,
     config::LimitsConfig,
     lifecycle::Lifecycle,
     store::{Store, breaks::BrokenLease, contract::Check},
 };
 
-use super::{owed::Owed, reaper::Reaper, streams::Streams};
+use super::{events::Bus, owed::Owed, reaper::Reaper, streams::Streams};
 
 /// The operations on locks over one store. Cheap to clone.
 #[derive(Clone)]
@@ -20,6 +21,7 @@ pub struct Engine {
     pub(super) reaper: Reaper,
     pub(super) streams: Streams,
     pub(super) owed: Owed,
+    pub(super) events: Bus,
     pub(super) reconnect_grace: Duration,
     pub(super) most_waiters: usize,
     pub(super) most_waiters_per_name: u64,
@@ -32,9 +34,18 @@ impl Engine {
     pub fn start(store: Arc<dyn Store>, lifecycle: Lifecycle, limits: &LimitsConfig) -> Self {
         let reconnect_grace = limits.reconnect_grace_ms.duration();
         let owed = Owed::default();
+        let events = Bus::start(
+            Arc::clone(&store),
+            owed.clone(),
+            &lifecycle,
+            // When something happened is only displayed.
+            Arc::new(SystemClock),
+            limits.max_event_streams,
+        );
         let reaper = Reaper::start(
             Arc::clone(&store),
             owed.clone(),
+            events.clone(),
             &lifecycle,
             reconnect_grace,
         );
@@ -58,6 +69,7 @@ impl Engine {
             reaper,
             streams,
             owed,
+            events,
             reconnect_grace,
             most_waiters: limits.max_waiters,
             most_waiters_per_name: limits.max_waiters_per_name,

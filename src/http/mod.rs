@@ -4,6 +4,7 @@ mod answer;
 mod base_path;
 mod docs;
 mod edge;
+mod events;
 mod extract;
 mod health;
 mod index;

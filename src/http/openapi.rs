@@ -162,7 +162,7 @@ fn complete(operation: &mut Operation, path: &str) {
     }
     for response in responses.values_mut() {
         if let RefOr::T(response) = response {
-            add_headers(response, path.starts_with("/locks"));
+            add_headers(response, path.starts_with("/locks") || path == "/events");
         }
     }
 }

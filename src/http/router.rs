@@ -12,7 +12,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     docs,
     edge::EdgeLayer,
-    health, index, locks,
+    events, health, index, locks,
     methods::{answering, complete},
     openapi,
     problem::{self, Problem, ProblemCode},
@@ -55,6 +55,7 @@ pub(super) fn described(edge: &EdgeLayer) -> OpenApiRouter<Arc<Gateway>> {
         .routes(complete(routes!(locks::hold), edge))
         .routes(complete(routes!(locks::list), edge))
         .routes(complete(routes!(locks::break_lock), edge))
+        .routes(complete(routes!(events::events), edge))
         .routes(complete(routes!(health::healthz), edge))
         .routes(complete(routes!(health::readyz), edge))
         .routes(complete(routes!(openapi::openapi_json), edge))

@@ -14,6 +14,7 @@ use super::{
     breaks::{Breaking, Breaks},
     page::{ListQuery, Page},
     parking::Parking,
+    relay::Relay,
 };
 
 /// A place where leases live.
@@ -150,6 +151,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Where the attempts of this process wait for news from the queue.
     fn parking(&self) -> &Parking;
+
+    /// How to hear of events at other gateways on the store; `None` if there are none.
+    fn relay(&self) -> Option<&dyn Relay> {
+        None
+    }
 
     /// Finds out whether the store can keep its promises now. Each finding has a name.
     async fn check(&self) -> Vec<Check>;

@@ -10,6 +10,7 @@ pub mod page;
 pub mod parking;
 pub mod positions;
 pub mod redis;
+pub mod relay;
 
 pub use contract::Store;
 pub use error::{StoreError, Unavailability, Uncertainty};

@@ -11,6 +11,7 @@ mod config;
 mod conformance;
 mod contention;
 mod embedded;
+mod events;
 mod golden;
 mod layers;
 mod lua;

@@ -8,13 +8,17 @@ use super::scripted_store::*;
 use crate::{
     auth::Warrant,
     engine::{BreakError, HoldEnd, HoldEvent, LossReason},
-    lock::{LockName, Token},
+    lock::{LockName, Reason, Token},
     store::{
         breaks::{Breaking, BrokenLease},
         contract::{Holder, Loss, Renewal},
         page::{HeldLock, ListQuery, Page},
     },
 };
+
+fn reason() -> Reason {
+    Reason::new("it hangs").unwrap()
+}
 
 type Records = Arc<Mutex<Vec<Result<Holder, BreakError>>>>;
 
@@ -23,7 +27,7 @@ async fn broken(store: &Arc<ScriptedStore>, records: &Records) -> Result<Holder,
     let (engine, _lifecycle) = engine(store);
     let kept = Arc::clone(records);
     let record = |outcome| async move { kept.lock().unwrap().push(outcome) };
-    engine.break_lock(name(), None, record).await
+    engine.break_lock(name(), None, reason(), record).await
 }
 
 #[tokio::test(start_paused = true)]

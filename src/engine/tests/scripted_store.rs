@@ -37,7 +37,7 @@ pub(super) const WAIT: Duration = Duration::from_secs(10);
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// Answers what the test says and notes what it was told.
-pub(super) struct ScriptedStore {
+pub(in crate::engine) struct ScriptedStore {
     pub(super) acquisitions: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
     pub(super) give_back_errors: Mutex<VecDeque<StoreError>>,
     pub(super) given_back: Mutex<Vec<TokenHash>>,
@@ -70,7 +70,7 @@ pub(super) struct ScriptedStore {
 }
 
 impl ScriptedStore {
-    pub(super) fn answering(acquisition: Result<Acquisition, StoreError>) -> Arc<Self> {
+    pub(in crate::engine) fn answering(acquisition: Result<Acquisition, StoreError>) -> Arc<Self> {
         Arc::new(Self {
             acquisitions: Mutex::new([acquisition].into()),
             give_back_errors: Mutex::default(),
@@ -300,7 +300,7 @@ pub(super) fn queued() -> Acquisition {
     })
 }
 
-pub(super) fn granted() -> Acquisition {
+pub(in crate::engine) fn granted() -> Acquisition {
     Acquisition::Granted(held())
 }
 
@@ -308,7 +308,7 @@ pub(super) fn unknown() -> StoreError {
     StoreError::Indeterminate(Uncertainty::TimedOut)
 }
 
-pub(super) fn engine(store: &Arc<ScriptedStore>) -> (Engine, Lifecycle) {
+pub(in crate::engine) fn engine(store: &Arc<ScriptedStore>) -> (Engine, Lifecycle) {
     let lifecycle = Lifecycle::new();
     let limits = LimitsConfig {
         reconnect_grace_ms: Millis(u64::try_from(GRACE.as_millis()).unwrap()),
@@ -339,14 +339,14 @@ pub(super) fn waiting_request(key: Option<&str>) -> AcquireRequest {
     }
 }
 
-pub(super) fn name() -> LockName {
+pub(in crate::engine) fn name() -> LockName {
     LockName::new("job").unwrap()
 }
 
 pub(super) const KEY: Option<&str> = Some("5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11");
 
 /// Lets every task that can run do so, and no time pass.
-pub(super) async fn settle() {
+pub(in crate::engine) async fn settle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }

@@ -174,7 +174,7 @@ impl Edge {
             let path = self.base_path.strip(path);
             path.is_some_and(|path| path.starts_with("/locks"))
         } else {
-            route.starts_with("/locks")
+            route.starts_with("/locks") || route == "/events"
         }
     }
 

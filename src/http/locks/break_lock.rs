@@ -73,17 +73,18 @@ pub(in crate::http) async fn break_lock(
     _: NoQuery,
     ApiJson(BreakBody { reason, fence }): ApiJson<BreakBody>,
 ) -> Result<Answer<HeldLockBody>, Problem> {
+    let reason = reason.expect("a body without a reason is refused");
     let record = Record {
         audit: gateway.audit.clone(),
         key: caller.name().cloned(),
         provenance,
         name: name.clone(),
         fence,
-        reason: reason.expect("a body without a reason is refused"),
+        reason: reason.clone(),
     };
     // A caller that hangs up from here on still wants it: the engine sees the command through.
     let told = async move |outcome| record.tell(&outcome).await;
-    let broken = gateway.engine.break_lock(name.clone(), fence, told);
+    let broken = gateway.engine.break_lock(name.clone(), fence, reason, told);
     let holder = broken.await?;
     let lock = HeldLock { name, holder };
     Ok(Answer(HeldLockBody::new(lock, gateway.clock.wall())))

@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    engine::{HoldEnd, HoldEvent, LossReason},
+    engine::{HoldEnd, HoldEvent},
     http::{
         answer::json,
         base_path::BasePath,
@@ -112,7 +112,7 @@ impl Last {
             HoldEnd::Released => Self::new("released", None, &json(&Nothing {})),
             HoldEnd::Draining { left } => Self::new("draining", None, &json(&Left::of(left))),
             HoldEnd::Lost(reason) => {
-                let reason = slug(reason);
+                let reason = reason.as_str();
                 Self::new("lost", Some(reason), &json(&Lost { reason }))
             }
             HoldEnd::Refused(error) => {
@@ -153,18 +153,6 @@ impl Left {
         Self {
             expires_in_ms: left.map(millis),
         }
-    }
-}
-
-fn slug(reason: LossReason) -> &'static str {
-    match reason {
-        LossReason::Expired => "expired",
-        LossReason::HoldLimit => "hold-limit",
-        LossReason::Ended => "ended",
-        LossReason::Revoked => "revoked",
-        LossReason::Broken => "broken",
-        LossReason::Adopted => "adopted",
-        LossReason::Unread => "unread",
     }
 }
 

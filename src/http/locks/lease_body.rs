@@ -82,13 +82,13 @@ impl LeaseBody {
 }
 
 /// Whole milliseconds, rounded down: what is left of a lease is never told too long.
-pub(super) fn millis(duration: Duration) -> u64 {
+pub(in crate::http) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// RFC 3339 in UTC. A gateway whose clock is not within the years that can be written shows the
 /// beginning of 1970: the timestamp is for display only and no reason to fail.
-pub(super) fn timestamp(time: Option<SystemTime>) -> String {
+pub(in crate::http) fn timestamp(time: Option<SystemTime>) -> String {
     /// The end of the year 9999, in seconds.
     const END: Duration = Duration::from_secs(253_402_300_799);
     let time = time

@@ -27,6 +27,7 @@ pub(super) use acquire::{__path_acquire, acquire};
 pub(super) use break_lock::{__path_break_lock, break_lock};
 pub(super) use hold::{__path_hold, hold};
 pub(super) use inspect::{__path_inspect, inspect};
+pub(super) use lease_body::{millis, timestamp};
 pub(super) use list::{__path_list, list};
 pub(super) use metadata_body::MetadataBody;
 pub(super) use release::{__path_release, __path_release_by_post, release, release_by_post};

@@ -28,6 +28,7 @@ use super::{
     Slot,
     floors::Floors,
     keys::Keys,
+    news_wanted::NewsWanted,
     scripts::{Heard, token_hash},
     timers::Timers,
 };
@@ -48,6 +49,8 @@ pub(super) struct Gateway {
     pub(super) missed: Notify,
     /// Why messages cannot be subscribed to, if the server refuses it for good.
     pub(super) unsubscribed: Mutex<Option<String>>,
+    /// Told when another gateway has asked for news.
+    pub(super) news_wanted: NewsWanted,
     /// The slots in which somebody was queued through this gateway, and when the last.
     slots: Mutex<HashMap<Slot, Instant>>,
     /// Grants that nobody waits for any more.
@@ -104,6 +107,7 @@ impl Gateway {
             timers: Timers::default(),
             missed: Notify::new(),
             unsubscribed: Mutex::default(),
+            news_wanted: NewsWanted::default(),
             slots: Mutex::default(),
             orphans,
             unsent: AtomicU64::new(0),
@@ -135,6 +139,9 @@ impl Gateway {
     /// Takes in a message of another gateway: what, ticket and name, with a space between. Messages
     /// of a later version are not for us.
     pub(super) fn hear_message(&self, message: &str) {
+        if let Some(asked) = message.strip_prefix("listening ") {
+            return self.news_wanted.hear(asked, &self.id);
+        }
         let mut words = message.split(' ');
         let (what, token) = (words.next(), words.next().and_then(token_hash));
         match (what, token, words.next().map(LockName::new)) {

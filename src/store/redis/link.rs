@@ -144,7 +144,7 @@ impl Endpoint {
         Link { connection, life }
     }
 
-    /// A connection of its own that listens to some channels.
+    /// A connection of its own that listens to channels.
     pub(super) async fn subscribe(&self, channels: &[&str]) -> Result<PubSub, Unavailability> {
         let open = async {
             let stream = self.reach().await?;

@@ -93,7 +93,7 @@ impl Pool {
         self.connected.notified().await;
     }
 
-    /// A connection outside the pool that listens to some channels.
+    /// A connection outside the pool that listens to channels.
     pub(super) async fn subscribe(&self, channels: &[&str]) -> Result<PubSub, Unavailability> {
         self.endpoint.subscribe(channels).await
     }

@@ -32,6 +32,7 @@ use crate::{
         },
         page::{ListQuery, Page},
         parking::Parking,
+        relay::Relay,
     },
 };
 
@@ -46,6 +47,7 @@ use super::{
     keys::Keys,
     list::Listing,
     pool::Pool,
+    relay::RedisRelay,
     scripts::{Knowledge, Scripts},
     topology::Topology,
     wake::Wake,
@@ -61,6 +63,7 @@ pub struct RedisStore {
     gateway: Arc<Gateway>,
     admission: Arc<Admission>,
     tags: Arc<SlotTags>,
+    relay: RedisRelay,
     description: String,
     closed: AtomicBool,
     /// Ends what goes on by itself.
@@ -118,12 +121,18 @@ impl RedisStore {
         };
         let closing = CancellationToken::new();
         wake.start(orphans, lifecycle, &closing);
+        let relay = RedisRelay {
+            gateway: Arc::clone(&gateway),
+            dispatch: Arc::clone(&dispatch),
+            closing: closing.clone(),
+        };
         Self {
             dispatch,
             scripts,
             gateway,
             admission,
             tags,
+            relay,
             description: format!("Redis at {url}"),
             closed: AtomicBool::new(false),
             closing,
@@ -262,6 +271,10 @@ impl Store for RedisStore {
 
     fn parking(&self) -> &Parking {
         &self.gateway.parking
+    }
+
+    fn relay(&self) -> Option<&dyn Relay> {
+        Some(&self.relay)
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {

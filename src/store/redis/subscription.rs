@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use bb8_redis::redis::{Value, aio::PubSub};
+use bb8_redis::redis::{
+    Value,
+    aio::{PubSub, PubSubSink},
+};
 use futures_util::StreamExt;
 use tokio::time::{sleep, timeout};
 
@@ -64,23 +67,25 @@ impl Subscription {
                     .hear_message(&String::from_utf8_lossy(message.get_payload_bytes()));
             }
         };
-        // A connection may be lost without a sign. Any answer is one of life, a refusal included.
-        let silence = async {
-            loop {
-                sleep(PING).await;
-                if timeout(PING, requests.ping::<Value>()).await.is_err() {
-                    return;
-                }
-            }
-        };
         tokio::select! {
             () = messages => {}
-            () = silence => {}
+            () = silence(&mut requests) => {}
         }
     }
 
     fn note(&self, refusal: Option<String>) {
         let refused = &self.gateway.unsubscribed;
         *refused.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+    }
+}
+
+/// Ends when a connection that listens does not answer any more: it may be lost without a sign. Any
+/// answer is one of life, a refusal included.
+pub(super) async fn silence(requests: &mut PubSubSink) {
+    loop {
+        sleep(PING).await;
+        if timeout(PING, requests.ping::<Value>()).await.is_err() {
+            return;
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! What callers see over HTTP.
 
-mod key;
+pub(crate) mod key;
 pub(crate) mod lines;
 mod list;
 mod listener;
-mod scripted;
-mod service;
+pub(crate) mod scripted;
+pub(crate) mod service;
 mod socket;
 
 mod acquire;

@@ -2,6 +2,7 @@
 
 mod audit;
 mod backup;
+mod events;
 mod exit_codes;
 mod generated;
 mod healthcheck;

@@ -18,5 +18,5 @@ mod leases;
 mod list;
 mod refusals;
 mod replica;
-mod rig;
+pub(crate) mod rig;
 mod waiting;

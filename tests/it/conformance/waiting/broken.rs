@@ -6,7 +6,7 @@ use latchgate::{
     config::LimitsConfig,
     engine::{AcquireRequest, BreakError, Engine, Hold, HoldEnd, HoldEvent, LossReason},
     lifecycle::Lifecycle,
-    lock::{FencingToken, Lease},
+    lock::{FencingToken, Lease, Reason},
     store::contract::Holder,
 };
 use tokio::time::{Instant, timeout};
@@ -81,7 +81,12 @@ async fn broken(engine: &Engine, fence: Option<FencingToken>) {
         assert!(outcome.is_ok(), "{outcome:?}");
     };
     let holder = engine
-        .break_lock(name("lock"), fence, record)
+        .break_lock(
+            name("lock"),
+            fence,
+            Reason::new("it hangs").unwrap(),
+            record,
+        )
         .await
         .unwrap();
     assert!(matches!(holder, Holder::Lease(lease) if fence.is_none_or(|it| it == lease.fence)));

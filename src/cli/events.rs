@@ -1,0 +1,161 @@
+//! `latchgate events`.
+
+use std::{fmt::Write, io, time::Duration};
+
+use clap::Args;
+use rustix::process::Signal;
+
+use crate::client::{ClientError, Event, Heard};
+
+use super::{
+    connection::ConnectionArgs, duration, environment::Environment, error::CliError, output,
+    signals::Signals, visible::visible,
+};
+
+/// Show what happens to locks, as it happens.
+///
+/// Goes on until Ctrl-C or TERM, which end it with exit code 0, or until nobody reads its output any
+/// more. A connection that is lost is made again; what happened meanwhile is shown then. Where events
+/// may be missing there is a line that says "gap". Events are for people to watch: decide nothing by
+/// them.
+#[derive(Args)]
+pub(super) struct EventsArgs {
+    /// Only locks whose names begin so
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        default_value = "",
+        hide_default_value = true
+    )]
+    prefix: String,
+    /// Print each event as a line of JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Result<(), CliError> {
+    let client = args.connection.client(environment)?;
+    let mut signals = Signals::hear(&[Signal::INT, Signal::TERM]).map_err(CliError::Runtime)?;
+    tokio::select! {
+        _ = signals.next() => Ok(()),
+        outcome = async {
+            let mut events = client.events(&args.prefix).await?;
+            loop {
+                if let Shown::ToNobody = show(events.next().await?, args.json)? {
+                    return Ok(());
+                }
+            }
+        } => outcome,
+    }
+}
+
+/// Whether somebody reads what is shown.
+enum Shown {
+    ToSomebody,
+    ToNobody,
+}
+
+fn show(heard: Heard, json: bool) -> Result<Shown, CliError> {
+    match heard {
+        Heard::Event(event) => {
+            let line = if json {
+                event.json().to_owned()
+            } else {
+                describe(&event)
+            };
+            match output::answer(&line) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    return Ok(Shown::ToNobody);
+                }
+                Err(error) => return Err(CliError::Output(error)),
+            }
+        }
+        Heard::Ended(reason) => {
+            let reason = visible(&reason);
+            output::note(&format!(
+                "the gateway ended the stream ({reason}); connecting again"
+            ));
+        }
+        Heard::Interrupted(error) => output::note(&interrupted(&error)),
+    }
+    Ok(Shown::ToSomebody)
+}
+
+fn interrupted(error: &ClientError) -> String {
+    let error = error.to_string();
+    format!("{}; connecting again", visible(&error))
+}
+
+/// An event in one line.
+fn describe(event: &Event) -> String {
+    let mut line = String::new();
+    let at = event.at.as_deref().unwrap_or_default();
+    let name = event.name.as_deref().unwrap_or_default();
+    let mut add = |part: std::fmt::Arguments<'_>| {
+        line.write_fmt(part).expect("a string takes every text");
+    };
+    let (at, kind, name) = (visible(at), visible(&event.kind), visible(name));
+    add(format_args!("{at:<24}  {kind:<8}"));
+    if !name.is_empty() {
+        add(format_args!("  {name}"));
+    }
+    if let Some(fence) = event.fencing_token {
+        add(format_args!("  fencing token {fence}"));
+    }
+    if let Some(owner) = &event.owner {
+        add(format_args!("  by {}", visible(owner)));
+    }
+    if let Some(position) = event.position {
+        add(format_args!("  position {position}"));
+    }
+    if let Some(ms) = event.waited_ms.filter(|&ms| ms > 0) {
+        add(format_args!("  after {}", time(ms)));
+    }
+    if let Some(ms) = event.expires_in_ms {
+        add(format_args!("  expires in {}", time(ms)));
+    }
+    if let Some(reason) = &event.reason {
+        add(format_args!("  ({})", visible(reason)));
+    }
+    line
+}
+
+fn time(ms: u64) -> String {
+    duration::show(Duration::from_millis(ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(json: &str) -> String {
+        describe(&serde_json::from_str(json).unwrap())
+    }
+
+    #[test]
+    fn an_event_is_one_line() {
+        assert_eq!(
+            described(
+                r#"{"kind":"acquired","name":"deploy","fencing_token":42,"owner":"ci","expires_in_ms":29987,"waited_ms":1200,"at":"2026-11-20T12:00:00.000Z"}"#
+            ),
+            "2026-11-20T12:00:00.000Z  acquired  deploy  fencing token 42  by ci  after 1.2s  expires in 29.9s"
+        );
+        assert_eq!(
+            described(r#"{"kind":"gap","reason":"too-old","at":"2026-11-20T12:00:00.000Z"}"#),
+            "2026-11-20T12:00:00.000Z  gap       (too-old)"
+        );
+    }
+
+    #[test]
+    fn nobody_can_write_a_line_that_is_none() {
+        let line =
+            described(r#"{"kind":"broken","name":"a","reason":"x\n\u001b[2J","owner":"\u202e"}"#);
+        assert!(
+            line.contains(r"(x\u{a}\u{1b}[2J)") && line.contains(r"by \u{202e}"),
+            "{line}"
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! Events: hear what happens to locks.
+
+use std::{collections::VecDeque, time::Duration};
+
+use reqwest::{
+    Response, Url,
+    header::{ACCEPT, AUTHORIZATION},
+};
+use serde::Deserialize;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    Client, ClientError,
+    answer::{Answer, Outcome},
+    backoff::pause,
+    event_parser::EventParser,
+    retry::Retry,
+    setback::Setback,
+};
+
+/// Hears what happens to locks. Dropped, it hangs up.
+#[derive(Debug)]
+pub struct Events {
+    client: Client,
+    prefix: String,
+    /// What to read on from.
+    last_id: Option<String>,
+    connection: Option<Response>,
+    parser: EventParser,
+    /// What has come and was not asked for yet.
+    heard: VecDeque<Heard>,
+    /// How many connections in a row have failed.
+    failed: u32,
+}
+
+/// What is heard.
+#[derive(Debug)]
+pub enum Heard {
+    /// Something has happened to a lock, or may have happened unheard (`gap`).
+    Event(Event),
+    /// The gateway has ended the stream, for this reason. The next call connects again.
+    Ended(String),
+    /// The connection is lost, or none was made. The next call tries again, after a pause. What
+    /// happens meanwhile is heard later, or is a `gap`.
+    Interrupted(ClientError),
+}
+
+/// Something that has happened to a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Event {
+    /// What: `queued`, `acquired`, `renewed`, `released`, `expired`, `lost`, `broken` or `gap`. There
+    /// may be others in later versions.
+    pub kind: String,
+    /// Which lock; not with `gap`.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The fencing token of the lease, if it is known.
+    #[serde(default)]
+    pub fencing_token: Option<u64>,
+    /// Who asked for it.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// What was left of the lease, in milliseconds.
+    #[serde(default)]
+    pub expires_in_ms: Option<u64>,
+    /// How long its holder had waited, in milliseconds.
+    #[serde(default)]
+    pub waited_ms: Option<u64>,
+    /// The place in the queue: 1 is the next to be served.
+    #[serde(default)]
+    pub position: Option<u64>,
+    /// Why.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// When, by the clock of a gateway. For display only.
+    #[serde(default)]
+    pub at: Option<String>,
+    #[serde(skip)]
+    json: String,
+}
+
+#[derive(Deserialize)]
+struct End {
+    #[serde(default)]
+    reason: String,
+}
+
+/// A gateway says something every ten seconds. A connection that is silent for so long is lost.
+const SILENCE: Duration = Duration::from_secs(30);
+/// The longest problem document that is read.
+const MAX_PROBLEM: usize = 64 * 1024;
+
+// === impl Client ===
+
+impl Client {
+    /// Listens to what happens to the locks whose names begin so, from now on. The first connection
+    /// is tried like any other call; later ones for as long as somebody asks for more.
+    pub async fn events(&self, prefix: &str) -> Result<Events, ClientError> {
+        let mut events = Events {
+            client: self.clone(),
+            prefix: prefix.to_owned(),
+            last_id: None,
+            connection: None,
+            parser: EventParser::default(),
+            heard: VecDeque::new(),
+            failed: 0,
+        };
+        let mut retry = Retry::until(self, Instant::now() + self.options.deadline);
+        loop {
+            match events.connect(retry.time_out()).await {
+                Ok(()) => return Ok(events),
+                Err(error) => retry.after_error(error).await?,
+            }
+        }
+    }
+}
+
+// === impl Events ===
+
+impl Events {
+    /// Waits for the next. Connects again by itself, for ever; fails only if a gateway refuses what
+    /// it is asked. Dropped half-way, nothing that was heard is lost.
+    pub async fn next(&mut self) -> Result<Heard, ClientError> {
+        loop {
+            if let Some(heard) = self.heard.pop_front() {
+                return Ok(heard);
+            }
+            let lost = match &mut self.connection {
+                None => {
+                    sleep(pause(self.failed)).await;
+                    match self.connect(self.client.options.request_timeout).await {
+                        Ok(()) => continue,
+                        Err(error) => error,
+                    }
+                }
+                Some(connection) => match timeout(SILENCE, connection.chunk()).await {
+                    Ok(Ok(Some(bytes))) => match self.take_in(&bytes) {
+                        Ok(()) => continue,
+                        Err(error) => error,
+                    },
+                    Ok(Ok(None)) => self.unreachable("the stream was cut"),
+                    Ok(Err(error)) => self.unreachable(&error.without_url().to_string()),
+                    Err(_elapsed) => self.unreachable("nothing came any more"),
+                },
+            };
+            self.connection = None;
+            self.failed = self.failed.saturating_add(1);
+            return match lost {
+                ClientError::Unreachable { .. }
+                | ClientError::Unavailable(_)
+                | ClientError::OutcomeUnknown { .. } => Ok(Heard::Interrupted(lost)),
+                refused => Err(refused),
+            };
+        }
+    }
+
+    async fn connect(&mut self, time_out: Duration) -> Result<(), ClientError> {
+        let client = &self.client;
+        let address = client.addresses.current();
+        let prefix = (!self.prefix.is_empty()).then_some(("prefix", &self.prefix));
+        let url = Url::parse_with_params(&format!("{}/events", address.url()), prefix);
+        let url = url.expect("an address was read as a URL before");
+        let mut request = client.http.get(url).header(ACCEPT, "text/event-stream");
+        if let Some(key) = &client.options.key {
+            request = request.header(AUTHORIZATION, key.header());
+        }
+        if let Some(id) = &self.last_id {
+            request = request.header("last-event-id", id);
+        }
+        let setback = match timeout(time_out, request.send()).await {
+            Ok(Ok(response)) if response.status().is_success() => {
+                self.connection = Some(response);
+                self.parser = EventParser::default();
+                return Ok(());
+            }
+            Ok(Ok(response)) => {
+                let answer = read(address.url(), response, time_out).await;
+                match Setback::of_answer(answer.status, &answer.body) {
+                    Some(setback) => setback,
+                    None => return Err(answer.refusal()),
+                }
+            }
+            Ok(Err(error)) => match Outcome::of(&error) {
+                Outcome::NotSent(reason) | Outcome::NoAnswer(reason) => {
+                    Setback::unreachable(address.url(), reason)
+                }
+                Outcome::Answered(status, _) => {
+                    Setback::unreachable(address.url(), format!("status {status}"))
+                }
+            },
+            Err(_elapsed) => Setback::unreachable(address.url(), "no answer in time".to_owned()),
+        };
+        client.addresses.move_on_from(address);
+        Err(setback.error)
+    }
+
+    fn take_in(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        let mut blocks = Vec::new();
+        let read = self.parser.read(bytes, &mut blocks);
+        for block in blocks {
+            self.failed = 0;
+            if block.id.is_some() {
+                self.last_id = block.id;
+            }
+            if block.name == "end" {
+                let end = serde_json::from_str::<End>(&block.data);
+                let reason = end.map_or_else(|_| String::new(), |end| end.reason);
+                self.heard.push_back(Heard::Ended(reason));
+                self.connection = None;
+                // It is about to stop, or we are too slow: either way another one may do better.
+                self.failed = 1;
+                let addresses = &self.client.addresses;
+                addresses.move_on_from(addresses.current());
+                return Ok(());
+            }
+            // What is no event of this version says nothing to us.
+            if let Ok(mut event) = serde_json::from_str::<Event>(&block.data) {
+                event.json = block.data;
+                self.heard.push_back(Heard::Event(event));
+            }
+        }
+        read.map_err(|_too_long| ClientError::Unexpected {
+            url: self.client.url().to_owned(),
+            what: "no stream of events".to_owned(),
+        })
+    }
+
+    fn unreachable(&self, reason: &str) -> ClientError {
+        let url = self.client.url();
+        Setback::unreachable(url, reason.to_owned()).error
+    }
+}
+
+// === impl Event ===
+
+impl Event {
+    /// The event as the gateway sent it.
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+}
+
+/// An answer that is no stream.
+async fn read(url: &str, mut response: Response, time_out: Duration) -> Answer {
+    let (status, sent_at) = (response.status(), Instant::now());
+    let mut body = Vec::new();
+    let reading = async {
+        while let Ok(Some(chunk)) = response.chunk().await
+            && body.len() + chunk.len() <= MAX_PROBLEM
+        {
+            body.extend(chunk);
+        }
+    };
+    // What has not come by then is no problem document.
+    let _ = timeout(time_out, reading).await;
+    Answer {
+        url: url.to_owned(),
+        status,
+        body: String::from_utf8(body).unwrap_or_default(),
+        sent_at,
+        received_at: Instant::now(),
+        in_doubt: false,
+    }
+}

@@ -1,0 +1,197 @@
+//! Events as lines of text, for the other gateways on the store.
+
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use crate::lock::{FencingToken, LockName, Owner, TokenHash};
+
+use super::event::{Event, EventKind};
+
+/// Tells leases apart, for those who pass events on. It is made of the hash of the token: whoever
+/// releases a lease by its token may not know its fencing token. It stays between gateways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct LeaseId(u64);
+
+/// An event on its way, with what tells its lease from others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct News {
+    pub(super) event: Event,
+    pub(super) lease: Option<LeaseId>,
+    /// Whether it is told only of leases that are known here: nobody may have heard of the others.
+    pub(super) if_known: bool,
+}
+
+/// An event in JSON. Later versions may add fields.
+#[derive(Serialize, Deserialize)]
+struct Line<'a> {
+    kind: &'a str,
+    at_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fence: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_in_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    waited_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    position: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lease: Option<u64>,
+}
+
+/// The longest reason that is believed, in characters.
+const LONGEST_REASON: usize = 200;
+
+// === impl LeaseId ===
+
+impl LeaseId {
+    pub(super) fn of(token: &TokenHash) -> Self {
+        let (first, _) = token
+            .as_bytes()
+            .split_first_chunk()
+            .expect("a hash has 32 bytes");
+        Self(u64::from_be_bytes(*first))
+    }
+}
+
+// === impl News ===
+
+impl From<Event> for News {
+    /// An event of no lease.
+    fn from(event: Event) -> Self {
+        Self {
+            event,
+            lease: None,
+            if_known: false,
+        }
+    }
+}
+
+impl News {
+    /// The event as one line.
+    pub(super) fn to_line(&self) -> String {
+        let event = &self.event;
+        let since = event.at.duration_since(SystemTime::UNIX_EPOCH);
+        let line = Line {
+            kind: event.kind.as_str(),
+            at_ms: millis(since.unwrap_or_default()),
+            name: event.name.as_ref().map(ToString::to_string),
+            fence: event.fence.map(FencingToken::get),
+            owner: event.owner.as_ref().map(ToString::to_string),
+            expires_in_ms: event.expires_in.map(millis),
+            waited_ms: event.waited.map(millis),
+            position: event.position,
+            reason: event.reason.as_deref().map(str::to_owned),
+            lease: self.lease.map(|lease| lease.0),
+        };
+        serde_json::to_string(&line).expect("texts and numbers are JSON")
+    }
+
+    /// Reads a line that another gateway wrote. `None` for what this version does not know, and for
+    /// what no gateway writes.
+    pub(super) fn from_line(line: &str) -> Option<Self> {
+        let line: Line<'_> = serde_json::from_str(line).ok()?;
+        let kind = EventKind::from_word(line.kind)?;
+        let name = line
+            .name
+            .map(|name| LockName::new(&name))
+            .transpose()
+            .ok()?;
+        if name.is_none() != (kind == EventKind::Gap) {
+            return None;
+        }
+        let reason = line.reason.filter(|reason| {
+            reason.chars().count() <= LONGEST_REASON && !reason.contains(char::is_control)
+        });
+        let event = Event {
+            name,
+            fence: line.fence.map(FencingToken::new).transpose().ok()?,
+            owner: line
+                .owner
+                .map(|owner| Owner::new(&owner))
+                .transpose()
+                .ok()?,
+            expires_in: line.expires_in_ms.map(Duration::from_millis),
+            waited: line.waited_ms.map(Duration::from_millis),
+            position: line.position,
+            reason: reason.map(Into::into),
+            ..Event::bare(kind, at(line.at_ms))
+        };
+        Some(Self {
+            event,
+            lease: line.lease.map(LeaseId),
+            if_known: false,
+        })
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A time that cannot be is shown as the beginning of 1970.
+fn at(ms: u64) -> SystemTime {
+    let since = Duration::from_millis(ms);
+    SystemTime::UNIX_EPOCH
+        .checked_add(since)
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Token;
+
+    fn news() -> News {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_795_222_854_042);
+        News {
+            event: Event {
+                name: Some(LockName::new("deploy:eu").unwrap()),
+                fence: Some(FencingToken::MAX),
+                owner: Some(Owner::new("ci \"7\"").unwrap()),
+                expires_in: Some(Duration::from_secs(30)),
+                waited: Some(Duration::ZERO),
+                position: Some(3),
+                reason: Some("because".into()),
+                ..Event::bare(EventKind::Broken, at)
+            },
+            lease: Some(LeaseId::of(&Token::random().hash())),
+            if_known: false,
+        }
+    }
+
+    #[test]
+    fn is_read_as_it_was_written() {
+        let news = news();
+        let line = news.to_line();
+        assert!(!line.contains('\n'), "{line}");
+        assert_eq!(News::from_line(&line), Some(news));
+    }
+
+    #[test]
+    fn what_no_gateway_writes_is_left_out() {
+        let line = news().to_line();
+        for (from, to) in [
+            ("broken", "melted"),
+            ("broken", "gap"),
+            ("deploy:eu", "deploy/eu"),
+            ("9007199254740991", "9007199254740992"),
+            ("\"ci ", "\"\\u001b"),
+            ("{", "["),
+        ] {
+            let odd = line.replacen(from, to, 1);
+            assert_ne!(odd, line);
+            assert_eq!(News::from_line(&odd), None, "{odd}");
+        }
+        let long = line.replace("because", &"x".repeat(201));
+        assert_eq!(News::from_line(&long).unwrap().event.reason, None);
+        let later = line.replacen('{', r#"{"colour":"red","#, 1);
+        assert!(News::from_line(&later).is_some(), "{later}");
+    }
+}

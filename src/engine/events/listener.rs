@@ -1,0 +1,177 @@
+//! Somebody who listens to events.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use tokio::sync::watch;
+
+use crate::engine::Engine;
+
+use super::{
+    bus::{Bus, Shared},
+    event::{Event, Prefix},
+};
+
+/// Somebody who listens to events. Dropped, it has left.
+///
+/// It keeps nothing of its own but where it is: whoever reads too slowly falls behind what is kept
+/// for all, and is told so as the last thing.
+pub struct Listener {
+    shared: Arc<Shared>,
+    prefix: Prefix,
+    /// The number of the next event to be read.
+    next: u64,
+    /// What is said before anything is read.
+    first: Option<Event>,
+    written: watch::Receiver<u64>,
+    /// Whether the gateway drained when the last events were read.
+    drained: bool,
+}
+
+/// What a listener hears. All but events are the end.
+#[derive(Debug)]
+pub enum Heard {
+    /// Events, each with its number, the oldest first: none of names that are not listened to.
+    Events(Vec<(u64, Arc<Event>)>),
+    /// Too much was left unread.
+    Unread,
+    /// The gateway is about to stop.
+    Draining,
+}
+
+/// Why somebody may not listen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ListenError {
+    /// As many listen as are allowed.
+    #[error("too many listen already")]
+    TooMany,
+    /// The gateway is about to stop.
+    #[error("the gateway is draining")]
+    Draining,
+}
+
+/// How many events are read at once.
+const AT_ONCE: usize = 64;
+
+// === impl Engine ===
+
+impl Engine {
+    /// Listens to what happens to locks from now on, or from behind the event with this id.
+    ///
+    /// What happens at this gateway after the call is heard. Other gateways begin to tell when they
+    /// have heard that somebody listens, a moment later. If the id is of an event that is not kept
+    /// any more, or of another gateway, the first event is a gap.
+    pub fn listen(&self, prefix: Prefix, last_id: Option<&str>) -> Result<Listener, ListenError> {
+        if self.is_draining() {
+            return Err(ListenError::Draining);
+        }
+        self.events.listen(prefix, last_id)
+    }
+}
+
+// === impl Bus ===
+
+impl Bus {
+    fn listen(&self, prefix: Prefix, last_id: Option<&str>) -> Result<Listener, ListenError> {
+        let shared = &self.0;
+        let mut audience = shared.audience();
+        if audience.listeners() >= shared.most_listeners {
+            return Err(ListenError::TooMany);
+        }
+        audience.join();
+        shared.wanted.store(true, Ordering::Relaxed);
+        let journal = &audience.journal;
+        let (now, kept) = (journal.next(), journal.first()..=journal.next());
+        // The number after the last that was read; none if the id is not one of ours.
+        let after = last_id.map(|id| shared.number_of(id).map(|number| number + 1));
+        let (next, reason) = match after {
+            None => (now, None),
+            Some(Some(after)) if kept.contains(&after) => (after, None),
+            Some(Some(after)) if after < *kept.start() => (*kept.start(), Some("too-old")),
+            Some(_) => (now, Some("unknown-id")),
+        };
+        drop(audience);
+        shared.changed.notify_one();
+        Ok(Listener {
+            shared: Arc::clone(shared),
+            prefix,
+            next,
+            first: reason.map(|reason| Event::gap(reason, shared.clock.wall())),
+            written: shared.written.subscribe(),
+            drained: false,
+        })
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// The number in an id of this run of the gateway.
+    fn number_of(&self, id: &str) -> Option<u64> {
+        let (instance, number) = id.rsplit_once('-')?;
+        let number = number.parse().ok().filter(|&number| number < u64::MAX)?;
+        (instance == &*self.instance).then_some(number)
+    }
+}
+
+// === impl Listener ===
+
+impl Listener {
+    /// The name of this run of the gateway, with which an id begins: `INSTANCE-NUMBER`.
+    pub fn instance(&self) -> &str {
+        &self.shared.instance
+    }
+
+    /// The number of the last event that was read or passed over.
+    pub fn position(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// Waits for events. Safe to drop and call again; nothing comes after the end.
+    pub async fn next(&mut self) -> Heard {
+        if let Some(gap) = self.first.take() {
+            return Heard::Events(vec![(self.position(), Arc::new(gap))]);
+        }
+        let draining = self.shared.lifecycle.drained();
+        let mut draining = std::pin::pin!(draining);
+        loop {
+            // Before the look at them: none is missed that is written meanwhile.
+            self.written.mark_unchanged();
+            let drains = self.shared.lifecycle.is_draining();
+            let read = self.shared.audience().journal.read(self.next, AT_ONCE);
+            let Ok(events) = read else {
+                return Heard::Unread;
+            };
+            if self.drained {
+                return Heard::Draining;
+            }
+            self.drained = drains;
+            let all = events.len();
+            let numbered = (self.next..).zip(events);
+            self.next += all as u64;
+            let wanted: Vec<_> = numbered.filter(|(_, event)| self.wants(event)).collect();
+            if !wanted.is_empty() {
+                return Heard::Events(wanted);
+            }
+            if all == 0 && !drains {
+                tokio::select! {
+                    // An error: nobody is there to write any more.
+                    _ = self.written.changed() => {}
+                    () = &mut draining => {}
+                }
+            }
+        }
+    }
+
+    /// A gap concerns everybody.
+    fn wants(&self, event: &Event) -> bool {
+        let name = event.name.as_ref();
+        name.is_none_or(|name| self.prefix.begins(name))
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.shared.audience().leave();
+        self.shared.changed.notify_one();
+    }
+}

@@ -1,0 +1,112 @@
+//! What operations tell, each as it knows it.
+
+use crate::{
+    lock::{HeldLease, Lease, LockName, Owner, TokenHash},
+    store::contract::Place,
+};
+
+use super::{
+    bus::Bus,
+    event::{Event, EventKind},
+    line::{LeaseId, News},
+};
+
+// === impl Bus ===
+
+impl Bus {
+    /// Somebody began to wait.
+    pub(in crate::engine) fn queued(&self, name: &LockName, owner: Option<&Owner>, place: &Place) {
+        self.tell(|at| News {
+            event: Event {
+                owner: owner.cloned(),
+                position: Some(place.ahead + 1),
+                ..Event::of(EventKind::Queued, name, at)
+            },
+            lease: None,
+            if_known: false,
+        });
+    }
+
+    /// A new lease was granted.
+    pub(in crate::engine) fn acquired(&self, lease: &Lease) {
+        self.tell(|at| News {
+            event: Event {
+                waited: Some(lease.waited),
+                ..held(EventKind::Acquired, &lease.name, &lease.held, at)
+            },
+            lease: Some(LeaseId::of(&lease.token.hash())),
+            if_known: false,
+        });
+    }
+
+    /// A lease lasts longer.
+    pub(in crate::engine) fn renewed(&self, name: &LockName, token: &TokenHash, lease: &HeldLease) {
+        self.tell(|at| News {
+            event: held(EventKind::Renewed, name, lease, at),
+            lease: Some(LeaseId::of(token)),
+            if_known: false,
+        });
+    }
+
+    /// A lease was released with its token.
+    pub(in crate::engine) fn released(&self, name: &LockName, token: &TokenHash) {
+        self.tell(|at| News {
+            event: Event::of(EventKind::Released, name, at),
+            lease: Some(LeaseId::of(token)),
+            if_known: false,
+        });
+    }
+
+    /// A lease was given back because nobody was there for it. Where nobody heard that it was
+    /// granted, nobody hears that it is not.
+    pub(in crate::engine) fn given_back(&self, name: &LockName, token: &TokenHash) {
+        self.tell(|at| News {
+            event: Event {
+                reason: Some("abandoned".into()),
+                ..Event::of(EventKind::Released, name, at)
+            },
+            lease: Some(LeaseId::of(token)),
+            if_known: true,
+        });
+    }
+
+    /// A stream that held a lock does not hold it any more.
+    pub(in crate::engine) fn lost(&self, name: &LockName, token: &TokenHash, reason: &'static str) {
+        self.tell(|at| News {
+            event: Event {
+                reason: Some(reason.into()),
+                ..Event::of(EventKind::Lost, name, at)
+            },
+            lease: Some(LeaseId::of(token)),
+            if_known: false,
+        });
+    }
+
+    /// A lease was broken, for a reason. Of a lease that no gateway granted nothing is known.
+    pub(in crate::engine) fn broken(
+        &self,
+        name: &LockName,
+        lease: Option<&HeldLease>,
+        reason: &str,
+    ) {
+        self.tell(|at| News {
+            event: Event {
+                fence: lease.map(|lease| lease.fence),
+                owner: lease.and_then(|lease| lease.owner.clone()),
+                reason: Some(reason.to_owned().into()),
+                ..Event::of(EventKind::Broken, name, at)
+            },
+            lease: None,
+            if_known: false,
+        });
+    }
+}
+
+fn held(kind: EventKind, name: &LockName, lease: &HeldLease, at: std::time::SystemTime) -> Event {
+    Event {
+        fence: Some(lease.fence),
+        owner: lease.owner.clone(),
+        expires_in: Some(lease.expires_in),
+        ..Event::of(kind, name, at)
+    }
+}

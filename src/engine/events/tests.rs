@@ -1,0 +1,188 @@
+//! What is made of what operations tell.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tokio::time::{Instant, advance};
+
+use super::{
+    event::{Event, EventKind, Prefix},
+    line::{LeaseId, News},
+    listener::{Heard, Listener},
+    take_in::Knowledge,
+    tracker::{LeaseKey, Origin},
+};
+use crate::{
+    engine::tests::scripted_store::{ScriptedStore, engine, granted, held, name, settle},
+    lock::{FencingToken, HeldLease, LockName, Token},
+};
+
+const FENCE: u64 = 7;
+
+fn news(kind: EventKind, id: LeaseId, fence: Option<u64>) -> News {
+    News {
+        event: Event {
+            fence: fence.map(|fence| FencingToken::new(fence).unwrap()),
+            expires_in: Some(Duration::from_secs(30)),
+            ..Event::of(kind, &name(), SystemTime::UNIX_EPOCH)
+        },
+        lease: Some(id),
+        if_known: false,
+    }
+}
+
+fn id() -> LeaseId {
+    LeaseId::of(&Token::random().hash())
+}
+
+fn kinds(told: &[Event]) -> Vec<EventKind> {
+    told.iter().map(|event| event.kind).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_waits_a_little_for_its_beginning() {
+    let (mut known, id) = (Knowledge::default(), id());
+    let there = Origin::Elsewhere;
+    let renewed = known.take_in(news(EventKind::Renewed, id, Some(FENCE)), there);
+    let released = known.take_in(news(EventKind::Released, id, None), Origin::Here);
+    assert_eq!((renewed, released), (vec![], vec![]));
+    let told = known.take_in(news(EventKind::Acquired, id, Some(FENCE)), there);
+    assert_eq!(
+        kinds(&told),
+        [EventKind::Acquired, EventKind::Renewed, EventKind::Released]
+    );
+    assert!(told.iter().all(|event| event.fence == told[0].fence));
+    advance(Duration::from_mins(1)).await;
+    assert_eq!(known.overdue(Instant::now()), Some(vec![]), "told already");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_without_a_beginning_is_told_all_the_same_and_once() {
+    let (mut known, id) = (Knowledge::default(), id());
+    let released = || news(EventKind::Released, id, None);
+    assert_eq!(known.take_in(released(), Origin::Here), []);
+    assert_eq!(known.overdue(Instant::now()), None);
+    advance(Duration::from_millis(200)).await;
+    let told = known.overdue(Instant::now()).unwrap();
+    assert_eq!(
+        (kinds(&told), told[0].fence),
+        (vec![EventKind::Released], None)
+    );
+    assert_eq!(known.take_in(released(), Origin::Here), []);
+    let renewed = news(EventKind::Renewed, id, Some(FENCE));
+    assert_eq!(known.take_in(renewed, Origin::Elsewhere), [], "it is over");
+    assert_eq!(known.tracker.next_due(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_lease_of_which_nobody_has_heard_nobody_hears_that_it_was_given_back() {
+    let (mut known, id) = (Knowledge::default(), id());
+    let mut given_back = news(EventKind::Released, id, None);
+    given_back.if_known = true;
+    assert_eq!(known.take_in(given_back, Origin::Here), []);
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(known.overdue(Instant::now()), Some(vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_lost_its_lease_in_time_does_not_end_it() {
+    let (mut known, id) = (Knowledge::default(), id());
+    known.take_in(news(EventKind::Acquired, id, Some(FENCE)), Origin::Here);
+    for (reason, lives) in [("expired", true), ("ended", false)] {
+        let mut lost = news(EventKind::Lost, id, None);
+        lost.event.reason = Some(reason.into());
+        let told = known.take_in(lost, Origin::Here);
+        assert_eq!(told[0].fence.map(FencingToken::get), Some(FENCE));
+        assert_eq!(known.tracker.next_due().is_some(), lives, "{reason}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_seen_since_a_gap_has_not_expired() {
+    let mut known = Knowledge::default();
+    let told = known.take_in(news(EventKind::Acquired, id(), Some(FENCE)), Origin::Here);
+    let key = LeaseKey {
+        name: name(),
+        fence: told[0].fence.unwrap(),
+    };
+    let at = SystemTime::UNIX_EPOCH;
+    assert!(known.gone(&key, at).is_some());
+    known.take_in(Event::gap("test", at).into(), Origin::Elsewhere);
+    assert_eq!(known.gone(&key, at), None);
+    assert_eq!(known.tracker.next_due(), None);
+}
+
+async fn next(listener: &mut Listener) -> Vec<Arc<Event>> {
+    match listener.next().await {
+        Heard::Events(events) => events.into_iter().map(|(_, event)| event).collect(),
+        end => panic!("{end:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let mut listener = engine.listen(Prefix::default(), None).unwrap();
+    let bus = &engine.events;
+    let token = Token::random();
+    bus.renewed(&name(), &token.hash(), &held());
+    bus.broken(&name(), Some(&held()), "stuck");
+    bus.released(&name(), &token.hash());
+    bus.broken(&LockName::new("foreign").unwrap(), None, "stuck");
+    let mut told = Vec::new();
+    while told.len() < 3 {
+        told.extend(next(&mut listener).await);
+    }
+    told.sort_by_key(|event| event.kind.as_str());
+    assert_eq!(told[0].reason.as_deref(), Some("stuck"));
+    let shown: Vec<_> = told
+        .iter()
+        .map(|event| (event.kind.as_str(), event.fence.is_some()))
+        .collect();
+    assert_eq!(
+        shown,
+        [("broken", true), ("broken", false), ("released", false)]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_listens_to_is_not_even_made() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    settle().await;
+    engine.events.tell(|_| panic!("nobody listens"));
+    drop(engine.listen(Prefix::default(), None).unwrap());
+    engine
+        .events
+        .renewed(&name(), &Token::random().hash(), &held());
+    // Whoever comes back may still want to know, but not for ever.
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    engine.events.tell(|_| panic!("nobody listens any more"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_can_be_taken_in_leaves_a_gap() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let first = engine.listen(Prefix::default(), None).unwrap();
+    let token = Token::random().hash();
+    let lease = HeldLease { ..held() };
+    for _ in 0..20_000 {
+        engine.events.renewed(&name(), &token, &lease);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let begin = format!("{}-0", first.instance());
+    let mut listener = engine.listen(Prefix::default(), Some(&begin)).unwrap();
+    loop {
+        let told = next(&mut listener).await;
+        if told
+            .iter()
+            .any(|event| event.reason.as_deref() == Some("too-many"))
+        {
+            return;
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `GET /events`: listen to what happens to locks.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::extract::State;
+use utoipa::{
+    IntoResponses,
+    openapi::{RefOr, Response},
+};
+
+use crate::{
+    auth::{Access, scope},
+    engine::events::ListenError,
+    http::{
+        extract::{Caller, EventStream},
+        problem::{Extra, Problem, ProblemCode as Code, problem_responses},
+        state::Gateway,
+    },
+};
+
+use super::{
+    event_body::EventSchema,
+    events_query::{EventsParams, EventsQuery},
+    last_event_id::{LastEventId, LastEventIdHeader},
+    stream::Events,
+};
+
+/// The problems of events, before there is a stream.
+struct EventsProblems;
+
+/// Listen to events
+///
+/// What happens to locks, at all gateways on the store, as a stream of server-sent events, each with
+/// JSON as its data: `curl -N localhost:7420/events?prefix=deploy:`. In a browser: `new
+/// EventSource("/events")`.
+///
+/// * `queued`: a request began to wait. `acquired`: a lease was granted, at once or to one who waited.
+///   `renewed`: it lasts longer.
+/// * `released`: it was given back; with the reason `abandoned` by the gateway, because nobody was
+///   there for it. `expired`: its time was over, which is told up to a few seconds later. `broken`:
+///   somebody took it away, with the reason that they gave.
+/// * `lost`: a stream of `hold` does not hold its lock any more, with the reason that it was told. The
+///   lease may have ended before, or ends a moment later.
+/// * `gap`: events may be missing here. Look at the locks that matter and go on. `too-old`,
+///   `unknown-id`: what follows `Last-Event-ID` is not kept any more, or the id is not of this gateway
+///   since its start. `connection-lost`: this gateway could not hear the others for a while.
+///   `too-many`: more happened than could be passed on.
+/// * `end` is the last event, if the connection is not cut: `draining`, the gateway is about to stop;
+///   `unread`, too much was left unread; `revoked`, the API key is gone or may not see any lock now.
+/// * Lines that begin with a colon say nothing, and keep the connection open.
+///
+/// With API keys you hear of the locks that your key may view, and of every `gap`.
+///
+/// The data has `kind` (the event's name again), `name`, `fencing_token` (null if it is not known),
+/// `owner` (null if there is none or it is not known), `expires_in_ms` (`acquired`, `renewed`),
+/// `waited_ms` (`acquired`), `position` (`queued`), `reason`, and `at`, in RFC 3339 and for display
+/// only. There may be more fields in later versions.
+///
+/// **Events are for people, dashboards and wake-up calls. Decide nothing by them**: a lock is held by
+/// whoever has been granted it, and only the store knows. They come as well as they can: one may be
+/// missing although nothing was lost on the way (what a gateway did when it was killed), and the order
+/// is certain only for one lease. No event is invented, and no fencing token is `acquired` twice. What
+/// happens at other gateways is told up to a few hundred milliseconds later, and from the moment on at
+/// which they have heard that somebody listens.
+///
+/// Connect again with the header `Last-Event-ID` (a browser does) to read on where the stream was cut:
+/// the last 8192 events are kept, for a minute after nobody listens any more.
+#[utoipa::path(
+    get,
+    path = "/events",
+    operation_id = "events",
+    tag = "locks",
+    params(EventsParams, LastEventIdHeader),
+    responses(
+        (status = 200, body = EventSchema, content_type = "text/event-stream",
+         description = "The stream of events; the schema is that of one event.",
+         headers(("X-Accel-Buffering", description = "Always `no`."))),
+        EventsProblems,
+    )
+)]
+pub(in crate::http) async fn events(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller<scope::View>,
+    stream: EventStream,
+    query: EventsQuery,
+    LastEventId(last_id): LastEventId,
+) -> Result<Events, Problem> {
+    let counted = caller.stream()?;
+    // A caller that hangs up from here on drops the listener.
+    let listener = gateway.engine.listen(query.prefix, last_id.as_deref())?;
+    Ok(Events::new(
+        listener,
+        stream,
+        counted,
+        Access::clone(&caller),
+    ))
+}
+
+/// After how long to ask again when too many listen, in milliseconds: nobody who listens stops soon.
+const RETRY_AFTER: u64 = 5_000;
+
+impl From<ListenError> for Problem {
+    fn from(error: ListenError) -> Self {
+        match error {
+            ListenError::TooMany => Self::new(
+                Code::Overloaded,
+                "As many listen to events here as this gateway allows.",
+            )
+            .with(Extra::RetryAfter { ms: RETRY_AFTER }),
+            ListenError::Draining => Self::new(
+                Code::Draining,
+                "The gateway is about to stop; listen at another one.",
+            ),
+        }
+    }
+}
+
+// === impl EventsProblems ===
+
+impl IntoResponses for EventsProblems {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problem_responses(&[
+            Code::InvalidRequest,
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::RateLimited,
+            Code::Internal,
+            Code::Overloaded,
+            Code::Draining,
+        ])
+    }
+}

@@ -1,0 +1,143 @@
+//! The answer to somebody who listens: a stream of events.
+
+use std::convert::Infallible;
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
+use tokio::time::{Duration, Instant, timeout_at};
+use tracing::info;
+
+use crate::{
+    auth::{Access, Permission, Slot},
+    engine::events::{Heard, Listener},
+    http::extract::EventStream,
+};
+
+use super::event_body::{encode, encode_end, greeting, heartbeat};
+
+/// Events on their way to somebody who listens. Dropped, nobody does.
+pub(in crate::http) struct Events {
+    listener: Listener,
+    stream: EventStream,
+    /// What it counts as among the limits of its API key.
+    _counted: Option<Slot>,
+    /// Which locks it may see, asked anew for each event.
+    access: Access,
+    phase: Phase,
+    heartbeat_at: Instant,
+}
+
+#[derive(PartialEq, Eq)]
+enum Phase {
+    /// Nothing has been sent.
+    New,
+    /// Events are sent as they come.
+    Open,
+    /// The last event has been sent.
+    Over,
+}
+
+/// How often something is sent: often enough for proxies that close a connection which is silent
+/// for half a minute.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// For how long a reader may take nothing in: several heartbeats. Then its connection is closed, for
+/// as long as it does not read nothing can be said to it.
+const SILENCE: Duration = Duration::from_secs(30);
+/// Tells nginx, and those who took this over from it, not to collect the answer before passing it on.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+// === impl Events ===
+
+impl Events {
+    pub(super) fn new(
+        listener: Listener,
+        stream: EventStream,
+        counted: Option<Slot>,
+        access: Access,
+    ) -> Self {
+        stream.limit_silence(SILENCE);
+        Self {
+            listener,
+            stream,
+            _counted: counted,
+            access,
+            phase: Phase::New,
+            heartbeat_at: Instant::now() + HEARTBEAT,
+        }
+    }
+
+    /// What is sent next; `None` after the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        let bytes = match self.phase {
+            Phase::Over => return None,
+            Phase::New => {
+                self.phase = Phase::Open;
+                greeting(self.listener.instance(), self.listener.position())
+            }
+            Phase::Open => self.more().await,
+        };
+        self.heartbeat_at = Instant::now() + HEARTBEAT;
+        Some(bytes.into())
+    }
+
+    async fn more(&mut self) -> Vec<u8> {
+        loop {
+            // Before the look at it: no change is missed.
+            let changed = self.access.changed();
+            if !self.access.still_permits(Permission::View, None) {
+                return self.end("revoked");
+            }
+            let heard = tokio::select! {
+                heard = timeout_at(self.heartbeat_at, self.listener.next()) => heard,
+                () = changed => continue,
+            };
+            let Ok(heard) = heard else {
+                return heartbeat(self.listener.instance(), self.listener.position());
+            };
+            let events = match heard {
+                Heard::Events(events) => events,
+                Heard::Unread => return self.end("unread"),
+                Heard::Draining => return self.end("draining"),
+            };
+            let mut bytes = Vec::new();
+            for (number, event) in events {
+                // A gap concerns everybody.
+                let name = event.name.as_ref();
+                if name.is_none_or(|name| self.access.still_views(name)) {
+                    bytes.extend(encode(self.listener.instance(), number, &event));
+                }
+            }
+            if !bytes.is_empty() {
+                return bytes;
+            }
+        }
+    }
+
+    fn end(&mut self, reason: &'static str) -> Vec<u8> {
+        self.phase = Phase::Over;
+        info!(
+            id = self.stream.request_id(),
+            reason, "a stream of events has ended"
+        );
+        encode_end(reason)
+    }
+}
+
+impl IntoResponse for Events {
+    fn into_response(self) -> Response {
+        let headers = [
+            (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+            (X_ACCEL_BUFFERING, HeaderValue::from_static("no")),
+        ];
+        let bytes = unfold(self, async |mut events| {
+            let bytes = events.next().await?;
+            Some((Ok::<_, Infallible>(bytes), events))
+        });
+        (headers, Body::from_stream(bytes)).into_response()
+    }
+}

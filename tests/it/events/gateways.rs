@@ -1,0 +1,242 @@
+//! Events over all gateways on one Redis.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+
+use crate::api::service::Service;
+
+use super::{
+    reader::Heard,
+    site::{Site, acquire, post, release, renew},
+};
+
+fn is(kind: &'static str) -> impl Fn(&Heard) -> bool {
+    move |heard| heard.kind == kind
+}
+
+/// What must be the same wherever it is heard.
+fn key(heard: &Heard) -> String {
+    format!("{} {}", heard.brief(), heard.data["fencing_token"])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_happens_at_another_gateway_is_heard_with_all_that_is_known() {
+    let site = Site::redis(2).await;
+    let mut reader = site.reader().await;
+    let other = &site.gateways[1];
+    let lease = acquire(other, "a", &json!({"owner": "ci \"7\"\u{1f512}"})).await;
+    renew(other, &lease).await;
+    let waiting = post(other, "/locks/a", &json!({"wait_ms": 1, "owner": "w"})).await;
+    assert_eq!(waiting.status, 423);
+    release(other, &lease).await;
+    for kind in ["acquired", "renewed", "queued", "released"] {
+        let event = reader.expect(kind).await;
+        assert_eq!(event["name"], "a");
+        if kind != "queued" {
+            assert_eq!(event["owner"], lease["owner"], "{event}");
+            assert_eq!(event["fencing_token"], lease["fencing_token"], "{event}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_may_begin_at_one_gateway_and_end_at_another() {
+    let site = Site::redis(2).await;
+    let mut reader = site.reader().await;
+    let (here, there) = (&site.gateways[0], &site.gateways[1]);
+    for (from, to) in [(here, there), (there, here), (here, there), (there, here)] {
+        let lease = acquire(from, "a", &json!({"owner": "ci"})).await;
+        release(to, &lease).await;
+        for kind in ["acquired", "released"] {
+            let event = reader.expect(kind).await;
+            assert_eq!(event["fencing_token"], lease["fencing_token"], "{event}");
+            assert_eq!(event["owner"], "ci", "{event}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_of_another_gateway_expires_once_although_both_have_renewed_it() {
+    let site = Site::redis(2).await;
+    let mut reader = site.reader().await;
+    let mut there = site.reader_at(1).await;
+    let lease = acquire(&site.gateways[1], "a", &json!({"ttl_ms": 500})).await;
+    renew(site.gateway(), &lease).await;
+    // Later than every gateway that looks after it.
+    acquire(site.gateway(), "b", &json!({"ttl_ms": 3_500})).await;
+    for reader in [&mut reader, &mut there] {
+        let is_last = |heard: &Heard| heard.kind == "expired" && heard.data["name"] == "b";
+        let heard = reader.up_to(is_last).await;
+        let expired: Vec<_> = heard.iter().filter(|heard| is("expired")(heard)).collect();
+        assert_eq!(expired.len(), 2, "{expired:?}");
+        assert_eq!(expired[0].data["fencing_token"], lease["fencing_token"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_of_a_gateway_that_is_gone_expires_all_the_same() {
+    let site = Site::redis(2).await;
+    let mut reader = site.reader().await;
+    let other = &site.gateways[1];
+    let lease = acquire(other, "a", &json!({"ttl_ms": 1_500})).await;
+    reader.expect("acquired").await;
+    other.lifecycle.stop(Duration::from_secs(1)).await.ok();
+    let expired = reader.expect("expired").await;
+    assert_eq!(expired["fencing_token"], lease["fencing_token"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_stops_tells_what_it_has_to_tell() {
+    let site = Site::redis(2).await;
+    let mut reader = site.reader().await;
+    let other = &site.gateways[1];
+    let lease = acquire(other, "a", &json!({})).await;
+    release(other, &lease).await;
+    other.lifecycle.stop(Duration::from_secs(2)).await.unwrap();
+    reader.expect("acquired").await;
+    reader.expect("released").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_sent_while_nobody_listens() {
+    let site = Site::redis(2).await;
+    let server = site.server.as_ref().unwrap();
+    let published = async || {
+        let info = server.text(&["INFO", "commandstats"]).await;
+        let line = |line: &str| {
+            line.strip_prefix("cmdstat_publish:calls=")
+                .map(str::to_owned)
+        };
+        let calls = info.lines().find_map(line).unwrap_or_default();
+        calls.split(',').next().unwrap().to_owned()
+    };
+    // Both have probed what they may do.
+    for gateway in &site.gateways {
+        release(gateway, &acquire(gateway, "a", &json!({})).await).await;
+    }
+    let before = published().await;
+    for gateway in &site.gateways {
+        for _ in 0..20 {
+            release(gateway, &acquire(gateway, "a", &json!({})).await).await;
+        }
+    }
+    assert_eq!(published().await, before);
+    let subscribers = server.run(&["PUBSUB", "NUMSUB", "lg:events"]).await;
+    assert!(
+        format!("{subscribers:?}").contains("int(0)"),
+        "{subscribers:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_was_lost_leaves_a_gap_and_comes_back() {
+    let site = Site::redis(2).await;
+    let mut reader = site.reader().await;
+    let server = site.server.as_ref().unwrap();
+    server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    assert_eq!(reader.expect("gap").await["reason"], "connection-lost");
+    // The other one asks for no news now, and hears that this one does.
+    let other = &site.gateways[1];
+    let lease = acquire(other, "a", &json!({})).await;
+    release(other, &lease).await;
+    assert_eq!(
+        reader.expect("acquired").await["fencing_token"],
+        lease["fencing_token"]
+    );
+    reader.expect("released").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ended_unheard_is_not_said_to_have_expired() {
+    let site = Site::redis(2).await;
+    let mut reader = site.reader().await;
+    let server = site.server.as_ref().unwrap();
+    let lease = acquire(site.gateway(), "a", &json!({"ttl_ms": 2_500})).await;
+    reader.expect("acquired").await;
+    // Released by somebody of whom nobody hears.
+    server.run(&["DEL", "lg:{a}:lock", "lg:{a}:info"]).await;
+    server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    assert_eq!(reader.expect("gap").await["reason"], "connection-lost");
+    acquire(site.gateway(), "b", &json!({"ttl_ms": 4_000})).await;
+    let heard = reader.up_to(is("expired")).await;
+    assert_eq!(heard.last().unwrap().data["name"], "b", "{heard:?} {lease}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_other_gateways_go_on_after_the_server_was_away() {
+    let mut site = Site::redis(2).await;
+    let mut reader = site.reader().await;
+    let server = site.server.as_mut().unwrap();
+    server.kill();
+    server.start_again().await;
+    assert_eq!(reader.expect("gap").await["reason"], "connection-lost");
+    let other = &site.gateways[1];
+    let deadline = Instant::now() + Duration::from_secs(15);
+    // It serves again before long, and hears soon after that it is listened to.
+    loop {
+        post(other, "/locks/a", &json!({"ttl_ms": 100})).await;
+        let heard = timeout(Duration::from_millis(200), reader.next()).await;
+        if heard.is_ok_and(|heard| heard.is_some_and(|heard| heard.kind == "acquired")) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "nothing is heard");
+    }
+}
+
+/// Takes and gives back some locks, each time at another gateway.
+async fn cycle(site: &Site, client: usize) {
+    for round in 0..12 {
+        let gateway = |offset: usize| -> &Service { &site.gateways[(client + round + offset) % 2] };
+        let target = format!("/locks/n{}", (client + round) % 3);
+        let body = json!({"wait_ms": 20_000, "ttl_ms": 20_000, "owner": format!("c{client}")});
+        let lease: Value = post(gateway(0), &target, &body).await.json();
+        if round % 3 == 0 {
+            renew(gateway(1), &lease).await;
+        }
+        release(gateway(round % 2), &lease).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_lease_of_many_clients_begins_and_ends_once_at_every_gateway() {
+    let site = Site::redis(2).await;
+    let mut readers = [site.reader().await, site.reader_at(1).await];
+    tokio::join!(
+        cycle(&site, 0),
+        cycle(&site, 1),
+        cycle(&site, 2),
+        cycle(&site, 3)
+    );
+    let end = acquire(site.gateway(), "end", &json!({"ttl_ms": 500})).await;
+    let mut all = Vec::new();
+    for reader in &mut readers {
+        let heard = reader.up_to(is("expired")).await;
+        assert_eq!(
+            heard.last().unwrap().data["fencing_token"],
+            end["fencing_token"]
+        );
+        let mut lives: BTreeMap<(String, u64), Vec<&str>> = BTreeMap::new();
+        for heard in heard.iter().filter(|heard| heard.kind != "queued") {
+            let fence = heard.data["fencing_token"].as_u64();
+            let name = heard.data["name"].as_str().unwrap().to_owned();
+            let life = lives.entry((name, fence.unwrap_or_else(|| panic!("{heard:?}"))));
+            life.or_default().push(&heard.kind);
+        }
+        lives.retain(|(name, _), _| name.starts_with('n'));
+        assert_eq!(lives.len(), 48);
+        for (lease, mut life) in lives {
+            life.retain(|kind| *kind != "renewed");
+            assert_eq!(life, ["acquired", "released"], "{lease:?}");
+        }
+        // A renewal that is heard after the end of its lease is left out.
+        let mine = heard.iter().filter(|heard| heard.brief().contains(" n"));
+        let mine = mine.filter(|heard| heard.kind != "renewed");
+        all.push(mine.map(key).collect::<BTreeSet<_>>());
+    }
+    assert_eq!(all[0], all[1]);
+}

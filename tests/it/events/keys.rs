@@ -1,0 +1,99 @@
+//! Who may hear what.
+
+use http::Method;
+use latchgate::{
+    auth::{Gate, KeysFile},
+    config::Config,
+};
+
+use crate::api::{key::Key, service::Service};
+
+use super::reader::Reader;
+
+fn replace(gate: &Gate, file: &str) {
+    gate.replace(KeysFile::new("keys.toml").parse(file).unwrap());
+}
+
+async fn acquire(service: &Service, key: &Key, lock: &str) {
+    let target = format!("/locks/{lock}");
+    let answer = service.ask(Method::POST, &target, &[key.auth()], "").await;
+    assert_eq!(answer.status, 201, "{}", answer.body);
+}
+
+async fn refused(service: &Service, headers: &[(&str, &str)]) -> (u16, String) {
+    service
+        .ask(Method::GET, "/events?prefix=team", headers, "")
+        .await
+        .problem()
+}
+
+#[tokio::test]
+async fn a_key_hears_of_the_locks_that_it_may_view() {
+    let (worker, viewer) = (Key::new(), Key::new());
+    let file = worker.entry("worker", "acquire = ['*']")
+        + &viewer.entry("viewer", "view = ['team:', 'public']");
+    let service = Service::with_keys(&file);
+    let mut reader = Reader::sending(&service, "", Some(viewer.auth())).await;
+    for lock in ["team2:a", "team", "xteam:a", "team:a", "public"] {
+        acquire(&service, &worker, lock).await;
+    }
+    assert_eq!(reader.expect("acquired").await["name"], "team:a");
+    assert_eq!(reader.expect("acquired").await["name"], "public");
+    assert!(!reader.raw.contains("team2"), "{}", reader.raw);
+}
+
+#[tokio::test]
+async fn a_key_without_view_and_nobody_at_all_hears_nothing() {
+    let worker = Key::new();
+    let service = Service::with_keys(&worker.entry("worker", "acquire = ['*']\nbreak = ['*']"));
+    let forbidden = refused(&service, &[worker.auth()]).await;
+    assert_eq!(forbidden, (403, "forbidden".to_owned()));
+    assert_eq!(
+        refused(&service, &[]).await,
+        (401, "unauthorized".to_owned())
+    );
+    let unknown = Key::new();
+    let unknown = refused(&service, &[unknown.auth()]).await;
+    assert_eq!(unknown, (401, "unauthorized".to_owned()));
+}
+
+#[tokio::test]
+async fn a_key_that_may_see_less_hears_less_at_once() {
+    let key = Key::new();
+    let all = key.entry("ops", "acquire = ['*']\nview = ['*']");
+    let (service, gate, _) = Service::with_gate(Config::default(), &all);
+    let mut reader = Reader::sending(&service, "", Some(key.auth())).await;
+    acquire(&service, &key, "a").await;
+    reader.expect("acquired").await;
+    replace(&gate, &key.entry("ops", "acquire = ['*']\nview = ['b']"));
+    for lock in ["a", "b"] {
+        acquire(&service, &key, lock).await;
+    }
+    assert_eq!(reader.expect("acquired").await["name"], "b");
+}
+
+#[tokio::test]
+async fn a_key_that_is_gone_or_may_see_nothing_more_ends_the_stream() {
+    for left in ["", "acquire = ['*']"] {
+        let (key, other) = (Key::new(), Key::new());
+        let all = key.entry("ops", "view = ['*']");
+        let (service, gate, _) = Service::with_gate(Config::default(), &all);
+        let mut reader = Reader::sending(&service, "", Some(key.auth())).await;
+        let holder = if left.is_empty() { &other } else { &key };
+        replace(&gate, &holder.entry("ops", "acquire = ['*']"));
+        assert_eq!(reader.expect("end").await["reason"], "revoked");
+        reader.ends().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_counts_for_its_key_as_long_as_it_lasts() {
+    let key = Key::new();
+    let file = key.entry("ops", "view = ['*']\nmax_streams = 1");
+    let service = Service::with_keys(&file);
+    let reader = Reader::sending(&service, "", Some(key.auth())).await;
+    let refused = refused(&service, &[key.auth()]).await;
+    assert_eq!(refused.0, 429, "{refused:?}");
+    drop(reader);
+    Reader::sending(&service, "", Some(key.auth())).await;
+}

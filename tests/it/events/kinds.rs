@@ -1,0 +1,209 @@
+//! Each kind of event, on every store.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{
+    reader::Reader,
+    site::{Site, acquire, hold, post, release, renew},
+};
+
+/// Makes a test of each case for each store.
+macro_rules! on_every_store {
+    ($($case:ident,)+) => {
+        mod embedded {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$case(super::Site::embedded()).await;
+            })+
+        }
+        mod redis {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$case(super::Site::redis(1).await).await;
+            })+
+        }
+    };
+}
+
+on_every_store! {
+    a_lease_that_is_acquired_renewed_and_released_is_told_so,
+    a_lease_whose_time_is_over_has_expired,
+    a_lease_that_was_there_before_anybody_listened_expires_too,
+    a_lease_that_was_released_does_not_expire,
+    one_who_waits_is_queued_and_acquires_it_by_hand_off,
+    a_hold_is_renewed_and_released_like_any_lease,
+    a_hold_that_loses_its_lease_is_told_so,
+    a_lease_that_nobody_is_there_for_is_released,
+    a_lease_that_is_answered_again_is_acquired_once,
+}
+
+async fn a_lease_that_is_acquired_renewed_and_released_is_told_so(site: Site) {
+    let gateway = site.gateway();
+    let mut reader = Reader::of(gateway).await;
+    let body = json!({"owner": "ci", "metadata": {"run": "7"}, "ttl_ms": 60_000});
+    let lease = acquire(gateway, "a", &body).await;
+    renew(gateway, &lease).await;
+    release(gateway, &lease).await;
+    for kind in ["acquired", "renewed", "released"] {
+        let event = reader.expect(kind).await;
+        assert_eq!(event["name"], "a");
+        assert_eq!(event["fencing_token"], lease["fencing_token"]);
+        assert_eq!(event["owner"], "ci");
+        assert!(event["at"].is_string());
+        assert_eq!(event.get("metadata"), None);
+        let left = event["expires_in_ms"].as_u64();
+        assert_eq!(left.is_some(), kind != "released", "{event}");
+        assert!(left.is_none_or(|left| left > 50_000), "{event}");
+    }
+}
+
+async fn a_lease_whose_time_is_over_has_expired(site: Site) {
+    let gateway = site.gateway();
+    let mut reader = Reader::of(gateway).await;
+    let lease = acquire(gateway, "a", &json!({"ttl_ms": 400, "owner": "ci"})).await;
+    renew(gateway, &lease).await;
+    let begin = Instant::now();
+    reader.expect("acquired").await;
+    reader.expect("renewed").await;
+    let event = reader.expect("expired").await;
+    assert!(begin.elapsed() >= Duration::from_millis(390));
+    assert_eq!(event["fencing_token"], lease["fencing_token"]);
+    assert_eq!(event["owner"], "ci");
+    let next = acquire(gateway, "a", &json!({})).await;
+    let event = reader.expect("acquired").await;
+    assert_eq!(
+        event["fencing_token"], next["fencing_token"],
+        "nothing between"
+    );
+}
+
+async fn a_lease_that_was_there_before_anybody_listened_expires_too(site: Site) {
+    let gateway = site.gateway();
+    let lease = acquire(gateway, "a", &json!({"ttl_ms": 1_500})).await;
+    let gone = acquire(gateway, "b", &json!({"ttl_ms": 1_500})).await;
+    release(gateway, &gone).await;
+    let mut reader = Reader::of(gateway).await;
+    let event = reader.expect("expired").await;
+    assert_eq!(event["fencing_token"], lease["fencing_token"]);
+}
+
+async fn a_lease_that_was_released_does_not_expire(site: Site) {
+    let gateway = site.gateway();
+    let mut reader = Reader::of(gateway).await;
+    let lease = acquire(gateway, "a", &json!({"ttl_ms": 300})).await;
+    release(gateway, &lease).await;
+    acquire(gateway, "b", &json!({"ttl_ms": 600})).await;
+    let is_last = |heard: &super::reader::Heard| heard.kind == "expired";
+    let heard: Vec<_> = reader.up_to(is_last).await;
+    let heard: Vec<_> = heard.iter().map(super::reader::Heard::brief).collect();
+    assert_eq!(
+        heard,
+        [
+            "acquired a -",
+            "released a -",
+            "acquired b -",
+            "expired b -"
+        ]
+    );
+}
+
+async fn one_who_waits_is_queued_and_acquires_it_by_hand_off(site: Site) {
+    let gateway = site.gateway();
+    let mut reader = Reader::of(gateway).await;
+    let first = acquire(gateway, "a", &json!({})).await;
+    let body = json!({"wait_ms": 20_000, "owner": "second"});
+    let second = async {
+        let second = acquire(gateway, "a", &body).await;
+        release(gateway, &second).await;
+        second
+    };
+    let told = async {
+        reader.expect("acquired").await;
+        let queued = reader.expect("queued").await;
+        assert_eq!(
+            (&queued["owner"], &queued["position"]),
+            (&json!("second"), &json!(1))
+        );
+        assert_eq!(queued.get("fencing_token"), None);
+        release(gateway, &first).await;
+        // The hand-off and the answer to the release come together, in either order.
+        let two = [reader.next().await.unwrap(), reader.next().await.unwrap()];
+        let find = |kind| {
+            two.iter()
+                .find(|heard| heard.kind == kind)
+                .unwrap()
+                .data
+                .clone()
+        };
+        assert_eq!(find("released")["fencing_token"], first["fencing_token"]);
+        find("acquired")
+    };
+    let (second, acquired) = tokio::join!(second, told);
+    assert_eq!(acquired["fencing_token"], second["fencing_token"]);
+    assert_eq!(acquired["waited_ms"], second["waited_ms"]);
+    assert_eq!(acquired["owner"], "second");
+    reader.expect("released").await;
+}
+
+async fn a_hold_is_renewed_and_released_like_any_lease(site: Site) {
+    let gateway = site.gateway();
+    let mut reader = Reader::of(gateway).await;
+    let holding = hold(gateway, "a", &json!({"ttl_ms": 300, "owner": "held"})).await;
+    let fence = reader.expect("acquired").await["fencing_token"].clone();
+    let renewed = reader.expect("renewed").await;
+    assert_eq!(renewed["fencing_token"], fence);
+    drop(holding);
+    let heard = reader.up_to(|heard| heard.kind != "renewed").await;
+    let last = heard.last().unwrap();
+    assert_eq!(last.kind, "released");
+    assert_eq!(
+        (&last.data["fencing_token"], &last.data["owner"]),
+        (&fence, &json!("held"))
+    );
+}
+
+async fn a_hold_that_loses_its_lease_is_told_so(site: Site) {
+    let gateway = site.gateway();
+    let mut reader = Reader::of(gateway).await;
+    let body = json!({"ttl_ms": 400, "max_hold_ms": 500});
+    let _holding = hold(gateway, "a", &body).await;
+    let heard = reader.up_to(|heard| heard.kind == "lost").await;
+    let lost = heard.last().unwrap();
+    assert_eq!(lost.data["reason"], "hold-limit");
+    assert_eq!(lost.data["fencing_token"], heard[0].data["fencing_token"]);
+    // It is given back at once, unless its time was over first.
+    let end = reader.next().await.unwrap();
+    assert!(
+        matches!(end.kind.as_str(), "released" | "expired"),
+        "{end:?}"
+    );
+    assert_eq!(end.data["fencing_token"], heard[0].data["fencing_token"]);
+}
+
+async fn a_lease_that_nobody_is_there_for_is_released(site: Site) {
+    let gateway = site.gateway();
+    let mut reader = Reader::of(gateway).await;
+    let request = http::Request::post("/locks/a").body(axum::body::Body::empty());
+    // Its body is never read: the caller has gone.
+    drop(gateway.unread(request.unwrap()).await);
+    let fence = reader.expect("acquired").await["fencing_token"].clone();
+    let released = reader.expect("released").await;
+    assert_eq!(released["reason"], "abandoned");
+    assert_eq!(released["fencing_token"], fence);
+}
+
+async fn a_lease_that_is_answered_again_is_acquired_once(site: Site) {
+    let gateway = site.gateway();
+    let mut reader = Reader::of(gateway).await;
+    let key = [("idempotency-key", "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11")];
+    for status in [201, 200] {
+        let asked = gateway.ask(http::Method::POST, "/locks/a", &key, "").await;
+        assert_eq!(asked.status, status);
+    }
+    post(gateway, "/locks/b", &json!({})).await;
+    assert_eq!(reader.expect("acquired").await["name"], "a");
+    assert_eq!(reader.expect("acquired").await["name"], "b");
+}
