@@ -4,8 +4,9 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
     acquire::AcquireArgs, break_lock::BreakArgs, completions::CompletionsArgs,
-    config::ConfigCommand, events::EventsArgs, exit::Exit, inspect::InspectArgs, key::KeyCommand,
-    list::ListArgs, release::ReleaseArgs, renew::RenewArgs, run::RunArgs, serve::ServeArgs,
+    config::ConfigCommand, events::EventsArgs, exit::Exit, healthcheck::HealthcheckArgs,
+    inspect::InspectArgs, key::KeyCommand, list::ListArgs, release::ReleaseArgs, renew::RenewArgs,
+    run::RunArgs, serve::ServeArgs,
 };
 
 /// Distributed locks over plain HTTP and JSON.
@@ -43,6 +44,7 @@ pub(super) enum Command {
     /// Print or check the configuration of a gateway
     #[command(subcommand)]
     Config(ConfigCommand),
+    Healthcheck(HealthcheckArgs),
     #[command(about = "Print the OpenAPI document of the gateway")]
     Openapi,
     Completions(CompletionsArgs),

@@ -64,6 +64,14 @@ pub(super) enum CliError {
     /// The command was stopped because its lease was lost, or was about to be.
     #[error("the command was stopped because the lease was lost: {0}")]
     Stopped(String),
+    /// The gateway does not answer a health check as it should.
+    #[error("{url} {reason}")]
+    Unhealthy {
+        /// What was asked.
+        url: String,
+        /// What came of it.
+        reason: String,
+    },
     /// The lock that is to be broken is free.
     #[error("nobody holds the lock")]
     NotHeld,
@@ -105,6 +113,7 @@ impl CliError {
             | Self::TokenNotWritten { .. }
             | Self::Interrupted(_)
             | Self::NotStarted(_)
+            | Self::Unhealthy { .. }
             | Self::Declined
             | Self::Runtime(_) => Exit::Unexpected,
         }

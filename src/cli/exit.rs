@@ -73,7 +73,9 @@ impl Exit {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Done => "done",
-            Self::Unexpected => "something unexpected; the message says what",
+            Self::Unexpected => {
+                "healthcheck: not healthy; else something unexpected; the message says what"
+            }
             Self::Usage => "the command line or the configuration is wrong",
             Self::Held => "acquire, run: somebody else holds the lock",
             Self::WaitOver => "acquire, run: the wait ran out",

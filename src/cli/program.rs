@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use super::{
     acquire, args::Args, args::Command, break_lock, completions, config, environment::Environment,
-    error::CliError, events, exit::Exit, inspect, key, list, openapi, output, release, renew, run,
-    serve, visible::visible,
+    error::CliError, events, exit::Exit, healthcheck, inspect, key, list, openapi, output, release,
+    renew, run, serve, visible::visible,
 };
 
 /// Runs the program.
@@ -24,9 +24,11 @@ pub fn main() -> ExitCode {
                 drop(output::answer(problem));
             }
             let text = error.to_string();
-            // A holder may call itself what it likes.
+            // A holder may call itself what it likes, and so may whoever listens where a gateway should.
             let text = match &error {
-                CliError::Client(_) | CliError::Stopped(_) => visible(&text),
+                CliError::Client(_) | CliError::Stopped(_) | CliError::Unhealthy { .. } => {
+                    visible(&text)
+                }
                 _ => text.as_str().into(),
             };
             output::note(&format!("latchgate: {text}"));
@@ -49,6 +51,7 @@ fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliErro
         Command::Events(args) => block_on(events::events(args, environment)),
         Command::Key(command) => key::key(command, environment),
         Command::Config(command) => config::config(command, environment),
+        Command::Healthcheck(args) => block_on(healthcheck::healthcheck(args, environment)),
         Command::Openapi => openapi::openapi(),
         Command::Completions(args) => completions::completions(args),
     };
@@ -80,6 +83,7 @@ impl Command {
             | Self::Run(_)
             | Self::Key(_)
             | Self::Config(_)
+            | Self::Healthcheck(_)
             | Self::Openapi
             | Self::Completions(_) => false,
         }

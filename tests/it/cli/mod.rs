@@ -1,9 +1,11 @@
 //! The real program, from the outside.
 
 mod audit;
+mod backup;
 mod events;
 mod exit_codes;
 mod generated;
+mod healthcheck;
 mod key_fixture;
 mod key_reload;
 mod keys;
@@ -13,5 +15,6 @@ mod on_redis;
 mod run;
 mod secrets;
 mod serve;
+mod service_manager;
 mod shutdown;
 mod waiting;
