@@ -1,12 +1,13 @@
 //! What the gateway costs, as ratios within one run. `benches/README.md` says what each number means.
 //!
-//! `cargo bench` runs everything, `cargo bench -- pairs` and `cargo bench -- waiting` one part.
+//! `cargo bench` runs everything, `cargo bench -- pairs`, `-- waiting` or `-- list` one part.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a benchmark prints its figures"
 )]
 
+mod list;
 mod pairs;
 mod rig;
 mod waiting;
@@ -31,6 +32,9 @@ fn main() -> ExitCode {
     }
     if wanted("waiting") {
         met &= runtime.block_on(waiting::measure());
+    }
+    if wanted("list") {
+        met &= runtime.block_on(list::measure());
     }
     if met {
         ExitCode::SUCCESS

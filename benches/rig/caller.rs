@@ -67,6 +67,19 @@ impl Caller {
         self.answer("204").await;
     }
 
+    /// Asks for a page of held locks; says where the next begins.
+    pub(crate) async fn list(&mut self, query: &str) -> Option<String> {
+        self.send(&format!(
+            "GET /locks{query} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        ))
+        .await;
+        let body = self.answer("200").await;
+        let start = find(&self.buffer[body..], b"\"next_cursor\":").expect("a page has it");
+        let cursor = &self.buffer[body + start + 14..];
+        let cursor = cursor.strip_prefix(b"\"")?.get(..24)?;
+        Some(String::from_utf8_lossy(cursor).into_owned())
+    }
+
     /// Opens a stream that holds a lock, and reads until the lock is granted.
     pub(crate) async fn hold(&mut self, name: &str) {
         self.send(&format!(

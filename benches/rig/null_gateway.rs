@@ -12,10 +12,12 @@ use latchgate::{
     lock::{FencingToken, HeldLease, KeeperId, LockName, Metadata, TokenHash, Ttl},
     store::{
         Store, StoreError,
+        breaks::{Breaking, Breaks},
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
             Loss, Release, Renewal, Renewer,
         },
+        page::{ListQuery, Page},
         parking::Parking,
     },
 };
@@ -29,6 +31,7 @@ pub(crate) const ARGUMENTS: [&str; 1] = [FLAG];
 #[derive(Default)]
 struct NullStore {
     parking: Parking,
+    breaks: Breaks,
 }
 
 /// Whether this process was started as a null gateway.
@@ -135,6 +138,25 @@ impl Store for NullStore {
             queue: Vec::new(),
             waiters: 0,
         })
+    }
+
+    async fn list(&self, _query: &ListQuery) -> Result<Page, StoreError> {
+        Ok(Page {
+            locks: Vec::new(),
+            next: None,
+        })
+    }
+
+    async fn break_lock(
+        &self,
+        _name: &LockName,
+        _fence: Option<FencingToken>,
+    ) -> Result<Breaking, StoreError> {
+        Ok(Breaking::NotHeld)
+    }
+
+    fn breaks(&self) -> &Breaks {
+        &self.breaks
     }
 
     async fn check(&self) -> Vec<Check> {

@@ -3,8 +3,9 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
-    acquire::AcquireArgs, completions::CompletionsArgs, config::ConfigCommand, events::EventsArgs,
-    exit::Exit, inspect::InspectArgs, key::KeyCommand, release::ReleaseArgs, renew::RenewArgs,
+    acquire::AcquireArgs, break_lock::BreakArgs, completions::CompletionsArgs,
+    config::ConfigCommand, events::EventsArgs, exit::Exit, healthcheck::HealthcheckArgs,
+    inspect::InspectArgs, key::KeyCommand, list::ListArgs, release::ReleaseArgs, renew::RenewArgs,
     run::RunArgs, serve::ServeArgs,
 };
 
@@ -34,6 +35,8 @@ pub(super) enum Command {
     Renew(RenewArgs),
     Release(ReleaseArgs),
     Inspect(InspectArgs),
+    List(ListArgs),
+    Break(BreakArgs),
     Events(EventsArgs),
     /// Make an API key, or list who may do what
     #[command(subcommand)]
@@ -41,6 +44,7 @@ pub(super) enum Command {
     /// Print or check the configuration of a gateway
     #[command(subcommand)]
     Config(ConfigCommand),
+    Healthcheck(HealthcheckArgs),
     #[command(about = "Print the OpenAPI document of the gateway")]
     Openapi,
     Completions(CompletionsArgs),

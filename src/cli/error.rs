@@ -64,6 +64,20 @@ pub(super) enum CliError {
     /// The command was stopped because its lease was lost, or was about to be.
     #[error("the command was stopped because the lease was lost: {0}")]
     Stopped(String),
+    /// The gateway does not answer a health check as it should.
+    #[error("{url} {reason}")]
+    Unhealthy {
+        /// What was asked.
+        url: String,
+        /// What came of it.
+        reason: String,
+    },
+    /// The lock that is to be broken is free.
+    #[error("nobody holds the lock")]
+    NotHeld,
+    /// Whoever was asked did not say yes.
+    #[error("nothing was broken")]
+    Declined,
     /// There are no threads, or nothing to wait on.
     #[error("cannot start: {0}")]
     Runtime(io::Error),
@@ -86,6 +100,7 @@ impl CliError {
         match self {
             Self::Client(error) => error.into(),
             Self::Stopped(_) => Exit::Lost,
+            Self::NotHeld => Exit::NotHeld,
             Self::Serve(error) => error.into(),
             Self::Setup(SetupError::Url(_))
             | Self::Argument { .. }
@@ -98,6 +113,8 @@ impl CliError {
             | Self::TokenNotWritten { .. }
             | Self::Interrupted(_)
             | Self::NotStarted(_)
+            | Self::Unhealthy { .. }
+            | Self::Declined
             | Self::Runtime(_) => Exit::Unexpected,
         }
     }

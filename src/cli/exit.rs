@@ -30,6 +30,10 @@ pub enum Exit {
     OutcomeUnknown = 105,
     /// The gateway refused: the same request will be refused again.
     Refused = 106,
+    /// The lock that was to be broken is free.
+    NotHeld = 107,
+    /// Another lease holds the lock than the one that was to be broken.
+    HolderChanged = 108,
     /// The gateway cannot listen on its address.
     CannotListen = 110,
     /// The gateway's store cannot be opened.
@@ -42,7 +46,7 @@ pub enum Exit {
 
 impl Exit {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Done,
         Self::Unexpected,
         Self::Usage,
@@ -53,6 +57,8 @@ impl Exit {
         Self::Unavailable,
         Self::OutcomeUnknown,
         Self::Refused,
+        Self::NotHeld,
+        Self::HolderChanged,
         Self::CannotListen,
         Self::NoStore,
         Self::CutShort,
@@ -67,7 +73,9 @@ impl Exit {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Done => "done",
-            Self::Unexpected => "something unexpected; the message says what",
+            Self::Unexpected => {
+                "healthcheck: not healthy; else something unexpected; the message says what"
+            }
             Self::Usage => "the command line or the configuration is wrong",
             Self::Held => "acquire, run: somebody else holds the lock",
             Self::WaitOver => "acquire, run: the wait ran out",
@@ -78,6 +86,8 @@ impl Exit {
             Self::Unavailable => "the gateway or its store cannot serve now; nothing happened",
             Self::OutcomeUnknown => "it may have happened; inspect the lock",
             Self::Refused => "the gateway refused the request, and would again",
+            Self::NotHeld => "break: nobody holds the lock",
+            Self::HolderChanged => "break: another lease holds the lock now; nothing was broken",
             Self::CannotListen => "serve: cannot listen on the address",
             Self::NoStore => "serve: the store cannot be opened",
             Self::CutShort => "serve: a second signal, or the grace period, cut something short",
@@ -110,7 +120,11 @@ impl From<&ClientError> for Exit {
             ClientError::Unreachable { .. } => Self::Unreachable,
             ClientError::Unavailable(_) => Self::Unavailable,
             ClientError::OutcomeUnknown { .. } => Self::OutcomeUnknown,
-            ClientError::Refused(_) => Self::Refused,
+            ClientError::Refused(problem) => match problem.code.as_str() {
+                "not-held" => Self::NotHeld,
+                "holder-changed" => Self::HolderChanged,
+                _ => Self::Refused,
+            },
             ClientError::Unexpected { .. } => Self::Unexpected,
         }
     }

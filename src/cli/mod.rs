@@ -2,6 +2,7 @@
 
 mod acquire;
 mod args;
+mod break_lock;
 mod completions;
 mod config;
 mod connection;
@@ -10,15 +11,18 @@ mod environment;
 mod error;
 mod events;
 mod exit;
+mod healthcheck;
 mod inspect;
 mod key;
 mod lease;
+mod list;
 mod metadata;
 mod openapi;
 mod output;
 mod owner;
 mod program;
 mod progress;
+mod reachable;
 mod release;
 mod renew;
 mod request;

@@ -12,6 +12,13 @@ pub(super) fn answer(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Asks whoever watches.
+pub(super) fn ask(question: &str) {
+    let mut out = io::stderr().lock();
+    drop(out.write_all(question.as_bytes()));
+    drop(out.flush());
+}
+
 /// Says something to whoever watches. If nobody can hear it, there is nobody to tell.
 pub(super) fn note(text: &str) {
     drop(writeln!(io::stderr().lock(), "{text}"));

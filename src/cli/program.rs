@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use super::{
-    acquire, args::Args, args::Command, completions, config, environment::Environment,
-    error::CliError, events, exit::Exit, inspect, key, openapi, output, release, renew, run, serve,
-    visible::visible,
+    acquire, args::Args, args::Command, break_lock, completions, config, environment::Environment,
+    error::CliError, events, exit::Exit, healthcheck, inspect, key, list, openapi, output, release,
+    renew, run, serve, visible::visible,
 };
 
 /// Runs the program.
@@ -24,9 +24,11 @@ pub fn main() -> ExitCode {
                 drop(output::answer(problem));
             }
             let text = error.to_string();
-            // A holder may call itself what it likes.
+            // A holder may call itself what it likes, and so may whoever listens where a gateway should.
             let text = match &error {
-                CliError::Client(_) | CliError::Stopped(_) => visible(&text),
+                CliError::Client(_) | CliError::Stopped(_) | CliError::Unhealthy { .. } => {
+                    visible(&text)
+                }
                 _ => text.as_str().into(),
             };
             output::note(&format!("latchgate: {text}"));
@@ -44,9 +46,12 @@ fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliErro
         Command::Renew(args) => block_on(renew::renew(args, environment)),
         Command::Release(args) => block_on(release::release(args, environment)),
         Command::Inspect(args) => block_on(inspect::inspect(args, environment)),
+        Command::List(args) => block_on(list::list(args, environment)),
+        Command::Break(args) => block_on(break_lock::break_lock(args, environment)),
         Command::Events(args) => block_on(events::events(args, environment)),
         Command::Key(command) => key::key(command, environment),
         Command::Config(command) => config::config(command, environment),
+        Command::Healthcheck(args) => block_on(healthcheck::healthcheck(args, environment)),
         Command::Openapi => openapi::openapi(),
         Command::Completions(args) => completions::completions(args),
     };
@@ -71,11 +76,14 @@ impl Command {
             Self::Renew(args) => args.json,
             Self::Release(args) => args.json,
             Self::Inspect(args) => args.json,
+            Self::List(args) => args.json,
+            Self::Break(args) => args.json,
             Self::Events(args) => args.json,
             Self::Serve(_)
             | Self::Run(_)
             | Self::Key(_)
             | Self::Config(_)
+            | Self::Healthcheck(_)
             | Self::Openapi
             | Self::Completions(_) => false,
         }

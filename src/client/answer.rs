@@ -77,11 +77,11 @@ impl Answer {
         }
     }
 
-    /// Success, and not the lease that comes with it: something on the way has changed the answer.
-    pub(super) fn unusable(self) -> ClientError {
+    /// Success, and not what comes with it: something on the way has changed the answer.
+    pub(super) fn unusable(self, what: &str) -> ClientError {
         ClientError::OutcomeUnknown {
             reason: format!(
-                "{} answered with status {} and no lease",
+                "{} answered with status {} and without {what}",
                 self.url,
                 self.status.as_u16()
             ),

@@ -20,7 +20,7 @@ use super::{
 
 /// The header in which a token travels.
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
-/// The longest answer that a gateway gives is a lock with its queue.
+/// The longest answer about one lock is the lock with its queue.
 const MAX_ANSWER: usize = 1024 * 1024;
 
 /// A request whose copies do no harm beyond the first.
@@ -31,20 +31,34 @@ pub(super) struct Call {
     body: Option<Vec<u8>>,
     /// Whether it only looks: then nothing is ever in doubt.
     looks: bool,
+    /// How long its answer may be.
+    longest: usize,
 }
 
 // === impl Call ===
 
 impl Call {
     pub(super) fn new(method: Method, name: &LockName, operation: &str) -> Self {
+        // Every character of a name stands for itself in a path.
+        Self::at(method, format!("/locks/{name}{operation}"))
+    }
+
+    /// A call to a path, with its query.
+    pub(super) fn at(method: Method, path: String) -> Self {
         Self {
             looks: method == Method::GET,
+            longest: MAX_ANSWER,
             method,
-            // Every character of a name stands for itself in a path.
-            path: format!("/locks/{name}{operation}"),
+            path,
             headers: Vec::new(),
             body: None,
         }
+    }
+
+    /// Its answer may be longer than others.
+    pub(super) fn longest_answer(mut self, longest: usize) -> Self {
+        self.longest = longest;
+        self
     }
 
     pub(super) fn token(self, token: &Token) -> Self {
@@ -142,7 +156,7 @@ impl Call {
         let mut body = Vec::new();
         loop {
             match response.chunk().await {
-                Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_ANSWER => body.extend(chunk),
+                Ok(Some(chunk)) if body.len() + chunk.len() <= self.longest => body.extend(chunk),
                 Ok(Some(_)) => return Outcome::NoAnswer("the answer is too long".to_owned()),
                 Ok(None) => break,
                 Err(error) => return Outcome::of(&error),

@@ -83,7 +83,7 @@ impl Lease {
     pub(super) fn from_answer(answer: Answer) -> Result<Self, ClientError> {
         match Self::parse(&answer) {
             Some(lease) => Ok(lease),
-            None => Err(answer.unusable()),
+            None => Err(answer.unusable("a lease")),
         }
     }
 

@@ -88,6 +88,8 @@ pub enum LossReason {
     /// Whoever asked for it may not have it any more. It is not renewed any more, and ends with its
     /// TTL: until then there is time to stop the work.
     Revoked,
+    /// Somebody broke it.
+    Broken,
     /// Another stream goes on with it.
     Adopted,
     /// Whoever listens left too much unread.
@@ -210,6 +212,7 @@ impl LossReason {
             Self::HoldLimit => "hold-limit",
             Self::Ended => "ended",
             Self::Revoked => "revoked",
+            Self::Broken => "broken",
             Self::Adopted => "adopted",
             Self::Unread => "unread",
         }

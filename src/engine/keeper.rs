@@ -19,7 +19,7 @@ use crate::{
     lock::{HeldLease, KeeperId, Lease},
     store::{
         Store, StoreError,
-        contract::{Place, Release, Renewal, Renewer},
+        contract::{Loss, Place, Release, Renewal, Renewer},
         positions::{Position, Watcher},
     },
 };
@@ -118,7 +118,7 @@ impl Keeper {
                 displaced = kept.entry.displaced() => match displaced {
                     Displaced::Released => return self.end(HoldEnd::Released),
                     // The store knows better.
-                    Displaced::Adopted => false,
+                    Displaced::Adopted | Displaced::Broken => false,
                 },
                 () = self.events.closed() => return self.release(kept).await,
                 () = self.warrant.ended() => return self.revoke(kept),
@@ -136,7 +136,10 @@ impl Keeper {
                 Some(Renewal::Adopted) => {
                     return self.end(HoldEnd::Lost(LossReason::Adopted));
                 }
-                Some(Renewal::Lost(_)) => {
+                Some(Renewal::Lost(Loss::Broken { .. })) => {
+                    return self.end(HoldEnd::Lost(LossReason::Broken));
+                }
+                Some(Renewal::Lost(Loss::HeldByAnother | Loss::Free)) => {
                     let reason = kept.lost_by_now().unwrap_or(LossReason::Ended);
                     self.bus
                         .lost(&kept.name, &kept.token.hash(), reason.as_str());

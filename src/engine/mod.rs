@@ -2,12 +2,14 @@
 
 mod acquire;
 mod attempt;
+mod break_lock;
 mod delivery;
 pub mod events;
 mod hold;
 mod inspect;
 mod keeper;
 mod kept;
+mod list;
 mod owed;
 mod reaper;
 mod release;
@@ -20,6 +22,7 @@ mod tests;
 
 use acquire::Attempted;
 pub use acquire::{AcquireError, AcquireRequest, Granted};
+pub use break_lock::BreakError;
 pub use delivery::Delivery;
 pub use hold::{AdoptError, Hold, HoldEnd, HoldEvent, LossReason};
 pub use release::ReleaseError;

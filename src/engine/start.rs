@@ -8,7 +8,7 @@ use crate::{
     clock::SystemClock,
     config::LimitsConfig,
     lifecycle::Lifecycle,
-    store::{Store, contract::Check},
+    store::{Store, breaks::BrokenLease, contract::Check},
 };
 
 use super::{events::Bus, owed::Owed, reaper::Reaper, streams::Streams};
@@ -30,7 +30,7 @@ pub struct Engine {
 // === impl Engine ===
 
 impl Engine {
-    /// Starts the engine and its reaper.
+    /// Starts the engine, its reaper, and what hears of leases that are broken.
     pub fn start(store: Arc<dyn Store>, lifecycle: Lifecycle, limits: &LimitsConfig) -> Self {
         let reconnect_grace = limits.reconnect_grace_ms.duration();
         let owed = Owed::default();
@@ -49,11 +49,25 @@ impl Engine {
             &lifecycle,
             reconnect_grace,
         );
+        let streams = Streams::default();
+        let (mut listener, displaced) = (store.breaks().listen(), streams.clone());
+        let stopped = lifecycle.stopped();
+        lifecycle.spawn_background(async move {
+            let hear = async {
+                while let Some(BrokenLease { name, token }) = listener.heard().await {
+                    displaced.broken(name, token);
+                }
+            };
+            tokio::select! {
+                () = hear => {}
+                () = stopped => {}
+            }
+        });
         Self {
             store,
             lifecycle,
             reaper,
-            streams: Streams::default(),
+            streams,
             owed,
             events,
             reconnect_grace,

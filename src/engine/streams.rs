@@ -27,6 +27,8 @@ pub(super) enum Displaced {
     /// Another stream of this gateway has adopted the lease. Of two that adopted it together the
     /// store knows which one came last.
     Adopted,
+    /// Somebody is said to have broken the lease. The store knows.
+    Broken,
 }
 
 /// The entry of one stream; dropped, it is off the list.
@@ -61,6 +63,13 @@ impl Streams {
     pub(super) fn released(&self, name: LockName, token: TokenHash) {
         if let Some(stream) = self.lock().remove(&(name, token)) {
             let _ = stream.send(Displaced::Released);
+        }
+    }
+
+    /// Tells the stream that holds this lease, if there is one, that the lease is said to be broken.
+    pub(super) fn broken(&self, name: LockName, token: TokenHash) {
+        if let Some(stream) = self.lock().remove(&(name, token)) {
+            let _ = stream.send(Displaced::Broken);
         }
     }
 

@@ -86,7 +86,10 @@ pub(super) fn preface() -> OpenApi {
                 .build(),
         ));
     let tags = [
-        ("locks", "Acquire, renew, release and inspect locks."),
+        (
+            "locks",
+            "Acquire, renew, release, inspect, list and break locks.",
+        ),
         ("health", "For those who run the gateway."),
         ("documentation", "What this gateway can do."),
     ]

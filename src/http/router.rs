@@ -53,6 +53,8 @@ pub(super) fn described(edge: &EdgeLayer) -> OpenApiRouter<Arc<Gateway>> {
         .routes(complete(routes!(locks::renew), edge))
         .routes(complete(routes!(locks::release_by_post), edge))
         .routes(complete(routes!(locks::hold), edge))
+        .routes(complete(routes!(locks::list), edge))
+        .routes(complete(routes!(locks::break_lock), edge))
         .routes(complete(routes!(events::events), edge))
         .routes(complete(routes!(health::healthz), edge))
         .routes(complete(routes!(health::readyz), edge))

@@ -54,7 +54,7 @@ impl LockName {
         &self.0
     }
 
-    fn allows(c: char) -> bool {
+    pub(super) fn allows(c: char) -> bool {
         c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '@' | '~' | '-')
     }
 }

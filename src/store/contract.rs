@@ -5,19 +5,26 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::lock::{
-    Fingerprint, HeldLease, HoldLimit, IdempotencyHash, KeeperId, LockName, Metadata, Owner, Salt,
-    TokenHash, Ttl,
+    FencingToken, Fingerprint, HeldLease, HoldLimit, IdempotencyHash, KeeperId, LockName, Metadata,
+    Owner, Salt, TokenHash, Ttl,
 };
 
-use super::{StoreError, parking::Parking, relay::Relay};
+use super::{
+    StoreError,
+    breaks::{Breaking, Breaks},
+    page::{ListQuery, Page},
+    parking::Parking,
+    relay::Relay,
+};
 
 /// A place where leases live.
 ///
 /// Every clause is a conformance case that every store runs.
 ///
-/// 1. **Exclusion.** Between a grant and its expiry or release, no other token is granted the name.
+/// 1. **Exclusion.** Between a grant and its expiry, release or break, no other token is granted the
+///    name.
 /// 2. **Fences rise.** Each new grant of a name carries a fencing token greater than every earlier
-///    one: over release, expiry and restart.
+///    one: over release, expiry, break and restart.
 /// 3. **Replay.** The same idempotency key returns the same lease while it lives, and is refused for
 ///    [`TOMBSTONE`] after its end. Repeating any command after a lost reply does no harm: an
 ///    acquire with the token of the living lease answers that lease again, an acquire whose token
@@ -40,6 +47,15 @@ use super::{StoreError, parking::Parking, relay::Relay};
 ///    who did. Whoever renews or releases it as a keeper that it is not any more changes nothing, and
 ///    is told so. Who only has the token renews and releases it whoever keeps it, and does not become
 ///    its keeper. A store may forget who keeps what when every keeper has gone with it.
+/// 10. **A list misses nothing.** A lock that is held throughout a walk through all pages, however
+///     often its lease is renewed or passes on, is on one of them at least, whichever gateways are
+///     asked for the pages. What has ended is on none. The work for a page is bounded, so a page may
+///     be short, or empty, and still have another behind it.
+/// 11. **What is broken stays broken.** [`Store::break_lock`] ends whatever holds the lock, a foreign
+///     client's hold included, and passes the lock on. With a fencing token it ends the lease with
+///     this one and no other. For [`TOMBSTONE`] its token is told that the lease was broken
+///     ([`Loss::Broken`]), its idempotency key is refused, and a late copy of its acquire is not
+///     granted. Repeated after a lost reply it ends no other lease.
 ///
 /// The token is minted per attempt, so its hash is also the identity of the attempt.
 ///
@@ -117,6 +133,21 @@ pub trait Store: Send + Sync + 'static {
 
     /// Shows who holds the lock.
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError>;
+
+    /// Shows locks that are held, in no order: a part of them at a time (clause 10).
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
+
+    /// Takes a lock away from whoever holds it: with `fence`, only from the lease that has it
+    /// (clause 11). What a foreign client holds has no fencing token, so with one it is not broken.
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        fence: Option<FencingToken>,
+    ) -> Result<Breaking, StoreError>;
+
+    /// Where this process hears which leases were broken, through whichever gateway: at once if
+    /// nothing goes wrong, and not at all if the word of it is lost.
+    fn breaks(&self) -> &Breaks;
 
     /// Where the attempts of this process wait for news from the queue.
     fn parking(&self) -> &Parking;
@@ -294,6 +325,11 @@ pub enum Loss {
     HeldByAnother,
     /// It is free.
     Free,
+    /// Somebody broke the lease of this token, within [`TOMBSTONE`].
+    Broken {
+        /// Whether somebody else holds the lock now.
+        held: bool,
+    },
 }
 
 /// The answer to a give-back.

@@ -1,9 +1,12 @@
 //! Where leases live: one contract, several stores.
 
+pub mod breaks;
 pub mod contract;
+pub mod cursor;
 pub mod embedded;
 mod error;
 mod open;
+pub mod page;
 pub mod parking;
 pub mod positions;
 pub mod redis;

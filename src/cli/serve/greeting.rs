@@ -1,6 +1,8 @@
 //! What the gateway prints when it is ready.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
+
+use crate::cli::reachable::reachable;
 
 /// Where it listens, which store it uses, and a line to paste.
 pub(super) fn greeting(
@@ -21,16 +23,6 @@ pub(super) fn greeting(
          try:   curl -X POST {key}{url}/locks/deploy\n",
         env!("CARGO_PKG_VERSION")
     )
-}
-
-/// An address that a program on this machine can connect to.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }
 
 #[cfg(test)]

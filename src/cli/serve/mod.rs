@@ -3,6 +3,7 @@
 mod error;
 mod greeting;
 mod run;
+mod service_manager;
 mod signals;
 mod stop;
 mod under_way;

@@ -19,7 +19,10 @@ use crate::{
     store, telemetry,
 };
 
-use super::{ServeError, greeting::greeting, signals::Signals, stop::Serving, under_way::UnderWay};
+use super::{
+    ServeError, greeting::greeting, service_manager::ServiceManager, signals::Signals,
+    stop::Serving, under_way::UnderWay,
+};
 
 /// Serve locks over HTTP; what `latchgate` does without a command
 ///
@@ -42,13 +45,13 @@ pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Resu
         .enable_all()
         .build()
         .map_err(CliError::Runtime)?;
-    let outcome = runtime.block_on(run(Arc::new(config)));
+    let outcome = runtime.block_on(run(Arc::new(config), environment));
     // Whatever is left after a second signal or the grace period is not waited for.
     runtime.shutdown_background();
     Ok(outcome?)
 }
 
-async fn run(config: Arc<Config>) -> Result<(), ServeError> {
+async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), ServeError> {
     // First of all, so that no signal is missed.
     let mut signals = Signals::new().map_err(ServeError::Signals)?;
     let listener = TcpListener::bind(config.listen).await;
@@ -88,7 +91,11 @@ async fn run(config: Arc<Config>) -> Result<(), ServeError> {
         let (lifecycle, config) = accepting;
         http::serve(listener, router, &config.http, &lifecycle).await;
     });
+    let service_manager = ServiceManager::of(environment);
+    service_manager.keep_watchdog(&lifecycle);
+    service_manager.ready().await;
     let serving = Serving {
+        service_manager,
         lifecycle,
         under_way,
         engine,

@@ -9,7 +9,7 @@ use crate::{
     audit::Audit, config::ShutdownConfig, engine::Engine, lifecycle::Lifecycle, store::Store,
 };
 
-use super::{ServeError, signals::Signals, under_way::UnderWay};
+use super::{ServeError, service_manager::ServiceManager, signals::Signals, under_way::UnderWay};
 
 /// How much of the end of the grace period is kept for what comes last: answers that are under way,
 /// giving back what could not be delivered, closing the store. Each takes milliseconds, unless
@@ -22,6 +22,7 @@ const LAST_LINE: Duration = Duration::from_millis(250);
 
 /// A gateway that serves.
 pub(super) struct Serving {
+    pub(super) service_manager: ServiceManager,
     pub(super) lifecycle: Lifecycle,
     pub(super) under_way: UnderWay,
     pub(super) engine: Engine,
@@ -43,8 +44,13 @@ impl Serving {
         let deadline = Instant::now() + grace;
         self.lifecycle.drain();
         self.announce(signal, grace);
+        let end = async {
+            // Side by side: a manager that does not read takes nothing from the grace period.
+            let told = self.service_manager.stopping(grace);
+            tokio::join!(self.end_by(deadline, grace), told).0
+        };
         let outcome = tokio::select! {
-            outcome = self.end_by(deadline, grace) => outcome,
+            outcome = end => outcome,
             _ = signals.next() => Err(ServeError::SecondSignal),
         };
         match &outcome {

@@ -83,10 +83,6 @@ impl Bus {
     }
 
     /// A lease was broken, for a reason. Of a lease that no gateway granted nothing is known.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "nothing breaks locks in this version")
-    )]
     pub(in crate::engine) fn broken(
         &self,
         name: &LockName,

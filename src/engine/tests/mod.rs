@@ -1,5 +1,6 @@
 //! The engine over a store that answers what the test says, in paused time.
 
+mod breaks;
 mod hold;
 mod keepers;
 mod owed;

@@ -23,10 +23,12 @@ use crate::{
     },
     store::{
         Store, StoreError, Uncertainty,
+        breaks::{Breaking, Breaks},
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
             Loss, Place, Release, Renewal, Renewer,
         },
+        page::{ListQuery, Page},
         parking::{News, Parking},
     },
 };
@@ -55,6 +57,13 @@ pub(in crate::engine) struct ScriptedStore {
     renewals_hang: AtomicBool,
     pub(super) attempts: Mutex<Vec<Attempt>>,
     pub(super) parking: Parking,
+    pub(super) breaks: Breaks,
+    /// What break answers; otherwise nobody holds the lock.
+    pub(super) breakings: Mutex<VecDeque<Result<Breaking, StoreError>>>,
+    /// Which lease was to be broken.
+    pub(super) broken: Mutex<Vec<Option<FencingToken>>>,
+    /// What list answers; otherwise an empty page.
+    pub(super) pages: Mutex<VecDeque<Result<Page, StoreError>>>,
     /// Commands wait here for a permit.
     pub(super) gate: Semaphore,
     pub(super) changed: Notify,
@@ -78,6 +87,10 @@ impl ScriptedStore {
             renewals_hang: AtomicBool::new(false),
             attempts: Mutex::default(),
             parking: Parking::default(),
+            breaks: Breaks::default(),
+            breakings: Mutex::default(),
+            broken: Mutex::default(),
+            pages: Mutex::default(),
             gate: Semaphore::new(100),
             changed: Notify::new(),
         })
@@ -219,6 +232,30 @@ impl Store for ScriptedStore {
             queue: Vec::new(),
             waiters: 0,
         })
+    }
+
+    async fn list(&self, _query: &ListQuery) -> Result<Page, StoreError> {
+        let answer = self.pages.lock().unwrap().pop_front();
+        answer.unwrap_or(Ok(Page {
+            locks: Vec::new(),
+            next: None,
+        }))
+    }
+
+    async fn break_lock(
+        &self,
+        _name: &LockName,
+        fence: Option<FencingToken>,
+    ) -> Result<Breaking, StoreError> {
+        self.pass_gate().await;
+        self.broken.lock().unwrap().push(fence);
+        self.changed.notify_waiters();
+        let answer = self.breakings.lock().unwrap().pop_front();
+        answer.unwrap_or(Ok(Breaking::NotHeld))
+    }
+
+    fn breaks(&self) -> &Breaks {
+        &self.breaks
     }
 
     async fn check(&self) -> Vec<Check> {

@@ -10,6 +10,8 @@ mod idempotency_key;
 mod lock_token;
 mod no_query;
 mod path;
+mod provenance;
+mod query;
 mod receive;
 
 pub(super) use accept::{AcceptsHtml, AcceptsJson, ProblemPage};
@@ -21,3 +23,5 @@ pub(super) use idempotency_key::IdempotencyKeyHeader;
 pub(super) use lock_token::LockToken;
 pub(super) use no_query::NoQuery;
 pub(super) use path::{ApiPath, PathParameter};
+pub(super) use provenance::Provenance;
+pub(super) use query::{ApiQuery, Parameters, Query};

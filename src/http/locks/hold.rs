@@ -51,9 +51,10 @@ struct HoldProblems;
 ///
 /// * `released` `{}`: the lease was released with its token.
 /// * `lost` `{reason}`: stop the work that the lock protects. `expired`: it could not be renewed in
-///   time; `hold-limit`: `max_hold_ms` is over; `ended`: somebody ended it; `revoked`: the
-///   API key is gone or may no longer acquire the lock, and the lease ends within its TTL; `adopted`:
-///   another stream goes on with the lease; `unread`: the events of this stream were not read.
+///   time; `hold-limit`: `max_hold_ms` is over; `broken`: an operator broke it; `ended`: it ended in
+///   another way; `revoked`: the API key is gone or may no longer acquire the lock, and the lease
+///   ends within its TTL; `adopted`: another stream goes on with the lease; `unread`: the events of
+///   this stream were not read.
 /// * `refused` with a problem: the lock was not acquired, because the wait is over or for another
 ///   reason.
 /// * `draining` `{expires_in_ms}`: this gateway is about to stop. The lease is **not** released: it

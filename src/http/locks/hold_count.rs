@@ -75,7 +75,11 @@ fn outlives(end: &HoldEnd) -> bool {
         HoldEnd::Draining { left } => left.is_some(),
         HoldEnd::Lost(LossReason::Adopted | LossReason::Revoked) => true,
         HoldEnd::Lost(
-            LossReason::Expired | LossReason::HoldLimit | LossReason::Ended | LossReason::Unread,
+            LossReason::Expired
+            | LossReason::HoldLimit
+            | LossReason::Ended
+            | LossReason::Broken
+            | LossReason::Unread,
         )
         | HoldEnd::Refused(_)
         | HoldEnd::Released => false,

@@ -142,7 +142,8 @@ impl WaiterBody {
 // === impl HolderBody ===
 
 impl HolderBody {
-    fn new(holder: Holder, now: SystemTime) -> Self {
+    /// `now` is the wall time of the gateway, for the timestamps.
+    pub(super) fn new(holder: Holder, now: SystemTime) -> Self {
         match holder {
             Holder::Lease(lease) => Self {
                 owner: lease.owner.map(|owner| owner.as_str().to_owned()),

@@ -2,6 +2,8 @@
 
 mod acquire;
 mod acquire_body;
+mod break_body;
+mod break_lock;
 mod delivered;
 mod header_params;
 mod hold;
@@ -10,18 +12,23 @@ mod hold_event;
 mod hold_stream;
 mod inspect;
 mod lease_body;
+mod list;
+mod list_query;
 mod lock_body;
 mod lock_path;
 mod metadata_body;
+mod page_body;
 mod release;
 mod release_body;
 mod renew;
 mod renew_body;
 
 pub(super) use acquire::{__path_acquire, acquire};
+pub(super) use break_lock::{__path_break_lock, break_lock};
 pub(super) use hold::{__path_hold, hold};
 pub(super) use inspect::{__path_inspect, inspect};
 pub(super) use lease_body::{millis, timestamp};
+pub(super) use list::{__path_list, list};
 pub(super) use metadata_body::MetadataBody;
 pub(super) use release::{__path_release, __path_release_by_post, release, release_by_post};
 pub(super) use renew::{__path_renew, renew};

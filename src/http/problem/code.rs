@@ -243,11 +243,6 @@ impl ProblemCode {
     pub fn from_slug(slug: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.as_str() == slug)
     }
-
-    /// Whether the code only keeps its place in the closed list: this version never answers it.
-    pub fn is_reserved(self) -> bool {
-        matches!(self, Self::HolderChanged | Self::NotHeld)
-    }
 }
 
 impl PartialSchema for ProblemCode {

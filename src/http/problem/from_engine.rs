@@ -5,8 +5,11 @@
 use std::time::Duration;
 
 use crate::{
-    engine::{AcquireError, AdoptError, ReleaseError, RenewError},
-    store::{StoreError, Unavailability, contract::Loss},
+    engine::{AcquireError, AdoptError, BreakError, ReleaseError, RenewError},
+    store::{
+        StoreError, Unavailability,
+        contract::{Holder, Loss},
+    },
 };
 
 use super::{Extra, Problem, ProblemCode as Code, locked::Locked};
@@ -89,6 +92,25 @@ impl From<ReleaseError> for Problem {
     }
 }
 
+impl From<BreakError> for Problem {
+    fn from(error: BreakError) -> Self {
+        match error {
+            BreakError::HolderChanged(Holder::Lease(_)) => Self::new(
+                Code::HolderChanged,
+                "The lock is held by another lease than the one with this fencing token. Nothing \
+                 was broken.",
+            ),
+            BreakError::HolderChanged(Holder::Foreign { .. }) => Self::new(
+                Code::HolderChanged,
+                "The lock is held by a client that uses no gateway, and so has no fencing token. \
+                 Nothing was broken.",
+            ),
+            BreakError::NotHeld => Self::new(Code::NotHeld, "Nobody holds the lock."),
+            BreakError::Store(error) => error.into(),
+        }
+    }
+}
+
 impl From<Loss> for Problem {
     fn from(loss: Loss) -> Self {
         let (detail, held) = match loss {
@@ -97,6 +119,14 @@ impl From<Loss> for Problem {
                 true,
             ),
             Loss::Free => ("This token does not hold the lock; nobody does.", false),
+            Loss::Broken { held: true } => (
+                "The lease of this token was broken by an operator; somebody else holds the lock.",
+                true,
+            ),
+            Loss::Broken { held: false } => (
+                "The lease of this token was broken by an operator; nobody holds the lock.",
+                false,
+            ),
         };
         Self::new(Code::LeaseLost, detail).with(Extra::Lost { held })
     }

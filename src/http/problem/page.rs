@@ -37,8 +37,6 @@ pub(in crate::http) struct ProblemExplained {
     /// What to do about it, in Markdown.
     #[schema(value_type = String)]
     action: &'static str,
-    /// Whether the code only keeps its place in the closed list: this version never answers it.
-    reserved: bool,
 }
 
 /// The problems of this route.
@@ -101,17 +99,12 @@ pub fn problems_markdown() -> String {
     for code in &codes {
         let _ = write!(
             text,
-            "\n## {}\n\n**{} {}.** {}\n\nWhat to do: {}\n{}",
+            "\n## {}\n\n**{} {}.** {}\n\nWhat to do: {}\n",
             code.as_str(),
             code.status().as_u16(),
             code.title(),
             code.meaning(),
             code.action(),
-            if code.is_reserved() {
-                "\nThis version never answers it: the code keeps its place for a later one.\n"
-            } else {
-                ""
-            }
         );
     }
     text
@@ -127,7 +120,6 @@ impl ProblemExplained {
             title: code.title(),
             meaning: code.meaning(),
             action: code.action(),
-            reserved: code.is_reserved(),
         }
     }
 }

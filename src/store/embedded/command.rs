@@ -5,9 +5,10 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
-    lock::{HeldLease, KeeperId, LockName, TokenHash, Ttl},
+    lock::{FencingToken, HeldLease, KeeperId, LockName, TokenHash, Ttl},
     store::{
         StoreError, Uncertainty,
+        breaks::Breaking,
         contract::{
             Acquisition, Attempt, Contention, GiveBack, Holder, Leaving, Place, Release, Renewal,
             Renewer,
@@ -34,6 +35,12 @@ pub(super) enum Command {
     Release(Option<KeeperId>, LockName, TokenHash, Answer<Release>),
     /// See [`crate::store::Store::give_back`].
     GiveBack(LockName, TokenHash, Answer<GiveBack>),
+    /// See [`crate::store::Store::break_lock`]. Answers the token of a lease that was broken as well.
+    Break(
+        LockName,
+        Option<FencingToken>,
+        Answer<(Breaking, Option<TokenHash>)>,
+    ),
     /// Finish what came before, let go of the file and end.
     Close(oneshot::Sender<()>),
 }
@@ -53,6 +60,10 @@ enum Ready {
     Renew(Answer<Renewal>, Renewal),
     Release(Answer<Release>, Release),
     GiveBack(Answer<GiveBack>, GiveBack),
+    Break(
+        Answer<(Breaking, Option<TokenHash>)>,
+        (Breaking, Option<TokenHash>),
+    ),
 }
 
 // === impl Command ===
@@ -82,6 +93,9 @@ impl Command {
             Self::GiveBack(name, token, answer) => {
                 Ready::GiveBack(answer, state.give_back(&name, &token, now))
             }
+            Self::Break(name, fence, answer) => {
+                Ready::Break(answer, state.break_lock(&name, fence, now))
+            }
             Self::Close(closed) => return Err(closed),
         };
         let changed = state.changes() != before;
@@ -96,6 +110,7 @@ impl Command {
             Self::Renew(_renewer, _name, _token, _ttl, answer) => drop(answer.send(Err(error))),
             Self::Release(_keeper, _name, _token, answer) => drop(answer.send(Err(error))),
             Self::GiveBack(_name, _token, answer) => drop(answer.send(Err(error))),
+            Self::Break(_name, _fence, answer) => drop(answer.send(Err(error))),
             Self::Close(closed) => return Some(closed),
         }
         None
@@ -121,6 +136,8 @@ impl Done {
             }
             Ready::Release(answer, outcome) => drop(answer.send(Ok(outcome))),
             Ready::GiveBack(answer, outcome) => drop(answer.send(Ok(outcome))),
+            // What was broken is told as it was then.
+            Ready::Break(answer, outcome) => drop(answer.send(Ok(outcome))),
         }
     }
 
@@ -134,6 +151,7 @@ impl Done {
             Ready::Renew(answer, _outcome) => drop(answer.send(Err(error))),
             Ready::Release(answer, _outcome) => drop(answer.send(Err(error))),
             Ready::GiveBack(answer, _outcome) => drop(answer.send(Err(error))),
+            Ready::Break(answer, _outcome) => drop(answer.send(Err(error))),
         }
     }
 }

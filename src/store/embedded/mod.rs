@@ -1,6 +1,8 @@
 //! The embedded store: leases in a file of this process, durable before the answer.
 
 mod acquire;
+mod break_lock;
+mod catalog;
 mod command;
 mod confirm;
 mod directory;
@@ -14,6 +16,7 @@ mod join;
 mod lease;
 mod lease_row;
 mod leave;
+mod list;
 mod meta;
 mod moment;
 mod notice;

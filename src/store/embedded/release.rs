@@ -29,7 +29,7 @@ impl State {
         } else if self.remembers(&RowKey::released(name, token), now) {
             Release::Released
         } else {
-            Release::Lost(self.loss(name))
+            Release::Lost(self.loss(name, token, now))
         }
     }
 }

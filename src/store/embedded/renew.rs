@@ -33,7 +33,7 @@ impl State {
                 self.set(name, lease);
                 Renewal::Renewed(held)
             }
-            _ => Renewal::Lost(self.loss(name)),
+            _ => Renewal::Lost(self.loss(name, token, now)),
         }
     }
 }

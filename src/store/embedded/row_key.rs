@@ -12,7 +12,8 @@ const LONGEST: usize = 1 + 32 + LockName::MAX_LEN;
 /// A key that is built on the stack, to look something up with.
 ///
 /// Its first byte says what the row is: `m` the state of the file, `l` a lease by its fence and name,
-/// `k` a used idempotency key, `r` a released token, `g` a token that was given back.
+/// `k` a used idempotency key, `r` a released token, `g` a token that was given back, `b` one whose
+/// lease was broken.
 ///
 /// Fences rise, so that leases of the same time lie side by side: a commit writes the page or two in
 /// which everything new is, and not one page for each name.
@@ -36,6 +37,7 @@ impl RowKey {
     const USED_KEY: u8 = b'k';
     const RELEASED: u8 = b'r';
     const GIVEN_BACK: u8 = b'g';
+    const BROKEN: u8 = b'b';
 
     /// A lease of a name.
     pub(super) fn lease(name: &LockName, fence: FencingToken) -> Self {
@@ -77,6 +79,11 @@ impl RowKey {
         Self::build(Self::GIVEN_BACK, token.as_bytes(), name.as_str())
     }
 
+    /// The token of a lease that was broken.
+    pub(super) fn broken(name: &LockName, token: &TokenHash) -> Self {
+        Self::build(Self::BROKEN, token.as_bytes(), name.as_str())
+    }
+
     /// The bytes of the key.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -103,7 +110,7 @@ impl Tombstone {
         let name = std::str::from_utf8(name).ok()?;
         let valid = match *kind {
             RowKey::USED_KEY => name.is_empty(),
-            RowKey::RELEASED | RowKey::GIVEN_BACK => LockName::new(name).is_ok(),
+            RowKey::RELEASED | RowKey::GIVEN_BACK | RowKey::BROKEN => LockName::new(name).is_ok(),
             _ => false,
         };
         valid.then(|| Self(key.into()))

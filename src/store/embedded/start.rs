@@ -12,7 +12,11 @@ use redb::{Builder, Database, DatabaseError, RepairSession, backends::FileBacken
 use tokio::{sync::Semaphore, time::Instant};
 use tracing::warn;
 
-use crate::{clock::Clock, config::EmbeddedConfig, store::parking::Parking};
+use crate::{
+    clock::Clock,
+    config::EmbeddedConfig,
+    store::{breaks::Breaks, parking::Parking},
+};
 
 use super::{
     EmbeddedStore, OpenError,
@@ -138,6 +142,7 @@ impl EmbeddedStore {
             commands,
             acquires: Arc::new(Semaphore::new(ACQUIRES)),
             parking,
+            breaks: Breaks::default(),
             closed,
             writer,
         })

@@ -6,12 +6,13 @@ use crate::{
     lock::{FencingToken, HeldLease, LockName, TokenHash},
     store::{
         StoreError,
-        contract::{Holder, Inspection, Loss, TOMBSTONE},
+        contract::{Holder, Inspection, TOMBSTONE},
         parking::{News, Parking},
     },
 };
 
 use super::{
+    catalog::Catalog,
     lease::Lease,
     moment::Moment,
     notice::Notice,
@@ -28,6 +29,8 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct State {
     leases: HashMap<LockName, Lease>,
+    /// Those that are durable, for a list.
+    catalog: Catalog,
     /// When each lease expires. The fence keeps leases apart that expire together.
     expiries: BTreeMap<(Moment, FencingToken), LockName>,
     queues: Queues,
@@ -118,6 +121,11 @@ impl State {
         durable.filter(|lease| lease.lives(now))
     }
 
+    /// The names that have a durable lease, living or not yet cleared away.
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
     /// When the first of those leases expires that somebody is queued for.
     pub(super) fn next_hand_off(&self) -> Option<Moment> {
         self.awaited.first().map(|(moment, _fence)| *moment)
@@ -187,7 +195,10 @@ impl State {
     /// All changes are durable now, and these are to be told of them.
     #[must_use = "somebody waits for the news"]
     pub(super) fn settle(&mut self) -> Vec<Notice> {
-        self.undo.leases.clear();
+        for (name, before) in self.undo.leases.drain() {
+            let (was, is) = (before.is_some(), self.leases.contains_key(&name));
+            self.catalog.note(name, was, is);
+        }
         self.undo.tombstones.clear();
         self.queues.settle();
         std::mem::take(&mut self.notices)
@@ -265,15 +276,6 @@ impl State {
         self.leases.get(name)
     }
 
-    /// What a token that does not hold the lock is told.
-    pub(super) fn loss(&self, name: &LockName) -> Loss {
-        if self.leases.contains_key(name) {
-            Loss::HeldByAnother
-        } else {
-            Loss::Free
-        }
-    }
-
     /// The next fencing token.
     pub(super) fn next_fence(&mut self) -> Result<FencingToken, StoreError> {
         let fence =
@@ -343,7 +345,7 @@ impl State {
         }
     }
 
-    fn entomb(&mut self, key: &RowKey, ended_at: Moment) {
+    pub(super) fn entomb(&mut self, key: &RowKey, ended_at: Moment) {
         self.put_tombstone(key.into(), Some(ended_at.after(TOMBSTONE)));
     }
 

@@ -17,13 +17,15 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     clock::Clock,
-    lock::{KeeperId, LockName, TokenHash, Ttl},
+    lock::{FencingToken, KeeperId, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
+        breaks::{Breaking, Breaks, BrokenLease},
         contract::{
             Acquisition, Attempt, Check, Confirmation, GiveBack, Health, Inspection, Leaving,
             Release, Renewal, Renewer,
         },
+        page::{ListQuery, Page},
         parking::Parking,
     },
 };
@@ -31,6 +33,7 @@ use crate::{
 use super::{
     command::{Answer, Command},
     health::DiskHealth,
+    list::{Listing, Walk},
     moment::Moment,
     state::State,
 };
@@ -51,6 +54,7 @@ pub struct EmbeddedStore {
     /// Room for acquires among the commands that wait.
     pub(super) acquires: Arc<Semaphore>,
     pub(super) parking: Parking,
+    pub(super) breaks: Breaks,
     /// Set before the writer stops answering.
     pub(super) closed: Arc<AtomicBool>,
     pub(super) writer: JoinHandle<()>,
@@ -152,6 +156,35 @@ impl Store for EmbeddedStore {
     /// Answers from memory, what is durable: also while the disk fails or is slow.
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         self.read(|state, now| state.inspect(name, now))
+    }
+
+    /// Answers from memory, what is durable, a part at a time: the writer does not wait for it.
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        let mut listing = Listing::new(query);
+        loop {
+            match self.read(|state, now| listing.look(state, now))? {
+                Walk::GoesOn => tokio::task::yield_now().await,
+                walk @ (Walk::Pauses | Walk::Ends) => return Ok(listing.page(walk)),
+            }
+        }
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        fence: Option<FencingToken>,
+    ) -> Result<Breaking, StoreError> {
+        let ask = self.ask(|answer| Command::Break(name.clone(), fence, answer));
+        let (breaking, token) = ask.await?;
+        if let Some(token) = token {
+            let name = name.clone();
+            self.breaks.tell(BrokenLease { name, token });
+        }
+        Ok(breaking)
+    }
+
+    fn breaks(&self) -> &Breaks {
+        &self.breaks
     }
 
     fn parking(&self) -> &Parking {

@@ -18,6 +18,7 @@ use tracing::{debug, warn};
 use crate::{
     lock::{LockName, Token, TokenHash},
     store::{
+        breaks::{Breaks, BrokenLease},
         contract::{Contention, Holder},
         parking::{News, Parking},
     },
@@ -41,6 +42,7 @@ pub(super) struct GatewayId(Box<str>);
 pub(super) struct Gateway {
     pub(super) id: GatewayId,
     pub(super) parking: Parking,
+    pub(super) breaks: Breaks,
     pub(super) floors: Arc<Floors>,
     pub(super) timers: Timers,
     /// Told when messages may have been missed.
@@ -73,6 +75,9 @@ const BACKLOG: usize = 16_384;
 // === impl GatewayId ===
 
 impl GatewayId {
+    /// Where messages for all gateways are published.
+    pub(super) const ALL: &str = "lg:gw:all";
+
     /// An id that no other gateway has, and that nobody guesses.
     pub(super) fn random() -> Self {
         let digits = Token::random().hash().to_string();
@@ -97,6 +102,7 @@ impl Gateway {
         let gateway = Self {
             id: GatewayId::random(),
             parking: Parking::default(),
+            breaks: Breaks::default(),
             floors,
             timers: Timers::default(),
             missed: Notify::new(),
@@ -143,6 +149,9 @@ impl Gateway {
                 if !self.parking.tell(&token, News::GrantedProvisionally) {
                     self.pass_on(name, token);
                 }
+            }
+            (Some("broken"), Some(token), Some(Ok(name))) => {
+                self.breaks.tell(BrokenLease { name, token });
             }
             (Some("superseded"), Some(token), _) => self.supersede(&token),
             _ => debug!("a message that is none of ours"),

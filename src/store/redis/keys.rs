@@ -1,6 +1,6 @@
 //! The keys of a lock. Their names are a public interface for foreign clients.
 
-use crate::lock::LockName;
+use crate::lock::{LockName, NamePrefix};
 
 use super::{Slot, SlotTags, gateway::GatewayId};
 
@@ -45,6 +45,18 @@ impl Keys {
             ends,
             slot,
         }
+    }
+
+    /// A pattern for the locks whose names begin so. No name holds a character that means something
+    /// in a pattern.
+    pub(super) fn pattern(prefix: &NamePrefix) -> String {
+        format!("lg:{{{}*}}:lock", prefix.as_str())
+    }
+
+    /// The name of the lock that this is the key of. A pattern also finds keys that are of no lock.
+    pub(super) fn name_in(key: &[u8]) -> Option<LockName> {
+        let name = key.strip_prefix(b"lg:{")?.strip_suffix(b"}:lock")?;
+        LockName::new(std::str::from_utf8(name).ok()?).ok()
     }
 
     /// The key that says in a slot that a gateway is alive.
@@ -133,5 +145,22 @@ mod tests {
             keys.queue(),
             keys.waiters(),
         ]));
+    }
+
+    #[test]
+    fn of_a_lock_say_its_name_and_others_say_none() {
+        let name = |key: &str| Keys::name_in(key.as_bytes()).map(|name| name.to_string());
+        assert_eq!(name("lg:{deploy:eu}:lock").as_deref(), Some("deploy:eu"));
+        for other in [
+            "lg:{a}:x}:lock",
+            "lg:{}:lock",
+            "lg:{a b}:lock",
+            "lg:{a}:info",
+            "xlg:{a}:lock",
+            "lg:{a}:lock ",
+        ] {
+            assert_eq!(name(other), None, "{other}");
+        }
+        assert_eq!(Keys::name_in(b"lg:{\xff}:lock"), None);
     }
 }

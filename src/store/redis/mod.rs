@@ -4,6 +4,7 @@
 //! which such a server refuses them before they run; an acquire ends with a write in any case.
 
 mod admission;
+mod break_lock;
 mod dispatch;
 mod eviction;
 mod examination;
@@ -13,11 +14,13 @@ mod foreign;
 mod gateway;
 mod keys;
 mod link;
+mod list;
 mod news_wanted;
 mod permissions;
 mod pool;
 mod relay;
 mod rounds;
+mod scan;
 mod scripts;
 mod slot;
 mod store;

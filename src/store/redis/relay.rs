@@ -14,7 +14,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::{StoreError, Unavailability, relay::Relay};
 
-use super::{Slot, dispatch::Dispatch, failure::Failure, gateway::Gateway, subscription::silence};
+use super::{
+    Slot,
+    dispatch::Dispatch,
+    failure::Failure,
+    gateway::{Gateway, GatewayId},
+    subscription::silence,
+};
 
 /// The relay of one Redis.
 pub(super) struct RedisRelay {
@@ -24,8 +30,6 @@ pub(super) struct RedisRelay {
     pub(super) closing: CancellationToken,
 }
 
-/// Where every gateway hears what concerns all.
-pub(super) const ALL: &str = "lg:gateways";
 /// Where news are sent.
 const NEWS: &str = "lg:events";
 
@@ -51,8 +55,11 @@ impl RedisRelay {
 impl Relay for RedisRelay {
     async fn ask(&self, lasts: Duration) -> Result<(), StoreError> {
         let id = self.gateway.id.as_str();
-        self.publish(ALL, &format!("listening {id} {}", lasts.as_millis()))
-            .await
+        self.publish(
+            GatewayId::ALL,
+            &format!("listening {id} {}", lasts.as_millis()),
+        )
+        .await
     }
 
     async fn asked(&self) -> Duration {

@@ -217,7 +217,7 @@ fn slot_of(name: &LockName) -> Slot {
     Slot::of(name.as_str().as_bytes())
 }
 
-fn run_id(info: &str) -> Option<String> {
+pub(super) fn run_id(info: &str) -> Option<String> {
     let line = |line: &str| line.strip_prefix("run_id:").map(str::to_owned);
     info.lines().find_map(line)
 }

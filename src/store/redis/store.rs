@@ -22,13 +22,15 @@ use crate::{
     clock::Clock,
     config::{RedisConfig, RedisUrl},
     lifecycle::Lifecycle,
-    lock::{KeeperId, LockName, TokenHash, Ttl},
+    lock::{FencingToken, KeeperId, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability,
+        breaks::{Breaking, Breaks},
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Health, Inspection,
             Leaving, Place, Release, Renewal, Renewer,
         },
+        page::{ListQuery, Page},
         parking::Parking,
         relay::Relay,
     },
@@ -37,11 +39,13 @@ use crate::{
 use super::{
     SlotTags,
     admission::Admission,
+    break_lock::break_lock,
     dispatch::Dispatch,
     examination::Examiner,
     floors::Floors,
     gateway::Gateway,
     keys::Keys,
+    list::Listing,
     pool::Pool,
     relay::RedisRelay,
     scripts::{Knowledge, Scripts},
@@ -282,6 +286,33 @@ impl Store for RedisStore {
             .floors
             .saw(keys.slot(), inspection.holder.as_ref());
         Ok(inspection)
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        let _working = self.enter()?;
+        let _room = self.room().await?;
+        let listing = Listing {
+            dispatch: &self.dispatch,
+            scripts: &self.scripts,
+            gateway: &self.gateway,
+            tags: &self.tags,
+            query,
+        };
+        listing.page().await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        fence: Option<FencingToken>,
+    ) -> Result<Breaking, StoreError> {
+        let _working = self.enter()?;
+        let keys = self.keys(name);
+        break_lock(&self.dispatch, &self.scripts, &self.gateway, &keys, fence).await
+    }
+
+    fn breaks(&self) -> &Breaks {
+        &self.gateway.breaks
     }
 
     async fn check(&self) -> Vec<Check> {

@@ -16,11 +16,10 @@ use crate::store::Unavailability;
 
 use super::{
     dispatch::{Dispatch, Pauses},
-    gateway::Gateway,
-    relay::ALL,
+    gateway::{Gateway, GatewayId},
 };
 
-/// Hands on to the gateway what is published for it.
+/// Hands on to the gateway what is published for it, or for all.
 pub(super) struct Subscription {
     pub(super) gateway: Arc<Gateway>,
     pub(super) dispatch: Arc<Dispatch>,
@@ -40,7 +39,7 @@ impl Subscription {
         let mut pauses = Pauses::new();
         loop {
             let messenger = self.dispatch.topology.messenger();
-            let pause = match messenger.subscribe(&[&channel, ALL]).await {
+            let pause = match messenger.subscribe(&[&channel, GatewayId::ALL]).await {
                 Ok(connection) => {
                     pauses = Pauses::new();
                     self.note(None);

@@ -2,6 +2,7 @@
 
 pub(crate) mod key;
 pub(crate) mod lines;
+mod list;
 mod listener;
 pub(crate) mod scripted;
 pub(crate) mod service;
@@ -10,6 +11,7 @@ mod socket;
 mod acquire;
 mod audit;
 mod bodies;
+mod break_lock;
 mod browsers;
 mod connections;
 mod contended;

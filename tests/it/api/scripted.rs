@@ -11,10 +11,12 @@ use latchgate::{
     lock::{FencingToken, HeldLease, HoldLimit, KeeperId, LockName, Metadata, TokenHash, Ttl},
     store::{
         Store, StoreError,
+        breaks::{Breaking, Breaks},
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Holder, Inspection,
             Leaving, Place, Release, Renewal, Renewer,
         },
+        page::{ListQuery, Page},
         parking::{News, Parking},
     },
 };
@@ -31,6 +33,9 @@ pub(crate) struct Script {
     pub(crate) leave: Mutex<VecDeque<Result<Leaving, StoreError>>>,
     pub(crate) confirm: Mutex<VecDeque<Result<Confirmation, StoreError>>>,
     pub(crate) inspect: Mutex<VecDeque<Result<Inspection, StoreError>>>,
+    pub(crate) list: Mutex<VecDeque<Result<Page, StoreError>>>,
+    pub(crate) break_lock: Mutex<VecDeque<Result<Breaking, StoreError>>>,
+    pub(crate) breaks: Breaks,
     pub(crate) check: Mutex<Vec<Check>>,
     pub(crate) asked: Mutex<Vec<Asked>>,
     /// Who keeps the lease, if it is not the attempt that was granted it.
@@ -53,6 +58,8 @@ pub(crate) enum Asked {
     Leave(Option<Duration>),
     GiveBack(TokenHash),
     Inspect,
+    List(Box<ListQuery>),
+    Break(LockName, Option<FencingToken>),
 }
 
 /// Holds commands up until it is lifted.
@@ -274,6 +281,29 @@ impl Store for Scripted {
             "the script says so"
         );
         self.0.next(Asked::Inspect, &self.0.inspect, free()).await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        let asked = Asked::List(Box::new(query.clone()));
+        let nothing = Page {
+            locks: Vec::new(),
+            next: None,
+        };
+        self.0.next(asked, &self.0.list, nothing).await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        fence: Option<FencingToken>,
+    ) -> Result<Breaking, StoreError> {
+        let asked = Asked::Break(name.clone(), fence);
+        let broken = Breaking::Broken(Holder::Lease(held()));
+        self.0.next(asked, &self.0.break_lock, broken).await
+    }
+
+    fn breaks(&self) -> &Breaks {
+        &self.0.breaks
     }
 
     async fn check(&self) -> Vec<Check> {

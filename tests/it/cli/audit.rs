@@ -113,3 +113,43 @@ fn every_reload_of_the_keys_stands_in_it() {
         "{refused}"
     );
 }
+
+#[test]
+fn a_break_stands_in_it_with_its_reason_whatever_came_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit");
+    let setup = Setup::default().with("LATCHGATE_AUDIT_PATH", path.to_str().unwrap());
+    let gateway = Gateway::start_with(setup);
+    let on = |args: &[&str]| {
+        let command = latchgate(args);
+        command.env("LATCHGATE_URL", &gateway.url()).read()
+    };
+    assert_eq!(on(&["acquire", "deploy"]).code, Some(0));
+    let wrong = [
+        "break",
+        "deploy",
+        "--reason",
+        "guessed",
+        "--fencing-token",
+        "7",
+    ];
+    assert_eq!(on(&wrong).code, Some(108));
+    let right = ["break", "deploy", "--reason", "hangs for hours", "--yes"];
+    assert_eq!(on(&right).code, Some(0));
+    // The line is on the disk before the answer is sent.
+    let breaks: Vec<_> = events(&path)
+        .into_iter()
+        .filter_map(|(event, line)| (event == "break").then_some(line))
+        .collect();
+    let [refused, broken] = &breaks[..] else {
+        panic!("{breaks:?}");
+    };
+    assert_eq!(refused["outcome"], "holder-changed");
+    assert_eq!(refused["fencing_token"], 7);
+    assert_eq!(broken["outcome"], "broken");
+    assert_eq!(broken["name"], "deploy");
+    assert_eq!(broken["reason"], "hangs for hours");
+    assert!(broken["fencing_token"].as_u64() > Some(7), "{broken}");
+    assert_eq!(broken["remote"], "127.0.0.1");
+    assert!(broken["request_id"].is_string(), "{broken}");
+}

@@ -1,16 +1,20 @@
 //! The real program, from the outside.
 
 mod audit;
+mod backup;
 mod events;
 mod exit_codes;
 mod generated;
+mod healthcheck;
 mod key_fixture;
 mod key_reload;
 mod keys;
 mod leases;
+mod list_and_break;
 mod on_redis;
 mod run;
 mod secrets;
 mod serve;
+mod service_manager;
 mod shutdown;
 mod waiting;

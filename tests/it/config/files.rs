@@ -39,7 +39,8 @@ fn the_embedded_file_works() {
 fn the_redis_file_works() {
     let config = load("redis.toml").config;
     assert_eq!(config.store.to_string(), "redis://redis:6379/0");
-    assert!(config.insecure_no_auth);
+    assert_eq!(config.auth.keys_file, "/etc/latchgate/keys.toml");
+    assert!(!config.insecure_no_auth);
 }
 
 #[test]

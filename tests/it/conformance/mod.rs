@@ -1,6 +1,7 @@
 //! What every store promises: one case per rule, one line per store.
 
 mod attempts;
+mod breaks;
 mod embedded;
 mod exclusion;
 mod expiry;
@@ -9,6 +10,7 @@ mod fixture;
 mod give_back;
 mod idempotency;
 mod keepers;
+mod list;
 mod model;
 mod random;
 mod redis;

@@ -3,12 +3,14 @@
 use std::future::ready;
 
 use super::{
+    breaks,
     embedded::Embedded,
-    exclusion, expiry, fences, give_back, idempotency, keepers, random,
+    exclusion, expiry, fences, give_back, idempotency, keepers, list, random,
     redis::Redis,
     release, renew, told,
     waiting::{
-        crowd, expiries, histories, leaving, order, orphans, places, queue, sequences, streams,
+        broken, crowd, expiries, histories, leaving, order, orphans, places, queue, sequences,
+        streams,
     },
 };
 
@@ -106,6 +108,28 @@ conformance! {
             the_keeper_of_one_lease_is_none_of_the_next,
             a_lease_is_adopted_after_a_restart,
             an_ended_lease_is_not_adopted,;
+        list:
+            shows_every_lock_that_is_held_as_inspect_does,
+            of_nothing_is_an_empty_page,
+            shows_nothing_that_has_ended,
+            shows_the_names_that_begin_so_and_no_others,
+            shows_the_leases_of_an_owner_and_no_others,
+            pages_are_as_long_as_was_asked_for,
+            a_walk_comes_by_all_that_is_held_while_others_come_and_go,
+            a_walk_goes_on_after_a_restart,
+            a_cursor_that_means_nothing_here_begins_anew,;
+        breaks:
+            end_whoever_holds_the_lock,
+            with_a_fence_end_the_lease_that_has_it,
+            with_another_fence_end_nothing,
+            of_a_free_lock_say_that_it_is_free,
+            repeated_with_the_fence_end_no_other_lease,
+            are_told_to_the_token_of_the_lease,
+            are_told_to_that_token_and_for_that_lock_alone,
+            use_up_the_idempotency_key,
+            outlast_a_late_copy_of_the_acquire,
+            leave_nothing_to_be_given_back,
+            survive_a_restart,;
         told:
             a_lease_is_told_with_all_that_it_was_given,
             inspect_shows_what_acquire_told,
@@ -161,6 +185,9 @@ conformance! {
             that_end_after_the_lease_was_answered_again_release_nothing,
             that_adopt_a_lease_together_leave_one_of_them,
             that_wait_are_told_how_their_place_moves,;
+        broken:
+            leases_pass_the_lock_to_the_first_who_waits,
+            leases_end_the_stream_that_holds_them_at_once,;
         sequences:
             around_a_queue_behave_like_the_model,;
         histories:

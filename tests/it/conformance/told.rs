@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use latchgate::{
-    lock::{HoldLimit, Metadata, Owner},
+    lock::{HoldLimit, Metadata, NamePrefix, Owner},
     store::{
         StoreError, Unavailability,
         contract::{Attempt, Health, Holder, Inspection},
+        page::ListQuery,
     },
 };
 
@@ -76,7 +77,15 @@ pub(super) async fn a_closed_store_says_that_it_closes(fixture: &dyn Fixture) {
     assert_eq!(store.give_back(&lock, &token).await, Err(closing.clone()));
     assert_eq!(store.confirm(&lock, &token).await, Err(closing.clone()));
     assert_eq!(store.leave(&lock, &token, None).await, Err(closing.clone()));
-    assert_eq!(store.inspect(&lock).await, Err(closing));
+    assert_eq!(store.inspect(&lock).await, Err(closing.clone()));
+    assert_eq!(store.break_lock(&lock, None).await, Err(closing.clone()));
+    let query = ListQuery {
+        prefix: NamePrefix::default(),
+        owner: None,
+        limit: 1,
+        cursor: None,
+    };
+    assert_eq!(store.list(&query).await, Err(closing));
 }
 
 pub(super) async fn a_sound_store_passes_its_checks(fixture: &dyn Fixture) {

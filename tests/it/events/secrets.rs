@@ -20,7 +20,7 @@ async fn they_are_in_no_event_and_in_no_message_between_gateways() {
     let client = bb8_redis::redis::Client::open(url).unwrap();
     let mut messages = client.get_async_pubsub().await.unwrap();
     messages
-        .subscribe(&["lg:events", "lg:gateways"])
+        .subscribe(&["lg:events", "lg:gw:all"])
         .await
         .unwrap();
 

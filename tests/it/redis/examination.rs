@@ -10,6 +10,7 @@ use latchgate::{
     lifecycle::Lifecycle,
     store::{
         Store, StoreError, Unavailability,
+        breaks::Breaking,
         contract::{Health, Inspection, Release, Renewal},
         redis::RedisStore,
     },
@@ -23,7 +24,7 @@ use crate::support::{RedisServer, url};
 
 /// The commands of the documented ACL line.
 pub(super) const COMMANDS: &str = "+evalsha +eval +info +type +time +exists +get +set +del +pttl +pexpire \
-    +pexpireat +hset +hmget +hlen +hdel +zadd +zcard +zscore +zrank +zrange +zrem \
+    +pexpireat +hset +hmget +hlen +hdel +zadd +zcard +zscore +scan +zrank +zrange +zrem \
     +publish +subscribe +ping";
 
 /// A user with these rules, and a store that logs in as this user.
@@ -107,8 +108,12 @@ async fn the_documented_user_may_do_everything_that_is_needed() {
     ));
     let renewal = store.renew(&asked.name, &asked.token, None).await.unwrap();
     assert!(matches!(renewal, Renewal::Renewed(_)));
+    let page = store.list(&super::list::all(10, None)).await.unwrap();
+    assert_eq!(page.locks.len(), 1);
     let released = store.release(&asked.name, &asked.token).await.unwrap();
     assert_eq!(released, Release::Released);
+    let free = store.break_lock(&asked.name, None).await.unwrap();
+    assert_eq!(free, Breaking::NotHeld);
     store.give_back(&asked.name, &asked.token).await.unwrap();
     server.run(&["RPUSH", "lg:{wrong}:lock", "x"]).await;
     let foreign = store.acquire(&attempt("wrong")).await.unwrap_err();
@@ -122,7 +127,15 @@ async fn the_documented_user_may_do_everything_that_is_needed() {
 async fn a_user_that_lacks_a_command_is_told_which_and_granted_nothing() {
     let server = RedisServer::start().await;
     for command in COMMANDS.split_whitespace() {
-        let told_otherwise = ["+info", "+type", "+eval", "+publish", "+subscribe", "+ping"];
+        let told_otherwise = [
+            "+info",
+            "+scan",
+            "+type",
+            "+eval",
+            "+publish",
+            "+subscribe",
+            "+ping",
+        ];
         if told_otherwise.contains(&command) {
             continue;
         }

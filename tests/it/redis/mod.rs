@@ -1,6 +1,7 @@
 //! The Redis store against real servers.
 
 mod bounds;
+mod breaks;
 mod chaos;
 mod connections;
 mod crowded;
@@ -14,6 +15,7 @@ mod keepers;
 mod keys;
 mod late;
 mod leases;
+mod list;
 mod refusals;
 mod replica;
 pub(crate) mod rig;

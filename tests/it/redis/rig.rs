@@ -74,6 +74,8 @@ impl Rig {
             .give_back(&asked.name, &asked.token)
             .await
             .unwrap();
+        self.grant(&attempt("warm")).await;
+        self.store.break_lock(&asked.name, None).await.unwrap();
     }
 
     /// Acquires with an attempt that must be granted.

@@ -18,6 +18,7 @@
 --   {released, ARGV 1, news}
 --   {adopted, ARGV 1, news}          another keeper goes on with it
 --   {another | free, ARGV 1, news}   the token does not hold the lock; is somebody else holding it?
+--   {broken, ARGV 1, news, 0 | 1}    its lease was broken; 1: somebody else is holding the lock
 --   {layout, ARGV 1, news, version}  the record is not of this layout
 -- Replay
 --   A lease that was acquired with an idempotency key is answered `released` again as long as its
@@ -61,6 +62,9 @@ local now, us = instants(redis.call('TIME'))
 if held ~= token then
   if remembers(ended, 'r:' .. token, now) then
     return { 'released', token, news }
+  end
+  if remembers(ended, 'b:' .. token, now) then
+    return { 'broken', token, news, held and 1 or 0 }
   end
   return { held and 'another' or 'free', token, news }
 end

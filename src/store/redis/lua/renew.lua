@@ -15,6 +15,7 @@
 --   {renewed, ARGV 1, lease ..}
 --   {adopted, ARGV 1}          another keeper goes on with it
 --   {another | free, ARGV 1}   the token does not hold the lock; is somebody else holding it?
+--   {broken, ARGV 1, 0 | 1}    its lease was broken; 1: somebody else is holding the lock
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
 --   Renews again. Never brings back what has ended.
@@ -41,6 +42,9 @@ if layout then
   return { 'layout', token, layout }
 end
 if held ~= token then
+  if remembers(ended, 'b:' .. token, instants(redis.call('TIME'))) then
+    return { 'broken', token, held and 1 or 0 }
+  end
   return { held and 'another' or 'free', token }
 end
 if not record or record[2] ~= token then

@@ -2,12 +2,14 @@
 
 mod acquire;
 mod advance;
+mod break_lock;
 mod confirm;
 mod contention;
 mod give_back;
 mod hex;
 mod inspect;
 mod leave;
+mod list;
 mod news;
 mod probe;
 mod queueing;
@@ -18,8 +20,10 @@ mod reply;
 mod script;
 
 pub(super) use advance::Advance;
+pub(super) use break_lock::{Meant, Struck};
 pub(super) use give_back::Knowledge;
 pub(super) use hex::token_hash;
+pub(super) use list::Seen;
 pub(super) use news::Heard;
 pub(super) use probe::{Permission, Probed};
 pub(super) use reply::Reply;

@@ -44,6 +44,8 @@ impl Scripts {
             "adopted" => return Ok(Release::Adopted),
             "another" => Loss::HeldByAnother,
             "free" => Loss::Free,
+            // Not by a copy of this command: that would have released it.
+            "broken" => return Ok(Release::Lost(reply.broken()?)),
             "layout" => return Err(reply.layout(keys)),
             _ => return Err(reply.unexpected()),
         };

@@ -50,6 +50,7 @@ impl Scripts {
             "adopted" => Ok(Renewal::Adopted),
             "another" => Ok(Renewal::Lost(Loss::HeldByAnother)),
             "free" => Ok(Renewal::Lost(Loss::Free)),
+            "broken" => Ok(Renewal::Lost(reply.broken()?)),
             "layout" => Err(reply.layout(keys)),
             _ => Err(reply.unexpected()),
         }

@@ -26,6 +26,8 @@ pub(in crate::store::redis) struct Scripts {
     pub(super) leave: Script,
     pub(super) advance: Script,
     pub(super) inspect: Script,
+    pub(super) list: Script,
+    pub(super) break_lock: Script,
     pub(super) probe: Script,
 }
 
@@ -33,13 +35,14 @@ pub(in crate::store::redis) struct Scripts {
 pub(super) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
 /// What the scripts share, by the name under which they import it. A function that a script does not
 /// come to costs it nothing, because it imports what only its longer ways need behind the short one.
-const PARTS: [(&str, &str); 12] = [
+const PARTS: [(&str, &str); 13] = [
     ("adopt", include_str!("../lua/adopt.lua")),
     ("contend", include_str!("../lua/contend.lua")),
     ("gateways", include_str!("../lua/gateways.lua")),
     ("grant", include_str!("../lua/grant.lua")),
     ("hand_over", include_str!("../lua/hand_over.lua")),
     ("keeper", include_str!("../lua/keeper.lua")),
+    ("mark", include_str!("../lua/mark.lua")),
     ("memory", include_str!("../lua/memory.lua")),
     ("record", include_str!("../lua/record.lua")),
     ("settle", include_str!("../lua/settle.lua")),
@@ -66,6 +69,8 @@ impl Scripts {
             leave: of_queue(include_str!("../lua/leave.lua")),
             advance: of_queue(include_str!("../lua/advance.lua")),
             inspect: Script::new(include_str!("../lua/inspect.lua"), 4),
+            list: Script::new(include_str!("../lua/list.lua"), 2),
+            break_lock: of_queue(include_str!("../lua/break.lua")),
             probe: Script::new(include_str!("../lua/probe.lua"), 1),
         }
     }

@@ -1,6 +1,7 @@
 //! Clauses 6 to 8: order, nobody waits for the dead, no orphan. The cases go through the engine, as
 //! callers do, and spread over all gateways that the fixture has on its store.
 
+pub(super) mod broken;
 pub(super) mod crowd;
 pub(super) mod expiries;
 mod gateways;

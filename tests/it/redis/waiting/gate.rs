@@ -215,7 +215,9 @@ pub(crate) fn keep(outcome: Result<Granted, AcquireError>) -> Lease {
 
 /// How many gateways listen.
 pub(crate) async fn subscribers(server: &RedisServer) -> usize {
-    let reply = server.run(&["PUBSUB", "CHANNELS", "lg:gw:*"]).await;
+    let reply = server
+        .run(&["PUBSUB", "CHANNELS", "lg:gw:????????????????"])
+        .await;
     let channels: Vec<String> = bb8_redis::redis::from_redis_value(reply).unwrap();
     channels.len()
 }

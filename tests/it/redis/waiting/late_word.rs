@@ -29,7 +29,9 @@ async fn stand(gate: &Gate, lock: &str) -> (Parked, TokenHash) {
 /// looked into the matter.
 async fn tell_late(server: &RedisServer, lock: &str, token: &TokenHash) {
     write_down_everything(server).await;
-    let channels = server.run(&["PUBSUB", "CHANNELS", "lg:gw:*"]).await;
+    let channels = server
+        .run(&["PUBSUB", "CHANNELS", "lg:gw:????????????????"])
+        .await;
     let channels: Vec<String> = redis::from_redis_value(channels).unwrap();
     for channel in channels {
         let message = format!("granted {token} {lock}");

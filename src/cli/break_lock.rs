@@ -1,0 +1,148 @@
+//! `latchgate break`.
+
+use std::{
+    io::{self, IsTerminal},
+    time::Duration,
+};
+
+use clap::Args;
+
+use crate::{
+    client::{Client, Holder, LockState},
+    lock::{FencingToken, LockName, Reason},
+};
+
+use super::{
+    connection::ConnectionArgs, duration, environment::Environment, error::CliError, output,
+    visible::visible,
+};
+
+/// Take a lock away from whoever holds it.
+///
+/// Shows who holds it and asks, and breaks that lease and no other: if another one holds the lock by
+/// then, nothing is broken. The old holder is told with its next renewal, or at once if it holds the
+/// lock by a stream, but nobody can stop it from working on.
+#[derive(Args)]
+pub(super) struct BreakArgs {
+    /// The lock
+    name: LockName,
+    /// Why, for the audit log: 1 to 200 characters
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Break the lease with this fencing token, without asking
+    #[arg(long, value_name = "N", conflicts_with = "any")]
+    fencing_token: Option<u64>,
+    /// Break whatever holds the lock, a client that uses no gateway included, without asking
+    #[arg(long)]
+    any: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// Print the gateway's answer as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub(super) async fn break_lock(
+    args: &BreakArgs,
+    environment: &Environment,
+) -> Result<(), CliError> {
+    let reason = Reason::new(&args.reason).map_err(|error| argument("--reason", &error))?;
+    let given = args.fencing_token.map(FencingToken::new).transpose();
+    let given = given.map_err(|error| argument("--fencing-token", &error))?;
+    let client = args.connection.client(environment)?;
+    let fence = match given {
+        None if !args.any => Some(confirmed(args, &client).await?),
+        given => given,
+    };
+    let broken = client.break_lock(&args.name, &reason, fence).await?;
+    if args.json {
+        return output::answer(broken.json()).map_err(CliError::Output);
+    }
+    output::note(&format!("broke {}: {}", args.name, who(&broken.holder)));
+    Ok(())
+}
+
+/// The fencing token of the lease that whoever asks has seen, and means.
+async fn confirmed(args: &BreakArgs, client: &Client) -> Result<FencingToken, CliError> {
+    let lock = client.inspect(&args.name).await?;
+    let holder = match (lock.state, lock.holder) {
+        (LockState::Held, Some(holder)) => holder,
+        (LockState::Held, None) | (LockState::Free, _) => return Err(CliError::NotHeld),
+    };
+    let fence = holder
+        .fencing_token
+        .and_then(|it| FencingToken::new(it).ok());
+    let Some(fence) = fence else {
+        return Err(argument(
+            "--any",
+            &"is needed: a client that uses no gateway holds the lock, or the API key may not see \
+              who does",
+        ));
+    };
+    output::note(&format!("{} is held by {}", args.name, who(&holder)));
+    if lock.waiter_count > 0 {
+        output::note(&format!("{} waiting; the first is next", lock.waiter_count));
+    }
+    if args.yes {
+        return Ok(fence);
+    }
+    if !io::stdin().is_terminal() {
+        return Err(argument("--yes", &"is needed where nobody can be asked"));
+    }
+    output::ask("break it? [y/N] ");
+    let mut line = String::new();
+    let read = io::stdin().read_line(&mut line);
+    match (read, line.trim()) {
+        (Ok(_), "y" | "Y" | "yes") => Ok(fence),
+        _ => Err(CliError::Declined),
+    }
+}
+
+fn argument(flag: &'static str, error: &dyn std::fmt::Display) -> CliError {
+    CliError::Argument {
+        flag,
+        error: error.to_string(),
+    }
+}
+
+/// Whom it hits.
+fn who(holder: &Holder) -> String {
+    let who = match &holder.owner {
+        Some(owner) => visible(owner).into_owned(),
+        None if holder.foreign => "a client that uses no gateway".to_owned(),
+        None => "somebody without a name".to_owned(),
+    };
+    let fence = match holder.fencing_token {
+        Some(fence) => format!(", fencing token {fence}"),
+        None => String::new(),
+    };
+    let left = match holder.expires_in_ms {
+        Some(ms) => format!(
+            ", for another {} unless it is renewed",
+            duration::show(Duration::from_millis(ms))
+        ),
+        None => ", without an expiry".to_owned(),
+    };
+    who + &fence + &left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_whom_it_hits() {
+        let who = |json: &str| who(&serde_json::from_str(json).unwrap());
+        assert_eq!(
+            who(r#"{"owner":"ci\u202e","fencing_token":42,"expires_in_ms":21480}"#),
+            r"ci\u{202e}, fencing token 42, for another 21.4s unless it is renewed"
+        );
+        assert_eq!(
+            who(r#"{"foreign":true,"expires_in_ms":null}"#),
+            "a client that uses no gateway, without an expiry"
+        );
+    }
+}

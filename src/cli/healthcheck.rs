@@ -1,0 +1,99 @@
+//! `latchgate healthcheck`.
+
+use std::{net::SocketAddr, time::Duration};
+
+use clap::Args;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+use super::{
+    duration, environment::Environment, error::CliError, output, reachable::reachable,
+    sources::SourceArgs,
+};
+
+/// Ask the gateway that is configured here whether it answers
+///
+/// For containers without curl. It reads the same file and environment as `latchgate serve`: give it
+/// the flags that the gateway was started with. It ends with 0 if the gateway answers and with 1 if
+/// it does not. The store is asked with --ready only, and a store that is away changes nothing. An
+/// address that stands for all of them (0.0.0.0) is asked on loopback.
+#[derive(Args)]
+pub(super) struct HealthcheckArgs {
+    /// Ask whether the gateway should be sent requests (/readyz): not if it is about to stop, or is
+    /// configured so that it cannot keep its promises
+    #[arg(long)]
+    ready: bool,
+    // Less than the 3 s and more that common probes are given, so that the reason is told.
+    /// How long the answer may take
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration::parse)]
+    timeout: Duration,
+    #[command(flatten)]
+    sources: SourceArgs,
+}
+
+/// More than any answer on health is long.
+const LONGEST_ANSWER: u64 = 64 * 1024;
+
+pub(super) async fn healthcheck(
+    args: &HealthcheckArgs,
+    environment: &Environment,
+) -> Result<(), CliError> {
+    let config = args.sources.of(environment).load()?.config;
+    if config.listen.port() == 0 {
+        return Err(CliError::Argument {
+            flag: "listen",
+            error: "is port 0, so the gateway took a free one that only it knows".to_owned(),
+        });
+    }
+    let address = reachable(config.listen);
+    let probe = if args.ready { "readyz" } else { "healthz" };
+    let path = format!("{}/{probe}", config.http.base_path);
+    let asked = timeout(args.timeout, ask(address, &path)).await;
+    let outcome = asked.unwrap_or_else(|_elapsed| {
+        let waited = duration::show(args.timeout);
+        Err(format!("did not answer within {waited}"))
+    });
+    match outcome {
+        Ok(body) => output::answer(&body).map_err(CliError::Output),
+        Err(reason) => Err(CliError::Unhealthy {
+            url: format!("http://{address}{path}"),
+            reason,
+        }),
+    }
+}
+
+async fn ask(address: SocketAddr, path: &str) -> Result<String, String> {
+    let stream = TcpStream::connect(address).await;
+    let stream = stream.map_err(|error| format!("cannot be reached: {error}"))?;
+    ask_on(stream, &address.to_string(), path).await
+}
+
+/// Asks for a page and answers its body if the status is 200.
+async fn ask_on(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    host: &str,
+    path: &str,
+) -> Result<String, String> {
+    let broken = |error| format!("broke off: {error}");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: latchgate-healthcheck\r\n\
+         Connection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.map_err(broken)?;
+    let mut answer = Vec::new();
+    let mut stream = stream.take(LONGEST_ANSWER);
+    stream.read_to_end(&mut answer).await.map_err(broken)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let mut words = head.lines().next().unwrap_or_default().split(' ');
+    match (words.next(), words.next()) {
+        (Some(version), Some("200")) if version.starts_with("HTTP/1.") => Ok(body.to_owned()),
+        (Some(version), Some(status)) if version.starts_with("HTTP/1.") => {
+            Err(format!("answered with {status}: {body}"))
+        }
+        _ => Err("did not answer in HTTP".to_owned()),
+    }
+}

@@ -1,0 +1,122 @@
+//! `latchgate list`.
+
+use std::{collections::HashSet, time::Duration};
+
+use clap::Args;
+
+use crate::{
+    client::{HeldLock, ListRequest},
+    lock::{NamePrefix, Owner},
+};
+
+use super::{
+    connection::ConnectionArgs, duration, environment::Environment, error::CliError, output,
+    visible::visible,
+};
+
+/// Show the locks that are held.
+#[derive(Args)]
+pub(super) struct ListArgs {
+    /// Only locks whose names begin so
+    #[arg(long, default_value = "", hide_default_value = true)]
+    prefix: NamePrefix,
+    /// Only locks whose leases have this owner, exactly
+    #[arg(long)]
+    owner: Option<String>,
+    /// Show at most so many [default: all]
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Print one JSON object a line, as they come
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// How many locks are asked for at a time.
+const PAGE: u32 = 500;
+
+pub(super) async fn list(args: &ListArgs, environment: &Environment) -> Result<(), CliError> {
+    let owner = args.owner.as_deref().map(Owner::new).transpose();
+    let owner = owner.map_err(|error| CliError::Argument {
+        flag: "--owner",
+        error: error.to_string(),
+    })?;
+    let client = args.connection.client(environment)?;
+    let mut left = args.limit.unwrap_or(usize::MAX);
+    let mut request = ListRequest {
+        prefix: args.prefix.clone(),
+        owner,
+        limit: Some(PAGE),
+        cursor: None,
+    };
+    // A lock that was on one page may be on another as well.
+    let mut seen = HashSet::new();
+    let mut table = Vec::new();
+    while left > 0 {
+        request.limit = Some(PAGE.min(u32::try_from(left).unwrap_or(PAGE)));
+        let page = client.list(&request).await?;
+        let mut new: Vec<HeldLock> = page.locks;
+        new.retain(|lock| seen.insert(lock.name.clone()));
+        new.truncate(left);
+        left -= new.len();
+        if args.json {
+            print(&new)?;
+        } else {
+            table.extend(new);
+        }
+        request.cursor = page.next_cursor;
+        if request.cursor.is_none() {
+            break;
+        }
+    }
+    if args.json {
+        return Ok(());
+    }
+    table.sort_by(|one, other| one.name.cmp(&other.name));
+    if table.is_empty() {
+        output::note("no lock is held");
+        return Ok(());
+    }
+    output::answer(&show(&table)).map_err(CliError::Output)
+}
+
+fn print(locks: &[HeldLock]) -> Result<(), CliError> {
+    if locks.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<&str> = locks.iter().map(HeldLock::json).collect();
+    output::answer(&lines.join("\n")).map_err(CliError::Output)
+}
+
+/// A table for people.
+fn show(locks: &[HeldLock]) -> String {
+    let mut rows = vec![["LOCK", "EXPIRES IN", "FENCING TOKEN", "OWNER"].map(str::to_owned)];
+    rows.extend(locks.iter().map(row));
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or_default()
+    };
+    let [name, left, fence] = [0, 1, 2].map(width);
+    let line = |[a, b, c, d]: &[String; 4]| {
+        let line = format!("{a:<name$}  {b:<left$}  {c:<fence$}  {d}");
+        line.trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+fn row(lock: &HeldLock) -> [String; 4] {
+    let holder = &lock.holder;
+    let left = match holder.expires_in_ms {
+        Some(ms) => duration::show(Duration::from_millis(ms)),
+        None => "never".to_owned(),
+    };
+    let fence = holder.fencing_token.map(|fence| fence.to_string());
+    let owner = match &holder.owner {
+        Some(owner) => visible(owner).into_owned(),
+        None if holder.foreign => "(a client that uses no gateway)".to_owned(),
+        None => String::new(),
+    };
+    let fence = fence.unwrap_or_else(|| "-".to_owned());
+    [lock.name.to_string(), left, fence, owner]
+}

@@ -1,0 +1,133 @@
+//! What the gateway tells the service manager that started it: the protocol of `sd_notify`.
+
+use std::{
+    io,
+    os::unix::net::{SocketAddr, UnixDatagram as StdDatagram},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    net::UnixDatagram,
+    time::{MissedTickBehavior, interval, timeout},
+};
+use tracing::warn;
+
+use crate::{cli::environment::Environment, lifecycle::Lifecycle};
+
+/// The service manager, if there is one that wants to know. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct ServiceManager {
+    socket: Option<Arc<UnixDatagram>>,
+    /// After which silence it kills the gateway.
+    watchdog: Option<Duration>,
+}
+
+/// How long the manager may leave a message unread. It reads thousands in that time; one that does
+/// not is not waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// What it takes to end the process when the grace period is over.
+const LAST_MOMENTS: Duration = Duration::from_secs(5);
+
+// === impl ServiceManager ===
+
+impl ServiceManager {
+    /// The one that the environment names. Must be called within the runtime.
+    pub(super) fn of(environment: &Environment) -> Self {
+        let name = environment.text("NOTIFY_SOCKET");
+        let socket = name.and_then(|name| {
+            let socket = connect(name);
+            socket
+                .inspect_err(|error| {
+                    warn!(%error, socket = name, "the service manager cannot be told how the gateway is");
+                })
+                .ok()
+                .map(Arc::new)
+        });
+        Self {
+            socket,
+            watchdog: watchdog(environment),
+        }
+    }
+
+    /// The gateway accepts requests.
+    pub(super) async fn ready(&self) {
+        self.tell("READY=1\nSTATUS=serving").await;
+    }
+
+    /// The gateway drains, for `grace` at most: the manager must not kill it before, whatever its
+    /// own time-out says.
+    pub(super) async fn stopping(&self, grace: Duration) {
+        let micros = (grace + LAST_MOMENTS).as_micros();
+        self.tell(&format!(
+            "STOPPING=1\nSTATUS=draining: renew and release go on, nothing is acquired\n\
+             EXTEND_TIMEOUT_USEC={micros}"
+        ))
+        .await;
+    }
+
+    /// Shows the manager's watchdog that tasks still run, until the gateway stops.
+    pub(super) fn keep_watchdog(&self, lifecycle: &Lifecycle) {
+        let (Some(limit), true) = (self.watchdog, self.socket.is_some()) else {
+            return;
+        };
+        let manager = self.clone();
+        let stopped = lifecycle.stopped();
+        lifecycle.spawn_background(async move {
+            // Half of the limit, as its documentation asks for.
+            let mut beats = interval(limit / 2);
+            beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut stopped = std::pin::pin!(stopped);
+            loop {
+                tokio::select! {
+                    () = &mut stopped => return,
+                    _ = beats.tick() => manager.tell("WATCHDOG=1").await,
+                }
+            }
+        });
+    }
+
+    async fn tell(&self, state: &str) {
+        let Some(socket) = &self.socket else { return };
+        let sent = timeout(PATIENCE, socket.send(state.as_bytes())).await;
+        let sent = sent.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
+        if let Err(error) = sent {
+            warn!(%error, state, "the service manager was not told");
+        }
+    }
+}
+
+/// A socket that sends to the one of this name, which begins with `@` if it is in no directory.
+fn connect(name: &str) -> io::Result<UnixDatagram> {
+    let address = match name.strip_prefix('@') {
+        Some(name) => abstract_address(name)?,
+        None => SocketAddr::from_pathname(name)?,
+    };
+    let socket = StdDatagram::unbound()?;
+    socket.connect_addr(&address)?;
+    socket.set_nonblocking(true)?;
+    UnixDatagram::from_std(socket)
+}
+
+#[cfg(target_os = "linux")]
+fn abstract_address(name: &str) -> io::Result<SocketAddr> {
+    <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name)
+}
+
+/// Only Linux has them.
+#[cfg(not(target_os = "linux"))]
+fn abstract_address(_name: &str) -> io::Result<SocketAddr> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// After which silence the manager kills this process, if it watches it and not another one.
+fn watchdog(environment: &Environment) -> Option<Duration> {
+    let number = |name| environment.text(name)?.parse::<u64>().ok();
+    let for_another = |pid| pid != u64::from(std::process::id());
+    if number("WATCHDOG_PID").is_some_and(for_another) {
+        return None;
+    }
+    let limit = Duration::from_micros(number("WATCHDOG_USEC")?);
+    // Half of nothing is no period.
+    (limit >= Duration::from_millis(2)).then_some(limit)
+}

@@ -1,0 +1,74 @@
+//! Break: take a lock away from whoever holds it.
+
+use reqwest::Method;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::lock::{FencingToken, LockName, Reason};
+
+use super::{Client, ClientError, HeldLock, answer::Answer, call::Call, retry::Retry};
+
+#[derive(Serialize)]
+struct Body<'a> {
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fencing_token: Option<u64>,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Takes a lock away from whoever holds it; with a fencing token, only from the lease that has
+    /// it. Answers what was broken, as it was before.
+    ///
+    /// With a fencing token a break that is not answered is sent again: if the lease is gone by then,
+    /// it is not known whether an earlier copy has broken it. Without one it is not sent again, for
+    /// the second copy would hit the next holder.
+    pub async fn break_lock(
+        &self,
+        name: &LockName,
+        reason: &Reason,
+        fence: Option<FencingToken>,
+    ) -> Result<HeldLock, ClientError> {
+        let body = Body {
+            reason: reason.as_str(),
+            fencing_token: fence.map(FencingToken::get),
+        };
+        let call = Call::new(Method::POST, name, "/break").json(&body);
+        let mut retry = Retry::until(self, Instant::now() + self.options.deadline);
+        loop {
+            match call.send_copy(self, retry.time_out()).await {
+                Ok(mut answer) => {
+                    answer.in_doubt = retry.in_doubt;
+                    return broken(answer);
+                }
+                Err(setback) if setback.in_doubt && fence.is_none() => {
+                    return Err(setback.after(false));
+                }
+                Err(setback) => retry.after(setback).await?,
+            }
+        }
+    }
+}
+
+fn broken(answer: Answer) -> Result<HeldLock, ClientError> {
+    if answer.status.is_success() {
+        return match HeldLock::parse(&answer.body) {
+            Some(lock) => Ok(lock),
+            None => Err(answer.unusable("what was broken")),
+        };
+    }
+    let in_doubt = answer.in_doubt;
+    match answer.refusal() {
+        ClientError::Refused(problem)
+            if in_doubt && matches!(problem.code.as_str(), "not-held" | "holder-changed") =>
+        {
+            Err(ClientError::OutcomeUnknown {
+                reason: "the lease has ended, by an earlier copy of this break or before it"
+                    .to_owned(),
+                problem: Some(problem),
+            })
+        }
+        error => Err(error),
+    }
+}

@@ -1,0 +1,64 @@
+//! Break: take a lock away from whoever holds it.
+
+use std::sync::Arc;
+
+use crate::{
+    lock::{FencingToken, LockName, Reason},
+    store::{StoreError, breaks::Breaking, contract::Holder},
+};
+
+use super::{Engine, seen_through::SeenThrough};
+
+/// Why a lock was not broken.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum BreakError {
+    /// Somebody else holds the lock than the lease that was to be broken.
+    #[error("somebody else holds the lock")]
+    HolderChanged(Holder),
+    /// Nobody holds the lock.
+    #[error("nobody holds the lock")]
+    NotHeld,
+    /// The store gave no answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Takes a lock away and passes it on; answers who held it. With a fencing token, only the lease
+    /// that has it is broken. Works while the gateway drains.
+    ///
+    /// A caller that hangs up half-way has decided already, so the command is seen through. `record` is part of it, and comes before the answer: what it notes down is noted
+    /// whether or not anybody hears the answer.
+    pub async fn break_lock<F>(
+        &self,
+        name: LockName,
+        fence: Option<FencingToken>,
+        reason: Reason,
+        record: impl FnOnce(Result<Holder, BreakError>) -> F + Send + 'static,
+    ) -> Result<Holder, BreakError>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (store, events) = (Arc::clone(&self.store), self.events.clone());
+        SeenThrough::new(&self.lifecycle, |_hung_up| async move {
+            let outcome = match store.break_lock(&name, fence).await {
+                Ok(Breaking::Broken(holder)) => {
+                    let lease = match &holder {
+                        Holder::Lease(lease) => Some(lease),
+                        Holder::Foreign { .. } => None,
+                    };
+                    events.broken(&name, lease, reason.as_str());
+                    Ok(holder)
+                }
+                Ok(Breaking::HolderChanged(holder)) => Err(BreakError::HolderChanged(holder)),
+                Ok(Breaking::NotHeld) => Err(BreakError::NotHeld),
+                Err(error) => Err(error.into()),
+            };
+            record(outcome.clone()).await;
+            outcome
+        })
+        .await
+    }
+}

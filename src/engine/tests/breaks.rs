@@ -1,0 +1,143 @@
+//! A break is seen through, and heard of by the stream that it hits.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::time::{Duration, Instant, sleep, timeout};
+
+use super::scripted_store::*;
+use crate::{
+    auth::Warrant,
+    engine::{BreakError, HoldEnd, HoldEvent, LossReason},
+    lock::{LockName, Reason, Token},
+    store::{
+        breaks::{Breaking, BrokenLease},
+        contract::{Holder, Loss, Renewal},
+        page::{HeldLock, ListQuery, Page},
+    },
+};
+
+fn reason() -> Reason {
+    Reason::new("it hangs").unwrap()
+}
+
+type Records = Arc<Mutex<Vec<Result<Holder, BreakError>>>>;
+
+/// Breaks the lock and keeps what was recorded.
+async fn broken(store: &Arc<ScriptedStore>, records: &Records) -> Result<Holder, BreakError> {
+    let (engine, _lifecycle) = engine(store);
+    let kept = Arc::clone(records);
+    let record = |outcome| async move { kept.lock().unwrap().push(outcome) };
+    engine.break_lock(name(), None, reason(), record).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_recorded_before_it_is_answered_whatever_comes_of_it() {
+    let holder = Holder::Lease(held());
+    for answer in [
+        Ok(Breaking::Broken(holder.clone())),
+        Ok(Breaking::HolderChanged(holder)),
+        Ok(Breaking::NotHeld),
+        Err(unknown()),
+    ] {
+        let store = ScriptedStore::queueing();
+        store.breakings.lock().unwrap().push_back(answer);
+        let records = Records::default();
+        let outcome = broken(&store, &records).await;
+        let recorded = records.lock().unwrap().pop().expect("it is recorded");
+        assert_eq!(format!("{recorded:?}"), format!("{outcome:?}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_carried_out_and_recorded_although_its_caller_hangs_up() {
+    let store = ScriptedStore::queueing().with_closed_gate();
+    let records = Records::default();
+    let soon = Duration::from_millis(10);
+    let hung_up = timeout(soon, broken(&store, &records)).await;
+    assert!(hung_up.is_err(), "the store does not answer");
+    assert!(store.broken.lock().unwrap().is_empty());
+    store.open_gate();
+    settle().await;
+    assert_eq!(store.broken.lock().unwrap().len(), 1);
+    assert_eq!(records.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_the_stream_at_once_and_not_with_its_next_renewal() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let token = Token::random();
+    let mut hold = engine
+        .adopt(name(), token.clone(), Warrant::default())
+        .await
+        .unwrap();
+    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    let lost = Renewal::Lost(Loss::Broken { held: false });
+    store.renewals.lock().unwrap().push_back(Ok(lost));
+    let told = Instant::now();
+    tell(&store, &token);
+    let end = hold.next().await;
+    let broken = HoldEnd::Lost(LossReason::Broken);
+    assert_eq!(
+        format!("{end:?}"),
+        format!("{:?}", Some(HoldEvent::Ended(broken)))
+    );
+    assert_eq!(told.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let token = Token::random();
+    let mut hold = engine
+        .adopt(name(), token.clone(), Warrant::default())
+        .await
+        .unwrap();
+    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    for _ in 0..3 {
+        let told = Instant::now();
+        tell(&store, &token);
+        assert!(matches!(hold.next().await, Some(HoldEvent::Renewed(_))));
+        assert_eq!(told.elapsed(), Duration::ZERO);
+    }
+    // Of another lease, or of another lock, it says nothing.
+    tell(&store, &Token::random());
+    let other = LockName::new("other").unwrap();
+    let token = token.hash();
+    store.breaks.tell(BrokenLease { name: other, token });
+    let asked = *store.renewals_asked.lock().unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(*store.renewals_asked.lock().unwrap(), asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_shows_what_its_caller_may_see_and_goes_on_behind_what_it_may_not() {
+    let store = ScriptedStore::queueing();
+    let lock = |name: &str| HeldLock {
+        name: LockName::new(name).unwrap(),
+        holder: Holder::Lease(held()),
+    };
+    let next = Some(crate::store::cursor::Cursor::Embedded { place: 7 });
+    let page = Page {
+        locks: vec![lock("team:a"), lock("team2:a")],
+        next,
+    };
+    store.pages.lock().unwrap().push_back(Ok(page));
+    let (engine, _lifecycle) = engine(&store);
+    let query = ListQuery {
+        prefix: crate::lock::NamePrefix::default(),
+        owner: None,
+        limit: 100,
+        cursor: None,
+    };
+    let views = |name: &LockName| name.as_str().starts_with("team:");
+    let shown = engine.list(&query, views).await.unwrap();
+    assert_eq!(shown.locks, [lock("team:a")]);
+    assert_eq!(shown.next, next);
+}
+
+fn tell(store: &ScriptedStore, token: &Token) {
+    let (name, token) = (name(), token.hash());
+    store.breaks.tell(BrokenLease { name, token });
+}

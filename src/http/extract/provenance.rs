@@ -1,0 +1,30 @@
+//! Where a request comes from, for those who write it down.
+
+use std::{convert::Infallible, net::IpAddr};
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+
+use crate::http::{edge::RequestId, serve::Peer};
+
+/// Which request it is, and from where.
+pub(in crate::http) struct Provenance {
+    /// As it is named in the log.
+    pub(in crate::http) request_id: RequestId,
+    /// The other end of the connection, if it is one of the network.
+    pub(in crate::http) remote: Option<IpAddr>,
+}
+
+// === impl Provenance ===
+
+impl<S: Sync> FromRequestParts<S> for Provenance {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        let request_id = parts.extensions.get::<RequestId>().cloned();
+        Ok(Self {
+            request_id: request_id.expect("the edge names every request"),
+            remote: parts.extensions.get::<Peer>().map(Peer::ip),
+        })
+    }
+}

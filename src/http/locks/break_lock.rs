@@ -1,0 +1,152 @@
+//! `POST /locks/{name}/break`: take a lock away from whoever holds it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::extract::State;
+use tracing::info;
+use utoipa::{
+    IntoResponses,
+    openapi::{RefOr, Response},
+};
+
+use crate::{
+    audit::{Asker, Audit, Broken},
+    auth::scope,
+    engine::BreakError,
+    http::{
+        answer::Answer,
+        extract::{AcceptsJson, ApiJson, ApiPath, Caller, NoQuery, Provenance},
+        problem::{Problem, ProblemCode as Code, problem_responses},
+        state::Gateway,
+    },
+    lock::{FencingToken, LockName, Reason},
+    store::{contract::Holder, page::HeldLock},
+};
+
+use super::{break_body::BreakBody, lock_path::LockPath, page_body::HeldLockBody};
+
+/// The problems of break.
+struct BreakProblems;
+
+/// A break, as it is written down.
+struct Record {
+    audit: Audit,
+    key: Option<Arc<str>>,
+    provenance: Provenance,
+    name: LockName,
+    /// The lease that was meant, and after the break the one that was broken.
+    fence: Option<FencingToken>,
+    reason: Reason,
+}
+
+/// Break a lock
+///
+/// Takes the lock away from whoever holds it, and passes it on to the first who waits for it. Nobody
+/// can stop the old holder from working on: for a minute its renew and release answer 410
+/// `lease-lost` and say that the lease was broken, and its hold stream ends with `lost` (`broken`).
+/// Only what checks the fencing token is safe from it at once.
+///
+/// Send the `fencing_token` of the lease that is meant, as inspect or list shows it. If another lease
+/// holds the lock by then the answer is 409 `holder-changed`; if nobody does, 409 `not-held`. So a
+/// repetition of a break that was not answered breaks nothing else: either of these answers says that
+/// the lease is gone. Without it whoever holds the lock is hit, and a repetition hits the next one. A
+/// foreign client has no fencing token, and can be broken only without.
+///
+/// Once begun it is carried out even if the caller hangs up. Works while the gateway drains.
+#[utoipa::path(
+    post,
+    path = "/locks/{name}/break",
+    operation_id = "break",
+    tag = "locks",
+    params(LockPath),
+    request_body(content = BreakBody, description = "Why, and which lease."),
+    responses(
+        (status = 200, body = HeldLockBody, description = "What was broken, as it was before."),
+        BreakProblems,
+    )
+)]
+pub(in crate::http) async fn break_lock(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller<scope::Break>,
+    provenance: Provenance,
+    _: AcceptsJson,
+    ApiPath(name): ApiPath<LockName>,
+    _: NoQuery,
+    ApiJson(BreakBody { reason, fence }): ApiJson<BreakBody>,
+) -> Result<Answer<HeldLockBody>, Problem> {
+    let reason = reason.expect("a body without a reason is refused");
+    let record = Record {
+        audit: gateway.audit.clone(),
+        key: caller.name().cloned(),
+        provenance,
+        name: name.clone(),
+        fence,
+        reason: reason.clone(),
+    };
+    // A caller that hangs up from here on still wants it: the engine sees the command through.
+    let told = async move |outcome| record.tell(&outcome).await;
+    let broken = gateway.engine.break_lock(name.clone(), fence, reason, told);
+    let holder = broken.await?;
+    let lock = HeldLock { name, holder };
+    Ok(Answer(HeldLockBody::new(lock, gateway.clock.wall())))
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Writes down what became of it, before it is answered.
+    async fn tell(mut self, outcome: &Result<Holder, BreakError>) {
+        let outcome = match outcome {
+            Ok(Holder::Lease(lease)) => {
+                self.fence = Some(lease.fence);
+                "broken"
+            }
+            Ok(Holder::Foreign { .. }) => "broken",
+            Err(error) => Problem::from(error.clone()).code.as_str(),
+        };
+        // Also where no audit log is kept.
+        let (name, reason) = (&self.name, &self.reason);
+        let (fence, id) = (
+            self.fence.map(FencingToken::get),
+            self.provenance.request_id.as_str(),
+        );
+        info!(%name, fencing_token = fence, %reason, outcome, id, "break");
+        let broken = Broken {
+            asker: Asker {
+                key: self.key.as_deref(),
+                request_id: self.provenance.request_id.as_str(),
+                remote: self.provenance.remote,
+            },
+            name: &self.name,
+            fencing_token: self.fence,
+            reason: self.reason.as_str(),
+            outcome,
+        };
+        self.audit.broke(&broken).await;
+    }
+}
+
+// === impl BreakProblems ===
+
+impl IntoResponses for BreakProblems {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problem_responses(&[
+            Code::InvalidRequest,
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::OriginRefused,
+            Code::RateLimited,
+            Code::RequestTimeout,
+            Code::HolderChanged,
+            Code::NotHeld,
+            Code::TooLarge,
+            Code::UnsupportedMediaType,
+            Code::Internal,
+            Code::ForeignData,
+            Code::StoreUnavailable,
+            Code::Overloaded,
+            Code::Draining,
+            Code::OutcomeUnknown,
+        ])
+    }
+}

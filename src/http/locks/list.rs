@@ -1,0 +1,77 @@
+//! `GET /locks`: look at the locks that are held, a page at a time.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::extract::State;
+use utoipa::{
+    IntoResponses,
+    openapi::{RefOr, Response},
+};
+
+use crate::{
+    auth::scope,
+    http::{
+        answer::Answer,
+        extract::{AcceptsJson, ApiQuery, Caller},
+        problem::{Problem, ProblemCode as Code, problem_responses},
+        state::Gateway,
+    },
+    lock::LockName,
+};
+
+use super::{
+    list_query::{ListParameters, ListQuery},
+    page_body::PageBody,
+};
+
+/// The problems of list.
+struct ListProblems;
+
+/// List the locks that are held
+///
+/// Shows a part of the locks that are held, in no order. Ask again with `next_cursor` until it is
+/// null. The work for one page is bounded, so a page may be short, or empty, although there are more.
+/// A lock that is held throughout such a walk is on one page at least, and may be on two; what has
+/// ended is on none. With API keys only what the key may view is shown. A client that took a lock in the store itself shows as `foreign`, with what is
+/// known of it.
+#[utoipa::path(
+    get,
+    path = "/locks",
+    operation_id = "list",
+    tag = "locks",
+    params(ListParameters),
+    responses(
+        (status = 200, body = PageBody, description = "A page of locks."),
+        ListProblems,
+    )
+)]
+pub(in crate::http) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller<scope::View>,
+    _: AcceptsJson,
+    ApiQuery(ListQuery(query)): ApiQuery<ListQuery>,
+) -> Result<Answer<PageBody>, Problem> {
+    // A caller that hangs up from here on ends the walk; nothing is left behind.
+    let views = |name: &LockName| caller.views(name);
+    let page = gateway.engine.list(&query, views).await?;
+    let now = gateway.clock.wall();
+    Ok(Answer(PageBody::new(page, &query, now)))
+}
+
+// === impl ListProblems ===
+
+impl IntoResponses for ListProblems {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problem_responses(&[
+            Code::InvalidRequest,
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::RateLimited,
+            Code::Internal,
+            Code::StoreUnavailable,
+            Code::Overloaded,
+            Code::Draining,
+            Code::OutcomeUnknown,
+        ])
+    }
+}

@@ -1,0 +1,79 @@
+//! Calls `break.lua`.
+
+use bb8_redis::redis::Cmd;
+
+use crate::{
+    lock::{FencingToken, Token},
+    store::{StoreError, contract::Loss},
+};
+
+use super::{
+    super::{
+        dispatch::{Dispatch, Sending},
+        gateway::Gateway,
+        keys::Keys,
+    },
+    Reply, Scripts, queueing,
+};
+
+/// What is to be broken. Nothing else is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::store::redis) enum Meant {
+    /// The lease with this fencing token.
+    Lease(FencingToken),
+    /// What a foreign client has written, by its mark.
+    Foreign(String),
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store::redis) enum Struck {
+    /// It was broken, by this command or an earlier copy of it.
+    Broken,
+    /// It does not hold the lock any more.
+    Changed,
+}
+
+// === impl Scripts ===
+
+impl Scripts {
+    pub(in crate::store::redis) async fn break_lock(
+        &self,
+        dispatch: &Dispatch,
+        gateway: &Gateway,
+        keys: &Keys,
+        meant: &Meant,
+    ) -> Result<Struck, StoreError> {
+        let nonce = Token::random().hash().to_string();
+        let (fence, mark) = match meant {
+            Meant::Lease(fence) => (fence.get().to_string(), ""),
+            Meant::Foreign(mark) => (String::new(), mark.as_str()),
+        };
+        let fill = |command: &mut Cmd, sending| {
+            queueing::fill(command, keys, gateway, &nonce);
+            let late = u8::from(sending == Sending::Again);
+            command.arg(&fence).arg(mark).arg(late);
+        };
+        let run = dispatch.run(&self.break_lock, keys, &nonce, fill);
+        let mut reply = run.await?.reply;
+        gateway.hear(keys, reply.news()?);
+        match reply.kind() {
+            "broken" => Ok(Struck::Broken),
+            "changed" => Ok(Struck::Changed),
+            "layout" => Err(reply.layout(keys)),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// The loss of a lease that was broken.
+    pub(super) fn broken(&mut self) -> Result<Loss, StoreError> {
+        match self.integer() {
+            Some(held @ (0 | 1)) => Ok(Loss::Broken { held: held == 1 }),
+            _ => Err(self.unexpected()),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Calls `list.lua`.
+
+use bb8_redis::redis::Cmd;
+use tokio::time::Duration;
+
+use crate::{
+    lock::HeldLease,
+    store::{StoreError, contract::Holder},
+};
+
+use super::{
+    super::{dispatch::Dispatch, keys::Keys},
+    Reply, Scripts,
+};
+
+/// Who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::store::redis) enum Seen {
+    /// A lease of ours.
+    Lease(HeldLease),
+    /// A foreign client, with what is left, and a mark of what it has written.
+    Foreign(Option<Duration>, String),
+    /// Something that this version does not understand: a key of another type, or a record of
+    /// another layout. What is left of it, if it ends.
+    Odd(Option<Duration>),
+    /// Nobody.
+    Nobody,
+}
+
+// === impl Scripts ===
+
+impl Scripts {
+    pub(in crate::store::redis) async fn list(
+        &self,
+        dispatch: &Dispatch,
+        keys: &Keys,
+    ) -> Result<Seen, StoreError> {
+        let fill = |command: &mut Cmd, _| {
+            command.arg(keys.lock()).arg(keys.info());
+        };
+        let run = dispatch.run(&self.list, keys, keys.lock(), fill);
+        let mut reply = run.await?.reply;
+        if reply.kind() == "free" {
+            return Ok(Seen::Nobody);
+        }
+        let left = left(&mut reply)?;
+        match reply.kind() {
+            // What makes no lease was not written by us.
+            "held" => Ok(reply.read_lease().map_or(Seen::Odd(left), Seen::Lease)),
+            "foreign" => match reply.text() {
+                Some(mark) => Ok(Seen::Foreign(left, mark)),
+                None => Err(reply.unexpected()),
+            },
+            "odd" => Ok(Seen::Odd(left)),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
+
+fn left(reply: &mut Reply) -> Result<Option<Duration>, StoreError> {
+    let ms = reply.integer().ok_or_else(|| reply.unexpected())?;
+    Ok(u64::try_from(ms).ok().map(Duration::from_millis))
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// Who that is, for everybody.
+    pub(in crate::store::redis) fn holder(self) -> Option<Holder> {
+        match self {
+            Self::Lease(lease) => Some(Holder::Lease(lease)),
+            Self::Foreign(expires_in, _) | Self::Odd(expires_in) => {
+                Some(Holder::Foreign { expires_in })
+            }
+            Self::Nobody => None,
+        }
+    }
+}

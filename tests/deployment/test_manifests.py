@@ -1,0 +1,296 @@
+"""The Kubernetes manifests: valid, consistent, and about a gateway that exists."""
+
+import re
+import shutil
+import tempfile
+import unittest
+from pathlib import Path
+
+import kubernetes_validate
+
+import kustomize
+import program
+
+K8S = program.ROOT / "k8s"
+KUBECTL = Path(__file__).parent / "kubectl"
+OVERLAYS = sorted(path.name for path in (K8S / "overlays").iterdir())
+ALL = [K8S / "base", *(K8S / "overlays" / name for name in OVERLAYS)]
+# preStop's `sleep` came to be on by default with 1.30.
+OLDEST = "1.30"
+VERSIONS = [OLDEST, kubernetes_validate.latest_version()]
+# What the objects of ours are; everything else of a cluster is somebody else's.
+SECRETS = {"latchgate-keys": {"keys.toml"}, "latchgate-store": {"url"}}
+
+
+def each():
+    """Every rendered kustomization: its name and objects."""
+    for directory in ALL:
+        yield directory.name, kustomize.render(directory)
+
+
+def pods(objects):
+    """Every workload with its pod template's spec."""
+    for o in objects:
+        if "template" in o["spec"]:
+            yield o, o["spec"]["template"]["spec"]
+
+
+def gateways(objects):
+    """Every pod spec that has a gateway, with its container."""
+    for _, pod in pods(objects):
+        for container in pod["containers"]:
+            if container["name"] == "latchgate":
+                yield pod, container
+
+
+def environment(container):
+    """The variables of a container, with something in place of what comes from a Secret."""
+    return {
+        variable["name"]: variable.get("value", "redis://user:password@redis:6379/0")
+        for variable in container["env"]
+    }
+
+
+def labels_match(selector, labels):
+    return selector.items() <= labels.items()
+
+
+class Schemas(unittest.TestCase):
+    def test_every_object_is_what_kubernetes_knows(self):
+        for name, objects in each():
+            for o in objects:
+                for version in VERSIONS:
+                    with self.subTest(name, kind=o["kind"], version=version):
+                        used = kubernetes_validate.validate(o, version, strict=True)
+                        self.assertTrue(version.startswith(used))
+
+    def test_a_misspelt_field_would_be_found(self):
+        (deployment,) = [o for o in kustomize.render(K8S / "base") if o["kind"] == "Deployment"]
+        deployment["spec"]["template"]["spec"]["containers"][0]["lifecycle"]["preStop"]["slep"] = {}
+        with self.assertRaises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate(deployment, OLDEST, strict=True)
+
+    def test_there_are_the_overlays_that_the_documentation_names(self):
+        self.assertEqual(OVERLAYS, ["embedded", "external-redis", "trial"])
+        operations = (program.ROOT / "docs" / "operations.md").read_text()
+        for overlay in OVERLAYS:
+            self.assertIn(f"k8s/overlays/{overlay}", operations)
+
+
+class Renderer(unittest.TestCase):
+    """Of our own, because no Debian or Python package has one."""
+
+    def test_it_renders_as_kubectl_does(self):
+        """`kubectl/expected.yaml` is what `kubectl kustomize` of `kubectl/overlay` printed."""
+        rendered = kustomize.render(KUBECTL / "overlay")
+        self.assertEqual(rendered, kustomize.documents(KUBECTL / "expected.yaml"))
+
+    def test_it_refuses_what_it_does_not_know(self):
+        text = (K8S / "base" / "kustomization.yaml").read_text()
+        with tempfile.TemporaryDirectory() as copy:
+            shutil.copytree(K8S / "base", copy, dirs_exist_ok=True)
+            (Path(copy) / "kustomization.yaml").write_text(text + "namePrefix: x-\n")
+            with self.assertRaises(kustomize.Unsupported):
+                kustomize.render(copy)
+
+    def test_every_file_is_part_of_something(self):
+        used = set()
+        for directory in ALL:
+            (kustomization,) = kustomize.documents(directory / "kustomization.yaml")
+            named = [*kustomization["resources"], *(p["path"] for p in kustomization.get("patches", []))]
+            used |= {directory / name for name in named} | {directory / "kustomization.yaml"}
+        files = {path for path in K8S.rglob("*") if path.is_file()}
+        self.assertEqual(files - {path.resolve() for path in used}, set())
+
+
+class Gateways(unittest.TestCase):
+    """Held against the program."""
+
+    def each_gateway(self):
+        for name, objects in each():
+            found = list(gateways(objects))
+            self.assertEqual(len(found), 1, name)
+            yield name, objects, *found[0]
+
+    def test_the_program_takes_their_arguments_and_environment(self):
+        keys = program.run(["key", "new", "--name", "test", "--acquire", "*"]).stdout
+        with tempfile.TemporaryDirectory() as directory:
+            for name, _, pod, container in self.each_gateway():
+                with self.subTest(name):
+                    self.assertEqual(container["args"], ["serve"])
+                    variables = environment(container)
+                    mounted = Path(variables["LATCHGATE_AUTH_KEYS_FILE"])
+                    # The Secret is mounted where it is looked for.
+                    mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
+                    (volume,) = [v for v in pod["volumes"] if v["name"] == mounts[str(mounted.parent)]]
+                    self.assertIn(mounted.name, [item["path"] for item in volume["secret"]["items"]])
+                    table = keys[keys.index("[[key]]"):]
+                    (Path(directory) / mounted.name).write_text(table)
+                    variables["LATCHGATE_AUTH_KEYS_FILE"] = str(Path(directory) / mounted.name)
+                    # What the image sets is there as well.
+                    config = program.effective({"LATCHGATE_LISTEN": "0.0.0.0:7420", **variables})
+                    self.assertFalse(config["insecure_no_auth"])
+
+    def test_probes_ask_for_paths_on_the_port_that_is_served(self):
+        for name, objects, _, container in self.each_gateway():
+            with self.subTest(name):
+                self.assertEqual(container["ports"], [{"name": "http", "containerPort": 7420}])
+                for probe, path in [
+                    ("startupProbe", "/healthz"),
+                    ("livenessProbe", "/healthz"),
+                    ("readinessProbe", "/readyz"),
+                ]:
+                    self.assertEqual(container[probe]["httpGet"], {"path": path, "port": "http"})
+                    self.assertIn(path, program.paths())
+                    # The longest that /readyz waits for the store is 750 ms.
+                    self.assertGreaterEqual(container[probe]["timeoutSeconds"], 2)
+
+    def test_they_are_killed_only_after_their_grace_period(self):
+        for name, _, pod, container in self.each_gateway():
+            with self.subTest(name):
+                sleep = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {})
+                variables = environment(container)
+                grace = variables.get(
+                    "LATCHGATE_SHUTDOWN_GRACE_MS", program.defaults()["shutdown"]["grace_ms"]
+                )
+                needed = sleep.get("seconds", 0) + int(grace) / 1000 + 5
+                self.assertGreaterEqual(pod["terminationGracePeriodSeconds"], needed)
+
+    def test_those_who_wait_have_room(self):
+        """20 KiB each (benches/README.md measures them), and what an idle gateway takes."""
+        for name, _, _, container in self.each_gateway():
+            with self.subTest(name):
+                limit = container["resources"]["limits"]["memory"]
+                self.assertRegex(limit, r"^\d+Mi$")
+                waiters = int(environment(container)["LATCHGATE_LIMITS_MAX_WAITERS"])
+                needed = 20 * 2**20 + waiters * 20 * 2**10
+                self.assertGreater(int(limit[:-2]) * 2**20, needed)
+
+    def test_the_embedded_store_is_on_a_volume_of_one_gateway(self):
+        for name, objects, pod, container in self.each_gateway():
+            url = environment(container)["LATCHGATE_STORE"]
+            scheme, _, directory = url.partition(":")
+            (workload,) = [o for o, spec in pods(objects) if spec is pod]
+            with self.subTest(name):
+                if name == "embedded":
+                    self.assertEqual(scheme, "embedded")
+                    self.assertEqual((workload["kind"], workload["spec"]["replicas"]), ("StatefulSet", 1))
+                    mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
+                    (claim,) = workload["spec"]["volumeClaimTemplates"]
+                    self.assertEqual(mounts[directory], claim["metadata"]["name"])
+                else:
+                    self.assertEqual(scheme, "redis")
+                    self.assertGreaterEqual(workload["spec"]["replicas"], 2)
+
+    def test_the_image_is_of_this_version(self):
+        for name, _, _, container in self.each_gateway():
+            self.assertEqual(container["image"], f"latchgate:{program.version()}", name)
+
+
+class Cluster(unittest.TestCase):
+    """What the objects say of each other."""
+
+    def test_every_container_is_locked_down(self):
+        for name, objects in each():
+            for workload, pod in pods(objects):
+                with self.subTest(name, workload=workload["metadata"]["name"]):
+                    self.assertTrue(pod["securityContext"]["runAsNonRoot"])
+                    self.assertEqual(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault")
+                    self.assertFalse(pod["automountServiceAccountToken"])
+                    for container in pod["containers"]:
+                        self.assertEqual(
+                            container["securityContext"],
+                            {
+                                "allowPrivilegeEscalation": False,
+                                "readOnlyRootFilesystem": True,
+                                "capabilities": {"drop": ["ALL"]},
+                            },
+                        )
+                        self.assertIn("memory", container["resources"]["limits"])
+                        self.assertLessEqual({"cpu", "memory"}, set(container["resources"]["requests"]))
+
+    def test_every_selector_finds_the_pods_that_it_means(self):
+        for name, objects in each():
+            labels = {
+                o["metadata"]["name"]: o["spec"]["template"]["metadata"]["labels"]
+                for o, _ in pods(objects)
+            }
+            for o in objects:
+                selector = o["spec"].get("selector", o["spec"].get("podSelector"))
+                selector = selector.get("matchLabels", selector)
+                found = [pod for pod, those in labels.items() if labels_match(selector, those)]
+                meant = o["metadata"]["name"].removesuffix("-pods")
+                with self.subTest(name, kind=o["kind"], name_=o["metadata"]["name"]):
+                    self.assertEqual(found, [meant])
+            for workload, pod in pods(objects):
+                for spread in pod.get("topologySpreadConstraints", []):
+                    self.assertTrue(
+                        labels_match(
+                            spread["labelSelector"]["matchLabels"], labels[workload["metadata"]["name"]]
+                        )
+                    )
+
+    def test_every_workload_has_a_policy_and_every_named_port_is_there(self):
+        for name, objects in each():
+            ports = {
+                o["metadata"]["name"]: {p["name"]: p["containerPort"] for p in pod["containers"][0]["ports"]}
+                for o, pod in pods(objects)
+            }
+            policies = {o["metadata"]["name"] for o in objects if o["kind"] == "NetworkPolicy"}
+            self.assertEqual(policies, set(ports), name)
+            for o in objects:
+                named = []
+                if o["kind"] == "Service":
+                    named = [p["targetPort"] for p in o["spec"].get("ports", [])]
+                if o["kind"] == "NetworkPolicy":
+                    named = [p["port"] for rule in o["spec"]["ingress"] for p in rule["ports"]]
+                meant = o["metadata"]["name"].removesuffix("-pods")
+                for port in named:
+                    self.assertIn(port, ports[meant], (name, o["kind"]))
+
+    def test_nothing_is_mentioned_that_nobody_makes(self):
+        for name, objects in each():
+            services = {o["metadata"]["name"] for o in objects if o["kind"] == "Service"}
+            for workload, pod in pods(objects):
+                if workload["kind"] == "StatefulSet":
+                    self.assertIn(workload["spec"]["serviceName"], services)
+                claims = {
+                    c["metadata"]["name"] for c in workload["spec"].get("volumeClaimTemplates", [])
+                }
+                volumes = {v["name"] for v in pod.get("volumes", [])} | claims
+                for volume in pod.get("volumes", []):
+                    keys = {item["key"] for item in volume["secret"]["items"]}
+                    self.assertLessEqual(keys, SECRETS[volume["secret"]["secretName"]])
+                for container in pod["containers"]:
+                    for mount in container.get("volumeMounts", []):
+                        self.assertIn(mount["name"], volumes, name)
+                    for variable in container.get("env", []):
+                        reference = variable.get("valueFrom", {}).get("secretKeyRef")
+                        if reference:
+                            self.assertIn(reference["key"], SECRETS[reference["name"]])
+                        host = re.match(r"redis://([a-z-]+):(\d+)/", variable.get("value", ""))
+                        if host:
+                            self.assertIn(host[1], services, name)
+
+    def test_the_secrets_are_made_as_the_documentation_says(self):
+        operations = (program.ROOT / "docs" / "operations.md").read_text()
+        for secret, keys in SECRETS.items():
+            for key in keys:
+                pattern = rf"kubectl create secret generic {secret} --from-(file|literal)={re.escape(key)}"
+                self.assertRegex(operations, pattern)
+
+    def test_the_budget_lets_nodes_be_drained(self):
+        for name, objects in each():
+            for o in objects:
+                if o["kind"] == "PodDisruptionBudget":
+                    self.assertEqual(o["spec"]["maxUnavailable"], 1, name)
+
+    def test_a_rollout_never_has_fewer_gateways_than_were_asked_for(self):
+        for name, objects in each():
+            for o in objects:
+                if o["kind"] == "Deployment":
+                    self.assertEqual(o["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"], 0, name)
+
+
+if __name__ == "__main__":
+    unittest.main()

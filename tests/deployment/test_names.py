@@ -1,0 +1,77 @@
+"""Whatever the files around the program name is something that the program has."""
+
+import re
+import unittest
+
+import program
+
+K8S = sorted((program.ROOT / "k8s").rglob("*.yaml"))
+FILES = [
+    *(program.ROOT / name for name in ("Dockerfile", "compose.yaml", "packaging/latchgate.service")),
+    *K8S,
+    program.ROOT / "docs" / "operations.md",
+]
+# What the commands of a caller read: `latchgate run --help` and others name them.
+OF_THE_CLIENT = {"LATCHGATE_URL", "LATCHGATE_KEY", "LATCHGATE_TOKEN"}
+
+
+class Names(unittest.TestCase):
+    def each(self, pattern):
+        """Every match in every file; what fails names the file."""
+        for path in FILES:
+            for found in re.findall(pattern, path.read_text()):
+                self.where = f"{path.name}: {found}"
+                yield found
+
+    def test_every_variable(self):
+        for name in self.each(r"LATCHGATE_[A-Z_]*[A-Z]"):
+            self.assertIn(name, program.variables().keys() | OF_THE_CLIENT, self.where)
+
+    def test_every_key_of_the_configuration(self):
+        keys = set(program.variables().values())
+        sections = "|".join(name for name, value in program.defaults().items() if isinstance(value, dict))
+        for key in self.each(rf"(?<![\w./:-])((?:{sections})\.[a-z]+_[a-z_]*[a-z])(?![\w.])"):
+            self.assertIn(key, keys, self.where)
+
+    def test_every_command_and_its_flags(self):
+        for line in self.each(r"(?m)(?:^|[\s`/(])latchgate ([a-z]+(?: [^`\n|#;)]*)?)"):
+            words = line.split()
+            if not (words[0] in COMMANDS or any(word.startswith("--") for word in words)):
+                continue
+            flags = program.flags(words[0])
+            self.assertIsNotNone(flags, self.where)
+            # What follows -- is another program's.
+            words = words[: words.index("--")] if "--" in words else words
+            if words[:2] in (["key", "new"], ["key", "list"], ["config", "check"]):
+                flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", program.run([*words[:2], "--help"]).stdout))
+            used = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
+            self.assertLessEqual(used, flags, self.where)
+
+    def test_every_path_that_is_asked_for(self):
+        for path in self.each(r"(?<![\w.])(/(?:healthz|readyz|locks|metrics|events|dashboard)\b)"):
+            self.assertTrue(any(known.startswith(path) for known in program.paths()), self.where)
+
+    def test_every_port(self):
+        default = program.defaults()["listen"].rpartition(":")[2]
+        for port in self.each(r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|gateway):(\d+)"):
+            self.assertIn(port, {default, "6379"}, self.where)
+        for path in K8S:
+            for port in re.findall(r"(?:containerPort|port|targetPort): (\d+)", path.read_text()):
+                self.assertIn(port, {default, "6379", "53"}, path)
+
+    def test_the_redis_user_is_the_one_that_the_gateway_asks_for(self):
+        source = (program.ROOT / "src" / "store" / "redis" / "permissions.rs").read_text()
+        line = re.search(r'ACL_LINE: &str = "(.*?)";', source, re.S)[1]
+        operations = (program.ROOT / "docs" / "operations.md").read_text()
+        self.assertIn(re.sub(r"\\\n\s*", "", line) + "\n", operations)
+
+    def test_no_metric_that_is_not_there(self):
+        """A metric's name begins with latchgate_ and is in no file until the program has it."""
+        for name in self.each(r"\blatchgate_[a-z_]+"):
+            self.assertIn("/metrics", program.paths(), self.where)
+
+
+COMMANDS = set(re.findall(r"(?m)^  ([a-z]+) ", program.run(["--help"]).stdout.partition("Commands:")[2].partition("Options:")[0]))
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,156 @@
+//! What docs/operations.md says of copies of the embedded store, and of moving to another one.
+
+use std::{fs, path::Path, thread};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{
+    RedisServer,
+    gateway::{Gateway, Setup},
+    program::latchgate,
+};
+
+/// The lease of a lock that is acquired for an hour.
+fn acquire(gateway: &Gateway, name: &str) -> Value {
+    let acquire = ["acquire", name, "--ttl", "1h", "--json"];
+    let ran = latchgate(&acquire)
+        .env("LATCHGATE_URL", &gateway.url())
+        .read();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+fn fence(lease: &Value) -> u64 {
+    lease["fencing_token"].as_u64().unwrap()
+}
+
+/// The code of a command with the token of a lease.
+fn command(gateway: &Gateway, command: &str, lease: &Value) -> Option<i32> {
+    let name = lease["name"].as_str().unwrap();
+    latchgate(&[command, name])
+        .env("LATCHGATE_URL", &gateway.url())
+        .env("LATCHGATE_TOKEN", lease["token"].as_str().unwrap())
+        .read()
+        .code
+}
+
+/// A directory with a copy of the data file of a gateway, and of nothing else.
+fn copied(gateway: &Gateway) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    let file = "latchgate.redb";
+    fs::copy(gateway.data().join(file), copy.path().join(file)).unwrap();
+    copy
+}
+
+/// A gateway on a directory that is there.
+fn on(directory: &Path) -> Gateway {
+    let store = format!("embedded:{}", directory.display());
+    Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &store))
+}
+
+#[test]
+fn the_file_of_a_gateway_that_has_ended_is_a_backup() {
+    let mut gateway = Gateway::start_with(
+        // It does not wait for the lease.
+        Setup::default().with("LATCHGATE_SHUTDOWN_GRACE_MS", "0"),
+    );
+    let lease = acquire(&gateway, "deploy");
+    gateway.signal(Signal::TERM);
+    gateway.wait();
+    let copy = copied(&gateway);
+    let restored = on(copy.path());
+    assert!(fence(&acquire(&restored, "other")) > fence(&lease));
+    assert_eq!(command(&restored, "renew", &lease), Some(0));
+    assert_eq!(command(&restored, "release", &lease), Some(0));
+}
+
+#[test]
+fn so_is_a_copy_that_is_made_while_it_stands_still() {
+    let gateway = Gateway::start();
+    let leases: Vec<_> = (0..20)
+        .map(|number| acquire(&gateway, &format!("held:{number}")))
+        .collect();
+    thread::scope(|scope| {
+        // It is stopped in the middle of writing, or between two writes: either is in order.
+        let busy = scope.spawn(|| {
+            let url = gateway.url();
+            for number in 0.. {
+                let acquire = ["acquire", &format!("busy:{number}"), "--url", &url];
+                if latchgate(&acquire).read().code != Some(0) {
+                    return;
+                }
+            }
+        });
+        for _ in 0..5 {
+            gateway.signal(Signal::STOP);
+            let copy = copied(&gateway);
+            gateway.signal(Signal::CONT);
+            let restored = on(copy.path());
+            let newest = leases.iter().map(fence).max().unwrap();
+            assert!(fence(&acquire(&restored, "other")) > newest);
+            for lease in &leases {
+                assert_eq!(command(&restored, "renew", lease), Some(0));
+            }
+        }
+        gateway.signal(Signal::TERM);
+        busy.join().unwrap();
+    });
+}
+
+#[test]
+fn what_was_granted_after_the_backup_is_free_in_it_and_its_fencing_token_is_passed() {
+    let mut gateway = Gateway::start();
+    gateway.signal(Signal::STOP);
+    let copy = copied(&gateway);
+    gateway.signal(Signal::CONT);
+    let later = acquire(&gateway, "deploy");
+    gateway.kill();
+    let restored = on(copy.path());
+    let again = acquire(&restored, "deploy");
+    assert!(fence(&again) > fence(&later));
+    assert_eq!(command(&restored, "renew", &later), Some(102));
+}
+
+#[test]
+fn fencing_tokens_go_on_in_an_empty_directory() {
+    let mut gateway = Gateway::start();
+    let before = acquire(&gateway, "deploy");
+    gateway.kill();
+    let empty = tempfile::tempdir().unwrap();
+    let after = acquire(&on(empty.path()), "deploy");
+    assert!(fence(&after) > fence(&before));
+}
+
+#[tokio::test]
+async fn fencing_tokens_go_on_when_locks_move_to_redis_and_back() {
+    let redis = RedisServer::start().await;
+    let mut embedded = Gateway::start();
+    let before = acquire(&embedded, "deploy");
+    assert_eq!(command(&embedded, "release", &before), Some(0));
+    embedded.signal(Signal::TERM);
+    assert_eq!(embedded.wait().code(), Some(0), "{}", embedded.log());
+    let store = format!("redis://127.0.0.1:{}", redis.port());
+    let moved = Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &store));
+    let on_redis = acquire(&moved, "deploy");
+    assert!(fence(&on_redis) > fence(&before));
+    embedded.restart();
+    assert!(fence(&acquire(&embedded, "deploy")) > fence(&on_redis));
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_replaced_loses_no_lease_that_is_in_redis() {
+    let redis = RedisServer::start().await;
+    let store = format!("redis://127.0.0.1:{}", redis.port());
+    let setup = Setup::default().with("LATCHGATE_STORE", &store);
+    let mut old = Gateway::start_with(setup.clone());
+    let new = Gateway::start_with(setup);
+    let lease = acquire(&old, "deploy");
+    old.signal(Signal::TERM);
+    // While the old one drains, and after it.
+    assert_eq!(command(&new, "renew", &lease), Some(0));
+    old.kill();
+    assert_eq!(command(&new, "renew", &lease), Some(0));
+    assert_eq!(command(&new, "release", &lease), Some(0));
+}

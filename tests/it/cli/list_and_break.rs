@@ -1,0 +1,190 @@
+//! The operator's commands, against a real gateway.
+
+use serde_json::Value;
+
+use crate::support::{
+    fake_gateway::{FakeGateway, Reply},
+    gateway::Gateway,
+    program::{Ran, latchgate},
+};
+
+fn on(gateway: &Gateway, arguments: &[&str]) -> Ran {
+    latchgate(arguments)
+        .env("LATCHGATE_URL", &gateway.url())
+        .read()
+}
+
+fn acquire(gateway: &Gateway, lock: &str, owner: &str) {
+    let acquired = on(gateway, &["acquire", lock, "--ttl", "1h", "--owner", owner]);
+    assert_eq!(acquired.code, Some(0), "{acquired:?}");
+}
+
+fn fence(gateway: &Gateway, lock: &str) -> String {
+    let inspected = on(gateway, &["inspect", lock, "--json"]);
+    let lock: Value = serde_json::from_str(&inspected.out).unwrap();
+    lock["holder"]["fencing_token"].to_string()
+}
+
+#[test]
+fn a_list_walks_through_all_pages() {
+    let gateway = Gateway::start();
+    let nothing = on(&gateway, &["list"]);
+    assert_eq!(
+        (nothing.code, nothing.out.as_str(), nothing.err.as_str()),
+        (Some(0), "", "no lock is held\n")
+    );
+    for (lock, owner) in [("b:1", "ci"), ("a:1", "o\u{202e}ps"), ("a:2", "ci")] {
+        acquire(&gateway, lock, owner);
+    }
+    let listed = on(&gateway, &["list"]);
+    let lines: Vec<&str> = listed.out.lines().collect();
+    assert!(lines[0].starts_with("LOCK  EXPIRES IN  FENCING TOKEN "));
+    assert_eq!(lines[0].find("OWNER"), lines[2].find("ci"));
+    assert!(lines[1].starts_with("a:1   59m "), "{listed:?}");
+    assert!(lines[1].ends_with(r"  o\u{202e}ps"), "{listed:?}");
+    assert!(lines[2].starts_with("a:2 ") && lines[3].starts_with("b:1 "));
+
+    let json = |arguments: &[&str]| {
+        let listed = on(&gateway, &[&["list", "--json"], arguments].concat());
+        assert_eq!(listed.code, Some(0), "{listed:?}");
+        let name = |line: &str| {
+            let lock: Value = serde_json::from_str(line).unwrap();
+            lock["name"].as_str().unwrap().to_owned()
+        };
+        let mut names: Vec<_> = listed.out.lines().map(name).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(json(&[]), ["a:1", "a:2", "b:1"]);
+    assert_eq!(json(&["--prefix", "a:"]), ["a:1", "a:2"]);
+    assert_eq!(json(&["--owner", "ci"]), ["a:2", "b:1"]);
+    assert_eq!(json(&["--prefix", "a:", "--owner", "ci"]), ["a:2"]);
+    assert_eq!(json(&["--limit", "2"]).len(), 2);
+    assert!(json(&["--prefix", "c"]).is_empty());
+}
+
+#[test]
+fn a_lock_that_comes_twice_is_shown_once() {
+    let page = |names: &[&str], next: &str| {
+        let locks = names.iter().map(|name| {
+            format!(r#"{{"name":"{name}","holder":{{"foreign":true,"expires_in_ms":null}}}}"#)
+        });
+        let locks = locks.collect::<Vec<_>>().join(",");
+        Reply::Answer(
+            200,
+            format!(r#"{{"locks":[{locks}],"next_cursor":{next}}}"#),
+        )
+    };
+    let gateway = FakeGateway::new([
+        page(&["a"], "\"x\""),
+        page(&[], "\"y\""),
+        page(&["a", "b"], "null"),
+    ]);
+    let listed = latchgate(&["list"])
+        .env("LATCHGATE_URL", &gateway.url)
+        .read();
+    assert_eq!(
+        listed.out,
+        "LOCK  EXPIRES IN  FENCING TOKEN  OWNER\n\
+         a     never       -              (a client that uses no gateway)\n\
+         b     never       -              (a client that uses no gateway)\n"
+    );
+    let received = gateway.received();
+    let target = |at: usize| received[at].line.clone();
+    assert!(
+        target(0).contains("/locks?prefix=&limit=500 "),
+        "{}",
+        target(0)
+    );
+    assert!(target(2).contains("&cursor=y "), "{}", target(2));
+}
+
+#[test]
+fn a_break_hits_the_lease_that_was_shown() {
+    let gateway = Gateway::start();
+    let free = on(&gateway, &["break", "deploy", "--reason", "x", "--yes"]);
+    assert_eq!(free.code, Some(107), "{free:?}");
+
+    acquire(&gateway, "deploy", "me@here");
+    let fence = fence(&gateway, "deploy");
+    let asked = on(&gateway, &["break", "deploy", "--reason", "hangs"]);
+    assert_eq!(asked.code, Some(2), "nobody can be asked: {asked:?}");
+    assert!(asked.err.contains("is held by me@here"), "{asked:?}");
+    let wrong = ["break", "deploy", "--reason", "x", "--fencing-token", "7"];
+    assert_eq!(on(&gateway, &wrong).code, Some(108));
+
+    let broken = on(&gateway, &["break", "deploy", "--reason", "hangs", "--yes"]);
+    assert_eq!((broken.code, broken.out.as_str()), (Some(0), ""));
+    let whom = format!("broke deploy: me@here, fencing token {fence}, ");
+    assert!(broken.err.contains(&whom), "{broken:?}");
+    assert!(gateway.log().contains("reason=hangs"), "{}", gateway.log());
+    let gone = [
+        "break",
+        "deploy",
+        "--reason",
+        "x",
+        "--fencing-token",
+        &fence,
+    ];
+    assert_eq!(on(&gateway, &gone).code, Some(107));
+
+    acquire(&gateway, "deploy", "me again");
+    let any = on(
+        &gateway,
+        &["break", "deploy", "--reason", "x", "--any", "--json"],
+    );
+    let lock: Value = serde_json::from_str(&any.out).unwrap();
+    assert_eq!(lock["holder"]["owner"], "me again");
+}
+
+#[test]
+fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() {
+    let lock = r#"{"state":"held","holder":{"owner":"a","fencing_token":42,"expires_in_ms":9000}}"#;
+    let shown = Reply::Answer(200, lock.to_owned());
+    let gone = Reply::problem(409, "not-held", "");
+    let gateway = FakeGateway::new([shown, Reply::Lost, gone]);
+    let run = |gateway: &FakeGateway, arguments: &[&str]| {
+        let arguments = [&["break", "deploy", "--reason", "x"], arguments].concat();
+        latchgate(&arguments)
+            .env("LATCHGATE_URL", &gateway.url)
+            .read()
+    };
+    let unknown = run(&gateway, &["--yes"]);
+    assert_eq!(unknown.code, Some(105), "{unknown:?}");
+    let received = gateway.received();
+    assert_eq!(received.len(), 3);
+    for copy in &received[1..] {
+        assert_eq!(copy.body, r#"{"reason":"x","fencing_token":42}"#);
+    }
+
+    let gateway = FakeGateway::new([Reply::Lost]);
+    let unknown = run(&gateway, &["--any"]);
+    assert_eq!(unknown.code, Some(105), "{unknown:?}");
+    assert_eq!(gateway.received().len(), 1, "a copy would hit the next one");
+}
+
+#[test]
+fn a_wrong_command_line_breaks_nothing() {
+    for arguments in [
+        &["break", "a"][..],
+        &["break", "--reason", "x"],
+        &["break", "a", "--reason", ""],
+        &["break", "a", "--reason", "x", "--fencing-token", "0"],
+        &[
+            "break",
+            "a",
+            "--reason",
+            "x",
+            "--fencing-token",
+            "1",
+            "--any",
+        ],
+        &["list", "--prefix", "a*"],
+        &["list", "--owner", ""],
+    ] {
+        let ran = latchgate(arguments)
+            .env("LATCHGATE_URL", "http://127.0.0.1:1")
+            .read();
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {ran:?}");
+    }
+}

@@ -1,0 +1,166 @@
+//! What systemd is told: the gateway stands opposite a socket as systemd's.
+
+use std::{
+    io::ErrorKind,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixDatagram},
+    },
+    time::Duration,
+};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use crate::support::{
+    gateway::{Gateway, Setup},
+    program::latchgate,
+};
+
+/// The end of the socket that systemd has.
+struct Manager {
+    socket: UnixDatagram,
+    /// As it is in `NOTIFY_SOCKET`.
+    name: String,
+    _directory: TempDir,
+}
+
+// === impl Manager ===
+
+impl Manager {
+    fn in_a_directory() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify");
+        Self {
+            socket: UnixDatagram::bind(&path).unwrap(),
+            name: path.to_str().unwrap().to_owned(),
+            _directory: directory,
+        }
+    }
+
+    /// In no directory: the name is unique because the directory's is.
+    fn abstractly() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let name = format!("{}/notify", directory.path().display());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        Self {
+            socket: UnixDatagram::bind_addr(&address).unwrap(),
+            name: format!("@{name}"),
+            _directory: directory,
+        }
+    }
+
+    fn setup(&self) -> Setup {
+        Setup::default().with("NOTIFY_SOCKET", &self.name)
+    }
+
+    /// The next message; `None` if none comes in time.
+    fn next(&self, within: Duration) -> Option<String> {
+        let mut message = [0; 4096];
+        self.socket.set_read_timeout(Some(within)).unwrap();
+        match self.socket.recv(&mut message) {
+            Ok(length) => Some(String::from_utf8(message[..length].to_vec()).unwrap()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn message(&self) -> String {
+        self.next(Duration::from_secs(10)).expect("a message")
+    }
+}
+
+/// Whether a message says something, one line of it.
+fn says(message: &str, line: &str) -> bool {
+    message.lines().any(|said| said == line)
+}
+
+#[test]
+fn it_says_when_it_is_ready_and_when_it_stops() {
+    for manager in [Manager::in_a_directory(), Manager::abstractly()] {
+        let setup = manager.setup().with("LATCHGATE_SHUTDOWN_GRACE_MS", "7000");
+        let mut gateway = Gateway::start_with(setup);
+        let ready = manager.message();
+        assert!(says(&ready, "READY=1"), "{ready}");
+        // It is not too early.
+        let checked = latchgate(&["healthcheck", "--listen", &gateway.address.to_string()]).read();
+        assert_eq!(checked.code, Some(0), "{checked:?}");
+        gateway.signal(Signal::TERM);
+        let stopping = manager.message();
+        assert!(says(&stopping, "STOPPING=1"), "{stopping}");
+        // The grace period and five seconds.
+        assert!(
+            says(&stopping, "EXTEND_TIMEOUT_USEC=12000000"),
+            "{stopping}"
+        );
+        assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+        assert_eq!(manager.next(Duration::from_millis(1)), None);
+    }
+}
+
+#[test]
+fn the_watchdog_is_fed_twice_as_often_as_it_must_be() {
+    let manager = Manager::in_a_directory();
+    let setup = manager.setup().with("WATCHDOG_USEC", "1000000");
+    let gateway = Gateway::start_with(setup);
+    let begin = Instant::now();
+    let fed =
+        std::iter::repeat_with(|| manager.message()).filter(|message| says(message, "WATCHDOG=1"));
+    assert_eq!(fed.take(5).count(), 5);
+    // The first comes at once.
+    let took = begin.elapsed();
+    assert!(took >= Duration::from_millis(1_500), "{took:?}");
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    // A process that stands still feeds nothing.
+    gateway.signal(Signal::STOP);
+    while manager.next(Duration::from_millis(1)).is_some() {}
+    assert_eq!(manager.next(Duration::from_millis(1_200)), None);
+    gateway.signal(Signal::CONT);
+}
+
+#[test]
+fn the_watchdog_of_another_process_is_not_fed() {
+    let manager = Manager::in_a_directory();
+    let setup = manager
+        .setup()
+        .with("WATCHDOG_USEC", "20000")
+        .with("WATCHDOG_PID", "1");
+    let _gateway = Gateway::start_with(setup);
+    assert!(says(&manager.message(), "READY=1"));
+    assert_eq!(manager.next(Duration::from_millis(300)), None);
+}
+
+#[test]
+fn a_gateway_whose_manager_is_gone_serves_all_the_same_and_says_so() {
+    for name in ["/nowhere/notify", "@nobody", "vsock:2:1", "@"] {
+        let gateway = Gateway::start_with(Setup::default().with("NOTIFY_SOCKET", name));
+        let inspected = latchgate(&["inspect", "deploy", "--url", &gateway.url()]).read();
+        assert_eq!(inspected.code, Some(0), "{inspected:?}");
+        assert!(
+            gateway.log().contains("the service manager cannot be told"),
+            "{name}: {}",
+            gateway.log()
+        );
+    }
+}
+
+#[test]
+fn a_manager_that_reads_nothing_does_not_hold_the_gateway_up() {
+    let manager = Manager::in_a_directory();
+    // Full before the gateway starts.
+    let filler = UnixDatagram::unbound().unwrap();
+    filler.set_nonblocking(true).unwrap();
+    while filler.send_to(b"x", &manager.name).is_ok() {}
+    let mut gateway = Gateway::start_with(manager.setup());
+    let begin = Instant::now();
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    let log = gateway.log();
+    assert_eq!(
+        log.matches("the service manager was not told").count(),
+        2,
+        "{log}"
+    );
+}

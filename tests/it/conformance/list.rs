@@ -1,0 +1,276 @@
+//! Clause 10: a list misses nothing that is held, and shows nothing that has ended.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use latchgate::{
+    lock::{LockName, NamePrefix, Owner},
+    store::{
+        Store,
+        contract::{Attempt, Holder},
+        cursor::Cursor,
+        page::{ListQuery, Page},
+    },
+};
+use tokio::task::JoinSet;
+
+use super::{
+    Fixture,
+    attempts::{LONG, SHORT, attempt, granted, is_free, released},
+};
+use crate::support::{Random, eventually};
+
+/// How many more than asked for a page may show: what Redis keeps side by side.
+const HANDFUL: usize = 64;
+
+pub(super) async fn shows_every_lock_that_is_held_as_inspect_does(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    hold(&store, "lock", 300).await;
+    let walked = walk(fixture, &all(7)).await;
+    assert_eq!(walked.len(), 300);
+    for (name, shown) in walked.iter().take(20) {
+        let inspected = store.inspect(name).await.unwrap().holder;
+        let (Holder::Lease(shown), Some(Holder::Lease(inspected))) = (shown, inspected) else {
+            panic!("{name} is not held by a lease");
+        };
+        assert_eq!(shown.fence, inspected.fence);
+        assert_eq!(shown.ttl, inspected.ttl);
+        assert_eq!(shown.owner, inspected.owner);
+        assert!(shown.expires_in >= inspected.expires_in);
+        assert!(shown.held_for <= inspected.held_for);
+    }
+}
+
+pub(super) async fn of_nothing_is_an_empty_page(fixture: &dyn Fixture) {
+    let page = fixture.store().list(&all(100)).await.unwrap();
+    let nothing = Page {
+        locks: Vec::new(),
+        next: None,
+    };
+    assert_eq!(page, nothing);
+}
+
+pub(super) async fn shows_nothing_that_has_ended(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let [kept, over, gone, taken] = [
+        attempt("kept", LONG),
+        attempt("over", LONG),
+        attempt("gone", SHORT),
+        attempt("taken", LONG),
+    ];
+    for asked in [&kept, &over, &gone, &taken] {
+        granted(&store, asked).await;
+    }
+    released(&store, &over).await;
+    store.break_lock(&taken.name, None).await.unwrap();
+    eventually("the lease expires", async || {
+        is_free(&store, "gone").await.then_some(())
+    })
+    .await;
+    assert_eq!(names(&walk(fixture, &all(100)).await), ["kept"]);
+}
+
+pub(super) async fn shows_the_names_that_begin_so_and_no_others(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    for lock in ["team", "team:a", "team2:a", "tea", "Team:a", "a-team"] {
+        granted(&store, &attempt(lock, LONG)).await;
+    }
+    for (prefix, expected) in [
+        ("team", vec!["team", "team2:a", "team:a"]),
+        ("team:", vec!["team:a"]),
+        ("team:a", vec!["team:a"]),
+        ("other", vec![]),
+    ] {
+        let query = ListQuery {
+            prefix: NamePrefix::new(prefix).unwrap(),
+            ..all(2)
+        };
+        assert_eq!(names(&walk(fixture, &query).await), expected, "{prefix}");
+    }
+}
+
+pub(super) async fn shows_the_leases_of_an_owner_and_no_others(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    for (lock, owner) in [
+        ("a", Some("ci")),
+        ("b", Some("CI")),
+        ("c", Some("ci 2")),
+        ("d", None),
+        ("e", Some("ci")),
+    ] {
+        let asked = Attempt {
+            owner: owner.map(|owner| Owner::new(owner).unwrap()),
+            ..attempt(lock, LONG)
+        };
+        granted(&store, &asked).await;
+    }
+    let query = ListQuery {
+        owner: Some(Owner::new("ci").unwrap()),
+        ..all(1)
+    };
+    assert_eq!(names(&walk(fixture, &query).await), ["a", "e"]);
+}
+
+pub(super) async fn pages_are_as_long_as_was_asked_for(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    hold(&store, "lock", 400).await;
+    for limit in [1, 10, 100] {
+        let (mut pages, mut next) = (0, None);
+        loop {
+            let query = ListQuery {
+                cursor: next,
+                ..all(limit)
+            };
+            let page = store.list(&query).await.unwrap();
+            assert!(page.locks.len() < limit + HANDFUL, "{}", page.locks.len());
+            pages += 1;
+            next = page.next;
+            if next.is_none() {
+                break;
+            }
+        }
+        assert!(pages >= 400 / (limit + HANDFUL), "{pages} pages of {limit}");
+    }
+    assert_eq!(store.list(&all(1_000)).await.unwrap().locks.len(), 400);
+}
+
+pub(super) async fn a_walk_comes_by_all_that_is_held_while_others_come_and_go(
+    fixture: &dyn Fixture,
+) {
+    let held: Arc<[Attempt]> = hold(&fixture.store(), "held", 100).await.into();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut random = Random::seeded();
+    let mut others = JoinSet::new();
+    for (number, store) in fixture.gateways().into_iter().cycle().take(4).enumerate() {
+        let (held, stop, mut random) = (Arc::clone(&held), Arc::clone(&stop), random.fork());
+        others.spawn(async move {
+            for turn in 0_u64.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                // Tables grow and shrink, leases are renewed, and one is taken from its holder.
+                let crowd: Vec<_> = (0..200)
+                    .map(|n| attempt(&format!("crowd:{number}:{turn}:{n}"), LONG))
+                    .collect();
+                for asked in &crowd {
+                    granted(&store, asked).await;
+                }
+                let renewed = &held[random.below(held.len())];
+                let renewal = store.renew(&renewed.name, &renewed.token, None).await;
+                renewal.unwrap();
+                for asked in &crowd {
+                    released(&store, asked).await;
+                }
+            }
+        });
+    }
+    for limit in [3, 10, 50, 1_000, 3, 10, 50, 1_000] {
+        let walked = walk(fixture, &all(limit)).await;
+        for asked in &*held {
+            let missed = !walked.contains_key(&asked.name);
+            assert!(
+                !missed,
+                "{} is missing; {}",
+                asked.name,
+                random.how_to_repeat()
+            );
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    while let Some(other) = others.join_next().await {
+        other.unwrap();
+    }
+}
+
+pub(super) async fn a_walk_goes_on_after_a_restart(fixture: &dyn Fixture) {
+    hold(&fixture.store(), "lock", 200).await;
+    let first = fixture.store().list(&all(20)).await.unwrap();
+    assert!(first.next.is_some(), "the first page is not all");
+    fixture.restart().await;
+    let rest = ListQuery {
+        cursor: first.next,
+        ..all(20)
+    };
+    let mut seen = names(&walk(fixture, &rest).await);
+    assert!(seen.len() < 200, "the walk did not begin anew");
+    seen.extend(first.locks.iter().map(|lock| lock.name.to_string()));
+    assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len(), 200);
+}
+
+pub(super) async fn a_cursor_that_means_nothing_here_begins_anew(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    hold(&store, "lock", 200).await;
+    let first = store.list(&all(20)).await.unwrap();
+    let elsewhere = match first.next.expect("the first page is not all") {
+        Cursor::Embedded { place } => vec![Cursor::Redis {
+            node: 0,
+            run: 7,
+            scan: place,
+        }],
+        Cursor::Redis { node, run, scan } => vec![
+            Cursor::Embedded { place: scan },
+            Cursor::Redis {
+                node: node + 1,
+                run,
+                scan,
+            },
+            Cursor::Redis {
+                node,
+                run: run ^ 1,
+                scan,
+            },
+        ],
+    };
+    for cursor in elsewhere {
+        let query = ListQuery {
+            cursor: Some(cursor),
+            ..all(20)
+        };
+        assert_eq!(walk(fixture, &query).await.len(), 200, "{cursor:?}");
+    }
+}
+
+fn all(limit: usize) -> ListQuery {
+    ListQuery {
+        prefix: NamePrefix::default(),
+        owner: None,
+        limit,
+        cursor: None,
+    }
+}
+
+/// Takes so many locks.
+async fn hold(store: &Arc<dyn Store>, prefix: &str, count: usize) -> Vec<Attempt> {
+    let mut held = Vec::new();
+    for number in 0..count {
+        let asked = attempt(&format!("{prefix}:{number}"), LONG);
+        granted(store, &asked).await;
+        held.push(asked);
+    }
+    held
+}
+
+/// Walks through all pages, each at another gateway.
+async fn walk(fixture: &dyn Fixture, query: &ListQuery) -> BTreeMap<LockName, Holder> {
+    let stores = fixture.gateways();
+    let mut walked = BTreeMap::new();
+    let mut query = query.clone();
+    for store in stores.iter().cycle() {
+        let page = store.list(&query).await.unwrap();
+        walked.extend(page.locks.into_iter().map(|lock| (lock.name, lock.holder)));
+        query.cursor = page.next;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
+    walked
+}
+
+fn names(walked: &BTreeMap<LockName, Holder>) -> Vec<String> {
+    walked.keys().map(LockName::to_string).collect()
+}

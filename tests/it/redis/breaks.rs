@@ -1,0 +1,213 @@
+//! Breaks of what is not ours, out of memory, and over connections that fail.
+
+use std::time::Duration;
+
+use bb8_redis::redis::Value;
+use latchgate::{
+    config::LimitsConfig,
+    engine::{AcquireRequest, Engine, HoldEnd, HoldEvent, LossReason},
+    lifecycle::Lifecycle,
+    lock::{CallerId, Metadata},
+    store::{
+        Store, StoreError,
+        breaks::Breaking,
+        contract::{Acquisition, Attempt, Holder, Loss, Renewal, Waiting},
+        parking::News,
+    },
+};
+use tokio::time::timeout;
+
+use super::{
+    leases::keyed,
+    rig::{PATIENCE, Rig, attempt, eventually, name, ttl},
+};
+use crate::support::Fault;
+
+async fn foreign(rig: &Rig, lock: &str, value: &str) {
+    let key = format!("lg:{{{lock}}}:lock");
+    rig.server.run(&["SET", &key, value]).await;
+}
+
+fn waiting(lock: &str) -> Attempt {
+    let wait = Waiting {
+        patience: Duration::from_secs(50),
+        longest_queue: 10,
+    };
+    Attempt {
+        wait: Some(wait),
+        ..attempt(lock)
+    }
+}
+
+/// How often the server has run a script.
+async fn scripts_run(rig: &Rig) -> u64 {
+    let stats = rig.server.text(&["INFO", "commandstats"]).await;
+    let line = stats
+        .lines()
+        .find(|line| line.starts_with("cmdstat_evalsha:"));
+    let calls = line.and_then(|line| line.split_once("calls="));
+    calls.unwrap().1.split(',').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_foreign_client_is_broken_only_without_a_fence() {
+    let rig = Rig::start().await;
+    let fence = rig.grant(&attempt("other")).await.fence;
+    foreign(&rig, "lock", "mine").await;
+    let lock = name("lock");
+    let kept = rig.store.break_lock(&lock, Some(fence)).await.unwrap();
+    let holder = Holder::Foreign { expires_in: None };
+    assert_eq!(kept, Breaking::HolderChanged(holder.clone()));
+    // Somebody waits for it already.
+    let next = waiting("lock");
+    let mut parked = rig.store.parking().park(lock.clone(), next.token);
+    let queued = rig.store.acquire(&next).await.unwrap();
+    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    let broken = rig.store.break_lock(&lock, None).await.unwrap();
+    assert_eq!(broken, Breaking::Broken(holder));
+    let news = timeout(PATIENCE, parked.news()).await.unwrap();
+    assert!(matches!(news, News::Granted(lease) if lease.fence > fence));
+}
+
+#[tokio::test]
+async fn what_is_not_to_be_understood_is_named_and_left_alone() {
+    let rig = Rig::start().await;
+    for part in ["lock", "info", "ended", "queue", "waiters"] {
+        let asked = attempt(&format!("type-{part}"));
+        if part != "lock" {
+            rig.grant(&asked).await;
+        }
+        if part == "waiters" {
+            // It is looked at only if somebody waits.
+            let queue = format!("lg:{{{}}}:queue", asked.name);
+            rig.server.run(&["ZADD", &queue, "1", "x"]).await;
+        }
+        let key = format!("lg:{{{}}}:{part}", asked.name);
+        rig.server.run(&["DEL", &key]).await;
+        rig.server.run(&["SADD", &key, "mine"]).await;
+        let before = rig.server.text(&["DEBUG", "DIGEST"]).await;
+        match rig.store.break_lock(&asked.name, None).await {
+            Err(StoreError::ForeignData { key: named, .. }) => assert_eq!(named, key),
+            other => panic!("{key} is in the way, but: {other:?}"),
+        }
+        assert_eq!(rig.server.text(&["DEBUG", "DIGEST"]).await, before);
+    }
+    let newer = attempt("newer");
+    rig.grant(&newer).await;
+    rig.server
+        .run(&["HSET", "lg:{newer}:info", "v", "99"])
+        .await;
+    let refused = rig.store.break_lock(&newer.name, None).await;
+    let named =
+        matches!(&refused, Err(StoreError::ForeignData { key, .. }) if key == "lg:{newer}:info");
+    assert!(named, "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_server_without_memory_breaks_and_passes_on() {
+    let rig = Rig::start().await;
+    let holder = keyed("lock", "a");
+    let held = rig.grant(&holder).await;
+    let next = waiting("lock");
+    let mut parked = rig.store.parking().park(name("lock"), next.token);
+    rig.store.acquire(&next).await.unwrap();
+    rig.server.run(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let broken = rig.store.break_lock(&name("lock"), Some(held.fence)).await;
+    assert!(matches!(broken, Ok(Breaking::Broken(_))), "{broken:?}");
+    let news = timeout(PATIENCE, parked.news()).await.unwrap();
+    assert!(matches!(news, News::Granted(_)), "{news:?}");
+    let renewal = rig.store.renew(&holder.name, &holder.token, None).await;
+    assert_eq!(renewal.unwrap(), Renewal::Lost(Loss::Broken { held: true }));
+}
+
+#[tokio::test]
+async fn a_break_whose_reply_was_lost_breaks_nobody_else() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    for with_fence in [false, true] {
+        let lock = format!("lost-{with_fence}");
+        let holder = attempt(&lock);
+        let held = rig.grant(&holder).await;
+        let next = waiting(&lock);
+        let mut parked = rig.store.parking().park(holder.name.clone(), next.token);
+        rig.store.acquire(&next).await.unwrap();
+        // The fence of the lease is an argument of the break alone.
+        proxy.strike(&format!("{}\r\n", held.fence.get()), Fault::CutReply);
+        let fence = with_fence.then_some(held.fence);
+        let broken = rig.store.break_lock(&holder.name, fence).await.unwrap();
+        match broken {
+            Breaking::Broken(Holder::Lease(lease)) => assert_eq!(lease.fence, held.fence),
+            other => panic!("{other:?}"),
+        }
+        // The reply with the grant was lost; it is found within a period.
+        timeout(PATIENCE, parked.news()).await.unwrap();
+        let renewal = rig
+            .store
+            .renew(&next.name, &next.token, None)
+            .await
+            .unwrap();
+        assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+    }
+    assert_eq!(proxy.strikes(), 2);
+}
+
+#[tokio::test]
+async fn a_late_copy_breaks_nothing_that_came_after_it() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let lock = name("late");
+    // A foreign client that always writes the same, which is all there is to know it by.
+    foreign(&rig, "late", "same").await;
+    // A part of the keys of the break, and of none that comes before it.
+    proxy.strike("lg:{late}:waiters", Fault::HoldRequest);
+    let broken = rig.store.break_lock(&lock, None).await.unwrap();
+    assert!(matches!(broken, Breaking::Broken(_)), "{broken:?}");
+    foreign(&rig, "late", "same").await;
+    assert_eq!(proxy.strikes(), 1);
+    let before = scripts_run(&rig).await;
+    proxy.let_go();
+    eventually("the late copy arrives", async || {
+        (scripts_run(&rig).await > before).then_some(())
+    })
+    .await;
+    let Value::BulkString(value) = rig.server.run(&["GET", "lg:{late}:lock"]).await else {
+        panic!("a late copy broke the next client's lock");
+    };
+    assert_eq!(value, b"same");
+}
+
+#[tokio::test]
+async fn a_stream_that_no_word_reaches_ends_with_its_next_renewal() {
+    let rig = Rig::start().await;
+    let store = std::sync::Arc::new(rig.store);
+    let engine = Engine::start(store.clone(), Lifecycle::new(), &LimitsConfig::default());
+    let request = AcquireRequest {
+        warrant: latchgate::auth::Warrant::default(),
+        name: name("lock"),
+        ttl: ttl(3_000),
+        hold_limit: None,
+        wait: Duration::ZERO,
+        owner: None,
+        metadata: Metadata::default(),
+        caller: CallerId::ANONYMOUS,
+        idempotency_key: None,
+    };
+    let mut hold = engine.hold(request).await.unwrap();
+    let Some(HoldEvent::Granted(lease)) = hold.next().await else {
+        panic!("not granted");
+    };
+    // Nobody may publish: a break is no less a break.
+    rig.server
+        .run(&["ACL", "SETUSER", "default", "resetchannels"])
+        .await;
+    let breaking = store
+        .break_lock(&name("lock"), Some(lease.held.fence))
+        .await;
+    assert!(matches!(breaking, Ok(Breaking::Broken(_))), "{breaking:?}");
+    assert!(store.unsent_messages() > 0, "the word went out");
+    loop {
+        match timeout(PATIENCE, hold.next()).await.unwrap() {
+            Some(HoldEvent::Ended(HoldEnd::Lost(LossReason::Broken))) => break,
+            Some(HoldEvent::Renewed(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}

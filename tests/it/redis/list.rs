@@ -1,0 +1,181 @@
+//! Lists on servers with all sorts of keys, and on servers that change.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use latchgate::{
+    lock::NamePrefix,
+    store::{
+        Store, StoreError,
+        contract::Holder,
+        cursor::Cursor,
+        page::{ListQuery, Page},
+    },
+};
+
+use super::rig::{Rig, attempt, eventually};
+use crate::support::{Fault, RedisServer, cmd};
+
+pub(super) fn all(limit: usize, cursor: Option<Cursor>) -> ListQuery {
+    ListQuery {
+        prefix: NamePrefix::default(),
+        owner: None,
+        limit,
+        cursor,
+    }
+}
+
+async fn walk(rig: &Rig, mut cursor: Option<Cursor>) -> BTreeMap<String, Holder> {
+    let mut walked = BTreeMap::new();
+    loop {
+        let page = rig.store.list(&all(100, cursor)).await.unwrap();
+        let locks = page.locks.into_iter();
+        walked.extend(locks.map(|lock| (lock.name.to_string(), lock.holder)));
+        cursor = page.next;
+        if cursor.is_none() {
+            return walked;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_ours_shows_as_foreign_and_what_is_no_lock_not_at_all() {
+    let rig = Rig::start().await;
+    let server = &rig.server;
+    rig.grant(&attempt("ours")).await;
+    for held in ["expires", "newer", "odd-info", "stale"] {
+        let key = format!("lg:{{{held}}}:lock");
+        server.run(&["SET", &key, held, "PX", "60000"]).await;
+    }
+    server.run(&["SET", "lg:{for-ever}:lock", "x"]).await;
+    server.run(&["RPUSH", "lg:{odd-lock}:lock", "x"]).await;
+    server
+        .run(&["HSET", "lg:{newer}:info", "v", "99", "lock", "newer"])
+        .await;
+    server.run(&["RPUSH", "lg:{odd-info}:info", "x"]).await;
+    server
+        .run(&["HSET", "lg:{stale}:info", "v", "1", "lock", "another"])
+        .await;
+    for (key, value) in [
+        ("lg:{a}:x}:lock", "no name"),
+        ("lg:{}:lock", "no name"),
+        ("lg:{ä}:lock", "no name"),
+        ("xlg:{b}:lock", "no lock"),
+        ("lg:{b}:info", "no lock"),
+    ] {
+        server.run(&["SET", key, value]).await;
+    }
+    let walked = walk(&rig, None).await;
+    let names: Vec<&str> = walked.keys().map(String::as_str).collect();
+    let expected = [
+        "expires", "for-ever", "newer", "odd-info", "odd-lock", "ours", "stale",
+    ];
+    assert_eq!(names, expected);
+    for (name, holder) in walked {
+        match (name.as_str(), holder) {
+            ("ours", Holder::Lease(_))
+            | ("for-ever" | "odd-lock", Holder::Foreign { expires_in: None }) => {}
+            (
+                _,
+                Holder::Foreign {
+                    expires_in: Some(left),
+                },
+            ) => {
+                assert!(left > Duration::from_secs(50), "{name}: {left:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_was_started_anew_is_walked_through_anew() {
+    let mut rig = Rig::on(RedisServer::start_with(&["--appendonly", "yes"]).await);
+    for number in 0..200 {
+        rig.grant(&attempt(&format!("lock:{number}"))).await;
+    }
+    let first = rig.store.list(&all(20, None)).await.unwrap();
+    assert!(first.next.is_some());
+    rig.server.kill();
+    rig.server.start_again().await;
+    // What another run has answered would lead somewhere into the middle.
+    let walked = eventually("the server is back", async || {
+        rig.store.list(&all(1, None)).await.ok()?;
+        Some(walk(&rig, first.next).await)
+    })
+    .await;
+    assert_eq!(walked.len(), 200);
+}
+
+#[tokio::test]
+async fn a_replica_shows_nothing() {
+    let rig = Rig::start().await;
+    rig.server.run(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let refused = rig.store.list(&all(100, None)).await;
+    assert!(
+        matches!(refused, Err(StoreError::Unavailable(_))),
+        "{refused:?}"
+    );
+    rig.server.run(&["REPLICAOF", "NO", "ONE"]).await;
+    assert!(rig.store.list(&all(100, None)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_lost_reply_costs_another_question() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    rig.grant(&attempt("lost")).await;
+    for part in ["SCAN", "{lost}"] {
+        proxy.strike(part, Fault::CutReply);
+        let page = rig.store.list(&all(100, None)).await.unwrap();
+        assert_eq!(page.locks.len(), 1);
+    }
+    assert_eq!(proxy.strikes(), 2);
+}
+
+#[tokio::test]
+async fn the_work_for_a_page_is_bounded_whatever_is_found() {
+    let rig = Rig::start().await;
+    rig.server.run(&["DEBUG", "POPULATE", "200000"]).await;
+    rig.grant(&attempt("needle")).await;
+    rig.server.run(&["CONFIG", "RESETSTAT"]).await;
+    let (mut pages, mut cursor, mut found) = (0_u64, None, 0);
+    loop {
+        let Page { locks, next } = rig.store.list(&all(100, cursor)).await.unwrap();
+        found += locks.len();
+        pages += 1;
+        cursor = next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, 1);
+    assert!(pages > 10, "{pages} pages, most of them empty");
+    let stats = rig.server.text(&["INFO", "commandstats"]).await;
+    assert!(!stats.contains("cmdstat_keys"), "{stats}");
+    let of = |field: &str| {
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_scan:"));
+        let rest = line.unwrap().split_once(field).unwrap().1;
+        let number = rest.split(',').next().unwrap();
+        number.parse::<f64>().unwrap()
+    };
+    assert!(of("calls=") <= 32.0 * pages as f64, "{stats}");
+    assert!(
+        of("usec_per_call=") < 2_000.0,
+        "one step blocks the server: {stats}"
+    );
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_scan_is_told_so() {
+    let rig = Rig::start().await;
+    let connection = &mut rig.server.connection().await;
+    let user = "ACL SETUSER noscan on >pw ~* &* +@all -scan";
+    let words: Vec<&str> = user.split(' ').collect();
+    cmd(&words).query_async::<()>(connection).await.unwrap();
+    let url = rig.server.url_as("noscan", "pw");
+    let store = super::rig::open(&url, &super::rig::quick(), &rig.lifecycle);
+    let refused = store.list(&all(1, None)).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("scan") && refused.contains("ACL SETUSER"),
+        "{refused}"
+    );
+}
