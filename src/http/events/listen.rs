@@ -40,7 +40,8 @@ struct EventsProblems;
 ///   there for it. `expired`: its time was over, which is told up to a few seconds later. `broken`:
 ///   somebody took it away, with the reason that they gave.
 /// * `lost`: a stream of `hold` does not hold its lock any more, with the reason that it was told. The
-///   lease may have ended before, or ends a moment later.
+///   lease may have ended before, or ends a moment later. A lease that was broken is `broken` only,
+///   and one that another stream adopted goes on.
 /// * `gap`: events may be missing here. Look at the locks that matter and go on. `too-old`,
 ///   `unknown-id`: what follows `Last-Event-ID` is not kept any more, or the id is not of this gateway
 ///   since its start. `connection-lost`: this gateway could not hear the others for a while.
