@@ -20,6 +20,7 @@ use latchgate::{
         page::{ListQuery, Page},
         parking::Parking,
     },
+    telemetry,
 };
 
 const FLAG: &str = "null-gateway";
@@ -45,6 +46,8 @@ pub(crate) fn run() -> ExitCode {
     runtime.block_on(async {
         let lifecycle = Lifecycle::new();
         let config = Arc::new(Config::default());
+        // The access log is a part of the edge that is compared.
+        telemetry::init(&config.log).expect("the default level is one");
         let engine = Engine::start(
             Arc::new(NullStore::default()),
             lifecycle.clone(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::lock::{CallerId, IdempotencyKey, LockName};
+use crate::lock::{CallerId, IdempotencyKey, LockName, NamePrefix};
 
 use super::{
     ApiKeyId, Excess, Gate, KeyEntry, LeaseSlot, Permission, Slot, Warrant, leases::Leases,
@@ -69,6 +69,11 @@ impl Access {
     /// Whether it may see a lock, as the key was when it was shown: for a list.
     pub fn views(&self, name: &LockName) -> bool {
         self.permits(Permission::View, Some(name))
+    }
+
+    /// Whether it may see every lock whose name begins so.
+    pub fn views_all(&self, begin: &NamePrefix) -> bool {
+        self.key().is_none_or(|key| key.view.contains_all(begin))
     }
 
     /// Whether it may see a lock now: for a stream, which outlives changes of the keys file. False

@@ -60,6 +60,11 @@ impl ApiKey {
         Self { id, text }
     }
 
+    /// Whether a text may be a key, whole or damaged: then it is no name to write down.
+    pub fn resembles(text: &str) -> bool {
+        text.starts_with(PREFIX)
+    }
+
     /// Reads a key from its text.
     pub fn parse(text: &str) -> Result<Self, ApiKeyError> {
         let rest = text.strip_prefix(PREFIX).ok_or(ApiKeyError::NotAKey)?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::lock::LockName;
+use crate::lock::{LockName, NamePrefix};
 
 /// A set of lock names, as prefixes: a name is in it if it begins with one of them.
 ///
@@ -48,6 +48,12 @@ impl Prefixes {
     pub fn contains(&self, name: &LockName) -> bool {
         let begins = |prefix: &str| prefix == ALL || name.as_str().starts_with(prefix);
         self.0.iter().any(|prefix| begins(prefix))
+    }
+
+    /// Whether every name that begins so is in it.
+    pub fn contains_all(&self, begin: &NamePrefix) -> bool {
+        let covers = |prefix: &str| prefix == ALL || begin.as_str().starts_with(prefix);
+        self.0.iter().any(|prefix| covers(prefix))
     }
 
     /// Whether no name is in it.

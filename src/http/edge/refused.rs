@@ -8,6 +8,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::{
     audit::{Asker, Audit, Refused},
+    auth::ApiKey,
     http::{
         problem::{Problem, ProblemCode},
         serve::Peer,
@@ -49,16 +50,18 @@ impl Asked {
             route: log.route(),
             name: name.as_ref(),
             outcome: problem.code.as_str(),
-            reason: problem.cause.as_deref().unwrap_or(&problem.detail),
+            // Not the detail: it may repeat what the caller wrote where a name belongs.
+            reason: problem.cause.as_deref().unwrap_or(problem.code.title()),
         });
     }
 
-    /// The lock that was meant, unless it looks as if somebody had put a token in its place.
+    /// The lock that was meant, unless it looks as if somebody had put a token or an API key in
+    /// its place.
     fn name(&self) -> Option<LockName> {
         let (_, path) = self.uri.path().split_once("/locks/")?;
         let segment = path.split('/').next()?;
         let text = percent_decode_str(segment).decode_utf8().ok()?;
-        if Token::parse(&text).is_ok() {
+        if Token::parse(&text).is_ok() || ApiKey::resembles(&text) {
             return None;
         }
         LockName::new(&text).ok()

@@ -19,7 +19,7 @@ use crate::{
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
-    lock::{FencingToken, LockName, Reason},
+    lock::{FencingToken, LockName, Metadata, Reason},
     store::{contract::Holder, page::HeldLock},
 };
 
@@ -51,6 +51,8 @@ struct Record {
 /// repetition of a break that was not answered breaks nothing else: either of these answers says that
 /// the lease is gone. Without it whoever holds the lock is hit, and a repetition hits the next one. A
 /// foreign client has no fencing token, and can be broken only without.
+///
+/// An API key without `view` on the lock is not told the owner and the metadata of what it broke.
 ///
 /// Once begun it is carried out even if the caller hangs up. Works while the gateway drains.
 #[utoipa::path(
@@ -86,7 +88,11 @@ pub(in crate::http) async fn break_lock(
     // A caller that hangs up from here on still wants it: the engine sees the command through.
     let told = async move |outcome| record.tell(&outcome).await;
     let broken = gateway.engine.break_lock(name.clone(), fence, reason, told);
-    let holder = broken.await?;
+    let mut holder = broken.await?;
+    if let (Holder::Lease(lease), false) = (&mut holder, caller.views(&name)) {
+        lease.owner = None;
+        lease.metadata = Metadata::default();
+    }
     let lock = HeldLock { name, holder };
     Ok(Answer(HeldLockBody::new(lock, gateway.clock.wall())))
 }
@@ -110,7 +116,7 @@ impl Record {
             self.fence.map(FencingToken::get),
             self.provenance.request_id.as_str(),
         );
-        info!(%name, fencing_token = fence, %reason, outcome, id, "break");
+        info!(%name, fencing_token = fence, reason = reason.as_str(), outcome, id, "break");
         let broken = Broken {
             asker: Asker {
                 key: self.key.as_deref(),

@@ -32,8 +32,11 @@ struct ListProblems;
 /// Shows a part of the locks that are held, in no order. Ask again with `next_cursor` until it is
 /// null. The work for one page is bounded, so a page may be short, or empty, although there are more.
 /// A lock that is held throughout such a walk is on one page at least, and may be on two; what has
-/// ended is on none. With API keys only what the key may view is shown. A client that took a lock in the store itself shows as `foreign`, with what is
+/// ended is on none. A client that took a lock in the store itself shows as `foreign`, with what is
 /// known of it.
+///
+/// With an API key only locks that it may view are shown: it must name a `prefix` all of which it may
+/// view, so that neither a page nor a cursor tells of others. Else the answer is 403.
 #[utoipa::path(
     get,
     path = "/locks",
@@ -51,6 +54,9 @@ pub(in crate::http) async fn list(
     _: AcceptsJson,
     ApiQuery(ListQuery(query)): ApiQuery<ListQuery>,
 ) -> Result<Answer<PageBody>, Problem> {
+    if !caller.views_all(&query.prefix) {
+        return Err(Problem::forbidden_list(&query.prefix));
+    }
     // A caller that hangs up from here on ends the walk; nothing is left behind.
     let views = |name: &LockName| caller.views(name);
     let page = gateway.engine.list(&query, views).await?;

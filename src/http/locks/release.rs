@@ -92,8 +92,11 @@ async fn end(gateway: &Gateway, name: LockName, token: &Token) -> Result<Empty, 
     if let Ok(()) | Err(ReleaseError::Lost(_)) = &released {
         gateway.gate.lease_ended(&name, token.hash());
     }
-    released?;
-    Ok(Empty)
+    match released {
+        Ok(()) => Ok(Empty),
+        Err(error) if gateway.gate.is_open() => Err(error.into()),
+        Err(error) => Err(Problem::for_stranger(error)),
+    }
 }
 
 // === impl ReleaseProblems ===

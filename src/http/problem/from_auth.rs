@@ -6,8 +6,9 @@ use http::HeaderValue;
 
 use crate::{
     auth::{Access, Excess, Permission, Refusal},
-    engine::AcquireError,
-    lock::{LockName, Ttl},
+    engine::{AcquireError, ReleaseError},
+    lock::{LockName, NamePrefix, Ttl},
+    store::contract::Loss,
 };
 
 use super::{Extra, Problem, ProblemCode as Code};
@@ -34,6 +35,29 @@ impl Problem {
             None => format!("The API key has no permission `{permission}`."),
         };
         Self::new(Code::Forbidden, detail)
+    }
+
+    /// A key may not view every lock that begins so.
+    pub(in crate::http) fn forbidden_list(begin: &NamePrefix) -> Self {
+        let detail = format!(
+            "The API key may not view every lock that begins with `{}`. Name a `prefix` of which it \
+             may view all.",
+            begin.as_str()
+        );
+        Self::new(Code::Forbidden, detail)
+    }
+
+    /// Why a lease was not released, for one who needs no key to ask: whether somebody else holds the
+    /// lock is not for everybody to know.
+    pub(in crate::http) fn for_stranger(error: ReleaseError) -> Self {
+        match error {
+            ReleaseError::Lost(Loss::HeldByAnother | Loss::Free) => {
+                Self::new(Code::LeaseLost, "This token does not hold the lock.")
+            }
+            // It was the token of a lease once.
+            ReleaseError::Lost(loss @ Loss::Broken { .. }) => loss.into(),
+            ReleaseError::Store(error) => error.into(),
+        }
     }
 
     /// Why a lock was not acquired, for one who may know who holds it or may not.

@@ -96,7 +96,6 @@ fn own_fields(code: ProblemCode) -> &'static [&'static str] {
         | ProblemCode::TooManyWaiters
         | ProblemCode::TooManyLeases
         | ProblemCode::Overloaded => &["retry_after_ms"],
-        ProblemCode::LeaseLost => &["held"],
         _ => &[],
     }
 }

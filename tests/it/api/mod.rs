@@ -4,6 +4,7 @@ pub(crate) mod key;
 pub(crate) mod lines;
 mod list;
 mod listener;
+mod operators;
 pub(crate) mod scripted;
 pub(crate) mod service;
 mod socket;

@@ -117,7 +117,11 @@ fn a_break_hits_the_lease_that_was_shown() {
     assert_eq!((broken.code, broken.out.as_str()), (Some(0), ""));
     let whom = format!("broke deploy: me@here, fencing token {fence}, ");
     assert!(broken.err.contains(&whom), "{broken:?}");
-    assert!(gateway.log().contains("reason=hangs"), "{}", gateway.log());
+    assert!(
+        gateway.log().contains("reason=\"hangs\""),
+        "{}",
+        gateway.log()
+    );
     let gone = [
         "break",
         "deploy",
