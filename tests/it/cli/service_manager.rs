@@ -62,6 +62,8 @@ impl Manager {
         match self.socket.recv(&mut message) {
             Ok(length) => Some(String::from_utf8(message[..length].to_vec()).unwrap()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+            // By a signal, such as the one that a child has stopped.
+            Err(error) if error.kind() == ErrorKind::Interrupted => self.next(within),
             Err(error) => panic!("{error}"),
         }
     }
