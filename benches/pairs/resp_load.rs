@@ -120,7 +120,7 @@ impl Caller {
         self.expect("granted");
         let mut command = vec!["EVALSHA", &release, "6"];
         command.extend(keys);
-        command.extend([&token, "60000", "0", "me"]);
+        command.extend([&token, "60000", "0", "me", ""]);
         self.exchange(&command).await;
         self.expect("released");
     }
