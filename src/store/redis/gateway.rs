@@ -69,6 +69,8 @@ pub(super) struct Orphan {
 pub(super) const ALIVE: Duration = Duration::from_secs(6);
 /// How many hexadecimal digits an id has. It is sent with every command.
 const LENGTH: usize = 16;
+/// No message tells of a lease that lasts longer: the next round sees its end.
+const LONGEST_TOLD: Duration = Duration::from_secs(4);
 /// How many orphans may wait to be given back. Beyond it their TTL ends them.
 const BACKLOG: usize = 16_384;
 
@@ -142,6 +144,9 @@ impl Gateway {
         if let Some(asked) = message.strip_prefix("listening ") {
             return self.news_wanted.hear(asked, &self.id);
         }
+        if let Some(told) = message.strip_prefix("ends ") {
+            return self.hear_end(told);
+        }
         let mut words = message.split(' ');
         let (what, token) = (words.next(), words.next().and_then(token_hash));
         match (what, token, words.next().map(LockName::new)) {
@@ -162,7 +167,11 @@ impl Gateway {
     pub(super) fn queued(&self, keys: &Keys, contention: &Contention) {
         self.slots().insert(keys.slot(), Instant::now());
         match &contention.holder {
-            Some(Holder::Lease(lease)) => self.expect_end(keys.name(), lease.expires_in),
+            // A grant that is not confirmed yet may end sooner once it is.
+            Some(Holder::Lease(lease)) => {
+                let left = lease.expires_in.min(lease.ttl.duration());
+                self.expect_end(keys.name(), left);
+            }
             Some(Holder::Foreign {
                 expires_in: Some(left),
             }) => self.expect_end(keys.name(), *left),
@@ -176,6 +185,15 @@ impl Gateway {
     pub(super) fn expect_end(&self, name: &LockName, left: Duration) {
         if self.parking.awaits(name) {
             self.timers.set(name, left);
+        }
+    }
+
+    /// Takes in for how many milliseconds a lock is held that the next waits for here, and its name.
+    fn hear_end(&self, told: &str) {
+        let mut words = told.split(' ');
+        let (left, name) = (words.next().map(str::parse), words.next());
+        if let (Some(Ok(ms)), Some(Ok(name))) = (left, name.map(LockName::new)) {
+            self.expect_end(&name, Duration::from_millis(ms).min(LONGEST_TOLD));
         }
     }
 

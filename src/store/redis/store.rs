@@ -210,7 +210,7 @@ impl Store for RedisStore {
         let keys = self.keys(name);
         let renewal = self
             .scripts
-            .renew(&self.dispatch, &keys, renewer, token, ttl)
+            .renew(&self.dispatch, &self.gateway, &keys, renewer, token, ttl)
             .await?;
         if let Renewal::Renewed(lease) = &renewal {
             self.gateway.floors.raise(keys.slot(), lease.fence);

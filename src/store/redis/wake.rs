@@ -88,19 +88,20 @@ impl Wake {
         }
     }
 
-    /// Passes a lock on if its lease has ended.
+    /// Passes a lock on if its lease has ended. Nobody may wait here any more: those who wait elsewhere
+    /// may not know when it ends.
     async fn advance(&self, name: LockName) {
-        if !self.gateway.parking.awaits(&name) {
-            return;
-        }
+        let awaited = self.gateway.parking.awaits(&name);
         let keys = Keys::of(&name, &self.tags, &self.gateway.id);
         let advance = self.scripts.advance(&self.dispatch, &self.gateway, &keys);
         match advance.await {
             Ok(Advance::Held(Some(left))) => self.gateway.expect_end(&name, left),
-            // The next round looks again.
-            Ok(Advance::Held(None) | Advance::Passed) => {}
             // Somebody waits here, and the store knows of nobody.
-            Ok(Advance::Idle) => self.gateway.parking.forget(|waited| *waited == name),
+            Ok(Advance::Idle) if awaited => {
+                self.gateway.parking.forget(|waited| *waited == name);
+            }
+            // The next round looks again, if anybody waits.
+            Ok(Advance::Held(None) | Advance::Passed | Advance::Idle) => {}
             Err(error) => debug!(%name, %error, "the next round looks again"),
         }
     }

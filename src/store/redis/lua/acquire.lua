@@ -102,6 +102,7 @@ end
 -- import keeper
 -- import adopt
 -- import waiter
+-- import send
 -- import gateways
 -- import hand_over
 -- import contend
@@ -129,7 +130,7 @@ if layout then
 end
 -- Nobody passes those who wait.
 if not held then
-  look(redis.call('ZRANGE', queue, 0, 0)[1], now)
+  look(redis.call('ZRANGE', queue, 0, 1), now)
   if head then
     hand_over(now, us, record)
     held = redis.call('GET', lock)

@@ -13,10 +13,10 @@
 --   2  the highest fence that the gateway has seen in this slot
 --   3  the id of this gateway
 -- Reply
---   {held, KEYS 1, news, what is left in ms}  somebody holds it; -1: for ever
---   {passed, KEYS 1, news}             it was free, and somebody was queued
---   {idle, KEYS 1, news}               it is free, and nobody is queued
---   {layout, KEYS 1, news, version}    the record is not of this layout
+--   {held, KEYS 1, news, when to look again in ms}  somebody holds it; -1: for ever
+--   {passed, KEYS 1, news}                          it was free, and somebody was queued
+--   {idle, KEYS 1, news}                            it is free, and nobody is queued
+--   {layout, KEYS 1, news, version}                 the record is not of this layout
 -- Replay
 --   Somebody holds it by then.
 -- Clock
@@ -30,8 +30,18 @@ local lock, info, ended, counter, queue, waiters =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local tombstone, floor, me, news = ARGV[1], ARGV[2], ARGV[3], {}
 
-if redis.call('GET', lock) then
-  return { 'held', lock, news, redis.call('PTTL', lock) }
+-- How often a grant is looked after that is not confirmed yet.
+local OFTEN = 500
+
+local held = redis.call('GET', lock)
+if held then
+  local left = redis.call('PTTL', lock)
+  local fields = redis.call('HMGET', info, 'lock', 'provisional', 'ttl')
+  if fields[1] == held and fields[2] then
+    -- Confirmed, it ends sooner than it does by itself if its TTL is short, and nobody is told.
+    left = math.min(left, math.max(OFTEN, tonumber(fields[3]) or OFTEN))
+  end
+  return { 'held', lock, news, left }
 end
 
 -- import time
@@ -39,6 +49,7 @@ end
 -- import memory
 -- import grant
 -- import waiter
+-- import send
 -- import gateways
 -- import hand_over
 
@@ -47,7 +58,7 @@ if layout then
   return { 'layout', lock, news, layout }
 end
 local now, us = instants(redis.call('TIME'))
-look(redis.call('ZRANGE', queue, 0, 0)[1], now)
+look(redis.call('ZRANGE', queue, 0, 1), now)
 if not head then
   return { 'idle', lock, news }
 end

@@ -40,6 +40,7 @@ local nonce, tombstone, floor, me, news = ARGV[1], ARGV[2], ARGV[3], ARGV[4], {}
 -- import memory
 -- import grant
 -- import waiter
+-- import send
 -- import gateways
 -- import hand_over
 -- import mark
@@ -72,7 +73,7 @@ if not meant then
   return { 'changed', nonce, news }
 end
 
-look(redis.call('ZRANGE', queue, 0, 0)[1], now)
+look(redis.call('ZRANGE', queue, 0, 1), now)
 -- Every first write here is one that Redis does not refuse when it is out of memory. The lock goes
 -- last: stopped half-way, it is still held and can be broken again.
 local ends = { forget, 'x:' .. nonce }

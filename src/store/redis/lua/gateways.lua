@@ -1,6 +1,5 @@
--- Knows which gateways are alive, and sends them messages. The script that imports it names the keys
--- `lock` and `counter`, `me` (the id of the gateway that runs it) and `news` (what that gateway has
--- to hear, a part of the reply).
+-- Knows which gateways are alive. The script that imports it names the key `counter` and `me` (the id
+-- of the gateway that runs it).
 
 -- How long a gateway counts as alive without a word of it: three of its periods. While it has a
 -- grant to confirm, no longer than that grant lasts.
@@ -27,14 +26,4 @@ end
 -- Whether somebody still stands there, or may come back to it.
 local function lives(waiter, now)
   return waiter.ends > now and alive_for(waiter.gateway) ~= -2
-end
-
--- Sends a gateway a message. That it cannot be sent is no reason to fail: it is found out within a
--- period.
-local function send(gateway, what, token)
-  local name = string.sub(lock, 5, -7)
-  local sent = redis.pcall('PUBLISH', 'lg:gw:' .. gateway, what .. ' ' .. token .. ' ' .. name)
-  if type(sent) == 'table' and sent.err then
-    news[#news + 1] = { 'unsent' }
-  end
 end

@@ -40,6 +40,7 @@ local token, tombstone, floor, me, news = ARGV[1], ARGV[2], ARGV[3], ARGV[4], {}
 -- import memory
 -- import grant
 -- import waiter
+-- import send
 -- import gateways
 -- import hand_over
 
@@ -49,7 +50,7 @@ if layout then
   return { 'layout', token, news, layout }
 end
 local now, us = instants(redis.call('TIME'))
-look(redis.call('ZRANGE', queue, 0, 0)[1], now)
+look(redis.call('ZRANGE', queue, 0, 1), now)
 local forget = now + tombstone
 if held ~= token then
   remember(ended, now, forget, 'g:' .. token)

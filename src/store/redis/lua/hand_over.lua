@@ -10,15 +10,16 @@ local PROVISIONAL = 3000
 -- script clears away: a few milliseconds. The gateway asks again for the rest.
 local CHUNK, MOST_DEAD = 64, 512
 
--- The first ticket, its record as it was found and as it was read, and the last fence.
+-- The first ticket, the records of the first two as they were found, that of the first as it was read,
+-- and the last fence.
 local head, first, front, last
 
--- Looks at the head of the queue before anything is written: a key of another type ends the script
--- here.
-local function look(ticket, now)
-  head = ticket
+-- Looks at the first two tickets of the queue before anything is written: a key of another type ends
+-- the script here.
+local function look(tickets, now)
+  head = tickets[1]
   if head then
-    first = redis.call('HMGET', waiters, head)
+    first = redis.call('HMGET', waiters, unpack(tickets))
     front = read_waiter(first[1])
     -- Who is certain to be granted the lock may leave nothing to be remembered.
     local sure = front and front.gateway == me and front.ends > now
@@ -29,8 +30,9 @@ local function look(ticket, now)
   end
 end
 
--- Grants the lock to a ticket that was taken out of the queue.
-local function pass(token, waiter, fence, now, stale)
+-- Grants the lock to a ticket that was taken out of the queue. `behind`: the record of the one behind
+-- it, as far as it is known.
+local function pass(token, waiter, fence, now, stale, behind)
   if stale then
     redis.call('DEL', info)
   end
@@ -40,11 +42,13 @@ local function pass(token, waiter, fence, now, stale)
     news[#news + 1] = {
       'granted', token, fence, ttl, ttl, 0, until_limit, waiter.owner, waiter.metadata,
     }
-    return
+    return foretell(behind, ttl)
   end
   local lasts = gateway == '' and waiter.ends - now or PROVISIONAL
   grant(token, waiter, fence, now, true, lasts)
-  news[#news + 1] = { 'passed', lasts }
+  -- From its confirmation on it lasts its TTL, which may be over sooner.
+  local soonest = math.min(lasts, tonumber(waiter.ttl))
+  news[#news + 1] = { 'passed', soonest }
   if gateway ~= '' then
     -- If it does not confirm, all who wait through it count as dead when this grant ends.
     if alive_for(gateway) > PROVISIONAL then
@@ -52,6 +56,7 @@ local function pass(token, waiter, fence, now, stale)
     end
     send(gateway, 'granted', token)
   end
+  foretell(behind, soonest)
 end
 
 -- Passes the free lock to the first in the queue who is alive, and clears away the dead before it.
@@ -93,7 +98,7 @@ local function hand_over(now, us, stale)
       return
     end
     if chosen then
-      return pass(out[#out], chosen, fence, now, stale)
+      return pass(out[#out], chosen, fence, now, stale, records[#out + 1])
     end
     cleared = cleared + #out
     tokens = redis.call('ZRANGE', queue, 0, CHUNK - 1)

@@ -39,6 +39,7 @@ local token, tombstone, floor, me, news = ARGV[1], ARGV[2], ARGV[3], ARGV[4], {}
 -- import settle
 -- import grant
 -- import waiter
+-- import send
 -- import gateways
 -- import hand_over
 -- import contend
@@ -49,7 +50,7 @@ if layout then
   return { 'layout', token, news, layout }
 end
 local now, us = instants(redis.call('TIME'))
-look(redis.call('ZRANGE', queue, 0, 0)[1], now)
+look(redis.call('ZRANGE', queue, 0, 1), now)
 if not held and head then
   -- It may be the head itself, in the last moment.
   hand_over(now, us, record)

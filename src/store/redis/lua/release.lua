@@ -45,8 +45,8 @@ if held == token and ARGV[5] ~= '' and (record and record[4] or token) ~= ARGV[5
   return { 'adopted', token, news }
 end
 local key = held == token and record and record[2] == token and record[3]
-local waiting = held == token and redis.call('ZRANGE', queue, 0, 0)[1]
-if held == token and not key and not waiting then
+local waiting = held == token and redis.call('ZRANGE', queue, 0, 1)
+if held == token and not key and not waiting[1] then
   redis.call('DEL', lock, info)
   return { 'released', token, news }
 end
@@ -55,6 +55,7 @@ end
 -- import memory
 -- import grant
 -- import waiter
+-- import send
 -- import gateways
 -- import hand_over
 

@@ -2,17 +2,20 @@
 -- Renew: makes a living lease last from now.
 --
 -- KEYS
---   1  lock   string: the hash of the holder's token
---   2  info   hash: the lease record
---   3  ended  zset: what is remembered of ended leases, by the instant until which it counts
+--   1  lock     string: the hash of the holder's token
+--   2  info     hash: the lease record
+--   3  ended    zset: what is remembered of ended leases, by the instant until which it counts
+--   4  queue    zset: the tickets by their order
+--   5  waiters  hash: the record of each ticket
 -- ARGV
 --   1  the hash of the token
 --   2  ttl in ms, or empty for the lease's own
 --   3  how long to remember an end, in ms
 --   4  who renews it as its keeper, or empty
 --   5  1 if that one adopts it, else 0
+--   6  the id of this gateway
 -- Reply
---   {renewed, ARGV 1, lease ..}
+--   {renewed, ARGV 1, news, lease ..}
 --   {adopted, ARGV 1}          another keeper goes on with it
 --   {another | free, ARGV 1}   the token does not hold the lock; is somebody else holding it?
 --   {broken, ARGV 1, 0 | 1}    its lease was broken; 1: somebody else is holding the lock
@@ -26,8 +29,8 @@
 -- Cost
 --   O(1), but for O(log n) in the number of memories of this name.
 
-local lock, info, ended = KEYS[1], KEYS[2], KEYS[3]
-local token = ARGV[1]
+local lock, info, ended, queue, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local token, me, news = ARGV[1], ARGV[6], {}
 
 -- import time
 -- import record
@@ -70,7 +73,10 @@ if ARGV[5] == '1' and not adopt(token, ARGV[4], now, now + ARGV[3]) then
 end
 
 -- The first write is one that Redis does not refuse when it is out of memory.
-redis.call('PEXPIREAT', lock, expiry)
+local sooner = redis.call('PEXPIREAT', lock, expiry, 'GT') == 0
+if sooner then
+  redis.call('PEXPIREAT', lock, expiry)
+end
 redis.call('PEXPIREAT', info, expiry)
 if tonumber(record[5]) ~= ttl then
   redis.call('HSET', info, 'ttl', ttl)
@@ -79,4 +85,13 @@ end
 if record[3] then
   remember(ended, now, expiry + ARGV[3], 'k:' .. record[3])
 end
-return tell({ 'renewed', token }, record, 4, expiry - now, now)
+
+-- import send
+
+if sooner and expiry - now < SHORT then
+  -- Those who wait look after the lock at its old end. The lease is renewed by now: keys of another
+  -- type in the place of the queue are no reason to fail any more.
+  local foremost = redis.pcall('ZRANGE', queue, 0, 0)[1]
+  foretell(foremost and redis.pcall('HMGET', waiters, foremost)[1], expiry - now)
+end
+return tell({ 'renewed', token, news }, record, 4, expiry - now, now)

@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, keys::Keys},
+    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys},
     Scripts,
     script::TOMBSTONE_MS,
 };
@@ -22,6 +22,7 @@ impl Scripts {
     pub(in crate::store::redis) async fn renew(
         &self,
         dispatch: &Dispatch,
+        gateway: &Gateway,
         keys: &Keys,
         renewer: Renewer,
         token: &TokenHash,
@@ -29,7 +30,13 @@ impl Scripts {
     ) -> Result<Renewal, StoreError> {
         let token = token.to_string();
         let fill = |command: &mut Cmd, _| {
-            for key in [keys.lock(), keys.info(), keys.ended()] {
+            for key in [
+                keys.lock(),
+                keys.info(),
+                keys.ended(),
+                keys.queue(),
+                keys.waiters(),
+            ] {
                 command.arg(key);
             }
             command.arg(&token);
@@ -43,10 +50,17 @@ impl Scripts {
                 Renewer::Keeper(keeper) => command.arg(keeper.to_string()).arg(0),
                 Renewer::Adopter(keeper) => command.arg(keeper.to_string()).arg(1),
             };
+            command.arg(gateway.id.as_str());
         };
         let mut reply = dispatch.run(&self.renew, keys, &token, fill).await?.reply;
         match reply.kind() {
-            "renewed" => Ok(Renewal::Renewed(reply.lease(keys)?)),
+            "renewed" => {
+                gateway.hear(keys, reply.news()?);
+                let lease = reply.lease(keys)?;
+                // It may end sooner than those who wait here expected.
+                gateway.expect_end(keys.name(), lease.expires_in);
+                Ok(Renewal::Renewed(lease))
+            }
             "adopted" => Ok(Renewal::Adopted),
             "another" => Ok(Renewal::Lost(Loss::HeldByAnother)),
             "free" => Ok(Renewal::Lost(Loss::Free)),

@@ -35,7 +35,7 @@ pub(in crate::store::redis) struct Scripts {
 pub(super) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
 /// What the scripts share, by the name under which they import it. A function that a script does not
 /// come to costs it nothing, because it imports what only its longer ways need behind the short one.
-const PARTS: [(&str, &str); 13] = [
+const PARTS: [(&str, &str); 14] = [
     ("adopt", include_str!("../lua/adopt.lua")),
     ("contend", include_str!("../lua/contend.lua")),
     ("gateways", include_str!("../lua/gateways.lua")),
@@ -45,6 +45,7 @@ const PARTS: [(&str, &str); 13] = [
     ("mark", include_str!("../lua/mark.lua")),
     ("memory", include_str!("../lua/memory.lua")),
     ("record", include_str!("../lua/record.lua")),
+    ("send", include_str!("../lua/send.lua")),
     ("settle", include_str!("../lua/settle.lua")),
     ("tell", include_str!("../lua/tell.lua")),
     ("time", include_str!("../lua/time.lua")),
@@ -62,7 +63,7 @@ impl Scripts {
         let of_queue = |text| Script::new(text, 6);
         Self {
             acquire: of_queue(include_str!("../lua/acquire.lua")),
-            renew: Script::new(include_str!("../lua/renew.lua"), 3),
+            renew: Script::new(include_str!("../lua/renew.lua"), 5),
             release: of_queue(include_str!("../lua/release.lua")),
             give_back: of_queue(include_str!("../lua/give_back.lua")),
             confirm: Script::new(include_str!("../lua/confirm.lua"), 4),

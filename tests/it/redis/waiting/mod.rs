@@ -10,3 +10,4 @@ mod keyed;
 mod late_news;
 mod late_word;
 mod order;
+mod short;

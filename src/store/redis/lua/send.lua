@@ -1,0 +1,32 @@
+-- Sends messages to gateways. The script that imports it names the key `lock`, `me` (the id of the
+-- gateway that runs it) and `news` (what that gateway has to hear, a part of the reply).
+
+-- A lease that lasts as long as two rounds is seen before its end by every gateway at which somebody
+-- waits for the lock. The end of a shorter one is told.
+local SHORT = 4000
+
+-- Sends a gateway, or `all`, a message about this lock, and answers how many were there to hear it.
+-- That it cannot be sent is no reason to fail: it is found out within a period.
+local function send(gateway, what, word)
+  local name = string.sub(lock, 5, -7)
+  local sent = redis.pcall('PUBLISH', 'lg:gw:' .. gateway, what .. ' ' .. word .. ' ' .. name)
+  if type(sent) == 'table' and sent.err then
+    news[#news + 1] = { 'unsent' }
+    return nil
+  end
+  return sent
+end
+
+-- Tells the gateway of whoever is next, given their record, how long the lock stays held, in ms: it
+-- looks after the lock then. One message, however many wait. Where nobody hears it, because that
+-- gateway has died or the place is kept for a caller who is away, all gateways are told.
+local function foretell(record, lasts)
+  local gateway = lasts < SHORT and record and string.match(record, '^1\n(%x*)\n')
+  if not gateway or gateway == me then
+    return
+  end
+  local ms = string.format('%.0f', lasts)
+  if gateway == '' or send(gateway, 'ends', ms) == 0 then
+    send('all', 'ends', ms)
+  end
+end

@@ -1,0 +1,224 @@
+//! Leases that are over before a round sees them, while the next waits at another gateway.
+
+use std::time::Duration;
+
+use latchgate::{
+    engine::AcquireRequest,
+    lock::Lease,
+    store::{Store, contract::Confirmation, parking::News},
+};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    super::rig::{attempt, eventually, ttl},
+    gate::{Asked, Gate, keep, request, subscribers, waiting},
+};
+use crate::support::RedisServer;
+
+const SHORT: Duration = Duration::from_millis(300);
+const LOCKS: [&str; 4] = ["a", "b", "c", "d"];
+/// How much later than the ends of all these leases the next are granted, altogether: half a second
+/// each, for a busy machine. Found by rounds they would come three times as late.
+const LATE: Duration = Duration::from_secs(2);
+
+/// Keeps a lease for short and never releases it.
+fn brief(lock: &str) -> AcquireRequest {
+    AcquireRequest {
+        ttl: ttl(u64::try_from(SHORT.as_millis()).unwrap()),
+        ..request(lock)
+    }
+}
+
+/// How long after the end of a short lease that began then the next was granted the lock.
+async fn lateness(began: Instant, next: Asked) -> Duration {
+    let (at, outcome) = next.outcome().await;
+    keep(outcome);
+    let lasted = at - began;
+    // What began is told a little after it has begun.
+    assert!(lasted > SHORT / 2, "{lasted:?}");
+    lasted.saturating_sub(SHORT)
+}
+
+async fn renew(gate: &Gate, lease: &Lease) {
+    let short = Some(brief("any").ttl);
+    let renewal = gate
+        .engine
+        .renew(lease.name.clone(), lease.token.clone(), short);
+    renewal.await.unwrap();
+}
+
+/// The holder is answered, and dies with the gateway that answered it.
+async fn begins(holder: Asked, there: &Gate) -> Instant {
+    let (began, outcome) = holder.outcome().await;
+    keep(outcome);
+    there.kill().await;
+    began
+}
+
+/// Through which gateway a lock is handed over to a waiter of another one.
+enum Through {
+    /// That at which the next waits.
+    Here,
+    /// That of the waiter.
+    There,
+    /// A third one.
+    Third,
+}
+
+async fn handed_over(through: Through) {
+    let server = RedisServer::start().await;
+    let (here, third) = (Gate::on(&server).await, Gate::on(&server).await);
+    let mut late = Duration::ZERO;
+    for lock in LOCKS {
+        let there = Gate::on(&server).await;
+        let lease = there.take(lock).await;
+        let holder = there.queue(brief(lock)).await;
+        let next = here.queue(request(lock)).await;
+        let gate = match through {
+            Through::Here => &here,
+            Through::There => &there,
+            Through::Third => &third,
+        };
+        gate.release(&lease).await;
+        late += lateness(begins(holder, &there).await, next).await;
+    }
+    assert!(late < LATE, "{late:?}");
+}
+
+#[tokio::test]
+async fn the_end_is_noticed_of_one_that_was_handed_over_from_here() {
+    handed_over(Through::Here).await;
+}
+
+#[tokio::test]
+async fn the_end_is_noticed_of_one_that_was_handed_over_by_a_reply_elsewhere() {
+    handed_over(Through::There).await;
+}
+
+#[tokio::test]
+async fn the_end_is_noticed_of_one_that_was_handed_over_by_a_message_elsewhere() {
+    handed_over(Through::Third).await;
+}
+
+#[tokio::test]
+async fn the_end_is_noticed_although_the_first_behind_it_is_dead() {
+    let server = RedisServer::start().await;
+    let (here, doomed) = (Gate::on(&server).await, Gate::on(&server).await);
+    let mut queues = Vec::new();
+    for lock in LOCKS {
+        let there = Gate::on(&server).await;
+        let lease = there.take(lock).await;
+        let holder = there.queue(brief(lock)).await;
+        let dead = doomed.queue(request(lock)).await;
+        let next = here.queue(request(lock)).await;
+        queues.push((there, lease, holder, dead, next));
+    }
+    doomed.kill().await;
+    eventually("it hears nothing any more", async || {
+        (subscribers(&server).await == 1 + LOCKS.len()).then_some(())
+    })
+    .await;
+    let keys = server.keys().await;
+    for key in keys.iter().filter(|key| key.contains(":gw:")) {
+        let id = key.rsplit(':').next().unwrap();
+        let channel = format!("lg:gw:{id}");
+        if server.integer(&["PUBLISH", &channel, ""]).await == 0 {
+            // It has not been heard of for long.
+            server.run(&["DEL", key]).await;
+        }
+    }
+    let mut late = Duration::ZERO;
+    for (there, lease, holder, _dead, next) in queues {
+        there.release(&lease).await;
+        late += lateness(begins(holder, &there).await, next).await;
+    }
+    assert!(late < LATE, "{late:?}");
+}
+
+#[tokio::test]
+async fn the_end_is_noticed_although_the_first_behind_it_has_left() {
+    let server = RedisServer::start().await;
+    let (here, third) = (Gate::on(&server).await, Gate::on(&server).await);
+    let mut late = Duration::ZERO;
+    for lock in LOCKS {
+        let there = Gate::on(&server).await;
+        let lease = there.take(lock).await;
+        let holder = there.queue(brief(lock)).await;
+        let leaves = here.queue(request(lock)).await;
+        let next = third.queue(request(lock)).await;
+        there.release(&lease).await;
+        let began = begins(holder, &there).await;
+        drop(leaves);
+        third.until_queued(lock, 1).await;
+        late += lateness(began, next).await;
+    }
+    assert!(late < LATE, "{late:?}");
+}
+
+#[tokio::test]
+async fn the_end_is_noticed_of_one_that_was_confirmed_late() {
+    let server = RedisServer::start().await;
+    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let mut late = Duration::ZERO;
+    for lock in LOCKS {
+        let lease = here.take(lock).await;
+        let mut asked = waiting(attempt(lock));
+        asked.ttl = brief(lock).ttl;
+        let mut parked = there.store.parking().park(asked.name.clone(), asked.token);
+        there.store.acquire(&asked).await.unwrap();
+        let next = here.queue(request(lock)).await;
+        here.release(&lease).await;
+        assert_eq!(parked.news().await, News::GrantedProvisionally);
+        // As if the word of the grant had been lost: it is confirmed when a round has found it.
+        sleep(3 * SHORT / 2).await;
+        let confirmed = there.store.confirm(&asked.name, &asked.token).await;
+        assert!(matches!(confirmed, Ok(Confirmation::Confirmed(_))));
+        late += lateness(Instant::now(), next).await;
+    }
+    assert!(late < LATE, "{late:?}");
+}
+
+/// The next waits at the first gateway while a lease of the second is made shorter through this one.
+async fn made_shorter_through(through: usize) {
+    let server = RedisServer::start().await;
+    let gates = [
+        Gate::on(&server).await,
+        Gate::on(&server).await,
+        Gate::on(&server).await,
+    ];
+    let mut late = Duration::ZERO;
+    for lock in LOCKS {
+        let lease = gates[1].take(lock).await;
+        let next = gates[0].queue(request(lock)).await;
+        renew(&gates[through], &lease).await;
+        late += lateness(Instant::now(), next).await;
+    }
+    assert!(late < LATE, "{late:?}");
+}
+
+#[tokio::test]
+async fn the_end_is_noticed_of_one_that_was_made_shorter_here() {
+    made_shorter_through(0).await;
+}
+
+#[tokio::test]
+async fn the_end_is_noticed_of_one_that_was_made_shorter_elsewhere() {
+    made_shorter_through(2).await;
+}
+
+#[tokio::test]
+async fn a_renewal_that_makes_it_no_shorter_tells_nobody() {
+    let server = RedisServer::start().await;
+    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = there.take_for("long", 3_000).await;
+    let _next = here.queue(request("long")).await;
+    server.run(&["CONFIG", "RESETSTAT"]).await;
+    for _ in 0..20 {
+        sleep(Duration::from_millis(5)).await;
+        let (name, token) = (lease.name.clone(), lease.token.clone());
+        there.engine.renew(name, token, None).await.unwrap();
+    }
+    let stats = server.text(&["INFO", "commandstats"]).await;
+    assert!(!stats.contains("cmdstat_publish:"), "{stats}");
+    assert!(!stats.contains("cmdstat_zrange:"), "{stats}");
+}
