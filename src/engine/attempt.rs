@@ -139,6 +139,11 @@ impl Run {
                 (Ok(Acquisition::Held(contention)), _) => contention,
                 (Ok(Acquisition::Granted(held)), _) => return Ok(self.granted(held)),
                 (Ok(Acquisition::Replayed(held, salt)), _) => return Ok(self.replayed(held, &salt)),
+                (Ok(Acquisition::Collected(held, salt)), _) => {
+                    let collected = self.replayed(held, &salt);
+                    self.events.acquired(&collected.lease);
+                    return Ok(collected);
+                }
                 (Ok(Acquisition::QueueFull), _) => return Err(AcquireError::TooManyWaiters),
                 (Ok(Acquisition::IdempotencyMismatch), _) => {
                     return Err(AcquireError::IdempotencyMismatch);

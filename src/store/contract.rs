@@ -222,6 +222,9 @@ pub enum Acquisition {
     /// This attempt holds the lock by the lease that already lived under its idempotency key. The
     /// lease's token is the one derived with this salt.
     Replayed(HeldLease, Salt),
+    /// The same, of a lease that was granted to the place that was kept under the key, or through
+    /// another gateway that has not confirmed it: nobody has heard of it before.
+    Collected(HeldLease, Salt),
     /// Somebody else holds the lock, or is about to: those before us in the queue.
     Held(Contention),
     /// The attempt stands in the queue.

@@ -29,6 +29,8 @@ enum State {
 pub(super) enum Sound {
     /// A batch of news.
     Batch(String),
+    /// It hears.
+    Opened,
     /// It hears again, and may have missed something meanwhile.
     Regained,
 }
@@ -56,6 +58,11 @@ impl Ear {
         }
     }
 
+    /// Whether it hears.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
     /// Stops listening.
     pub(super) fn close(&mut self) {
         self.state = State::Closed;
@@ -70,9 +77,11 @@ impl Ear {
                 State::Opening(opening) => match opening.await {
                     Ok(batches) => {
                         self.state = State::Open(batches);
-                        if std::mem::replace(&mut self.heard, true) {
-                            return Sound::Regained;
-                        }
+                        return if std::mem::replace(&mut self.heard, true) {
+                            Sound::Regained
+                        } else {
+                            Sound::Opened
+                        };
                     }
                     Err(_known_by_others) => self.state = State::Pausing(Box::pin(sleep(PAUSE))),
                 },

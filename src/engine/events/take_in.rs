@@ -16,6 +16,8 @@ pub(super) struct Knowledge {
     pub(super) tracker: Tracker,
     pub(super) limbo: Limbo,
     ended: Ended,
+    /// Whether a lease may end at another gateway and nobody here hears of it.
+    deaf: bool,
 }
 
 // === impl Knowledge ===
@@ -53,6 +55,28 @@ impl Knowledge {
         }
     }
 
+    /// From now on leases may end unheard at other gateways.
+    pub(super) fn hears_nothing(&mut self) {
+        self.deaf = true;
+    }
+
+    /// Whether leases may end unheard.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.deaf
+    }
+
+    /// From now on ends are heard of wherever a lease ends. Of those that live, only what is seen to
+    /// live from now on can be said to have expired.
+    pub(super) fn hears(&mut self) {
+        self.deaf = false;
+        self.tracker.doubt_all();
+    }
+
+    /// A lease was seen to live, until then.
+    pub(super) fn is_alive(&mut self, key: &LeaseKey, until: Instant) {
+        self.tracker.is_alive(key, until, !self.deaf);
+    }
+
     /// Whether the lease of an event is known to live.
     pub(super) fn knows(&self, news: &News) -> bool {
         news.lease
@@ -74,7 +98,7 @@ impl Knowledge {
     pub(super) fn gone(&mut self, key: &LeaseKey, at: std::time::SystemTime) -> Option<News> {
         let lease = self.tracker.get(key)?;
         if !lease.witnessed {
-            self.tracker.forget(key);
+            self.tracker.is_missing(key);
             return None;
         }
         Some(News {
@@ -111,11 +135,20 @@ impl Knowledge {
         if ended && event.kind == EventKind::Renewed {
             return Vec::new();
         }
+        let begins = event.kind == EventKind::Acquired;
+        // Both the request that was granted it and one that asked again may say so.
+        let before = self.tracker.get(&key);
+        let told = begins && before.is_some_and(|lease| lease.begun && lease.id == id);
         if let (false, Some(left)) = (ended, event.expires_in) {
-            let lease = Tracked::new(event.owner.clone(), Instant::now() + left, origin);
-            self.tracker.track(key, Tracked { id, ..lease });
+            let lease = Tracked {
+                id,
+                witnessed: !self.deaf,
+                begun: begins,
+                ..Tracked::new(event.owner.clone(), Instant::now() + left, origin)
+            };
+            self.tracker.track(key, lease);
         }
-        vec![event]
+        if told { Vec::new() } else { vec![event] }
     }
 
     fn ends(&mut self, news: News) -> Vec<Event> {

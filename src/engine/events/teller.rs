@@ -42,10 +42,12 @@ pub(super) struct Teller {
     asked_until: Option<Instant>,
     /// When the other gateways are asked again for their news.
     ask_at: Option<Instant>,
+    /// When the other gateways have heard that they are listened to.
+    heard_at: Option<Instant>,
     checks: FuturesUnordered<BoxFuture<'static, (LeaseKey, Found)>>,
     /// One at a time, so that batches arrive in order.
     sending: Option<BoxFuture<'static, Result<(), StoreError>>>,
-    asking: Option<BoxFuture<'static, ()>>,
+    asking: Option<BoxFuture<'static, Result<(), StoreError>>>,
 }
 
 /// How many events are taken in before anything else is looked at.
@@ -57,6 +59,10 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How often other gateways are asked for their news, and for how long each time: two messages may
 /// get lost.
 const ASK: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(10));
+/// How soon they are asked again if they cannot be reached.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// How long it takes other gateways to hear what they are asked.
+const HEARD: Duration = Duration::from_millis(100);
 /// How long the last batch may take at the end.
 const LAST: Duration = Duration::from_millis(500);
 
@@ -80,6 +86,7 @@ impl Teller {
             awake: false,
             asked_until: None,
             ask_at: None,
+            heard_at: None,
             checks: FuturesUnordered::new(),
             sending: None,
             asking: None,
@@ -108,7 +115,7 @@ impl Teller {
                     self.found(&key, &found);
                 }
                 sent = finished(&mut self.sending) => self.sent(&sent),
-                () = finished(&mut self.asking) => {}
+                asked = finished(&mut self.asking) => self.asked(&asked),
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                 () = &mut stopped => return self.finish(batch).await,
             }
@@ -133,6 +140,7 @@ impl Teller {
             self.known.tracker.next_due().filter(|_| checking),
             self.ask_at.filter(|_| self.asking.is_none()),
             self.asked_until,
+            self.heard_at,
             self.shared.audience().disperses_at(),
         ];
         times.into_iter().flatten().min()
@@ -155,10 +163,14 @@ impl Teller {
         }
         if wanted && !self.awake {
             self.ear.open();
+            if self.store.relay().is_some() {
+                self.known.hears_nothing();
+            }
             self.remember_owed();
         }
         if !wanted && self.awake {
             self.ear.close();
+            self.heard_at = None;
             self.known = Knowledge::default();
             self.outbox.clear();
             self.checks.clear();
@@ -198,6 +210,10 @@ impl Teller {
         while let Some(events) = self.known.overdue(now) {
             self.write(events);
         }
+        if self.heard_at.is_some_and(|at| at <= now) {
+            self.heard_at = None;
+            self.known.hears();
+        }
         while self.checks.len() < CHECKS
             && let Some(key) = self.known.tracker.take_due(now)
         {
@@ -208,9 +224,9 @@ impl Teller {
             self.ask_at = Some(now + ASK.0);
             let store = Arc::clone(&self.store);
             self.asking = Some(Box::pin(async move {
-                if let Some(relay) = store.relay() {
-                    // Asked again in a moment.
-                    drop(relay.ask(ASK.1).await);
+                match store.relay() {
+                    Some(relay) => relay.ask(ASK.1).await,
+                    None => Ok(()),
                 }
             }));
         }
@@ -259,10 +275,35 @@ impl Teller {
                     self.tell(news, Origin::Elsewhere);
                 }
             }
+            Sound::Opened => self.begin_to_hear(),
             Sound::Regained => {
                 let gap = Event::gap("connection-lost", self.shared.clock.wall());
                 self.tell(gap.into(), Origin::Elsewhere);
+                self.begin_to_hear();
             }
+        }
+    }
+
+    /// What other gateways send is heard from now on, but they may not know yet that they are listened
+    /// to.
+    fn begin_to_hear(&mut self) {
+        self.known.hears_nothing();
+        self.heard_at = None;
+        let now = Instant::now();
+        if self.ask_at.is_some() {
+            self.ask_at = Some(now);
+        } else {
+            // Somebody else has asked all of them.
+            self.heard_at = Some(now + HEARD);
+        }
+    }
+
+    fn asked(&mut self, asked: &Result<(), StoreError>) {
+        let now = Instant::now();
+        if asked.is_err() {
+            self.ask_at = self.ask_at.map(|at| at.min(now + ASK_AGAIN));
+        } else if self.known.is_deaf() && self.ear.is_open() {
+            self.heard_at.get_or_insert(now + HEARD);
         }
     }
 
@@ -272,7 +313,7 @@ impl Teller {
             return;
         }
         match found {
-            Found::Living(left) => self.known.tracker.is_alive(key, Instant::now() + *left),
+            Found::Living(left) => self.known.is_alive(key, Instant::now() + *left),
             Found::Unknown => self.known.tracker.put_off(key, Instant::now() + AGAIN),
             Found::Gone => {
                 let origin = self.known.tracker.get(key).map(|lease| lease.origin);

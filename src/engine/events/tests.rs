@@ -111,7 +111,53 @@ async fn what_was_not_seen_since_a_gap_has_not_expired() {
     assert!(known.gone(&key, at).is_some());
     known.take_in(Event::gap("test", at).into(), Origin::Elsewhere);
     assert_eq!(known.gone(&key, at), None);
+    // Word of its end may be on its way.
+    assert!(known.tracker.get(&key).is_some());
+    assert_eq!(known.gone(&key, at), None);
     assert_eq!(known.tracker.next_due(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_has_expired_as_long_as_ends_may_go_unheard() {
+    let mut known = Knowledge::default();
+    let at = SystemTime::UNIX_EPOCH;
+    let key = LeaseKey {
+        name: name(),
+        fence: FencingToken::new(FENCE).unwrap(),
+    };
+    known.hears_nothing();
+    known.take_in(news(EventKind::Acquired, id(), Some(FENCE)), Origin::Here);
+    let until = Instant::now() + Duration::from_millis(500);
+    known.is_alive(&key, until);
+    // It is not looked at again and again meanwhile.
+    assert!(known.tracker.next_due() > Some(until));
+    assert_eq!(known.gone(&key, at), None);
+    known.take_in(news(EventKind::Acquired, id(), Some(FENCE)), Origin::Here);
+    known.hears();
+    known.is_alive(&key, until);
+    assert!(known.gone(&key, at).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lived_before_ends_were_heard_of_is_seen_to_live_before_it_can_expire() {
+    let mut known = Knowledge::default();
+    let key = LeaseKey {
+        name: name(),
+        fence: FencingToken::new(FENCE).unwrap(),
+    };
+    known.hears_nothing();
+    known.take_in(news(EventKind::Acquired, id(), Some(FENCE)), Origin::Here);
+    known.hears();
+    assert_eq!(known.gone(&key, SystemTime::UNIX_EPOCH), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_begins_once_whoever_says_so() {
+    let (mut known, id) = (Knowledge::default(), id());
+    for origin in [Origin::Here, Origin::Elsewhere] {
+        let told = known.take_in(news(EventKind::Acquired, id, Some(FENCE)), origin);
+        assert_eq!(told.len(), usize::from(origin == Origin::Here));
+    }
 }
 
 async fn next(listener: &mut Listener) -> Vec<Arc<Event>> {

@@ -37,6 +37,10 @@ pub(super) struct Tracked {
     /// Whether it was seen to live since its ends are heard of: if it is gone then and nobody has
     /// said why, its time was over.
     pub(super) witnessed: bool,
+    /// Whether it was found to be gone, and word of its end may still be on its way.
+    pub(super) missing: bool,
+    /// Whether its beginning was told.
+    pub(super) begun: bool,
     pub(super) due: Instant,
 }
 
@@ -66,6 +70,7 @@ impl Tracker {
     pub(super) fn track(&mut self, key: LeaseKey, mut lease: Tracked) {
         if let Some(before) = self.forget(&key) {
             lease.id = lease.id.or(before.id);
+            lease.begun |= before.begun;
         } else if self.leases.len() >= MOST {
             return;
         }
@@ -115,12 +120,29 @@ impl Tracker {
         lease.is_some_and(|lease| !self.due.contains(&(lease.due, key.clone())))
     }
 
-    /// A lease was seen to live, until then.
-    pub(super) fn is_alive(&mut self, key: &LeaseKey, until: Instant) {
+    /// A lease was seen to live, until then. `witnessed`: its ends are heard of.
+    pub(super) fn is_alive(&mut self, key: &LeaseKey, until: Instant, witnessed: bool) {
         if let Some(lease) = self.leases.get_mut(key) {
-            (lease.until, lease.witnessed) = (until, true);
-            let due = lease.looked_after_at();
+            (lease.until, lease.witnessed) = (until, witnessed);
+            // Another look before its time is over would find out nothing.
+            let due = if witnessed {
+                lease.looked_after_at()
+            } else {
+                until + GRACE
+            };
             self.put_off(key, due);
+        }
+    }
+
+    /// A lease was found to be gone of which nobody can say that it has expired. It is known for a
+    /// little longer, for the word of its end.
+    pub(super) fn is_missing(&mut self, key: &LeaseKey) {
+        match self.leases.get_mut(key) {
+            Some(lease) if !lease.missing => {
+                lease.missing = true;
+                self.put_off(key, Instant::now() + GRACE_ELSEWHERE);
+            }
+            _ => drop(self.forget(key)),
         }
     }
 
@@ -154,6 +176,8 @@ impl Tracked {
             until,
             origin,
             witnessed: true,
+            missing: false,
+            begun: false,
             due: until,
         }
     }

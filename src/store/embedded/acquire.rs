@@ -78,7 +78,11 @@ impl State {
         let settled = lease.told(Told::Again, now).adopted(keeper);
         let held = settled.held(now);
         self.set(&attempt.name, settled);
-        Some(Acquisition::Replayed(held, salt))
+        Some(if lease.is_unheard() {
+            Acquisition::Collected(held, salt)
+        } else {
+            Acquisition::Replayed(held, salt)
+        })
     }
 
     /// The answer to the attempt that has the living lease already.

@@ -160,6 +160,7 @@ fn acquired(acquisition: Acquisition, later: Duration) -> Result<Acquisition, St
     Ok(match acquisition {
         Acquisition::Granted(held) => Acquisition::Granted(living(held, later)?),
         Acquisition::Replayed(held, salt) => Acquisition::Replayed(living(held, later)?, salt),
+        Acquisition::Collected(held, salt) => Acquisition::Collected(living(held, later)?, salt),
         Acquisition::Held(contention) => Acquisition::Held(contended(contention, later)),
         Acquisition::Queued(Place { ahead, contention }) => {
             let contention = contended(contention, later);

@@ -90,6 +90,11 @@ impl GatewayId {
         &self.0
     }
 
+    /// Asks all gateways for their news.
+    pub(super) fn question(&self, lasts: Duration) -> String {
+        format!("listening {} {}", self.0, lasts.as_millis())
+    }
+
     /// Where messages for this gateway are published.
     pub(super) fn channel(&self) -> String {
         format!("lg:gw:{}", self.0)
@@ -143,6 +148,9 @@ impl Gateway {
     pub(super) fn hear_message(&self, message: &str) {
         if let Some(asked) = message.strip_prefix("listening ") {
             return self.news_wanted.hear(asked, &self.id);
+        }
+        if let Some(id) = message.strip_prefix("come ") {
+            return self.news_wanted.hear_newcomer(id, &self.id);
         }
         if let Some(told) = message.strip_prefix("ends ") {
             return self.hear_end(told);

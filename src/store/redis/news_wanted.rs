@@ -2,7 +2,7 @@
 
 use std::{sync::Mutex, time::Duration};
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use super::gateway::GatewayId;
 
@@ -11,6 +11,9 @@ use super::gateway::GatewayId;
 pub(super) struct NewsWanted {
     lasts: Mutex<Option<Duration>>,
     asked: Notify,
+    /// Until when this gateway has asked itself.
+    ours: Mutex<Option<Instant>>,
+    newcomer: Notify,
 }
 
 /// Nobody asks for longer, whatever a message says: whoever asks, asks again.
@@ -29,6 +32,31 @@ impl NewsWanted {
         {
             *self.lock() = Some(Duration::from_millis(ms).min(LONGEST));
             self.asked.notify_one();
+        }
+    }
+
+    /// Takes in that a gateway with this id has come. It was not there when this one asked.
+    pub(super) fn hear_newcomer(&self, id: &str, me: &GatewayId) {
+        if id != me.as_str() {
+            self.newcomer.notify_one();
+        }
+    }
+
+    /// This gateway asks all others for so long.
+    pub(super) fn ask(&self, lasts: Duration) {
+        let until = Instant::now() + lasts.min(LONGEST);
+        *self.ours.lock().expect("no code panics while it holds it") = Some(until);
+    }
+
+    /// Ends when a gateway has come that does not know yet that this one wants news, with for how long.
+    pub(super) async fn newcomer(&self) -> Duration {
+        loop {
+            self.newcomer.notified().await;
+            let ours = *self.ours.lock().expect("no code panics while it holds it");
+            let left = ours.map(|until| until.saturating_duration_since(Instant::now()));
+            if let Some(left) = left.filter(|left| !left.is_zero()) {
+                return left;
+            }
         }
     }
 
@@ -52,6 +80,7 @@ impl NewsWanted {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
+    use tokio::time::advance;
 
     use super::*;
 
@@ -68,5 +97,21 @@ mod tests {
         assert_eq!(wanted.next().now_or_never(), None);
         wanted.hear(&format!("another {}", u64::MAX), &me);
         assert_eq!(wanted.next().await, LONGEST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newcomer_is_asked_as_long_as_we_want_news() {
+        let (wanted, me) = (NewsWanted::default(), GatewayId::random());
+        let lasts = Duration::from_secs(10);
+        wanted.hear_newcomer("another", &me);
+        assert_eq!(wanted.newcomer().now_or_never(), None, "we want none");
+        wanted.ask(lasts);
+        wanted.hear_newcomer(me.as_str(), &me);
+        assert_eq!(wanted.newcomer().now_or_never(), None, "it is ourselves");
+        wanted.hear_newcomer("another", &me);
+        assert_eq!(wanted.newcomer().now_or_never(), Some(lasts));
+        advance(lasts).await;
+        wanted.hear_newcomer("another", &me);
+        assert_eq!(wanted.newcomer().now_or_never(), None, "no longer");
     }
 }

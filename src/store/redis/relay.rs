@@ -54,12 +54,9 @@ impl RedisRelay {
 #[async_trait]
 impl Relay for RedisRelay {
     async fn ask(&self, lasts: Duration) -> Result<(), StoreError> {
-        let id = self.gateway.id.as_str();
-        self.publish(
-            GatewayId::ALL,
-            &format!("listening {id} {}", lasts.as_millis()),
-        )
-        .await
+        self.gateway.news_wanted.ask(lasts);
+        let question = self.gateway.id.question(lasts);
+        self.publish(GatewayId::ALL, &question).await
     }
 
     async fn asked(&self) -> Duration {

@@ -182,7 +182,9 @@ impl Store for RedisStore {
             .acquire(&self.dispatch, &self.gateway, &keys, attempt);
         let acquisition = acquire.await?;
         match &acquisition {
-            Acquisition::Replayed(lease, _) => self.gateway.floors.raise(keys.slot(), lease.fence),
+            Acquisition::Replayed(lease, _) | Acquisition::Collected(lease, _) => {
+                self.gateway.floors.raise(keys.slot(), lease.fence);
+            }
             Acquisition::Held(Contention { holder, .. })
             | Acquisition::Queued(Place {
                 contention: Contention { holder, .. },

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bb8_redis::redis::{
-    Value,
+    Cmd, Value,
     aio::{PubSub, PubSubSink},
 };
 use futures_util::StreamExt;
@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use crate::store::Unavailability;
 
 use super::{
+    Slot,
     dispatch::{Dispatch, Pauses},
     gateway::{Gateway, GatewayId},
 };
@@ -70,7 +71,26 @@ impl Subscription {
         tokio::select! {
             () = messages => {}
             () = silence(&mut requests) => {}
+            () = self.talk() => {}
         }
+    }
+
+    /// Says that this gateway hears now what it may not have heard before, and answers others who say
+    /// so. What is lost is said again by those who ask, every few seconds.
+    async fn talk(&self) {
+        let id = &self.gateway.id;
+        self.tell_all(&format!("come {}", id.as_str())).await;
+        loop {
+            let lasts = self.gateway.news_wanted.newcomer().await;
+            self.tell_all(&id.question(lasts)).await;
+        }
+    }
+
+    async fn tell_all(&self, message: &str) {
+        let mut command = Cmd::new();
+        command.arg("PUBLISH").arg(GatewayId::ALL).arg(message);
+        let slot = Slot::of(GatewayId::ALL.as_bytes());
+        drop(self.dispatch.plain(slot, &command).await);
     }
 
     fn note(&self, refusal: Option<String>) {

@@ -6,12 +6,12 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::api::service::Service;
 
 use super::{
-    reader::Heard,
+    reader::{Heard, Reader},
     site::{Site, acquire, post, release, renew},
 };
 
@@ -239,4 +239,47 @@ async fn every_lease_of_many_clients_begins_and_ends_once_at_every_gateway() {
         all.push(mine.map(key).collect::<BTreeSet<_>>());
     }
     assert_eq!(all[0], all[1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_comes_later_is_heard_at_once() {
+    let mut site = Site::redis(1).await;
+    let mut reader = site.reader().await;
+    let start = Instant::now();
+    for lock in ["a", "b", "c", "d", "e"] {
+        site.join();
+        let newcomer = site.gateways.last().unwrap();
+        let is_it = |heard: &Heard| heard.data["name"] == lock;
+        loop {
+            release(newcomer, &acquire(newcomer, lock, &json!({})).await).await;
+            let heard = timeout(Duration::from_millis(50), reader.up_to(is_it)).await;
+            if heard.is_ok() {
+                break;
+            }
+        }
+    }
+    // They are asked every three seconds in any case.
+    assert!(start.elapsed() < Duration::from_secs(5), "{start:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ended_where_nobody_could_be_asked_is_not_said_to_have_expired() {
+    let site = Site::redis(2).await;
+    let server = site.server.as_ref().unwrap();
+    for gateway in &site.gateways {
+        release(gateway, &acquire(gateway, "first", &json!({})).await).await;
+    }
+    // Gateways hear their own channels and the news, and nobody hears that they are asked for.
+    let mut rules = vec!["ACL", "SETUSER", "default", "resetchannels"];
+    rules.extend(["&lg:events", "&lg:gw:????????????????"]);
+    server.run(&rules).await;
+    let mut reader = Reader::of(site.gateway()).await;
+    let lease = acquire(site.gateway(), "a", &json!({"ttl_ms": 600})).await;
+    reader.expect("acquired").await;
+    release(&site.gateways[1], &lease).await;
+    // Longer than its time and the look behind it.
+    sleep(Duration::from_millis(1_500)).await;
+    acquire(site.gateway(), "b", &json!({})).await;
+    let heard = reader.up_to(|heard| heard.data["name"] == "b").await;
+    assert_eq!(heard.len(), 1, "{heard:?}");
 }

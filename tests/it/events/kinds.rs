@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use http::Method;
 use serde_json::json;
 use tokio::time::Instant;
+
+use crate::api::service::JSON;
 
 use super::{
     reader::Reader,
@@ -38,6 +41,7 @@ on_every_store! {
     a_hold_that_loses_its_lease_is_told_so,
     a_lease_that_nobody_is_there_for_is_released,
     a_lease_that_is_answered_again_is_acquired_once,
+    a_lease_that_was_granted_while_its_caller_was_away_is_acquired_when_it_is_collected,
 }
 
 async fn a_lease_that_is_acquired_renewed_and_released_is_told_so(site: Site) {
@@ -200,10 +204,38 @@ async fn a_lease_that_is_answered_again_is_acquired_once(site: Site) {
     let mut reader = Reader::of(gateway).await;
     let key = [("idempotency-key", "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11")];
     for status in [201, 200] {
-        let asked = gateway.ask(http::Method::POST, "/locks/a", &key, "").await;
+        let asked = gateway.ask(Method::POST, "/locks/a", &key, "").await;
         assert_eq!(asked.status, status);
     }
     post(gateway, "/locks/b", &json!({})).await;
     assert_eq!(reader.expect("acquired").await["name"], "a");
     assert_eq!(reader.expect("acquired").await["name"], "b");
+}
+
+async fn a_lease_that_was_granted_while_its_caller_was_away_is_acquired_when_it_is_collected(
+    site: Site,
+) {
+    let gateway = site.gateway();
+    let mut reader = Reader::of(gateway).await;
+    let first = acquire(gateway, "a", &json!({})).await;
+    let mut key = vec![("idempotency-key", "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d12")];
+    key.extend(JSON);
+    let ask = async || {
+        let body = json!({"wait_ms": 50, "owner": "away"}).to_string();
+        gateway.ask(Method::POST, "/locks/a", &key, body).await
+    };
+    assert_eq!(ask().await.status, 423);
+    release(gateway, &first).await;
+    for kind in ["acquired", "queued", "released"] {
+        reader.expect(kind).await;
+    }
+    let lease = ask().await;
+    assert_eq!(lease.status, 200);
+    assert_eq!(ask().await.status, 200);
+    release(gateway, &lease.json()).await;
+    for kind in ["acquired", "released"] {
+        let event = reader.expect(kind).await;
+        assert_eq!(event["fencing_token"], lease.json()["fencing_token"]);
+        assert_eq!(event["owner"], "away");
+    }
 }

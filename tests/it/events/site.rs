@@ -48,18 +48,24 @@ impl Site {
     /// A number of gateways on one Redis.
     pub(super) async fn redis(gateways: usize) -> Self {
         let server = RedisServer::start().await;
-        let gateway = |_| {
-            let url = server.url();
-            let lifecycle = Lifecycle::new();
-            let store = RedisStore::open(&url, &quick(), Arc::new(SystemClock), &lifecycle);
-            let store: Arc<dyn Store> = Arc::new(store);
-            Service::over(store, Config::default())
-        };
-        Self {
-            gateways: (0..gateways).map(gateway).collect(),
+        let mut site = Self {
+            gateways: Vec::new(),
             server: Some(server),
             _directory: None,
+        };
+        for _ in 0..gateways {
+            site.join();
         }
+        site
+    }
+
+    /// One more gateway comes.
+    pub(super) fn join(&mut self) {
+        let url = self.server.as_ref().unwrap().url();
+        let lifecycle = Lifecycle::new();
+        let store = RedisStore::open(&url, &quick(), Arc::new(SystemClock), &lifecycle);
+        let store: Arc<dyn Store> = Arc::new(store);
+        self.gateways.push(Service::over(store, Config::default()));
     }
 
     /// The first gateway.

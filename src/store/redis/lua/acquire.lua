@@ -27,6 +27,7 @@
 --   {granted, ARGV 1, news, fence, ms until the hold limit or -1}
 --   {again, ARGV 1, news, lease ..}           this attempt holds the lock already
 --   {replayed, ARGV 1, news, lease .., salt}  the lease that lives under the idempotency key
+--   {collected, ARGV 1, news, lease .., salt} the same, and nobody has heard of it before
 --   {held, ARGV 1, news, contention ..}       somebody else holds it, or will in a moment
 --   {queued, ARGV 1, news, how many are before it, contention ..}
 --   {full | superseded | mismatch | expired | withdrawn | exhausted, ARGV 1, news}
@@ -161,11 +162,13 @@ if key ~= '' then
     -- Its caller may have heard of it: from now on it is not given back, and this attempt keeps it.
     redis.call('HDEL', info, 'returnable')
     adopt(held, token, now, now + tombstone)
-    if ours[9] then
+    local unheard = ours[9]
+    if unheard then
       left = settle(held, now)
       read()
     end
-    local reply = tell({ 'replayed', token, news }, record, 3, left, now)
+    local kind = unheard and 'collected' or 'replayed'
+    local reply = tell({ kind, token, news }, record, 3, left, now)
     reply[#reply + 1] = record[12]
     return reply
   end

@@ -117,10 +117,12 @@ fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition
         }
         "again" => Ok(Acquisition::Granted(reply.lease(keys)?)),
         "replayed" => {
-            let lease = reply.lease(keys)?;
-            let salt = reply.text().as_deref().and_then(hex::read);
-            let salt = salt.ok_or_else(|| reply.unexpected())?;
-            Ok(Acquisition::Replayed(lease, Salt::from_bytes(salt)))
+            let (lease, salt) = under_the_key(reply, keys)?;
+            Ok(Acquisition::Replayed(lease, salt))
+        }
+        "collected" => {
+            let (lease, salt) = under_the_key(reply, keys)?;
+            Ok(Acquisition::Collected(lease, salt))
         }
         "held" => Ok(Acquisition::Held(reply.contention(keys)?)),
         "queued" => {
@@ -148,6 +150,13 @@ fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition
         "layout" => Err(reply.layout(keys)),
         _ => Err(reply.unexpected()),
     }
+}
+
+fn under_the_key(reply: &mut Reply, keys: &Keys) -> Result<(HeldLease, Salt), StoreError> {
+    let lease = reply.lease(keys)?;
+    let salt = reply.text().as_deref().and_then(hex::read);
+    let salt = salt.ok_or_else(|| reply.unexpected())?;
+    Ok((lease, Salt::from_bytes(salt)))
 }
 
 /// A new lease is what was asked for.

@@ -120,7 +120,10 @@ impl Game {
                 self.fence = Some(held.fence);
                 risen
             }
-            (Answer::Replayed(of), Acquisition::Replayed(held, salt)) => {
+            (
+                Answer::Replayed(of),
+                Acquisition::Replayed(held, salt) | Acquisition::Collected(held, salt),
+            ) => {
                 let original = self.players[*of].attempt.idempotency.as_ref();
                 Some(held.fence) == self.fence && original.is_some_and(|it| it.salt == *salt)
             }
