@@ -19,6 +19,12 @@ pub(super) struct Place {
 /// Tells files apart, whatever they are called.
 type Identity = (u64, u64);
 
+const REMOVED: &str = "was removed while the gateway was running; if it was moved, move it back; if \
+    it was deleted, start the gateway again once the longest TTL in use is over: it then begins empty \
+    and does not know who holds a lock";
+const REPLACED: &str = "was replaced while the gateway was running; put the old one back, or start the \
+    gateway again once the longest TTL in use is over: it then knows only what the new one holds";
+
 // === impl Place ===
 
 impl Place {
@@ -41,15 +47,11 @@ impl Place {
         for (path, expected) in &self.files {
             let what = match fs::metadata(path) {
                 Ok(metadata) if identity(&metadata) == *expected => continue,
-                Ok(_) => "replaced",
-                Err(error) if error.kind() == io::ErrorKind::NotFound => "removed",
+                Ok(_) => REPLACED,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => REMOVED,
                 Err(_) => continue,
             };
-            return Err(format!(
-                "{} was {what} while the gateway was running; put it back as it was, or start the \
-                 gateway again, which then holds what the directory holds",
-                path.display()
-            ));
+            return Err(format!("{} {what}", path.display()));
         }
         Ok(())
     }
