@@ -19,4 +19,5 @@ mod list;
 mod refusals;
 mod replica;
 pub(crate) mod rig;
+mod tombstones;
 mod waiting;

@@ -1,6 +1,9 @@
 -- Remembers the end of a lease or of an attempt, in the set that is called `ended`.
 
--- How many outdated memories one script clears away: bounded, and more than one script adds.
+-- How many outdated memories one script clears away: bounded, and more than one script adds. So those
+-- that count are all that pile up, and each counts for a minute: of leases that have ended there are
+-- as many as ended in the last minute, one or two memories each. Only of a lease whose acquire had to
+-- be sent again the memory counts for a minute from the end that it had then.
 local SWEEP = 16
 
 -- Whether a member of the memories still counts.
