@@ -11,7 +11,7 @@ use crate::http::problem::Problem;
 use super::{caller_name::CallerName, request_id::RequestId};
 
 /// A request that is being answered. Whatever ends it writes its line: a dropped one is a caller
-/// that hung up.
+/// that hung up, or whose connection was closed because it does not read.
 ///
 /// The line has the route and not the path, and no header: neither a token nor a key can be in it.
 /// `key` is the name of the key.
@@ -88,7 +88,7 @@ impl Drop for AccessLog {
             let key = self.caller.get();
             info!(
                 method,
-                route, us, id, key, "the caller hung up before the answer"
+                route, us, id, key, "the caller hung up, or does not read, before the answer"
             );
         }
     }

@@ -147,7 +147,7 @@ impl Drop for HoldStream {
     fn drop(&mut self) {
         if self.phase != Phase::Over {
             let id = self.stream.request_id();
-            info!(id, "whoever held a lock has hung up");
+            info!(id, "whoever held a lock has hung up, or does not read");
         }
     }
 }

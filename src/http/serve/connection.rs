@@ -1,13 +1,13 @@
 //! One connection.
 
-use std::sync::Arc;
+use std::{error::Error, io, sync::Arc};
 
 use axum::Router;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower::Service;
-use tracing::debug;
+use tracing::{debug, info};
 
 use crate::config::HttpConfig;
 
@@ -16,7 +16,7 @@ use super::{
     connections::Place,
     leaving::Leaving,
     pace::Burden,
-    paced::{Paced, Patience},
+    paced::{Paced, Patience, Unread},
     peer::Peer,
     refusal::Refusals,
     silence_limit::SilenceLimit,
@@ -112,8 +112,22 @@ impl Protocol {
                 connection.await
             }
         };
-        if let Err(error) = ended {
-            debug!(%error, "a connection ended early");
+        match ended {
+            Ok(()) => {}
+            Err(error) if is_unread(&error) => {
+                info!("a client takes nothing of what it is sent; its connection was closed");
+            }
+            Err(error) => debug!(%error, "a connection ended early"),
         }
     }
+}
+
+/// Whether the connection ended because its client does not read. The kernel says so where it is to
+/// find it out.
+fn is_unread(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(<dyn Error>::downcast_ref);
+    cause.is_some_and(|cause: &io::Error| match cause.get_ref() {
+        Some(ours) => ours.is::<Unread>(),
+        None => cause.kind() == io::ErrorKind::TimedOut,
+    })
 }

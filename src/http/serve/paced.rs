@@ -41,6 +41,11 @@ pub(super) struct Paced<S> {
     set_for: Option<Stretch>,
 }
 
+/// The client takes nothing of what it is sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the client takes nothing of what it is sent")]
+pub(super) struct Unread;
+
 // === impl Paced ===
 
 impl<S> Paced<S> {
@@ -101,18 +106,21 @@ impl<S: AsyncWrite + Unpin> Paced<S> {
         match written {
             Poll::Ready(Ok(1..)) => self.pace.took(),
             // hyper may not read meanwhile, so it is here that the timer runs.
-            Poll::Pending => return self.poll_patience(cx).map(|_| Err(waited())),
+            Poll::Pending => return self.poll_patience(cx).map(|phase| Err(waited(phase))),
             Poll::Ready(_) => {}
         }
         written
     }
 }
 
-fn waited() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::TimedOut,
-        "the client kept the connection waiting",
-    )
+fn waited(phase: Phase) -> io::Error {
+    match phase {
+        Phase::Leaving => io::Error::new(io::ErrorKind::TimedOut, Unread),
+        Phase::Idle | Phase::Head | Phase::Busy => io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the client kept the connection waiting",
+        ),
+    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<S> {
@@ -132,13 +140,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<S> {
                 Poll::Ready(read)
             }
             Poll::Pending => {
-                if ready!(self.poll_patience(cx)) == Phase::Head {
+                let phase = ready!(self.poll_patience(cx));
+                if phase == Phase::Head {
                     // There is room for it, because all answers have left. If there is not, the
                     // client does not read either.
                     let refusal = self.refusals.too_slow();
                     let _ = Pin::new(&mut self.stream).poll_write(cx, &refusal);
                 }
-                Poll::Ready(Err(waited()))
+                Poll::Ready(Err(waited(phase)))
             }
         }
     }

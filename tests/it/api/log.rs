@@ -1,7 +1,10 @@
 //! One line for each request, and never a secret in it.
 
 use http::Method;
-use latchgate::store::{StoreError, Unavailability};
+use latchgate::{
+    config::{Config, Millis},
+    store::{StoreError, Unavailability},
+};
 
 use super::{
     lines::Lines,
@@ -100,6 +103,23 @@ async fn a_caller_that_hung_up_is_a_line_too() {
         let log = lines.read();
         log.lines()
             .any(|line| line.contains("hung up") && line.contains("id=\"gone\""))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_caller_that_does_not_read_is_called_so() {
+    let lines = Lines::default();
+    let _guard = lines.collect();
+    let mut config = Config::default();
+    config.http.idle_timeout_ms = Millis(200);
+    let service = Service::with(config);
+    let mut stream = service.connect().await;
+    // Far more than fits between the two of them.
+    let asks = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(400);
+    send(&mut stream, &asks).await;
+    until("its connection was closed", || {
+        lines.read().contains("takes nothing of what it is sent")
     })
     .await;
 }
