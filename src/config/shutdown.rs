@@ -15,8 +15,9 @@ pub struct ShutdownConfig {
     /// is taken for 250. Nothing is acquired any more; renew and release go on until the last second
     /// of it (the last quarter, if it is shorter than 4000), which is for answers that are under way
     /// and for closing the store. It ends sooner: as soon as no lease that was granted or renewed
-    /// here lives, and no request has come for a second. A second signal ends it at once. Give an
-    /// orchestrator more time than this before it kills.
+    /// here lives, no request has come for a second, and every answer was taken. A client that takes
+    /// nothing of its answer is waited for until three quarters of this time are over. A second signal
+    /// ends it at once. Give an orchestrator more time than this before it kills.
     pub grace_ms: Millis,
 }
 
