@@ -258,8 +258,8 @@ async fn a_gateway_that_comes_later_is_heard_at_once() {
             }
         }
     }
-    // They are asked every three seconds in any case.
-    assert!(start.elapsed() < Duration::from_secs(5), "{start:?}");
+    // They are asked every three seconds in any case, which makes at least twelve.
+    assert!(start.elapsed() < Duration::from_secs(10), "{start:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
