@@ -12,7 +12,7 @@ use crate::{
     auth::{Access, scope},
     engine::events::ListenError,
     http::{
-        extract::{Caller, EventStream},
+        extract::{ApiQuery, Caller, EventStream},
         problem::{Extra, Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
@@ -20,7 +20,7 @@ use crate::{
 
 use super::{
     event_body::EventSchema,
-    events_query::{EventsParams, EventsQuery},
+    events_query::{EventsParameters, EventsQuery},
     last_event_id::{LastEventId, LastEventIdHeader},
     stream::Events,
 };
@@ -71,7 +71,7 @@ struct EventsProblems;
     path = "/events",
     operation_id = "events",
     tag = "locks",
-    params(EventsParams, LastEventIdHeader),
+    params(EventsParameters, LastEventIdHeader),
     responses(
         (status = 200, body = EventSchema, content_type = "text/event-stream",
          description = "The stream of events; the schema is that of one event.",
@@ -83,7 +83,7 @@ pub(in crate::http) async fn events(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller<scope::View>,
     stream: EventStream,
-    query: EventsQuery,
+    ApiQuery(query): ApiQuery<EventsQuery>,
     LastEventId(last_id): LastEventId,
 ) -> Result<Events, Problem> {
     let counted = caller.stream()?;
