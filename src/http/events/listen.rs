@@ -124,6 +124,7 @@ impl IntoResponses for EventsProblems {
             Code::InvalidRequest,
             Code::Unauthorized,
             Code::Forbidden,
+            Code::OriginRefused,
             Code::RateLimited,
             Code::Internal,
             Code::Overloaded,
