@@ -48,6 +48,7 @@ struct EventsProblems;
 ///   `too-many`: more happened than could be passed on.
 /// * `end` is the last event, if the connection is not cut: `draining`, the gateway is about to stop;
 ///   `unread`, too much was left unread; `revoked`, the API key is gone or may not see any lock now.
+///   Whoever takes next to nothing for 30 seconds is cut off without it.
 /// * Lines that begin with a colon say nothing, and keep the connection open.
 ///
 /// With API keys you hear of the locks that your key may view, and of every `gap`.
