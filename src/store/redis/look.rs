@@ -6,7 +6,7 @@
 //! what was left of the lock, read in between, was left of that lease. Whatever looks otherwise is left
 //! to `list.lua`, which sees everything at once.
 
-use bb8_redis::redis::{Pipeline, Value};
+use bb8_redis::redis::{Pipeline, ServerError, Value};
 
 use crate::{
     lock::HeldLease,
@@ -58,25 +58,29 @@ impl Dispatch {
 
     async fn look_once(&self, commands: &Pipeline) -> Result<Vec<Look>, Failure> {
         let slot = Slot::of(Keys::PROBE.as_bytes());
-        let replies = self.batch(slot, commands).await?;
-        for error in replies.iter().filter_map(server_error) {
-            match answered(error) {
-                // Of one lock only, and looked into by the script.
-                Failure::WrongType => {}
-                failure => return Err(failure),
-            }
-        }
-        let [time, seen @ .., replication] = replies.as_slice() else {
-            return Err(unexpected());
-        };
-        // It is asked last: who is a master then was one before.
-        writable(replication)?;
-        let now = milliseconds(time).ok_or_else(unexpected)?;
-        let (seen, []) = seen.as_chunks::<COMMANDS>() else {
-            return Err(unexpected());
-        };
-        Ok(seen.iter().map(|seen| judge(seen, now)).collect())
+        read(&self.batch(slot, commands).await?)
     }
+}
+
+/// What the replies to [`commands`] say.
+fn read(replies: &[Value]) -> Result<Vec<Look>, Failure> {
+    for error in replies.iter().filter_map(server_error) {
+        match answered(error) {
+            // Of one lock only, and looked into by the script.
+            Failure::WrongType => {}
+            failure => return Err(failure),
+        }
+    }
+    let [time, seen @ .., replication] = replies else {
+        return Err(unexpected());
+    };
+    // It is asked last: who is a master then was one before.
+    writable(replication)?;
+    let now = milliseconds(time).ok_or_else(unexpected)?;
+    let (seen, []) = seen.as_chunks::<COMMANDS>() else {
+        return Err(unexpected());
+    };
+    Ok(seen.iter().map(|seen| judge(seen, now)).collect())
 }
 
 fn commands(batch: &[Keys]) -> Pipeline {
@@ -118,7 +122,7 @@ fn judge([value, left, record]: &[Value; COMMANDS], now: i64) -> Look {
     }
 }
 
-fn server_error(reply: &Value) -> Option<&bb8_redis::redis::ServerError> {
+fn server_error(reply: &Value) -> Option<&ServerError> {
     match reply {
         Value::ServerError(error) => Some(error),
         _ => None,
@@ -188,6 +192,42 @@ mod tests {
         }
         // It has ended since it was read.
         assert_eq!(seen("hash", -2, record("hash", "1")), Look::Nobody);
+    }
+
+    fn replies(seen: &[Value; 3], role: &str) -> Vec<Value> {
+        let time = Value::Array(["1", "0"].map(text).into());
+        let role = text(&format!("# Replication\r\nrole:{role}\r\n"));
+        [&[time], &seen[..], &[role]].concat()
+    }
+
+    fn error(line: &str) -> Value {
+        let parsed = bb8_redis::redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
+        parsed.unwrap()
+    }
+
+    #[test]
+    fn what_a_replica_or_a_server_that_refuses_has_answered_is_not_believed() {
+        let seen = || [text("hash"), Value::Int(500), record("hash", "1")];
+        assert!(matches!(
+            read(&replies(&seen(), "master")).as_deref(),
+            Ok([Look::Lease(_)])
+        ));
+        let replica = read(&replies(&seen(), "slave"));
+        assert!(matches!(replica, Err(Failure::WrongNode(_))), "{replica:?}");
+        let refused = [
+            error("NOPERM no getrange"),
+            Value::Int(500),
+            record("hash", "1"),
+        ];
+        let refused = read(&replies(&refused, "master"));
+        assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
+        let odd = [
+            error("WRONGTYPE a list"),
+            Value::Int(500),
+            record("hash", "1"),
+        ];
+        assert_eq!(read(&replies(&odd, "master")), Ok(vec![Look::Unclear]));
+        assert!(read(&[Value::Nil]).is_err());
     }
 
     #[test]
