@@ -9,14 +9,14 @@ use crate::lock::{LockName, NamePrefix};
 /// The text of a prefix decides, so `team` has `team2` in it: a prefix should end in `:`. `*` has
 /// every name in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Prefixes(Vec<Box<str>>);
+pub struct Prefixes(Vec<NamePrefix>);
 
 /// Why a text is no prefix, to be read after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the beginning of a lock name, such as deploy: with the colon, or * alone for every name")]
 pub struct PrefixError;
 
-/// The prefix of every name.
+/// How the beginning of every name is written: an empty text may be a mistake.
 const ALL: &str = "*";
 
 // === impl Prefixes ===
@@ -24,18 +24,15 @@ const ALL: &str = "*";
 impl Prefixes {
     /// Every name.
     pub fn all() -> Self {
-        Self(vec![ALL.into()])
+        Self(vec![NamePrefix::default()])
     }
 
     /// Checks texts and takes them as prefixes.
     pub fn new<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, PrefixError> {
         let prefix = |text: &'a str| match text {
-            // A path is not a name, but a name may begin with dots.
-            ALL | "." | ".." => Ok(text.into()),
-            _ => match LockName::new(text) {
-                Ok(_) => Ok(text.into()),
-                Err(_) => Err(PrefixError),
-            },
+            ALL => Ok(NamePrefix::default()),
+            "" => Err(PrefixError),
+            _ => NamePrefix::new(text).map_err(|_| PrefixError),
         };
         texts
             .into_iter()
@@ -46,14 +43,12 @@ impl Prefixes {
 
     /// Whether a name is in it.
     pub fn contains(&self, name: &LockName) -> bool {
-        let begins = |prefix: &str| prefix == ALL || name.as_str().starts_with(prefix);
-        self.0.iter().any(|prefix| begins(prefix))
+        self.0.iter().any(|prefix| prefix.covers(name))
     }
 
     /// Whether every name that begins so is in it.
     pub fn contains_all(&self, begin: &NamePrefix) -> bool {
-        let covers = |prefix: &str| prefix == ALL || begin.as_str().starts_with(prefix);
-        self.0.iter().any(|prefix| covers(prefix))
+        self.0.iter().any(|prefix| prefix.covers_all(begin))
     }
 
     /// Whether no name is in it.
@@ -63,7 +58,10 @@ impl Prefixes {
 
     /// Its prefixes, as they were given.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|prefix| &**prefix)
+        self.0.iter().map(|prefix| match prefix.as_str() {
+            "" => ALL,
+            text => text,
+        })
     }
 }
 

@@ -5,7 +5,10 @@ use std::{fmt::Write, io, time::Duration};
 use clap::Args;
 use rustix::process::Signal;
 
-use crate::client::{ClientError, Event, Heard};
+use crate::{
+    client::{ClientError, Event, Heard},
+    lock::NamePrefix,
+};
 
 use super::{
     connection::ConnectionArgs, duration, environment::Environment, error::CliError, output,
@@ -21,13 +24,8 @@ use super::{
 #[derive(Args)]
 pub(super) struct EventsArgs {
     /// Only locks whose names begin so
-    #[arg(
-        long,
-        value_name = "PREFIX",
-        default_value = "",
-        hide_default_value = true
-    )]
-    prefix: String,
+    #[arg(long, default_value = "", hide_default_value = true)]
+    prefix: NamePrefix,
     /// Print each event as a line of JSON
     #[arg(long)]
     pub(super) json: bool,

@@ -9,6 +9,8 @@ use reqwest::{
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::lock::NamePrefix;
+
 use super::{
     Client, ClientError,
     answer::{Answer, Outcome},
@@ -22,7 +24,7 @@ use super::{
 #[derive(Debug)]
 pub struct Events {
     client: Client,
-    prefix: String,
+    prefix: NamePrefix,
     /// What to read on from.
     last_id: Option<String>,
     connection: Option<Response>,
@@ -95,10 +97,10 @@ const MAX_PROBLEM: usize = 64 * 1024;
 impl Client {
     /// Listens to what happens to the locks whose names begin so, from now on. The first connection
     /// is tried like any other call; later ones for as long as somebody asks for more.
-    pub async fn events(&self, prefix: &str) -> Result<Events, ClientError> {
+    pub async fn events(&self, prefix: &NamePrefix) -> Result<Events, ClientError> {
         let mut events = Events {
             client: self.clone(),
-            prefix: prefix.to_owned(),
+            prefix: prefix.clone(),
             last_id: None,
             connection: None,
             parser: EventParser::default(),
@@ -157,7 +159,7 @@ impl Events {
     async fn connect(&mut self, time_out: Duration) -> Result<(), ClientError> {
         let client = &self.client;
         let address = client.addresses.current();
-        let prefix = (!self.prefix.is_empty()).then_some(("prefix", &self.prefix));
+        let prefix = Some(("prefix", self.prefix.as_str())).filter(|(_, text)| !text.is_empty());
         let url = Url::parse_with_params(&format!("{}/events", address.url()), prefix);
         let url = url.expect("an address was read as a URL before");
         let mut request = client.http.get(url).header(ACCEPT, "text/event-stream");

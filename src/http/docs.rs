@@ -81,8 +81,17 @@ fn file(gateway: &Gateway, name: &str) -> Option<([(HeaderName, HeaderValue); 1]
         Cow::Borrowed(bytes) => Bytes::from_static(bytes),
         Cow::Owned(bytes) => Bytes::from(bytes),
     };
-    let media = HeaderValue::try_from(file.content_type).ok()?;
+    let media = HeaderValue::try_from(with_charset(file.content_type)).ok()?;
     Some(([(CONTENT_TYPE, media)], bytes))
+}
+
+/// A text is UTF-8, and says so: without it a browser may take it for whatever is usual where it is.
+fn with_charset(media: String) -> String {
+    if media.starts_with("text/") {
+        media + "; charset=utf-8"
+    } else {
+        media
+    }
 }
 
 fn missing() -> Response {

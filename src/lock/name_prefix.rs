@@ -30,6 +30,11 @@ impl NamePrefix {
     pub fn covers(&self, name: &LockName) -> bool {
         name.as_str().starts_with(&self.0)
     }
+
+    /// Whether every name that begins with another prefix begins so.
+    pub fn covers_all(&self, other: &Self) -> bool {
+        other.0.starts_with(&self.0)
+    }
 }
 
 impl std::str::FromStr for NamePrefix {
@@ -52,6 +57,15 @@ mod tests {
             assert_eq!(prefix.covers(&name(text)), covered, "{text}");
         }
         assert!(NamePrefix::default().covers(&name("a")));
+        for (text, covered) in [
+            ("team", true),
+            ("team2:", true),
+            ("tea", false),
+            ("", false),
+        ] {
+            let other = NamePrefix::new(text).unwrap();
+            assert_eq!(prefix.covers_all(&other), covered, "{text}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! What has happened to a lock, and which locks are listened to.
+//! What has happened to a lock.
 
-use std::{borrow::Cow, sync::Arc, time::Duration, time::SystemTime};
+use std::{borrow::Cow, time::Duration, time::SystemTime};
 
 use crate::lock::{FencingToken, LockName, Owner};
 
@@ -46,21 +46,6 @@ pub enum EventKind {
     Broken,
     /// Events may be missing here.
     Gap,
-}
-
-/// The beginning of the names that are listened to; empty for all.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Prefix(Arc<str>);
-
-/// Why no name begins with a text.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PrefixError {
-    /// It is longer than a name.
-    #[error("has {0} bytes; a lock name has at most 200")]
-    TooLong(usize),
-    /// It holds a character that names do not have.
-    #[error("has {0:?} in it; allowed are ASCII letters, digits and . _ : @ ~ -")]
-    Character(char),
 }
 
 // === impl EventKind ===
@@ -140,32 +125,6 @@ impl Event {
     }
 }
 
-// === impl Prefix ===
-
-impl Prefix {
-    /// Checks a text and takes it as the beginning of names.
-    pub fn new(text: &str) -> Result<Self, PrefixError> {
-        if text.len() > LockName::MAX_LEN {
-            return Err(PrefixError::TooLong(text.len()));
-        }
-        // A character that may stand in a name may stand there alone, but for the dot.
-        let mut buffer = [0; 4];
-        let stands = |&c: &char| c == '.' || LockName::new(c.encode_utf8(&mut buffer)).is_ok();
-        match text.chars().find({
-            let mut stands = stands;
-            move |c| !stands(c)
-        }) {
-            Some(c) => Err(PrefixError::Character(c)),
-            None => Ok(Self(text.into())),
-        }
-    }
-
-    /// Whether a name begins so.
-    pub fn begins(&self, name: &LockName) -> bool {
-        name.as_str().starts_with(&*self.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,20 +135,5 @@ mod tests {
             assert_eq!(EventKind::from_word(kind.as_str()), Some(kind));
         }
         assert_eq!(EventKind::from_word("Gap"), None);
-    }
-
-    #[test]
-    fn a_prefix_is_anything_that_a_name_may_begin_with() {
-        let name = LockName::new("..a:b").unwrap();
-        for prefix in ["", ".", "..", "..a:", "..a:b"] {
-            assert!(Prefix::new(prefix).unwrap().begins(&name), "{prefix}");
-        }
-        for prefix in ["a", "..a:b:", "b"] {
-            assert!(!Prefix::new(prefix).unwrap().begins(&name), "{prefix}");
-        }
-        assert_eq!(Prefix::new("a*"), Err(PrefixError::Character('*')));
-        assert_eq!(Prefix::new("ä"), Err(PrefixError::Character('ä')));
-        let long = "a".repeat(201);
-        assert_eq!(Prefix::new(&long), Err(PrefixError::TooLong(201)));
     }
 }

@@ -4,11 +4,11 @@ use std::sync::{Arc, atomic::Ordering};
 
 use tokio::sync::watch;
 
-use crate::engine::Engine;
+use crate::{engine::Engine, lock::NamePrefix};
 
 use super::{
     bus::{Bus, Shared},
-    event::{Event, Prefix},
+    event::Event,
 };
 
 /// Somebody who listens to events. Dropped, it has left.
@@ -17,7 +17,7 @@ use super::{
 /// for all, and is told so as the last thing.
 pub struct Listener {
     shared: Arc<Shared>,
-    prefix: Prefix,
+    prefix: NamePrefix,
     /// The number of the next event to be read.
     next: u64,
     /// What is said before anything is read.
@@ -60,7 +60,11 @@ impl Engine {
     /// What happens at this gateway after the call is heard. Other gateways begin to tell when they
     /// have heard that somebody listens, a moment later. If the id is of an event that is not kept
     /// any more, or of another gateway, the first event is a gap.
-    pub fn listen(&self, prefix: Prefix, last_id: Option<&str>) -> Result<Listener, ListenError> {
+    pub fn listen(
+        &self,
+        prefix: NamePrefix,
+        last_id: Option<&str>,
+    ) -> Result<Listener, ListenError> {
         if self.is_draining() {
             return Err(ListenError::Draining);
         }
@@ -71,7 +75,7 @@ impl Engine {
 // === impl Bus ===
 
 impl Bus {
-    fn listen(&self, prefix: Prefix, last_id: Option<&str>) -> Result<Listener, ListenError> {
+    fn listen(&self, prefix: NamePrefix, last_id: Option<&str>) -> Result<Listener, ListenError> {
         let shared = &self.0;
         let mut audience = shared.audience();
         if audience.listeners() >= shared.most_listeners {
@@ -165,7 +169,7 @@ impl Listener {
     /// A gap concerns everybody.
     fn wants(&self, event: &Event) -> bool {
         let name = event.name.as_ref();
-        name.is_none_or(|name| self.prefix.begins(name))
+        name.is_none_or(|name| self.prefix.covers(name))
     }
 }
 

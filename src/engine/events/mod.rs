@@ -19,5 +19,5 @@ mod tests;
 mod tracker;
 
 pub(in crate::engine) use bus::Bus;
-pub use event::{Event, EventKind, Prefix, PrefixError};
+pub use event::{Event, EventKind};
 pub use listener::{Heard, ListenError, Listener};

@@ -8,7 +8,7 @@ use std::{
 use tokio::time::{Instant, advance};
 
 use super::{
-    event::{Event, EventKind, Prefix},
+    event::{Event, EventKind},
     line::{LeaseId, News},
     listener::{Heard, Listener},
     take_in::Knowledge,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     engine::tests::scripted_store::{ScriptedStore, engine, granted, held, name, settle},
-    lock::{FencingToken, HeldLease, LockName, Token},
+    lock::{FencingToken, HeldLease, LockName, NamePrefix, Token},
 };
 
 const FENCE: u64 = 7;
@@ -171,7 +171,7 @@ async fn next(listener: &mut Listener) -> Vec<Arc<Event>> {
 async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
-    let mut listener = engine.listen(Prefix::default(), None).unwrap();
+    let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
     let bus = &engine.events;
     let token = Token::random();
     bus.renewed(&name(), &token.hash(), &held());
@@ -200,7 +200,7 @@ async fn what_nobody_listens_to_is_not_even_made() {
     let (engine, _lifecycle) = engine(&store);
     settle().await;
     engine.events.tell(|_| panic!("nobody listens"));
-    drop(engine.listen(Prefix::default(), None).unwrap());
+    drop(engine.listen(NamePrefix::default(), None).unwrap());
     engine
         .events
         .renewed(&name(), &Token::random().hash(), &held());
@@ -213,7 +213,7 @@ async fn what_nobody_listens_to_is_not_even_made() {
 async fn more_than_can_be_taken_in_leaves_a_gap() {
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
-    let first = engine.listen(Prefix::default(), None).unwrap();
+    let first = engine.listen(NamePrefix::default(), None).unwrap();
     let token = Token::random().hash();
     let lease = HeldLease { ..held() };
     for _ in 0..20_000 {
@@ -221,7 +221,7 @@ async fn more_than_can_be_taken_in_leaves_a_gap() {
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let begin = format!("{}-0", first.instance());
-    let mut listener = engine.listen(Prefix::default(), Some(&begin)).unwrap();
+    let mut listener = engine.listen(NamePrefix::default(), Some(&begin)).unwrap();
     loop {
         let told = next(&mut listener).await;
         if told

@@ -191,7 +191,7 @@ impl Edge {
         if !is_probe(route) {
             self.hosts.check(host.as_ref())?;
         }
-        *listed = self.origins.check(request, host.as_ref())?;
+        *listed = self.origins.check(request, route, host.as_ref())?;
         self.measure(request)?;
         self.load.admit(route, request)
     }

@@ -2,7 +2,8 @@
 //!
 //! A browser sends some requests for any page without asking, a POST without a body among them, and
 //! only keeps the answer from the page. So what could change something is refused before anything
-//! happens, unless it comes from a page of ours or from one that is listed.
+//! happens, unless it comes from a page of ours or from one that is listed. So is a stream, which the
+//! page could not read, but keep open for as long as it likes, and as many as it likes.
 
 use axum::extract::Request;
 use http::{
@@ -45,11 +46,12 @@ impl Origins {
         Self { listed }
     }
 
-    /// Refuses a request that could change something, if a browser sent it for a page that is
-    /// neither ours nor listed. Of others it says whether the page is listed.
+    /// Refuses a request that could change something or keeps a connection, if a browser sent it for
+    /// a page that is neither ours nor listed. Of others it says whether the page is listed.
     pub(super) fn check(
         &self,
         request: &Request,
+        route: &str,
         host: Option<&HostPort>,
     ) -> Result<Option<Listed>, Problem> {
         let headers = request.headers();
@@ -64,10 +66,13 @@ impl Origins {
         {
             return Ok(Some(Listed((*name).clone())));
         }
-        if matches!(
-            *request.method(),
-            Method::GET | Method::HEAD | Method::OPTIONS
-        ) {
+        let only_looks = match *request.method() {
+            Method::GET | Method::HEAD => !is_stream(route),
+            // It asks what it may do.
+            Method::OPTIONS => true,
+            _ => false,
+        };
+        if only_looks {
             return Ok(None);
         }
         let is_ours = match &page {
@@ -117,6 +122,11 @@ impl<'a> Page<'a> {
         let origin = name.to_str().ok().and_then(|text| text.parse().ok());
         origin.map_or(Self::Foreign, |origin| Self::At(origin, name))
     }
+}
+
+/// Whether the answer to GET has no end.
+fn is_stream(route: &str) -> bool {
+    route == "/events"
 }
 
 /// Whether the browser says nothing else: that the request is its user's own doing, or one of a page

@@ -12,7 +12,7 @@ use crate::{
     auth::{Access, scope},
     engine::events::ListenError,
     http::{
-        extract::{Caller, EventStream},
+        extract::{ApiQuery, Caller, EventStream},
         problem::{Extra, Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
@@ -20,7 +20,7 @@ use crate::{
 
 use super::{
     event_body::EventSchema,
-    events_query::{EventsParams, EventsQuery},
+    events_query::{EventsParameters, EventsQuery},
     last_event_id::{LastEventId, LastEventIdHeader},
     stream::Events,
 };
@@ -48,6 +48,7 @@ struct EventsProblems;
 ///   `too-many`: more happened than could be passed on.
 /// * `end` is the last event, if the connection is not cut: `draining`, the gateway is about to stop;
 ///   `unread`, too much was left unread; `revoked`, the API key is gone or may not see any lock now.
+///   Whoever takes next to nothing for 30 seconds is cut off without it.
 /// * Lines that begin with a colon say nothing, and keep the connection open.
 ///
 /// With API keys you hear of the locks that your key may view, and of every `gap`.
@@ -71,7 +72,7 @@ struct EventsProblems;
     path = "/events",
     operation_id = "events",
     tag = "locks",
-    params(EventsParams, LastEventIdHeader),
+    params(EventsParameters, LastEventIdHeader),
     responses(
         (status = 200, body = EventSchema, content_type = "text/event-stream",
          description = "The stream of events; the schema is that of one event.",
@@ -83,7 +84,7 @@ pub(in crate::http) async fn events(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller<scope::View>,
     stream: EventStream,
-    query: EventsQuery,
+    ApiQuery(query): ApiQuery<EventsQuery>,
     LastEventId(last_id): LastEventId,
 ) -> Result<Events, Problem> {
     let counted = caller.stream()?;
@@ -124,6 +125,7 @@ impl IntoResponses for EventsProblems {
             Code::InvalidRequest,
             Code::Unauthorized,
             Code::Forbidden,
+            Code::OriginRefused,
             Code::RateLimited,
             Code::Internal,
             Code::Overloaded,

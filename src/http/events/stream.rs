@@ -45,8 +45,9 @@ enum Phase {
 /// How often something is sent: often enough for proxies that close a connection which is silent
 /// for half a minute.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// For how long a reader may take nothing in: several heartbeats. Then its connection is closed, for
-/// as long as it does not read nothing can be said to it.
+/// For how long a reader may take nothing in, or so little that the kernel sees no room: several
+/// heartbeats. Then its connection is cut. It could be told the reason only behind all that it has
+/// not read, for which somebody would have to keep that.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Tells nginx, and those who took this over from it, not to collect the answer before passing it on.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");

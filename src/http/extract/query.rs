@@ -6,7 +6,10 @@ use axum::extract::FromRequestParts;
 use http::request::Parts;
 use percent_encoding::percent_decode;
 
-use crate::http::problem::{FieldError, Problem};
+use crate::{
+    http::problem::{FieldError, Problem},
+    lock::NamePrefix,
+};
 
 /// A query that is valid.
 pub(in crate::http) struct ApiQuery<T>(pub(in crate::http) T);
@@ -45,7 +48,7 @@ impl<T: Query, S: Sync> FromRequestParts<S> for ApiQuery<T> {
 // === impl Parameters ===
 
 impl<'a> Parameters<'a> {
-    fn of(query: &'a str) -> Self {
+    pub(super) fn of(query: &'a str) -> Self {
         let given = query.split('&').filter(|parameter| !parameter.is_empty());
         let left = given.map(|parameter| {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -69,6 +72,12 @@ impl<'a> Parameters<'a> {
             self.refuse(name, "is not UTF-8 after percent-decoding");
         }
         text
+    }
+
+    /// How names begin; every name does if it is left out.
+    pub(in crate::http) fn prefix(&mut self) -> Option<NamePrefix> {
+        let text = self.text("prefix").unwrap_or_default();
+        self.check("prefix", NamePrefix::new(&text))
     }
 
     /// A whole number.
@@ -100,14 +109,18 @@ impl<'a> Parameters<'a> {
     }
 
     /// Everything that was wrong, parameters that nobody has taken included.
-    fn finish(mut self) -> Result<(), Problem> {
-        let known = self.known.join(", ");
+    pub(super) fn finish(mut self) -> Result<(), Problem> {
+        let taken = match self.known.as_slice() {
+            [] => "this call takes no query parameters, only fields of the JSON body".to_owned(),
+            [one] => format!("the only parameter of this call is {one}"),
+            known => format!("the parameters of this call are {}", known.join(", ")),
+        };
         for (name, _) in std::mem::take(&mut self.left) {
             // The name only: the value may be a token that somebody put in the wrong place.
             let reason = if self.known.contains(&name.as_ref()) {
                 "is given more than once".to_owned()
             } else {
-                format!("is not known; the parameters of this call are {known}")
+                format!("is not known; {taken}")
             };
             self.refuse(&name, reason);
         }

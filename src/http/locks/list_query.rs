@@ -4,7 +4,7 @@ use utoipa::IntoParams;
 
 use crate::{
     http::extract::{Parameters, Query},
-    lock::{NamePrefix, Owner},
+    lock::Owner,
     store::{
         cursor::Cursor,
         page::{LONGEST_PAGE, ListQuery as Asked},
@@ -55,8 +55,7 @@ const DEFAULT_LIMIT: usize = 100;
 
 impl Query for ListQuery {
     fn read(parameters: &mut Parameters<'_>) -> Self {
-        let prefix = parameters.text("prefix").unwrap_or_default();
-        let prefix = parameters.check("prefix", NamePrefix::new(&prefix));
+        let prefix = parameters.prefix();
         let owner = parameters.text("owner").map(|text| Owner::new(&text));
         let owner = owner.map(|owner| parameters.check("owner", owner));
         let limit = limit(parameters);

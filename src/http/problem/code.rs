@@ -79,8 +79,9 @@ problem_codes! {
     OriginRefused = "origin-refused", FORBIDDEN,
         "This web page may not use the gateway",
         "A browser sent the request for a web page of another origin, which is not on the list of \
-         allowed origins. Nothing happened. Pages of the gateway itself may use it: those whose host \
-         and port are the ones in the header `Host`.",
+         allowed origins, and the request could have changed something or kept a connection. Nothing \
+         happened. Pages of the gateway itself may use it: those whose host and port are the ones in \
+         the header `Host`.",
         "If the page is yours, list its origin in `http.allowed_origins`. If the page is of this \
          gateway and a proxy stands in front of it, let the proxy pass on `Host` as it came, with its \
          port.";

@@ -16,7 +16,8 @@ use crate::{
 };
 
 use super::{
-    SlotTags, dispatch::Dispatch, gateway::Gateway, keys::Keys, scan::Step, scripts::Scripts,
+    SlotTags, dispatch::Dispatch, gateway::Gateway, keys::Keys, look::Look, scan::Step,
+    scripts::Scripts,
 };
 
 /// What it takes to fill a page.
@@ -35,8 +36,12 @@ const MOST: usize = 512;
 /// How many steps a page may take, and for how long another may begin.
 const STEPS: usize = 32;
 const TIME: Duration = Duration::from_millis(250);
-/// How many looks are under way at once: they travel together, and leave room for others.
-const LOOKS: usize = 64;
+/// How many locks are looked at with one batch, and how many batches are under way at once. What is
+/// read at one go keeps the server from others for a fraction of a millisecond.
+const BATCH: usize = 64;
+const BATCHES: usize = 4;
+/// How many locks of a batch are looked at with a script at once.
+const SCRIPTS: usize = 16;
 /// The one server of this topology.
 const NODE: u16 = 0;
 
@@ -93,22 +98,50 @@ impl Listing<'_> {
     async fn look(&self, step: Step) -> Result<Vec<HeldLock>, StoreError> {
         // A step may find a key twice.
         let names: HashSet<LockName> = step.names.into_iter().collect();
-        let looks = stream::iter(names).map(|name| self.look_at(name));
-        let seen = looks.buffer_unordered(LOOKS);
-        seen.try_filter_map(async |lock| Ok(lock))
-            .try_collect()
-            .await
+        let mut names = names.into_iter().peekable();
+        let mut batches = Vec::new();
+        while names.peek().is_some() {
+            let batch = names.by_ref().take(BATCH);
+            let keys = |name: LockName| Keys::of(&name, self.tags, &self.gateway.id);
+            batches.push(batch.map(keys).collect::<Vec<_>>());
+        }
+        let seen = stream::iter(batches).map(|batch| self.look_at(batch));
+        seen.buffer_unordered(BATCHES).try_concat().await
     }
 
-    async fn look_at(&self, name: LockName) -> Result<Option<HeldLock>, StoreError> {
-        let keys = Keys::of(&name, self.tags, &self.gateway.id);
+    async fn look_at(&self, batch: Vec<Keys>) -> Result<Vec<HeldLock>, StoreError> {
+        let seen = self.dispatch.look(&batch).await?;
+        let mut shown = Vec::new();
+        let mut unclear = Vec::new();
+        for (keys, look) in batch.into_iter().zip(seen) {
+            match look {
+                Look::Lease(lease) => shown.extend(self.shown(&keys, Some(Holder::Lease(lease)))),
+                Look::Nobody => {}
+                Look::Unclear => unclear.push(keys),
+            }
+        }
+        let closer = stream::iter(unclear).map(|keys| self.look_closer(keys));
+        let mut closer = closer.buffer_unordered(SCRIPTS);
+        while let Some(lock) = closer.try_next().await? {
+            shown.extend(lock);
+        }
+        Ok(shown)
+    }
+
+    /// Looks at everything about a lock at one instant.
+    async fn look_closer(&self, keys: Keys) -> Result<Option<HeldLock>, StoreError> {
         let holder = self.scripts.list(self.dispatch, &keys).await?.holder();
+        Ok(self.shown(&keys, holder))
+    }
+
+    /// The lock as it is shown, if it is held and wanted.
+    fn shown(&self, keys: &Keys, holder: Option<Holder>) -> Option<HeldLock> {
         self.gateway.floors.saw(keys.slot(), holder.as_ref());
-        let wanted = |holder: &Holder| {
+        let holder = holder.filter(|holder| {
             self.query.owner.is_none() || self.query.owner.as_ref() == owner(holder)
-        };
-        let holder = holder.filter(wanted);
-        Ok(holder.map(|holder| HeldLock { name, holder }))
+        })?;
+        let name = keys.name().clone();
+        Some(HeldLock { name, holder })
     }
 }
 

@@ -1,7 +1,8 @@
 //! The Redis store: one contract over a handful of scripts.
 //!
 //! No script answers from the data of a server that takes no writes. Most say so by their flags, by
-//! which such a server refuses them before they run; an acquire ends with a write in any case.
+//! which such a server refuses them before they run; an acquire ends with a write in any case. A list
+//! is read without scripts, and asks whether the server is a replica.
 
 mod admission;
 mod break_lock;
@@ -15,9 +16,11 @@ mod gateway;
 mod keys;
 mod link;
 mod list;
+mod look;
 mod news_wanted;
 mod permissions;
 mod pool;
+mod reading;
 mod relay;
 mod rounds;
 mod scan;

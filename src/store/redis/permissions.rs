@@ -9,7 +9,7 @@ use super::{
 
 /// The ACL line of a gateway's user: every command that is sent, and every one that a script uses.
 pub(super) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
-    resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +exists +get +set +del +pttl +pexpire \
+    resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +exists +get +getrange +set +del +pttl +pexpire \
     +pexpireat +hset +hmget +hlen +hdel +zadd +zcard +zscore +zrank +zrange +zrem \
     +publish +subscribe +ping";
 
@@ -18,6 +18,7 @@ pub(super) fn judge(probed: &Probed, unsubscribed: Option<&str>) -> Health {
     let missing: Vec<&str> = probed
         .commands
         .iter()
+        .chain(&probed.listing)
         .filter(|(_, permission)| *permission == Permission::Missing)
         .map(|(name, _)| name.as_str())
         .collect();

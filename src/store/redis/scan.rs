@@ -2,7 +2,6 @@
 
 use bb8_redis::redis::{Pipeline, Value};
 use sha2::{Digest, Sha256};
-use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
     lock::LockName,
@@ -10,12 +9,7 @@ use crate::{
 };
 
 use super::{
-    Slot,
-    dispatch::{Dispatch, Pauses},
-    failure::Failure,
-    keys::Keys,
-    link::answered,
-    permissions::hint,
+    Slot, dispatch::Dispatch, failure::Failure, keys::Keys, link::answered, reading::Patience,
     rounds::run_id,
 };
 
@@ -30,9 +24,6 @@ pub(super) struct Step {
     pub(super) run: u32,
 }
 
-/// How long a server that does not answer is asked again.
-const PATIENCE: Duration = Duration::from_secs(1);
-
 // === impl Dispatch ===
 
 impl Dispatch {
@@ -44,31 +35,12 @@ impl Dispatch {
         pattern: &str,
         count: usize,
     ) -> Result<Step, StoreError> {
-        let start = Instant::now();
-        let mut pauses = Pauses::new();
+        let mut patience = Patience::new();
         loop {
-            let failure = match self.scan_once(from, pattern, count).await {
+            match self.scan_once(from, pattern, count).await {
                 Ok(step) => return Ok(step),
-                Err(failure) => failure,
-            };
-            let (error, again): (StoreError, _) = match failure {
-                Failure::Transient(why) | Failure::WrongNode(why) => (why.into(), true),
-                Failure::Refused(Unavailability::Misconfigured(why)) => {
-                    (Unavailability::Misconfigured(hint(why)).into(), false)
-                }
-                Failure::Refused(why) => (why.into(), false),
-                Failure::Unknown(why @ Uncertainty::UnexpectedReply(_)) => (why.into(), false),
-                Failure::Unknown(why) => (why.into(), true),
-                Failure::NoScript | Failure::WrongType => {
-                    let what = "SCAN answered what it cannot answer".to_owned();
-                    (Uncertainty::UnexpectedReply(what).into(), false)
-                }
-            };
-            let pause = pauses.next();
-            if !again || start.elapsed() + pause >= PATIENCE {
-                return Err(error);
+                Err(failure) => patience.bear(failure).await?,
             }
-            sleep(pause).await;
         }
     }
 
@@ -87,18 +59,10 @@ impl Dispatch {
         }) {
             return Err(answered(error));
         }
-        let [
-            Value::BulkString(server),
-            Value::BulkString(replication),
-            found,
-        ] = replies.as_slice()
-        else {
+        let [Value::BulkString(server), replication, found] = replies.as_slice() else {
             return Err(unexpected());
         };
-        if is_replica(&String::from_utf8_lossy(replication)) {
-            let why = "READONLY: this server is a replica".to_owned();
-            return Err(Failure::WrongNode(Unavailability::Refused(why)));
-        }
+        writable(replication)?;
         let (next, names) = read(found).ok_or_else(unexpected)?;
         let run = run_id(&String::from_utf8_lossy(server)).unwrap_or_default();
         let run = short(&run);
@@ -108,6 +72,18 @@ impl Dispatch {
 
 fn unexpected() -> Failure {
     Failure::Unknown(Uncertainty::UnexpectedReply("no scan".to_owned()))
+}
+
+/// Refuses what a replica has answered, going by its INFO on replication.
+pub(super) fn writable(replication: &Value) -> Result<(), Failure> {
+    let Value::BulkString(info) = replication else {
+        return Err(unexpected());
+    };
+    if is_replica(&String::from_utf8_lossy(info)) {
+        let why = "READONLY: this server is a replica".to_owned();
+        return Err(Failure::WrongNode(Unavailability::Refused(why)));
+    }
+    Ok(())
 }
 
 fn is_replica(info: &str) -> bool {

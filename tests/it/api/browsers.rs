@@ -1,6 +1,8 @@
 //! What web pages may do, asked over a socket as a browser would for them.
 
-use latchgate::config::Config;
+use http::Method;
+use latchgate::{config::Config, http::openapi};
+use serde_json::{Map, Value};
 
 use super::{
     service::Service,
@@ -48,18 +50,64 @@ fn listing() -> Service {
     Service::with(config)
 }
 
-const CHANGING: [&str; 6] = [
-    "POST /locks/a",
-    "POST /locks/a/hold",
-    "POST /locks/a/release",
-    "PUT /locks/a/renew",
-    "DELETE /locks/a",
-    "BREW /locks/a",
-];
+/// Every path that the OpenAPI document lists, as one asks for it, and what it takes.
+fn paths() -> Vec<(String, Map<String, Value>)> {
+    let document = serde_json::to_value(openapi()).unwrap();
+    let paths = document["paths"].as_object().unwrap().iter();
+    let asked = |path: &str| path.replace("{name}", "a").replace("{code}", "locked");
+    let paths = paths.map(|(path, item)| (asked(path), item.as_object().unwrap().clone()));
+    let paths: Vec<_> = paths.collect();
+    assert!(!paths.iter().any(|(path, _)| path.contains('{')));
+    paths
+}
+
+/// The request lines of every operation that the OpenAPI document lists.
+fn operations() -> Vec<String> {
+    let of = |(path, item): (String, Map<String, Value>)| {
+        let methods = item.into_iter().map(|(method, _)| method.to_uppercase());
+        methods
+            .map(|method| format!("{method} {path}"))
+            .collect::<Vec<_>>()
+    };
+    paths().into_iter().flat_map(of).collect()
+}
+
+/// The request lines of those that are for no page of elsewhere: what could change something, and
+/// what keeps a connection.
+fn guarded() -> Vec<String> {
+    let mut lines = vec!["BREW /locks/a".to_owned()];
+    for (path, item) in paths() {
+        for (method, operation) in item {
+            if method != "get" {
+                lines.push(format!("{} {path}", method.to_uppercase()));
+            } else if operation["responses"]["200"]["content"]["text/event-stream"].is_object() {
+                lines.push(format!("GET {path}"));
+            }
+        }
+    }
+    lines
+}
+
+#[test]
+fn the_tables_have_what_is_known_to_be_guarded() {
+    let guarded = guarded();
+    for line in [
+        "POST /locks/a",
+        "POST /locks/a/break",
+        "POST /locks/a/hold",
+        "POST /locks/a/release",
+        "PUT /locks/a/renew",
+        "DELETE /locks/a",
+        "GET /events",
+    ] {
+        assert!(guarded.iter().any(|it| it == line), "{line}: {guarded:?}");
+    }
+}
 
 #[tokio::test]
-async fn a_page_of_another_origin_changes_nothing() {
+async fn a_page_of_another_origin_changes_nothing_and_keeps_no_connection() {
     let service = listing();
+    let guarded = guarded();
     for headers in [
         &["Origin: https://evil.example"][..],
         &["Origin: null"],
@@ -93,12 +141,15 @@ async fn a_page_of_another_origin_changes_nothing() {
             "Sec-Fetch-Site: same-origin",
         ],
     ] {
-        for line in CHANGING {
+        for line in &guarded {
             let head = ask(&service, line, headers).await;
             assert_eq!(head.status(), "403", "{line} {headers:?}");
             assert!(head.values("access-control-allow-origin").is_empty());
         }
     }
+    let foreign = [("sec-fetch-site", "cross-site")];
+    let head = service.ask(Method::HEAD, "/events", &foreign, "").await;
+    assert_eq!(head.status, 403);
     assert!(service.script.asked().is_empty());
 }
 
@@ -125,6 +176,8 @@ async fn a_page_of_the_gateway_one_that_is_listed_and_what_is_no_browser_may() {
     ] {
         let head = ask(&service, "POST /locks/a", headers).await;
         assert_eq!(head.status(), "201", "{headers:?}");
+        let head = ask(&service, "GET /events", headers).await;
+        assert_eq!(head.status(), "200", "{headers:?}");
     }
 }
 
@@ -145,16 +198,8 @@ async fn without_a_list_no_page_of_elsewhere_may_and_none_is_told_anything() {
 #[tokio::test]
 async fn a_listed_page_reads_every_answer_and_others_none() {
     let service = listing();
-    for line in [
-        "GET /locks/a",
-        "GET /",
-        "GET /openapi.json",
-        "GET /nope",
-        "POST /locks/a",
-        "PUT /locks/a/renew",
-        "GET /readyz",
-        "BREW /locks/a",
-    ] {
+    let others = ["GET /nope", "BREW /locks/a", "GET /docs/index.css"];
+    for line in &[operations(), others.map(str::to_owned).into()].concat() {
         let listed = ask(&service, line, &["Origin: https://ci.example.com"]).await;
         let allowed = listed.values("access-control-allow-origin");
         assert_eq!(allowed, ["https://ci.example.com"], "{line}");
@@ -176,22 +221,33 @@ async fn a_listed_page_reads_every_answer_and_others_none() {
     }
 }
 
+/// The methods that a path takes, as it says them.
+fn taken(item: &Map<String, Value>) -> String {
+    let methods = [
+        ("get", "get, head, "),
+        ("post", "post, "),
+        ("put", "put, "),
+        ("delete", "delete, "),
+    ];
+    let taken = methods.iter().filter(|(name, _)| item.contains_key(*name));
+    let taken: String = taken.map(|(_, methods)| *methods).collect();
+    taken + "options"
+}
+
 #[tokio::test]
 async fn preflights_are_answered_on_every_route_for_listed_pages_alone() {
     let service = listing();
-    for (path, methods) in [
-        ("/locks/a", "get, head, post, delete, options"),
-        ("/locks/a/renew", "put, options"),
-        ("/locks/a/release", "post, options"),
-        ("/locks/a/hold", "post, options"),
-        ("/", "get, head, options"),
-        ("/docs", "get, head, options"),
-        ("/docs/index.css", "get, head, options"),
-        ("/openapi.json", "get, head, options"),
-        ("/problems/locked", "get, head, options"),
-        ("/healthz", "get, head, options"),
-        ("/readyz", "get, head, options"),
-    ] {
+    let mut asked: Vec<_> = paths()
+        .into_iter()
+        .map(|(path, item)| (path, taken(&item)))
+        .collect();
+    asked.push((
+        "/docs/index.css".to_owned(),
+        "get, head, options".to_owned(),
+    ));
+    let lock = asked.iter().find(|(path, _)| path == "/locks/a").unwrap();
+    assert_eq!(lock.1, "get, head, post, delete, options");
+    for (path, methods) in asked {
         let line = format!("OPTIONS {path}");
         let asked = [
             "Access-Control-Request-Method: PUT",
@@ -203,7 +259,7 @@ async fn preflights_are_answered_on_every_route_for_listed_pages_alone() {
         assert_eq!(head.status(), "204", "{path}");
         let said = |name: &str| head.values(&format!("access-control-{name}"));
         assert_eq!(said("allow-origin"), ["https://ci.example.com"], "{path}");
-        assert_eq!(said("allow-methods"), [methods], "{path}");
+        assert_eq!(said("allow-methods"), [methods.as_str()], "{path}");
         assert_eq!(
             said("allow-headers"),
             [
@@ -231,22 +287,13 @@ async fn preflights_are_answered_on_every_route_for_listed_pages_alone() {
 #[tokio::test]
 async fn no_page_of_elsewhere_embeds_an_answer() {
     let service = Service::start();
-    for line in [
-        "GET /",
-        "GET /docs",
+    let others = [
         "GET /docs/swagger-ui.css",
-        "GET /openapi.json",
-        "GET /problems/locked",
-        "GET /healthz",
-        "GET /readyz",
         "GET /nope",
-        "GET /locks/a",
-        "POST /locks/a",
-        "PUT /locks/a/renew",
-        "DELETE /locks/a",
         "OPTIONS /locks/a",
         "nonsense",
-    ] {
+    ];
+    for line in &[operations(), others.map(str::to_owned).into()].concat() {
         let head = ask(&service, line, &[]).await;
         let policy = head.values("cross-origin-resource-policy");
         assert_eq!(policy, ["same-origin"], "{line}: {}", head.0);

@@ -31,6 +31,7 @@ async fn the_documentation_page_loads_all_its_parts_from_here_and_nothing_from_e
     let service = Service::start();
     let page = service.get("/docs").await;
     assert_eq!(page.status, 200);
+    assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
     assert!(
         page.header("content-security-policy")
             .starts_with("default-src 'none'; script-src 'self';")
@@ -47,7 +48,7 @@ async fn the_documentation_page_loads_all_its_parts_from_here_and_nothing_from_e
         assert_eq!(answer.status, 200, "{part}");
         let media = answer.header("content-type");
         assert!(
-            ["text/css", "text/javascript"].contains(&media),
+            ["text/css; charset=utf-8", "text/javascript; charset=utf-8"].contains(&media),
             "{part}: {media}"
         );
     }

@@ -133,8 +133,11 @@ fn a_gateway_that_is_not_there_or_refuses_ends_it() {
     let ran = latchgate(&["events", "--url", "http://127.0.0.1:1"]).read();
     assert_eq!(ran.code, Some(103), "{ran:?}");
     let gateway = Gateway::start();
-    let ran = latchgate(&["events", "--prefix", "a*", "--url", &gateway.url()]).read();
+    let elsewhere = format!("{}/elsewhere", gateway.url());
+    let ran = latchgate(&["events", "--url", &elsewhere]).read();
     assert_eq!(ran.code, Some(106), "{ran:?}");
+    let ran = latchgate(&["events", "--prefix", "a*", "--url", &gateway.url()]).read();
+    assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.err.contains("has '*' in it"), "{ran:?}");
 }
 

@@ -61,6 +61,27 @@ async fn a_lease_may_begin_at_one_gateway_and_end_at_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_break_at_one_gateway_is_heard_at_every_one_whoever_granted_the_lease() {
+    let site = Site::redis(2).await;
+    let mut readers = [site.reader().await, site.reader_at(1).await];
+    let is_end = |heard: &Heard| heard.data["name"] == "a" && heard.kind != "acquired";
+    for (granted_at, broken_at) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let lease = acquire(&site.gateways[granted_at], "a", &json!({"owner": "ci"})).await;
+        let why = json!({"reason": "it hangs"});
+        let answer = post(&site.gateways[broken_at], "/locks/a/break", &why).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        for reader in &mut readers {
+            let heard = reader.up_to(is_end).await;
+            let broken = heard.last().unwrap();
+            assert_eq!(broken.kind, "broken", "{heard:?}");
+            assert_eq!(broken.data["fencing_token"], lease["fencing_token"]);
+            assert_eq!(broken.data["owner"], "ci");
+            assert_eq!(broken.data["reason"], "it hangs");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_of_another_gateway_expires_once_although_both_have_renewed_it() {
     let site = Site::redis(2).await;
     let mut reader = site.reader().await;

@@ -42,6 +42,7 @@ on_every_store! {
     a_lease_that_nobody_is_there_for_is_released,
     a_lease_that_is_answered_again_is_acquired_once,
     a_lease_that_was_granted_while_its_caller_was_away_is_acquired_when_it_is_collected,
+    a_lease_that_somebody_breaks_is_broken_and_the_next_acquires_it,
 }
 
 async fn a_lease_that_is_acquired_renewed_and_released_is_told_so(site: Site) {
@@ -167,6 +168,35 @@ async fn a_hold_is_renewed_and_released_like_any_lease(site: Site) {
         (&last.data["fencing_token"], &last.data["owner"]),
         (&fence, &json!("held"))
     );
+}
+
+async fn a_lease_that_somebody_breaks_is_broken_and_the_next_acquires_it(site: Site) {
+    let gateway = site.gateway();
+    let mut reader = Reader::of(gateway).await;
+    let first = acquire(gateway, "a", &json!({"owner": "ci", "ttl_ms": 60_000})).await;
+    let body = json!({"wait_ms": 20_000, "owner": "second"});
+    let broken = async {
+        reader.expect("acquired").await;
+        reader.expect("queued").await;
+        let why = json!({"reason": "it hangs", "fencing_token": first["fencing_token"]});
+        let answer = post(gateway, "/locks/a/break", &why).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        // The hand-off and the answer to the break come together, in either order.
+        let two = [reader.next().await.unwrap(), reader.next().await.unwrap()];
+        let find = |kind: &str| two.iter().find(|heard| heard.kind == kind).cloned();
+        let found = find("broken").zip(find("acquired"));
+        found.unwrap_or_else(|| panic!("{two:?}"))
+    };
+    let (second, (broken, acquired)) = tokio::join!(acquire(gateway, "a", &body), broken);
+    assert_eq!(broken.data["name"], "a");
+    assert_eq!(broken.data["fencing_token"], first["fencing_token"]);
+    assert_eq!(broken.data["owner"], "ci");
+    assert_eq!(broken.data["reason"], "it hangs");
+    assert_eq!(acquired.data["fencing_token"], second["fencing_token"]);
+    // A break is the end: the lease is not said to be released or to have expired as well.
+    release(gateway, &second).await;
+    let released = reader.expect("released").await;
+    assert_eq!(released["fencing_token"], second["fencing_token"]);
 }
 
 async fn a_hold_that_loses_its_lease_is_told_so(site: Site) {

@@ -23,7 +23,7 @@ use super::{
 use crate::support::{RedisServer, url};
 
 /// The commands of the documented ACL line.
-pub(super) const COMMANDS: &str = "+evalsha +eval +info +type +time +exists +get +set +del +pttl +pexpire \
+pub(super) const COMMANDS: &str = "+evalsha +eval +info +type +time +exists +get +getrange +set +del +pttl +pexpire \
     +pexpireat +hset +hmget +hlen +hdel +zadd +zcard +zscore +scan +zrank +zrange +zrem \
     +publish +subscribe +ping";
 
@@ -130,6 +130,7 @@ async fn a_user_that_lacks_a_command_is_told_which_and_granted_nothing() {
         let told_otherwise = [
             "+info",
             "+scan",
+            "+getrange",
             "+type",
             "+eval",
             "+publish",

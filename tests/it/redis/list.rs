@@ -6,13 +6,13 @@ use latchgate::{
     lock::NamePrefix,
     store::{
         Store, StoreError,
-        contract::Holder,
+        contract::{Health, Holder},
         cursor::Cursor,
         page::{ListQuery, Page},
     },
 };
 
-use super::rig::{Rig, attempt, eventually};
+use super::rig::{Rig, attempt, eventually, granted, health};
 use crate::support::{Fault, RedisServer, cmd};
 
 pub(super) fn all(limit: usize, cursor: Option<Cursor>) -> ListQuery {
@@ -165,17 +165,74 @@ async fn the_work_for_a_page_is_bounded_whatever_is_found() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_scan_is_told_so() {
+async fn a_user_who_may_not_list_is_told_so_at_once_and_takes_locks_all_the_same() {
     let rig = Rig::start().await;
+    rig.grant(&attempt("held")).await;
     let connection = &mut rig.server.connection().await;
-    let user = "ACL SETUSER noscan on >pw ~* &* +@all -scan";
-    let words: Vec<&str> = user.split(' ').collect();
-    cmd(&words).query_async::<()>(connection).await.unwrap();
-    let url = rig.server.url_as("noscan", "pw");
-    let store = super::rig::open(&url, &super::rig::quick(), &rig.lifecycle);
-    let refused = store.list(&all(1, None)).await.unwrap_err().to_string();
-    assert!(
-        refused.contains("scan") && refused.contains("ACL SETUSER"),
-        "{refused}"
-    );
+    for command in ["scan", "getrange"] {
+        let user = format!("ACL SETUSER no{command} on >pw ~* &* +@all -{command}");
+        let words: Vec<&str> = user.split(' ').collect();
+        cmd(&words).query_async::<()>(connection).await.unwrap();
+        let url = rig.server.url_as(&format!("no{command}"), "pw");
+        let store = super::rig::open(&url, &super::rig::quick(), &rig.lifecycle);
+        let refused = store.list(&all(1, None)).await.unwrap_err().to_string();
+        assert!(
+            refused.contains(command) && refused.contains("ACL SETUSER"),
+            "{refused}"
+        );
+        let Some(Health::Misconfigured(what)) = health(&store, "permissions").await else {
+            panic!("ready without {command}");
+        };
+        assert!(what.contains(&command.to_uppercase()), "{what}");
+        granted(store.acquire(&attempt(command)).await);
+    }
+}
+
+#[tokio::test]
+async fn leases_are_shown_without_a_script_for_each() {
+    let rig = Rig::start().await;
+    for number in 0..300 {
+        rig.grant(&attempt(&format!("lock:{number}"))).await;
+    }
+    rig.server.run(&["SET", "lg:{foreign}:lock", "x"]).await;
+    rig.server.run(&["CONFIG", "RESETSTAT"]).await;
+    assert_eq!(walk(&rig, None).await.len(), 301);
+    let stats = rig.server.text(&["INFO", "commandstats"]).await;
+    let calls = |command: &str| {
+        let prefix = format!("cmdstat_{command}:calls=");
+        let line = stats.lines().find_map(|line| line.strip_prefix(&prefix));
+        line.map_or(0, |line| {
+            line.split(',').next().unwrap().parse::<u32>().unwrap()
+        })
+    };
+    assert!(calls("getrange") >= 301, "{stats}");
+    // The foreign lock, and the probe.
+    assert!(calls("evalsha") + calls("eval") < 20, "{stats}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_passes_on_while_it_is_looked_at_is_never_taken_for_a_foreign_one() {
+    let rig = Rig::start().await;
+    let passing = async {
+        for _ in 0..400 {
+            let (one, two) = (attempt("passes"), attempt("still"));
+            rig.grant(&one).await;
+            rig.grant(&two).await;
+            rig.store.release(&one.name, &one.token).await.unwrap();
+            rig.store.release(&two.name, &two.token).await.unwrap();
+        }
+    };
+    let mut passing = std::pin::pin!(passing);
+    let mut looks = 0;
+    loop {
+        let page = tokio::select! {
+            () = &mut passing => break,
+            page = async { rig.store.list(&all(100, None)).await } => page.unwrap(),
+        };
+        looks += 1;
+        for lock in page.locks {
+            assert!(matches!(lock.holder, Holder::Lease(_)), "{lock:?}");
+        }
+    }
+    assert!(looks > 20, "{looks} looks");
 }

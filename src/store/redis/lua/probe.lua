@@ -1,4 +1,4 @@
--- Probe: finds out which of the commands that the other scripts use this user may run.
+-- Probe: finds out which of the commands that a gateway uses this user may run.
 --
 -- KEYS
 --   1  probe  a key of no lock; gone when the script ends
@@ -18,7 +18,7 @@
 local probe = KEYS[1]
 local commands = {
   { 'SET', probe, '', 'PX', '1000' }, { 'GET', probe }, { 'PTTL', probe },
-  { 'EXISTS', probe },
+  { 'GETRANGE', probe, '0', '0' }, { 'EXISTS', probe }, { 'SCAN', '0', 'COUNT', '1' },
   { 'PEXPIRE', probe, '1000' }, { 'PEXPIREAT', probe, '1' },
   { 'HSET', probe, 'f', '' }, { 'HMGET', probe, 'f' }, { 'HLEN', probe }, { 'HDEL', probe, 'f' },
   { 'ZADD', probe, '1', 'm' }, { 'ZSCORE', probe, 'm' }, { 'ZRANGE', probe, '0', '0' },

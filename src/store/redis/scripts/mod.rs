@@ -26,5 +26,6 @@ pub(super) use hex::token_hash;
 pub(super) use list::Seen;
 pub(super) use news::Heard;
 pub(super) use probe::{Permission, Probed};
+pub(super) use record::{RECORD_LAYOUT, TOLD, told_lease};
 pub(super) use reply::Reply;
 pub(super) use script::{Script, Scripts};

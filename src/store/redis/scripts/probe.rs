@@ -21,6 +21,8 @@ pub(in crate::store::redis) struct Probed {
     pub(in crate::store::redis) publish: Permission,
     /// The commands that the scripts use, by name.
     pub(in crate::store::redis) commands: Vec<(String, Permission)>,
+    /// Those that only a list needs: without them locks are as safe as ever.
+    pub(in crate::store::redis) listing: Vec<(String, Permission)>,
 }
 
 /// Whether the user may do something.
@@ -29,6 +31,9 @@ pub(in crate::store::redis) enum Permission {
     Given,
     Missing,
 }
+
+/// The commands that only a list needs.
+const LISTING: [&str; 2] = ["SCAN", "GETRANGE"];
 
 // === impl Scripts ===
 
@@ -53,17 +58,20 @@ fn read(mut reply: Reply) -> Option<Probed> {
     let seconds = u64::try_from(reply.integer()?).ok()?;
     let micros = u64::try_from(reply.integer()?).ok()?;
     let publish = Permission::from_error(&reply.text()?);
-    let (mut refusal, mut commands) = (None, Vec::new());
+    let (mut refusal, mut commands, mut listing) = (None, Vec::new(), Vec::new());
     while let Some(name) = reply.text() {
         let error = reply.text()?;
         refusal = refusal.or_else(|| refusal_in(&error));
-        commands.push((name, Permission::from_error(&error)));
+        let of_list = LISTING.contains(&name.as_str());
+        let those = if of_list { &mut listing } else { &mut commands };
+        those.push((name, Permission::from_error(&error)));
     }
     Some(Probed {
         time: Duration::from_secs(seconds) + Duration::from_micros(micros),
         refusal,
         publish,
         commands,
+        listing,
     })
 }
 
