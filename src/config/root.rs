@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AuditConfig, AuthConfig, EmbeddedConfig, HttpConfig, Invalid, LimitsConfig, LogConfig,
-    RedisConfig, ShutdownConfig, StoreUrl,
+    MetricsConfig, RedisConfig, ShutdownConfig, StoreUrl,
 };
 
 /// The configuration of `latchgate serve`.
@@ -38,6 +38,8 @@ pub struct Config {
     pub shutdown: ShutdownConfig,
     /// What is logged, and how.
     pub log: LogConfig,
+    /// Where metrics are served.
+    pub metrics: MetricsConfig,
 }
 
 // === impl Config ===
@@ -74,6 +76,7 @@ impl Config {
         self.embedded.validate()?;
         self.redis.validate()?;
         self.shutdown.validate()?;
+        self.metrics.validate()?;
         self.log.validate()
     }
 }
@@ -93,6 +96,7 @@ impl Default for Config {
             redis: RedisConfig::default(),
             shutdown: ShutdownConfig::default(),
             log: LogConfig::default(),
+            metrics: MetricsConfig::default(),
         }
     }
 }

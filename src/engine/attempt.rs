@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::{
     lifecycle::Lifecycle,
-    lock::{Fingerprint, HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
+    lock::{FencingToken, Fingerprint, HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
         Store, StoreError,
         contract::{
@@ -17,11 +17,13 @@ use crate::{
         },
         parking::{News, Parked},
     },
+    telemetry::metrics::Metrics,
 };
 
 use super::{
     AcquireError, AcquireRequest, Delivery, Engine, Granted,
     events::Bus,
+    fences::Fences,
     owed::Owed,
     reaper::{Abandoned, Abandoner, Reaper},
 };
@@ -32,6 +34,10 @@ pub(super) struct Run {
     reaper: Reaper,
     owed: Owed,
     events: Bus,
+    metrics: Metrics,
+    fences: Fences,
+    /// The fencing token that the name had reached when the attempt began.
+    fence_before: Option<FencingToken>,
     lifecycle: Lifecycle,
     reconnect_grace: Duration,
     attempt: Attempt,
@@ -103,6 +109,9 @@ impl Run {
             reaper: engine.reaper.clone(),
             owed: engine.owed.clone(),
             events: engine.events.clone(),
+            metrics: engine.metrics.clone(),
+            fences: engine.fences.clone(),
+            fence_before: engine.fences.last(&request.name),
             lifecycle: engine.lifecycle.clone(),
             reconnect_grace: engine.reconnect_grace,
             attempt,
@@ -131,7 +140,10 @@ impl Run {
             let contention = match (self.store.acquire(&self.attempt).await, parked) {
                 (Ok(Acquisition::Queued(place)), Some(parked)) => {
                     match self.stand_in_queue(parked, place, hung_up.as_mut()).await {
-                        Some(outcome) => return outcome,
+                        Some(outcome) => {
+                            self.metrics.waited(self.started.elapsed(), outcome.is_ok());
+                            return outcome;
+                        }
                         None => continue,
                     }
                 }
@@ -175,7 +187,10 @@ impl Run {
         }
         let end = tokio::select! {
             news = parked.news() => match news {
-                News::Granted(held) => return Some(Ok(self.granted(held))),
+                News::Granted(held) => {
+                    self.metrics.handed_over(false);
+                    return Some(Ok(self.granted(held)));
+                }
                 News::Superseded => return Some(Err(AcquireError::Superseded)),
                 News::GrantedProvisionally => match self.confirm().await {
                     Some(outcome) => return Some(outcome),
@@ -184,7 +199,10 @@ impl Run {
                 News::Forgotten => return self.ask_again(over, contention),
             },
             () = sleep_until(over) => End::WaitOver,
-            () = hung_up => End::WaitOver,
+            () = hung_up => {
+                self.metrics.wait_abandoned();
+                End::WaitOver
+            }
             () = self.lifecycle.drained() => End::Draining,
             () = self.request.warrant.ended() => End::Revoked,
         };
@@ -198,7 +216,10 @@ impl Run {
             .confirm(&self.attempt.name, &self.attempt.token)
             .await
         {
-            Ok(Confirmation::Confirmed(held)) => Some(Ok(self.granted(held))),
+            Ok(Confirmation::Confirmed(held)) => {
+                self.metrics.handed_over(true);
+                Some(Ok(self.granted(held)))
+            }
             Ok(Confirmation::Lost) => None,
             Err(error) => {
                 self.reaper.submit(self.abandoned());
@@ -264,7 +285,10 @@ impl Run {
     fn granted(&self, held: HeldLease) -> Granted {
         let delivery = Delivery::of(self.reaper.clone(), self.abandoned());
         let granted = self.answer(self.token.clone(), held, delivery);
-        self.events.acquired(&granted.lease);
+        let lease = &granted.lease;
+        self.fences
+            .granted(&lease.name, lease.held.fence, self.fence_before);
+        self.events.acquired(lease);
         granted
     }
 

@@ -176,6 +176,7 @@ impl Engine {
             warrant,
             owed: self.owed.clone(),
             bus: self.events.clone(),
+            metrics: self.metrics.clone(),
             events: sender,
             overrun: Arc::clone(&overrun),
         }));

@@ -22,10 +22,12 @@ use crate::{
         contract::{Loss, Place, Release, Renewal, Renewer},
         positions::{Position, Watcher},
     },
+    telemetry::metrics::{Metrics, SeenBy},
 };
 
 use super::{
     AcquireError, Granted, HoldEnd, HoldEvent, LossReason,
+    counted::ended,
     events::Bus,
     hold::UNREAD,
     kept::Kept,
@@ -43,6 +45,7 @@ pub(super) struct Keeper {
     pub(super) warrant: Warrant,
     pub(super) owed: Owed,
     pub(super) bus: Bus,
+    pub(super) metrics: Metrics,
     pub(super) events: mpsc::Sender<HoldEvent>,
     pub(super) overrun: Arc<AtomicBool>,
 }
@@ -127,6 +130,9 @@ impl Keeper {
                 return self.revoke(kept);
             }
             if let Some(reason) = kept.lost_by_now() {
+                if reason == LossReason::Expired {
+                    self.metrics.expired_while_held(SeenBy::Stream);
+                }
                 self.bus
                     .lost(&kept.name, &kept.token.hash(), reason.as_str());
                 self.leave_behind(kept);
@@ -141,6 +147,7 @@ impl Keeper {
                 }
                 Some(Renewal::Lost(Loss::HeldByAnother | Loss::Free)) => {
                     let reason = kept.lost_by_now().unwrap_or(LossReason::Ended);
+                    self.metrics.expired_while_held(SeenBy::Stream);
                     self.bus
                         .lost(&kept.name, &kept.token.hash(), reason.as_str());
                     return self.end(HoldEnd::Lost(reason));
@@ -217,11 +224,13 @@ impl Keeper {
         let until = kept.valid_until;
         let token = kept.token.hash();
         let keeper = Renewer::Keeper(kept.keeper);
+        let left = self.owed.left(&token);
         let renewal = self.store.renew_as(keeper, &kept.name, &token, None);
         let answer = tokio::select! {
             answer = renewal => answer,
             () = sleep_until(until) => return None,
         };
+        self.metrics.renewed(SeenBy::Stream, ended(&answer), left);
         match answer {
             Ok(renewal) => {
                 match &renewal {
@@ -232,7 +241,7 @@ impl Keeper {
                     }
                     // Whoever adopted it may keep it through this very gateway.
                     Renewal::Adopted => {}
-                    Renewal::Lost(_) => self.owed.settle(&token),
+                    Renewal::Lost(_) => drop(self.owed.settle(&token)),
                 }
                 Some(renewal)
             }
@@ -252,15 +261,22 @@ impl Keeper {
     async fn release(&self, kept: Kept) {
         let (keeper, token) = (Some(kept.keeper), kept.token.hash());
         let release = self.store.release_as(keeper, &kept.name, &token);
-        match release.await {
-            Ok(Release::Adopted) => {}
+        let release = release.await;
+        let released = ended(&release);
+        let owing = match release {
+            Ok(Release::Adopted) => None,
             Ok(Release::Released) => {
-                self.owed.settle(&token);
                 self.bus.released(&kept.name, &token);
+                self.owed.settle(&token)
             }
             Ok(Release::Lost(_)) => self.owed.settle(&token),
-            Err(_) => self.leave_behind(kept),
-        }
+            Err(_) => {
+                self.leave_behind(kept);
+                None
+            }
+        };
+        let held = owing.map(|owing| owing.since.elapsed());
+        self.metrics.released(released, held);
     }
 
     /// The lease is released in a while, unless somebody else keeps it by then.

@@ -3,8 +3,10 @@
 mod acquire;
 mod attempt;
 mod break_lock;
+mod counted;
 mod delivery;
 pub mod events;
+mod fences;
 mod hold;
 mod inspect;
 mod keeper;

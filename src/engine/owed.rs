@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use tokio::time::Instant;
@@ -26,6 +27,8 @@ pub(super) struct Owing {
     pub(super) name: LockName,
     pub(super) fence: FencingToken,
     pub(super) owner: Option<Owner>,
+    /// When it was granted, for those who only count.
+    pub(super) since: Instant,
     pub(super) until: Instant,
 }
 
@@ -50,6 +53,7 @@ impl Owed {
             name: name.clone(),
             fence: held.fence,
             owner: held.owner.clone(),
+            since: now.checked_sub(held.held_for).unwrap_or(now),
             until: now + held.expires_in,
         };
         let mut leases = self.lock();
@@ -62,8 +66,23 @@ impl Owed {
     }
 
     /// A lease has ended, or nobody knows its token.
-    pub(super) fn settle(&self, token: &TokenHash) {
-        self.lock().owing.remove(token);
+    pub(super) fn settle(&self, token: &TokenHash) -> Option<Owing> {
+        self.lock().owing.remove(token)
+    }
+
+    /// What is left of a lease, as far as is known here.
+    pub(super) fn left(&self, token: &TokenHash) -> Option<Duration> {
+        let leases = self.lock();
+        let owing = leases.owing.get(token)?;
+        Some(owing.until.saturating_duration_since(Instant::now()))
+    }
+
+    /// How many live, as far as is known here.
+    pub(super) fn len(&self) -> usize {
+        let now = Instant::now();
+        let leases = self.lock();
+        let living = leases.owing.values().filter(|owing| owing.until > now);
+        living.count()
     }
 
     /// When the last of them is over; `None` if none lives.
@@ -89,8 +108,6 @@ impl Owed {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::advance;
 
     use super::*;

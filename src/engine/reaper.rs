@@ -19,6 +19,7 @@ use crate::{
         Store, StoreError,
         contract::{GiveBack, Release},
     },
+    telemetry::metrics::Metrics,
 };
 
 use super::{events::Bus, owed::Owed};
@@ -67,6 +68,7 @@ struct Entry {
 struct Task {
     store: Arc<dyn Store>,
     events: Bus,
+    metrics: Metrics,
     grace: Duration,
     waiting: BinaryHeap<Reverse<Entry>>,
     stopping: bool,
@@ -81,6 +83,7 @@ impl Reaper {
         store: Arc<dyn Store>,
         owed: Owed,
         events: Bus,
+        metrics: Metrics,
         lifecycle: &Lifecycle,
         grace: Duration,
     ) -> Self {
@@ -88,6 +91,7 @@ impl Reaper {
         let task = Task {
             store,
             events,
+            metrics,
             grace,
             waiting: BinaryHeap::new(),
             stopping: false,
@@ -125,7 +129,7 @@ impl Task {
                 && let Some(entry) = self.take_due()
             {
                 let (store, events) = (Arc::clone(&self.store), self.events.clone());
-                running.push(give_back(store, events, entry));
+                running.push(give_back(store, events, self.metrics.clone(), entry));
             }
             if self.stopping
                 && running.is_empty()
@@ -192,7 +196,12 @@ impl Task {
 }
 
 /// Answers the entry again if it must be tried later.
-async fn give_back(store: Arc<dyn Store>, events: Bus, mut entry: Entry) -> Option<Entry> {
+async fn give_back(
+    store: Arc<dyn Store>,
+    events: Bus,
+    metrics: Metrics,
+    mut entry: Entry,
+) -> Option<Entry> {
     let Abandoned { name, token, by } = &entry.lease;
     let ended = match by {
         Abandoner::Attempt | Abandoner::KeyedAttempt => {
@@ -200,6 +209,7 @@ async fn give_back(store: Arc<dyn Store>, events: Bus, mut entry: Entry) -> Opti
             given_back.map(|outcome| {
                 debug!(%name, ?outcome, "gave back what was not delivered");
                 if outcome == GiveBack::GivenBack {
+                    metrics.given_back();
                     events.given_back(name, token);
                 }
             })
@@ -209,6 +219,7 @@ async fn give_back(store: Arc<dyn Store>, events: Bus, mut entry: Entry) -> Opti
             released.map(|outcome| {
                 debug!(%name, ?outcome, "released what is not kept any more");
                 if outcome == Release::Released {
+                    metrics.given_back();
                     events.given_back(name, token);
                 }
             })

@@ -8,9 +8,10 @@ use crate::{
         StoreError,
         contract::{Loss, Renewal},
     },
+    telemetry::metrics::SeenBy,
 };
 
-use super::Engine;
+use super::{Engine, counted::ended};
 
 /// Why a lease was not renewed.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +37,10 @@ impl Engine {
         ttl: Option<Ttl>,
     ) -> Result<Lease, RenewError> {
         let hash = token.hash();
-        match self.store.renew(&name, &hash, ttl).await? {
+        let left = self.owed.left(&hash);
+        let renewal = self.store.renew(&name, &hash, ttl).await;
+        self.metrics.renewed(SeenBy::Renew, ended(&renewal), left);
+        match renewal? {
             Renewal::Renewed(held) => {
                 self.owed.owe(hash, &name, &held);
                 self.events.renewed(&name, &hash, &held);
@@ -50,6 +54,9 @@ impl Engine {
             // A bearer is never answered so.
             Renewal::Adopted => Err(RenewError::Lost(Loss::HeldByAnother)),
             Renewal::Lost(loss) => {
+                if !matches!(loss, Loss::Broken { .. }) {
+                    self.metrics.expired_while_held(SeenBy::Renew);
+                }
                 self.owed.settle(&hash);
                 Err(RenewError::Lost(loss))
             }

@@ -9,9 +9,10 @@ use crate::{
     config::LimitsConfig,
     lifecycle::Lifecycle,
     store::{Store, breaks::BrokenLease, contract::Check},
+    telemetry::metrics::{Figures, Metrics},
 };
 
-use super::{events::Bus, owed::Owed, reaper::Reaper, streams::Streams};
+use super::{events::Bus, fences::Fences, owed::Owed, reaper::Reaper, streams::Streams};
 
 /// The operations on locks over one store. Cheap to clone.
 #[derive(Clone)]
@@ -22,6 +23,8 @@ pub struct Engine {
     pub(super) streams: Streams,
     pub(super) owed: Owed,
     pub(super) events: Bus,
+    pub(super) fences: Fences,
+    pub(super) metrics: Metrics,
     pub(super) reconnect_grace: Duration,
     pub(super) most_waiters: usize,
     pub(super) most_waiters_per_name: u64,
@@ -31,7 +34,12 @@ pub struct Engine {
 
 impl Engine {
     /// Starts the engine, its reaper, and what hears of leases that are broken.
-    pub fn start(store: Arc<dyn Store>, lifecycle: Lifecycle, limits: &LimitsConfig) -> Self {
+    pub fn start(
+        store: Arc<dyn Store>,
+        lifecycle: Lifecycle,
+        limits: &LimitsConfig,
+        metrics: Metrics,
+    ) -> Self {
         let reconnect_grace = limits.reconnect_grace_ms.duration();
         let owed = Owed::default();
         let events = Bus::start(
@@ -46,6 +54,7 @@ impl Engine {
             Arc::clone(&store),
             owed.clone(),
             events.clone(),
+            metrics.clone(),
             &lifecycle,
             reconnect_grace,
         );
@@ -70,6 +79,8 @@ impl Engine {
             streams,
             owed,
             events,
+            fences: Fences::new(metrics.clone()),
+            metrics,
             reconnect_grace,
             most_waiters: limits.max_waiters,
             most_waiters_per_name: limits.max_waiters_per_name,
@@ -79,6 +90,24 @@ impl Engine {
     /// Finds out whether the store can keep its promises now.
     pub async fn check(&self) -> Vec<Check> {
         self.store.check().await
+    }
+
+    /// What is counted here.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// What is not counted but looked up: everything but the checks, which ask the store.
+    pub fn figures(&self) -> Figures {
+        Figures {
+            is_draining: self.is_draining(),
+            checks: Vec::new(),
+            waiters: self.store.parking().len(),
+            held_streams: self.streams.len(),
+            event_streams: self.events.listeners(),
+            leases: self.owed.len(),
+            store: self.store.figures(),
+        }
     }
 
     /// When the last lease is over that was granted or renewed here and, as far as is known here,

@@ -59,6 +59,11 @@ impl Streams {
         }
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Tells the stream that holds this lease, if there is one, that the lease was released.
     pub(super) fn released(&self, name: LockName, token: TokenHash) {
         if let Some(stream) = self.lock().remove(&(name, token)) {

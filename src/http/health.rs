@@ -125,12 +125,18 @@ pub(super) async fn readyz(
     State(gateway): State<Arc<Gateway>>,
     _: AcceptsJson,
 ) -> Result<Readiness, Problem> {
+    let checks = checks(&gateway).await;
+    Ok(Readiness::of(checks, gateway.engine.is_draining()))
+}
+
+/// Everything that is looked at, but whether the gateway drains.
+pub(super) async fn checks(gateway: &Gateway) -> Vec<Check> {
     let mut checks = timeout(CHECK_TIMEOUT, gateway.engine.check())
         .await
         .unwrap_or_else(|_elapsed| vec![no_answer()]);
     checks.extend(keys(&gateway.gate));
     checks.extend(audited(&gateway.audit));
-    Ok(Readiness::of(checks, gateway.engine.is_draining()))
+    checks
 }
 
 /// What there is to say of the audit log, if one is kept. Not why: everybody may ask.

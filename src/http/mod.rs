@@ -11,6 +11,7 @@ mod index;
 mod limits_schema;
 mod locks;
 mod methods;
+mod metrics;
 mod openapi;
 mod problem;
 mod router;
@@ -19,6 +20,6 @@ mod state;
 
 pub use openapi::openapi;
 pub use problem::{ProblemCode, problems_markdown};
-pub use router::router;
+pub use router::{metrics_router, router};
 pub use serve::serve;
 pub use state::Gateway;

@@ -24,6 +24,20 @@ pub enum StoreError {
     FenceExhausted,
 }
 
+// === impl StoreError ===
+
+impl StoreError {
+    /// The error in one word, for those who count.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Unavailable(_) => "unavailable",
+            Self::Indeterminate(_) => "unknown",
+            Self::ForeignData { .. } => "foreign-data",
+            Self::FenceExhausted => "fence-exhausted",
+        }
+    }
+}
+
 /// Why nothing happened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailability {

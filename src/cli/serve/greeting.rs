@@ -10,16 +10,21 @@ pub(super) fn greeting(
     base_path: &str,
     store: &str,
     has_keys: bool,
+    metrics: Option<SocketAddr>,
 ) -> String {
     let key = if has_keys {
         "-H \"Authorization: Bearer $LATCHGATE_KEY\" "
     } else {
         ""
     };
+    let metrics = metrics.map_or_else(String::new, |address| {
+        format!("metrics: http://{address}/metrics\n")
+    });
     let url = format!("http://{}{base_path}", reachable(address));
     format!(
         "latchgate {} listens on http://{address}{base_path}\n\
          store: {store}\n\
+         {metrics}\
          try:   curl -X POST {key}{url}/locks/deploy\n",
         env!("CARGO_PKG_VERSION")
     )
@@ -37,7 +42,7 @@ mod tests {
             ("[::]:1", "http://[::1]:1/p/locks/deploy"),
             ("192.0.2.1:1", "http://192.0.2.1:1/p/locks/deploy"),
         ] {
-            let text = greeting(address.parse().unwrap(), "/p", "a store", false);
+            let text = greeting(address.parse().unwrap(), "/p", "a store", false, None);
             assert!(text.contains(&format!("curl -X POST {url}\n")), "{text}");
             assert!(
                 text.contains(&format!("listens on http://{address}/p\n")),
@@ -48,7 +53,7 @@ mod tests {
 
     #[test]
     fn with_keys_the_line_to_paste_sends_one() {
-        let text = greeting("127.0.0.1:1".parse().unwrap(), "", "a store", true);
+        let text = greeting("127.0.0.1:1".parse().unwrap(), "", "a store", true, None);
         let line = "curl -X POST -H \"Authorization: Bearer $LATCHGATE_KEY\" http://127.0.0.1:1/";
         assert!(text.contains(line), "{text}");
     }

@@ -1,6 +1,6 @@
 //! The life of a gateway process.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use axum::middleware::from_fn_with_state;
 use clap::Args;
@@ -16,7 +16,8 @@ use crate::{
     engine::Engine,
     http::{self, Gateway},
     lifecycle::Lifecycle,
-    store, telemetry,
+    store::{self, Metered},
+    telemetry::{self, metrics::Metrics},
 };
 
 use super::{
@@ -54,25 +55,26 @@ pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Resu
 async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), ServeError> {
     // First of all, so that no signal is missed.
     let mut signals = Signals::new().map_err(ServeError::Signals)?;
-    let listener = TcpListener::bind(config.listen).await;
-    let cannot_listen = |error| ServeError::Listen {
-        address: config.listen,
-        error,
+    let (listener, address) = listen(config.listen).await?;
+    let scraped_at = match config.metrics.address() {
+        Some(address) => Some(listen(address).await?),
+        None => None,
     };
-    let listener = listener.map_err(cannot_listen)?;
-    let address = listener.local_addr().map_err(cannot_listen)?;
     let lifecycle = Lifecycle::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let audit = Audit::open(&config.audit, Arc::clone(&clock))?;
     let gate = gate(&config.auth, &clock, &lifecycle, &audit, &mut signals)?;
     let store = store::open(&config, Arc::clone(&clock), &lifecycle).await?;
-    let engine = Engine::start(Arc::clone(&store), lifecycle.clone(), &config.limits);
+    let metrics = Metrics::default();
+    let measured = Arc::new(Metered::new(Arc::clone(&store), metrics.clone()));
+    let engine = Engine::start(measured, lifecycle.clone(), &config.limits, metrics);
     let gateway = Gateway::new(engine.clone(), Arc::clone(&config), clock)
         .behind(gate)
         .audited(audit.clone());
     let under_way = UnderWay::new();
     let count = from_fn_with_state(under_way.clone(), UnderWay::count);
-    let router = http::router(gateway).layer(count);
+    let gateway = Arc::new(gateway);
+    let router = http::router(Arc::clone(&gateway)).layer(count);
 
     if config.insecure_no_auth && !address.ip().to_canonical().is_loopback() {
         warn!(%address, "there is no authentication: whoever reaches this address can take every lock");
@@ -85,12 +87,21 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
         &config.http.base_path,
         &store.describe(),
         config.auth.has_keys(),
+        scraped_at.as_ref().map(|(_, address)| *address),
     )));
     let accepting = (lifecycle.clone(), Arc::clone(&config));
     lifecycle.spawn(async move {
         let (lifecycle, config) = accepting;
         http::serve(listener, router, &config.http, &lifecycle).await;
     });
+    if let Some((listener, _)) = scraped_at {
+        let router = http::metrics_router(gateway);
+        let accepting = (lifecycle.clone(), Arc::clone(&config));
+        lifecycle.spawn(async move {
+            let (lifecycle, config) = accepting;
+            http::serve(listener, router, &config.http, &lifecycle).await;
+        });
+    }
     let service_manager = ServiceManager::of(environment);
     service_manager.keep_watchdog(&lifecycle);
     service_manager.ready().await;
@@ -105,6 +116,16 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
     serving
         .stop(&mut signals, config.shutdown.grace_ms.duration())
         .await
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let listening = async {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    let listening = listening.await;
+    listening.map_err(|error| ServeError::Listen { address, error })
 }
 
 /// Who is let in, as the keys file says from now on.

@@ -1,5 +1,6 @@
 //! A store that answers what the test says and notes what it was told.
 
+use crate::telemetry::metrics::Metrics;
 use std::{
     collections::VecDeque,
     sync::{
@@ -315,7 +316,10 @@ pub(in crate::engine) fn engine(store: &Arc<ScriptedStore>) -> (Engine, Lifecycl
         ..LimitsConfig::default()
     };
     let store: Arc<dyn Store> = Arc::<ScriptedStore>::clone(store);
-    (Engine::start(store, lifecycle.clone(), &limits), lifecycle)
+    (
+        Engine::start(store, lifecycle.clone(), &limits, Metrics::default()),
+        lifecycle,
+    )
 }
 
 pub(super) fn request(key: Option<&str>) -> AcquireRequest {

@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::http::problem::Problem;
+use crate::{http::problem::Problem, telemetry::metrics::Metrics};
 
 use super::{caller_name::CallerName, request_id::RequestId};
 
@@ -20,6 +20,7 @@ pub(super) struct AccessLog {
     route: Arc<str>,
     request_id: RequestId,
     caller: CallerName,
+    metrics: Metrics,
     began: Instant,
     open: bool,
 }
@@ -27,8 +28,14 @@ pub(super) struct AccessLog {
 // === impl AccessLog ===
 
 impl AccessLog {
-    pub(super) fn begin(method: Method, route: Arc<str>, request_id: RequestId) -> Self {
+    pub(super) fn begin(
+        method: Method,
+        route: Arc<str>,
+        request_id: RequestId,
+        metrics: Metrics,
+    ) -> Self {
         Self {
+            metrics,
             method,
             route,
             request_id,
@@ -57,6 +64,7 @@ impl AccessLog {
 
     pub(super) fn end(mut self, status: StatusCode, problem: Option<&Problem>) {
         self.open = false;
+        self.count(Some(status));
         let status = status.as_u16();
         let method = self.method.as_str();
         let (route, id, us) = (&*self.route, self.request_id.as_str(), self.elapsed_us());
@@ -75,6 +83,12 @@ impl AccessLog {
         }
     }
 
+    fn count(&self, status: Option<StatusCode>) {
+        let took = self.began.elapsed();
+        self.metrics
+            .request(&self.method, &self.route, status, took);
+    }
+
     fn elapsed_us(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
@@ -83,6 +97,7 @@ impl AccessLog {
 impl Drop for AccessLog {
     fn drop(&mut self) {
         if self.open {
+            self.count(None);
             let method = self.method.as_str();
             let (route, id, us) = (&*self.route, self.request_id.as_str(), self.elapsed_us());
             let key = self.caller.get();

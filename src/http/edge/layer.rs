@@ -25,6 +25,7 @@ use crate::{
         base_path::BasePath,
         problem::{Problem, ProblemCode, render},
     },
+    telemetry::metrics::Metrics,
 };
 
 use super::{
@@ -60,6 +61,7 @@ struct Edge {
     origins: Origins,
     load: Load,
     audit: Audit,
+    metrics: Metrics,
     request_ids: RequestIds,
 }
 
@@ -72,6 +74,7 @@ impl EdgeLayer {
         config: &Config,
         open: bool,
         audit: Audit,
+        metrics: Metrics,
     ) -> Self {
         let edge = Edge {
             base_path,
@@ -81,6 +84,7 @@ impl EdgeLayer {
             origins: Origins::new(config.http.allowed_origins.clone()),
             load: Load::new(&config.http),
             audit,
+            metrics,
             request_ids: RequestIds::new(),
         };
         Self {
@@ -164,7 +168,7 @@ where
 impl Edge {
     fn begin(&self, request: &Request, route: Arc<str>) -> AccessLog {
         let id = RequestId::sent(request.headers()).unwrap_or_else(|| self.request_ids.mint());
-        AccessLog::begin(request.method().clone(), route, id)
+        AccessLog::begin(request.method().clone(), route, id, self.metrics.clone())
     }
 
     /// Whether an answer must not be kept by anybody on its way. Only what has no route is judged by

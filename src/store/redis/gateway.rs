@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -47,6 +47,8 @@ pub(super) struct Gateway {
     pub(super) timers: Timers,
     /// Told when messages may have been missed.
     pub(super) missed: Notify,
+    /// Whether messages are heard now.
+    pub(super) hears: AtomicBool,
     /// Why messages cannot be subscribed to, if the server refuses it for good.
     pub(super) unsubscribed: Mutex<Option<String>>,
     /// Told when another gateway has asked for news.
@@ -113,6 +115,7 @@ impl Gateway {
             floors,
             timers: Timers::default(),
             missed: Notify::new(),
+            hears: AtomicBool::new(false),
             unsubscribed: Mutex::default(),
             news_wanted: NewsWanted::default(),
             slots: Mutex::default(),

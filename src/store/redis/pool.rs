@@ -88,6 +88,11 @@ impl Pool {
         }
     }
 
+    /// How many connections are open.
+    pub(super) fn open(&self) -> u32 {
+        self.connections.state().connections
+    }
+
     /// Ends when a new connection has been made.
     pub(super) async fn connected(&self) {
         self.connected.notified().await;

@@ -1,5 +1,6 @@
 //! Breaks of a lock that somebody waits for, or holds by a stream.
 
+use latchgate::telemetry::metrics::Metrics;
 use std::time::Duration;
 
 use latchgate::{
@@ -95,7 +96,12 @@ async fn broken(engine: &Engine, fence: Option<FencingToken>) {
 fn engine(fixture: &dyn Fixture, turn: usize) -> Engine {
     let stores = fixture.gateways();
     let store = stores[turn % stores.len()].clone();
-    Engine::start(store, Lifecycle::new(), &LimitsConfig::default())
+    Engine::start(
+        store,
+        Lifecycle::new(),
+        &LimitsConfig::default(),
+        Metrics::default(),
+    )
 }
 
 async fn holds(engine: &Engine, ms: u64) -> (Hold, Lease) {
