@@ -2,9 +2,11 @@
 
 mod args;
 mod ending;
+mod group;
 mod guard;
 mod guard_process;
 mod job;
+mod orphans;
 mod supervisor;
 mod terminal;
 mod timing;

@@ -18,6 +18,7 @@ use super::{
     args::OnLost,
     guard::Guard,
     job::{Job, Status},
+    orphans::Orphans,
     terminal::Terminal,
     timing::Timing,
 };
@@ -28,6 +29,7 @@ pub(super) struct Supervisor {
     job: Job,
     terminal: Option<Terminal>,
     guard: Option<Guard>,
+    orphans: Orphans,
     lease: watch::Receiver<Keeping>,
     lease_lost: bool,
     timing: Timing,
@@ -97,19 +99,25 @@ impl Supervisor {
             OnLost::Terminate => Guard::start(job.group())
                 .inspect_err(|error| {
                     output::note(&format!(
-                        "latchgate: there is no guard ({error}): if this process is killed, the \
-                         command goes on without the lock"
+                        "latchgate: {name}: there is no guard ({error}): if this process is killed, \
+                         the command goes on without the lock"
                     ));
                 })
                 .ok(),
             OnLost::Continue => None,
         };
+        let orphans = Orphans::beside(
+            [job.group()]
+                .into_iter()
+                .chain(guard.as_ref().map(Guard::pid)),
+        );
         let now = Instant::now();
         let mut this = Self {
             name: name.clone(),
             job,
             terminal,
             guard,
+            orphans,
             lease: keeper.watch(),
             lease_lost: false,
             timing,
@@ -148,7 +156,7 @@ impl Supervisor {
             OnLost::Terminate => self.kill_at.min(self.timing.kill_if_stopped_now()),
             OnLost::Continue => self.timing.kill_if_stopped_now(),
         };
-        let code = self.job.end(kill_at, signals).await?;
+        let code = self.job.end(kill_at, &self.orphans, signals).await?;
         if let Some(guard) = self.guard {
             guard.dismiss();
         }
@@ -161,17 +169,26 @@ impl Supervisor {
     /// Does what a signal says, and tells how the command stands then.
     async fn hear(&mut self, signal: Signal) -> Status {
         match signal {
-            Signal::CHILD => match self.job.status() {
-                Status::Stopped => {
+            Signal::CHILD => {
+                if self.guard.as_mut().is_some_and(Guard::has_ended) {
+                    self.guard = None;
+                    self.orphans = Orphans::beside([self.job.group()]);
+                    self.say(
+                        "the guard is gone: if this process is killed, the command goes on without \
+                         the lock",
+                    );
+                }
+                self.orphans.collect();
+                let status = self.job.status();
+                if status == Status::Stopped {
                     self.stopped = true;
                     // A shell that waits for us must hear of it.
                     if self.terminal.is_some() {
                         self.suspend().await;
                     }
-                    Status::Stopped
                 }
-                status => status,
-            },
+                status
+            }
             Signal::TSTP => {
                 // Nobody renews meanwhile, so nothing may run.
                 self.job.signal(Signal::STOP);
