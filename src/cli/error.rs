@@ -59,8 +59,13 @@ pub(super) enum CliError {
     #[error("gave up waiting")]
     Interrupted(Signal),
     /// The command to run cannot be started.
-    #[error("cannot start the command: {0}")]
-    NotStarted(io::Error),
+    #[error("cannot start {command}: {error}")]
+    NotStarted {
+        /// What was to be started.
+        command: String,
+        /// Why it cannot be.
+        error: io::Error,
+    },
     /// The command was stopped because its lease was lost, or was about to be.
     #[error("the command was stopped because the lease was lost: {0}")]
     Stopped(String),
@@ -78,8 +83,8 @@ pub(super) enum CliError {
     /// Whoever was asked did not say yes.
     #[error("nothing was broken")]
     Declined,
-    /// There are no threads, or nothing to wait on.
-    #[error("cannot start: {0}")]
+    /// There are no threads, no signals, or nothing to wait on.
+    #[error("the system does not let it work: {0}")]
     Runtime(io::Error),
 }
 
@@ -90,7 +95,7 @@ impl CliError {
     pub(super) fn code(&self) -> u8 {
         match self {
             Self::Interrupted(signal) => run::code_of_signal(*signal),
-            Self::NotStarted(error) => run::code_of_start(error),
+            Self::NotStarted { error, .. } => run::code_of_start(error),
             error => error.exit().code(),
         }
     }
@@ -112,7 +117,7 @@ impl CliError {
             | Self::Output(_)
             | Self::TokenNotWritten { .. }
             | Self::Interrupted(_)
-            | Self::NotStarted(_)
+            | Self::NotStarted { .. }
             | Self::Unhealthy { .. }
             | Self::Declined
             | Self::Runtime(_) => Exit::Unexpected,

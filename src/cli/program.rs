@@ -26,9 +26,10 @@ pub fn main() -> ExitCode {
             let text = error.to_string();
             // A holder may call itself what it likes, and so may whoever listens where a gateway should.
             let text = match &error {
-                CliError::Client(_) | CliError::Stopped(_) | CliError::Unhealthy { .. } => {
-                    visible(&text)
-                }
+                CliError::Client(_)
+                | CliError::Stopped(_)
+                | CliError::NotStarted { .. }
+                | CliError::Unhealthy { .. } => visible(&text),
                 _ => text.as_str().into(),
             };
             output::note(&format!("latchgate: {text}"));

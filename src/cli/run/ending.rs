@@ -41,7 +41,9 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
         }
         Err(error) => {
             release(args, keeper, &mut signals).await;
-            return Err(CliError::NotStarted(error));
+            let command = args.command.first().expect("clap wants a command");
+            let command = command.to_string_lossy().into_owned();
+            return Err(CliError::NotStarted { command, error });
         }
     };
     release(args, keeper, &mut signals).await;
@@ -95,10 +97,14 @@ async fn release(args: &RunArgs, keeper: Keeper, signals: &mut Signals) {
         )),
         Err(error) => {
             let left = until.unwrap_or_else(Instant::now);
-            let left = duration::show(left.saturating_duration_since(Instant::now()));
+            let left = left.saturating_duration_since(Instant::now());
+            let end = if left.is_zero() {
+                "has ended by itself".to_owned()
+            } else {
+                format!("ends by itself in {}", duration::show(left))
+            };
             output::note(&format!(
-                "latchgate: {name}: could not release the lock, the lease ends by itself in \
-                 {left}: {error}"
+                "latchgate: {name}: could not release the lock, the lease {end}: {error}"
             ));
         }
     }
