@@ -76,7 +76,12 @@ impl Engine {
         let renewal = self.store.renew_as(renewer, name, token, ttl).await?;
         match (&renewal, most) {
             (Renewal::Renewed(held), Some(most)) if held.ttl > most => {
-                self.store.renew_as(renewer, name, token, Some(most)).await
+                let again = match renewer {
+                    // Whoever has adopted it meanwhile goes on with it.
+                    Renewer::Adopter(id) => Renewer::Keeper(id),
+                    Renewer::Bearer | Renewer::Keeper(_) => renewer,
+                };
+                self.store.renew_as(again, name, token, Some(most)).await
             }
             _ => Ok(renewal),
         }
