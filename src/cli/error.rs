@@ -58,14 +58,9 @@ pub(super) enum CliError {
     /// A signal came while the command waited for a lock. The lock was not acquired.
     #[error("gave up waiting")]
     Interrupted(Signal),
-    /// The command to run cannot be started.
-    #[error("cannot start {command}: {error}")]
-    NotStarted {
-        /// What was to be started.
-        command: String,
-        /// Why it cannot be.
-        error: io::Error,
-    },
+    /// There is no process to become the command.
+    #[error("cannot start a process: {0}")]
+    NotStarted(io::Error),
     /// The command was stopped because its lease was lost, or was about to be.
     #[error("the command was stopped because the lease was lost: {0}")]
     Stopped(String),
@@ -95,7 +90,6 @@ impl CliError {
     pub(super) fn code(&self) -> u8 {
         match self {
             Self::Interrupted(signal) => run::code_of_signal(*signal),
-            Self::NotStarted { error, .. } => run::code_of_start(error),
             error => error.exit().code(),
         }
     }
@@ -117,7 +111,7 @@ impl CliError {
             | Self::Output(_)
             | Self::TokenNotWritten { .. }
             | Self::Interrupted(_)
-            | Self::NotStarted { .. }
+            | Self::NotStarted(_)
             | Self::Unhealthy { .. }
             | Self::Declined
             | Self::Runtime(_) => Exit::Unexpected,

@@ -13,6 +13,9 @@ pub fn main() -> ExitCode {
     if run::is_guard() {
         return run::guard();
     }
+    if run::is_start() {
+        return run::start();
+    }
     let command = Args::of_process().into_command();
     let environment = Environment::of_process();
     match carry_out(&command, &environment) {
@@ -26,10 +29,9 @@ pub fn main() -> ExitCode {
             let text = error.to_string();
             // A holder may call itself what it likes, and so may whoever listens where a gateway should.
             let text = match &error {
-                CliError::Client(_)
-                | CliError::Stopped(_)
-                | CliError::NotStarted { .. }
-                | CliError::Unhealthy { .. } => visible(&text),
+                CliError::Client(_) | CliError::Stopped(_) | CliError::Unhealthy { .. } => {
+                    visible(&text)
+                }
                 _ => text.as_str().into(),
             };
             output::note(&format!("latchgate: {text}"));

@@ -1,6 +1,6 @@
 //! `latchgate run` from the wait to the release.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::Instant;
@@ -41,9 +41,7 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
         }
         Err(error) => {
             release(args, keeper, &mut signals).await;
-            let command = args.command.first().expect("clap wants a command");
-            let command = command.to_string_lossy().into_owned();
-            return Err(CliError::NotStarted { command, error });
+            return Err(CliError::NotStarted(error));
         }
     };
     release(args, keeper, &mut signals).await;
@@ -161,13 +159,4 @@ impl RunArgs {
 /// The exit code for a signal, as shells have it.
 pub(in crate::cli) fn code_of_signal(signal: Signal) -> u8 {
     u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
-}
-
-/// The exit code for a command that could not be started, as shells have it.
-pub(in crate::cli) fn code_of_start(error: &io::Error) -> u8 {
-    if error.kind() == io::ErrorKind::NotFound {
-        127
-    } else {
-        126
-    }
 }

@@ -74,7 +74,7 @@ impl Guard {
 }
 
 /// This program, even if its file was replaced since it was started.
-fn own_program() -> io::Result<PathBuf> {
+pub(super) fn own_program() -> io::Result<PathBuf> {
     let link = Path::new("/proc/self/exe");
     if link.exists() {
         Ok(link.to_owned())

@@ -1,20 +1,19 @@
 //! The process group in which a command runs.
 
-use std::{
-    ffi::OsString,
-    io,
-    os::unix::process::{CommandExt, ExitStatusExt},
-    process::{Child, Command},
-    time::Duration,
-};
+use std::{ffi::OsString, io, os::unix::process::ExitStatusExt, process::Child, time::Duration};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, WaitId, WaitIdOptions, waitid},
+};
 use tokio::time::{Instant, sleep};
 
 use super::{
     super::signals::Signals,
     group::{Group, Standing},
+    guard::own_program,
     orphans::Orphans,
+    start_process::stopped,
 };
 
 /// A command and everything that it started, as long as that stays in its process group.
@@ -43,24 +42,27 @@ const KILLED: Duration = Duration::from_secs(1);
 // === impl Job ===
 
 impl Job {
-    /// Starts a command in a process group of its own.
+    /// Starts a command in a process group of its own, which is stopped before it has begun and begins
+    /// with CONT.
     pub(super) fn start(
         command: &[OsString],
         variables: &[(&'static str, String)],
     ) -> io::Result<Self> {
-        let (program, arguments) = command.split_first().expect("clap wants a command");
-        let child = Command::new(program)
-            .args(arguments)
+        let child = stopped(own_program()?.as_os_str(), command)
             .env_remove(TOKEN)
             .envs(variables.iter().map(|(name, value)| (name, value)))
-            .process_group(0)
             .spawn()?;
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let group = group.expect("the system gives positive numbers to processes");
-        Ok(Self {
+        let job = Self {
             child,
             group: Group::new(group),
-        })
+        };
+        let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while matches!(waitid(WaitId::Pid(group), stopped), Err(Errno::INTR)) {}
+        // Heard of here, not by who watches over it.
+        job.status();
+        Ok(job)
     }
 
     pub(super) fn group(&self) -> Pid {

@@ -81,7 +81,8 @@ const NOT_SUSPENDED: Duration = Duration::from_millis(100);
 // === impl Supervisor ===
 
 impl Supervisor {
-    /// Takes charge of a command that has just been started.
+    /// Takes charge of a command, and lets it begin: from its first moment it is guarded, and has the
+    /// terminal.
     pub(super) fn new(
         name: &LockName,
         job: Job,
@@ -89,12 +90,6 @@ impl Supervisor {
         timing: Timing,
         on_lost: OnLost,
     ) -> Self {
-        let mut terminal = Terminal::of_process();
-        if let Some(terminal) = &mut terminal {
-            terminal.give(job.group());
-            // It may have wanted to read a moment too early.
-            job.signal(Signal::CONT);
-        }
         let guard = match on_lost {
             OnLost::Terminate => Guard::start(job.group())
                 .inspect_err(|error| {
@@ -106,6 +101,10 @@ impl Supervisor {
                 .ok(),
             OnLost::Continue => None,
         };
+        let mut terminal = Terminal::of_process();
+        if let Some(terminal) = &mut terminal {
+            terminal.give(job.group());
+        }
         let orphans = Orphans::beside(
             [job.group()]
                 .into_iter()
@@ -130,7 +129,9 @@ impl Supervisor {
             trouble: String::new(),
             why: None,
         };
+        // The guard is told first until when the command may run.
         this.look_at_lease();
+        this.job.signal(Signal::CONT);
         this
     }
 

@@ -36,3 +36,14 @@ fn while_it_stands_still_the_command_does_not_outlive_the_lease() {
     assert_eq!(lost.code, Some(102), "{lost:?}");
     assert!(lost.err.contains("did not run"), "{lost:?}");
 }
+
+#[test]
+fn a_command_is_guarded_from_its_first_moment() {
+    let gateway = Gateway::start();
+    for lock in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        let script = r#"echo "pid=$$"; kill -KILL $PPID; exec sleep 60"#;
+        let running = run_sh(&gateway.url(), &[lock], script);
+        let command = running.printed_pid("pid");
+        until("it is dead", || !is_alive(command));
+    }
+}
