@@ -138,11 +138,13 @@ impl Supervisor {
     /// Goes on until the command has ended, and all that it left running.
     pub(super) async fn finish(mut self, signals: &mut Signals) -> io::Result<End> {
         loop {
+            let (due, is_to_be_stopped) = (self.due(), self.is_to_be_stopped());
             tokio::select! {
-                // First what must not be late, whatever else there is to do.
+                // First what is known by now: a process that did not run for a while may have missed both,
+                // a renewal and the time to stop. Then what must not be late.
                 biased;
-                () = sleep_until(self.due()), if self.is_to_be_stopped() => self.stop_in_time(),
                 Ok(()) = self.lease.changed(), if !self.lease_lost => self.look_at_lease(),
+                () = sleep_until(due), if is_to_be_stopped => self.stop_in_time(),
                 signal = signals.next() => {
                     if self.hear(signal).await == Status::Ended {
                         break;
