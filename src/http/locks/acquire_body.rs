@@ -118,6 +118,7 @@ impl RequestBody for AcquireBody {
             .expect("the default TTL was checked when the configuration was read");
         let asked_ttl = ttl(fields, limits);
         let ttl = asked_ttl.unwrap_or(default);
+        let wait = wait(fields, limits);
         let hold_limit = hold_limit(fields, limits, ttl);
         let stated = Stated {
             ttl: asked_ttl,
@@ -126,7 +127,7 @@ impl RequestBody for AcquireBody {
         Self {
             ttl,
             stated,
-            wait: wait(fields, limits),
+            wait,
             hold_limit,
             owner: owner(fields),
             metadata: metadata(fields),
