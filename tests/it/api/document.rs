@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use latchgate::http::{ProblemCode, openapi, problems_markdown};
+use latchgate::{
+    engine::LossReason,
+    http::{ProblemCode, openapi, problems_markdown},
+};
 use serde_json::Value;
 
 use super::service::Service;
@@ -41,6 +44,16 @@ fn every_operation_says_what_the_edge_may_answer() {
         let streams = operation["responses"]["200"]["content"]["text/event-stream"].is_object();
         let guarded = streams || !route.starts_with("get ");
         assert_eq!(answers("403", "origin-refused"), guarded, "{route}");
+    }
+}
+
+#[test]
+fn every_reason_for_which_a_hold_is_lost_is_explained() {
+    let document = document();
+    let told = &document["paths"]["/locks/{name}/hold"]["post"]["description"];
+    for reason in LossReason::ALL {
+        let reason = format!("`{}`: ", reason.as_str());
+        assert!(told.as_str().unwrap().contains(&reason), "{reason}");
     }
 }
 
