@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::lock::{CallerId, IdempotencyKey, LockName, NamePrefix};
+use crate::lock::{CallerId, IdempotencyKey, LockName, NamePrefix, Ttl};
 
 use super::{
     ApiKeyId, Excess, Gate, KeyEntry, LeaseSlot, Permission, Slot, Warrant, leases::Leases,
@@ -103,6 +103,11 @@ impl Access {
             None => Warrant::default(),
             Some(_) => Warrant::of(self.clone(), name.clone()),
         }
+    }
+
+    /// The longest TTL that it may ask for, if there is one.
+    pub fn max_ttl(&self) -> Option<Ttl> {
+        self.key().and_then(|key| key.limits.max_ttl)
     }
 
     /// Counts a request against the rate of the key.

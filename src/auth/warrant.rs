@@ -1,6 +1,6 @@
 //! For how long somebody may have what was asked for.
 
-use crate::lock::LockName;
+use crate::lock::{LockName, Ttl};
 
 use super::{Access, Permission};
 
@@ -23,6 +23,12 @@ impl Warrant {
             return true;
         };
         access.still_permits(Permission::Acquire, Some(name))
+    }
+
+    /// The longest TTL that goes with it, if there is one.
+    pub fn max_ttl(&self) -> Option<Ttl> {
+        let (access, _) = self.0.as_ref()?;
+        access.max_ttl()
     }
 
     /// Ends when it no longer stands; within seconds of an expiry, at once after a change of the

@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 
 use crate::{
-    client::{Client, Holder, LockState},
+    client::{Client, ClientError, Holder, Inspection, LockState},
     lock::{FencingToken, LockName, Reason},
 };
 
@@ -19,7 +19,7 @@ use super::{
 
 /// Take a lock away from whoever holds it.
 ///
-/// Shows who holds it and asks, and breaks that lease and no other: if another one holds the lock by
+/// Looks who holds it and asks, and breaks that lease and no other: if another one holds the lock by
 /// then, nothing is broken. The old holder is told with its next renewal, or at once if it holds the
 /// lock by a stream, but nobody can stop it from working on.
 #[derive(Args)]
@@ -32,7 +32,10 @@ pub(super) struct BreakArgs {
     /// Break the lease with this fencing token, without asking
     #[arg(long, value_name = "N", conflicts_with = "any")]
     fencing_token: Option<u64>,
-    /// Break whatever holds the lock, a client that uses no gateway included, without asking
+    /// Break whatever is found to hold the lock, without asking
+    ///
+    /// Also a client that uses no gateway, and also with an API key that may not see who holds it.
+    /// Only then there is no fencing token to tell it by, and whoever holds the lock by then is hit.
     #[arg(long)]
     any: bool,
     /// Do not ask
@@ -54,35 +57,58 @@ pub(super) async fn break_lock(
     let given = given.map_err(|error| argument("--fencing-token", &error))?;
     let client = args.connection.client(environment)?;
     let fence = match given {
-        None if !args.any => Some(confirmed(args, &client).await?),
-        given => given,
+        Some(given) => Some(given),
+        None if args.any => seen(args, &client).await?,
+        None => Some(confirmed(args, &client).await?),
     };
     let broken = client.break_lock(&args.name, &reason, fence).await?;
     if args.json {
         return output::answer(broken.json()).map_err(CliError::Output);
     }
-    output::note(&format!("broke {}: {}", args.name, who(&broken.holder)));
+    let (who, left) = (who(&broken.holder), left(&broken.holder));
+    let left = left.map_or_else(String::new, |left| format!(", with {left} left"));
+    output::note(&format!("broke {}: {who}{left}", args.name));
     Ok(())
+}
+
+/// The fencing token of the lease that holds the lock, if it is a lease and may be seen.
+async fn seen(args: &BreakArgs, client: &Client) -> Result<Option<FencingToken>, CliError> {
+    let lock = match client.inspect(&args.name).await {
+        Ok(lock) => lock,
+        // To break and to see are two permissions.
+        Err(ClientError::Refused(problem)) if problem.code == "forbidden" => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(fence(&holder(&lock)?))
 }
 
 /// The fencing token of the lease that whoever asks has seen, and means.
 async fn confirmed(args: &BreakArgs, client: &Client) -> Result<FencingToken, CliError> {
-    let lock = client.inspect(&args.name).await?;
-    let holder = match (lock.state, lock.holder) {
-        (LockState::Held, Some(holder)) => holder,
-        (LockState::Held, None) | (LockState::Free, _) => return Err(CliError::NotHeld),
+    let lock = match client.inspect(&args.name).await {
+        Err(ClientError::Refused(problem)) if problem.code == "forbidden" => {
+            return Err(argument(
+                "--any",
+                &"is needed: the API key may not see who holds the lock",
+            ));
+        }
+        lock => lock?,
     };
-    let fence = holder
-        .fencing_token
-        .and_then(|it| FencingToken::new(it).ok());
-    let Some(fence) = fence else {
+    let holder = holder(&lock)?;
+    let Some(fence) = fence(&holder) else {
         return Err(argument(
             "--any",
-            &"is needed: a client that uses no gateway holds the lock, or the API key may not see \
-              who does",
+            &"is needed: a client that uses no gateway holds the lock",
         ));
     };
-    output::note(&format!("{} is held by {}", args.name, who(&holder)));
+    let left = match left(&holder) {
+        Some(left) => format!("for another {left} unless it is renewed"),
+        None => "without an expiry".to_owned(),
+    };
+    output::note(&format!(
+        "{} is held by {}, {left}",
+        args.name,
+        who(&holder)
+    ));
     if lock.waiter_count > 0 {
         output::note(&format!("{} waiting; the first is next", lock.waiter_count));
     }
@@ -99,6 +125,19 @@ async fn confirmed(args: &BreakArgs, client: &Client) -> Result<FencingToken, Cl
         (Ok(_), "y" | "Y" | "yes") => Ok(fence),
         _ => Err(CliError::Declined),
     }
+}
+
+fn holder(lock: &Inspection) -> Result<Holder, CliError> {
+    match (lock.state, &lock.holder) {
+        (LockState::Held, Some(holder)) => Ok(holder.clone()),
+        (LockState::Held, None) | (LockState::Free, _) => Err(CliError::NotHeld),
+    }
+}
+
+/// What a client that uses no gateway has none of.
+fn fence(holder: &Holder) -> Option<FencingToken> {
+    let fence = holder.fencing_token?;
+    FencingToken::new(fence).ok()
 }
 
 fn argument(flag: &'static str, error: &dyn std::fmt::Display) -> CliError {
@@ -119,14 +158,13 @@ fn who(holder: &Holder) -> String {
         Some(fence) => format!(", fencing token {fence}"),
         None => String::new(),
     };
-    let left = match holder.expires_in_ms {
-        Some(ms) => format!(
-            ", for another {} unless it is renewed",
-            duration::show(Duration::from_millis(ms))
-        ),
-        None => ", without an expiry".to_owned(),
-    };
-    who + &fence + &left
+    who + &fence
+}
+
+/// For how long, if there is an end to it.
+fn left(holder: &Holder) -> Option<String> {
+    let ms = holder.expires_in_ms?;
+    Some(duration::show(Duration::from_millis(ms)))
 }
 
 #[cfg(test)]
@@ -138,11 +176,11 @@ mod tests {
         let who = |json: &str| who(&serde_json::from_str(json).unwrap());
         assert_eq!(
             who(r#"{"owner":"ci\u202e","fencing_token":42,"expires_in_ms":21480}"#),
-            r"ci\u{202e}, fencing token 42, for another 21.4s unless it is renewed"
+            r"ci\u{202e}, fencing token 42"
         );
         assert_eq!(
             who(r#"{"foreign":true,"expires_in_ms":null}"#),
-            "a client that uses no gateway, without an expiry"
+            "a client that uses no gateway"
         );
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub(super) use crate::client::spoken as show;
+
 /// Reads `30s`, `500ms`, `2m` or `1h 30m`.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text)
@@ -18,18 +20,6 @@ pub(super) fn parse_wait(text: &str) -> Result<Duration, String> {
         Ok(Duration::ZERO)
     } else {
         parse(text)
-    }
-}
-
-/// Writes a duration, no finer than people read and never longer than it is.
-pub(super) fn show(duration: Duration) -> String {
-    let seconds = Duration::from_secs(duration.as_secs());
-    if duration < Duration::from_secs(1) {
-        format!("{}ms", duration.as_millis())
-    } else if duration < Duration::from_mins(1) {
-        format!("{}.{}s", seconds.as_secs(), duration.subsec_millis() / 100)
-    } else {
-        humantime::format_duration(seconds).to_string()
     }
 }
 
@@ -52,17 +42,5 @@ mod tests {
         assert_eq!(parse_wait("0").unwrap(), Duration::ZERO);
         assert_eq!(parse_wait("2m").unwrap(), Duration::from_mins(2));
         assert!(parse_wait("30").is_err());
-    }
-
-    #[test]
-    fn shows_no_more_than_people_read() {
-        for (millis, shown) in [
-            (999, "999ms"),
-            (29_987, "29.9s"),
-            (30_000, "30.0s"),
-            (86_399_999, "23h 59m 59s"),
-        ] {
-            assert_eq!(show(Duration::from_millis(millis)), shown);
-        }
     }
 }

@@ -58,8 +58,8 @@ pub(super) enum CliError {
     /// A signal came while the command waited for a lock. The lock was not acquired.
     #[error("gave up waiting")]
     Interrupted(Signal),
-    /// The command to run cannot be started.
-    #[error("cannot start the command: {0}")]
+    /// There is no process to become the command.
+    #[error("cannot start a process: {0}")]
     NotStarted(io::Error),
     /// The command was stopped because its lease was lost, or was about to be.
     #[error("the command was stopped because the lease was lost: {0}")]
@@ -78,8 +78,8 @@ pub(super) enum CliError {
     /// Whoever was asked did not say yes.
     #[error("nothing was broken")]
     Declined,
-    /// There are no threads, or nothing to wait on.
-    #[error("cannot start: {0}")]
+    /// There are no threads, no signals, or nothing to wait on.
+    #[error("the system does not let it work: {0}")]
     Runtime(io::Error),
 }
 
@@ -90,7 +90,6 @@ impl CliError {
     pub(super) fn code(&self) -> u8 {
         match self {
             Self::Interrupted(signal) => run::code_of_signal(*signal),
-            Self::NotStarted(error) => run::code_of_start(error),
             error => error.exit().code(),
         }
     }

@@ -13,6 +13,9 @@ pub fn main() -> ExitCode {
     if run::is_guard() {
         return run::guard();
     }
+    if run::is_start() {
+        return run::start();
+    }
     let command = Args::of_process().into_command();
     let environment = Environment::of_process();
     match carry_out(&command, &environment) {

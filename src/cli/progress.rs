@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use crate::{client::Waiting, lock::LockName};
+use crate::{
+    client::{Waiting, spoken},
+    lock::LockName,
+};
 
 /// Back to the beginning of the line, and nothing in it.
 const CLEAR: &str = "\r\x1b[K";
@@ -55,7 +58,7 @@ impl Drop for ProgressLine {
 
 /// What there is to be said of a wait.
 pub(super) fn describe(name: &LockName, waiting: &Waiting, waited: Duration) -> String {
-    let waited = humantime::format_duration(Duration::from_secs(waited.as_secs()));
+    let waited = spoken(Duration::from_secs(waited.as_secs().max(1)));
     let mut text = format!("waiting for {name}: {waited}");
     let mut add = |fact: std::fmt::Arguments<'_>| {
         text.write_fmt(fact).expect("a string takes every text");

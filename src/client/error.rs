@@ -1,6 +1,8 @@
 //! Why a call did not do what it was asked to.
 
-use super::Problem;
+use std::time::Duration;
+
+use super::{Problem, spoken};
 
 /// What is known after a call that failed, one variant for each thing a caller can do about it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -75,7 +77,10 @@ fn by(problem: &Problem) -> String {
     };
     let how_long = match holder.expires_in_ms {
         // Rounded up: asking again a moment too late finds it free.
-        Some(ms) => format!(" for another {} s unless it is renewed", ms.div_ceil(1_000)),
+        Some(ms) => {
+            let left = spoken(Duration::from_secs(ms.div_ceil(1_000)));
+            format!(" for another {left} unless it is renewed")
+        }
         None if holder.foreign => " without an expiry".to_owned(),
         None => String::new(),
     };

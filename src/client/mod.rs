@@ -29,6 +29,7 @@ mod release;
 mod renew;
 mod retry;
 mod setback;
+mod spoken;
 mod waiting;
 
 pub use acquire::AcquireRequest;
@@ -43,4 +44,5 @@ pub use keeping::{Keeping, Loss};
 pub use lease::Lease;
 pub use list::{HeldLock, ListRequest, Page};
 pub use problem::{FieldError, Holder, Problem};
+pub use spoken::spoken;
 pub use waiting::Waiting;

@@ -27,6 +27,8 @@ pub struct AcquireRequest {
     pub ttl: Ttl,
     /// How long the lease may be kept with renewals.
     pub hold_limit: Option<HoldLimit>,
+    /// What of this the caller asked for.
+    pub stated: Stated,
     /// How long the caller wants to stand in the queue; zero for not at all.
     pub wait: Duration,
     /// Who asks.
@@ -39,6 +41,16 @@ pub struct AcquireRequest {
     pub warrant: Warrant,
     /// The key under which the request may be repeated.
     pub idempotency_key: Option<IdempotencyKey>,
+}
+
+/// What a caller asked for in so many words; what was left out is not here, whatever stands in for it.
+/// A request that is repeated under its idempotency key is known by this.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stated {
+    /// How long the grant is to last.
+    pub ttl: Option<Ttl>,
+    /// How long the lease may be kept with renewals.
+    pub hold_limit: Option<HoldLimit>,
 }
 
 /// A lease on its way to its holder.

@@ -73,8 +73,8 @@ impl Run {
             None => (Token::random(), None),
             Some(key) => {
                 let fingerprint = Fingerprint::of(
-                    request.ttl,
-                    request.hold_limit,
+                    request.stated.ttl,
+                    request.stated.hold_limit,
                     request.owner.as_ref(),
                     &request.metadata,
                 );

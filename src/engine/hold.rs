@@ -99,6 +99,7 @@ pub enum LossReason {
 /// How many events may wait for a reader. One that does not take them in is as good as gone: with
 /// a renewal every third of a TTL this is several TTLs.
 pub(super) const UNREAD: usize = 16;
+
 // === impl Engine ===
 
 impl Engine {
@@ -125,6 +126,8 @@ impl Engine {
     /// An older stream that still holds it, here or there, does not release it any more when it ends:
     /// one of this gateway ends now, one of another gateway with its next renewal.
     ///
+    /// A lease whose TTL is longer than the caller may ask for is cut to that.
+    ///
     /// A caller that hangs up half-way has adopted the lease or not. It is not released, because the
     /// caller may be about to ask again, here or elsewhere; nobody keeps it until then.
     pub async fn adopt(
@@ -139,7 +142,8 @@ impl Engine {
         let asked = Instant::now();
         let id = KeeperId::random();
         let (adopter, hash) = (Renewer::Adopter(id), token.hash());
-        let held = match self.store.renew_as(adopter, &name, &hash, None).await? {
+        let renewed = self.renew_up_to(adopter, &name, &hash, None, warrant.max_ttl());
+        let held = match renewed.await? {
             Renewal::Renewed(held) => held,
             Renewal::Lost(loss) => return Err(AdoptError::Lost(loss)),
             // Before its answer came, somebody adopted it after us.
@@ -206,6 +210,17 @@ impl Hold {
 // === impl LossReason ===
 
 impl LossReason {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Expired,
+        Self::HoldLimit,
+        Self::Ended,
+        Self::Revoked,
+        Self::Broken,
+        Self::Adopted,
+        Self::Unread,
+    ];
+
     /// The reason in one word.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -53,8 +53,14 @@ pub(super) struct Keeper {
 /// How soon it is looked again whether what was said of the queue has been read.
 const READ: Duration = Duration::from_secs(1);
 
-/// Whoever listens has gone, or has stopped listening.
-struct Gone;
+/// Nobody listens any more.
+#[derive(Debug, PartialEq, Eq)]
+enum Gone {
+    /// Whoever did has hung up.
+    HungUp,
+    /// Whoever does left too much unread, and is told so.
+    Unread,
+}
 
 // === impl Keeper ===
 
@@ -67,7 +73,7 @@ impl Keeper {
         outcome: impl Future<Output = Result<Granted, AcquireError>>,
     ) {
         let mut said = Position::from(place);
-        if let Err(Gone) = self.say(HoldEvent::Queued(said)) {
+        if self.say(HoldEvent::Queued(said)).is_err() {
             return;
         }
         let mut now = said;
@@ -82,7 +88,7 @@ impl Keeper {
             }
             if now.ahead != said.ahead && self.all_is_read() {
                 said = now;
-                if let Err(Gone) = self.say(HoldEvent::Queued(said)) {
+                if self.say(HoldEvent::Queued(said)).is_err() {
                     return;
                 }
             }
@@ -110,8 +116,8 @@ impl Keeper {
 
     pub(super) async fn keep_granted(self, mut kept: Kept) {
         let mut drained = std::pin::pin!(self.lifecycle.drained());
-        if let Err(Gone) = self.say_granted(&mut kept) {
-            return self.release(kept).await;
+        if let Err(gone) = self.say_granted(&mut kept) {
+            return self.release(kept, gone).await;
         }
         loop {
             let due = kept.renew_at.min(kept.valid_until);
@@ -123,7 +129,7 @@ impl Keeper {
                     // The store knows better.
                     Displaced::Adopted | Displaced::Broken => false,
                 },
-                () = self.events.closed() => return self.release(kept).await,
+                () = self.events.closed() => return self.release(kept, Gone::HungUp).await,
                 () = self.warrant.ended() => return self.revoke(kept),
             };
             if !self.warrant.stands() {
@@ -133,9 +139,8 @@ impl Keeper {
                 if reason == LossReason::Expired {
                     self.metrics.expired_while_held(SeenBy::Stream);
                 }
-                self.bus
-                    .lost(&kept.name, &kept.token.hash(), reason.as_str());
-                self.leave_behind(kept);
+                self.bus.lost(&kept.name, &kept.token.hash(), reason);
+                self.leave_behind(kept, Some(reason));
                 return self.end(HoldEnd::Lost(reason));
             }
             let heard = match self.renew(&mut kept).await {
@@ -148,8 +153,7 @@ impl Keeper {
                 Some(Renewal::Lost(Loss::HeldByAnother | Loss::Free)) => {
                     let reason = kept.lost_by_now().unwrap_or(LossReason::Ended);
                     self.metrics.expired_while_held(SeenBy::Stream);
-                    self.bus
-                        .lost(&kept.name, &kept.token.hash(), reason.as_str());
+                    self.bus.lost(&kept.name, &kept.token.hash(), reason);
                     return self.end(HoldEnd::Lost(reason));
                 }
                 Some(Renewal::Renewed(held)) => {
@@ -162,7 +166,7 @@ impl Keeper {
                 None => Ok(()),
             };
             match heard {
-                Err(Gone) => return self.release(kept).await,
+                Err(gone) => return self.release(kept, gone).await,
                 // A gateway that drains tries just once: the lease has what is left of its TTL.
                 Ok(()) if draining => return self.drain(kept),
                 Ok(()) => {}
@@ -201,7 +205,7 @@ impl Keeper {
         self.owed.settle(&kept.token.hash());
         if left.is_none() {
             // Nobody knows its token.
-            self.leave_behind(kept);
+            self.leave_behind(kept, None);
         }
         self.end(HoldEnd::Draining { left });
     }
@@ -209,11 +213,10 @@ impl Keeper {
     /// Whoever listens may not have it any more, and has what is left of the TTL to stop.
     fn revoke(&self, kept: Kept) {
         let revoked = LossReason::Revoked;
-        self.bus
-            .lost(&kept.name, &kept.token.hash(), revoked.as_str());
+        self.bus.lost(&kept.name, &kept.token.hash(), revoked);
         if kept.unsaid.is_some() {
             // Nobody knows its token.
-            self.leave_behind(kept);
+            self.leave_behind(kept, Some(revoked));
         }
         self.end(HoldEnd::Lost(revoked));
     }
@@ -258,8 +261,12 @@ impl Keeper {
     }
 
     /// Nobody listens any more: the lock is released at once, unless somebody else keeps it now.
-    async fn release(&self, kept: Kept) {
+    async fn release(&self, kept: Kept, gone: Gone) {
         let (keeper, token) = (Some(kept.keeper), kept.token.hash());
+        let unread = (gone == Gone::Unread).then_some(LossReason::Unread);
+        if let Some(unread) = unread {
+            self.bus.lost(&kept.name, &token, unread);
+        }
         let release = self.store.release_as(keeper, &kept.name, &token);
         let release = release.await;
         let released = ended(&release);
@@ -271,7 +278,7 @@ impl Keeper {
             }
             Ok(Release::Lost(_)) => self.owed.settle(&token),
             Err(_) => {
-                self.leave_behind(kept);
+                self.leave_behind(kept, unread);
                 None
             }
         };
@@ -280,11 +287,11 @@ impl Keeper {
     }
 
     /// The lease is released in a while, unless somebody else keeps it by then.
-    fn leave_behind(&self, kept: Kept) {
+    fn leave_behind(&self, kept: Kept, lost: Option<LossReason>) {
         self.reaper.submit(Abandoned {
             token: kept.token.hash(),
             name: kept.name,
-            by: Abandoner::Keeper(kept.keeper),
+            by: Abandoner::Keeper(kept.keeper, lost),
         });
     }
 
@@ -295,11 +302,12 @@ impl Keeper {
     }
 
     fn say(&self, event: HoldEvent) -> Result<(), Gone> {
-        self.events.try_send(event).map_err(|error| {
-            if let TrySendError::Full(_) = error {
+        self.events.try_send(event).map_err(|error| match error {
+            TrySendError::Full(_) => {
                 self.overrun.store(true, Ordering::Relaxed);
+                Gone::Unread
             }
-            Gone
+            TrySendError::Closed(_) => Gone::HungUp,
         })
     }
 

@@ -23,7 +23,7 @@ mod streams;
 mod tests;
 
 use acquire::Attempted;
-pub use acquire::{AcquireError, AcquireRequest, Granted};
+pub use acquire::{AcquireError, AcquireRequest, Granted, Stated};
 pub use break_lock::BreakError;
 pub use delivery::Delivery;
 pub use hold::{AdoptError, Hold, HoldEnd, HoldEvent, LossReason};

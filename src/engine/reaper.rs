@@ -22,7 +22,7 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-use super::{events::Bus, owed::Owed};
+use super::{LossReason, events::Bus, owed::Owed};
 
 /// How many give-backs may wait, for their time or for a store that is away. Beyond it the TTL alone
 /// ends a lease.
@@ -55,8 +55,9 @@ pub(super) enum Abandoner {
     Attempt,
     /// The same with an idempotency key: its caller may come back for it.
     KeyedAttempt,
-    /// A keeper that keeps it no longer. What somebody else has adopted is left to them.
-    Keeper(KeeperId),
+    /// A keeper that keeps it no longer, for the reason that its stream was told if there was anybody to
+    /// be told. What somebody else has adopted is left to them.
+    Keeper(KeeperId, Option<LossReason>),
 }
 
 struct Entry {
@@ -210,17 +211,17 @@ async fn give_back(
                 debug!(%name, ?outcome, "gave back what was not delivered");
                 if outcome == GiveBack::GivenBack {
                     metrics.given_back();
-                    events.given_back(name, token);
+                    events.given_back(name, token, None);
                 }
             })
         }
-        Abandoner::Keeper(keeper) => {
+        Abandoner::Keeper(keeper, lost) => {
             let released = store.release_as(Some(*keeper), name, token).await;
             released.map(|outcome| {
                 debug!(%name, ?outcome, "released what is not kept any more");
                 if outcome == Release::Released {
                     metrics.given_back();
-                    events.given_back(name, token);
+                    events.given_back(name, token, *lost);
                 }
             })
         }

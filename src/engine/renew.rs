@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::{
-    lock::{Lease, LockName, Token, Ttl},
+    lock::{Lease, LockName, Token, TokenHash, Ttl},
     store::{
         StoreError,
-        contract::{Loss, Renewal},
+        contract::{Loss, Renewal, Renewer},
     },
     telemetry::metrics::SeenBy,
 };
@@ -29,16 +29,22 @@ pub enum RenewError {
 impl Engine {
     /// Makes a living lease last longer. Works while the gateway drains.
     ///
+    /// `most` is the longest TTL that the caller may ask for. A lease whose own TTL is longer, from
+    /// somebody who may ask for more, is cut to it and not refused: nobody loses a lock to a limit.
+    ///
     /// A caller that hangs up half-way has a lease that was renewed or not; both end by themselves.
     pub async fn renew(
         &self,
         name: LockName,
         token: Token,
         ttl: Option<Ttl>,
+        most: Option<Ttl>,
     ) -> Result<Lease, RenewError> {
         let hash = token.hash();
         let left = self.owed.left(&hash);
-        let renewal = self.store.renew(&name, &hash, ttl).await;
+        let renewal = self
+            .renew_up_to(Renewer::Bearer, &name, &hash, ttl, most)
+            .await;
         self.metrics.renewed(SeenBy::Renew, ended(&renewal), left);
         match renewal? {
             Renewal::Renewed(held) => {
@@ -60,6 +66,30 @@ impl Engine {
                 self.owed.settle(&hash);
                 Err(RenewError::Lost(loss))
             }
+        }
+    }
+
+    /// Renews for no longer than `most`. The lease's own TTL is known when it has been renewed; what is
+    /// too long is cut at once, and from then on its own TTL is short enough.
+    pub(super) async fn renew_up_to(
+        &self,
+        renewer: Renewer,
+        name: &LockName,
+        token: &TokenHash,
+        ttl: Option<Ttl>,
+        most: Option<Ttl>,
+    ) -> Result<Renewal, StoreError> {
+        let renewal = self.store.renew_as(renewer, name, token, ttl).await?;
+        match (&renewal, most) {
+            (Renewal::Renewed(held), Some(most)) if held.ttl > most => {
+                let again = match renewer {
+                    // Whoever has adopted it meanwhile goes on with it.
+                    Renewer::Adopter(id) => Renewer::Keeper(id),
+                    Renewer::Bearer | Renewer::Keeper(_) => renewer,
+                };
+                self.store.renew_as(again, name, token, Some(most)).await
+            }
+            _ => Ok(renewal),
         }
     }
 }

@@ -98,9 +98,10 @@ impl fmt::Debug for IdempotencyKey {
 // === impl Fingerprint ===
 
 impl Fingerprint {
-    /// The fingerprint of what a request asks for.
+    /// The fingerprint of what a request asks for, in its own words: what stands in for something
+    /// that it left out may change between two gateways, and from one operation to another.
     pub fn of(
-        ttl: Ttl,
+        ttl: Option<Ttl>,
         hold_limit: Option<HoldLimit>,
         owner: Option<&Owner>,
         metadata: &Metadata,
@@ -110,7 +111,7 @@ impl Fingerprint {
             hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
             hash.update(bytes);
         };
-        part(&ttl.as_millis().to_be_bytes());
+        part(&ttl.map_or(0, Ttl::as_millis).to_be_bytes());
         part(&hold_limit.map_or(0, HoldLimit::as_millis).to_be_bytes());
         part(owner.map(Owner::as_str).unwrap_or_default().as_bytes());
         for (name, value) in metadata.iter() {
@@ -202,11 +203,12 @@ mod tests {
         let limit = HoldLimit::MAX;
         let none = Metadata::default();
         let all = [
-            Fingerprint::of(ttl, None, None, &none),
-            Fingerprint::of(Ttl::MAX, None, None, &none),
-            Fingerprint::of(ttl, Some(limit), None, &none),
-            Fingerprint::of(ttl, None, Some(&owner), &none),
-            Fingerprint::of(ttl, None, None, &metadata),
+            Fingerprint::of(None, None, None, &none),
+            Fingerprint::of(Some(ttl), None, None, &none),
+            Fingerprint::of(Some(Ttl::MAX), None, None, &none),
+            Fingerprint::of(None, Some(limit), None, &none),
+            Fingerprint::of(None, None, Some(&owner), &none),
+            Fingerprint::of(None, None, None, &metadata),
         ];
         for (i, a) in all.iter().enumerate() {
             for (j, b) in all.iter().enumerate() {

@@ -128,19 +128,30 @@ impl NewArgs {
     }
 }
 
+/// When a key ends, as the file has it: in whole seconds.
 fn end(text: &str) -> Result<String, CliError> {
-    let after = |duration| SystemClock.wall().checked_add(duration);
+    let refuse = |why| CliError::Argument {
+        flag: "--expires",
+        error: format!("is {text:?}; {why}"),
+    };
+    let now = SystemClock.wall();
     let time = match humantime::parse_duration(text) {
-        Ok(duration) => after(duration),
+        Ok(duration) => now.checked_add(duration),
         Err(_) => humantime::parse_rfc3339(text).ok(),
     };
     // Beyond the year 9999 there is no way to write it.
     let most = humantime::parse_rfc3339("9999-01-01T00:00:00Z").ok();
-    match time.filter(|time| Some(*time) < most) {
-        Some(time) => Ok(humantime::format_rfc3339_seconds(time).to_string()),
-        None => Err(CliError::Argument {
-            flag: "--expires",
-            error: format!("is {text:?}; expected 90d, or a time in UTC: 2027-01-31T00:00:00Z"),
-        }),
+    let Some(time) = time.filter(|time| Some(*time) < most) else {
+        return Err(refuse(
+            "expected 90d, or a time in UTC: 2027-01-31T00:00:00Z",
+        ));
+    };
+    let written = humantime::format_rfc3339_seconds(time).to_string();
+    let ends = humantime::parse_rfc3339(&written).ok();
+    if ends.is_none_or(|ends| ends <= now) {
+        return Err(refuse(
+            "that is over already: the key would never let anybody in",
+        ));
     }
+    Ok(written)
 }

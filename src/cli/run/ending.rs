@@ -1,6 +1,6 @@
 //! `latchgate run` from the wait to the release.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::Instant;
@@ -95,10 +95,14 @@ async fn release(args: &RunArgs, keeper: Keeper, signals: &mut Signals) {
         )),
         Err(error) => {
             let left = until.unwrap_or_else(Instant::now);
-            let left = duration::show(left.saturating_duration_since(Instant::now()));
+            let left = left.saturating_duration_since(Instant::now());
+            let end = if left.is_zero() {
+                "has ended by itself".to_owned()
+            } else {
+                format!("ends by itself in {}", duration::show(left))
+            };
             output::note(&format!(
-                "latchgate: {name}: could not release the lock, the lease ends by itself in \
-                 {left}: {error}"
+                "latchgate: {name}: could not release the lock, the lease {end}: {error}"
             ));
         }
     }
@@ -155,13 +159,4 @@ impl RunArgs {
 /// The exit code for a signal, as shells have it.
 pub(in crate::cli) fn code_of_signal(signal: Signal) -> u8 {
     u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
-}
-
-/// The exit code for a command that could not be started, as shells have it.
-pub(in crate::cli) fn code_of_start(error: &io::Error) -> u8 {
-    if error.kind() == io::ErrorKind::NotFound {
-        127
-    } else {
-        126
-    }
 }

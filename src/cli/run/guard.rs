@@ -47,6 +47,16 @@ impl Guard {
         self.order(&Order::KillAt(SystemClock.since_boot() + left));
     }
 
+    /// Its number.
+    pub(super) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Whether it has ended before its time. It is collected then.
+    pub(super) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// The command has ended: there is nothing to stop any more.
     pub(super) fn dismiss(mut self) {
         self.order(&Order::Dismiss);
@@ -64,7 +74,7 @@ impl Guard {
 }
 
 /// This program, even if its file was replaced since it was started.
-fn own_program() -> io::Result<PathBuf> {
+pub(super) fn own_program() -> io::Result<PathBuf> {
     let link = Path::new("/proc/self/exe");
     if link.exists() {
         Ok(link.to_owned())

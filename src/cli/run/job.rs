@@ -1,24 +1,25 @@
 //! The process group in which a command runs.
 
-use std::{
-    ffi::OsString,
-    io,
-    os::unix::process::{CommandExt, ExitStatusExt},
-    process::{Child, Command},
-    time::Duration,
-};
+use std::{ffi::OsString, io, os::unix::process::ExitStatusExt, process::Child, time::Duration};
 
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, WaitId, WaitIdOptions, waitid},
 };
 use tokio::time::{Instant, sleep};
 
-use super::super::signals::Signals;
+use super::{
+    super::signals::Signals,
+    group::{Group, Standing},
+    guard::own_program,
+    orphans::Orphans,
+    start_process::stopped,
+};
 
 /// A command and everything that it started, as long as that stays in its process group.
 pub(super) struct Job {
     child: Child,
-    group: Pid,
+    group: Group,
 }
 
 /// How the command itself stands.
@@ -34,32 +35,38 @@ pub(super) enum Status {
 const TOKEN: &str = "LATCHGATE_TOKEN";
 /// How often a group is looked at that is to end.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long the end of a group is waited for that was killed: the kernel needs no longer, but in a
-/// container whose first process collects no dead children they are never gone.
+/// How long the end of a group is waited for that was killed: the kernel needs no longer, but where
+/// it does not show who is dead, those whom nobody collects seem to live for ever.
 const KILLED: Duration = Duration::from_secs(1);
 
 // === impl Job ===
 
 impl Job {
-    /// Starts a command in a process group of its own.
+    /// Starts a command in a process group of its own, which is stopped before it has begun and begins
+    /// with CONT.
     pub(super) fn start(
         command: &[OsString],
         variables: &[(&'static str, String)],
     ) -> io::Result<Self> {
-        let (program, arguments) = command.split_first().expect("clap wants a command");
-        let child = Command::new(program)
-            .args(arguments)
+        let child = stopped(own_program()?.as_os_str(), command)
             .env_remove(TOKEN)
             .envs(variables.iter().map(|(name, value)| (name, value)))
-            .process_group(0)
             .spawn()?;
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let group = group.expect("the system gives positive numbers to processes");
-        Ok(Self { child, group })
+        let job = Self {
+            child,
+            group: Group::new(group),
+        };
+        let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while matches!(waitid(WaitId::Pid(group), stopped), Err(Errno::INTR)) {}
+        // Heard of here, not by who watches over it.
+        job.status();
+        Ok(job)
     }
 
     pub(super) fn group(&self) -> Pid {
-        self.group
+        self.group.id()
     }
 
     /// How the command itself stands now. One that has ended is left for [`Job::end`] to collect, so
@@ -67,7 +74,7 @@ impl Job {
     pub(super) fn status(&self) -> Status {
         let now = |options| {
             let options = options | WaitIdOptions::NOHANG;
-            matches!(waitid(WaitId::Pid(self.group), options), Ok(Some(_)))
+            matches!(waitid(WaitId::Pid(self.group.id()), options), Ok(Some(_)))
         };
         if now(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             Status::Ended
@@ -80,26 +87,39 @@ impl Job {
 
     /// Sends a signal to the whole group.
     pub(super) fn signal(&self, signal: Signal) {
-        // All it can say is that nobody is left, or that what is left changed its user.
-        let _: Result<_, _> = kill_process_group(self.group, signal);
+        self.group.signal(signal);
     }
 
     /// Collects the command, stops what it has left running, with KILL from `kill_at` on, and says
     /// with which code the command has ended. Signals are passed on to what is left.
-    pub(super) async fn end(mut self, kill_at: Instant, signals: &mut Signals) -> io::Result<u8> {
+    pub(super) async fn end(
+        mut self,
+        kill_at: Instant,
+        orphans: &Orphans,
+        signals: &mut Signals,
+    ) -> io::Result<u8> {
         self.signal(Signal::TERM);
         self.signal(Signal::CONT);
         let status = self.child.wait()?;
         let mut killed = None;
-        while test_kill_process_group(self.group).is_ok() {
+        loop {
+            orphans.collect();
+            let standing = self.group.standing();
             let now = Instant::now();
-            match killed {
-                None if now >= kill_at => {
+            match (standing, killed) {
+                (Standing::Gone, _) | (Standing::Dead, Some(_)) => break,
+                // Whom the look has missed does not live on after this.
+                (Standing::Dead, None) => {
+                    self.signal(Signal::KILL);
+                    killed = Some(now);
+                    continue;
+                }
+                (Standing::Alive, None) if now >= kill_at => {
                     self.signal(Signal::KILL);
                     killed = Some(now);
                 }
-                Some(at) if now >= at + KILLED => break,
-                _ => {}
+                (Standing::Alive, Some(at)) if now >= at + KILLED => break,
+                (Standing::Alive, _) => {}
             }
             tokio::select! {
                 () = sleep(LOOK) => {}

@@ -2,13 +2,17 @@
 
 mod args;
 mod ending;
+mod group;
 mod guard;
 mod guard_process;
 mod job;
+mod orphans;
+mod start_process;
 mod supervisor;
 mod terminal;
 mod timing;
 
 pub(super) use args::RunArgs;
-pub(super) use ending::{code_of_signal, code_of_start, run};
+pub(super) use ending::{code_of_signal, run};
 pub(super) use guard_process::{guard, is_guard};
+pub(super) use start_process::{is_start, start};

@@ -18,6 +18,7 @@ use super::{
     args::OnLost,
     guard::Guard,
     job::{Job, Status},
+    orphans::Orphans,
     terminal::Terminal,
     timing::Timing,
 };
@@ -28,6 +29,7 @@ pub(super) struct Supervisor {
     job: Job,
     terminal: Option<Terminal>,
     guard: Option<Guard>,
+    orphans: Orphans,
     lease: watch::Receiver<Keeping>,
     lease_lost: bool,
     timing: Timing,
@@ -79,7 +81,8 @@ const NOT_SUSPENDED: Duration = Duration::from_millis(100);
 // === impl Supervisor ===
 
 impl Supervisor {
-    /// Takes charge of a command that has just been started.
+    /// Takes charge of a command, and lets it begin: from its first moment it is guarded, and has the
+    /// terminal.
     pub(super) fn new(
         name: &LockName,
         job: Job,
@@ -87,29 +90,33 @@ impl Supervisor {
         timing: Timing,
         on_lost: OnLost,
     ) -> Self {
-        let mut terminal = Terminal::of_process();
-        if let Some(terminal) = &mut terminal {
-            terminal.give(job.group());
-            // It may have wanted to read a moment too early.
-            job.signal(Signal::CONT);
-        }
         let guard = match on_lost {
             OnLost::Terminate => Guard::start(job.group())
                 .inspect_err(|error| {
                     output::note(&format!(
-                        "latchgate: there is no guard ({error}): if this process is killed, the \
-                         command goes on without the lock"
+                        "latchgate: {name}: there is no guard ({error}): if this process is killed, \
+                         the command goes on without the lock"
                     ));
                 })
                 .ok(),
             OnLost::Continue => None,
         };
+        let mut terminal = Terminal::of_process();
+        if let Some(terminal) = &mut terminal {
+            terminal.give(job.group());
+        }
+        let orphans = Orphans::beside(
+            [job.group()]
+                .into_iter()
+                .chain(guard.as_ref().map(Guard::pid)),
+        );
         let now = Instant::now();
         let mut this = Self {
             name: name.clone(),
             job,
             terminal,
             guard,
+            orphans,
             lease: keeper.watch(),
             lease_lost: false,
             timing,
@@ -122,18 +129,22 @@ impl Supervisor {
             trouble: String::new(),
             why: None,
         };
+        // The guard is told first until when the command may run.
         this.look_at_lease();
+        this.job.signal(Signal::CONT);
         this
     }
 
     /// Goes on until the command has ended, and all that it left running.
     pub(super) async fn finish(mut self, signals: &mut Signals) -> io::Result<End> {
         loop {
+            let (due, is_to_be_stopped) = (self.due(), self.is_to_be_stopped());
             tokio::select! {
-                // First what must not be late, whatever else there is to do.
+                // First what is known by now: a process that did not run for a while may have missed both,
+                // a renewal and the time to stop. Then what must not be late.
                 biased;
-                () = sleep_until(self.due()), if self.is_to_be_stopped() => self.stop_in_time(),
                 Ok(()) = self.lease.changed(), if !self.lease_lost => self.look_at_lease(),
+                () = sleep_until(due), if is_to_be_stopped => self.stop_in_time(),
                 signal = signals.next() => {
                     if self.hear(signal).await == Status::Ended {
                         break;
@@ -148,7 +159,7 @@ impl Supervisor {
             OnLost::Terminate => self.kill_at.min(self.timing.kill_if_stopped_now()),
             OnLost::Continue => self.timing.kill_if_stopped_now(),
         };
-        let code = self.job.end(kill_at, signals).await?;
+        let code = self.job.end(kill_at, &self.orphans, signals).await?;
         if let Some(guard) = self.guard {
             guard.dismiss();
         }
@@ -161,17 +172,26 @@ impl Supervisor {
     /// Does what a signal says, and tells how the command stands then.
     async fn hear(&mut self, signal: Signal) -> Status {
         match signal {
-            Signal::CHILD => match self.job.status() {
-                Status::Stopped => {
+            Signal::CHILD => {
+                if self.guard.as_mut().is_some_and(Guard::has_ended) {
+                    self.guard = None;
+                    self.orphans = Orphans::beside([self.job.group()]);
+                    self.say(
+                        "the guard is gone: if this process is killed, the command goes on without \
+                         the lock",
+                    );
+                }
+                self.orphans.collect();
+                let status = self.job.status();
+                if status == Status::Stopped {
                     self.stopped = true;
                     // A shell that waits for us must hear of it.
                     if self.terminal.is_some() {
                         self.suspend().await;
                     }
-                    Status::Stopped
                 }
-                status => status,
-            },
+                status
+            }
             Signal::TSTP => {
                 // Nobody renews meanwhile, so nothing may run.
                 self.job.signal(Signal::STOP);

@@ -1,6 +1,7 @@
 //! What operations tell, each as it knows it.
 
 use crate::{
+    engine::LossReason,
     lock::{HeldLease, Lease, LockName, Owner, TokenHash},
     store::contract::Place,
 };
@@ -57,12 +58,17 @@ impl Bus {
         });
     }
 
-    /// A lease was given back because nobody was there for it. Where nobody heard that it was
-    /// granted, nobody hears that it is not.
-    pub(in crate::engine) fn given_back(&self, name: &LockName, token: &TokenHash) {
+    /// A lease was given back by the gateway: after its stream had lost it, or because nobody was there
+    /// for it. Where nobody heard that it was granted, nobody hears that it is not.
+    pub(in crate::engine) fn given_back(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        lost: Option<LossReason>,
+    ) {
         self.tell(|at| News {
             event: Event {
-                reason: Some("abandoned".into()),
+                reason: Some(lost.map_or("abandoned", LossReason::as_str).into()),
                 ..Event::of(EventKind::Released, name, at)
             },
             lease: Some(LeaseId::of(token)),
@@ -71,10 +77,10 @@ impl Bus {
     }
 
     /// A stream that held a lock does not hold it any more.
-    pub(in crate::engine) fn lost(&self, name: &LockName, token: &TokenHash, reason: &'static str) {
+    pub(in crate::engine) fn lost(&self, name: &LockName, token: &TokenHash, reason: LossReason) {
         self.tell(|at| News {
             event: Event {
-                reason: Some(reason.into()),
+                reason: Some(reason.as_str().into()),
                 ..Event::of(EventKind::Lost, name, at)
             },
             lease: Some(LeaseId::of(token)),

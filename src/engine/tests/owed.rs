@@ -23,7 +23,7 @@ async fn a_granted_lease_may_be_renewed_or_released_until_it_is_over() {
     assert_eq!(engine.owed_until(), Some(Instant::now() + TTL));
     sleep(TTL / 2).await;
     let (name, token) = (granted.lease.name, granted.lease.token);
-    engine.renew(name, token, None).await.unwrap();
+    engine.renew(name, token, None, None).await.unwrap();
     assert_eq!(engine.owed_until(), Some(Instant::now() + TTL));
     sleep(TTL).await;
     assert_eq!(engine.owed_until(), None);
@@ -49,11 +49,14 @@ async fn a_lease_that_was_granted_elsewhere_counts_once_it_is_renewed_here() {
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
     let token = Token::random();
-    engine.renew(name(), token.clone(), None).await.unwrap();
+    engine
+        .renew(name(), token.clone(), None, None)
+        .await
+        .unwrap();
     assert_eq!(engine.owed_until(), Some(Instant::now() + TTL));
     let lost = Ok(Renewal::Lost(Loss::Free));
     store.renewals.lock().unwrap().push_back(lost);
-    engine.renew(name(), token, None).await.unwrap_err();
+    engine.renew(name(), token, None, None).await.unwrap_err();
     assert_eq!(engine.owed_until(), None);
 }
 

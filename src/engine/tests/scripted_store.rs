@@ -16,7 +16,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::{
     auth::Warrant,
     config::{LimitsConfig, Millis},
-    engine::{AcquireRequest, Engine},
+    engine::{AcquireRequest, Engine, Stated},
     lifecycle::Lifecycle,
     lock::{
         CallerId, FencingToken, HeldLease, IdempotencyKey, KeeperId, LockName, Metadata, TokenHash,
@@ -327,6 +327,7 @@ pub(super) fn request(key: Option<&str>) -> AcquireRequest {
         name: name(),
         ttl: Ttl::MAX,
         hold_limit: None,
+        stated: Stated::default(),
         wait: Duration::ZERO,
         owner: None,
         metadata: Metadata::default(),

@@ -140,7 +140,12 @@ async fn a_draining_engine_renews_and_releases_but_does_not_acquire() {
     lifecycle.drain();
     let error = engine.acquire(request(None)).await.unwrap_err();
     assert!(matches!(error, AcquireError::Draining));
-    assert!(engine.renew(name(), Token::random(), None).await.is_ok());
+    assert!(
+        engine
+            .renew(name(), Token::random(), None, None)
+            .await
+            .is_ok()
+    );
     let error = engine.release(name(), &Token::random()).await.unwrap_err();
     assert!(matches!(error, ReleaseError::Lost(Loss::Free)));
 }

@@ -8,15 +8,22 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::lock::Token;
+use crate::lock::{IdempotencyKey, Token};
 
 /// The header that carries it in both directions.
 pub(in crate::http) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest that is taken over from a caller.
 const MAX_LEN: usize = 128;
 
+/// Headers whose values are secrets.
+const SECRETS: [HeaderName; 3] = [
+    HeaderName::from_static("idempotency-key"),
+    HeaderName::from_static("lock-token"),
+    http::header::AUTHORIZATION,
+];
+
 /// A request id: 1 to 128 characters that are harmless in a header, in a log line and in JSON, and
-/// that are no token.
+/// that are no secret of the request.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct RequestId(HeaderValue);
 
@@ -38,7 +45,8 @@ impl RequestId {
         };
         let fit = (1..=MAX_LEN).contains(&value.len())
             && value.as_bytes().iter().all(|&byte| is_harmless(byte))
-            && !is_secret(value);
+            && !is_secret(value)
+            && !repeats_secret(value, headers);
         fit.then(|| Self(value.clone()))
     }
 
@@ -56,6 +64,18 @@ impl RequestId {
 fn is_secret(value: &HeaderValue) -> bool {
     let is_secret = |text: &str| text.contains("lgk_") || Token::parse(text).is_ok();
     value.to_str().is_ok_and(is_secret)
+}
+
+/// Whether somebody sent one unique text as the id and as a secret: the log would show it.
+fn repeats_secret(value: &HeaderValue, headers: &HeaderMap) -> bool {
+    let id = value.as_bytes();
+    let mut secrets = SECRETS.into_iter().flat_map(|name| headers.get_all(name));
+    secrets.any(|secret| {
+        let secret = secret.as_bytes();
+        // A shorter one is no secret, and may be found in many an id.
+        let long = secret.len() >= IdempotencyKey::MIN_LEN;
+        id == secret || (long && id.windows(secret.len()).any(|part| part == secret))
+    })
 }
 
 fn is_harmless(byte: u8) -> bool {
@@ -118,6 +138,25 @@ mod tests {
         assert_eq!(sent(&[b"\xff"]), None);
         assert_eq!(sent(&[b"a", b"b"]), None);
         assert_eq!(sent(&[]), None);
+    }
+
+    #[test]
+    fn is_not_taken_over_if_it_repeats_a_secret_of_the_request() {
+        let key = "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11";
+        let sent = |id: &str, header: &'static str, secret: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(X_REQUEST_ID, HeaderValue::from_str(id).unwrap());
+            headers.insert(header, HeaderValue::from_str(secret).unwrap());
+            RequestId::sent(&headers).is_some()
+        };
+        for header in ["idempotency-key", "lock-token", "authorization"] {
+            assert!(!sent(key, header, key), "{header}");
+            assert!(!sent(&format!("req:{key}/1"), header, key), "{header}");
+            assert!(!sent("short", header, "short"), "{header}");
+            assert!(sent("4711", header, key), "{header}");
+            assert!(sent("id-of-1", header, "1"), "{header}");
+        }
+        assert!(sent(key, "traceparent", key));
     }
 
     #[test]

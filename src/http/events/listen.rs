@@ -36,8 +36,8 @@ struct EventsProblems;
 ///
 /// * `queued`: a request began to wait. `acquired`: a lease was granted, at once or to one who waited.
 ///   `renewed`: it lasts longer.
-/// * `released`: it was given back; with the reason `abandoned` by the gateway, because nobody was
-///   there for it. `expired`: its time was over, which is told up to a few seconds later. `broken`:
+/// * `released`: it was given back; with a reason by the gateway: `abandoned`, because nobody was there
+///   for it, or the reason that its stream of `hold` was told with `lost`. `expired`: its time was over, which is told up to a few seconds later. `broken`:
 ///   somebody took it away, with the reason that they gave.
 /// * `lost`: a stream of `hold` does not hold its lock any more, with the reason that it was told. The
 ///   lease may have ended before, or ends a moment later. A lease that was broken is `broken` only,

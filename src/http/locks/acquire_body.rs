@@ -13,7 +13,7 @@ use utoipa::{
 use crate::{
     auth::Access,
     config::LimitsConfig,
-    engine::AcquireRequest,
+    engine::{AcquireRequest, Stated},
     http::{
         extract::{Fields, RequestBody},
         problem::Problem,
@@ -33,6 +33,8 @@ pub(in crate::http) struct AcquireBody {
         minimum = 100, maximum = 86_400_000, default = 30_000
     )]
     ttl: Ttl,
+    #[schema(ignore)]
+    stated: Stated,
     /// How long to wait for a lock that is held, in milliseconds. 0 asks without waiting. Your own
     /// time-out must be longer, and so must that of every proxy on the way: stay at or below 25000
     /// behind an API gateway that gives up after 29 s.
@@ -98,6 +100,7 @@ impl AcquireBody {
         Ok(AcquireRequest {
             ttl: self.ttl,
             hold_limit: self.hold_limit,
+            stated: self.stated,
             wait: self.wait,
             owner: self.owner,
             metadata: self.metadata,
@@ -113,12 +116,19 @@ impl RequestBody for AcquireBody {
     fn read(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Self {
         let default = Ttl::from_millis(limits.default_ttl_ms.0)
             .expect("the default TTL was checked when the configuration was read");
-        let asked = ttl(fields, limits);
-        let ttl = asked.unwrap_or(default);
+        let asked_ttl = ttl(fields, limits);
+        let ttl = asked_ttl.unwrap_or(default);
+        let wait = wait(fields, limits);
+        let hold_limit = hold_limit(fields, limits, ttl);
+        let stated = Stated {
+            ttl: asked_ttl,
+            hold_limit,
+        };
         Self {
             ttl,
-            wait: wait(fields, limits),
-            hold_limit: hold_limit(fields, limits, ttl),
+            stated,
+            wait,
+            hold_limit,
             owner: owner(fields),
             metadata: metadata(fields),
         }

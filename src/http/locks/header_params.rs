@@ -46,6 +46,10 @@ pub(super) struct KeyHeader {
     /// Makes the request safe to repeat: asked again while the lease lives, the answer is 200 with
     /// the same lease, token included; for a minute after its end it is 409. A random UUID is fine.
     /// It is as secret as the token.
+    ///
+    /// The same request has the same `ttl_ms`, `max_hold_ms`, `owner` and `metadata`, or leaves the
+    /// same of them out; else the answer is 409 `idempotency-mismatch`. A lease that was acquired can
+    /// be held under its key, and the other way round: it keeps the TTL and the hold limit that it has.
     #[param(
         rename = "Idempotency-Key",
         nullable = false,

@@ -63,7 +63,7 @@ struct HoldProblems;
 ///
 /// With the header `Lock-Token` the stream adopts the lease with this token, with the same fencing
 /// token. Nothing is acquired then, and neither the body nor an `Idempotency-Key` changes anything
-/// about the lease. From then on this stream keeps the lease, and the last one that adopted it if
+/// about the lease; a TTL above that of the API key is cut to it. From then on this stream keeps the lease, and the last one that adopted it if
 /// there are several: an older stream, at this gateway or another, ends with `lost` (`adopted`) at
 /// the latest when it would have renewed, and does not release the lease however late it closes. So
 /// does a stream whose lease was answered again under its `Idempotency-Key`.

@@ -31,7 +31,9 @@ struct RenewProblems;
 /// Renew a lease
 ///
 /// Makes a living lease last longer, counted from now. It never brings an ended lease back, and it
-/// never goes past the `max_hold_ms` of the lease: it is cut short there. Renewing twice does no
+/// never goes past the `max_hold_ms` of the lease: it is cut short there. A `ttl_ms` above what the API
+/// key may ask for is 403 `limit-exceeded`; without one a lease that came from a key which may ask for
+/// more is cut to what this key may have, and not refused. Renewing twice does no
 /// harm. Works while the gateway drains.
 #[utoipa::path(
     put,
@@ -64,7 +66,8 @@ pub(in crate::http) async fn renew(
     // A caller that hangs up from here on has a lease that was renewed or not; both end by themselves.
     let id = (name.clone(), token.hash());
     let asked = Instant::now();
-    let renewed = gateway.engine.renew(name, token, body.ttl).await;
+    let most = caller.max_ttl();
+    let renewed = gateway.engine.renew(name, token, body.ttl, most).await;
     let (name, token) = id;
     match &renewed {
         Ok(lease) => gateway

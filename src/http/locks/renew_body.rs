@@ -22,7 +22,7 @@ pub(in crate::http) struct RenewBody {
     )]
     pub(super) token: Option<Token>,
     /// For how long the lease lasts from now, in milliseconds; it becomes the lease's own TTL. Left
-    /// out: the lease's own TTL again.
+    /// out: the lease's own TTL again, or the longest of the API key if that is shorter.
     #[schema(
         rename = "ttl_ms", value_type = Option<u64>,
         minimum = 100, maximum = 86_400_000

@@ -76,7 +76,7 @@ impl Problem {
 
     /// 403 if a caller may not ask for so long a TTL.
     pub(in crate::http) fn if_too_long(ttl: Ttl, caller: &Access) -> Result<(), Self> {
-        match caller.key().and_then(|key| key.limits.max_ttl) {
+        match caller.max_ttl() {
             Some(cap) if ttl > cap => {
                 let (ttl, cap) = (ttl.as_millis(), cap.as_millis());
                 let detail = format!("`ttl_ms` is {ttl}; the API key may ask for at most {cap}.");

@@ -247,7 +247,8 @@ impl Metrics {
         self.0.looked_up.set(now, Process::now());
         let mut text = String::new();
         encode(&mut text, &self.0.registry).expect("a string takes all");
-        text
+        // How a family without labels is written: right, and not what anybody expects to read.
+        text.replace("{} ", " ")
     }
 }
 
@@ -316,6 +317,9 @@ impl LookedUp {
 
     fn set(&self, now: &Figures, process: Process) {
         self.draining.set(i64::from(now.is_draining));
+        // What is not looked at any more says nothing.
+        self.checks.clear();
+        self.clock_skew.clear();
         for (check, severity) in &now.checks {
             let check = self.checks.get_or_create_owned(&[("check", *check)]);
             check.set(i64::from(*severity));

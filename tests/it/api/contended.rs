@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use http::Method;
 use latchgate::{
     clock::SystemClock,
-    config::{Config, StoreUrl},
+    config::{Config, Millis, StoreUrl},
     lifecycle::Lifecycle,
     store::{self, Store},
 };
@@ -23,8 +23,8 @@ const KEY: (&str, &str) = ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4
 
 /// Two gateways on one store. The embedded one has one handle, which they share; on Redis each has
 /// its own, as two processes would.
-struct Pair {
-    gateways: [Arc<Service>; 2],
+pub(super) struct Pair {
+    pub(super) gateways: [Arc<Service>; 2],
     _kept: (Option<TempDir>, Option<RedisServer>),
 }
 
@@ -32,27 +32,34 @@ struct Pair {
 
 impl Pair {
     /// A pair on each store, one after the other.
-    async fn each() -> [Self; 2] {
+    pub(super) async fn each() -> [Self; 2] {
+        Self::each_with(30_000).await
+    }
+
+    /// The same; the second gateway of each has another default TTL.
+    pub(super) async fn each_with(default_ttl_ms: u64) -> [Self; 2] {
         let directory = TempDir::new().unwrap();
-        let embedded = Config {
-            store: StoreUrl::Embedded(directory.path().to_owned()),
-            ..Config::default()
-        };
-        let store = open(&embedded).await;
-        let on_embedded = || Arc::new(Service::over(Arc::clone(&store), embedded.clone()));
+        let embedded = configs(
+            &StoreUrl::Embedded(directory.path().to_owned()),
+            default_ttl_ms,
+        );
+        let store = open(&embedded[0]).await;
         let server = RedisServer::start().await;
-        let redis = Config {
-            store: StoreUrl::Redis(server.url()),
-            ..Config::default()
-        };
-        let stores = [open(&redis).await, open(&redis).await];
+        let redis = configs(&StoreUrl::Redis(server.url()), default_ttl_ms);
+        let stores = [open(&redis[0]).await, open(&redis[1]).await];
         [
             Self {
-                gateways: [on_embedded(), on_embedded()],
+                gateways: embedded
+                    .map(|config| Arc::new(Service::over(Arc::clone(&store), config))),
                 _kept: (Some(directory), None),
             },
             Self {
-                gateways: stores.map(|store| Arc::new(Service::over(store, redis.clone()))),
+                gateways: {
+                    let [first, second] = redis;
+                    let [one, other] = stores;
+                    [(one, first), (other, second)]
+                        .map(|(store, config)| Arc::new(Service::over(store, config)))
+                },
                 _kept: (None, Some(server)),
             },
         ]
@@ -100,9 +107,20 @@ impl Pair {
         assert_eq!(answer.status, 204, "{}", answer.body);
     }
 
-    async fn hold(&self, at: usize, headers: &str, body: &str) -> Listener {
+    pub(super) async fn hold(&self, at: usize, headers: &str, body: &str) -> Listener {
         Listener::hold(self.gateways[at].connect().await, headers, body).await
     }
+}
+
+/// The configurations of two gateways on one store.
+fn configs(store: &StoreUrl, default_ttl_ms: u64) -> [Config; 2] {
+    let first = Config {
+        store: store.clone(),
+        ..Config::default()
+    };
+    let mut second = first.clone();
+    second.limits.default_ttl_ms = Millis(default_ttl_ms);
+    [first, second]
 }
 
 async fn open(config: &Config) -> Arc<dyn Store> {

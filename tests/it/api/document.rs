@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use latchgate::http::{ProblemCode, openapi, problems_markdown};
+use latchgate::{
+    engine::LossReason,
+    http::{ProblemCode, openapi, problems_markdown},
+};
 use serde_json::Value;
 
 use super::service::Service;
@@ -45,6 +48,16 @@ fn every_operation_says_what_the_edge_may_answer() {
 }
 
 #[test]
+fn every_reason_for_which_a_hold_is_lost_is_explained() {
+    let document = document();
+    let told = &document["paths"]["/locks/{name}/hold"]["post"]["description"];
+    for reason in LossReason::ALL {
+        let reason = format!("`{}`: ", reason.as_str());
+        assert!(told.as_str().unwrap().contains(&reason), "{reason}");
+    }
+}
+
+#[test]
 fn it_is_openapi_3_1() {
     assert_eq!(document()["openapi"], "3.1.0");
 }
@@ -71,6 +84,7 @@ fn it_lists_every_route() {
             "post /locks/{name}/hold",
             "post /locks/{name}/release",
             "put /locks/{name}/renew",
+            "get /metrics",
             "get /openapi.json",
             "get /problems/{code}",
             "get /readyz",

@@ -13,6 +13,7 @@ use latchgate::{
 use super::{
     key::Key,
     lines::Lines,
+    listener::Listener,
     scripted::{Asked, held, held_by},
     service::{Answer, JSON, Service, TOKEN},
 };
@@ -279,6 +280,41 @@ async fn a_ttl_above_the_cap_is_refused_and_the_default_stays_below_it() {
         .await;
     assert_eq!(answer.status, 201, "{}", answer.body);
     assert_eq!(last_attempt(&service).ttl.as_millis(), 10_000);
+}
+
+#[tokio::test]
+async fn a_lease_of_a_longer_ttl_is_cut_to_the_cap_and_not_lost() {
+    let key = Key::new();
+    let service = Service::with_keys(&key.entry("ci", "acquire = ['*']\nmax_ttl_ms = 10_000"));
+    let json = [key.auth(), ("lock-token", TOKEN)];
+    // It has a TTL of 30 s, as somebody else was granted it.
+    let renewed = service.ask(Method::PUT, "/locks/a/renew", &json, "").await;
+    assert_eq!(renewed.status, 200, "{}", renewed.body);
+    assert_eq!(renewed.json()["ttl_ms"], 10_000);
+    let cut =
+        |asked: &Asked| matches!(asked, Asked::Renew(_, Some(ttl)) if ttl.as_millis() == 10_000);
+    assert_eq!(
+        service
+            .script
+            .asked()
+            .iter()
+            .filter(|asked| cut(asked))
+            .count(),
+        1
+    );
+
+    let headers = format!("Authorization: {}\r\nLock-Token: {TOKEN}\r\n", key.header);
+    let mut adopted = Listener::hold(service.connect().await, &headers, "").await;
+    assert_eq!(adopted.expect("granted").await["ttl_ms"], 10_000);
+    assert_eq!(
+        service
+            .script
+            .asked()
+            .iter()
+            .filter(|asked| cut(asked))
+            .count(),
+        2
+    );
 }
 
 #[tokio::test]

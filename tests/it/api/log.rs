@@ -48,6 +48,27 @@ async fn a_request_is_one_line_with_its_route_status_code_and_id() {
 }
 
 #[tokio::test]
+async fn an_id_that_is_a_secret_of_the_request_is_neither_logged_nor_echoed() {
+    const SECRET: &str = "c0ffee00-9d1b-4c58-9a3b-6f5f2b1f7d11";
+    let lines = Lines::default();
+    let _guard = lines.collect();
+    let service = Service::start();
+    for (header, method, target, status) in [
+        ("idempotency-key", Method::POST, "/locks/a", 201),
+        ("lock-token", Method::DELETE, "/locks/a", 400),
+    ] {
+        let sent = [("x-request-id", SECRET), (header, SECRET)];
+        let answer = service.ask(method, target, &sent, "").await;
+        assert_eq!(answer.status, status, "{}", answer.body);
+        let id = answer.header("x-request-id");
+        assert!(!id.is_empty() && id != SECRET, "{id}");
+        assert!(!answer.body.contains(SECRET), "{}", answer.body);
+    }
+    let log = lines.read();
+    assert!(!log.contains("c0ffee00"), "{log}");
+}
+
+#[tokio::test]
 async fn a_failure_is_a_warning_with_its_cause() {
     let lines = Lines::default();
     let _guard = lines.collect();

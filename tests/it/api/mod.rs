@@ -32,6 +32,7 @@ mod key_limits;
 mod keys;
 mod log;
 mod overload;
+mod own_words;
 mod pages;
 mod processes;
 mod refusals;

@@ -85,6 +85,16 @@ fn what_a_gateway_would_refuse_is_not_made() {
             &["--name", "a", "--expires", "soon"],
             "--expires is \"soon\"",
         ),
+        (
+            &["--name", "a", "--expires", "0s"],
+            "--expires is \"0s\"; that is over already",
+        ),
+        // In the file there are whole seconds.
+        (&["--name", "a", "--expires", "1ms"], "is over already"),
+        (
+            &["--name", "a", "--expires", "2020-01-01T00:00:00Z"],
+            "is over already",
+        ),
         (&["--name", "a", "--burst", "5"], "burst of"),
         (&["--name", "a\"\nx = 1"], "name of"),
     ] {
@@ -104,8 +114,10 @@ fn the_list_says_who_may_do_what_and_never_a_secret() {
         "ci",
         &["--acquire", "ci:", "--view", "*", "--max-leases", "3"],
     );
-    let old = Made::new("old", &["--metrics", "--expires", "2020-01-01T00:00:00Z"]);
-    let file = File::new(&(ci.toml.clone() + &old.toml));
+    let old = Made::new("old", &["--metrics", "--expires", "2120-01-01T00:00:00Z"]);
+    // It was made in time, and that is over.
+    let over = old.toml.replace("2120-01-01", "2020-01-01");
+    let file = File::new(&(ci.toml.clone() + &over));
     let list = ["key", "list", "--keys", file.path()];
     let ran = latchgate(&list).read();
     let lines: Vec<_> = ran.out.lines().collect();

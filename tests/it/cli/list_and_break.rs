@@ -161,10 +161,51 @@ fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() 
         assert_eq!(copy.body, r#"{"reason":"x","fencing_token":42}"#);
     }
 
-    let gateway = FakeGateway::new([Reply::Lost]);
-    let unknown = run(&gateway, &["--any"]);
-    assert_eq!(unknown.code, Some(105), "{unknown:?}");
-    assert_eq!(gateway.received().len(), 1, "a copy would hit the next one");
+    let shown = Reply::Answer(200, lock.to_owned());
+    let broken = r#"{"name":"deploy","holder":{"owner":"a","fencing_token":42,"expires_in_ms":9}}"#;
+    let gateway = FakeGateway::new([shown, Reply::Lost, Reply::Answer(200, broken.to_owned())]);
+    let any = run(&gateway, &["--any"]);
+    assert_eq!(any.code, Some(0), "{any:?}");
+    assert!(
+        any.err
+            .starts_with("broke deploy: a, fencing token 42, with 9ms left"),
+        "{any:?}"
+    );
+    for copy in &gateway.received()[1..] {
+        assert_eq!(copy.body, r#"{"reason":"x","fencing_token":42}"#);
+    }
+
+    let foreign = r#"{"state":"held","holder":{"foreign":true,"expires_in_ms":null}}"#;
+    let foreign = Reply::Answer(200, foreign.to_owned());
+    let unseen = Reply::problem(403, "forbidden", "");
+    for nothing_to_tell_it_by in [foreign, unseen] {
+        let gateway = FakeGateway::new([nothing_to_tell_it_by, Reply::Lost]);
+        let unknown = run(&gateway, &["--any"]);
+        assert_eq!(unknown.code, Some(105), "{unknown:?}");
+        let received = gateway.received();
+        assert_eq!(received.len(), 2, "a copy would hit the next one");
+        assert_eq!(received[1].body, r#"{"reason":"x"}"#);
+    }
+}
+
+#[test]
+fn where_nothing_is_seen_only_any_breaks() {
+    let free = Reply::Answer(200, r#"{"state":"free"}"#.to_owned());
+    let gateway = FakeGateway::new([free]);
+    let run = |gateway: &FakeGateway, flag: &str| {
+        latchgate(&["break", "deploy", "--reason", "x", flag])
+            .env("LATCHGATE_URL", &gateway.url)
+            .read()
+    };
+    let free = run(&gateway, "--any");
+    assert_eq!(free.code, Some(107), "{free:?}");
+    assert_eq!(gateway.received().len(), 1);
+
+    let gateway = FakeGateway::new([Reply::problem(403, "forbidden", "")]);
+    let unseen = run(&gateway, "--yes");
+    assert_eq!(unseen.code, Some(2), "{unseen:?}");
+    assert!(unseen.err.contains("--any is needed"), "{unseen:?}");
+    assert_eq!(gateway.received().len(), 1);
 }
 
 #[test]

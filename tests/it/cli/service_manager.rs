@@ -105,17 +105,20 @@ fn it_says_when_it_is_ready_and_when_it_stops() {
 fn the_watchdog_is_fed_twice_as_often_as_it_must_be() {
     let manager = Manager::in_a_directory();
     let setup = manager.setup().with("WATCHDOG_USEC", "1000000");
-    let gateway = Gateway::start_with(setup);
+    // Before the first of them: they are kept until they are read, however late that is.
     let begin = Instant::now();
+    let gateway = Gateway::start_with(setup);
     let fed =
         std::iter::repeat_with(|| manager.message()).filter(|message| says(message, "WATCHDOG=1"));
     assert_eq!(fed.take(5).count(), 5);
-    // The first comes at once.
+    // The first comes at once, and the fifth after four halves of the limit; ten times that is for a
+    // machine that does other things as well.
     let took = begin.elapsed();
-    assert!(took >= Duration::from_millis(1_500), "{took:?}");
-    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert!(took >= Duration::from_secs(2), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
     // A process that stands still feeds nothing.
     gateway.signal(Signal::STOP);
+    gateway.stands_still();
     while manager.next(Duration::from_millis(1)).is_some() {}
     assert_eq!(manager.next(Duration::from_millis(1_200)), None);
     gateway.signal(Signal::CONT);

@@ -197,6 +197,11 @@ async fn a_release_is_not_tried_for_longer_than_the_lease_lasts() {
     let keeper = keep(&client).await;
     let begin = Instant::now();
     let error = keeper.release(Duration::from_mins(1)).await.unwrap_err();
-    assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
+    // The last try may be under way when the time is over.
+    let unanswered = matches!(
+        error,
+        ClientError::Unavailable(_) | ClientError::OutcomeUnknown { .. }
+    );
+    assert!(unanswered, "{error}");
     assert!(begin.elapsed() <= TTL);
 }

@@ -47,7 +47,7 @@ pub(super) fn keyed(lock: &str, ms: u64, key: IdempotencyHash) -> Attempt {
     let plain = attempt(lock, ms);
     let idempotency = Idempotency {
         hash: key,
-        fingerprint: Fingerprint::of(plain.ttl, None, None, &plain.metadata),
+        fingerprint: Fingerprint::of(Some(plain.ttl), None, None, &plain.metadata),
         salt: Salt::random(),
     };
     Attempt {

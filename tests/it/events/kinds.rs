@@ -215,6 +215,12 @@ async fn a_hold_that_loses_its_lease_is_told_so(site: Site) {
         "{end:?}"
     );
     assert_eq!(end.data["fencing_token"], heard[0].data["fencing_token"]);
+    if end.kind == "released" {
+        assert_eq!(
+            end.data["reason"], "hold-limit",
+            "somebody was there for it"
+        );
+    }
 }
 
 async fn a_lease_that_nobody_is_there_for_is_released(site: Site) {

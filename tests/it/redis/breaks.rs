@@ -6,7 +6,7 @@ use std::time::Duration;
 use bb8_redis::redis::Value;
 use latchgate::{
     config::LimitsConfig,
-    engine::{AcquireRequest, Engine, HoldEnd, HoldEvent, LossReason},
+    engine::{AcquireRequest, Engine, HoldEnd, HoldEvent, LossReason, Stated},
     lifecycle::Lifecycle,
     lock::{CallerId, Metadata},
     store::{
@@ -190,6 +190,7 @@ async fn a_stream_that_no_word_reaches_ends_with_its_next_renewal() {
         name: name("lock"),
         ttl: ttl(3_000),
         hold_limit: None,
+        stated: Stated::default(),
         wait: Duration::ZERO,
         owner: None,
         metadata: Metadata::default(),

@@ -93,6 +93,21 @@ impl Gateway {
         kill_process(pid, signal).unwrap();
     }
 
+    /// Waits until every thread of it is stopped: the signal for it may be heard in the middle of a call.
+    pub(crate) fn stands_still(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        let is_stopped = |entry: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(entry.unwrap().path().join("stat"));
+            // One that has ended does nothing either.
+            stat.is_ok_and(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
+        };
+        let threads = format!("/proc/{}/task", self.child.id());
+        while !std::fs::read_dir(&threads).unwrap().all(is_stopped) {
+            assert!(Instant::now() < deadline, "it goes on");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// `kill -9`, waited for.
     pub(crate) fn kill(&mut self) {
         self.signal(Signal::KILL);

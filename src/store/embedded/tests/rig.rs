@@ -162,7 +162,7 @@ pub(super) fn keyed(lock: &str, ms: u64, hash: IdempotencyHash) -> Attempt {
     let plain = attempt(lock, ms);
     let idempotency = Idempotency {
         hash,
-        fingerprint: Fingerprint::of(plain.ttl, None, None, &plain.metadata),
+        fingerprint: Fingerprint::of(Some(plain.ttl), None, None, &plain.metadata),
         salt: Salt::random(),
     };
     Attempt {

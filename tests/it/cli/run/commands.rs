@@ -35,6 +35,12 @@ fn a_command_that_cannot_be_started_leaves_no_lock_behind() {
     let url = gateway.url();
     let found = run(&url, &["deploy", "--", "/no/such/command"]).wait();
     assert_eq!(found.code, Some(127), "{found:?}");
+    assert!(
+        found
+            .err
+            .starts_with("latchgate: cannot start /no/such/command: "),
+        "{found:?}"
+    );
     let executable = run(&url, &["deploy", "--", "/dev/null"]).wait();
     assert_eq!(executable.code, Some(126), "{executable:?}");
     assert_eq!(inspect(&url, "deploy"), "deploy is free\n");

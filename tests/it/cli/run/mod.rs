@@ -2,6 +2,7 @@
 //! `latchgate run` itself.
 
 mod commands;
+mod containers;
 mod fixture;
 mod loss;
 mod outage;

@@ -74,6 +74,6 @@ pub(in super::super) async fn does_not_come_while_the_lease_is_renewed(fixture: 
 
 async fn renewed(gateways: &Gateways, lease: &Lease, ms: Option<u64>) {
     let engine = gateways.any();
-    let renewal = engine.renew(name("lock"), lease.token.clone(), ms.map(ttl));
+    let renewal = engine.renew(name("lock"), lease.token.clone(), ms.map(ttl), None);
     renewal.await.unwrap();
 }

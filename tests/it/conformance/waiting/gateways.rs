@@ -12,7 +12,7 @@ use std::{
 use latchgate::{
     auth::Warrant,
     config::{LimitsConfig, Millis},
-    engine::{AcquireError, AcquireRequest, Engine, Granted},
+    engine::{AcquireError, AcquireRequest, Engine, Granted, Stated},
     lifecycle::Lifecycle,
     lock::{CallerId, IdempotencyKey, Lease, Metadata, Owner, Token},
     store::{
@@ -49,6 +49,7 @@ pub(super) fn request(lock: &str, owner: &str) -> AcquireRequest {
         name: name(lock),
         ttl: ttl(LONG),
         hold_limit: None,
+        stated: Stated::default(),
         wait: PATIENT,
         owner: Some(Owner::new(owner).unwrap()),
         metadata: Metadata::default(),

@@ -165,7 +165,7 @@ impl Client {
             let renewal = self
                 .gateways
                 .any()
-                .renew(name(lock), lease.token.clone(), None);
+                .renew(name(lock), lease.token.clone(), None, None);
             renewal.await.expect("it holds the lock");
         }
         sleep(Duration::from_micros(self.random.next() % 3_000)).await;

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use latchgate::{
     auth::Warrant,
     config::{LimitsConfig, Millis, RedisConfig, RedisUrl},
-    engine::{AcquireError, AcquireRequest, Engine, Granted},
+    engine::{AcquireError, AcquireRequest, Engine, Granted, Stated},
     lifecycle::Lifecycle,
     lock::{CallerId, IdempotencyKey, Lease, Metadata, Owner},
     store::{
@@ -171,6 +171,7 @@ pub(crate) fn request(lock: &str) -> AcquireRequest {
         name: name(lock),
         ttl: ttl(30_000),
         hold_limit: None,
+        stated: Stated::default(),
         wait: Duration::from_secs(50),
         owner: None,
         metadata: Metadata::default(),

@@ -89,7 +89,7 @@ async fn a_request_in_other_words_does_not_take_over_the_place() {
     let lease = gate.take("words").await;
     let asked = gate.queue(keyed("words", "k")).await;
     let mut other = keyed("words", "k");
-    other.ttl = ttl(20_000);
+    other.stated.ttl = Some(ttl(20_000));
     let refused = gate.ask(other).refusal().await;
     assert!(
         matches!(refused, AcquireError::IdempotencyMismatch),

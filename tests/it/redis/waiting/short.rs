@@ -43,7 +43,7 @@ async fn renew(gate: &Gate, lease: &Lease) {
     let short = Some(brief("any").ttl);
     let renewal = gate
         .engine
-        .renew(lease.name.clone(), lease.token.clone(), short);
+        .renew(lease.name.clone(), lease.token.clone(), short, None);
     renewal.await.unwrap();
 }
 
@@ -216,7 +216,7 @@ async fn a_renewal_that_makes_it_no_shorter_tells_nobody() {
     for _ in 0..20 {
         sleep(Duration::from_millis(5)).await;
         let (name, token) = (lease.name.clone(), lease.token.clone());
-        there.engine.renew(name, token, None).await.unwrap();
+        there.engine.renew(name, token, None, None).await.unwrap();
     }
     let stats = server.text(&["INFO", "commandstats"]).await;
     assert!(!stats.contains("cmdstat_publish:"), "{stats}");

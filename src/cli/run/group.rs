@@ -1,0 +1,194 @@
+//! A process group, and whether anybody in it is alive.
+
+use std::{fs, process};
+
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+
+/// A process group.
+#[derive(Debug)]
+pub(super) struct Group {
+    id: Pid,
+    /// Who in it was alive when it was last looked at: most likely still is.
+    alive: Option<i32>,
+}
+
+/// How a group stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Somebody in it is alive, or it cannot be seen who is.
+    Alive,
+    /// All that was seen of it is dead and waits to be collected. Somebody may have been started in
+    /// the middle of the look.
+    Dead,
+    /// Nobody is in it.
+    Gone,
+}
+
+/// What the system shows of a process.
+#[derive(Debug, PartialEq, Eq)]
+struct Shown {
+    group: i32,
+    dead: bool,
+}
+
+/// Where the system shows its processes, if it is Linux.
+const PROCESSES: &str = "/proc";
+
+// === impl Group ===
+
+impl Group {
+    pub(super) fn new(id: Pid) -> Self {
+        Self { id, alive: None }
+    }
+
+    pub(super) fn id(&self) -> Pid {
+        self.id
+    }
+
+    /// Sends a signal to everybody in it.
+    pub(super) fn signal(&self, signal: Signal) {
+        // All it can say is that nobody is left, or that what is left changed its user.
+        let _: Result<_, _> = kill_process_group(self.id, signal);
+    }
+
+    /// How it stands now. Signals reach the dead as well, until their parent has collected them; and
+    /// the first process of a container, which inherits them, may never do so.
+    pub(super) fn standing(&mut self) -> Standing {
+        if test_kill_process_group(self.id).is_err() {
+            return Standing::Gone;
+        }
+        let group = self.id.as_raw_pid();
+        let lives = |pid| Shown::of(pid).is_some_and(|it| it.group == group && !it.dead);
+        if self.alive.is_some_and(lives) {
+            return Standing::Alive;
+        }
+        self.look()
+    }
+
+    fn look(&mut self) -> Standing {
+        let group = self.id.as_raw_pid();
+        let mut standing = Standing::Alive;
+        for pid in processes() {
+            match Shown::of(pid) {
+                Some(shown) if shown.group != group => {}
+                Some(shown) if shown.dead => standing = Standing::Dead,
+                Some(_) => {
+                    self.alive = Some(pid);
+                    return Standing::Alive;
+                }
+                None => {}
+            }
+        }
+        standing
+    }
+}
+
+/// The numbers of all processes that the system shows.
+fn processes() -> impl Iterator<Item = i32> {
+    // What belongs to another container has other numbers.
+    let own = fs::read_link("/proc/self").ok();
+    let own = own.and_then(|link| link.to_str()?.parse().ok());
+    let entries = (own == Some(process::id()))
+        .then(|| fs::read_dir(PROCESSES).ok())
+        .flatten();
+    let numbered = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    entries.into_iter().flatten().flatten().filter_map(numbered)
+}
+
+// === impl Shown ===
+
+impl Shown {
+    fn of(pid: i32) -> Option<Self> {
+        let stat = fs::read(format!("{PROCESSES}/{pid}/stat")).ok()?;
+        Self::parse(&String::from_utf8_lossy(&stat))
+    }
+
+    /// Reads what proc(5) calls `stat`.
+    fn parse(stat: &str) -> Option<Self> {
+        // The name before it may hold anything.
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let mut fields = fields.split(' ');
+        let state = fields.next()?;
+        let group = fields.nth(1)?.parse().ok()?;
+        let threads: u32 = fields.nth(14)?.parse().ok()?;
+        Some(Self {
+            group,
+            // The first thread may have ended before the others.
+            dead: matches!(state, "Z" | "X") && threads <= 1,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::process::CommandExt,
+        process::{Child, Command},
+        thread,
+        time::Duration,
+    };
+
+    use super::*;
+
+    fn started() -> (Child, Group) {
+        let child = Command::new("sleep")
+            .arg("60")
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let group = Group::new(Pid::from_child(&child));
+        (child, group)
+    }
+
+    #[test]
+    fn the_dead_are_not_alive_although_signals_reach_them() {
+        let (mut child, mut group) = started();
+        assert_eq!(group.standing(), Standing::Alive);
+        group.signal(Signal::KILL);
+        for _ in 0..2_000 {
+            if group.standing() != Standing::Alive {
+                break;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        // Nobody has collected it.
+        assert!(test_kill_process_group(group.id()).is_ok());
+        assert_eq!(group.standing(), Standing::Dead);
+        child.wait().unwrap();
+        assert_eq!(group.standing(), Standing::Gone);
+    }
+
+    #[test]
+    fn one_that_lives_is_found_beside_one_that_is_dead() {
+        let (mut dead, mut group) = started();
+        let mut living = Command::new("sleep")
+            .arg("60")
+            .process_group(group.id().as_raw_pid())
+            .spawn()
+            .unwrap();
+        dead.kill().unwrap();
+        let dead_pid = group.id().as_raw_pid();
+        while !Shown::of(dead_pid).unwrap().dead {
+            thread::yield_now();
+        }
+        assert_eq!(group.standing(), Standing::Alive);
+        group.signal(Signal::KILL);
+        living.wait().unwrap();
+        assert_eq!(group.standing(), Standing::Dead);
+        dead.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_may_have_any_name_and_outlive_its_first_thread() {
+        let stat = |state, threads| {
+            format!(
+                "71 (a) Z 1 2 (b) {state} 70 69 68 0 -1 4 1 2 3 4 5 6 7 8 20 0 {threads} 0 9 10\n"
+            )
+        };
+        let shown = |dead| Some(Shown { group: 69, dead });
+        assert_eq!(Shown::parse(&stat("S", 1)), shown(false));
+        assert_eq!(Shown::parse(&stat("Z", 1)), shown(true));
+        assert_eq!(Shown::parse(&stat("Z", 2)), shown(false));
+        assert_eq!(Shown::parse("71 (cut"), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! `latchgate run` in a container, with and without somebody who collects the dead.
+
+use super::fixture::{Running, inspect, start};
+use crate::support::{gateway::Gateway, program::program};
+
+/// Longer than anything here has patience: whoever waits for the dead to end waits for this.
+const KILL_AFTER: [&str; 4] = ["--ttl", "2m", "--kill-after", "1m"];
+
+/// A program as the first process of a namespace of its own, as in a container: the system leaves it
+/// all processes whose parents have ended.
+fn as_first_process(url: &str, program_and_arguments: &[&str]) -> Running {
+    let mut command = program();
+    let path = command.get_envs().find(|(name, _)| *name == "PATH");
+    let path = path.and_then(|(_, value)| value).unwrap().to_owned();
+    command = std::process::Command::new("unshare");
+    command.env_clear().env("PATH", path);
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .args(program_and_arguments);
+    start(url, command)
+}
+
+fn ends(mut running: Running) -> (Option<i32>, String, String) {
+    let ran = running.wait();
+    assert!(
+        !ran.err.contains("unshare: "),
+        "this test makes a namespace of processes, which needs root or user namespaces \
+         (sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns): {}",
+        ran.err
+    );
+    (ran.code, ran.out, ran.err)
+}
+
+#[test]
+fn as_the_first_process_it_collects_those_whose_parents_have_ended() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let script = r#"
+        echo "first=$(cat /proc/1/comm)"
+        pid=$(sleep 0.1 >/dev/null & echo $!)
+        while [ -e /proc/$pid ]; do sleep 0.05; done
+        echo collected
+        (sleep 60 &)
+        exit 3"#;
+    let program = [env!("CARGO_BIN_EXE_latchgate"), "run", "deploy"];
+    let command = ["--", "sh", "-c", script];
+    let running = as_first_process(&url, &[&program[..], &KILL_AFTER, &command].concat());
+    let (code, out, err) = ends(running);
+    assert_eq!(out, "first=latchgate\ncollected\n", "{err}");
+    assert_eq!((code, err.as_str()), (Some(3), ""));
+    assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
+}
+
+#[test]
+fn where_nobody_collects_the_dead_they_are_not_waited_for() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    // Waits for its child, and for no other.
+    let first = ["perl", "-e", "exit(system(@ARGV) >> 8)"];
+    let program = [env!("CARGO_BIN_EXE_latchgate"), "run", "deploy"];
+    let command = [
+        "--",
+        "sh",
+        "-c",
+        r#"(sleep 60 &); echo "first=$(cat /proc/1/comm)"; exit 3"#,
+    ];
+    let arguments = [&first[..], &program, &KILL_AFTER, &command].concat();
+    let (code, out, err) = ends(as_first_process(&url, &arguments));
+    assert_eq!((code, out.as_str()), (Some(3), "first=perl\n"), "{err}");
+    assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
+}
