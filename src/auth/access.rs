@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::lock::{CallerId, IdempotencyKey, LockName, NamePrefix};
 
 use super::{
-    ApiKeyId, Excess, Gate, KeyEntry, LeaseSlot, Permission, Slot, Warrant, leases::Leases,
+    ApiKeyId, Charge, Excess, Gate, KeyEntry, LeaseSlot, Permission, Slot, Warrant, leases::Leases,
     tally::Tally,
 };
 
@@ -111,8 +111,14 @@ impl Access {
         known.tally.request(known.key.limits.rate, Instant::now())
     }
 
+    /// Charges a request to the key that is not counted if its token is right: whoever sends wrong
+    /// ones over and over pays for it with other requests.
+    pub fn charge(&self) -> Charge {
+        Charge::to_key(self.clone())
+    }
+
     /// Counts a request that was carried out although it was not counted before.
-    pub fn owe_request(&self) {
+    pub(super) fn owe_request(&self) {
         if let Some(known) = &self.0 {
             known.tally.owe(known.key.limits.rate, Instant::now());
         }

@@ -48,8 +48,8 @@ pub struct HttpConfig {
     /// its body is read. Neither those who wait for a lock count nor streams that hold one, nor
     /// requests that have not come whole.
     pub max_concurrent_requests: usize,
-    /// How many more may be worked on that renew or release a lease, 1 to 100000: nobody loses a
-    /// lock because others ask for too much.
+    /// How many more may be worked on that renew or adopt a lease, and as many again that release one,
+    /// 1 to 100000: nobody loses a lock because others ask for too much.
     pub reserved_requests: usize,
 }
 

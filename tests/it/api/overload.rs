@@ -8,6 +8,7 @@ use latchgate::config::{Config, Millis};
 use tokio::{net::TcpStream, time::Instant};
 
 use super::{
+    key::Key,
     scripted::{Asked, queued},
     service::{Answer, JSON, Service, WITH_TOKEN, until},
     socket::{answer, closed, send},
@@ -88,12 +89,12 @@ async fn those_who_keep_or_end_a_lease_have_room_that_nobody_else_takes() {
     let service = small();
     let full = async {
         let keeping = [
-            (Method::PUT, "/locks/a/renew"),
-            (Method::DELETE, "/locks/a"),
-            (Method::POST, "/locks/a/release"),
-            (Method::POST, "/locks/a/hold"),
+            (Method::PUT, "/locks/a/renew", "/locks/b/renew"),
+            (Method::POST, "/locks/a/hold", "/locks/b/renew"),
+            (Method::DELETE, "/locks/a", "/locks/b/release"),
+            (Method::POST, "/locks/a/release", "/locks/b/release"),
         ];
-        for (at, (method, path)) in keeping.into_iter().enumerate() {
+        for (at, (method, path, more)) in keeping.into_iter().enumerate() {
             let kept = service.ask(method, path, WITH_TOKEN, "");
             let mut kept = std::pin::pin!(kept);
             let asked = || service.script.asked().len() == 3 + at;
@@ -102,10 +103,83 @@ async fn those_who_keep_or_end_a_lease_have_room_that_nobody_else_takes() {
                 () = until("the store is asked", asked) => {}
             }
             // There is room for one of them.
-            let more = service
-                .ask(Method::DELETE, "/locks/b", WITH_TOKEN, "")
-                .await;
-            assert_overloaded(&more);
+            let method = if more.ends_with("renew") {
+                Method::PUT
+            } else {
+                Method::POST
+            };
+            assert_overloaded(&service.ask(method, more, WITH_TOKEN, "").await);
+        }
+    };
+    while_full(&service, full).await;
+}
+
+#[tokio::test]
+async fn who_releases_takes_no_room_from_those_who_renew() {
+    let service = small();
+    let full = async {
+        let mut releases = FuturesUnordered::new();
+        for _ in 0..8 {
+            releases.push(service.ask(Method::DELETE, "/locks/a", WITH_TOKEN, ""));
+        }
+        // One is under way, the others were refused.
+        for _ in 0..7 {
+            assert_overloaded(&releases.next().await.unwrap());
+        }
+        let renew = service.ask(Method::PUT, "/locks/a/renew", WITH_TOKEN, "");
+        tokio::select! {
+            answer = renew => panic!("{}", answer.body),
+            () = until("the store is asked", || service.script.asked().len() == 4) => {}
+        }
+    };
+    while_full(&service, full).await;
+}
+
+#[tokio::test]
+async fn room_for_renewals_is_taken_by_nobody_who_is_not_let_pass() {
+    let key = Key::new();
+    let mut config = Config::default();
+    config.http.max_concurrent_requests = 1;
+    config.http.reserved_requests = 1;
+    let (service, ..) = Service::with_gate(config, &key.entry("ci", "acquire = ['*']"));
+    service.script.paused.set();
+    let with_key = [key.auth(), WITH_TOKEN[0]];
+    let renew = || service.ask(Method::PUT, "/locks/a/renew", &with_key, "");
+    let two = async { tokio::join!(renew(), renew()) };
+    let full = async {
+        until("both are asked", || service.script.asked().len() == 2).await;
+        assert_overloaded(&renew().await);
+        // Who has no key is told so, and had no room to take.
+        for (method, path) in [
+            (Method::PUT, "/locks/a/renew"),
+            (Method::POST, "/locks/a/hold"),
+        ] {
+            let refused = service.ask(method, path, WITH_TOKEN, "").await;
+            assert_eq!(refused.problem(), (401, "unauthorized".to_owned()));
+        }
+        service.script.paused.lift();
+    };
+    let ((first, _), ()) = tokio::join!(two, full);
+    assert_eq!(first.status, 200);
+}
+
+#[tokio::test]
+async fn a_browser_is_told_what_it_may_send_although_there_is_no_room() {
+    let mut config = Config::default();
+    config.http.max_concurrent_requests = 2;
+    config.http.allowed_origins = vec!["https://ci.example.com".parse().unwrap()];
+    let service = Service::with(config);
+    let full = async {
+        let preflight = [
+            ("origin", "https://ci.example.com"),
+            ("access-control-request-method", "PUT"),
+            ("access-control-request-headers", "lock-token"),
+        ];
+        for path in ["/locks/a/renew", "/locks/a/release", "/locks/a"] {
+            let told = service.ask(Method::OPTIONS, path, &preflight, "").await;
+            assert_eq!(told.status, 204, "{path}");
+            let origin = told.header("access-control-allow-origin");
+            assert_eq!(origin, "https://ci.example.com");
         }
     };
     while_full(&service, full).await;
