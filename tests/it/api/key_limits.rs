@@ -198,6 +198,7 @@ async fn who_hangs_up_on_a_release_has_had_it_counted() {
             () = until("the store is asked", || service.script.asked().len() == asked) => {}
         }
     }
+    service.script.paused.lift();
     let refused = release(&service, &wrong, true).await;
     assert_eq!(code(&refused), (429, "rate-limited".to_owned()));
 }
