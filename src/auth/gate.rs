@@ -10,6 +10,7 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
+    audit::ReloadedKeys,
     clock::Clock,
     config::AuthConfig,
     lock::{LockName, TokenHash},
@@ -99,6 +100,12 @@ impl Gate {
         if let Some(guarded) = &self.0 {
             guarded.strangers.pay_back(from, Instant::now());
         }
+    }
+
+    /// What would be new if these keys were let in from now on.
+    pub fn news(&self, ring: &KeyRing) -> ReloadedKeys {
+        let before = self.0.as_ref().map(|it| Arc::clone(&it.ring.borrow()));
+        ring.news_since(&before.unwrap_or_default())
     }
 
     /// From now on these keys are let in, and no others.
