@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::lock::{CallerId, IdempotencyKey, LockName, NamePrefix};
 
 use super::{
-    ApiKeyId, Charge, Excess, Gate, KeyEntry, LeaseSlot, Permission, Slot, Warrant, leases::Leases,
-    tally::Tally,
+    ApiKeyId, Charge, Excess, Gate, KeyEntry, KeyLimits, LeaseSlot, Permission, Slot, Warrant,
+    leases::Leases, tally::Tally,
 };
 
 /// Somebody who was let in: with a key, or, at a gateway without keys, anybody. Cheap to clone.
@@ -129,7 +129,9 @@ impl Access {
         let Some(known) = &self.0 else {
             return Ok(None);
         };
-        known.tally.waiter(known.key.limits.max_waiters).map(Some)
+        let most = known.key.limits.max_waiters;
+        let most = most.unwrap_or(KeyLimits::DEFAULT_LASTING);
+        known.tally.waiter(most).map(Some)
     }
 
     /// Counts a stream, for as long as the slot lives.
@@ -137,7 +139,9 @@ impl Access {
         let Some(known) = &self.0 else {
             return Ok(None);
         };
-        known.tally.stream(known.key.limits.max_streams).map(Some)
+        let most = known.key.limits.max_streams;
+        let most = most.unwrap_or(KeyLimits::DEFAULT_LASTING);
+        known.tally.stream(most).map(Some)
     }
 
     /// Makes room for a lease that is asked for, under this idempotency key.

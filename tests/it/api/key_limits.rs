@@ -318,6 +318,23 @@ async fn a_key_has_no_more_waiters_and_streams_than_it_may() {
 }
 
 #[tokio::test]
+async fn a_key_that_says_nothing_of_streams_has_4000() {
+    let key = Key::new();
+    let service = Service::with_keys(&key.entry("ci", "acquire = ['*']"));
+    let hold = || {
+        let request = http::Request::post("/locks/a/hold").header("authorization", &key.header);
+        service.unread(request.body(Body::empty()).unwrap())
+    };
+    let mut streams = Vec::new();
+    for _ in 0..4_000 {
+        streams.push(hold().await);
+    }
+    assert!(streams.iter().all(|stream| stream.status() == 200));
+    let refused = Answer::read(hold().await).await;
+    assert_eq!(code(&refused), (429, "rate-limited".to_owned()));
+}
+
+#[tokio::test]
 async fn who_was_granted_the_lock_is_no_waiter_any_more() {
     let key = Key::new();
     let service = Service::with_keys(&key.entry("ci", "acquire = ['*']\nmax_waiters = 1"));

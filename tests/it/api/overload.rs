@@ -342,3 +342,56 @@ async fn where_all_connections_are_busy_one_more_is_told_so() {
         assert!(answer(stream).await.starts_with("HTTP/1.1 200 "));
     }
 }
+
+const WAIT: &str = "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+     Content-Length: 18\r\n\r\n{\"wait_ms\": 50000}";
+
+#[tokio::test]
+async fn those_who_wait_or_listen_leave_connections_to_others() {
+    let service = narrow();
+    let address = service.listen().await;
+    let mut waiting = Vec::new();
+    // An eighth of sixteen is kept.
+    for waiters in 1..=14 {
+        service.script.acquires(queued(0));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        send(&mut stream, WAIT).await;
+        waiting.push(stream);
+        until("it waits", || service.script.parking.len() == waiters).await;
+    }
+    let mut other = TcpStream::connect(address).await.unwrap();
+    let lasting = [
+        WAIT,
+        "POST /locks/b/hold HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ];
+    for request in lasting {
+        send(&mut other, request).await;
+        let refused = answer(&mut other).await.to_lowercase();
+        assert!(refused.starts_with("http/1.1 503 "), "{refused}");
+        assert!(refused.contains("\r\nretry-after: 2\r\n"), "{refused}");
+    }
+    let with_token = format!(
+        "Host: localhost\r\nLock-Token: {}\r\n\r\n",
+        super::service::TOKEN
+    );
+    let renew = format!("PUT /locks/a/renew HTTP/1.1\r\n{with_token}");
+    send(&mut other, &renew).await;
+    assert!(answer(&mut other).await.starts_with("HTTP/1.1 200 "));
+    // Who has a lease may go on with it: another sixteenth.
+    send(
+        &mut other,
+        &format!("POST /locks/a/hold HTTP/1.1\r\n{with_token}"),
+    )
+    .await;
+    assert!(answer(&mut other).await.starts_with("HTTP/1.1 200 "));
+    let mut more = TcpStream::connect(address).await.unwrap();
+    send(&mut more, &renew).await;
+    assert!(answer(&mut more).await.starts_with("HTTP/1.1 200 "));
+    drop(other);
+    drop(waiting.split_off(12));
+    until("they are gone", || service.script.parking.len() == 12).await;
+    service.script.acquires(queued(0));
+    send(&mut more, WAIT).await;
+    until("it waits", || service.script.parking.len() == 13).await;
+}
