@@ -41,6 +41,11 @@ impl Fixture for Redis {
         gateways.map(|store| store as Arc<dyn Store>).into()
     }
 
+    /// A step looks at sixteen places of the table at least, each with a key or two.
+    fn page_excess(&self) -> usize {
+        32
+    }
+
     /// The gateways know nothing any more; the server goes on.
     async fn restart(&self) {
         for gateway in self.gateways() {
