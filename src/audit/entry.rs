@@ -1,6 +1,6 @@
 //! One line of the audit log.
 
-use std::{net::IpAddr, sync::Arc, time::SystemTime};
+use std::{fmt::Write, net::IpAddr, sync::Arc, time::SystemTime};
 
 use serde::Serialize;
 
@@ -73,7 +73,7 @@ impl Entry<'_> {
         for c in text.chars() {
             if deceives(c) {
                 // Outside of texts there is none of them, and all have four digits.
-                line += &format!("\\u{:04x}", u32::from(c));
+                write!(line, "\\u{:04x}", u32::from(c)).expect("a String takes every text");
             } else {
                 line.push(c);
             }

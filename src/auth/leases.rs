@@ -224,8 +224,7 @@ impl Account {
     fn wait(&self, now: Instant) -> Duration {
         let soonest = self.by_end.first();
         soonest
-            .map(|(until, _)| until.saturating_duration_since(now))
-            .unwrap_or(LONGEST)
+            .map_or(LONGEST, |(until, _)| until.saturating_duration_since(now))
             .clamp(Duration::from_secs(1), LONGEST)
     }
 }

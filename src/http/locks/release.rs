@@ -49,13 +49,13 @@ struct ReleaseProblems;
 )]
 pub(in crate::http) async fn release(
     State(gateway): State<Arc<Gateway>>,
-    releaser: Releaser,
+    who: Releaser,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
 ) -> Result<Empty, Problem> {
-    end(&gateway, releaser, name, &token.or(body.token)?).await
+    end(&gateway, who, name, &token.or(body.token)?).await
 }
 
 /// Release a lease by POST
@@ -80,22 +80,22 @@ pub(in crate::http) async fn release(
 )]
 pub(in crate::http) async fn release_by_post(
     State(gateway): State<Arc<Gateway>>,
-    releaser: Releaser,
+    who: Releaser,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
 ) -> Result<Empty, Problem> {
-    end(&gateway, releaser, name, &token.or(body.token)?).await
+    end(&gateway, who, name, &token.or(body.token)?).await
 }
 
 async fn end(
     gateway: &Gateway,
-    releaser: Releaser,
+    who: Releaser,
     name: LockName,
     token: &Token,
 ) -> Result<Empty, Problem> {
-    let charge = releaser.charge(gateway, &name, &token.hash())?;
+    let charge = who.charge(gateway, &name, &token.hash())?;
     // A caller that hangs up from here on still wants it: the engine sees the command through.
     let released = gateway.engine.release(name.clone(), token).await;
     if let Ok(()) | Err(ReleaseError::Lost(_)) = &released {
