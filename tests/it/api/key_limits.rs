@@ -330,8 +330,8 @@ async fn a_key_that_says_nothing_of_streams_has_4000() {
         streams.push(hold().await);
     }
     assert!(streams.iter().all(|stream| stream.status() == 200));
-    let refused = Answer::read(hold().await).await;
-    assert_eq!(code(&refused), (429, "rate-limited".to_owned()));
+    let refused = hold().await;
+    assert_eq!(refused.status(), 429);
 }
 
 #[tokio::test]
