@@ -96,7 +96,7 @@ impl KeysWatch {
                 None => {}
                 Some(Ok(ring)) => {
                     info!(keys = ring.keys().len(), file = %self.file.path().display(), "the API keys were read again");
-                    self.audit.keys_reloaded(Ok(ring.keys().len()));
+                    self.audit.keys_reloaded(Ok(&gate.news(&ring)));
                     gate.replace(ring);
                 }
                 Some(Err(error)) => {

@@ -42,14 +42,15 @@ pub struct HttpConfig {
     pub allowed_hosts: Vec<HostPort>,
     /// How many connections may be open, 16 to 1000000. One more takes the place of one that has
     /// been without a whole request for longest, or is answered with 503 if there is none. As many
-    /// as the operating system allows, if that is fewer.
+    /// as the operating system allows, if that is fewer. An eighth of them is kept for requests that
+    /// are answered at once: one more that waits for a lock, or wants a stream, is answered with 503.
     pub max_connections: usize,
     /// How many requests may be worked on at once, 1 to 100000. One more is answered with 503 before
     /// its body is read. Neither those who wait for a lock count nor streams that hold one, nor
     /// requests that have not come whole.
     pub max_concurrent_requests: usize,
-    /// How many more may be worked on that renew or release a lease, 1 to 100000: nobody loses a
-    /// lock because others ask for too much.
+    /// How many more may be worked on that renew or adopt a lease, and as many again that release one,
+    /// 1 to 100000: nobody loses a lock because others ask for too much.
     pub reserved_requests: usize,
 }
 

@@ -36,7 +36,7 @@ pub enum NoOrigin {
     /// Something else.
     #[error(
         "origins such as https://ci.example.com or http://localhost:3000: http or https, a host \
-         and perhaps a port, with nothing behind them, not even a slash"
+         without a dot at its end and perhaps a port, with nothing behind them, not even a slash"
     )]
     Other,
 }
@@ -80,8 +80,15 @@ impl FromStr for Origin {
 impl TryFrom<String> for Origin {
     type Error = NoOrigin;
 
+    /// An origin of the configuration: as a browser names it, so that it is not listed in vain.
     fn try_from(text: String) -> Result<Self, NoOrigin> {
-        text.parse()
+        let origin = text.parse()?;
+        let (_, host) = text.split_once("://").ok_or(NoOrigin::Other)?;
+        let name = host.split(':').next().unwrap_or_default();
+        if name.ends_with('.') || host.ends_with(':') {
+            return Err(NoOrigin::Other);
+        }
+        Ok(origin)
     }
 }
 
@@ -163,6 +170,25 @@ mod tests {
         ] {
             assert_eq!(refused(text), NoOrigin::Other, "{text}");
         }
+    }
+
+    #[test]
+    fn what_no_browser_says_cannot_be_listed() {
+        let listed = |text: &str| Origin::try_from(text.to_owned());
+        for text in [
+            "https://ci.example.com.",
+            "https://ci.example.com.:8443",
+            "https://ci.example.com:",
+            "https://[::1]:",
+            "https://ci.example.com/",
+        ] {
+            assert_eq!(listed(text), Err(NoOrigin::Other), "{text}");
+        }
+        for text in ["https://ci.example.com:8443", "http://[::1]:80", "http://a"] {
+            assert_eq!(listed(text), Ok(origin(text)));
+        }
+        // A page that was opened by such a name is still one of the gateway.
+        assert!(origin("http://localhost.:7420").is_of(&"localhost:7420".parse().unwrap()));
     }
 
     #[test]

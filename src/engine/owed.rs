@@ -13,7 +13,8 @@ use crate::lock::{FencingToken, HeldLease, LockName, Owner, TokenHash};
 /// The leases that were granted or renewed through this gateway and, as far as it knows, live.
 /// Cheap to clone.
 ///
-/// Nothing is decided by it but how long the gateway stays when it is told to end. A lease that
+/// Nothing is decided by it but how long the gateway stays when it is told to end, and who may ask
+/// for a release although others at the same address have guessed too often. A lease that
 /// ended elsewhere is listed until its time is over.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Owed {
@@ -83,6 +84,13 @@ impl Owed {
         let leases = self.lock();
         let living = leases.owing.values().filter(|owing| owing.until > now);
         living.count()
+    }
+
+    /// Whether this lease lives, as far as is known here.
+    pub(super) fn is_owed(&self, name: &LockName, token: &TokenHash) -> bool {
+        let leases = self.lock();
+        let owing = leases.owing.get(token);
+        owing.is_some_and(|owing| owing.name == *name && owing.until > Instant::now())
     }
 
     /// When the last of them is over; `None` if none lives.

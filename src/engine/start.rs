@@ -8,6 +8,7 @@ use crate::{
     clock::SystemClock,
     config::LimitsConfig,
     lifecycle::Lifecycle,
+    lock::{LockName, TokenHash},
     store::{Store, breaks::BrokenLease, contract::Check},
     telemetry::metrics::{Figures, Metrics},
 };
@@ -114,6 +115,11 @@ impl Engine {
     /// lives; `None` if there is none. Until then somebody may want to renew or release it.
     pub fn owed_until(&self) -> Option<Instant> {
         self.owed.until()
+    }
+
+    /// Whether a lease was granted or renewed here and, as far as is known here, lives.
+    pub fn owes(&self, name: &LockName, token: &TokenHash) -> bool {
+        self.owed.is_owed(name, token)
     }
 
     /// Whether new acquires are refused because the gateway is about to stop.

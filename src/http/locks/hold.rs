@@ -10,6 +10,7 @@ use utoipa::{
 
 use crate::{
     auth::scope,
+    engine::AdoptError,
     http::{
         extract::{
             ApiJson, ApiPath, Caller, EventStream, IdempotencyKeyHeader, LockToken, NoQuery,
@@ -109,7 +110,13 @@ pub(in crate::http) async fn hold(
     if let Some(token) = token.header() {
         let counted = Counted::adopting(&caller, &name);
         let warrant = caller.warrant(&name);
-        let hold = gateway.engine.adopt(name, token, warrant).await?;
+        let charge = caller.charge();
+        let hold = gateway.engine.adopt(name, token, warrant).await;
+        match &hold {
+            Err(AdoptError::Lost(_)) => drop(charge),
+            Ok(_) | Err(AdoptError::Draining | AdoptError::Store(_)) => charge.forgive(),
+        }
+        let hold = hold?;
         return Ok(HoldStream::new(hold, counted, stream, gateway, sees_holder));
     }
     caller.count_request()?;

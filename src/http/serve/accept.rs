@@ -46,8 +46,9 @@ pub async fn serve(
     config: &HttpConfig,
     lifecycle: &Lifecycle,
 ) {
-    let protocol = Arc::new(Protocol::new(config));
-    let connections = Connections::new(descriptors::connections(config.max_connections));
+    let most = descriptors::connections(config.max_connections);
+    let protocol = Arc::new(Protocol::new(config, most));
+    let connections = Connections::new(most);
     let doorman = Doorman::new(Arc::clone(&protocol.refusals));
     let mut notice = Notice::default();
     let mut closed = std::pin::pin!(lifecycle.closed());

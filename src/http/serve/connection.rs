@@ -14,6 +14,7 @@ use crate::config::HttpConfig;
 use super::{
     arriving::Arriving,
     connections::Place,
+    lasting::Lasting,
     leaving::Leaving,
     pace::Burden,
     paced::{Paced, Patience, Unread},
@@ -31,13 +32,15 @@ const HEAD_BUFFER: usize = 128 * 1024;
 pub(super) struct Protocol {
     http: http1::Builder,
     patience: Patience,
+    lasting: Lasting,
     pub(super) refusals: Arc<Refusals>,
 }
 
 // === impl Protocol ===
 
 impl Protocol {
-    pub(super) fn new(config: &HttpConfig) -> Self {
+    /// `connections` is how many there may be.
+    pub(super) fn new(config: &HttpConfig, connections: usize) -> Self {
         let mut http = http1::Builder::new();
         let most = config.max_uri_bytes + config.max_header_bytes;
         // The time-out of hyper counts from the end of the last answer, so it would close idle
@@ -50,6 +53,7 @@ impl Protocol {
                 idle: config.idle_timeout_ms.duration(),
                 head: config.header_timeout_ms.duration(),
             },
+            lasting: Lasting::of(connections),
             refusals: Arc::new(Refusals::new(config)),
         }
     }
@@ -76,11 +80,13 @@ impl Protocol {
         let paced = Paced::new(socket, Arc::clone(&pace), self.patience, refusals);
         let io = TokioIo::new(paced);
         let refusals = Arc::clone(&self.refusals);
+        let lasting = self.lasting.clone();
         let service = service_fn(move |mut request: http::Request<Incoming>| {
             let (mut router, pace) = (router.clone(), Arc::clone(&pace));
             let ambiguous = !pace.ends_beyond_doubt(request.headers());
             let refusal = ambiguous.then(|| refusals.ambiguous());
             request.extensions_mut().insert(silence_limit.clone());
+            request.extensions_mut().insert(lasting.clone());
             if let Some(peer) = peer {
                 request.extensions_mut().insert(peer);
             }

@@ -6,6 +6,7 @@ mod connection;
 mod connections;
 mod descriptors;
 mod framing;
+mod lasting;
 mod leaving;
 mod pace;
 mod paced;
@@ -16,5 +17,6 @@ mod socket;
 mod turned_away;
 
 pub use accept::serve;
+pub(super) use lasting::{Lasting, Stay};
 pub(super) use peer::Peer;
 pub(super) use silence_limit::SilenceLimit;

@@ -87,6 +87,11 @@ impl Pace {
         beyond_doubt
     }
 
+    /// Whether something of a request may still come that has been answered already.
+    pub(super) fn is_cut_short(&self) -> bool {
+        !self.stretch().is_before_any_request() && !self.arrived.load(Ordering::Relaxed)
+    }
+
     /// The request that is handled has come whole.
     pub(super) fn arrived(&self) {
         self.arrived.store(true, Ordering::Relaxed);

@@ -53,7 +53,8 @@ pub(in super::super) async fn leases_end_the_stream_that_holds_them_at_once(fixt
         broken(breaker, Some(lease.held.fence)).await;
         let end = end_of(&mut hold).await;
         assert!(matches!(end, HoldEnd::Lost(LossReason::Broken)), "{end:?}");
-        assert!(at.elapsed() < Duration::from_secs(8), "{:?}", at.elapsed());
+        // The word of the break, on a busy machine: the next renewal is twenty seconds away.
+        assert!(at.elapsed() < Duration::from_secs(2), "{:?}", at.elapsed());
     }
 }
 
