@@ -15,6 +15,10 @@ FILES = [
 OF_THE_CLIENT = {"LATCHGATE_URL", "LATCHGATE_KEY", "LATCHGATE_TOKEN"}
 
 
+# As every gateway of these manifests is told with LATCHGATE_METRICS_LISTEN.
+METRICS = "9420"
+
+
 class Names(unittest.TestCase):
     def each(self, pattern):
         """Every match in every file; what fails names the file."""
@@ -54,10 +58,10 @@ class Names(unittest.TestCase):
     def test_every_port(self):
         default = program.defaults()["listen"].rpartition(":")[2]
         for port in self.each(r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|gateway):(\d+)"):
-            self.assertIn(port, {default, "6379"}, self.where)
+            self.assertIn(port, {default, "6379", METRICS}, self.where)
         for path in K8S:
             for port in re.findall(r"(?:containerPort|port|targetPort): (\d+)", path.read_text()):
-                self.assertIn(port, {default, "6379", "53"}, path)
+                self.assertIn(port, {default, "6379", "53", METRICS}, path)
 
     def test_the_redis_user_is_the_one_that_the_gateway_asks_for(self):
         source = (program.ROOT / "src" / "store" / "redis" / "permissions.rs").read_text()
