@@ -58,6 +58,8 @@ if held ~= token then
     local waiter = read_waiter(redis.call('HMGET', waiters, token)[1])
     take_out({ token }, { waiter and 'k:' .. waiter.key })
     if not held then
+      -- It may have been the head itself, and must not be granted what it gives up.
+      look(redis.call('ZRANGE', queue, 0, 1), now)
       hand_over(now, us, record)
     end
   end
