@@ -139,6 +139,7 @@ impl Gateway {
                 Heard::Unsent => {
                     self.unsent.fetch_add(1, Ordering::Relaxed);
                 }
+                Heard::Lapsed => self.lapsed(keys.slot()),
             }
         }
     }
@@ -186,6 +187,15 @@ impl Gateway {
             // Without an expiry, or free although nobody could be granted it: looked after once a
             // period.
             Some(Holder::Foreign { expires_in: None }) | None => {}
+        }
+    }
+
+    /// This gateway was not known to be alive in a slot, and is from now on. Whoever waits there since
+    /// before may have been cleared away as dead, and asks again. Where nobody was queued through this
+    /// gateway yet, it could not be known, and whoever has just been queued stays.
+    fn lapsed(&self, slot: Slot) {
+        if self.slots().contains_key(&slot) {
+            self.parking.forget(|name| Slot::of_name(name) == slot);
         }
     }
 

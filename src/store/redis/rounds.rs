@@ -87,7 +87,7 @@ impl Rounds {
     /// Says in every slot where somebody waits that this gateway is alive. Where it no longer
     /// counts as alive its waiters may have lost their places: they ask again.
     async fn keep_alive(&self, names: &[LockName]) -> Result<(), Failure> {
-        let waited_for: HashSet<Slot> = names.iter().map(slot_of).collect();
+        let waited_for: HashSet<Slot> = names.iter().map(Slot::of_name).collect();
         let slots = self
             .gateway
             .slots_to_keep(|slot| waited_for.contains(&slot));
@@ -111,7 +111,7 @@ impl Rounds {
             }
         }
         if !lost.is_empty() {
-            let concerned = |name: &LockName| lost.contains(&slot_of(name));
+            let concerned = |name: &LockName| lost.contains(&Slot::of_name(name));
             self.gateway.parking.forget(concerned);
         }
         Ok(())
@@ -125,7 +125,7 @@ impl Rounds {
                 commands.cmd("GET").arg(keys.lock());
                 commands.cmd("PTTL").arg(keys.lock());
             }
-            let slot = slot_of(&names[0]);
+            let slot = Slot::of_name(&names[0]);
             let replies = self.dispatch.batch(slot, &commands).await?;
             for (name, replies) in names.iter().zip(replies.chunks_exact(2)) {
                 self.judge(name, &replies[0], &replies[1])?;
@@ -177,7 +177,7 @@ impl Rounds {
                 .arg(token.to_string());
             commands.cmd("ZCARD").arg(keys.queue());
         }
-        let replies = self.dispatch.batch(slot_of(first), &commands).await?;
+        let replies = self.dispatch.batch(Slot::of_name(first), &commands).await?;
         for ((_, token), replies) in watched.iter().zip(replies.chunks_exact(2)) {
             match replies {
                 &[Value::Int(ahead), Value::Int(waiters)] => {
@@ -211,10 +211,6 @@ impl Rounds {
         let before = std::mem::replace(&mut self.run_id, now);
         Ok(before.is_none() || before != self.run_id)
     }
-}
-
-fn slot_of(name: &LockName) -> Slot {
-    Slot::of(name.as_str().as_bytes())
 }
 
 pub(super) fn run_id(info: &str) -> Option<String> {

@@ -172,6 +172,32 @@ async fn an_attempt_that_is_given_back_while_it_is_queued_is_never_granted() {
     assert_eq!(leftovers(&server, "back").await, [""; 0]);
 }
 
+#[tokio::test]
+async fn a_gateway_that_counted_as_dead_hears_so_when_it_queues_another() {
+    let server = RedisServer::start().await;
+    let [cut_off, other] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = other.take("lapsed").await;
+    let mut stood = vec![stand(&cut_off, "lapsed").await];
+    stood.push(stand(&cut_off, "lapsed").await);
+    for (parked, _) in &mut stood {
+        let news = parked.news_so_far();
+        assert_eq!(news, None, "it is known to be alive from the first on");
+    }
+    for key in server.keys().await {
+        if key.contains(":gw:") {
+            server.run(&["DEL", &key]).await;
+        }
+    }
+    // Its waiters are cleared away as dead before its round finds out.
+    other.release(&lease).await;
+    assert_eq!(other.look("lapsed").await.waiters, 0);
+    other.take("lapsed").await;
+    let _one_more = stand(&cut_off, "lapsed").await;
+    for (parked, _) in &mut stood {
+        assert_eq!(parked.news_so_far(), Some(News::Forgotten));
+    }
+}
+
 /// Gives an attempt back in the instant in which the lease has ended of which it is the next in line,
 /// before anybody has looked after the lock.
 async fn give_back_at_the_end(server: &RedisServer, lock: &str, token: &TokenHash) -> Value {
