@@ -109,7 +109,7 @@ impl Wake {
     /// Gives back a grant that nobody waits for; if that fails, the TTL ends it.
     async fn give_back(&self, orphan: Orphan) {
         let keys = Keys::of(&orphan.name, &self.tags, &self.gateway.id);
-        let (dispatch, known) = (&self.dispatch, Knowledge::Unheard);
+        let (dispatch, known) = (&self.dispatch, Knowledge::Unheard(orphan.fence));
         let give_back =
             self.scripts
                 .give_back(dispatch, &self.gateway, &keys, &orphan.token, known);
