@@ -170,6 +170,16 @@ impl Parked {
         self.news.try_recv().ok()
     }
 
+    /// Stays in place to ask again, without a moment in which nobody waits here. What was told since
+    /// the news that were heard is said again by the store to whoever asks.
+    pub fn wait_again(&mut self) {
+        let (sender, news) = oneshot::channel();
+        if let Some((_, before)) = self.parking.lock().by_token.get_mut(&self.token) {
+            *before = Some(sender);
+        }
+        self.news = news;
+    }
+
     /// The lock that is waited for.
     pub fn name(&self) -> &LockName {
         &self.name
@@ -218,6 +228,21 @@ mod tests {
         assert!(parking.tell(&token, News::GrantedProvisionally));
         assert!(parking.tell(&token, News::Forgotten));
         assert_eq!(parked.news().await, News::GrantedProvisionally);
+    }
+
+    #[tokio::test]
+    async fn one_who_asks_again_keeps_the_place_and_hears_what_comes_then() {
+        let parking = Parking::default();
+        let (mut parked, token) = place(&parking, "a");
+        assert!(parking.tell(&token, News::Forgotten));
+        assert_eq!(parked.news().await, News::Forgotten);
+        parked.wait_again();
+        assert_eq!(parked.news_so_far(), None);
+        assert!(parking.tell(&token, News::Superseded));
+        assert_eq!(parked.news().await, News::Superseded);
+        assert_eq!(parking.len(), 1);
+        drop(parked);
+        assert!(parking.is_empty());
     }
 
     #[tokio::test]

@@ -22,7 +22,7 @@ use crate::{
         Ttl,
     },
     store::{
-        Store, StoreError, Uncertainty,
+        Store, StoreError, Unavailability, Uncertainty,
         breaks::{Breaking, Breaks},
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
@@ -55,6 +55,8 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) releases: Mutex<VecDeque<Release>>,
     pub(super) renewals_asked: Mutex<usize>,
     renewals_hang: AtomicBool,
+    /// For how long confirm keeps its answer.
+    confirm_takes: Mutex<Duration>,
     pub(super) attempts: Mutex<Vec<Attempt>>,
     pub(super) parking: Parking,
     pub(super) breaks: Breaks,
@@ -85,6 +87,7 @@ impl ScriptedStore {
             releases: Mutex::default(),
             renewals_asked: Mutex::default(),
             renewals_hang: AtomicBool::new(false),
+            confirm_takes: Mutex::default(),
             attempts: Mutex::default(),
             parking: Parking::default(),
             breaks: Breaks::default(),
@@ -110,6 +113,11 @@ impl ScriptedStore {
     /// From now on a renewal is never answered.
     pub(super) fn hang_renewals(&self) {
         self.renewals_hang.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on a confirmation is answered so much later.
+    pub(super) fn hang_confirmations(&self, late: Duration) {
+        *self.confirm_takes.lock().unwrap() = late;
     }
 
     /// Nobody gets an answer until [`ScriptedStore::open_gate`].
@@ -151,6 +159,8 @@ impl Store for ScriptedStore {
     }
 
     async fn confirm(&self, _: &LockName, _: &TokenHash) -> Result<Confirmation, StoreError> {
+        let takes = *self.confirm_takes.lock().unwrap();
+        tokio::time::sleep(takes).await;
         let answer = self.confirmations.lock().unwrap().pop_front();
         answer.expect("the test says what confirm answers")
     }
@@ -302,6 +312,10 @@ pub(super) fn queued() -> Acquisition {
 
 pub(in crate::engine) fn granted() -> Acquisition {
     Acquisition::Granted(held())
+}
+
+pub(super) fn away() -> StoreError {
+    Unavailability::Connect("refused".to_owned()).into()
 }
 
 pub(super) fn unknown() -> StoreError {
