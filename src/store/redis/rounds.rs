@@ -2,7 +2,7 @@
 //!
 //! Nothing is sent for a single waiter, and nothing at all while nobody waits. The look finds what
 //! no message and no timer can be relied on for: grants whose message or reply was lost, locks that
-//! were freed by foreign clients, holders that are not the ones we knew. For those who watch how
+//! were freed by foreign clients, holders that are not the ones we knew, places that were lost. For those who watch how
 //! their place moves (streams that stand in the queue) it is looked up on the way.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -23,6 +23,7 @@ use super::{
     gateway::{ALIVE, Gateway},
     keys::Keys,
     link::answered,
+    places::Places,
     scripts::token_hash,
 };
 
@@ -31,6 +32,8 @@ pub(super) struct Rounds {
     pub(super) gateway: Arc<Gateway>,
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) tags: Arc<SlotTags>,
+    /// Whose places are looked up.
+    pub(super) places: Places,
     /// Whose position was looked up last.
     pub(super) last_shown: Option<TokenHash>,
     /// By which the server tells its runs apart.
@@ -76,6 +79,10 @@ impl Rounds {
         let names = self.gateway.parking.names();
         self.keep_alive(&names).await?;
         self.look(&names).await?;
+        let (gateway, dispatch) = (&self.gateway, &self.dispatch);
+        self.places
+            .look(gateway, dispatch, &self.tags, missed)
+            .await?;
         self.show_positions().await?;
         if missed && self.is_another_run().await? {
             info!("the server was started anew; everybody who waits asks again");
@@ -189,7 +196,10 @@ impl Rounds {
                     Failure::WrongType => {}
                     failure => return Err(failure),
                 },
-                // It is not queued any more, and about to hear so.
+                [Value::Nil, _] => {
+                    // If it has been granted the lock, it is answered so when it asks again.
+                    let _heard = self.gateway.parking.tell(token, News::Forgotten);
+                }
                 _ => {}
             }
         }

@@ -15,6 +15,7 @@ use super::{
     dispatch::Dispatch,
     gateway::{Gateway, Orphan},
     keys::Keys,
+    places::Places,
     rounds::Rounds,
     scripts::{Advance, Knowledge, Scripts},
     subscription::Subscription,
@@ -47,6 +48,7 @@ impl Wake {
             gateway: Arc::clone(&self.gateway),
             dispatch: Arc::clone(&self.dispatch),
             tags: Arc::clone(&self.tags),
+            places: Places::default(),
             last_shown: None,
             run_id: None,
         };
