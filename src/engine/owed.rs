@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use crate::lock::{FencingToken, HeldLease, LockName, Owner, TokenHash};
 
@@ -17,6 +17,8 @@ use crate::lock::{FencingToken, HeldLease, LockName, Owner, TokenHash};
 #[derive(Debug, Clone, Default)]
 pub(super) struct Owed {
     leases: Arc<Mutex<Leases>>,
+    /// Told when a lease has been struck off.
+    settled: watch::Sender<()>,
 }
 
 /// A lease that was granted or renewed here.
@@ -63,7 +65,18 @@ impl Owed {
 
     /// A lease has ended, or nobody knows its token.
     pub(super) fn settle(&self, token: &TokenHash) {
-        self.lock().owing.remove(token);
+        if self.lock().owing.remove(token).is_some() {
+            self.settled.send_replace(());
+        }
+    }
+
+    /// Ends when, from this call on, a lease has ended before its time.
+    pub(super) fn settled(&self) -> impl Future<Output = ()> + use<> {
+        let mut settled = self.settled.subscribe();
+        async move {
+            // An error: nobody is there to settle anything any more.
+            let _ = settled.changed().await;
+        }
     }
 
     /// When the last of them is over; `None` if none lives.

@@ -87,6 +87,12 @@ impl Engine {
         self.owed.until()
     }
 
+    /// Ends when, from this call on, a lease that was owed has ended before its time, or is not owed
+    /// any more.
+    pub fn owed_less(&self) -> impl Future<Output = ()> + use<> {
+        self.owed.settled()
+    }
+
     /// Whether new acquires are refused because the gateway is about to stop.
     pub fn is_draining(&self) -> bool {
         self.lifecycle.is_draining()
