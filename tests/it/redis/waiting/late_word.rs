@@ -149,3 +149,25 @@ async fn a_grant_that_nobody_has_heard_of_is_given_back_on_the_word_of_it() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_grant_whose_hold_limit_is_this_instant_is_over() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    for confirms in [true, false] {
+        let lease = gate.take("limit").await;
+        let (_parked, token) = stand(&gate, "limit").await;
+        gate.release(&lease).await;
+        // Redis keeps a key for as long as its last millisecond lasts.
+        server.run(&["HSET", "lg:{limit}:info", "hold", "1"]).await;
+        let over = if confirms {
+            let confirmed = gate.store.confirm(&lease.name, &token).await.unwrap();
+            matches!(confirmed, Confirmation::Lost)
+        } else {
+            let left = gate.store.leave(&lease.name, &token, None).await.unwrap();
+            matches!(left, Leaving::Left(_))
+        };
+        assert!(over, "confirms: {confirms}");
+        assert!(gate.look("limit").await.holder.is_none());
+    }
+}
