@@ -30,7 +30,7 @@ use super::{
     hold::UNREAD,
     kept::Kept,
     owed::Owed,
-    reaper::{Abandoned, Abandoner, Reaper},
+    reaper::Reaper,
     streams::{Displaced, Streams},
 };
 
@@ -118,7 +118,7 @@ impl Keeper {
                 displaced = kept.entry.displaced() => match displaced {
                     Displaced::Released => return self.end(HoldEnd::Released),
                     // The store knows better.
-                    Displaced::Adopted | Displaced::Broken => false,
+                    Displaced::Adopted | Displaced::Broken | Displaced::Renewed => false,
                 },
                 () = self.events.closed() => return self.release(kept).await,
                 () = self.warrant.ended() => return self.revoke(kept),
@@ -129,7 +129,7 @@ impl Keeper {
             if let Some(reason) = kept.lost_by_now() {
                 self.bus
                     .lost(&kept.name, &kept.token.hash(), reason.as_str());
-                self.leave_behind(kept);
+                kept.leave_behind();
                 return self.end(HoldEnd::Lost(reason));
             }
             let heard = match self.renew(&mut kept).await {
@@ -166,7 +166,7 @@ impl Keeper {
     pub(super) fn kept(&self, lease: Lease, keeper: KeeperId, since: Instant) -> Kept {
         let token = lease.token.hash();
         let entry = self.streams.enter(lease.name.clone(), token);
-        Kept::new(lease, keeper, entry, since)
+        Kept::new(lease, keeper, entry, since, self.reaper.clone())
     }
 
     /// Tells of the grant, unless a renewal must say first from when it counts.
@@ -194,7 +194,7 @@ impl Keeper {
         self.owed.settle(&kept.token.hash());
         if left.is_none() {
             // Nobody knows its token.
-            self.leave_behind(kept);
+            kept.leave_behind();
         }
         self.end(HoldEnd::Draining { left });
     }
@@ -206,7 +206,7 @@ impl Keeper {
             .lost(&kept.name, &kept.token.hash(), revoked.as_str());
         if kept.unsaid.is_some() {
             // Nobody knows its token.
-            self.leave_behind(kept);
+            kept.leave_behind();
         }
         self.end(HoldEnd::Lost(revoked));
     }
@@ -259,17 +259,8 @@ impl Keeper {
                 self.bus.released(&kept.name, &token);
             }
             Ok(Release::Lost(_)) => self.owed.settle(&token),
-            Err(_) => self.leave_behind(kept),
+            Err(_) => kept.leave_behind(),
         }
-    }
-
-    /// The lease is released in a while, unless somebody else keeps it by then.
-    fn leave_behind(&self, kept: Kept) {
-        self.reaper.submit(Abandoned {
-            token: kept.token.hash(),
-            name: kept.name,
-            by: Abandoner::Keeper(kept.keeper),
-        });
     }
 
     /// Whether whoever listens is up to date. Places that move are no reason to take a slow reader for

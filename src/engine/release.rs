@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-use super::{Engine, seen_through::SeenThrough};
+use super::{Engine, seen_through::SeenThrough, streams::Displaced};
 
 /// Why a lease was not released.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ impl Engine {
             }
             if let Ok(Release::Released) = &release {
                 events.released(&name, &hash);
-                streams.released(name, hash);
+                streams.displace(name, hash, Displaced::Released);
             }
             release
         });

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-use super::Engine;
+use super::{Engine, streams::Displaced};
 
 /// Why a lease was not renewed.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,9 @@ pub enum RenewError {
 impl Engine {
     /// Makes a living lease last longer. Works while the gateway drains.
     ///
+    /// With a TTL, a stream of this gateway that holds the lease renews it at once and goes by that TTL
+    /// from then on. One of another gateway learns of it with its next renewal.
+    ///
     /// A caller that hangs up half-way has a lease that was renewed or not; both end by themselves.
     pub async fn renew(
         &self,
@@ -40,6 +43,10 @@ impl Engine {
             Renewal::Renewed(held) => {
                 self.owed.owe(hash, &name, &held);
                 self.events.renewed(&name, &hash, &held);
+                if ttl.is_some() {
+                    let streams = &self.streams;
+                    streams.displace(name.clone(), hash, Displaced::Renewed);
+                }
                 Ok(Lease {
                     name,
                     token,

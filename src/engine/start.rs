@@ -11,7 +11,12 @@ use crate::{
     store::{Store, breaks::BrokenLease, contract::Check},
 };
 
-use super::{events::Bus, owed::Owed, reaper::Reaper, streams::Streams};
+use super::{
+    events::Bus,
+    owed::Owed,
+    reaper::Reaper,
+    streams::{Displaced, Streams},
+};
 
 /// The operations on locks over one store. Cheap to clone.
 #[derive(Clone)]
@@ -55,7 +60,7 @@ impl Engine {
         lifecycle.spawn_background(async move {
             let hear = async {
                 while let Some(BrokenLease { name, token }) = listener.heard().await {
-                    displaced.broken(name, token);
+                    displaced.displace(name, token, Displaced::Broken);
                 }
             };
             tokio::select! {

@@ -55,6 +55,7 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) releases: Mutex<VecDeque<Release>>,
     pub(super) renewals_asked: Mutex<usize>,
     renewals_hang: AtomicBool,
+    renewals_panic: AtomicBool,
     /// For how long confirm keeps its answer.
     confirm_takes: Mutex<Duration>,
     pub(super) attempts: Mutex<Vec<Attempt>>,
@@ -87,6 +88,7 @@ impl ScriptedStore {
             releases: Mutex::default(),
             renewals_asked: Mutex::default(),
             renewals_hang: AtomicBool::new(false),
+            renewals_panic: AtomicBool::new(false),
             confirm_takes: Mutex::default(),
             attempts: Mutex::default(),
             parking: Parking::default(),
@@ -113,6 +115,11 @@ impl ScriptedStore {
     /// From now on a renewal is never answered.
     pub(super) fn hang_renewals(&self) {
         self.renewals_hang.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on whoever renews panics.
+    pub(super) fn panic_on_renewals(&self) {
+        self.renewals_panic.store(true, Ordering::Relaxed);
     }
 
     /// From now on a confirmation is answered so much later.
@@ -189,6 +196,7 @@ impl Store for ScriptedStore {
         _ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
         *self.renewals_asked.lock().unwrap() += 1;
+        assert!(!self.renewals_panic.load(Ordering::Relaxed), "as asked for");
         match renewer {
             Renewer::Bearer => {}
             Renewer::Keeper(keeper) => {
