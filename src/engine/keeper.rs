@@ -121,10 +121,10 @@ impl Keeper {
                     Displaced::Adopted | Displaced::Broken | Displaced::Renewed => false,
                 },
                 () = self.events.closed() => return self.release(kept).await,
-                () = self.warrant.ended() => return self.revoke(kept),
+                () = self.warrant.ended() => return self.revoke(&kept),
             };
             if !self.warrant.stands() {
-                return self.revoke(kept);
+                return self.revoke(&kept);
             }
             if let Some(reason) = kept.lost_by_now() {
                 self.bus
@@ -157,7 +157,7 @@ impl Keeper {
             match heard {
                 Err(Gone) => return self.release(kept).await,
                 // A gateway that drains tries just once: the lease has what is left of its TTL.
-                Ok(()) if draining => return self.drain(kept),
+                Ok(()) if draining => return self.drain(&kept),
                 Ok(()) => {}
             }
         }
@@ -187,7 +187,7 @@ impl Keeper {
         })
     }
 
-    fn drain(&self, kept: Kept) {
+    fn drain(&self, kept: &Kept) {
         let left = kept.valid_until.saturating_duration_since(Instant::now());
         let left = kept.unsaid.is_none().then_some(left);
         // Its holder is told to go elsewhere, where the lease must be adopted before it is over.
@@ -200,7 +200,7 @@ impl Keeper {
     }
 
     /// Whoever listens may not have it any more, and has what is left of the TTL to stop.
-    fn revoke(&self, kept: Kept) {
+    fn revoke(&self, kept: &Kept) {
         let revoked = LossReason::Revoked;
         self.bus
             .lost(&kept.name, &kept.token.hash(), revoked.as_str());

@@ -143,7 +143,7 @@ async fn one_whose_lease_is_renewed_for_another_time_by_its_token_goes_by_that_a
     assert_eq!(renewed.await.unwrap().held, short);
     for turn in 0..3 {
         let event = hold.next().await;
-        let told = matches!(&event, Some(HoldEvent::Renewed(held)) if *held == short);
+        let told = matches!(&event, Some(HoldEvent::Renewed(lease)) if *lease == short);
         assert!(told, "{event:?}");
         assert!(
             begin.elapsed() <= turn * second / 3,
