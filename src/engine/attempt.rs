@@ -11,7 +11,7 @@ use crate::{
     lifecycle::Lifecycle,
     lock::{FencingToken, Fingerprint, HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
-        Store, StoreError,
+        Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, Confirmation, Contention, Idempotency, Leaving, Place, Waiting,
         },
@@ -46,6 +46,8 @@ pub(super) struct Run {
     started: Instant,
     /// Told once, when the attempt has been queued.
     say_queued: Option<oneshot::Sender<Place>>,
+    /// Whether it has been queued once: it may be so still, or hold the lock.
+    was_queued: bool,
 }
 
 /// Why an attempt stops standing in the queue without having been granted the lock.
@@ -119,6 +121,7 @@ impl Run {
             request,
             started: Instant::now(),
             say_queued: Some(say_queued),
+            was_queued: false,
         }
     }
 
@@ -130,14 +133,14 @@ impl Run {
     /// Sees the attempt through. `hung_up` ends when nobody waits for the outcome any more.
     pub(super) async fn finish(mut self, hung_up: impl Future<Output = ()>) -> Outcome {
         let mut hung_up = std::pin::pin!(hung_up);
+        // Before the attempt is sent: news may overtake its answer.
+        let mut parked = self.attempt.wait.map(|_| {
+            self.store
+                .parking()
+                .park(self.attempt.name.clone(), self.attempt.token)
+        });
         loop {
-            // Before the attempt is sent: news may overtake its answer.
-            let parked = self.attempt.wait.map(|_| {
-                self.store
-                    .parking()
-                    .park(self.attempt.name.clone(), self.attempt.token)
-            });
-            let contention = match (self.store.acquire(&self.attempt).await, parked) {
+            let contention = match (self.store.acquire(&self.attempt).await, &mut parked) {
                 (Ok(Acquisition::Queued(place)), Some(parked)) => {
                     match self.stand_in_queue(parked, place, hung_up.as_mut()).await {
                         Some(outcome) => {
@@ -173,12 +176,12 @@ impl Run {
     /// again.
     async fn stand_in_queue(
         &mut self,
-        mut parked: Parked,
+        parked: &mut Parked,
         place: Place,
         hung_up: Pin<&mut impl Future<Output = ()>>,
     ) -> Option<Outcome> {
         let over = self.started + self.request.wait;
-        let contention = place.contention.clone();
+        self.was_queued = true;
         if let Some(say_queued) = self.say_queued.take() {
             let (name, owner) = (&self.attempt.name, self.attempt.owner.as_ref());
             self.events.queued(name, owner, &place);
@@ -194,9 +197,9 @@ impl Run {
                 News::Superseded => return Some(Err(AcquireError::Superseded)),
                 News::GrantedProvisionally => match self.confirm().await {
                     Some(outcome) => return Some(outcome),
-                    None => return self.ask_again(over, contention),
+                    None => return self.ask_again(parked, over).await,
                 },
-                News::Forgotten => return self.ask_again(over, contention),
+                News::Forgotten => return self.ask_again(parked, over).await,
             },
             () = sleep_until(over) => End::WaitOver,
             () = hung_up => {
@@ -221,21 +224,20 @@ impl Run {
                 Some(Ok(self.granted(held)))
             }
             Ok(Confirmation::Lost) => None,
-            Err(error) => {
-                self.reaper.submit(self.abandoned());
-                Some(Err(AcquireError::Store(error)))
-            }
+            Err(error) => Some(Err(self.failed(error))),
         }
     }
 
-    fn ask_again(&mut self, over: Instant, contention: Contention) -> Option<Outcome> {
+    async fn ask_again(&mut self, parked: &mut Parked, over: Instant) -> Option<Outcome> {
         let left = over.saturating_duration_since(Instant::now());
         match &mut self.attempt.wait {
             Some(waiting) if !left.is_zero() => {
                 waiting.patience = left;
+                parked.wait_again();
                 None
             }
-            _ => Some(Err(self.held(contention))),
+            // The store knows how things stand now, and whether it is queued after all.
+            _ => Some(self.leave(&End::WaitOver).await),
         }
     }
 
@@ -259,11 +261,7 @@ impl Run {
                 End::Draining => Err(AcquireError::Draining),
                 End::Revoked => Err(AcquireError::Revoked),
             },
-            Err(error) => {
-                // Still in the queue, as far as we know.
-                self.reaper.submit(self.abandoned());
-                Err(AcquireError::Store(error))
-            }
+            Err(error) => Err(self.failed(error)),
         }
     }
 
@@ -274,12 +272,19 @@ impl Run {
         }
     }
 
+    /// What is known when the store has not answered a command of the attempt.
     fn failed(&self, error: StoreError) -> AcquireError {
-        if let StoreError::Indeterminate(_) = error {
+        if self.was_queued || matches!(error, StoreError::Indeterminate(_)) {
             // It may hold the lock, or may yet come to hold it, and nobody knows its token.
             self.reaper.submit(self.abandoned());
         }
-        AcquireError::Store(error)
+        AcquireError::Store(match error {
+            // Known of the command, but not of the attempt: it may stand in the queue still.
+            StoreError::Unavailable(why) if self.was_queued && why != Unavailability::Withdrawn => {
+                Uncertainty::LeftQueued(why).into()
+            }
+            error => error,
+        })
     }
 
     fn granted(&self, held: HeldLease) -> Granted {

@@ -32,7 +32,7 @@ use super::{
     hold::UNREAD,
     kept::Kept,
     owed::Owed,
-    reaper::{Abandoned, Abandoner, Reaper},
+    reaper::Reaper,
     streams::{Displaced, Streams},
 };
 
@@ -127,20 +127,20 @@ impl Keeper {
                 displaced = kept.entry.displaced() => match displaced {
                     Displaced::Released => return self.end(HoldEnd::Released),
                     // The store knows better.
-                    Displaced::Adopted | Displaced::Broken => false,
+                    Displaced::Adopted | Displaced::Broken | Displaced::Renewed => false,
                 },
                 () = self.events.closed() => return self.release(kept, Gone::HungUp).await,
-                () = self.warrant.ended() => return self.revoke(kept),
+                () = self.warrant.ended() => return self.revoke(&kept),
             };
             if !self.warrant.stands() {
-                return self.revoke(kept);
+                return self.revoke(&kept);
             }
             if let Some(reason) = kept.lost_by_now() {
                 if reason == LossReason::Expired {
                     self.metrics.expired_while_held(SeenBy::Stream);
                 }
                 self.bus.lost(&kept.name, &kept.token.hash(), reason);
-                self.leave_behind(kept, Some(reason));
+                kept.leave_behind(Some(reason));
                 return self.end(HoldEnd::Lost(reason));
             }
             let heard = match self.renew(&mut kept).await {
@@ -168,7 +168,7 @@ impl Keeper {
             match heard {
                 Err(gone) => return self.release(kept, gone).await,
                 // A gateway that drains tries just once: the lease has what is left of its TTL.
-                Ok(()) if draining => return self.drain(kept),
+                Ok(()) if draining => return self.drain(&kept),
                 Ok(()) => {}
             }
         }
@@ -177,7 +177,7 @@ impl Keeper {
     pub(super) fn kept(&self, lease: Lease, keeper: KeeperId, since: Instant) -> Kept {
         let token = lease.token.hash();
         let entry = self.streams.enter(lease.name.clone(), token);
-        Kept::new(lease, keeper, entry, since)
+        Kept::new(lease, keeper, entry, since, self.reaper.clone())
     }
 
     /// Tells of the grant, unless a renewal must say first from when it counts.
@@ -198,25 +198,25 @@ impl Keeper {
         })
     }
 
-    fn drain(&self, kept: Kept) {
+    fn drain(&self, kept: &Kept) {
         let left = kept.valid_until.saturating_duration_since(Instant::now());
         let left = kept.unsaid.is_none().then_some(left);
         // Its holder is told to go elsewhere, where the lease must be adopted before it is over.
         self.owed.settle(&kept.token.hash());
         if left.is_none() {
             // Nobody knows its token.
-            self.leave_behind(kept, None);
+            kept.leave_behind(None);
         }
         self.end(HoldEnd::Draining { left });
     }
 
     /// Whoever listens may not have it any more, and has what is left of the TTL to stop.
-    fn revoke(&self, kept: Kept) {
+    fn revoke(&self, kept: &Kept) {
         let revoked = LossReason::Revoked;
         self.bus.lost(&kept.name, &kept.token.hash(), revoked);
         if kept.unsaid.is_some() {
             // Nobody knows its token.
-            self.leave_behind(kept, Some(revoked));
+            kept.leave_behind(Some(revoked));
         }
         self.end(HoldEnd::Lost(revoked));
     }
@@ -278,21 +278,12 @@ impl Keeper {
             }
             Ok(Release::Lost(_)) => self.owed.settle(&token),
             Err(_) => {
-                self.leave_behind(kept, unread);
+                kept.leave_behind(unread);
                 None
             }
         };
         let held = owing.map(|owing| owing.since.elapsed());
         self.metrics.released(released, held);
-    }
-
-    /// The lease is released in a while, unless somebody else keeps it by then.
-    fn leave_behind(&self, kept: Kept, lost: Option<LossReason>) {
-        self.reaper.submit(Abandoned {
-            token: kept.token.hash(),
-            name: kept.name,
-            by: Abandoner::Keeper(kept.keeper, lost),
-        });
     }
 
     /// Whether whoever listens is up to date. Places that move are no reason to take a slow reader for

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use crate::lock::{FencingToken, HeldLease, LockName, Owner, TokenHash};
 
@@ -19,6 +19,8 @@ use crate::lock::{FencingToken, HeldLease, LockName, Owner, TokenHash};
 #[derive(Debug, Clone, Default)]
 pub(super) struct Owed {
     leases: Arc<Mutex<Leases>>,
+    /// Told when a lease has been struck off.
+    settled: watch::Sender<()>,
 }
 
 /// A lease that was granted or renewed here.
@@ -68,7 +70,11 @@ impl Owed {
 
     /// A lease has ended, or nobody knows its token.
     pub(super) fn settle(&self, token: &TokenHash) -> Option<Owing> {
-        self.lock().owing.remove(token)
+        let owing = self.lock().owing.remove(token);
+        if owing.is_some() {
+            self.settled.send_replace(());
+        }
+        owing
     }
 
     /// What is left of a lease, as far as is known here.
@@ -91,6 +97,15 @@ impl Owed {
         let leases = self.lock();
         let owing = leases.owing.get(token);
         owing.is_some_and(|owing| owing.name == *name && owing.until > Instant::now())
+    }
+
+    /// Ends when, from this call on, a lease has ended before its time.
+    pub(super) fn settled(&self) -> impl Future<Output = ()> + use<> {
+        let mut settled = self.settled.subscribe();
+        async move {
+            // An error: nobody is there to settle anything any more.
+            let _ = settled.changed().await;
+        }
     }
 
     /// When the last of them is over; `None` if none lives.

@@ -11,7 +11,7 @@ use crate::{
     telemetry::metrics::SeenBy,
 };
 
-use super::{Engine, counted::ended, seen_through::SeenThrough};
+use super::{Engine, counted::ended, seen_through::SeenThrough, streams::Displaced};
 
 /// Why a lease was not released.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ impl Engine {
             }
             if let Ok(Release::Released) = &release {
                 events.released(&name, &hash);
-                streams.released(name, hash);
+                streams.displace(name, hash, Displaced::Released);
             }
             release
         });

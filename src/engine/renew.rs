@@ -11,7 +11,7 @@ use crate::{
     telemetry::metrics::SeenBy,
 };
 
-use super::{Engine, counted::ended};
+use super::{Engine, counted::ended, streams::Displaced};
 
 /// Why a lease was not renewed.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +31,8 @@ impl Engine {
     ///
     /// `most` is the longest TTL that the caller may ask for. A lease whose own TTL is longer, from
     /// somebody who may ask for more, is cut to it and not refused: nobody loses a lock to a limit.
+    /// With a TTL, a stream of this gateway that holds the lease renews it at once and goes by that TTL
+    /// from then on. One of another gateway learns of it with its next renewal.
     ///
     /// A caller that hangs up half-way has a lease that was renewed or not; both end by themselves.
     pub async fn renew(
@@ -50,6 +52,11 @@ impl Engine {
             Renewal::Renewed(held) => {
                 self.owed.owe(hash, &name, &held);
                 self.events.renewed(&name, &hash, &held);
+                // Given, or cut to what the caller may have.
+                if ttl.is_some() || most == Some(held.ttl) {
+                    let streams = &self.streams;
+                    streams.displace(name.clone(), hash, Displaced::Renewed);
+                }
                 Ok(Lease {
                     name,
                     token,

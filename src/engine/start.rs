@@ -13,7 +13,13 @@ use crate::{
     telemetry::metrics::{Figures, Metrics},
 };
 
-use super::{events::Bus, fences::Fences, owed::Owed, reaper::Reaper, streams::Streams};
+use super::{
+    events::Bus,
+    fences::Fences,
+    owed::Owed,
+    reaper::Reaper,
+    streams::{Displaced, Streams},
+};
 
 /// The operations on locks over one store. Cheap to clone.
 #[derive(Clone)]
@@ -65,7 +71,7 @@ impl Engine {
         lifecycle.spawn_background(async move {
             let hear = async {
                 while let Some(BrokenLease { name, token }) = listener.heard().await {
-                    displaced.broken(name, token);
+                    displaced.displace(name, token, Displaced::Broken);
                 }
             };
             tokio::select! {
@@ -120,6 +126,12 @@ impl Engine {
     /// Whether a lease was granted or renewed here and, as far as is known here, lives.
     pub fn owes(&self, name: &LockName, token: &TokenHash) -> bool {
         self.owed.is_owed(name, token)
+    }
+
+    /// Ends when, from this call on, a lease that was owed has ended before its time, or is not owed
+    /// any more.
+    pub fn owed_less(&self) -> impl Future<Output = ()> + use<> {
+        self.owed.settled()
     }
 
     /// Whether new acquires are refused because the gateway is about to stop.

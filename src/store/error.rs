@@ -83,6 +83,9 @@ pub enum Uncertainty {
     /// The gateway itself failed while it was asking.
     #[error("the gateway failed while it was asking")]
     Interrupted,
+    /// The attempt was queued before, and the store could not be asked what has become of it.
+    #[error("it was queued, and then {0}")]
+    LeftQueued(Unavailability),
     /// Something answered that is not an answer to this command.
     #[error("an unexpected answer: {0}")]
     UnexpectedReply(String),

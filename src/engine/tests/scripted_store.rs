@@ -23,7 +23,7 @@ use crate::{
         Ttl,
     },
     store::{
-        Store, StoreError, Uncertainty,
+        Store, StoreError, Unavailability, Uncertainty,
         breaks::{Breaking, Breaks},
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
@@ -56,6 +56,9 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) releases: Mutex<VecDeque<Release>>,
     pub(super) renewals_asked: Mutex<usize>,
     renewals_hang: AtomicBool,
+    renewals_panic: AtomicBool,
+    /// For how long confirm keeps its answer.
+    confirm_takes: Mutex<Duration>,
     pub(super) attempts: Mutex<Vec<Attempt>>,
     pub(super) parking: Parking,
     pub(super) breaks: Breaks,
@@ -86,6 +89,8 @@ impl ScriptedStore {
             releases: Mutex::default(),
             renewals_asked: Mutex::default(),
             renewals_hang: AtomicBool::new(false),
+            renewals_panic: AtomicBool::new(false),
+            confirm_takes: Mutex::default(),
             attempts: Mutex::default(),
             parking: Parking::default(),
             breaks: Breaks::default(),
@@ -111,6 +116,16 @@ impl ScriptedStore {
     /// From now on a renewal is never answered.
     pub(super) fn hang_renewals(&self) {
         self.renewals_hang.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on whoever renews panics.
+    pub(super) fn panic_on_renewals(&self) {
+        self.renewals_panic.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on a confirmation is answered so much later.
+    pub(super) fn hang_confirmations(&self, late: Duration) {
+        *self.confirm_takes.lock().unwrap() = late;
     }
 
     /// Nobody gets an answer until [`ScriptedStore::open_gate`].
@@ -152,6 +167,8 @@ impl Store for ScriptedStore {
     }
 
     async fn confirm(&self, _: &LockName, _: &TokenHash) -> Result<Confirmation, StoreError> {
+        let takes = *self.confirm_takes.lock().unwrap();
+        tokio::time::sleep(takes).await;
         let answer = self.confirmations.lock().unwrap().pop_front();
         answer.expect("the test says what confirm answers")
     }
@@ -180,6 +197,7 @@ impl Store for ScriptedStore {
         _ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
         *self.renewals_asked.lock().unwrap() += 1;
+        assert!(!self.renewals_panic.load(Ordering::Relaxed), "as asked for");
         match renewer {
             Renewer::Bearer => {}
             Renewer::Keeper(keeper) => {
@@ -303,6 +321,10 @@ pub(super) fn queued() -> Acquisition {
 
 pub(in crate::engine) fn granted() -> Acquisition {
     Acquisition::Granted(held())
+}
+
+pub(super) fn away() -> StoreError {
+    Unavailability::Connect("refused".to_owned()).into()
 }
 
 pub(super) fn unknown() -> StoreError {

@@ -19,6 +19,7 @@ mod list;
 mod look;
 mod news_wanted;
 mod permissions;
+mod places;
 mod pool;
 mod reading;
 mod relay;
