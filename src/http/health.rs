@@ -22,6 +22,7 @@ use super::{
     extract::AcceptsJson,
     problem::Problem,
     state::Gateway,
+    tls::Certificates,
 };
 
 /// How long the store may take to say how it is. Less than the second after which an orchestrator
@@ -130,6 +131,7 @@ pub(super) async fn readyz(
         .unwrap_or_else(|_elapsed| vec![no_answer()]);
     checks.extend(keys(&gateway.gate));
     checks.extend(audited(&gateway.audit));
+    checks.extend(certified(gateway.certificates.as_ref()));
     Ok(Readiness::of(checks, gateway.engine.is_draining()))
 }
 
@@ -158,6 +160,21 @@ fn keys(gate: &Gate) -> Option<Check> {
     };
     (!gate.is_open()).then_some(Check {
         name: "keys",
+        health,
+    })
+}
+
+/// What there is to say of the certificate, if the gateway speaks TLS. Not why: everybody may ask.
+fn certified(certificates: Option<&Certificates>) -> Option<Check> {
+    let health = if certificates?.is_outdated() {
+        let detail = "the certificate files cannot be used; what was read before goes on, and the \
+                      log says what is wrong";
+        Health::Warning(detail.to_owned())
+    } else {
+        Health::Passing
+    };
+    Some(Check {
+        name: "certificate",
         health,
     })
 }

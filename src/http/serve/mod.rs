@@ -6,6 +6,9 @@ mod connection;
 mod connections;
 mod descriptors;
 mod framing;
+mod handshake;
+mod http1;
+mod http2;
 mod leaving;
 mod pace;
 mod paced;
@@ -13,6 +16,8 @@ mod peer;
 mod refusal;
 mod silence_limit;
 mod socket;
+mod stream_body;
+mod streams;
 mod turned_away;
 
 pub use accept::serve;
