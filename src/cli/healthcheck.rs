@@ -96,7 +96,16 @@ async fn ask_over_tls(
     let stream = stream
         .await
         .map_err(|error| format!("does not come to TLS: {error}"))?;
-    ask_on(stream, &address.to_string(), path).await
+    let asked = ask_on(stream, &address.to_string(), path).await;
+    asked.map_err(|reason| {
+        // It is told so after the handshake, by a name that says it.
+        if reason.contains("CertificateRequired") {
+            "wants a client certificate: name one with --client-cert-file and --client-key-file"
+                .to_owned()
+        } else {
+            reason
+        }
+    })
 }
 
 /// Asks for a page and answers its body if the status is 200.

@@ -23,7 +23,13 @@ impl Certified {
     pub(crate) fn start_with(setup: impl FnOnce(&Authority) -> Setup) -> Self {
         let authority = Authority::new();
         let files = authority.of_this_machine();
-        let setup = setup(&authority)
+        let setup = setup(&authority);
+        Self::of(authority, files, setup)
+    }
+
+    /// Starts one with these files.
+    pub(crate) fn of(authority: Authority, files: Files, setup: Setup) -> Self {
+        let setup = setup
             .with("LATCHGATE_HTTP_TLS_CERT_FILE", &files.certificate())
             .with("LATCHGATE_HTTP_TLS_KEY_FILE", &files.key());
         Self {

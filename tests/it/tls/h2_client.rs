@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::{
-    RecvStream,
+    RecvStream, SendStream,
     client::{ResponseFuture, SendRequest},
 };
 use http::{Method, Request, Response};
@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Clone)]
 pub(crate) struct H2 {
     requests: SendRequest<Bytes>,
-    /// Moves the bytes.
-    pub(crate) lifecycle: Lifecycle,
+    /// Moves the bytes; quiet when the connection has ended.
+    lifecycle: Lifecycle,
 }
 
 // === impl H2 ===
@@ -73,6 +73,22 @@ impl H2 {
         Ok(answer)
     }
 
+    /// Sends the head of a request whose body is to follow.
+    pub(crate) async fn begin(
+        &mut self,
+        method: Method,
+        path: &str,
+    ) -> (ResponseFuture, SendStream<Bytes>) {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("https://localhost{path}"))
+            .header("content-type", "application/json")
+            .body(())
+            .unwrap();
+        self.requests = self.requests.clone().ready().await.unwrap();
+        self.requests.send_request(request, false).unwrap()
+    }
+
     /// Asks and reads the whole answer.
     pub(crate) async fn ask(
         &mut self,
@@ -83,6 +99,11 @@ impl H2 {
     ) -> (u16, Value) {
         let answer = self.send(method, path, headers, body).await.unwrap();
         read(answer).await
+    }
+
+    /// Waits until the connection has ended.
+    pub(crate) async fn ended(&self) {
+        timeout(PATIENCE, self.lifecycle.quiet()).await.unwrap();
     }
 
     /// Acquires a lock.
