@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::PemError;
+use super::{PemError, PemFile};
 
 /// Why TLS cannot be set up. Shows nothing of what is in a file.
 #[derive(Debug, thiserror::Error)]
@@ -11,16 +11,17 @@ pub enum TlsError {
     #[error(transparent)]
     File(#[from] PemError),
     /// A certificate and a key do not fit.
-    #[error("{named_by} cannot be used: {} with the key in {}: {error}", certificate.display(), key.display())]
+    #[error(
+        "{} cannot be used: {} with the key in {}: {error}",
+        certificate.named_by(), certificate.path().display(), key.display()
+    )]
     Pair {
-        /// The setting that names the certificate.
-        named_by: String,
         /// The file of the certificate.
-        certificate: PathBuf,
+        certificate: PemFile,
         /// The file of the key.
         key: PathBuf,
         /// Why.
-        error: rustls::Error,
+        error: Box<rustls::Error>,
     },
     /// Neither this nor that file is at fault.
     #[error("cannot set up TLS: {0}")]

@@ -32,10 +32,9 @@ impl IdentityFiles {
         let (chain, key) = (self.certificate.certificates()?, self.key.key()?);
         CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider()).map_err(|error| {
             TlsError::Pair {
-                named_by: self.certificate.named_by().to_owned(),
-                certificate: self.certificate.path().to_owned(),
+                certificate: self.certificate.clone(),
                 key: self.key.path().to_owned(),
-                error,
+                error: Box::new(error),
             }
         })?;
         Ok(Identity { chain, key })

@@ -40,7 +40,7 @@ enum Reason {
     #[error("has no private key in it (-----BEGIN PRIVATE KEY-----, not encrypted)")]
     NoKey,
     #[error("has something in it that is no certificate of an authority: {0}")]
-    NoAuthority(rustls::Error),
+    NoAuthority(Box<rustls::Error>),
 }
 
 // === impl PemFile ===
@@ -88,7 +88,7 @@ impl PemFile {
         for certificate in self.certificates()? {
             authorities
                 .add(certificate)
-                .map_err(|error| self.refused(Reason::NoAuthority(error)))?;
+                .map_err(|error| self.refused(Reason::NoAuthority(Box::new(error))))?;
         }
         Ok(authorities)
     }

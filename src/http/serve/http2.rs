@@ -135,11 +135,8 @@ impl Http2 {
                         info!("a client takes nothing of what it is sent; its connection was closed");
                         return;
                     }
-                    // It was told, and does not close.
-                    Over::Idle | Over::Abandoned if leaving && streams.is_idle() => return,
-                    Over::Abandoned if leaving => {
-                        break connection.as_mut().await;
-                    }
+                    // It was told and does not close, or has never said a word.
+                    Over::Idle if leaving || streams.burden() == Burden::Never => return,
                     Over::Idle => {}
                     Over::Abandoned => {
                         info!("a client gives up one request after the other; its connection takes no more");
@@ -147,6 +144,7 @@ impl Http2 {
                 },
             }
             leaving = true;
+            streams.leave();
             connection.as_mut().graceful_shutdown();
         };
         if let Err(error) = ended {

@@ -115,9 +115,10 @@ impl Streams {
         burden
     }
 
-    /// Whether nothing is asked.
-    pub(super) fn is_idle(&self) -> bool {
-        self.lock().open.is_empty()
+    /// The client has been told that the connection ends: if it asks for nothing, its time to close
+    /// begins now.
+    pub(super) fn leave(&self) {
+        self.lock().idle_since = Instant::now();
     }
 
     /// Ends when the connection is to end. `idle` is for how long nothing may be asked, `unread` for
@@ -146,8 +147,9 @@ impl Streams {
 // === impl State ===
 
 impl State {
-    fn over(&self, now: Instant, idle: Duration, unread: Duration) -> Option<Over> {
+    fn over(&mut self, now: Instant, idle: Duration, unread: Duration) -> Option<Over> {
         if self.abandoned.0 > MOST_ABANDONED {
+            self.abandoned = (0, now);
             return Some(Over::Abandoned);
         }
         if self.open.is_empty() {
@@ -252,6 +254,12 @@ mod tests {
         );
         drop(streams.begin(None));
         assert_eq!(streams.over(IDLE, IDLE).await, Over::Abandoned);
+        // It is said once.
+        assert!(
+            tokio::time::timeout(soon, streams.over(IDLE, IDLE))
+                .await
+                .is_err()
+        );
 
         let patient = Streams::new();
         for _ in 0..=MOST_ABANDONED {

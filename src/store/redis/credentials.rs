@@ -15,7 +15,7 @@ use tracing::warn;
 use crate::{
     config::{RedisConfig, RedisUrl},
     stamp::Stamp,
-    tls::{ClientFiles, TlsError},
+    tls::{ClientFiles, PemFile, TlsError},
 };
 
 /// By what a server knows the gateway, and the gateway the server: as the files say now.
@@ -112,6 +112,13 @@ impl Credentials {
         }
     }
 
+    /// Whether the server is reached over TLS and sees no certificate of ours.
+    pub(super) fn shows_no_certificate(&self) -> bool {
+        self.tls
+            .as_ref()
+            .is_some_and(|tls| tls.files.identity.is_none())
+    }
+
     /// What to connect with now. Files that have changed and cannot be used leave in place what was
     /// read before. It may read files: not on a thread that serves callers.
     pub(super) fn current(&self) -> Result<Shown, CredentialsError> {
@@ -139,7 +146,7 @@ impl Credentials {
     fn stamps(&self) -> Vec<Stamp> {
         let of_tls = self.tls.iter().flat_map(|tls| tls.files.all());
         let password = self.password_file.iter().map(PathBuf::as_path);
-        let all = password.chain(of_tls.map(|file| file.path()));
+        let all = password.chain(of_tls.map(PemFile::path));
         all.map(Stamp::of).collect()
     }
 

@@ -114,7 +114,10 @@ impl Endpoint {
         let wire = match tls {
             None => Either::Left(stream),
             Some((connector, name)) => Either::Right(Box::new(
-                connector.connect(name, stream).await.map_err(no_tls)?,
+                connector
+                    .connect(name, stream)
+                    .await
+                    .map_err(|error| no_tls(&error))?,
             )),
         };
         Ok((wire, login))
@@ -130,7 +133,7 @@ impl Endpoint {
             .map_err(|error| self.login_failed(&error))?;
 
         let mut link = self.drive(connection, driver);
-        link.greet().await?;
+        link.greet().await.map_err(|why| self.with_hint(why))?;
         Ok(link)
     }
 
@@ -187,7 +190,20 @@ impl Endpoint {
                 "the user may not choose database {database}; give it +select, or use database 0"
             ));
         }
-        login_failed(error)
+        self.with_hint(login_failed(error))
+    }
+
+    /// What may be behind a connection that ends before anything was said. A server that misses a
+    /// certificate says so when it has come to TLS.
+    fn with_hint(&self, why: Unavailability) -> Unavailability {
+        match why {
+            Unavailability::Connect(reason) if self.credentials.shows_no_certificate() => {
+                Unavailability::Connect(format!(
+                    "{reason}; it may want a certificate, which redis.tls.cert_file names"
+                ))
+            }
+            why => why,
+        }
     }
 
     /// Closes every connection, whoever still has one.
@@ -287,7 +303,7 @@ fn refused(error: &RedisError) -> Unavailability {
 
 /// Why a connection is not encrypted. That the two do not believe each other does not pass; that the
 /// connection broke off may.
-fn no_tls(error: io::Error) -> Unavailability {
+fn no_tls(error: &io::Error) -> Unavailability {
     let rustls = error.get_ref().and_then(|cause| cause.downcast_ref());
     match rustls {
         Some(rustls::Error::InvalidCertificate(why)) => Unavailability::Misconfigured(format!(

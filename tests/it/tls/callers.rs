@@ -72,7 +72,7 @@ fn the_client_commands_show_a_certificate() {
         .read();
     assert_eq!(by_environment.code, Some(0), "{by_environment:?}");
     let without = latchgate(&[&["inspect", "deploy"], &base[..]].concat()).read();
-    assert_eq!(without.code, Some(106), "{without:?}");
+    assert_eq!(without.code, Some(103), "{without:?}");
 
     let listen = certified.gateway.address.to_string();
     let check = |flags: &[&str]| {

@@ -24,7 +24,7 @@ fn a_gateway_that_nobody_vouches_for_is_not_believed() {
         vec!["list", "--url", &url, "--ca-file", &other.file()],
     ] {
         let refused = latchgate(&arguments).read();
-        assert_eq!(refused.code, Some(106), "{refused:?}");
+        assert_eq!(refused.code, Some(103), "{refused:?}");
         assert!(refused.err.contains("certificate"), "{refused:?}");
     }
 }
@@ -36,7 +36,7 @@ fn a_certificate_for_another_host_is_not_believed() {
     let certified = Certified::of(authority, files, Setup::default());
     let (url, ca) = (certified.gateway.url(), certified.authority.file());
     let refused = latchgate(&["list", "--url", &url, "--ca-file", &ca]).read();
-    assert_eq!(refused.code, Some(106), "{refused:?}");
+    assert_eq!(refused.code, Some(103), "{refused:?}");
     assert!(refused.err.contains("not valid for name"), "{refused:?}");
 }
 

@@ -15,15 +15,15 @@ use super::{
 fn curl_takes_and_releases_a_lock_with_either_version() {
     let certified = Certified::start();
     for (flag, version) in [("--http1.1", "1.1"), ("--http2", "2")] {
-        let taken = certified.curl(&[flag, "-X", "POST"], "/locks/deploy");
+        let lease = certified.curl(&[flag, "-X", "POST"], "/locks/deploy");
         assert_eq!(
-            (taken.status, taken.version.as_str()),
+            (lease.status, lease.version.as_str()),
             (201, version),
-            "{taken:?}"
+            "{lease:?}"
         );
         let held = certified.curl(&[flag, "-X", "POST"], "/locks/deploy");
         assert_eq!(held.status, 423, "{held:?}");
-        let token = format!("Lock-Token: {}", taken.json()["token"].as_str().unwrap());
+        let token = format!("Lock-Token: {}", lease.json()["token"].as_str().unwrap());
         let renewed = certified.curl(&[flag, "-X", "PUT", "-H", &token], "/locks/deploy/renew");
         assert_eq!(renewed.status, 200, "{renewed:?}");
         let released = certified.curl(&[flag, "-X", "DELETE", "-H", &token], "/locks/deploy");

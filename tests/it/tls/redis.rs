@@ -11,26 +11,22 @@ use crate::support::{
 /// A server that speaks TLS on a port of its own, and only to who has a certificate.
 async fn server(authority: &Authority) -> (RedisServer, String) {
     let files = authority.files("redis", &["localhost", "127.0.0.1"]);
-    loop {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port().to_string();
-        drop(free);
-        let server = RedisServer::start_with(&[
-            "--tls-port",
-            &port,
-            "--tls-cert-file",
-            &files.certificate(),
-            "--tls-key-file",
-            &files.key(),
-            "--tls-ca-cert-file",
-            &authority.file(),
-        ])
-        .await;
-        return (server, port);
-    }
+    let server = RedisServer::start_with(&[
+        "--tls-port",
+        RedisServer::FREE_PORT,
+        "--tls-cert-file",
+        &files.certificate(),
+        "--tls-key-file",
+        &files.key(),
+        "--tls-ca-cert-file",
+        &authority.file(),
+    ])
+    .await;
+    let port = server.option("--tls-port").to_owned();
+    (server, port)
 }
 
-/// Whether a gateway can grant locks, by what it says of itself.
+/// What a gateway says of itself.
 fn ready(gateway: &Gateway) -> String {
     let listen = gateway.address.to_string();
     let checked = latchgate(&["healthcheck", "--ready", "--listen", &listen]).read();

@@ -92,10 +92,6 @@ fn a_certificate_that_cannot_be_used_names_key_and_file() {
             vec!["http.tls.client_auth is \"maybe\"", "require or optional"],
         ),
     ] {
-        let variables: Vec<_> = variables
-            .into_iter()
-            .map(|(name, value)| (name, value))
-            .collect();
         let refused = refused(&variables);
         for said in said {
             assert!(refused.err.contains(said), "{said}: {refused:?}");
