@@ -10,7 +10,7 @@ use std::{
 };
 
 use tokio::{
-    sync::OwnedSemaphorePermit,
+    sync::{Notify, OwnedSemaphorePermit},
     time::{Instant, sleep_until},
 };
 
@@ -18,7 +18,11 @@ use super::pace::Burden;
 
 /// The requests of one connection.
 #[derive(Debug)]
-pub(super) struct Streams(Mutex<State>);
+pub(super) struct Streams {
+    state: Mutex<State>,
+    /// Told when too many were given up.
+    abandoned: Notify,
+}
 
 #[derive(Debug)]
 struct State {
@@ -71,12 +75,16 @@ const LOOK: Duration = Duration::from_secs(1);
 impl Streams {
     pub(super) fn new() -> Arc<Self> {
         let now = Instant::now();
-        Arc::new(Self(Mutex::new(State {
+        let state = State {
             next: 1,
             open: BTreeMap::new(),
             idle_since: now,
             abandoned: (0, now),
-        })))
+        };
+        Arc::new(Self {
+            state: Mutex::new(state),
+            abandoned: Notify::new(),
+        })
     }
 
     /// A request has come, with its head at least.
@@ -129,7 +137,10 @@ impl Streams {
             if let Some(over) = self.lock().over(now, idle, unread) {
                 return over;
             }
-            sleep_until(now + LOOK.min(idle).min(unread)).await;
+            tokio::select! {
+                () = self.abandoned.notified() => {}
+                () = sleep_until(now + LOOK.min(idle).min(unread)) => {}
+            }
         }
     }
 
@@ -140,7 +151,7 @@ impl Streams {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -198,6 +209,9 @@ impl Drop for Stream {
             } else {
                 (count + 1, since)
             };
+            if count >= MOST_ABANDONED {
+                self.streams.abandoned.notify_one();
+            }
         }
     }
 }
@@ -253,7 +267,9 @@ mod tests {
                 .is_err()
         );
         drop(streams.begin(None));
+        let began = Instant::now();
         assert_eq!(streams.over(IDLE, IDLE).await, Over::Abandoned);
+        assert_eq!(began.elapsed(), Duration::ZERO, "it is found out at once");
         // It is said once.
         assert!(
             tokio::time::timeout(soon, streams.over(IDLE, IDLE))

@@ -112,6 +112,11 @@ impl Credentials {
         }
     }
 
+    /// Whether the server is reached over TLS.
+    pub(super) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Whether the server is reached over TLS and sees no certificate of ours.
     pub(super) fn shows_no_certificate(&self) -> bool {
         self.tls

@@ -95,7 +95,12 @@ impl Endpoint {
 
     fn too_slow(&self) -> Unavailability {
         let ms = self.connect_timeout.as_millis();
-        Unavailability::Connect(format!("no connection within {ms} ms"))
+        let tls = if self.credentials.is_tls() {
+            "TLS "
+        } else {
+            ""
+        };
+        Unavailability::Connect(format!("no {tls}connection within {ms} ms"))
     }
 
     /// Connects, and says with what to log in.

@@ -16,7 +16,7 @@ use super::{
 async fn resets_without_an_end_cost_the_client_its_connection_and_a_holder_nothing() {
     let certified = Certified::start();
     let mut holder = H2::connect(&certified).await;
-    let (_, lease) = holder.acquire("a", r#"{"ttl_ms": 1000}"#).await;
+    let (_, lease) = holder.acquire("a", r#"{"ttl_ms": 10000}"#).await;
     let token = lease["token"].as_str().unwrap().to_owned();
     let flooding = async {
         for _ in 0..3 {
