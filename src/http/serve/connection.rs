@@ -90,6 +90,20 @@ impl Protocol {
         let Some(handshake) = &self.handshake else {
             return self.http1.serve(socket, opened, router, seat, closed).await;
         };
+        // In a box: a plain connection has no room for it, and there are many of those.
+        let encrypted = self.serve_encrypted(handshake, socket, opened, router, seat, closed);
+        Box::pin(encrypted).await;
+    }
+
+    async fn serve_encrypted(
+        &self,
+        handshake: &Handshake,
+        socket: Socket,
+        opened: Opened,
+        router: Router,
+        seat: &Place,
+        closed: impl Future<Output = ()>,
+    ) {
         let mut closed = std::pin::pin!(closed);
         let shaken = tokio::select! {
             shaken = handshake.shake(socket, opened.peer) => shaken,
