@@ -64,7 +64,14 @@ pub(crate) fn run() -> ExitCode {
                 .local_addr()
                 .expect("a bound socket has an address")
         );
-        http::serve(listener, http::router(gateway), &config.http, &lifecycle).await;
+        http::serve(
+            listener,
+            http::router(gateway),
+            &config.http,
+            None,
+            &lifecycle,
+        )
+        .await;
     });
     ExitCode::SUCCESS
 }

@@ -46,10 +46,12 @@ pub enum NoOrigin {
 impl Origin {
     /// Whether a request for this host comes from a page of the host itself.
     ///
-    /// The scheme is not compared: behind a proxy that ends TLS the request comes here over plain
-    /// HTTP. A port that is not named is the one of the origin's scheme.
-    pub fn is_of(&self, host: &HostPort) -> bool {
-        self.host == host.host && self.port == host.port.unwrap_or(self.scheme.port())
+    /// `over_tls` says how the request came here. If it did not, the scheme is not compared: a proxy
+    /// may have ended TLS. A port that is not named is the one of the origin's scheme.
+    pub fn is_of(&self, host: &HostPort, over_tls: bool) -> bool {
+        self.host == host.host
+            && self.port == host.port.unwrap_or(self.scheme.port())
+            && (self.scheme == Scheme::Https || !over_tls)
     }
 }
 
@@ -188,12 +190,16 @@ mod tests {
             assert_eq!(listed(text), Ok(origin(text)));
         }
         // A page that was opened by such a name is still one of the gateway.
-        assert!(origin("http://localhost.:7420").is_of(&"localhost:7420".parse().unwrap()));
+        assert!(origin("http://localhost.:7420").is_of(&"localhost:7420".parse().unwrap(), false));
     }
 
     #[test]
     fn belongs_to_a_host_whatever_ends_the_tls() {
-        let is_of = |text: &str, host: &str| origin(text).is_of(&host.parse().unwrap());
+        let is_of = |text: &str, host: &str| origin(text).is_of(&host.parse().unwrap(), false);
+        let over_tls = |text: &str, host: &str| origin(text).is_of(&host.parse().unwrap(), true);
+        assert!(over_tls("https://a", "a") && over_tls("https://a:7420", "a:7420"));
+        // Whoever is in between may write every page that came without TLS.
+        assert!(!over_tls("http://a", "a") && !over_tls("http://a:7420", "a:7420"));
         for (text, host) in [
             ("http://localhost:7420", "localhost:7420"),
             ("http://LOCALHOST:7420", "localhost.:7420"),

@@ -22,6 +22,7 @@ use super::{
     extract::AcceptsJson,
     problem::Problem,
     state::Gateway,
+    tls::Certificates,
 };
 
 /// How long the store may take to say how it is. Less than the second after which an orchestrator
@@ -136,6 +137,7 @@ pub(super) async fn checks(gateway: &Gateway) -> Vec<Check> {
         .unwrap_or_else(|_elapsed| vec![no_answer()]);
     checks.extend(keys(&gateway.gate));
     checks.extend(audited(&gateway.audit));
+    checks.extend(certified(gateway.certificates.as_ref()));
     checks
 }
 
@@ -164,6 +166,21 @@ fn keys(gate: &Gate) -> Option<Check> {
     };
     (!gate.is_open()).then_some(Check {
         name: "keys",
+        health,
+    })
+}
+
+/// What there is to say of the certificate, if the gateway speaks TLS. Not why: everybody may ask.
+fn certified(certificates: Option<&Certificates>) -> Option<Check> {
+    let health = if certificates?.is_outdated() {
+        let detail = "the certificate files cannot be used; what was read before goes on, and the \
+                      log says what is wrong";
+        Health::Warning(detail.to_owned())
+    } else {
+        Health::Passing
+    };
+    Some(Check {
+        name: "certificate",
         health,
     })
 }

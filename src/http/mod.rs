@@ -17,9 +17,11 @@ mod problem;
 mod router;
 mod serve;
 mod state;
+mod tls;
 
 pub use openapi::openapi;
 pub use problem::{ProblemCode, problems_markdown};
 pub use router::{metrics_router, router};
 pub use serve::serve;
 pub use state::Gateway;
+pub use tls::{Certificates, CertificatesWatch};

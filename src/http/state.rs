@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{audit::Audit, auth::Gate, clock::Clock, config::Config, engine::Engine};
 
-use super::{base_path::BasePath, openapi};
+use super::{base_path::BasePath, openapi, tls::Certificates};
 
 /// The gateway as the handlers see it.
 pub struct Gateway {
@@ -15,6 +15,8 @@ pub struct Gateway {
     pub(super) gate: Gate,
     /// Who is told of what was broken and refused.
     pub(super) audit: Audit,
+    /// By what callers know the gateway, if it speaks TLS.
+    pub(super) certificates: Option<Certificates>,
     pub(super) config: Arc<Config>,
     /// For the timestamps in answers. They are displayed; nothing is decided by them.
     pub(super) clock: Arc<dyn Clock>,
@@ -35,6 +37,7 @@ impl Gateway {
             engine,
             gate: Gate::open(),
             audit: Audit::none(),
+            certificates: None,
             config,
             clock,
         }
@@ -44,6 +47,15 @@ impl Gateway {
     #[must_use]
     pub fn behind(self, gate: Gate) -> Self {
         Self { gate, ..self }
+    }
+
+    /// The same gateway over TLS, if there are certificates.
+    #[must_use]
+    pub fn certified(self, certificates: Option<Certificates>) -> Self {
+        Self {
+            certificates,
+            ..self
+        }
     }
 
     /// The same gateway with an audit log.

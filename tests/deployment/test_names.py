@@ -12,7 +12,8 @@ FILES = [
     program.ROOT / "docs" / "operations.md",
 ]
 # What the commands of a caller read: `latchgate run --help` and others name them.
-OF_THE_CLIENT = {"LATCHGATE_URL", "LATCHGATE_KEY", "LATCHGATE_TOKEN"}
+OF_THE_CLIENT = {"LATCHGATE_URL", "LATCHGATE_KEY", "LATCHGATE_TOKEN", "LATCHGATE_CA_FILE", "LATCHGATE_CLIENT_CERT_FILE",
+                 "LATCHGATE_CLIENT_KEY_FILE"}
 
 
 # As every gateway of these manifests is told with LATCHGATE_METRICS_LISTEN.

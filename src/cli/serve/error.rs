@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr};
 
 use crate::{
     audit::AuditError, auth::KeysFileError, lifecycle::TasksLeft, store::OpenError,
-    telemetry::LoggingError,
+    telemetry::LoggingError, tls::TlsError,
 };
 
 /// The failures of `latchgate serve` beyond its configuration.
@@ -21,6 +21,9 @@ pub(in crate::cli) enum ServeError {
     /// It is not known who may use the gateway.
     #[error(transparent)]
     Keys(#[from] KeysFileError),
+    /// Callers would not know the gateway.
+    #[error(transparent)]
+    Certificates(#[from] TlsError),
     /// There would be no audit log.
     #[error(transparent)]
     Audit(#[from] AuditError),

@@ -12,9 +12,9 @@ use crate::{
     auth::{Gate, KeysFile, KeysWatch},
     cli::{environment::Environment, error::CliError, output, sources::SourceArgs},
     clock::{Clock, SystemClock},
-    config::{AuthConfig, Config},
+    config::{AuthConfig, Config, HttpTlsConfig},
     engine::Engine,
-    http::{self, Gateway},
+    http::{self, Certificates, CertificatesWatch, Gateway},
     lifecycle::Lifecycle,
     store::{self, Metered},
     telemetry::{self, metrics::Metrics},
@@ -30,8 +30,8 @@ use super::{
 /// With nothing configured it listens on 127.0.0.1:7420 and keeps leases durably in
 /// ./latchgate-data. It ends on TERM or INT (Ctrl-C): no new acquires from then on, renew and release
 /// go on until every lease granted or renewed here has ended or the grace period is over. A second
-/// signal ends it at once. HUP reads the keys file again and opens the audit log again, unless it comes
-/// from the terminal that was closed.
+/// signal ends it at once. HUP reads keys and certificates again and opens the audit log again, unless it
+/// comes from the terminal that was closed.
 #[derive(Args)]
 pub(in crate::cli) struct ServeArgs {
     #[command(flatten)]
@@ -64,12 +64,14 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let audit = Audit::open(&config.audit, Arc::clone(&clock))?;
     let gate = gate(&config.auth, &clock, &lifecycle, &audit, &mut signals)?;
+    let certificates = certificates(&config.http.tls, &lifecycle, &mut signals)?;
     let store = store::open(&config, Arc::clone(&clock), &lifecycle).await?;
     let metrics = Metrics::default();
     let measured = Arc::new(Metered::new(Arc::clone(&store), metrics.clone()));
     let engine = Engine::start(measured, lifecycle.clone(), &config.limits, metrics);
     let gateway = Gateway::new(engine.clone(), Arc::clone(&config), clock)
         .behind(gate)
+        .certified(certificates.clone())
         .audited(audit.clone());
     let under_way = UnderWay::new();
     let count = from_fn_with_state(under_way.clone(), UnderWay::count);
@@ -87,19 +89,20 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
         &config.http.base_path,
         &store.describe(),
         config.auth.has_keys(),
+        certificates.is_some(),
         scraped_at.as_ref().map(|(_, address)| *address),
     )));
     let accepting = (lifecycle.clone(), Arc::clone(&config));
     lifecycle.spawn(async move {
         let (lifecycle, config) = accepting;
-        http::serve(listener, router, &config.http, &lifecycle).await;
+        http::serve(listener, router, &config.http, certificates, &lifecycle).await;
     });
     if let Some((listener, _)) = scraped_at {
         let router = http::metrics_router(gateway);
         let accepting = (lifecycle.clone(), Arc::clone(&config));
         lifecycle.spawn(async move {
             let (lifecycle, config) = accepting;
-            http::serve(listener, router, &config.http, &lifecycle).await;
+            http::serve(listener, router, &config.http, None, &lifecycle).await;
         });
     }
     let service_manager = ServiceManager::of(environment);
@@ -126,6 +129,24 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeE
     };
     let listening = listening.await;
     listening.map_err(|error| ServeError::Listen { address, error })
+}
+
+/// By what callers know the gateway, as the files say from now on. `None` without TLS.
+fn certificates(
+    config: &HttpTlsConfig,
+    lifecycle: &Lifecycle,
+    signals: &mut Signals,
+) -> Result<Option<Certificates>, ServeError> {
+    if !config.is_on() {
+        return Ok(None);
+    }
+    let (watch, certificates) = CertificatesWatch::open(config.clone())?;
+    info!(file = config.cert_file, "the certificate was read");
+    let asked = Arc::new(Notify::new());
+    signals.reload_with(Arc::clone(&asked));
+    let tasks = lifecycle.clone();
+    lifecycle.spawn_background(watch.keep_current(certificates.clone(), asked, tasks));
+    Ok(Some(certificates))
 }
 
 /// Who is let in, as the keys file says from now on.

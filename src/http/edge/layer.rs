@@ -81,7 +81,7 @@ impl EdgeLayer {
             max_uri_bytes: config.http.max_uri_bytes,
             max_header_bytes: config.http.max_header_bytes,
             hosts: Hosts::new(config, open),
-            origins: Origins::new(config.http.allowed_origins.clone()),
+            origins: Origins::new(config.http.allowed_origins.clone(), config.http.tls.is_on()),
             load: Load::new(&config.http),
             audit,
             metrics,

@@ -6,6 +6,9 @@ mod connection;
 mod connections;
 mod descriptors;
 mod framing;
+mod handshake;
+mod http1;
+mod http2;
 mod lasting;
 mod leaving;
 mod pace;
@@ -14,6 +17,8 @@ mod peer;
 mod refusal;
 mod silence_limit;
 mod socket;
+mod stream_body;
+mod streams;
 mod turned_away;
 
 pub use accept::serve;

@@ -207,7 +207,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = ready!(Pin::new(&mut self.stream).poll_flush(cx));
+        let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx) else {
+            // Over TLS what was written may not have left yet, and hyper may not read meanwhile.
+            return self.poll_patience(cx).map(|phase| Err(waited(phase)));
+        };
         if flushed.is_ok() && self.pace.left() {
             // hyper does not read again before something comes: the timer is to wake it.
             let _ = self.poll_patience(cx);

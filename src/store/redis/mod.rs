@@ -6,6 +6,7 @@
 
 mod admission;
 mod break_lock;
+mod credentials;
 mod dispatch;
 mod eviction;
 mod examination;
@@ -33,5 +34,6 @@ mod timers;
 mod topology;
 mod wake;
 
+pub use credentials::{CredentialsError, PasswordError, check_credentials};
 pub use slot::{Slot, SlotTags};
 pub use store::RedisStore;

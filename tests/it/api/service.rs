@@ -164,7 +164,7 @@ impl Service {
         let (router, config) = (self.router.clone(), Arc::clone(&self.config));
         let lifecycle = self.lifecycle.clone();
         self.lifecycle.spawn(async move {
-            serve(listener, router, &config.http, &lifecycle).await;
+            serve(listener, router, &config.http, None, &lifecycle).await;
         });
         address
     }

@@ -5,15 +5,28 @@ use crate::support::tree::{Source, sources};
 /// What each module may use: the arrows of ARCHITECTURE.md.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("lock", &[]),
+    ("tls", &["lock"]),
+    ("stamp", &["lock"]),
     ("clock", &["lock"]),
     ("lifecycle", &["lock"]),
-    ("config", &["lock"]),
+    ("config", &["lock", "tls"]),
     ("telemetry", &["lock", "config"]),
     ("audit", &["lock", "clock", "config"]),
-    ("auth", &["lock", "clock", "lifecycle", "config", "audit"]),
+    (
+        "auth",
+        &["lock", "stamp", "clock", "lifecycle", "config", "audit"],
+    ),
     (
         "store",
-        &["lock", "clock", "lifecycle", "config", "telemetry"],
+        &[
+            "lock",
+            "tls",
+            "stamp",
+            "clock",
+            "lifecycle",
+            "config",
+            "telemetry",
+        ],
     ),
     (
         "engine",
@@ -31,6 +44,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "http",
         &[
             "lock",
+            "tls",
+            "stamp",
             "clock",
             "lifecycle",
             "config",
@@ -41,11 +56,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "engine",
         ],
     ),
-    ("client", &["lock"]),
+    ("client", &["lock", "tls"]),
     (
         "cli",
         &[
             "lock",
+            "tls",
+            "stamp",
             "clock",
             "lifecycle",
             "config",
