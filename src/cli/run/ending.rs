@@ -5,7 +5,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use crate::client::{Client, ClientError, Keeper, Lease};
+use crate::{
+    client::{Client, ClientError, Keeper, Lease},
+    lock::LockName,
+};
 
 use super::{
     super::{
@@ -21,6 +24,8 @@ use super::{
 const RELEASE: Duration = Duration::from_secs(10);
 /// How long that of a lost lease is tried: most likely nothing is left of it.
 const RELEASE_LOST: Duration = Duration::from_secs(1);
+/// Why a lock was left that could have been released.
+const IMPATIENT: &str = "a signal came before anybody had answered";
 
 /// Acquires, runs the command, releases, and says with which code to exit.
 pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Result<u8, CliError> {
@@ -59,6 +64,7 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
 /// Keeps the lease, unless a signal comes before that has begun.
 async fn keep(client: &Client, lease: Lease, signals: &mut Signals) -> Result<Keeper, CliError> {
     let (name, token) = (lease.name.clone(), lease.token.clone());
+    let until = lease.good_until();
     let interrupted = tokio::select! {
         biased;
         signal = signals.ending() => CliError::Interrupted(signal),
@@ -67,10 +73,14 @@ async fn keep(client: &Client, lease: Lease, signals: &mut Signals) -> Result<Ke
             Err(error) => CliError::Client(error),
         },
     };
-    tokio::select! {
-        // What cannot be released ends with its TTL.
-        _ = client.release(&name, &token) => {}
-        _ = signals.ending() => {}
+    match signals
+        .unless_impatient(client.release(&name, &token))
+        .await
+    {
+        // A lease that is lost needs no release.
+        Some(Ok(()) | Err(ClientError::Lost(_))) => {}
+        Some(Err(error)) => left_locked(&name, until, &error.to_string()),
+        None => left_locked(&name, until, IMPATIENT),
     }
     Err(interrupted)
 }
@@ -78,34 +88,38 @@ async fn keep(client: &Client, lease: Lease, signals: &mut Signals) -> Result<Ke
 /// Releases the lock, if somebody answers. Whatever comes of it, the command has ended as it has.
 async fn release(args: &RunArgs, keeper: Keeper, signals: &mut Signals) {
     let until = keeper.until();
-    let lost = until.is_none();
-    let within = if lost { RELEASE_LOST } else { RELEASE };
-    let released = tokio::select! {
-        released = keeper.release(within) => released,
-        // Asked twice to end.
-        _ = signals.ending() => Ok(()),
+    let within = if until.is_some() {
+        RELEASE
+    } else {
+        RELEASE_LOST
+    };
+    let released = signals.unless_impatient(keeper.release(within)).await;
+    // Known already, if there is none.
+    let Some(until) = until else {
+        return;
     };
     let name = &args.name;
     match released {
-        Ok(()) => {}
-        // Known already.
-        Err(_) if lost => {}
-        Err(ClientError::Lost(problem)) => output::note(&format!(
+        Some(Ok(())) => {}
+        Some(Err(ClientError::Lost(problem))) => output::note(&format!(
             "latchgate: {name}: the lease had ended before the command had: {problem}"
         )),
-        Err(error) => {
-            let left = until.unwrap_or_else(Instant::now);
-            let left = left.saturating_duration_since(Instant::now());
-            let end = if left.is_zero() {
-                "has ended by itself".to_owned()
-            } else {
-                format!("ends by itself in {}", duration::show(left))
-            };
-            output::note(&format!(
-                "latchgate: {name}: could not release the lock, the lease {end}: {error}"
-            ));
-        }
+        Some(Err(error)) => left_locked(name, until, &error.to_string()),
+        None => left_locked(name, until, IMPATIENT),
     }
+}
+
+/// Says that the lock is not released, how long that lasts and why.
+fn left_locked(name: &LockName, until: Instant, why: &str) {
+    let left = until.saturating_duration_since(Instant::now());
+    let end = if left.is_zero() {
+        "has ended by itself".to_owned()
+    } else {
+        format!("ends by itself in {}", duration::show(left))
+    };
+    output::note(&format!(
+        "latchgate: {name}: could not release the lock, the lease {end}: {why}"
+    ));
 }
 
 // === impl RunArgs ===
