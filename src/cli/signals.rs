@@ -21,7 +21,7 @@ pub(super) const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, 
 /// For how long a command that ends owes to others what it has begun, whatever signals come. Whoever
 /// ends a command may send more than one at once, or one to each of its processes: none of them means
 /// that somebody has waited for too long.
-const OWED: Duration = Duration::from_secs(1);
+pub(super) const OWED: Duration = Duration::from_secs(1);
 
 /// A number of signals, heard from when this was made.
 pub(super) struct Signals(Vec<(Signal, unix::Signal)>);

@@ -1,8 +1,8 @@
 //! Gives a lock back, unless somebody still acts under it.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::{
     client::{Client, ClientError, Keeper, Lease},
@@ -10,7 +10,10 @@ use crate::{
 };
 
 use super::{
-    super::{duration, output, signals::Signals},
+    super::{
+        duration, output,
+        signals::{OWED, Signals},
+    },
     stopping::Remains,
 };
 
@@ -45,7 +48,8 @@ pub(super) async fn give_back(
             ));
         }
         (Remains::Nobody, Some(until)) => {
-            match signals.unless_impatient(keeper.release(RELEASE)).await {
+            let release = aloud(name, keeper.release(RELEASE));
+            match signals.unless_impatient(release).await {
                 Some(Ok(())) => {}
                 Some(Err(ClientError::Lost(problem))) => output::note(&format!(
                     "latchgate: {name}: the lease had ended before the command had: {problem}"
@@ -65,13 +69,26 @@ pub(super) async fn give_back(
 /// Gives back a lock under which nothing was run.
 pub(super) async fn give_back_unused(client: &Client, lease: &Lease, signals: &mut Signals) {
     let (name, until) = (&lease.name, lease.good_until());
-    let release = client.release(name, &lease.token);
+    let release = aloud(name, client.release(name, &lease.token));
     match signals.unless_impatient(release).await {
         // A lease that is lost needs no release.
         Some(Ok(()) | Err(ClientError::Lost(_))) => {}
         Some(Err(error)) => left_locked(name, until, &error.to_string()),
         None => left_locked(name, until, IMPATIENT),
     }
+}
+
+/// Says it if a release takes so long that somebody may wonder.
+async fn aloud<T>(name: &LockName, release: impl Future<Output = T>) -> T {
+    let mut release = pin!(release);
+    if let Ok(released) = timeout(OWED, &mut release).await {
+        return released;
+    }
+    output::note(&format!(
+        "latchgate: {name}: no answer to the release of the lock yet; a signal (Ctrl-C) leaves it \
+         until its lease ends"
+    ));
+    release.await
 }
 
 /// Says that the lock was not released, until when that matters and why.

@@ -205,10 +205,13 @@ impl Supervisor {
                 if self.guard.as_mut().is_some_and(Guard::has_ended) {
                     self.guard = None;
                     self.orphans = Orphans::beside([self.job.group()]);
-                    self.say(
-                        "the guard is gone: if this process is killed, the command goes on without \
-                         the lock",
-                    );
+                    // It may have ended because it has done what it is for.
+                    if self.stage != Stage::Killed && Instant::now() < self.kill_at {
+                        self.say(
+                            "the guard is gone: if this process is killed, the command goes on \
+                             without the lock",
+                        );
+                    }
                 }
                 self.orphans.collect();
                 let status = self.job.status();

@@ -93,12 +93,14 @@ fn who_asks_again_to_end_does_not_wait_for_a_gateway_that_does_not_answer() {
     running.printed("up");
     gateway.signal(Signal::STOP);
     let begin = Instant::now();
+    running.signal(Signal::TERM);
+    running.said("no answer to the release of the lock yet");
     until("its end", || {
         running.signal(Signal::INT);
         running.has_ended()
     });
     let ran = running.wait();
-    assert_eq!(ran.code, Some(130), "{ran:?}");
+    assert_eq!(ran.code, Some(143), "{ran:?}");
     let left = "could not release the lock, the lease ends by itself in";
     assert!(ran.err.contains(left), "{ran:?}");
     // Nobody would wait for longer than ten seconds anyway.
