@@ -153,9 +153,11 @@ impl Run {
                 (Ok(Acquisition::Queued(place)), None) => place.contention,
                 (Ok(Acquisition::Held(contention)), _) => contention,
                 (Ok(Acquisition::Granted(held)), _) => return Ok(self.granted(held)),
-                (Ok(Acquisition::Replayed(held, salt)), _) => return Ok(self.replayed(held, &salt)),
+                (Ok(Acquisition::Replayed(held, salt)), _) => {
+                    return Ok(self.replayed(held, &salt, false));
+                }
                 (Ok(Acquisition::Collected(held, salt)), _) => {
-                    let collected = self.replayed(held, &salt);
+                    let collected = self.replayed(held, &salt, true);
                     self.events.acquired(&collected.lease);
                     return Ok(collected);
                 }
@@ -297,12 +299,23 @@ impl Run {
         granted
     }
 
-    fn replayed(&self, held: HeldLease, salt: &Salt) -> Granted {
+    /// A lease that lives already under the idempotency key; `unheard` if the store knows that nobody
+    /// has heard of it.
+    fn replayed(&self, held: HeldLease, salt: &Salt, unheard: bool) -> Granted {
         let key = self.request.idempotency_key.as_ref();
         let key = key.expect("only an attempt with a key is answered with a replay");
         let token = key.derive_token(&self.request.caller, &self.request.name, salt);
-        // Its caller may have heard of it before: not ours to give back.
-        self.answer(token, held, Delivery::of_replay())
+        let lease = Abandoned {
+            name: self.request.name.clone(),
+            token: token.hash(),
+            by: Abandoner::Replay(KeeperId::of_attempt(&self.attempt.token)),
+        };
+        let delivery = if unheard {
+            Delivery::of_collected(self.reaper.clone(), lease)
+        } else {
+            Delivery::of_replay(self.reaper.clone(), lease)
+        };
+        self.answer(token, held, delivery)
     }
 
     fn answer(&self, token: Token, held: HeldLease, delivery: Delivery) -> Granted {

@@ -21,6 +21,7 @@ mod start;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod unheard;
 
 use acquire::Attempted;
 pub use acquire::{AcquireError, AcquireRequest, Granted, Stated};
