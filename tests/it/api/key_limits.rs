@@ -251,9 +251,7 @@ async fn a_key_has_no_more_leases_than_it_may() {
 async fn a_refused_acquire_and_a_lost_answer_leave_room() {
     let key = Key::new();
     let service = Service::with_keys(&key.entry("ci", "acquire = ['*']\nmax_leases = 1"));
-    service.script.acquires(super::scripted::held_by(
-        latchgate::store::contract::Holder::Lease(held()),
-    ));
+    service.script.acquires(held_by(Holder::Lease(held())));
     assert_eq!(post(&service, &key, "/locks/a", "").await.status, 423);
     let request = http::Request::post("/locks/a").header("authorization", &key.header);
     let unread = service.unread(request.body(Body::empty()).unwrap()).await;
