@@ -49,6 +49,8 @@ struct Account {
 struct Live {
     end: End,
     idempotency: Option<IdempotencyHash>,
+    /// Which slot it was entered for last.
+    slot: u64,
 }
 
 /// Room for one lease; dropped without [`LeaseSlot::keep`], there is room for another one.
@@ -70,8 +72,8 @@ enum State {
     Asking,
     /// It counts for nothing: the lease is known already, or is somebody's who must not lose it.
     Uncounted,
-    /// It is a lease.
-    Lease(TokenHash),
+    /// It is a lease, entered under this number: whoever adopts it enters it anew.
+    Lease(TokenHash, u64),
 }
 
 /// When to come back if nobody knows better, at most: a lease may be released any moment.
@@ -115,7 +117,21 @@ impl Leases {
         let id = (name.clone(), token);
         let mut ledger = self.lock();
         if let Some((key, live)) = ledger.strike(&id) {
-            ledger.enter(&key, id, until, live.idempotency);
+            ledger.enter(&key, id, until, live.idempotency, live.slot);
+        }
+    }
+
+    /// The slot with this number is gone, and its lease with it unless it was entered for another since.
+    fn gone(&self, name: &LockName, token: TokenHash, slot: u64) {
+        let mut ledger = self.lock();
+        let id = (name.clone(), token);
+        let key = ledger.key_of.get(&id);
+        let account = key.and_then(|key| ledger.keys.get(key));
+        let live = account.and_then(|account| account.live.get(&id));
+        if live.is_some_and(|live| live.slot == slot)
+            && let Some((key, _)) = ledger.strike(&id)
+        {
+            ledger.close(&key);
         }
     }
 
@@ -173,6 +189,7 @@ impl Ledger {
         id: LeaseId,
         until: Instant,
         idempotency: Option<IdempotencyHash>,
+        slot: u64,
     ) {
         let end = (until, self.next);
         self.next += 1;
@@ -183,7 +200,12 @@ impl Ledger {
         if let Some(hash) = idempotency {
             account.by_idempotency.insert(hash, id.clone());
         }
-        account.live.insert(id, Live { end, idempotency });
+        let live = Live {
+            end,
+            idempotency,
+            slot,
+        };
+        account.live.insert(id, live);
     }
 
     /// Strikes a lease off, and says whose it was.
@@ -235,7 +257,7 @@ impl LeaseSlot {
     /// The lease was granted or renewed, and lasts until then.
     pub fn lasts(&mut self, token: TokenHash, until: Instant) {
         let Some(slot) = &mut self.0 else { return };
-        if let State::Lease(_) = slot.state {
+        if let State::Lease(..) = slot.state {
             return slot.leases.renewed(&slot.name, token, until);
         }
         let id = (slot.name.clone(), token);
@@ -245,7 +267,8 @@ impl LeaseSlot {
         let known_by =
             |(key, live): &(Arc<str>, Live)| live.idempotency.filter(|_| *key == slot.key);
         let idempotency = slot.idempotency.or(before.as_ref().and_then(known_by));
-        ledger.enter(&slot.key, id, until, idempotency);
+        let number = ledger.next;
+        ledger.enter(&slot.key, id, until, idempotency, number);
         if let Some((before, _)) = before {
             ledger.close(&before);
         }
@@ -253,13 +276,13 @@ impl LeaseSlot {
             account.asking -= 1;
         }
         drop(ledger);
-        slot.state = State::Lease(token);
+        slot.state = State::Lease(token, number);
     }
 
     /// The lease goes on without this slot.
     pub fn keep(mut self) {
         if let Some(Slot {
-            state: state @ State::Lease(_),
+            state: state @ State::Lease(..),
             ..
         }) = &mut self.0
         {
@@ -280,7 +303,7 @@ impl Drop for LeaseSlot {
                 }
                 ledger.close(&slot.key);
             }
-            State::Lease(token) => slot.leases.ended(&slot.name, token),
+            State::Lease(token, number) => slot.leases.gone(&slot.name, token, number),
         }
     }
 }

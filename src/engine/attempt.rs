@@ -153,11 +153,9 @@ impl Run {
                 (Ok(Acquisition::Queued(place)), None) => place.contention,
                 (Ok(Acquisition::Held(contention)), _) => contention,
                 (Ok(Acquisition::Granted(held)), _) => return Ok(self.granted(held)),
-                (Ok(Acquisition::Replayed(held, salt)), _) => {
-                    return Ok(self.replayed(held, &salt, false));
-                }
+                (Ok(Acquisition::Replayed(held, salt)), _) => return Ok(self.replayed(held, &salt)),
                 (Ok(Acquisition::Collected(held, salt)), _) => {
-                    let collected = self.replayed(held, &salt, true);
+                    let collected = self.replayed(held, &salt);
                     self.events.acquired(&collected.lease);
                     return Ok(collected);
                 }
@@ -226,6 +224,7 @@ impl Run {
                 Some(Ok(self.granted(held)))
             }
             Ok(Confirmation::Lost) => None,
+            Ok(Confirmation::Superseded) => Some(Err(AcquireError::Superseded)),
             Err(error) => Some(Err(self.failed(error))),
         }
     }
@@ -299,23 +298,12 @@ impl Run {
         granted
     }
 
-    /// A lease that lives already under the idempotency key; `unheard` if the store knows that nobody
-    /// has heard of it.
-    fn replayed(&self, held: HeldLease, salt: &Salt, unheard: bool) -> Granted {
+    fn replayed(&self, held: HeldLease, salt: &Salt) -> Granted {
         let key = self.request.idempotency_key.as_ref();
         let key = key.expect("only an attempt with a key is answered with a replay");
         let token = key.derive_token(&self.request.caller, &self.request.name, salt);
-        let lease = Abandoned {
-            name: self.request.name.clone(),
-            token: token.hash(),
-            by: Abandoner::Replay(KeeperId::of_attempt(&self.attempt.token)),
-        };
-        let delivery = if unheard {
-            Delivery::of_collected(self.reaper.clone(), lease)
-        } else {
-            Delivery::of_replay(self.reaper.clone(), lease)
-        };
-        self.answer(token, held, delivery)
+        // Its caller may have heard of it before: not ours to give back.
+        self.answer(token, held, Delivery::of_replay())
     }
 
     fn answer(&self, token: Token, held: HeldLease, delivery: Delivery) -> Granted {

@@ -252,7 +252,7 @@ impl Phase {
 
 impl LossReason {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Expired,
         Self::HoldLimit,
         Self::Ended,
@@ -260,6 +260,7 @@ impl LossReason {
         Self::Broken,
         Self::Adopted,
         Self::Unread,
+        Self::Failed,
     ];
 
     /// The reason in one word.

@@ -152,7 +152,9 @@ impl Keeper {
                 }
                 Some(Renewal::Lost(Loss::HeldByAnother | Loss::Free)) => {
                     let reason = kept.lost_by_now().unwrap_or(LossReason::Ended);
-                    self.metrics.expired_while_held(SeenBy::Stream);
+                    if reason == LossReason::Expired {
+                        self.metrics.expired_while_held(SeenBy::Stream);
+                    }
                     self.bus.lost(&kept.name, &kept.token.hash(), reason);
                     return self.end(HoldEnd::Lost(reason));
                 }

@@ -109,9 +109,10 @@ impl Kept {
 }
 
 impl Drop for Kept {
-    /// A keeper that panics keeps nothing any more.
+    /// A keeper that panics keeps nothing any more. Whoever was told of the lease works under it, and has
+    /// what is left of its TTL to stop.
     fn drop(&mut self) {
-        if thread::panicking() {
+        if thread::panicking() && self.unsaid.is_some() {
             self.leave_behind(Some(LossReason::Failed));
         }
     }

@@ -22,7 +22,6 @@ mod start;
 mod streams;
 #[cfg(test)]
 mod tests;
-mod unheard;
 
 use acquire::Attempted;
 pub use acquire::{AcquireError, AcquireRequest, Granted, Stated};

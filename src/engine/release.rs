@@ -37,14 +37,18 @@ impl Engine {
         let (events, metrics) = (self.events.clone(), self.metrics.clone());
         let release = SeenThrough::new(&self.lifecycle, |_hung_up| async move {
             let release = store.release(&name, &hash).await;
-            let held = match &release {
-                Ok(_) => owed.settle(&hash).map(|owing| owing.since.elapsed()),
+            let owing = match &release {
+                Ok(_) => owed.settle(&hash),
                 Err(_) => None,
             };
-            metrics.released(ended(&release), held);
-            if let Ok(Release::Lost(Loss::HeldByAnother | Loss::Free)) = &release {
+            // What was never granted or renewed here may be anything.
+            if let (Some(_), Ok(Release::Lost(Loss::HeldByAnother | Loss::Free))) =
+                (&owing, &release)
+            {
                 metrics.expired_while_held(SeenBy::Release);
             }
+            let held = owing.map(|owing| owing.since.elapsed());
+            metrics.released(ended(&release), held);
             if let Ok(Release::Released) = &release {
                 events.released(&name, &hash);
                 streams.displace(name, hash, Displaced::Released);

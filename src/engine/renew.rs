@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     lock::{Lease, LockName, Token, TokenHash, Ttl},
     store::{
-        StoreError,
+        StoreError, Uncertainty,
         contract::{Loss, Renewal, Renewer},
     },
     telemetry::metrics::SeenBy,
@@ -23,6 +23,9 @@ pub enum RenewError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+/// How often a lease is cut to what its caller may have.
+const CUTS: usize = 3;
 
 // === impl Engine ===
 
@@ -67,10 +70,10 @@ impl Engine {
             // A bearer is never answered so.
             Renewal::Adopted => Err(RenewError::Lost(Loss::HeldByAnother)),
             Renewal::Lost(loss) => {
-                if !matches!(loss, Loss::Broken { .. }) {
+                // What was never granted or renewed here may be anything.
+                if self.owed.settle(&hash).is_some() && !matches!(loss, Loss::Broken { .. }) {
                     self.metrics.expired_while_held(SeenBy::Renew);
                 }
-                self.owed.settle(&hash);
                 Err(RenewError::Lost(loss))
             }
         }
@@ -86,17 +89,26 @@ impl Engine {
         ttl: Option<Ttl>,
         most: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
-        let renewal = self.store.renew_as(renewer, name, token, ttl).await?;
-        match (&renewal, most) {
-            (Renewal::Renewed(held), Some(most)) if held.ttl > most => {
-                let again = match renewer {
-                    // Whoever has adopted it meanwhile goes on with it.
-                    Renewer::Adopter(id) => Renewer::Keeper(id),
-                    Renewer::Bearer | Renewer::Keeper(_) => renewer,
-                };
-                self.store.renew_as(again, name, token, Some(most)).await
+        let mut renewal = self.store.renew_as(renewer, name, token, ttl).await?;
+        let again = match renewer {
+            // Whoever has adopted it meanwhile goes on with it.
+            Renewer::Adopter(id) => Renewer::Keeper(id),
+            Renewer::Bearer | Renewer::Keeper(_) => renewer,
+        };
+        // Another renewal may come in between, and make it longer again.
+        for _ in 0..CUTS {
+            match (&renewal, most) {
+                (Renewal::Renewed(held), Some(most)) if held.ttl > most => {
+                    let cut = self.store.renew_as(again, name, token, Some(most)).await;
+                    renewal = cut.map_err(|error| match error {
+                        // Known of this command, and not of the one before.
+                        StoreError::Unavailable(why) => Uncertainty::Renewed(why).into(),
+                        error => error,
+                    })?;
+                }
+                _ => break,
             }
-            _ => Ok(renewal),
         }
+        Ok(renewal)
     }
 }

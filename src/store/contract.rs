@@ -148,8 +148,7 @@ pub trait Store: Send + Sync + 'static {
         fence: Option<FencingToken>,
     ) -> Result<Breaking, StoreError>;
 
-    /// Where this process hears which leases were broken, through whichever gateway: at once if
-    /// nothing goes wrong, and not at all if the word of it is lost.
+    /// Where this process hears which leases were broken; not at all if the word of it is lost.
     fn breaks(&self) -> &Breaks;
 
     /// Where the attempts of this process wait for news from the queue.
@@ -270,6 +269,8 @@ pub enum Confirmation {
     Confirmed(HeldLease),
     /// It came too late: the grant has passed on.
     Lost,
+    /// A newer request with the same key was answered the lease, and keeps it.
+    Superseded,
 }
 
 /// The answer to a leave.

@@ -86,6 +86,9 @@ pub enum Uncertainty {
     /// The attempt was queued before, and the store could not be asked what has become of it.
     #[error("it was queued, and then {0}")]
     LeftQueued(Unavailability),
+    /// The lease was renewed, and what was to follow did not happen.
+    #[error("the lease was renewed, and could not be cut to what its key may have: {0}")]
+    Renewed(Unavailability),
     /// Something answered that is not an answer to this command.
     #[error("an unexpected answer: {0}")]
     UnexpectedReply(String),

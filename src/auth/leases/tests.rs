@@ -125,6 +125,20 @@ fn a_lease_that_is_handed_on_counts_for_the_one_who_goes_on_with_it() {
 }
 
 #[test]
+fn a_lease_that_was_adopted_outlives_the_stream_that_had_it() {
+    let book = Book::new();
+    let token = Token::random().hash();
+    let mut old = book.ask("a", None).unwrap();
+    old.lasts(token, book.1 + TTL);
+    let mut new = book.0.adopt(&old.0.as_ref().unwrap().key, &name("a"));
+    new.lasts(token, book.1 + TTL);
+    drop(old);
+    assert_eq!(book.0.lock().key_of.len(), 1);
+    drop(new);
+    assert!(book.0.lock().key_of.is_empty());
+}
+
+#[test]
 fn what_has_ended_is_forgotten_whoever_had_it() {
     let (mut book, _) = Book::full();
     let other: Arc<str> = "gone".into();

@@ -10,6 +10,10 @@ use std::{
     time::Duration,
 };
 
+use nix::sys::signal::{
+    SigSet,
+    Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2},
+};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::clock::{Clock, SystemClock};
@@ -38,6 +42,7 @@ pub(in crate::cli) fn is_guard() -> bool {
 
 /// Guards until it is dismissed or has killed.
 pub(in crate::cli) fn guard() -> ExitCode {
+    ignore_signals();
     let (sender, orders) = sync_channel(1);
     thread::spawn(move || {
         for line in io::stdin().lock().lines() {
@@ -55,6 +60,17 @@ pub(in crate::cli) fn guard() -> ExitCode {
         let _: Result<_, _> = kill_process_group(group, Signal::KILL);
     }
     ExitCode::SUCCESS
+}
+
+/// Whoever ends a whole session, as a service manager does, means the command and not what sees to it that
+/// it ends. For every thread that is started from here.
+fn ignore_signals() {
+    let mut signals = SigSet::empty();
+    for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2] {
+        signals.add(signal);
+    }
+    // A guard that can be ended is better than none.
+    let _: Result<_, _> = signals.thread_block();
 }
 
 /// Waits for the moment to kill, and says whom.

@@ -316,7 +316,12 @@ impl Supervisor {
 
     fn lasts_until(&mut self, until: Instant) {
         self.term_at = self.timing.term_at(until);
-        self.kill_at = self.timing.kill_at(until);
+        let kill_at = self.timing.kill_at(until);
+        self.kill_at = match self.stage {
+            // It was told to end, and has as long as it was given then.
+            Stage::Terminated => kill_at.min(self.kill_at),
+            Stage::Running | Stage::Killed | Stage::Ended => kill_at,
+        };
         self.tell_guard();
     }
 

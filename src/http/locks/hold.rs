@@ -58,7 +58,8 @@ struct HoldProblems;
 ///   time; `hold-limit`: `max_hold_ms` is over; `broken`: an operator broke it; `ended`: it ended in
 ///   another way; `revoked`: the API key is gone or may no longer acquire the lock, and the lease
 ///   ends within its TTL; `adopted`: another stream goes on with the lease; `unread`: the events of
-///   this stream were not read; `failed`: the gateway failed, and releases the lease.
+///   this stream were not read; `failed`: the gateway failed, and the lease ends
+///   within its TTL.
 /// * `refused` with a problem: the lock was not acquired, because the wait is over or for another
 ///   reason.
 /// * `draining` `{expires_in_ms}`: this gateway is about to stop. The lease is **not** released: it

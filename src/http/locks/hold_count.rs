@@ -79,14 +79,13 @@ impl Counted {
 fn outlives(end: &HoldEnd) -> bool {
     match end {
         HoldEnd::Draining { left } => left.is_some(),
-        HoldEnd::Lost(LossReason::Adopted | LossReason::Revoked) => true,
+        HoldEnd::Lost(LossReason::Adopted | LossReason::Revoked | LossReason::Failed) => true,
         HoldEnd::Lost(
             LossReason::Expired
             | LossReason::HoldLimit
             | LossReason::Ended
             | LossReason::Broken
-            | LossReason::Unread
-            | LossReason::Failed,
+            | LossReason::Unread,
         )
         | HoldEnd::Refused(_)
         | HoldEnd::Released => false,

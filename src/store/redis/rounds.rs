@@ -1,9 +1,10 @@
 //! Once a period: says that this gateway is alive, and looks at every lock that is waited for here.
 //!
-//! Nothing is sent for a single waiter, and nothing at all while nobody waits. The look finds what
-//! no message and no timer can be relied on for: grants whose message or reply was lost, locks that
-//! were freed by foreign clients, holders that are not the ones we knew, places that were lost. For those who watch how
-//! their place moves (streams that stand in the queue) it is looked up on the way.
+//! As much is sent however many wait for a name, and nothing while nobody waits; the places of single
+//! waiters are looked up in turns (`places.rs`). The look finds what no message and no timer can be
+//! relied on for: grants whose message or reply was lost, locks that were freed by foreign clients,
+//! holders that are not the ones we knew, places that were lost. For those who watch how their place
+//! moves (streams that stand in the queue) it is looked up on the way.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -70,7 +71,11 @@ impl Rounds {
                     missed = false;
                     begun + PERIOD
                 }
-                Err(_known_by_others) => Instant::now() + RETRY,
+                Err(_known_by_others) => {
+                    // What was not looked at meanwhile may have ended.
+                    missed = true;
+                    Instant::now() + RETRY
+                }
             };
         }
     }

@@ -72,7 +72,7 @@ catalogue! {
     Histogram "latchgate_hold_seconds" []
         "How long a lease was held that was granted and released through this gateway."
     Counter "latchgate_expired_while_held" ["seen_by"]
-        "Tokens that came to `renew` or `release` and held the lock no more, although nobody broke the lease; and leases that a `stream` of this gateway lost. Mostly leases that expired under their holder: two may have worked at once unless the fencing token was checked."
+        "Leases granted or renewed through this gateway that had ended when their holder came to `renew` or `release` them, although nobody broke them, and leases that a `stream` could not renew in time. Mostly leases that expired under their holder: two may have worked at once unless the fencing token was checked."
     Counter "latchgate_broken_leases" []
         "Locks that were taken away through this gateway with a break."
     Counter "latchgate_fence_regressions" []

@@ -90,8 +90,13 @@ async fn use_it(gateway: &Gateway) {
     first.release("secret-name", &lease).await;
     let (_second, next) = waiting.join_next().await.unwrap().unwrap();
     assert!(next["fencing_token"].as_u64() > lease["fencing_token"].as_u64());
-    // A token that holds nothing any more.
+    // A token of a lease that was released, and one of a lease that has expired.
     assert_ne!(run(&["renew", "secret-name"], token).0, Some(0));
+    let (status, short) = first.acquire("short", &json!({"ttl_ms": 100})).await;
+    assert_eq!(status, 201);
+    while first.inspect("short").await["state"] == "held" {}
+    let expired = short["token"].as_str().unwrap();
+    assert_ne!(run(&["renew", "short"], expired).0, Some(0));
     let (status, _) = first.acquire("secret-name", &json!({})).await;
     assert_eq!(status, 423);
     let broken = run(&["break", "secret-name", "--any", "--reason", "a test"], "");
@@ -100,7 +105,7 @@ async fn use_it(gateway: &Gateway) {
 
 fn check(samples: &Samples) {
     for (name, value) in [
-        ("latchgate_acquires_total{outcome=\"granted\"}", "2"),
+        ("latchgate_acquires_total{outcome=\"granted\"}", "3"),
         ("latchgate_acquires_total{outcome=\"held\"}", "1"),
         ("latchgate_wait_seconds_count{outcome=\"granted\"}", "1"),
         ("latchgate_handoffs_total{by=\"this\"}", "1"),
@@ -110,7 +115,7 @@ fn check(samples: &Samples) {
         ),
         (
             "latchgate_renewals_total{by=\"caller\",outcome=\"lost\"}",
-            "1",
+            "2",
         ),
         ("latchgate_renew_margin_seconds_count{by=\"caller\"}", "1"),
         ("latchgate_expired_while_held_total{seen_by=\"renew\"}", "1"),

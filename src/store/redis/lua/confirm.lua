@@ -12,6 +12,7 @@
 -- Reply
 --   {confirmed, ARGV 1, lease ..}
 --   {lost, ARGV 1}             it came too late
+--   {superseded, ARGV 1}       a newer request under its idempotency key keeps the lease
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
 --   Counts the TTL again from then. Never brings back what has ended.
@@ -28,6 +29,7 @@ local token, tombstone = ARGV[1], ARGV[2]
 -- import time
 -- import record
 -- import memory
+-- import keeper
 -- import tell
 -- import settle
 -- import gateways
@@ -39,6 +41,10 @@ if layout then
 end
 if held ~= token or not record or record[2] ~= token then
   return { 'lost', token }
+end
+-- A newer request under the same idempotency key may have been answered it meanwhile, and keeps it.
+if keeper_of(token) ~= token then
+  return { 'superseded', token }
 end
 local now = instants(redis.call('TIME'))
 local left = settle(token, now)

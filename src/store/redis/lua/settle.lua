@@ -2,8 +2,8 @@
 -- `ended`, and `tombstone`: how long an end is remembered, in ms.
 
 -- Makes the living lease last its full TTL from now, and answers what is left of it; nothing if it has
--- ended. A grant that was provisional becomes one that
--- was heard of: it counts from now, and its idempotency key is used.
+-- ended. A grant that was provisional becomes one that was heard of: it counts from now, and its
+-- idempotency key is used.
 local function settle(token, now)
   local fields = redis.call('HMGET', info, 'ttl', 'hold', 'idem', 'provisional', 'limit', 'late')
   redis.call('ZSCORE', ended, '')

@@ -34,6 +34,7 @@ impl Scripts {
         match reply.kind() {
             "confirmed" => Ok(Confirmation::Confirmed(reply.lease(keys)?)),
             "lost" => Ok(Confirmation::Lost),
+            "superseded" => Ok(Confirmation::Superseded),
             "layout" => Err(reply.layout(keys)),
             _ => Err(reply.unexpected()),
         }

@@ -1,6 +1,8 @@
 //! `latchgate run` itself killed, or standing still.
 
-use rustix::process::{Pid, Signal};
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::fixture::{is_alive, run_sh, until, waiters};
 use crate::support::gateway::Gateway;
@@ -18,6 +20,33 @@ fn whoever_kills_it_kills_the_command_too() {
         until("it is dead", || !is_alive(pid));
     }
     assert!(running.has_ended());
+}
+
+/// The guard of a `latchgate run`: its child of that name.
+fn guard_of(run: Pid) -> Option<Pid> {
+    let run = run.as_raw_pid();
+    let children = fs::read_to_string(format!("/proc/{run}/task/{run}/children")).ok()?;
+    let mut children = children.split_ascii_whitespace();
+    let guard = children.find(|pid| {
+        let name = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        name.starts_with(b"latchgate-run-guard")
+    })?;
+    Pid::from_raw(guard.parse().ok()?)
+}
+
+#[test]
+fn whoever_ends_the_whole_session_does_not_end_the_guard() {
+    let gateway = Gateway::start();
+    let running = run_sh(&gateway.url(), &["deploy"], FAMILY);
+    let pids = [running.printed_pid("outer"), running.printed_pid("inner")];
+    let guard = guard_of(running.pid()).expect("there is a guard");
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+        kill_process(guard, signal).unwrap();
+    }
+    running.signal(Signal::KILL);
+    for pid in pids {
+        until("it is dead", || !is_alive(pid));
+    }
 }
 
 #[test]

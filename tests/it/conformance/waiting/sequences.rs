@@ -242,7 +242,9 @@ impl Game {
                     let Attempt { name, token, .. } = &player.attempt;
                     match player.store.confirm(name, token).await.unwrap() {
                         Confirmation::Confirmed(held) => held,
-                        Confirmation::Lost => return self.check(false, "it is not lost"),
+                        Confirmation::Lost | Confirmation::Superseded => {
+                            return self.check(false, "it is not lost");
+                        }
                     }
                 }
                 (told, _) => return self.check(false, &format!("expected {told:?}")),
