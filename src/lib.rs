@@ -24,7 +24,9 @@ pub mod http;
 #[cfg(feature = "server")]
 pub mod lifecycle;
 pub mod lock;
+pub mod release;
 #[cfg(feature = "server")]
 pub mod store;
 #[cfg(feature = "server")]
 pub mod telemetry;
+pub mod trace_context;

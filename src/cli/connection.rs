@@ -9,7 +9,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::client::{ApiKey, Client, ClientOptions};
+use crate::{
+    client::{ApiKey, Client, ClientOptions},
+    trace_context::TraceContext,
+};
 
 use super::{environment::Environment, error::CliError, secret};
 
@@ -45,6 +48,9 @@ impl ConnectionArgs {
             url.clone_into(&mut options.url);
         }
         options.key = secret::KEY.read(self.key_file.as_deref(), environment, ApiKey::new)?;
+        options.trace = environment
+            .text("TRACEPARENT")
+            .and_then(|parent| TraceContext::parse(parent, environment.text("TRACESTATE")));
         Ok(Client::new(options)?)
     }
 }

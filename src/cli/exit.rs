@@ -135,7 +135,7 @@ impl From<&ServeError> for Exit {
         match error {
             ServeError::Listen { .. } => Self::CannotListen,
             ServeError::Store(_) => Self::NoStore,
-            ServeError::Keys(_) | ServeError::Audit(_) => Self::Usage,
+            ServeError::Keys(_) | ServeError::Audit(_) | ServeError::Traces(_) => Self::Usage,
             ServeError::SecondSignal | ServeError::TasksLeft(_) | ServeError::StoreLeft => {
                 Self::CutShort
             }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AuditConfig, AuthConfig, EmbeddedConfig, HttpConfig, Invalid, LimitsConfig, LogConfig,
-    RedisConfig, ShutdownConfig, StoreUrl,
+    RedisConfig, ShutdownConfig, StoreUrl, TraceConfig,
 };
 
 /// The configuration of `latchgate serve`.
@@ -38,6 +38,8 @@ pub struct Config {
     pub shutdown: ShutdownConfig,
     /// What is logged, and how.
     pub log: LogConfig,
+    /// Where traces are sent.
+    pub trace: TraceConfig,
 }
 
 // === impl Config ===
@@ -74,7 +76,8 @@ impl Config {
         self.embedded.validate()?;
         self.redis.validate()?;
         self.shutdown.validate()?;
-        self.log.validate()
+        self.log.validate()?;
+        self.trace.validate()
     }
 }
 
@@ -93,6 +96,7 @@ impl Default for Config {
             redis: RedisConfig::default(),
             shutdown: ShutdownConfig::default(),
             log: LogConfig::default(),
+            trace: TraceConfig::default(),
         }
     }
 }

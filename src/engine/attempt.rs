@@ -17,6 +17,7 @@ use crate::{
         },
         parking::{News, Parked},
     },
+    telemetry::trace::{self, SpanKind},
 };
 
 use super::{
@@ -173,6 +174,7 @@ impl Run {
             // Only a hold listens to it.
             drop(say_queued.send(place));
         }
+        let waited = trace::child("wait in the queue", SpanKind::Internal);
         let end = tokio::select! {
             news = parked.news() => match news {
                 News::Granted(held) => return Some(Ok(self.granted(held))),
@@ -188,6 +190,7 @@ impl Run {
             () = self.lifecycle.drained() => End::Draining,
             () = self.request.warrant.ended() => End::Revoked,
         };
+        drop(waited);
         Some(self.leave(&end).await)
     }
 

@@ -87,6 +87,11 @@ impl Engine {
         self.owed.until()
     }
 
+    /// Whether requests should be sent to another gateway, because this one is about to stop.
+    pub fn is_withdrawn(&self) -> bool {
+        self.lifecycle.is_withdrawn()
+    }
+
     /// Whether new acquires are refused because the gateway is about to stop.
     pub fn is_draining(&self) -> bool {
         self.lifecycle.is_draining()

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use crate::{
     audit::Audit,
     auth::Gate,
+    release,
     store::contract::{Check, Health},
 };
 
@@ -37,6 +38,9 @@ pub(super) struct Alive {
     /// The version of the program.
     #[schema(value_type = String, example = "0.1.0")]
     version: &'static str,
+    /// The commit that it was built from; `unknown` if nobody said.
+    #[schema(value_type = String, example = "0123456789ab")]
+    commit: &'static str,
 }
 
 /// Whether this gateway should be sent requests.
@@ -102,7 +106,8 @@ enum CheckStatus {
 pub(super) async fn healthz(_: AcceptsJson) -> Result<Answer<Alive>, Problem> {
     Ok(Answer(Alive {
         status: "ok",
-        version: env!("CARGO_PKG_VERSION"),
+        version: release::VERSION,
+        commit: release::COMMIT,
     }))
 }
 
@@ -130,7 +135,7 @@ pub(super) async fn readyz(
         .unwrap_or_else(|_elapsed| vec![no_answer()]);
     checks.extend(keys(&gateway.gate));
     checks.extend(audited(&gateway.audit));
-    Ok(Readiness::of(checks, gateway.engine.is_draining()))
+    Ok(Readiness::of(checks, gateway.engine.is_withdrawn()))
 }
 
 /// What there is to say of the audit log, if one is kept. Not why: everybody may ask.
@@ -173,9 +178,9 @@ fn no_answer() -> Check {
 // === impl Readiness ===
 
 impl Readiness {
-    fn of(checks: Vec<Check>, is_draining: bool) -> Self {
+    fn of(checks: Vec<Check>, is_withdrawn: bool) -> Self {
         let mut checks = checks.into_iter().map(NamedCheck::from).collect::<Vec<_>>();
-        checks.push(NamedCheck::draining(is_draining));
+        checks.push(NamedCheck::draining(is_withdrawn));
         let ready = checks.iter().all(|check| check.status.is_ready());
         Self {
             status: if ready {
@@ -202,15 +207,15 @@ impl IntoResponse for Readiness {
 // === impl NamedCheck ===
 
 impl NamedCheck {
-    fn draining(is_draining: bool) -> Self {
+    fn draining(is_withdrawn: bool) -> Self {
         Self {
             name: "draining",
-            status: if is_draining {
+            status: if is_withdrawn {
                 CheckStatus::Draining
             } else {
                 CheckStatus::Passing
             },
-            detail: is_draining.then(|| "the gateway is about to stop".to_owned()),
+            detail: is_withdrawn.then(|| "the gateway is about to stop".to_owned()),
         }
     }
 }

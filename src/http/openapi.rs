@@ -17,6 +17,7 @@ use utoipa::openapi::{
 use crate::{
     audit::Audit,
     config::{Config, LimitsConfig},
+    telemetry::trace::Tracer,
 };
 
 use super::{
@@ -40,7 +41,8 @@ const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the g
 
 /// The document of a gateway with the default configuration.
 pub fn openapi() -> OpenApi {
-    let edge = EdgeLayer::new(BasePath::new(""), &Config::default(), true, Audit::none());
+    let (config, audit, tracer) = (Config::default(), Audit::none(), Tracer::none());
+    let edge = EdgeLayer::new(BasePath::new(""), &config, true, audit, tracer);
     let (_, mut document) = described(&edge).split_for_parts();
     for (path, item) in &mut document.paths.paths {
         let operations = [

@@ -27,6 +27,7 @@ pub fn router(gateway: Gateway) -> Router {
         &gateway.config,
         gateway.gate.is_open(),
         gateway.audit.clone(),
+        gateway.tracer.clone(),
     );
     let (routes, _) = described(&edge).split_for_parts();
     let routes = routes.merge(docs::assets(&edge));

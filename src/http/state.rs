@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{audit::Audit, auth::Gate, clock::Clock, config::Config, engine::Engine};
+use crate::{
+    audit::Audit, auth::Gate, clock::Clock, config::Config, engine::Engine,
+    telemetry::trace::Tracer,
+};
 
 use super::{base_path::BasePath, openapi};
 
@@ -15,6 +18,8 @@ pub struct Gateway {
     pub(super) gate: Gate,
     /// Who is told of what was broken and refused.
     pub(super) audit: Audit,
+    /// Who begins traces.
+    pub(super) tracer: Tracer,
     pub(super) config: Arc<Config>,
     /// For the timestamps in answers. They are displayed; nothing is decided by them.
     pub(super) clock: Arc<dyn Clock>,
@@ -35,6 +40,7 @@ impl Gateway {
             engine,
             gate: Gate::open(),
             audit: Audit::none(),
+            tracer: Tracer::none(),
             config,
             clock,
         }
@@ -50,5 +56,11 @@ impl Gateway {
     #[must_use]
     pub fn audited(self, audit: Audit) -> Self {
         Self { audit, ..self }
+    }
+
+    /// The same gateway with its part of every trace told.
+    #[must_use]
+    pub fn traced(self, tracer: Tracer) -> Self {
+        Self { tracer, ..self }
     }
 }

@@ -11,7 +11,9 @@ pub mod parking;
 pub mod positions;
 pub mod redis;
 pub mod relay;
+mod traced;
 
 pub use contract::Store;
 pub use error::{StoreError, Unavailability, Uncertainty};
 pub use open::{OpenError, open};
+pub use traced::{TracedKind, TracedStore};

@@ -2,6 +2,7 @@
 
 mod logging;
 mod panics;
+pub mod trace;
 
 pub use logging::{LoggingError, init};
 pub use panics::expecting_panics;

@@ -17,3 +17,4 @@ mod layers;
 mod lua;
 mod redis;
 mod support;
+mod traces;

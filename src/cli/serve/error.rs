@@ -3,8 +3,11 @@
 use std::{io, net::SocketAddr};
 
 use crate::{
-    audit::AuditError, auth::KeysFileError, lifecycle::TasksLeft, store::OpenError,
-    telemetry::LoggingError,
+    audit::AuditError,
+    auth::KeysFileError,
+    lifecycle::TasksLeft,
+    store::OpenError,
+    telemetry::{LoggingError, trace::TraceError},
 };
 
 /// The failures of `latchgate serve` beyond its configuration.
@@ -27,6 +30,9 @@ pub(in crate::cli) enum ServeError {
     /// The store cannot be opened.
     #[error("cannot open the store: {0}")]
     Store(#[from] OpenError),
+    /// Traces are to be sent, and cannot be.
+    #[error(transparent)]
+    Traces(#[from] TraceError),
     /// Nothing can be logged.
     #[error(transparent)]
     Logging(#[from] LoggingError),

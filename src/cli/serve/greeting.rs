@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::cli::reachable::reachable;
+use crate::{cli::reachable::reachable, release};
 
 /// Where it listens, which store it uses, and a line to paste.
 pub(super) fn greeting(
@@ -21,7 +21,7 @@ pub(super) fn greeting(
         "latchgate {} listens on http://{address}{base_path}\n\
          store: {store}\n\
          try:   curl -X POST {key}{url}/locks/deploy\n",
-        env!("CARGO_PKG_VERSION")
+        release::VERSION
     )
 }
 

@@ -12,11 +12,12 @@ use crate::{
     auth::{Gate, KeysFile, KeysWatch},
     cli::{environment::Environment, error::CliError, output, sources::SourceArgs},
     clock::{Clock, SystemClock},
-    config::{AuthConfig, Config},
+    config::{AuthConfig, Config, StoreUrl},
     engine::Engine,
     http::{self, Gateway},
     lifecycle::Lifecycle,
-    store, telemetry,
+    store::{self, Store, TracedKind, TracedStore},
+    telemetry::{self, trace::Tracer},
 };
 
 use super::{
@@ -27,8 +28,8 @@ use super::{
 /// Serve locks over HTTP; what `latchgate` does without a command
 ///
 /// With nothing configured it listens on 127.0.0.1:7420 and keeps leases durably in
-/// ./latchgate-data. It ends on TERM or INT (Ctrl-C): no new acquires from then on, renew and release
-/// go on until every lease granted or renewed here has ended or the grace period is over. A second
+/// ./latchgate-data. It ends on TERM or INT (Ctrl-C): no new acquires from then on (or after
+/// shutdown.delay_ms, in which only /readyz says no), renew and release go on until every lease granted or renewed here has ended or the grace period is over. A second
 /// signal ends it at once. HUP reads the keys file again and opens the audit log again, unless it comes
 /// from the terminal that was closed.
 #[derive(Args)]
@@ -65,11 +66,14 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let audit = Audit::open(&config.audit, Arc::clone(&clock))?;
     let gate = gate(&config.auth, &clock, &lifecycle, &audit, &mut signals)?;
+    let tracer = Tracer::start(&config.trace, Arc::clone(&clock), &lifecycle)?;
     let store = store::open(&config, Arc::clone(&clock), &lifecycle).await?;
+    let store = traced(store, &config.store, &tracer);
     let engine = Engine::start(Arc::clone(&store), lifecycle.clone(), &config.limits);
     let gateway = Gateway::new(engine.clone(), Arc::clone(&config), clock)
         .behind(gate)
-        .audited(audit.clone());
+        .audited(audit.clone())
+        .traced(tracer.clone());
     let under_way = UnderWay::new();
     let count = from_fn_with_state(under_way.clone(), UnderWay::count);
     let router = http::router(gateway).layer(count);
@@ -94,6 +98,7 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
     let service_manager = ServiceManager::of(environment);
     service_manager.keep_watchdog(&lifecycle);
     service_manager.ready().await;
+    signals.report_to(Some(service_manager.clone()));
     let serving = Serving {
         service_manager,
         lifecycle,
@@ -101,10 +106,21 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
         engine,
         store,
         audit,
+        tracer,
     };
-    serving
-        .stop(&mut signals, config.shutdown.grace_ms.duration())
-        .await
+    serving.stop(&mut signals, &config.shutdown).await
+}
+
+/// The store with a span around what is asked of it, if spans are sent.
+fn traced(store: Arc<dyn Store>, url: &StoreUrl, tracer: &Tracer) -> Arc<dyn Store> {
+    if !tracer.is_on() {
+        return store;
+    }
+    let kind = match url {
+        StoreUrl::Embedded(_) => TracedKind::Embedded,
+        StoreUrl::Redis(_) => TracedKind::Redis,
+    };
+    Arc::new(TracedStore::new(store, kind))
 }
 
 /// Who is let in, as the keys file says from now on.

@@ -25,6 +25,7 @@ use crate::{
         base_path::BasePath,
         problem::{Problem, ProblemCode, render},
     },
+    telemetry::trace::{self, Tracer},
 };
 
 use super::{
@@ -35,6 +36,7 @@ use super::{
     refused::Asked,
     request_id::{RequestId, RequestIds, X_REQUEST_ID},
     shown,
+    traced::Traced,
 };
 
 /// Puts the edge around a service.
@@ -60,6 +62,7 @@ struct Edge {
     origins: Origins,
     load: Load,
     audit: Audit,
+    tracer: Tracer,
     request_ids: RequestIds,
 }
 
@@ -72,6 +75,7 @@ impl EdgeLayer {
         config: &Config,
         open: bool,
         audit: Audit,
+        tracer: Tracer,
     ) -> Self {
         let edge = Edge {
             base_path,
@@ -81,6 +85,7 @@ impl EdgeLayer {
             origins: Origins::new(config.http.allowed_origins.clone()),
             load: Load::new(&config.http),
             audit,
+            tracer,
             request_ids: RequestIds::new(),
         };
         Self {
@@ -142,9 +147,10 @@ where
                 Err(problem) => problem.into_response(),
                 Ok(turn) => {
                     request.extensions_mut().insert(turn.clone());
-                    let handled = AssertUnwindSafe(async { inner.call(request).await })
-                        .catch_unwind()
-                        .await;
+                    let handled =
+                        AssertUnwindSafe(trace::within(log.traced().span(), inner.call(request)))
+                            .catch_unwind()
+                            .await;
                     // A stream that goes on is bounded by others.
                     turn.put_down();
                     match handled {
@@ -164,7 +170,8 @@ where
 impl Edge {
     fn begin(&self, request: &Request, route: Arc<str>) -> AccessLog {
         let id = RequestId::sent(request.headers()).unwrap_or_else(|| self.request_ids.mint());
-        AccessLog::begin(request.method().clone(), route, id)
+        let traced = Traced::begin(&self.tracer, request, &route, &id);
+        AccessLog::begin(request.method().clone(), route, id, traced)
     }
 
     /// Whether an answer must not be kept by anybody on its way. Only what has no route is judged by

@@ -102,6 +102,24 @@ fn it_says_when_it_is_ready_and_when_it_stops() {
 }
 
 #[test]
+fn it_says_that_it_reloads_and_when_it_has() {
+    let manager = Manager::in_a_directory();
+    let before = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_sec;
+    let gateway = Gateway::start_with(manager.setup());
+    assert!(says(&manager.message(), "READY=1"));
+    gateway.signal(Signal::HUP);
+    let reloading = manager.message();
+    assert!(says(&reloading, "RELOADING=1"), "{reloading}");
+    let at = reloading
+        .lines()
+        .find_map(|line| line.strip_prefix("MONOTONIC_USEC="));
+    let at: i64 = at.unwrap().parse().unwrap();
+    let after = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_sec;
+    assert!((before..=after).contains(&(at / 1_000_000)), "{reloading}");
+    assert!(says(&manager.message(), "READY=1"));
+}
+
+#[test]
 fn the_watchdog_is_fed_twice_as_often_as_it_must_be() {
     let manager = Manager::in_a_directory();
     let setup = manager.setup().with("WATCHDOG_USEC", "1000000");

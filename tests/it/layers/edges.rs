@@ -5,10 +5,22 @@ use crate::support::tree::{Source, sources};
 /// What each module may use: the arrows of ARCHITECTURE.md.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("lock", &[]),
+    ("release", &[]),
+    ("trace_context", &[]),
     ("clock", &["lock"]),
     ("lifecycle", &["lock"]),
     ("config", &["lock"]),
-    ("telemetry", &["lock", "config"]),
+    (
+        "telemetry",
+        &[
+            "lock",
+            "clock",
+            "lifecycle",
+            "config",
+            "release",
+            "trace_context",
+        ],
+    ),
     ("audit", &["lock", "clock", "config"]),
     ("auth", &["lock", "clock", "lifecycle", "config", "audit"]),
     (
@@ -39,9 +51,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "auth",
             "store",
             "engine",
+            "release",
+            "trace_context",
         ],
     ),
-    ("client", &["lock"]),
+    ("client", &["lock", "trace_context"]),
     (
         "cli",
         &[
@@ -56,6 +70,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "engine",
             "http",
             "client",
+            "release",
+            "trace_context",
         ],
     ),
 ];
