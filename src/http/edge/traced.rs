@@ -11,7 +11,7 @@ use crate::{
     trace_context::{TraceContext, TraceId, TraceParent},
 };
 
-use super::{caller_name::CallerName, request_id::RequestId};
+use super::{caller_name::CallerName, load::is_probe, request_id::RequestId};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
@@ -28,6 +28,10 @@ pub(super) struct Traced {
 impl Traced {
     /// Begins the gateway's part.
     pub(super) fn begin(tracer: &Tracer, request: &Request, route: &str, id: &RequestId) -> Self {
+        // Probes come every second or two, and are nobody's work.
+        if is_probe(route) {
+            return Self::default();
+        }
         let parent = only(request.headers(), &TRACEPARENT).and_then(TraceParent::parse);
         let context = || {
             let parent = parent?;

@@ -145,10 +145,19 @@ fn whoever_is_not_traced_is_not_and_of_the_others_as_many_as_are_wanted() {
     // Its own, if it is asked to.
     let collector = Collector::start();
     let gateway = Gateway::start_with(traced(&collector));
+    let listen = gateway.address.to_string();
+    latchgate(&["healthcheck", "--ready", "--listen", &listen]).read();
     latchgate(&["inspect", "a", "--url", &gateway.url()]).read();
     let server = collector.span("GET /locks/{name}");
     assert!(server.parent_span_id.is_empty());
     assert_ne!(hex(&server.trace_id), TRACE);
+    // Probes would hide the rest.
+    assert!(
+        collector
+            .spans()
+            .iter()
+            .all(|span| span.name != "GET /readyz")
+    );
 }
 
 #[test]
