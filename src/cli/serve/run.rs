@@ -29,7 +29,7 @@ use super::{
 ///
 /// With nothing configured it listens on 127.0.0.1:7420 and keeps leases durably in
 /// ./latchgate-data. It ends on TERM or INT (Ctrl-C): no new acquires from then on (or after
-/// shutdown.delay_ms, in which only /readyz says no), renew and release go on until every lease granted or renewed here has ended or the grace period is over. A second
+/// the delay that is configured for load balancers), renew and release go on until every lease granted or renewed here has ended or the grace period is over. A second
 /// signal ends it at once. HUP reads the keys file again and opens the audit log again, unless it comes
 /// from the terminal that was closed.
 #[derive(Args)]

@@ -119,12 +119,11 @@ impl Exporter {
         let mut work = self.work.lock().await;
         let mut pause = FIRST_PAUSE;
         while work.gather().await {
-            match self.send(&mut work).await {
-                Ok(()) => pause = FIRST_PAUSE,
-                Err(()) => {
-                    sleep(pause).await;
-                    pause = LONGEST_PAUSE.min(pause * 2);
-                }
+            if self.send(&mut work).await.is_ok() {
+                pause = FIRST_PAUSE;
+            } else {
+                sleep(pause).await;
+                pause = LONGEST_PAUSE.min(pause * 2);
             }
         }
     }
@@ -147,6 +146,10 @@ impl Exporter {
                 if std::mem::take(&mut work.is_failing) {
                     info!("the collector is told of traces again");
                 }
+                if self.lost.load(Ordering::Relaxed) > 0 && work.may_notice() {
+                    let lost = self.lost.swap(0, Ordering::Relaxed);
+                    warn!(lost, "more was traced than the collector could be told of");
+                }
                 return Ok(());
             }
             Err(failure) => failure,
@@ -157,8 +160,7 @@ impl Exporter {
             work.batch.clear();
         }
         work.is_failing = true;
-        if work.noticed.is_none_or(|at| at.elapsed() >= NOTICE) {
-            work.noticed = Some(Instant::now());
+        if work.may_notice() {
             let lost = self.lost.swap(0, Ordering::Relaxed);
             warn!(error = %failure, lost, "the collector cannot be told of traces");
         }
@@ -203,6 +205,15 @@ impl Work {
             }
         }
         true
+    }
+
+    /// Whether something may be logged now; then it is.
+    fn may_notice(&mut self) -> bool {
+        let may = self.noticed.is_none_or(|at| at.elapsed() >= NOTICE);
+        if may {
+            self.noticed = Some(Instant::now());
+        }
+        may
     }
 
     /// Takes what is there; `false` if there is nothing.

@@ -21,7 +21,7 @@ use crate::{clock::Clock, config::TraceConfig, lifecycle::Lifecycle, trace_conte
 use super::{
     TraceError,
     exporter::Exporter,
-    span::{Record, Span, SpanKind},
+    span::{self, Record, Span, SpanKind},
 };
 
 /// How many spans may wait for the collector. At a kilobyte each that is what an idle gateway may
@@ -111,7 +111,7 @@ impl Tracer {
         };
         let record = Record {
             trace_id,
-            span_id: shared.new_span_id(),
+            span_id: span::new_id(),
             parent,
             is_parent_remote: parent.is_some(),
             state,
@@ -148,11 +148,6 @@ impl Shared {
         self.clock.wall()
     }
 
-    pub(super) fn new_span_id(&self) -> u64 {
-        // A machine without random bytes traces badly, and goes on.
-        getrandom::u64().unwrap_or_default().max(1)
-    }
-
     /// The id of a trace that begins here, if it is to be sampled.
     fn new_trace(&self) -> Option<u128> {
         let high = getrandom::u64().unwrap_or_default();
@@ -168,5 +163,63 @@ impl Shared {
         if self.waiting.try_send(record).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{clock::SystemClock, trace_context::TraceParent};
+
+    use super::*;
+
+    fn tracer(sample_per_mille: u64) -> Tracer {
+        let config = TraceConfig {
+            endpoint: "http://127.0.0.1:1".to_owned(),
+            sample_per_mille,
+            ..TraceConfig::default()
+        };
+        Tracer::start(&config, Arc::new(SystemClock), &Lifecycle::new()).unwrap()
+    }
+
+    fn span(tracer: &Tracer, parent: Option<&str>) -> Option<Span> {
+        let context = || {
+            let parent = TraceParent::parse(parent?)?;
+            Some(TraceContext {
+                parent,
+                state: None,
+            })
+        };
+        tracer.server_span(|| "a span".to_owned(), context)
+    }
+
+    /// Nothing is sent meanwhile, because the test never waits.
+    #[tokio::test]
+    async fn no_more_spans_wait_than_may_and_the_others_are_counted() {
+        let tracer = tracer(1_000);
+        for _ in 0..MOST_WAITING + 10 {
+            drop(span(&tracer, None).unwrap());
+        }
+        let shared = &tracer.0.as_ref().unwrap().shared;
+        assert_eq!(shared.lost.load(Ordering::Relaxed), 10);
+    }
+
+    #[tokio::test]
+    async fn as_many_are_traced_as_are_wanted_and_a_caller_decides_for_its_own() {
+        let sampled = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let untraced = sampled.replace("-01", "-00");
+        for (per_mille, least, most) in [(0, 0, 0), (100, 50, 150), (1_000, 1_000, 1_000)] {
+            let tracer = tracer(per_mille);
+            let traced = (0..1_000).filter(|_| span(&tracer, None).is_some()).count();
+            assert!((least..=most).contains(&traced), "{per_mille}: {traced}");
+            assert!(span(&tracer, Some(sampled)).is_some());
+            assert!(span(&tracer, Some(&untraced)).is_none());
+        }
+    }
+
+    #[test]
+    fn without_a_collector_nothing_is_asked_and_nothing_begins() {
+        let context = || panic!("nobody wants to know");
+        let span = Tracer::none().server_span(|| panic!("nobody reads it"), context);
+        assert!(span.is_none());
     }
 }

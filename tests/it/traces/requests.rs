@@ -1,6 +1,6 @@
 //! What is told of a request.
 
-use std::{thread, time::Duration};
+use std::{fmt::Write as _, thread, time::Duration};
 
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
 
@@ -27,7 +27,11 @@ fn on(gateway: &Gateway, arguments: &[&str]) -> Ran {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::new();
+    for byte in bytes {
+        write!(text, "{byte:02x}").unwrap();
+    }
+    text
 }
 
 fn says(span: &Span, name: &str) -> String {
@@ -197,7 +201,7 @@ fn no_name_of_a_lock_and_no_secret_is_told() {
 
 #[test]
 fn a_caller_that_hangs_up_ends_its_span() {
-    use std::io::Write;
+    use std::io::Write as _;
     let collector = Collector::start();
     let gateway = Gateway::start_with(traced(&collector));
     on(&gateway, &["acquire", "deploy"]);
