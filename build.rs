@@ -23,7 +23,9 @@ fn main() {
         .and_then(short)
         .or_else(|| is_release().then(of_git).flatten());
     let commit = commit.as_deref().unwrap_or("unknown");
-    println!("cargo:rustc-env=LATCHGATE_BUILT_FROM={commit}");
+    // Not with the prefix of our variables: Cargo sets it for tests as well, whose gateways would
+    // refuse it.
+    println!("cargo:rustc-env=BUILT_FROM_COMMIT={commit}");
 }
 
 fn is_release() -> bool {

@@ -4,13 +4,13 @@
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The commit it was built from, its first twelve digits; `unknown` if nobody said (`build.rs`).
-pub const COMMIT: &str = env!("LATCHGATE_BUILT_FROM");
+pub const COMMIT: &str = env!("BUILT_FROM_COMMIT");
 
 /// Both, as `--version` shows them behind the name of the program.
 pub const DESCRIPTION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (",
-    env!("LATCHGATE_BUILT_FROM"),
+    env!("BUILT_FROM_COMMIT"),
     ")"
 );
 

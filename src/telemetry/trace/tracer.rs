@@ -209,8 +209,8 @@ mod tests {
         let untraced = sampled.replace("-01", "-00");
         for (per_mille, least, most) in [(0, 0, 0), (100, 50, 150), (1_000, 1_000, 1_000)] {
             let tracer = tracer(per_mille);
-            let traced = (0..1_000).filter(|_| span(&tracer, None).is_some()).count();
-            assert!((least..=most).contains(&traced), "{per_mille}: {traced}");
+            let count = (0..1_000).filter(|_| span(&tracer, None).is_some()).count();
+            assert!((least..=most).contains(&count), "{per_mille}: {count}");
             assert!(span(&tracer, Some(sampled)).is_some());
             assert!(span(&tracer, Some(&untraced)).is_none());
         }
