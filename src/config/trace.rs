@@ -41,7 +41,7 @@ impl TraceConfig {
             let allowed = "http://HOST[:PORT][/PATH] or https://.. without a user, a query or a \
                            fragment; what is secret goes into trace.headers_file";
             // It may hold a password, however it is written.
-            Invalid::new("trace.endpoint", "something else", allowed)
+            Invalid::new("trace.endpoint", "not usable", allowed)
         };
         let mut url = Url::parse(&self.endpoint).map_err(|_error| invalid())?;
         let is_plain = matches!(url.scheme(), "http" | "https")
