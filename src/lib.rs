@@ -3,7 +3,7 @@
 //! The crate is both the `latchgate` program and the library it is made of. Modules depend on each
 //! other in one direction only; `ARCHITECTURE.md` draws the map and a test checks it.
 //!
-//! With `default-features = false` only [`lock`] and [`client`] remain: what a program needs that
+//! With `default-features = false` only [`lock`], [`tls`] and [`client`] remain: what a program needs that
 //! takes locks through a gateway.
 
 #[cfg(feature = "server")]
@@ -26,7 +26,10 @@ pub mod lifecycle;
 pub mod lock;
 pub mod release;
 #[cfg(feature = "server")]
+pub mod stamp;
+#[cfg(feature = "server")]
 pub mod store;
 #[cfg(feature = "server")]
 pub mod telemetry;
+pub mod tls;
 pub mod trace_context;

@@ -20,7 +20,7 @@ use latchgate::{
         page::{ListQuery, Page},
         parking::Parking,
     },
-    telemetry,
+    telemetry::{self, metrics::Metrics},
 };
 
 const FLAG: &str = "null-gateway";
@@ -52,6 +52,7 @@ pub(crate) fn run() -> ExitCode {
             Arc::new(NullStore::default()),
             lifecycle.clone(),
             &config.limits,
+            Metrics::default(),
         );
         let gateway = http::Gateway::new(engine, Arc::clone(&config), Arc::new(SystemClock));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
@@ -63,7 +64,14 @@ pub(crate) fn run() -> ExitCode {
                 .local_addr()
                 .expect("a bound socket has an address")
         );
-        http::serve(listener, http::router(gateway), &config.http, &lifecycle).await;
+        http::serve(
+            listener,
+            http::router(gateway),
+            &config.http,
+            None,
+            &lifecycle,
+        )
+        .await;
     });
     ExitCode::SUCCESS
 }

@@ -1,6 +1,6 @@
 //! One line of the audit log.
 
-use std::{net::IpAddr, time::SystemTime};
+use std::{fmt::Write, net::IpAddr, sync::Arc, time::SystemTime};
 
 use serde::Serialize;
 
@@ -31,6 +31,18 @@ pub(super) struct Entry<'a> {
     /// How many: keys that count now, lines that are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) count: Option<u64>,
+    /// How many refusals were left out of the log since the last line that says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) refusals_left_out: Option<u64>,
+    /// The names of keys that are new.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(super) added: &'a [Arc<str>],
+    /// The names of keys that are gone.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(super) removed: &'a [Arc<str>],
+    /// The names of keys of which something else is permitted, or that have other secrets.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(super) changed: &'a [Arc<str>],
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) version: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,12 +65,36 @@ impl Entry<'_> {
         }
     }
 
-    /// The line, with its end. JSON escapes what could break out of it.
+    /// The line, with its end. JSON escapes what could break out of it; what could make a reader see
+    /// another text than the one that is there is escaped as well.
     pub(super) fn line(&self) -> Vec<u8> {
-        let mut line = serde_json::to_vec(self).expect("texts and numbers can be written as JSON");
-        line.push(b'\n');
-        line
+        let text = serde_json::to_string(self).expect("texts and numbers can be written as JSON");
+        let mut line = String::with_capacity(text.len() + 1);
+        for c in text.chars() {
+            if deceives(c) {
+                // Outside of texts there is none of them, and all have four digits.
+                write!(line, "\\u{:04x}", u32::from(c)).expect("a String takes every text");
+            } else {
+                line.push(c);
+            }
+        }
+        line.push('\n');
+        line.into_bytes()
     }
+}
+
+/// Whether a character turns the direction of writing around, ends a line for some readers, or
+/// cannot be seen.
+fn deceives(c: char) -> bool {
+    matches!(
+        c,
+        '\u{7f}'..='\u{9f}'
+            | '\u{61c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+    )
 }
 
 /// A value that somebody else has chosen, at a length that does no harm.
@@ -82,6 +118,19 @@ mod tests {
             "{\"at\":\"1970-01-01T00:00:00.000Z\",\"event\":\"break\",\"reason\":\"a \\\"b\\\"\\n\
              {\\\"event\\\":\\\"start\\\"}\\r\\u001b[31m\"}\n"
         );
+    }
+
+    #[test]
+    fn shows_no_other_text_than_the_one_that_is_there() {
+        let entry = Entry {
+            reason: Some("\u{202e}gpj\u{2066}\u{2028}\u{9b}a\u{200d}é"),
+            ..Entry::new("break", SystemTime::UNIX_EPOCH)
+        };
+        let line = String::from_utf8(entry.line()).unwrap();
+        let escaped = r#""reason":"\u202egpj\u2066\u2028\u009ba\u200dé""#;
+        assert!(line.contains(escaped), "{line}");
+        let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(read["reason"], entry.reason.unwrap());
     }
 
     #[test]

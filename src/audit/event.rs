@@ -1,6 +1,6 @@
 //! What is told to the audit log.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use crate::lock::{FencingToken, LockName};
 
@@ -30,6 +30,19 @@ pub struct Refused<'a> {
     pub outcome: &'a str,
     /// Why.
     pub reason: &'a str,
+}
+
+/// Keys that were read again, by their names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReloadedKeys {
+    /// How many count now.
+    pub count: usize,
+    /// Those that are new.
+    pub added: Vec<Arc<str>>,
+    /// Those that are gone.
+    pub removed: Vec<Arc<str>>,
+    /// Those that have other secrets, permissions, limits, or another end.
+    pub changed: Vec<Arc<str>>,
 }
 
 /// A lock that was to be broken.

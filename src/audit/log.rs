@@ -23,9 +23,10 @@ use crate::{
 };
 
 use super::{
-    Broken, Refused,
+    Broken, Refused, ReloadedKeys,
     entry::{Entry, bounded},
     output::Output,
+    refusals::Refusals,
     writer::{Message, Missing, Writer},
 };
 
@@ -39,6 +40,7 @@ pub struct Audit(Option<Log>);
 struct Log {
     messages: SyncSender<Message>,
     missing: Arc<Missing>,
+    refusals: Arc<Refusals>,
     clock: Arc<dyn Clock>,
 }
 
@@ -59,7 +61,7 @@ pub enum AuditError {
 }
 
 /// How many lines may wait to be written: a flood of refusals takes no more than some megabytes.
-const QUEUE: usize = 4_096;
+pub(super) const QUEUE: usize = 4_096;
 /// How long the answer to a break waits for its line. A disk that takes longer is stuck, and the
 /// operator's hands must not be tied by it.
 const KEPT_WITHIN: Duration = Duration::from_secs(2);
@@ -86,10 +88,12 @@ impl Audit {
         })?;
         let (messages, received) = mpsc::sync_channel(QUEUE);
         let missing = Arc::new(Missing::default());
+        let refusals = Arc::new(Refusals::default());
         let writer = Writer {
             messages: received,
             output,
             missing: Arc::clone(&missing),
+            refusals: Arc::clone(&refusals),
             clock: Arc::clone(&clock),
         };
         thread::Builder::new()
@@ -99,6 +103,7 @@ impl Audit {
         Ok(Self(Some(Log {
             messages,
             missing,
+            refusals,
             clock,
         })))
     }
@@ -123,12 +128,15 @@ impl Audit {
         self.tell("stop", |entry| entry.reason = Some(bounded(reason)));
     }
 
-    /// The API keys were read again: how many count now, or why the old ones still do.
-    pub fn keys_reloaded(&self, outcome: Result<usize, &str>) {
+    /// The API keys were read again: how many count now and what is new, or why the old ones still do.
+    pub fn keys_reloaded(&self, outcome: Result<&ReloadedKeys, &str>) {
         self.tell("key-reload", |entry| match outcome {
             Ok(keys) => {
                 entry.outcome = Some("reloaded");
-                entry.count = u64::try_from(keys).ok();
+                entry.count = u64::try_from(keys.count).ok();
+                entry.added = &keys.added;
+                entry.removed = &keys.removed;
+                entry.changed = &keys.changed;
             }
             Err(reason) => {
                 entry.outcome = Some("refused");
@@ -137,9 +145,14 @@ impl Audit {
         });
     }
 
-    /// Somebody was refused.
+    /// Somebody was refused. Who is refused over and over has not all of it written, and it does not
+    /// take the room of anything else: what was left out is counted, and stands in the next line.
     pub fn refused(&self, refused: &Refused<'_>) {
-        self.tell("refused", |entry| {
+        let Some(log) = &self.0 else { return };
+        if !log.refusals.admit(&refused.asker, Instant::now()) {
+            return;
+        }
+        log.tell("refused", Message::Refusal, |entry| {
             entry.key = refused.asker.key.map(bounded);
             entry.request_id = Some(bounded(refused.asker.request_id));
             entry.remote = refused.asker.remote;
@@ -158,6 +171,7 @@ impl Audit {
     pub async fn broke(&self, broken: &Broken<'_>) {
         let Some(log) = &self.0 else { return };
         let mut entry = Entry::new("break", log.clock.wall());
+        entry.refusals_left_out = log.refusals.take_left_out();
         entry.key = broken.asker.key.map(bounded);
         entry.request_id = Some(bounded(broken.asker.request_id));
         entry.remote = broken.asker.remote;
@@ -173,6 +187,7 @@ impl Audit {
             // An error: the thread has ended, and with it the process is about to.
             drop(timeout(KEPT_WITHIN, is_kept).await);
         } else {
+            log.refusals.put_back(entry.refusals_left_out);
             log.missing.add(1, NO_ROOM);
         }
     }
@@ -205,11 +220,8 @@ impl Audit {
     }
 
     fn tell<'a>(&self, event: &'static str, fill: impl FnOnce(&mut Entry<'a>)) {
-        let Some(log) = &self.0 else { return };
-        let mut entry = Entry::new(event, log.clock.wall());
-        fill(&mut entry);
-        if log.messages.try_send(Message::Line(entry.line())).is_err() {
-            log.missing.add(1, NO_ROOM);
+        if let Some(log) = &self.0 {
+            log.tell(event, Message::Line, fill);
         }
     }
 }
@@ -223,6 +235,24 @@ impl fmt::Debug for Audit {
 // === impl Log ===
 
 impl Log {
+    fn tell<'a>(
+        &self,
+        event: &'static str,
+        message: fn(Vec<u8>) -> Message,
+        fill: impl FnOnce(&mut Entry<'a>),
+    ) {
+        let mut entry = Entry::new(event, self.clock.wall());
+        entry.refusals_left_out = self.refusals.take_left_out();
+        fill(&mut entry);
+        if let Err(unsent) = self.messages.try_send(message(entry.line())) {
+            if let TrySendError::Full(Message::Refusal(_)) = unsent {
+                self.refusals.taken();
+            }
+            self.refusals.put_back(entry.refusals_left_out);
+            self.missing.add(1, NO_ROOM);
+        }
+    }
+
     /// Sends a message, and waits for room if there is none. Says whether there was.
     async fn send_within(&self, limit: Duration, mut message: Message) -> bool {
         let deadline = Instant::now() + limit;

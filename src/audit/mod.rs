@@ -7,7 +7,8 @@ mod entry;
 mod event;
 mod log;
 mod output;
+mod refusals;
 mod writer;
 
-pub use event::{Asker, Broken, Refused};
+pub use event::{Asker, Broken, Refused, ReloadedKeys};
 pub use log::{Audit, AuditError};

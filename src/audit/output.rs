@@ -3,7 +3,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -35,18 +35,16 @@ impl Output {
         }
         let path = PathBuf::from(path);
         let file = append(&path)?;
-        Ok(Self::File(Appended {
-            path,
-            file,
-            torn: false,
-        }))
+        let torn = is_torn(&path, &file);
+        Ok(Self::File(Appended { path, file, torn }))
     }
 
     /// Opens the file anew, because it may have been moved away. If that fails, the old one is kept.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         if let Self::File(appended) = self {
             appended.file = append(&appended.path)?;
-            appended.torn = false;
+            // It may be the same file.
+            appended.torn = is_torn(&appended.path, &appended.file);
         }
         Ok(())
     }
@@ -97,6 +95,19 @@ impl Appended {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a file ends half-way through a line, because the disk was full or the machine went down.
+fn is_torn(path: &Path, file: &File) -> bool {
+    match file.metadata() {
+        Ok(data) if data.is_file() && data.len() > 0 => {
+            let mut last = [0];
+            let read = File::open(path).and_then(|it| it.read_exact_at(&mut last, data.len() - 1));
+            // An empty line does less harm than two lines that are one.
+            read.is_err() || last != [b'\n']
+        }
+        _ => false,
     }
 }
 

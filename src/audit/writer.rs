@@ -15,12 +15,14 @@ use tracing::{error, info};
 
 use crate::clock::Clock;
 
-use super::{entry::Entry, output::Output};
+use super::{entry::Entry, output::Output, refusals::Refusals};
 
 /// What is sent to the thread.
 pub(super) enum Message {
     /// A line to write.
     Line(Vec<u8>),
+    /// A line about somebody who was refused. Only so many of them wait.
+    Refusal(Vec<u8>),
     /// A line to write, and to tell when it is kept.
     Kept(Vec<u8>, oneshot::Sender<()>),
     /// The file may have been moved away.
@@ -45,6 +47,7 @@ pub(super) struct Writer {
     pub(super) messages: Receiver<Message>,
     pub(super) output: Output,
     pub(super) missing: Arc<Missing>,
+    pub(super) refusals: Arc<Refusals>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -76,6 +79,11 @@ impl Writer {
         for message in batch {
             match message {
                 Message::Line(line) => {
+                    lines.extend(line);
+                    count += 1;
+                }
+                Message::Refusal(line) => {
+                    self.refusals.taken();
                     lines.extend(line);
                     count += 1;
                 }

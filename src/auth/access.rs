@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::lock::{CallerId, IdempotencyKey, LockName, NamePrefix, Ttl};
 
 use super::{
-    ApiKeyId, Excess, Gate, KeyEntry, LeaseSlot, Permission, Slot, Warrant, leases::Leases,
-    tally::Tally,
+    ApiKeyId, Charge, Excess, Gate, KeyEntry, KeyLimits, LeaseSlot, Permission, Slot, Warrant,
+    leases::Leases, tally::Tally,
 };
 
 /// Somebody who was let in: with a key, or, at a gateway without keys, anybody. Cheap to clone.
@@ -116,8 +116,14 @@ impl Access {
         known.tally.request(known.key.limits.rate, Instant::now())
     }
 
+    /// Charges a request to the key that is not counted if its token is right: whoever sends wrong
+    /// ones over and over pays for it with other requests.
+    pub fn charge(&self) -> Charge {
+        Charge::to_key(self.clone())
+    }
+
     /// Counts a request that was carried out although it was not counted before.
-    pub fn owe_request(&self) {
+    pub(super) fn owe_request(&self) {
         if let Some(known) = &self.0 {
             known.tally.owe(known.key.limits.rate, Instant::now());
         }
@@ -128,7 +134,9 @@ impl Access {
         let Some(known) = &self.0 else {
             return Ok(None);
         };
-        known.tally.waiter(known.key.limits.max_waiters).map(Some)
+        let most = known.key.limits.max_waiters;
+        let most = most.unwrap_or(KeyLimits::DEFAULT_LASTING);
+        known.tally.waiter(most).map(Some)
     }
 
     /// Counts a stream, for as long as the slot lives.
@@ -136,7 +144,9 @@ impl Access {
         let Some(known) = &self.0 else {
             return Ok(None);
         };
-        known.tally.stream(known.key.limits.max_streams).map(Some)
+        let most = known.key.limits.max_streams;
+        let most = most.unwrap_or(KeyLimits::DEFAULT_LASTING);
+        known.tally.stream(most).map(Some)
     }
 
     /// Makes room for a lease that is asked for, under this idempotency key.

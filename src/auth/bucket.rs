@@ -42,11 +42,10 @@ impl Bucket {
         self.left = (self.left - 1.0).max(-rate.burst);
     }
 
-    /// Whether it is as if it had never been used.
-    pub(super) fn is_full(&self, rate: Rate, now: Instant) -> bool {
-        let mut filled = *self;
-        filled.fill(rate, now);
-        filled.left >= rate.burst
+    /// Puts one back that was taken for nothing.
+    pub(super) fn give_back(&mut self, rate: Rate, now: Instant) {
+        self.fill(rate, now);
+        self.left = (self.left + 1.0).min(rate.burst);
     }
 
     fn fill(&mut self, rate: Rate, now: Instant) {
@@ -80,10 +79,25 @@ mod tests {
         assert!(bucket.take(RATE, start + wait).is_err());
         // A long pause saves up no more than a burst.
         let later = start + Duration::from_hours(1);
-        assert!(bucket.is_full(RATE, later));
         assert_eq!(
             [0, 1, 2].map(|_| bucket.take(RATE, later).is_ok()),
             [true, true, false]
+        );
+    }
+
+    #[test]
+    fn what_is_put_back_can_be_taken_again_and_makes_it_no_fuller_than_full() {
+        let start = Instant::now();
+        let mut bucket = Bucket::full(RATE, start);
+        bucket.give_back(RATE, start);
+        assert_eq!(
+            [0, 1, 2].map(|_| bucket.take(RATE, start).is_ok()),
+            [true, true, false]
+        );
+        bucket.give_back(RATE, start);
+        assert_eq!(
+            [0, 1].map(|_| bucket.take(RATE, start).is_ok()),
+            [true, false]
         );
     }
 

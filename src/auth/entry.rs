@@ -7,7 +7,7 @@ use crate::lock::{LockName, Ttl};
 use super::{ApiKeyHash, ApiKeyId, Permission, Prefixes};
 
 /// One key of a keys file. It holds hashes, never a secret.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct KeyEntry {
     /// What it is called, in logs and as the scope of idempotency keys.
     pub name: Arc<str>,
@@ -36,8 +36,9 @@ pub struct KeySecret {
     pub hash: ApiKeyHash,
 }
 
-/// How much a key may have; `None` is no limit of its own. All are counted per gateway.
-#[derive(Debug, Clone, Copy, Default)]
+/// How much a key may have; `None` is no limit of its own, or, for what takes a connection, the
+/// default. All are counted per gateway.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct KeyLimits {
     /// The longest TTL that it may ask for.
     pub max_ttl: Option<Ttl>,
@@ -58,6 +59,23 @@ pub struct Rate {
     pub per_second: f64,
     /// At once, after a pause.
     pub burst: f64,
+}
+
+// === impl KeyLimits ===
+
+impl KeyLimits {
+    /// How many of its requests may wait, and how many streams it may have, if its entry does not say:
+    /// a quarter each of the connections that a gateway takes by default, so that no key alone takes
+    /// all of them.
+    pub const DEFAULT_LASTING: usize = 4_000;
+}
+
+// === impl KeySecret ===
+
+impl PartialEq for KeySecret {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id && self.hash.is(&other.hash)
+    }
 }
 
 // === impl KeyEntry ===

@@ -10,13 +10,14 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
+    audit::ReloadedKeys,
     clock::Clock,
     config::AuthConfig,
     lock::{LockName, TokenHash},
 };
 
 use super::{
-    Access, ApiKey, ApiKeyError, ApiKeyId, KeyRing, Permission, Refusal, leases::Leases,
+    Access, ApiKey, ApiKeyError, ApiKeyId, Charge, KeyRing, Permission, Refusal, leases::Leases,
     strangers::Strangers, tally::Tally,
 };
 
@@ -49,7 +50,7 @@ impl Gate {
         Self(Some(Arc::new(Guarded {
             ring: watch::Sender::new(Arc::new(ring)),
             clock,
-            strangers: Strangers::new(config.max_refused_per_minute),
+            strangers: Strangers::new(config.max_refused_per_minute, Instant::now()),
             tallies: Mutex::default(),
             leases: Leases::default(),
             is_outdated: watch::Sender::new(false),
@@ -73,6 +74,38 @@ impl Gate {
                 Err(retry_after) => Refusal::TooMany { retry_after },
             }
         })
+    }
+
+    /// Somebody who shows this, if they would be let in. Nothing is counted.
+    pub fn recognize(&self, shown: &str) -> Option<Access> {
+        let guarded = self.0.as_ref()?;
+        self.find(guarded, shown).ok()
+    }
+
+    /// Charges something to an address from which somebody has sent a token without a key. The limit
+    /// is that of keys that are refused: both are guesses.
+    pub fn charge(&self, from: Option<IpAddr>) -> Result<Charge, Refusal> {
+        let Some(guarded) = &self.0 else {
+            return Ok(Charge::default());
+        };
+        guarded
+            .strangers
+            .count(from, Instant::now())
+            .map_err(|retry_after| Refusal::TooManyTokens { retry_after })?;
+        Ok(Charge::to_address(self.clone(), from))
+    }
+
+    /// Takes a charge back.
+    pub(super) fn pay_back(&self, from: Option<IpAddr>) {
+        if let Some(guarded) = &self.0 {
+            guarded.strangers.pay_back(from, Instant::now());
+        }
+    }
+
+    /// What would be new if these keys were let in from now on.
+    pub fn news(&self, ring: &KeyRing) -> ReloadedKeys {
+        let before = self.0.as_ref().map(|it| Arc::clone(&it.ring.borrow()));
+        ring.news_since(&before.unwrap_or_default())
     }
 
     /// From now on these keys are let in, and no others.

@@ -9,7 +9,7 @@ use tokio::{
 };
 use tracing::{error, info, warn};
 
-use crate::{audit::Audit, clock::Clock, lifecycle::Lifecycle};
+use crate::{audit::Audit, clock::Clock, lifecycle::Lifecycle, stamp::Stamp};
 
 use super::{Gate, KeyRing, KeysFile, KeysFileError};
 
@@ -25,17 +25,6 @@ pub struct KeysWatch {
     audit: Audit,
 }
 
-/// What changes when a file does; the default if there is no such file, or it cannot be looked at.
-/// Links are followed: Kubernetes exchanges them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
 /// How often the file is looked at. What has changed is read when it has not changed again by the
 /// next look: half of a file is not read.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -46,7 +35,7 @@ impl KeysWatch {
     /// Reads a file for the first time.
     pub fn open(file: KeysFile) -> Result<(Self, KeyRing), KeysFileError> {
         // Before it is read: a change in between is seen.
-        let read = Stamp::of(&file);
+        let read = Stamp::of(file.path());
         let ring = read_file(&file)?;
         let watch = Self {
             file,
@@ -96,7 +85,7 @@ impl KeysWatch {
                 None => {}
                 Some(Ok(ring)) => {
                     info!(keys = ring.keys().len(), file = %self.file.path().display(), "the API keys were read again");
-                    self.audit.keys_reloaded(Ok(ring.keys().len()));
+                    self.audit.keys_reloaded(Ok(&gate.news(&ring)));
                     gate.replace(ring);
                 }
                 Some(Err(error)) => {
@@ -110,7 +99,7 @@ impl KeysWatch {
 
     /// The keys, if the file has changed or somebody asked for it.
     fn look(&mut self, is_asked: bool) -> Option<Result<KeyRing, KeysFileError>> {
-        let now = Stamp::of(&self.file);
+        let now = Stamp::of(self.file.path());
         let is_settled = self.changing.replace(now) == Some(now);
         if !is_asked && (now == self.read || !is_settled) {
             return None;
@@ -131,21 +120,4 @@ fn read_file(file: &KeysFile) -> Result<KeyRing, KeysFileError> {
         );
     }
     Ok(ring)
-}
-
-// === impl Stamp ===
-
-impl Stamp {
-    fn of(file: &KeysFile) -> Self {
-        let Ok(data) = std::fs::metadata(file.path()) else {
-            return Self::default();
-        };
-        Self {
-            device: data.dev(),
-            inode: data.ino(),
-            size: data.size(),
-            modified: (data.mtime(), data.mtime_nsec()),
-            changed: (data.ctime(), data.ctime_nsec()),
-        }
-    }
 }

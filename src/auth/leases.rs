@@ -1,7 +1,7 @@
 //! How many leases a key has, as far as this gateway knows.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -24,7 +24,15 @@ struct Ledger {
     keys: HashMap<Arc<str>, Account>,
     /// Whose lease it is: a release comes without a key.
     key_of: HashMap<LeaseId, Arc<str>>,
+    /// All leases in the order in which they end, so that those that have are found at once,
+    /// whoever had them.
+    by_end: BTreeMap<End, LeaseId>,
+    /// The number of the next end.
+    next: u64,
 }
+
+/// When a lease ends, and a number that makes it the only one.
+type End = (Instant, u64);
 
 type LeaseId = (LockName, TokenHash);
 
@@ -33,13 +41,13 @@ struct Account {
     /// Requests that may yet get a lease.
     asking: usize,
     live: HashMap<LeaseId, Live>,
-    /// No lease ends before this.
-    soonest: Option<Instant>,
+    by_idempotency: HashMap<IdempotencyHash, LeaseId>,
+    by_end: BTreeSet<End>,
 }
 
 #[derive(Debug)]
 struct Live {
-    until: Instant,
+    end: End,
     idempotency: Option<IdempotencyHash>,
 }
 
@@ -82,19 +90,11 @@ impl Leases {
         now: Instant,
     ) -> Result<LeaseSlot, Excess> {
         let mut ledger = self.lock();
+        ledger.forget_ended(now);
         let account = ledger.keys.entry(Arc::clone(key)).or_default();
-        let is_known = idempotency.is_some()
-            && account
-                .live
-                .values()
-                .any(|live| live.idempotency == idempotency);
-        let state = if is_known {
+        let state = if idempotency.is_some_and(|hash| account.by_idempotency.contains_key(&hash)) {
             State::Uncounted
         } else {
-            if account.count() >= most {
-                ledger.forget_expired(key, now)?;
-            }
-            let account = ledger.keys.entry(Arc::clone(key)).or_default();
             if account.count() >= most {
                 let retry_after = account.wait(now);
                 return Err(Excess::Leases { retry_after });
@@ -112,26 +112,18 @@ impl Leases {
 
     /// A lease was renewed.
     pub(super) fn renewed(&self, name: &LockName, token: TokenHash, until: Instant) {
-        let mut ledger = self.lock();
         let id = (name.clone(), token);
-        let ledger = &mut *ledger;
-        let key = ledger.key_of.get(&id);
-        if let Some(account) = key.and_then(|key| ledger.keys.get_mut(key)) {
-            account.soonest = account.soonest.map(|soonest| soonest.min(until));
-            if let Some(live) = account.live.get_mut(&id) {
-                live.until = until;
-            }
+        let mut ledger = self.lock();
+        if let Some((key, live)) = ledger.strike(&id) {
+            ledger.enter(&key, id, until, live.idempotency);
         }
     }
 
     /// A lease has ended.
     pub(super) fn ended(&self, name: &LockName, token: TokenHash) {
-        let id = (name.clone(), token);
         let mut ledger = self.lock();
-        if let Some(key) = ledger.key_of.remove(&id) {
-            ledger.remove(&key, |account| {
-                account.live.remove(&id);
-            });
+        if let Some((key, _)) = ledger.strike(&(name.clone(), token)) {
+            ledger.close(&key);
         }
     }
 
@@ -161,33 +153,63 @@ impl Leases {
 // === impl Ledger ===
 
 impl Ledger {
-    /// Looks for leases that have ended by themselves; refuses at once if none can have.
-    fn forget_expired(&mut self, key: &Arc<str>, now: Instant) -> Result<(), Excess> {
-        let Some(account) = self.keys.get_mut(key) else {
-            return Ok(());
-        };
-        if account.soonest.is_none_or(|soonest| now < soonest) {
-            let retry_after = account.wait(now);
-            return Err(Excess::Leases { retry_after });
-        }
-        let key_of = &mut self.key_of;
-        account.live.retain(|id, live| {
-            let lives = now < live.until;
-            if !lives {
-                key_of.remove(id);
+    /// Forgets the leases that have ended by themselves. Each is forgotten once, so this costs what it
+    /// cost to enter them.
+    fn forget_ended(&mut self, now: Instant) {
+        while let Some(first) = self.by_end.first_entry()
+            && first.key().0 <= now
+        {
+            let id = first.get().clone();
+            if let Some((key, _)) = self.strike(&id) {
+                self.close(&key);
             }
-            lives
-        });
-        account.soonest = account.live.values().map(|live| live.until).min();
-        Ok(())
+        }
     }
 
-    fn remove(&mut self, key: &Arc<str>, what: impl FnOnce(&mut Account)) {
-        if let Some(account) = self.keys.get_mut(key) {
-            what(account);
-            if account.count() == 0 {
-                self.keys.remove(key);
-            }
+    /// Enters a lease of a key.
+    fn enter(
+        &mut self,
+        key: &Arc<str>,
+        id: LeaseId,
+        until: Instant,
+        idempotency: Option<IdempotencyHash>,
+    ) {
+        let end = (until, self.next);
+        self.next += 1;
+        self.by_end.insert(end, id.clone());
+        self.key_of.insert(id.clone(), Arc::clone(key));
+        let account = self.keys.entry(Arc::clone(key)).or_default();
+        account.by_end.insert(end);
+        if let Some(hash) = idempotency {
+            account.by_idempotency.insert(hash, id.clone());
+        }
+        account.live.insert(id, Live { end, idempotency });
+    }
+
+    /// Strikes a lease off, and says whose it was.
+    fn strike(&mut self, id: &LeaseId) -> Option<(Arc<str>, Live)> {
+        let key = self.key_of.remove(id)?;
+        let account = self.keys.get_mut(&key)?;
+        let live = account.live.remove(id)?;
+        account.by_end.remove(&live.end);
+        self.by_end.remove(&live.end);
+        // A later lease under the same idempotency key may have been entered already.
+        if let Some(hash) = live.idempotency
+            && account.by_idempotency.get(&hash) == Some(id)
+        {
+            account.by_idempotency.remove(&hash);
+        }
+        Some((key, live))
+    }
+
+    /// Closes an account in which nothing is left.
+    fn close(&mut self, key: &Arc<str>) {
+        if self
+            .keys
+            .get(key)
+            .is_some_and(|account| account.count() == 0)
+        {
+            self.keys.remove(key);
         }
     }
 }
@@ -200,11 +222,9 @@ impl Account {
     }
 
     fn wait(&self, now: Instant) -> Duration {
-        let until = self
-            .soonest
-            .map(|soonest| soonest.saturating_duration_since(now));
-        until
-            .unwrap_or(LONGEST)
+        let soonest = self.by_end.first();
+        soonest
+            .map_or(LONGEST, |(until, _)| until.saturating_duration_since(now))
             .clamp(Duration::from_secs(1), LONGEST)
     }
 }
@@ -220,20 +240,19 @@ impl LeaseSlot {
         }
         let id = (slot.name.clone(), token);
         let mut ledger = slot.leases.lock();
-        let account = ledger.keys.entry(Arc::clone(&slot.key)).or_default();
-        if let State::Asking = slot.state {
+        // Known already if it is answered again; somebody else's until now if it was handed on.
+        let before = ledger.strike(&id);
+        let known_by =
+            |(key, live): &(Arc<str>, Live)| live.idempotency.filter(|_| *key == slot.key);
+        let idempotency = slot.idempotency.or(before.as_ref().and_then(known_by));
+        ledger.enter(&slot.key, id, until, idempotency);
+        if let Some((before, _)) = before {
+            ledger.close(&before);
+        }
+        if let (State::Asking, Some(account)) = (&slot.state, ledger.keys.get_mut(&slot.key)) {
             account.asking -= 1;
         }
-        let idempotency = slot.idempotency;
-        account.live.insert(id.clone(), Live { until, idempotency });
-        account.soonest = Some(account.soonest.map_or(until, |soonest| soonest.min(until)));
-        let before = ledger.key_of.insert(id.clone(), Arc::clone(&slot.key));
-        if let Some(before) = before.filter(|before| *before != slot.key) {
-            // Somebody else's until now, who has handed it on.
-            ledger.remove(&before, |account| {
-                account.live.remove(&id);
-            });
-        }
+        drop(ledger);
         slot.state = State::Lease(token);
     }
 
@@ -254,10 +273,13 @@ impl Drop for LeaseSlot {
         let Some(slot) = &self.0 else { return };
         match slot.state {
             State::Uncounted => {}
-            State::Asking => slot
-                .leases
-                .lock()
-                .remove(&slot.key, |account| account.asking -= 1),
+            State::Asking => {
+                let mut ledger = slot.leases.lock();
+                if let Some(account) = ledger.keys.get_mut(&slot.key) {
+                    account.asking -= 1;
+                }
+                ledger.close(&slot.key);
+            }
             State::Lease(token) => slot.leases.ended(&slot.name, token),
         }
     }

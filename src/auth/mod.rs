@@ -3,6 +3,7 @@
 mod access;
 mod api_key;
 mod bucket;
+mod charge;
 mod config_error;
 mod entry;
 mod excess;
@@ -21,6 +22,7 @@ mod warrant;
 
 pub use access::Access;
 pub use api_key::{ApiKey, ApiKeyError, ApiKeyHash, ApiKeyId};
+pub use charge::Charge;
 pub use config_error::KeysFileError;
 pub use entry::{KeyEntry, KeyLimits, KeySecret, Rate};
 pub use excess::Excess;

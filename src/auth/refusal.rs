@@ -24,4 +24,10 @@ pub enum Refusal {
         /// When the next is looked at.
         retry_after: Duration,
     },
+    /// Too many releases without a key came from this address whose tokens held nothing.
+    #[error("too many tokens from this address were wrong")]
+    TooManyTokens {
+        /// When the next is looked at.
+        retry_after: Duration,
+    },
 }

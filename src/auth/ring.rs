@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use crate::audit::ReloadedKeys;
+
 use super::{ApiKey, ApiKeyHash, ApiKeyId, KeyEntry};
 
 /// All keys of a gateway, by the ids of their secrets.
@@ -10,6 +12,9 @@ pub struct KeyRing {
     keys: Vec<Arc<KeyEntry>>,
     by_id: HashMap<ApiKeyId, (ApiKeyHash, Arc<KeyEntry>)>,
 }
+
+/// How many names of a kind are told: a line of the audit log stays a line that can be read.
+const MOST_NAMED: usize = 1_000;
 
 // === impl KeyRing ===
 
@@ -31,6 +36,29 @@ impl KeyRing {
     /// Every key, in the order of the file.
     pub fn keys(&self) -> &[Arc<KeyEntry>] {
         &self.keys
+    }
+
+    /// What is new since another ring, by name.
+    pub(super) fn news_since(&self, before: &Self) -> ReloadedKeys {
+        let by_name = |ring: &Self| -> HashMap<Arc<str>, Arc<KeyEntry>> {
+            let named = |key: &Arc<KeyEntry>| (Arc::clone(&key.name), Arc::clone(key));
+            ring.keys.iter().map(named).collect()
+        };
+        let (old, new) = (by_name(before), by_name(self));
+        let names = |keys: &[Arc<KeyEntry>], is_such: &dyn Fn(&Arc<KeyEntry>) -> bool| {
+            let such = keys.iter().filter(|key| is_such(key));
+            such.map(|key| Arc::clone(&key.name))
+                .take(MOST_NAMED)
+                .collect()
+        };
+        ReloadedKeys {
+            count: self.keys.len(),
+            added: names(&self.keys, &|key| !old.contains_key(&key.name)),
+            removed: names(&before.keys, &|key| !new.contains_key(&key.name)),
+            changed: names(&self.keys, &|key| {
+                old.get(&key.name).is_some_and(|old| old != key)
+            }),
+        }
     }
 
     /// The key that somebody has shown. An id that nobody has takes the same work as a wrong secret.

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
-    sync::Mutex,
+    sync::{Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{Rate, bucket::Bucket};
 
-/// Counts refused keys by the address that they come from.
+/// Counts refused keys, and releases with wrong tokens, by the address that they come from.
 ///
 /// A valid key is let in however many others were refused: behind a proxy all callers have one
 /// address, and nobody must be able to shut the others out. Nor does that help to guess one: a key
@@ -19,43 +19,83 @@ use super::{Rate, bucket::Bucket};
 #[derive(Debug)]
 pub(super) struct Strangers {
     rate: Rate,
-    seen: Mutex<HashMap<IpAddr, Bucket>>,
+    seen: Mutex<Seen>,
 }
 
-/// For how many addresses there is a bucket of their own. About a megabyte; those beyond share one.
+/// Two generations, so that nobody is searched for: after the time in which a bucket fills up, those
+/// who have not come are as good as new, and all of them are forgotten at once.
+#[derive(Debug)]
+struct Seen {
+    young: HashMap<IpAddr, Bucket>,
+    old: HashMap<IpAddr, Bucket>,
+    /// Since when there are these young ones.
+    since: Instant,
+}
+
+/// For how many addresses of a generation there is a bucket of their own. About a megabyte; those
+/// beyond share one.
 const MOST: usize = 10_000;
 /// The bucket of all others.
 const OTHERS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+/// How long it takes until an empty bucket is full.
+const GENERATION: Duration = Duration::from_mins(1);
 
 // === impl Strangers ===
 
 impl Strangers {
-    pub(super) fn new(per_minute: u64) -> Self {
+    pub(super) fn new(per_minute: u64, now: Instant) -> Self {
         let burst = per_minute as f64;
         Self {
             rate: Rate {
-                per_second: burst / 60.0,
+                per_second: burst / GENERATION.as_secs_f64(),
                 burst,
             },
-            seen: Mutex::default(),
+            seen: Mutex::new(Seen {
+                young: HashMap::new(),
+                old: HashMap::new(),
+                since: now,
+            }),
         }
     }
 
     /// Counts one more, or says when the next may come.
     pub(super) fn count(&self, from: Option<IpAddr>, now: Instant) -> Result<(), Duration> {
-        let mut seen = self.seen.lock().expect("no code panics while it counts");
-        let mut from = from.map_or(OTHERS, network);
-        if seen.len() >= MOST && !seen.contains_key(&from) {
-            // Who has stayed away for long enough is as good as new.
-            seen.retain(|_, bucket| !bucket.is_full(self.rate, now));
-            if seen.len() >= MOST {
-                from = OTHERS;
+        let full = Bucket::full(self.rate, now);
+        let mut seen = self.lock();
+        seen.bucket(from, now, full).take(self.rate, now)
+    }
+
+    /// Counts one less.
+    pub(super) fn pay_back(&self, from: Option<IpAddr>, now: Instant) {
+        let full = Bucket::full(self.rate, now);
+        let mut seen = self.lock();
+        seen.bucket(from, now, full).give_back(self.rate, now);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().expect("no code panics while it counts")
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    fn bucket(&mut self, from: Option<IpAddr>, now: Instant, full: Bucket) -> &mut Bucket {
+        let age = now.saturating_duration_since(self.since);
+        if age >= GENERATION {
+            self.old = std::mem::take(&mut self.young);
+            if age >= 2 * GENERATION {
+                self.old = HashMap::new();
             }
+            self.since = now;
         }
-        let bucket = seen.entry(from);
-        bucket
-            .or_insert_with(|| Bucket::full(self.rate, now))
-            .take(self.rate, now)
+        let mut from = from.map_or(OTHERS, network);
+        if self.young.len() >= MOST && !self.young.contains_key(&from) {
+            from = OTHERS;
+        }
+        let old = &mut self.old;
+        let bucket = self.young.entry(from);
+        bucket.or_insert_with(|| old.remove(&from).unwrap_or(full))
     }
 }
 
@@ -76,8 +116,8 @@ mod tests {
 
     #[test]
     fn every_address_has_its_own_and_one_ipv6_network_is_one() {
-        let strangers = Strangers::new(2);
         let now = Instant::now();
+        let strangers = Strangers::new(2, now);
         let mut count = |text: &str| strangers.count(Some(text.parse().unwrap()), now).is_ok();
         assert_eq!(["192.0.2.1"; 3].map(&mut count), [true, true, false]);
         assert!(count("192.0.2.2"));
@@ -86,19 +126,70 @@ mod tests {
         assert!(count("2001:db8:0:1::1"));
     }
 
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "as it is counted: an address may not be known"
+    )]
+    fn address(number: u32) -> Option<IpAddr> {
+        Some(IpAddr::from(number.to_be_bytes()))
+    }
+
     #[test]
     fn the_memory_is_bounded_and_forgets_who_stayed_away() {
-        let strangers = Strangers::new(1);
         let now = Instant::now();
-        let address = |number: u32| Some(IpAddr::from(number.to_be_bytes()));
+        let strangers = Strangers::new(1, now);
         for number in 0..20_000 {
             let _ = strangers.count(address(number), now);
         }
         // The others share one.
-        assert_eq!(strangers.seen.lock().unwrap().len(), MOST + 1);
+        let known = || {
+            let seen = strangers.lock();
+            (seen.young.len(), seen.old.len())
+        };
+        assert_eq!(known(), (MOST + 1, 0));
         assert!(strangers.count(address(30_000), now).is_err());
-        let later = now + Duration::from_mins(1);
+        let later = now + GENERATION;
         assert!(strangers.count(address(30_000), later).is_ok());
-        assert_eq!(strangers.seen.lock().unwrap().len(), 1);
+        assert_eq!(known(), (1, MOST + 1));
+        assert!(strangers.count(address(30_001), later + GENERATION).is_ok());
+        assert_eq!(known(), (1, 1));
+    }
+
+    #[test]
+    fn nobody_is_new_again_before_the_time_is_over() {
+        let now = Instant::now();
+        let strangers = Strangers::new(60, now);
+        let late = now + GENERATION - Duration::from_secs(1);
+        for _ in 0..60 {
+            assert_eq!(strangers.count(address(1), late), Ok(()));
+        }
+        // A new generation, and two seconds' worth.
+        let next = now + GENERATION + Duration::from_secs(1);
+        let counted = [0; 3].map(|_| strangers.count(address(1), next).is_ok());
+        assert_eq!(counted, [true, true, false]);
+    }
+
+    #[test]
+    fn a_crowd_costs_each_who_comes_no_search() {
+        let now = Instant::now();
+        let strangers = Strangers::new(1, now);
+        // With a look at all others for each of them these would be 2 * 10^9 looks.
+        for number in 0..200_000 {
+            let _ = strangers.count(address(number), now);
+        }
+        assert_eq!(strangers.lock().young.len(), MOST + 1);
+        assert!(now.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn what_is_paid_back_was_not_counted() {
+        let now = Instant::now();
+        let strangers = Strangers::new(1, now);
+        for _ in 0..5 {
+            assert_eq!(strangers.count(address(1), now), Ok(()));
+            strangers.pay_back(address(1), now);
+        }
+        assert_eq!(strangers.count(address(1), now), Ok(()));
+        assert!(strangers.count(address(1), now).is_err());
     }
 }

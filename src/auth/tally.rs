@@ -36,11 +36,11 @@ impl Tally {
         self.bucket(rate, now, Bucket::owe);
     }
 
-    pub(super) fn waiter(&self, most: Option<usize>) -> Result<Slot, Excess> {
+    pub(super) fn waiter(&self, most: usize) -> Result<Slot, Excess> {
         Slot::take(&self.waiters, most).ok_or(Excess::Waiters)
     }
 
-    pub(super) fn stream(&self, most: Option<usize>) -> Result<Slot, Excess> {
+    pub(super) fn stream(&self, most: usize) -> Result<Slot, Excess> {
         Slot::take(&self.streams, most).ok_or(Excess::Streams)
     }
 
@@ -63,11 +63,11 @@ impl Tally {
 // === impl Slot ===
 
 impl Slot {
-    fn take(count: &Arc<AtomicUsize>, most: Option<usize>) -> Option<Self> {
+    fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let before = count.fetch_add(1, Ordering::Relaxed);
         // Dropped at once if there is no room.
         let slot = Self(Arc::clone(count));
-        most.is_none_or(|most| before < most).then_some(slot)
+        (before < most).then_some(slot)
     }
 }
 
@@ -84,15 +84,14 @@ mod tests {
     #[test]
     fn a_slot_is_free_again_when_it_is_dropped_and_a_refusal_takes_none() {
         let tally = Tally::default();
-        let first = tally.waiter(Some(1)).unwrap();
+        let first = tally.waiter(1).unwrap();
         for _ in 0..3 {
-            assert_eq!(tally.waiter(Some(1)).unwrap_err(), Excess::Waiters);
+            assert_eq!(tally.waiter(1).unwrap_err(), Excess::Waiters);
         }
         // Streams are others.
-        assert!(tally.stream(Some(1)).is_ok());
+        assert!(tally.stream(1).is_ok());
         drop(first);
-        assert!(tally.waiter(Some(1)).is_ok());
-        assert_eq!(tally.waiter(Some(0)).unwrap_err(), Excess::Waiters);
-        let _many: Vec<_> = (0..5).map(|_| tally.waiter(None).unwrap()).collect();
+        assert!(tally.waiter(1).is_ok());
+        assert_eq!(tally.waiter(0).unwrap_err(), Excess::Waiters);
     }
 }

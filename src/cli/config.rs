@@ -4,7 +4,12 @@ use std::fmt::Write;
 
 use clap::Subcommand;
 
-use crate::{auth::KeysFile, config::reference};
+use crate::{
+    auth::KeysFile,
+    config::{StoreUrl, reference},
+    http::CertificatesWatch,
+    store::redis::check_credentials,
+};
 
 use super::{environment::Environment, error::CliError, output, sources::SourceArgs};
 
@@ -29,6 +34,12 @@ fn check(sources: &SourceArgs, environment: &Environment) -> Result<String, CliE
     let loaded = sources.of(environment).load()?;
     if loaded.config.auth.has_keys() {
         KeysFile::new(&loaded.config.auth.keys_file).read()?;
+    }
+    if loaded.config.http.tls.is_on() {
+        CertificatesWatch::open(loaded.config.http.tls.clone())?;
+    }
+    if let StoreUrl::Redis(url) = &loaded.config.store {
+        check_credentials(url, &loaded.config.redis)?;
     }
     if loaded.set.is_empty() {
         return Ok("the configuration is valid; every key has its default\n".to_owned());

@@ -5,16 +5,21 @@
     reason = "these doc comments are help texts for a terminal"
 )]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::{
     client::{ApiKey, Client, ClientOptions},
+    tls::{ClientFiles, IdentityFiles, PemFile},
     trace_context::TraceContext,
 };
 
 use super::{environment::Environment, error::CliError, secret};
+
+/// What is missing of a certificate.
+const WITHOUT_KEY: &str = "needs --client-key-file or LATCHGATE_CLIENT_KEY_FILE with it";
+const WITHOUT_CERTIFICATE: &str = "needs --client-cert-file or LATCHGATE_CLIENT_CERT_FILE with it";
 
 /// The options of every command that calls a gateway.
 #[derive(Args)]
@@ -32,6 +37,33 @@ pub(super) struct ConnectionArgs {
     /// The key itself is never an argument: every process of the machine could see it.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArgs,
+}
+
+/// The options of every command that may speak TLS.
+#[derive(Args)]
+#[command(next_help_heading = "TLS")]
+pub(super) struct TlsArgs {
+    /// A PEM file with the authorities that vouch for the gateway, instead of those of the system
+    /// [env: LATCHGATE_CA_FILE]
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    identity: IdentityArgs,
+}
+
+/// The certificate that a command shows.
+#[derive(Args)]
+#[command(next_help_heading = "TLS")]
+pub(super) struct IdentityArgs {
+    /// A PEM file with the certificate to show to a gateway that asks for one
+    /// [env: LATCHGATE_CLIENT_CERT_FILE]
+    #[arg(long, value_name = "FILE")]
+    client_cert_file: Option<PathBuf>,
+    /// A PEM file with its private key [env: LATCHGATE_CLIENT_KEY_FILE]
+    #[arg(long, value_name = "FILE")]
+    client_key_file: Option<PathBuf>,
 }
 
 // === impl ConnectionArgs ===
@@ -47,10 +79,74 @@ impl ConnectionArgs {
         {
             url.clone_into(&mut options.url);
         }
+        options.tls = self.tls.files(environment)?;
         options.key = secret::KEY.read(self.key_file.as_deref(), environment, ApiKey::new)?;
         options.trace = environment
             .text("TRACEPARENT")
             .and_then(|parent| TraceContext::parse(parent, environment.text("TRACESTATE")));
         Ok(Client::new(options)?)
+    }
+}
+
+// === impl TlsArgs ===
+
+impl TlsArgs {
+    fn files(&self, environment: &Environment) -> Result<ClientFiles, CliError> {
+        let ca = file(
+            self.ca_file.as_deref(),
+            "--ca-file",
+            "LATCHGATE_CA_FILE",
+            environment,
+        );
+        let identity = self.identity.files(environment)?;
+        Ok(ClientFiles { ca, identity })
+    }
+}
+
+// === impl IdentityArgs ===
+
+impl IdentityArgs {
+    /// The files of the certificate, if there is one.
+    pub(super) fn files(
+        &self,
+        environment: &Environment,
+    ) -> Result<Option<IdentityFiles>, CliError> {
+        let (certificate_flag, key_flag) = ("--client-cert-file", "--client-key-file");
+        let certificate = file(
+            self.client_cert_file.as_deref(),
+            certificate_flag,
+            "LATCHGATE_CLIENT_CERT_FILE",
+            environment,
+        );
+        let key = file(
+            self.client_key_file.as_deref(),
+            key_flag,
+            "LATCHGATE_CLIENT_KEY_FILE",
+            environment,
+        );
+        let alone = |flag, error: &str| CliError::Argument {
+            flag,
+            error: error.to_owned(),
+        };
+        match (certificate, key) {
+            (Some(certificate), Some(key)) => Ok(Some(IdentityFiles { certificate, key })),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(alone(certificate_flag, WITHOUT_KEY)),
+            (None, Some(_)) => Err(alone(key_flag, WITHOUT_CERTIFICATE)),
+        }
+    }
+}
+
+/// The file that a flag names, or else a variable.
+fn file(
+    given: Option<&Path>,
+    flag: &'static str,
+    variable: &'static str,
+    environment: &Environment,
+) -> Option<PemFile> {
+    match (given, environment.text(variable)) {
+        (Some(path), _) => Some(PemFile::new(flag, path)),
+        (None, Some(path)) => Some(PemFile::new(variable, path)),
+        (None, None) => None,
     }
 }

@@ -8,6 +8,8 @@ use crate::{
     auth::KeysFileError,
     client::{ClientError, SetupError},
     config::ConfigError,
+    store::redis::CredentialsError,
+    tls::TlsError,
 };
 
 use super::{exit::Exit, run, secret::SecretError, serve::ServeError};
@@ -38,6 +40,12 @@ pub(super) enum CliError {
     /// The keys file cannot be used.
     #[error(transparent)]
     Keys(#[from] KeysFileError),
+    /// The files of a certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// There is nothing to connect to Redis with.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
     /// No keys file was named.
     #[error("no keys file: name it with --keys, or with auth.keys_file in the configuration")]
     NoKeysFile,
@@ -101,13 +109,17 @@ impl CliError {
             Self::Stopped(_) => Exit::Lost,
             Self::NotHeld => Exit::NotHeld,
             Self::Serve(error) => error.into(),
-            Self::Setup(SetupError::Url(_))
+            Self::Setup(
+                SetupError::Url(_) | SetupError::Tls(TlsError::File(_) | TlsError::Pair { .. }),
+            )
+            | Self::Tls(_)
+            | Self::Credentials(_)
             | Self::Argument { .. }
             | Self::Secret(_)
             | Self::Config(_)
             | Self::Keys(_)
             | Self::NoKeysFile => Exit::Usage,
-            Self::Setup(SetupError::Tls(_) | SetupError::Http(_))
+            Self::Setup(SetupError::Tls(TlsError::Setup(_)) | SetupError::Http(_))
             | Self::Output(_)
             | Self::TokenNotWritten { .. }
             | Self::Interrupted(_)

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, process::ExitCode};
 
-use crate::client::ClientError;
+use crate::{client::ClientError, store::OpenError};
 
 use super::serve::ServeError;
 
@@ -134,8 +134,12 @@ impl From<&ServeError> for Exit {
     fn from(error: &ServeError) -> Self {
         match error {
             ServeError::Listen { .. } => Self::CannotListen,
-            ServeError::Store(_) => Self::NoStore,
-            ServeError::Keys(_) | ServeError::Audit(_) | ServeError::Traces(_) => Self::Usage,
+            ServeError::Keys(_)
+            | ServeError::Certificates(_)
+            | ServeError::Audit(_)
+            | ServeError::Traces(_)
+            | ServeError::Store(OpenError::Credentials(_)) => Self::Usage,
+            ServeError::Store(OpenError::Embedded(_)) => Self::NoStore,
             ServeError::SecondSignal | ServeError::TasksLeft(_) | ServeError::StoreLeft => {
                 Self::CutShort
             }

@@ -8,10 +8,11 @@ use tokio::{
     net::TcpStream,
     time::timeout,
 };
+use tokio_rustls::TlsConnector;
 
 use super::{
-    duration, environment::Environment, error::CliError, output, reachable::reachable,
-    sources::SourceArgs,
+    any_certificate::any_certificate, connection::IdentityArgs, duration, environment::Environment,
+    error::CliError, output, reachable::reachable, sources::SourceArgs,
 };
 
 /// Ask the gateway that is configured here whether it answers
@@ -19,7 +20,9 @@ use super::{
 /// For containers without curl. It reads the same file and environment as `latchgate serve`: give it
 /// the flags that the gateway was started with. It ends with 0 if the gateway answers and with 1 if
 /// it does not. The store is asked with --ready only, and a store that is away changes nothing. An
-/// address that stands for all of them (0.0.0.0) is asked on loopback.
+/// address that stands for all of them (0.0.0.0) is asked on loopback. Over TLS it believes whatever
+/// certificate is shown, because it asks this machine and sends nothing secret: one that has expired
+/// is no reason to start a gateway again.
 #[derive(Args)]
 pub(super) struct HealthcheckArgs {
     /// Ask whether the gateway should be sent requests (/readyz): not if it is about to stop, or is
@@ -30,6 +33,8 @@ pub(super) struct HealthcheckArgs {
     /// How long the answer may take
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration::parse)]
     timeout: Duration,
+    #[command(flatten)]
+    identity: IdentityArgs,
     #[command(flatten)]
     sources: SourceArgs,
 }
@@ -51,7 +56,14 @@ pub(super) async fn healthcheck(
     let address = reachable(config.listen);
     let probe = if args.ready { "readyz" } else { "healthz" };
     let path = format!("{}/{probe}", config.http.base_path);
-    let asked = timeout(args.timeout, ask(address, &path)).await;
+    let (scheme, asked) = if config.http.tls.is_on() {
+        let tls = any_certificate(args.identity.files(environment)?)?;
+        let asked = timeout(args.timeout, ask_over_tls(tls, address, &path)).await;
+        ("https", asked)
+    } else {
+        let asked = timeout(args.timeout, ask(address, &path)).await;
+        ("http", asked)
+    };
     let outcome = asked.unwrap_or_else(|_elapsed| {
         let waited = duration::show(args.timeout);
         Err(format!("did not answer within {waited}"))
@@ -59,16 +71,41 @@ pub(super) async fn healthcheck(
     match outcome {
         Ok(body) => output::answer(&body).map_err(CliError::Output),
         Err(reason) => Err(CliError::Unhealthy {
-            url: format!("http://{address}{path}"),
+            url: format!("{scheme}://{address}{path}"),
             reason,
         }),
     }
 }
 
-async fn ask(address: SocketAddr, path: &str) -> Result<String, String> {
+async fn reach(address: SocketAddr) -> Result<TcpStream, String> {
     let stream = TcpStream::connect(address).await;
-    let stream = stream.map_err(|error| format!("cannot be reached: {error}"))?;
+    stream.map_err(|error| format!("cannot be reached: {error}"))
+}
+
+async fn ask(address: SocketAddr, path: &str) -> Result<String, String> {
+    let stream = reach(address).await?;
     ask_on(stream, &address.to_string(), path).await
+}
+
+async fn ask_over_tls(
+    tls: TlsConnector,
+    address: SocketAddr,
+    path: &str,
+) -> Result<String, String> {
+    let stream = tls.connect(address.ip().into(), reach(address).await?);
+    let stream = stream
+        .await
+        .map_err(|error| format!("does not come to TLS: {error}"))?;
+    let asked = ask_on(stream, &address.to_string(), path).await;
+    asked.map_err(|reason| {
+        // It is told so after the handshake, by a name that says it.
+        if reason.contains("CertificateRequired") {
+            "wants a client certificate: name one with --client-cert-file and --client-key-file"
+                .to_owned()
+        } else {
+            reason
+        }
+    })
 }
 
 /// Asks for a page and answers its body if the status is 200.

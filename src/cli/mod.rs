@@ -1,6 +1,7 @@
 //! The command line: one file per command.
 
 mod acquire;
+mod any_certificate;
 mod args;
 mod break_lock;
 mod completions;

@@ -1,12 +1,27 @@
 //! The signals that a command hears instead of being ended by them.
 
-use std::{fs, future::poll_fn, io, task::Poll};
+use std::{
+    fs,
+    future::poll_fn,
+    io,
+    pin::pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use rustix::process::Signal;
-use tokio::signal::unix::{self, SignalKind, signal};
+use tokio::{
+    signal::unix::{self, SignalKind, signal},
+    time::timeout,
+};
 
 /// Signals that end a command which does not hear them.
 pub(super) const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+
+/// For how long a command that ends owes to others what it has begun, whatever signals come. Whoever
+/// ends a command may send more than one at once, or one to each of its processes: none of them means
+/// that somebody has waited for too long.
+pub(super) const OWED: Duration = Duration::from_secs(1);
 
 /// A number of signals, heard from when this was made.
 pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
@@ -28,15 +43,16 @@ impl Signals {
 
     /// The next signal.
     pub(super) async fn next(&mut self) -> Signal {
-        poll_fn(|context| {
-            for (kind, stream) in &mut self.0 {
-                if stream.poll_recv(context).is_ready() {
-                    return Poll::Ready(*kind);
-                }
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Signal> {
+        for (kind, stream) in &mut self.0 {
+            if stream.poll_recv(context).is_ready() {
+                return Poll::Ready(*kind);
             }
-            Poll::Pending
-        })
-        .await
+        }
+        Poll::Pending
     }
 
     /// The next signal that ends a command. Others are dropped.
@@ -46,6 +62,25 @@ impl Signals {
             if ENDING.contains(&signal) {
                 return signal;
             }
+        }
+    }
+
+    /// Does what is owed to others at the end of a command. `None`: a signal came after more than a
+    /// moment of it, and it is left undone.
+    pub(super) async fn unless_impatient<T>(&mut self, owed: impl Future<Output = T>) -> Option<T> {
+        let mut owed = pin!(owed);
+        if let Ok(done) = timeout(OWED, &mut owed).await {
+            return Some(done);
+        }
+        poll_fn(|context| {
+            while self.poll_next(context).is_ready() {}
+            Poll::Ready(())
+        })
+        .await;
+        tokio::select! {
+            biased;
+            done = owed => Some(done),
+            _ = self.ending() => None,
         }
     }
 }

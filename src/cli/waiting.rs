@@ -37,11 +37,8 @@ pub(super) async fn acquire(
     };
     // Whatever is left of it in the queue, or is granted unheard, is in the way of others.
     if let CliError::Interrupted(_) | CliError::Client(ClientError::OutcomeUnknown { .. }) = error {
-        tokio::select! {
-            () = acquiring.withdraw() => {}
-            // Asked twice: the gateway takes it back by itself, a few seconds later.
-            _ = signals.ending() => {}
-        }
+        // If somebody asks again to end, the gateway takes it back by itself, a few seconds later.
+        signals.unless_impatient(acquiring.withdraw()).await;
     }
     Err(error)
 }

@@ -6,10 +6,11 @@ use reqwest::{
     header::{HeaderMap, HeaderValue},
     redirect,
 };
-use rustls::crypto::{CryptoProvider, ring};
-use rustls_platform_verifier::BuilderVerifierExt;
 
-use crate::trace_context::TraceContext;
+use crate::{
+    tls::{ClientFiles, TlsError, provider},
+    trace_context::TraceContext,
+};
 
 use super::{ApiKey, addresses::Addresses};
 
@@ -21,6 +22,9 @@ pub struct ClientOptions {
     pub url: String,
     /// The API key, if the gateway wants one.
     pub key: Option<ApiKey>,
+    /// Which gateways are believed over `https://`, and what is shown to one that asks for a
+    /// certificate. The files are read once.
+    pub tls: ClientFiles,
     /// How long connecting may take.
     pub connect_timeout: Duration,
     /// How long the answer to one copy of a request may take.
@@ -47,9 +51,9 @@ pub enum SetupError {
     /// The address is not usable. It is not repeated where it may hold a password.
     #[error("the gateway's URL {0}; expected http://HOST[:PORT][/PATH] or https://..")]
     Url(&'static str),
-    /// No TLS, most likely because the system has no root certificates.
-    #[error("cannot set up TLS: {0}")]
-    Tls(#[from] rustls::Error),
+    /// No TLS: a file cannot be used, or the system has no root certificates.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The HTTP client could not be built.
     #[error("cannot set up HTTP: {0}")]
     Http(#[from] reqwest::Error),
@@ -62,6 +66,7 @@ impl Default for ClientOptions {
         Self {
             url: "http://127.0.0.1:7420".to_owned(),
             key: None,
+            tls: ClientFiles::default(),
             connect_timeout: Duration::from_secs(2),
             // Twice what a gateway gives its store: its own 504 says more than our time-out.
             request_timeout: Duration::from_secs(10),
@@ -82,7 +87,7 @@ impl Client {
         let addresses = Addresses::parse(&options.url)?;
         let mut builder = reqwest::Client::builder()
             .connect_timeout(options.connect_timeout)
-            .tls_backend_preconfigured(tls(&addresses)?)
+            .tls_backend_preconfigured(tls(&addresses, &options.tls)?)
             // A redirect would carry a token to a host that nobody named.
             .redirect(redirect::Policy::none())
             // Whether a copy may be sent is decided in `call`, which knows the command.
@@ -122,16 +127,14 @@ fn headers(trace: Option<&TraceContext>) -> HeaderMap {
     headers
 }
 
-fn tls(addresses: &Addresses) -> Result<rustls::ClientConfig, rustls::Error> {
-    let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?;
+fn tls(addresses: &Addresses, files: &ClientFiles) -> Result<rustls::ClientConfig, TlsError> {
     if addresses.any_https() {
-        return Ok(builder.with_platform_verifier()?.with_no_client_auth());
+        return files.config();
     }
     // Without redirects an http:// address never comes to TLS: reading every certificate of the
     // system would only cost time.
-    Ok(builder
+    Ok(rustls::ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth())
 }

@@ -26,6 +26,10 @@ use super::{
 /// No clock of a process that does not run, or of a machine that sleeps, tells anything: what is
 /// protected should check the fencing token.
 ///
+/// Whoever else has the token can end the lease, or shorten it by a renewal with a smaller TTL. Nobody
+/// tells that here: a renewal asks for the TTL that the lease had when it began to be kept, but one that
+/// comes after its end finds it lost, and until then it is believed to last.
+///
 /// Dropped, it renews no more, and the lease ends with its TTL; [`Keeper::release`] ends it at once.
 #[derive(Debug)]
 pub struct Keeper {
@@ -43,6 +47,9 @@ struct Renewing {
     name: LockName,
     token: Token,
     state: watch::Sender<Keeping>,
+    /// What is asked for, whatever others with the token have made of it; `None`: what the lease has, if
+    /// as much is not allowed any more.
+    asked: Option<Duration>,
     ttl: Duration,
     until: Instant,
     renew_at: Instant,
@@ -73,6 +80,7 @@ impl Keeper {
             name: lease.name.clone(),
             token: lease.token.clone(),
             state: sender,
+            asked: Some(lease.ttl),
             ttl: lease.ttl,
             until,
             renew_at: until,
@@ -134,7 +142,8 @@ async fn renew_first(client: &Client, lease: Lease) -> Result<Lease, ClientError
     // Longer than this nobody can hope for.
     let mut retry = Retry::until(client, Instant::now() + lease.expires_in);
     loop {
-        match client.renew_once(&lease.name, &lease.token, time_out).await {
+        let renewal = client.renew_once(&lease.name, &lease.token, None, time_out);
+        match renewal.await {
             Ok(renewed) => return Ok(renewed),
             Err(error) => retry.after_error(error).await?,
         }
@@ -158,7 +167,8 @@ impl Renewing {
                 return self.tell(Keeping::Lost(loss));
             }
             let time_out = copy_time_out(&self.client, self.ttl);
-            let renewal = self.client.renew_once(&self.name, &self.token, time_out);
+            let (name, token) = (&self.name, &self.token);
+            let renewal = self.client.renew_once(name, token, self.asked, time_out);
             match timeout_at(self.until, renewal).await {
                 Ok(Ok(lease)) => {
                     failed = 0;
@@ -168,6 +178,8 @@ impl Renewing {
                 Ok(Err(ClientError::Lost(problem))) => {
                     return self.tell(Keeping::Lost(Loss::Ended(problem)));
                 }
+                // A key that may not ask for as much any more may renew what there is.
+                Ok(Err(ClientError::Refused(_))) if self.asked.is_some() => self.asked = None,
                 // Whatever else is wrong may be mended before the lease is over.
                 Ok(Err(error)) => {
                     failed += 1;

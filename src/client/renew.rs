@@ -35,9 +35,10 @@ impl Client {
         &self,
         name: &LockName,
         token: &Token,
+        ttl: Option<Duration>,
         time_out: Duration,
     ) -> Result<Lease, ClientError> {
-        match renewal(name, token, None).send_copy(self, time_out).await {
+        match renewal(name, token, ttl).send_copy(self, time_out).await {
             Ok(answer) => Self::renewed(answer),
             Err(setback) => Err(setback.error),
         }

@@ -13,8 +13,9 @@ pub struct AuthConfig {
     /// Empty for none: everybody may do everything. Read again on a HUP signal and when it has
     /// changed.
     pub keys_file: String,
-    /// How many requests with a key that is not known one address may send in a minute, 1 to
-    /// 1000000. More are answered with 429. Requests with a valid key are not counted.
+    /// How many requests with a key that is not known, and releases without a key whose token holds
+    /// nothing, one address may send in a minute, 1 to 1000000. More are answered with 429. Requests
+    /// with a valid key are not counted, nor are releases of leases that this gateway granted.
     pub max_refused_per_minute: u64,
 }
 

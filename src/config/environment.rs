@@ -9,7 +9,7 @@ pub(super) const CONFIG_FILE: &str = "LATCHGATE_CONFIG";
 
 /// Variables with our prefix that speak to the client commands or to a build, and that a gateway
 /// therefore finds in its environment whenever both run in one shell.
-const OF_OTHERS: [&str; 9] = [
+const OF_OTHERS: [&str; 12] = [
     "LATCHGATE_URL",
     "LATCHGATE_KEY",
     "LATCHGATE_KEY_FILE",
@@ -18,6 +18,9 @@ const OF_OTHERS: [&str; 9] = [
     "LATCHGATE_IDEMPOTENCY_KEY",
     "LATCHGATE_IDEMPOTENCY_KEY_FILE",
     "LATCHGATE_FENCING_TOKEN",
+    "LATCHGATE_CA_FILE",
+    "LATCHGATE_CLIENT_CERT_FILE",
+    "LATCHGATE_CLIENT_KEY_FILE",
     "LATCHGATE_COMMIT",
 ];
 

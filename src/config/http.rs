@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{HostPort, Invalid, Millis, Origin};
+use super::{HostPort, HttpTlsConfig, Invalid, Millis, Origin};
 
 /// How HTTP is served.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -42,15 +42,22 @@ pub struct HttpConfig {
     pub allowed_hosts: Vec<HostPort>,
     /// How many connections may be open, 16 to 1000000. One more takes the place of one that has
     /// been without a whole request for longest, or is answered with 503 if there is none. As many
-    /// as the operating system allows, if that is fewer.
+    /// as the operating system allows, if that is fewer. An eighth of them is kept for requests that
+    /// are answered at once: one more that waits for a lock, or wants a stream, is answered with 503.
     pub max_connections: usize,
+    /// How many requests one HTTP/2 connection may have open, 16 to 100000: waits and streams among
+    /// them. All connections together may have as many as `max_connections`; one more that neither
+    /// renews nor releases is answered with 503.
+    pub max_streams: usize,
     /// How many requests may be worked on at once, 1 to 100000. One more is answered with 503 before
     /// its body is read. Neither those who wait for a lock count nor streams that hold one, nor
     /// requests that have not come whole.
     pub max_concurrent_requests: usize,
-    /// How many more may be worked on that renew or release a lease, 1 to 100000: nobody loses a
-    /// lock because others ask for too much.
+    /// How many more may be worked on that renew or adopt a lease, and as many again that release one,
+    /// 1 to 100000: nobody loses a lock because others ask for too much.
     pub reserved_requests: usize,
+    /// HTTPS. With a certificate the gateway takes nothing else on its address.
+    pub tls: HttpTlsConfig,
 }
 
 // === impl HttpConfig ===
@@ -106,6 +113,7 @@ impl HttpConfig {
         )?;
         for (key, value, least, most) in [
             ("http.max_connections", self.max_connections, 16, 1_000_000),
+            ("http.max_streams", self.max_streams, 16, 100_000),
             (
                 "http.max_concurrent_requests",
                 self.max_concurrent_requests,
@@ -116,7 +124,7 @@ impl HttpConfig {
         ] {
             Invalid::unless_in(key, bytes(value), least..=most)?;
         }
-        Ok(())
+        self.tls.validate()
     }
 
     fn is_base_path(text: &str) -> bool {
@@ -156,11 +164,15 @@ impl Default for HttpConfig {
             allowed_hosts: Vec::new(),
             // Half as many again as the waiters that one gateway is built for.
             max_connections: 16_000,
+            // A client has one connection for everything. What it asks beyond this waits at the
+            // client, and a renewal must not wait there behind those who wait for a lock.
+            max_streams: 1_000,
             // A tenth of a second's worth of what a small machine can do: more only wait for
             // longer.
             max_concurrent_requests: 2_048,
             // 5,000 holders that renew at the shortest sensible pace, at a store that takes 50 ms.
             reserved_requests: 256,
+            tls: HttpTlsConfig::default(),
         }
     }
 }

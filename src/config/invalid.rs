@@ -48,6 +48,21 @@ impl Invalid {
         Err(Self::new(key, value, format!("{least} to {most}")))
     }
 
+    /// Checks that a text that is set does not stand without another one.
+    pub(super) fn unless_with(
+        (key, value): (&'static str, &str),
+        (other_key, other): (&'static str, &str),
+    ) -> Result<(), Self> {
+        if value.is_empty() || !other.is_empty() {
+            return Ok(());
+        }
+        let allowed = format!("nothing without {other_key}, which is empty");
+        Err(Self {
+            depends_on: Some(other_key),
+            ..Self::new(key, format!("{value:?}"), allowed)
+        })
+    }
+
     /// Checks that a duration is at most another one of the configuration.
     pub(super) fn unless_at_most(
         (key, value): (&'static str, Millis),

@@ -96,10 +96,11 @@ impl Key {
         )
     }
 
-    /// The path and the name of the table that it begins with, if it is in one.
+    /// The path and the names of the tables that it begins with.
     pub(super) fn paths(&self) -> impl Iterator<Item = String> {
-        let table = self.path.split_once('.').map(|(table, _)| table.to_owned());
-        std::iter::once(self.path.clone()).chain(table)
+        let tables = self.path.match_indices('.');
+        let tables = tables.map(|(end, _)| self.path[..end].to_owned());
+        std::iter::once(self.path.clone()).chain(tables)
     }
 
     /// The last part of the path, as it stands in its table.

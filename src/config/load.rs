@@ -66,6 +66,15 @@ impl Sources {
             .map(|setting| (setting.path.clone(), setting))
             .collect();
         let config = build(&settings)?;
+        if let (StoreUrl::Redis(url), Some(setting)) = (&config.store, settings.get("store"))
+            && url.password().is_some()
+            && let Source::Flag(_) = setting.source
+        {
+            let allowed = "a URL without a password, because every process of the machine can see \
+                           an argument; name a file with the password in redis.password_file, or \
+                           set LATCHGATE_STORE";
+            return Err(refuse(setting, allowed.to_owned()));
+        }
         config
             .validate()
             .map_err(|invalid| refused(invalid, &settings))?;
@@ -138,15 +147,14 @@ fn build(settings: &BTreeMap<String, Setting>) -> Result<Config, ConfigError> {
     let mut root = toml::Table::new();
     for setting in settings.values() {
         let value = setting.value.clone();
-        match setting.path.split_once('.') {
-            None => drop(root.insert(setting.path.clone(), value)),
-            Some((table, name)) => {
-                let empty = || toml::Value::Table(toml::Table::new());
-                let table = root.entry(table).or_insert_with(empty).as_table_mut();
-                let table = table.expect("what does not fit a table's name was refused");
-                table.insert(name.to_owned(), value);
-            }
+        let (tables, name) = setting.path.rsplit_once('.').unwrap_or(("", &setting.path));
+        let mut table = &mut root;
+        for inner in tables.split('.').filter(|inner| !inner.is_empty()) {
+            let empty = || toml::Value::Table(toml::Table::new());
+            let found = table.entry(inner).or_insert_with(empty).as_table_mut();
+            table = found.expect("what does not fit a table's name was refused");
         }
+        table.insert(name.to_owned(), value);
     }
     serde_path_to_error::deserialize(toml::Value::Table(root)).map_err(|error| {
         // An element of a list is named behind the list.

@@ -36,7 +36,7 @@ pub enum NoOrigin {
     /// Something else.
     #[error(
         "origins such as https://ci.example.com or http://localhost:3000: http or https, a host \
-         and perhaps a port, with nothing behind them, not even a slash"
+         without a dot at its end and perhaps a port, with nothing behind them, not even a slash"
     )]
     Other,
 }
@@ -46,10 +46,12 @@ pub enum NoOrigin {
 impl Origin {
     /// Whether a request for this host comes from a page of the host itself.
     ///
-    /// The scheme is not compared: behind a proxy that ends TLS the request comes here over plain
-    /// HTTP. A port that is not named is the one of the origin's scheme.
-    pub fn is_of(&self, host: &HostPort) -> bool {
-        self.host == host.host && self.port == host.port.unwrap_or(self.scheme.port())
+    /// `over_tls` says how the request came here. If it did not, the scheme is not compared: a proxy
+    /// may have ended TLS. A port that is not named is the one of the origin's scheme.
+    pub fn is_of(&self, host: &HostPort, over_tls: bool) -> bool {
+        self.host == host.host
+            && self.port == host.port.unwrap_or(self.scheme.port())
+            && (self.scheme == Scheme::Https || !over_tls)
     }
 }
 
@@ -80,8 +82,15 @@ impl FromStr for Origin {
 impl TryFrom<String> for Origin {
     type Error = NoOrigin;
 
+    /// An origin of the configuration: as a browser names it, so that it is not listed in vain.
     fn try_from(text: String) -> Result<Self, NoOrigin> {
-        text.parse()
+        let origin = text.parse()?;
+        let (_, host) = text.split_once("://").ok_or(NoOrigin::Other)?;
+        let name = host.split(':').next().unwrap_or_default();
+        if name.ends_with('.') || host.ends_with(':') {
+            return Err(NoOrigin::Other);
+        }
+        Ok(origin)
     }
 }
 
@@ -166,8 +175,31 @@ mod tests {
     }
 
     #[test]
+    fn what_no_browser_says_cannot_be_listed() {
+        let listed = |text: &str| Origin::try_from(text.to_owned());
+        for text in [
+            "https://ci.example.com.",
+            "https://ci.example.com.:8443",
+            "https://ci.example.com:",
+            "https://[::1]:",
+            "https://ci.example.com/",
+        ] {
+            assert_eq!(listed(text), Err(NoOrigin::Other), "{text}");
+        }
+        for text in ["https://ci.example.com:8443", "http://[::1]:80", "http://a"] {
+            assert_eq!(listed(text), Ok(origin(text)));
+        }
+        // A page that was opened by such a name is still one of the gateway.
+        assert!(origin("http://localhost.:7420").is_of(&"localhost:7420".parse().unwrap(), false));
+    }
+
+    #[test]
     fn belongs_to_a_host_whatever_ends_the_tls() {
-        let is_of = |text: &str, host: &str| origin(text).is_of(&host.parse().unwrap());
+        let is_of = |text: &str, host: &str| origin(text).is_of(&host.parse().unwrap(), false);
+        let over_tls = |text: &str, host: &str| origin(text).is_of(&host.parse().unwrap(), true);
+        assert!(over_tls("https://a", "a") && over_tls("https://a:7420", "a:7420"));
+        // Whoever is in between may write every page that came without TLS.
+        assert!(!over_tls("http://a", "a") && !over_tls("http://a:7420", "a:7420"));
         for (text, host) in [
             ("http://localhost:7420", "localhost:7420"),
             ("http://LOCALHOST:7420", "localhost.:7420"),

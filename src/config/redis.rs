@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Invalid, Millis};
+use super::{Invalid, Millis, RedisTlsConfig, RedisUrl};
 
 /// The Redis store.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +22,14 @@ pub struct RedisConfig {
     /// Serve although Redis may evict keys when its memory is full (`maxmemory` with a
     /// `maxmemory-policy` other than `noeviction`). Evicting a lock frees it while it is held.
     pub accept_eviction: bool,
+    /// The ACL user, unless the URL of the store names one. Empty for the default user.
+    pub username: String,
+    /// A file with the password, unless the URL of the store has one. A line break at its end is no
+    /// part of it. Read for every new connection. Empty for none.
+    pub password_file: String,
+    /// TLS to Redis, for a store that is `rediss://`. The files are read again when they have
+    /// changed.
+    pub tls: RedisTlsConfig,
 }
 
 // === impl RedisConfig ===
@@ -36,7 +44,39 @@ impl RedisConfig {
         for (key, value) in [connect, command, deadline] {
             Invalid::unless_in(key, value.0, 10..=60_000)?;
         }
-        Invalid::unless_at_most(command, deadline)
+        Invalid::unless_at_most(command, deadline)?;
+        let user = ("redis.username", self.username.as_str());
+        let password = ("redis.password_file", self.password_file.as_str());
+        Invalid::unless_with(user, password)?;
+        self.tls.validate()
+    }
+
+    /// Finds out whether these values and the URL of the store say the same.
+    pub(super) fn validate_for(&self, url: &RedisUrl) -> Result<(), Invalid> {
+        let has_login = url.username().is_some() || url.password().is_some();
+        let contradiction = |(key, value): (&'static str, &str), allowed: &str| Invalid {
+            depends_on: Some("store"),
+            ..Invalid::new(key, format!("{value:?}"), allowed)
+        };
+        if has_login {
+            for set in [
+                ("redis.username", self.username.as_str()),
+                ("redis.password_file", &self.password_file),
+            ] {
+                if !set.1.is_empty() {
+                    let allowed = "nothing, because the URL of the store has a password";
+                    return Err(contradiction(set, allowed));
+                }
+            }
+        }
+        match self.tls.set() {
+            // Somebody believes that what is sent is encrypted.
+            Some(set) if !url.is_tls() => {
+                let allowed = "nothing, because the store is redis://; for TLS it is rediss://";
+                Err(contradiction(set, allowed))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -53,6 +93,9 @@ impl Default for RedisConfig {
             // Below the 10 s after which many HTTP clients give up.
             deadline_ms: Millis(5_000),
             accept_eviction: false,
+            username: String::new(),
+            password_file: String::new(),
+            tls: RedisTlsConfig::default(),
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AuditConfig, AuthConfig, EmbeddedConfig, HttpConfig, Invalid, LimitsConfig, LogConfig,
-    RedisConfig, ShutdownConfig, StoreUrl, TraceConfig,
+    MetricsConfig, RedisConfig, ShutdownConfig, StoreUrl, TraceConfig,
 };
 
 /// The configuration of `latchgate serve`.
@@ -17,7 +17,8 @@ pub struct Config {
     /// The address on which the gateway listens, as `IP:PORT`. Port 0 takes a free port and prints
     /// it.
     pub listen: SocketAddr,
-    /// Where leases live: `embedded:DIR` or `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
+    /// Where leases live: `embedded:DIR` or `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, with TLS
+    /// `rediss://..`. A password is better kept in `redis.password_file`.
     pub store: StoreUrl,
     /// Serve without API keys on an address that other machines can reach. Whoever reaches it can
     /// take and inspect every lock. By name it is reached only if `http.allowed_hosts` lists the name.
@@ -38,6 +39,8 @@ pub struct Config {
     pub shutdown: ShutdownConfig,
     /// What is logged, and how.
     pub log: LogConfig,
+    /// Where metrics are served.
+    pub metrics: MetricsConfig,
     /// Where traces are sent.
     pub trace: TraceConfig,
 }
@@ -75,7 +78,11 @@ impl Config {
         self.limits.validate()?;
         self.embedded.validate()?;
         self.redis.validate()?;
+        if let StoreUrl::Redis(url) = &self.store {
+            self.redis.validate_for(url)?;
+        }
         self.shutdown.validate()?;
+        self.metrics.validate()?;
         self.log.validate()?;
         self.trace.validate()
     }
@@ -96,6 +103,7 @@ impl Default for Config {
             redis: RedisConfig::default(),
             shutdown: ShutdownConfig::default(),
             log: LogConfig::default(),
+            metrics: MetricsConfig::default(),
             trace: TraceConfig::default(),
         }
     }

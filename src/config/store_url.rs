@@ -11,7 +11,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub enum StoreUrl {
     /// `embedded:DIR`: durable, this process only.
     Embedded(PathBuf),
-    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`: one Redis, or a compatible server.
+    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`: one Redis, or a compatible server. With
+    /// `rediss://` over TLS.
     Redis(RedisUrl),
 }
 
@@ -61,7 +62,7 @@ impl FromStr for StoreUrl {
                 Ok(Self::Embedded(PathBuf::from(dir)))
             };
         }
-        if text.starts_with("redis://") {
+        if text.starts_with("redis://") || text.starts_with("rediss://") {
             return RedisUrl::parse(text).map(Self::Redis);
         }
         let announced = Self::NOT_IN_THIS_VERSION;
@@ -77,14 +78,10 @@ impl FromStr for StoreUrl {
 
 impl StoreUrl {
     /// What names a store.
-    pub const FORMS: &str = "embedded:DIR or redis://[USER:PASSWORD@]HOST[:PORT][/DB]";
+    pub const FORMS: &str =
+        "embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], or rediss://.. for TLS";
 
-    const NOT_IN_THIS_VERSION: [&str; 4] = [
-        "rediss://",
-        "redis+sentinel://",
-        "redis+cluster://",
-        "redlock://",
-    ];
+    const NOT_IN_THIS_VERSION: [&str; 3] = ["redis+sentinel://", "redis+cluster://", "redlock://"];
 
     /// What may be shown of a text that should have named a store: a malformed URL cannot be told
     /// apart into password and rest, so nothing after its scheme is shown.
@@ -156,6 +153,11 @@ impl RedisUrl {
             .unwrap_or(host)
     }
 
+    /// Whether the server is reached over TLS.
+    pub fn is_tls(&self) -> bool {
+        self.0.scheme() == "rediss"
+    }
+
     /// The port.
     pub fn port(&self) -> u16 {
         self.0.port().unwrap_or(Self::DEFAULT_PORT)
@@ -198,7 +200,8 @@ impl fmt::Display for RedisUrl {
         };
         write!(
             f,
-            "redis://{user}{secret}{at}{host}:{}/{}",
+            "{}://{user}{secret}{at}{host}:{}/{}",
+            self.0.scheme(),
             self.port(),
             self.database()
         )

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-use super::{Engine, attempt::Run, delivery::Delivery, seen_through::SeenThrough};
+use super::{Engine, attempt::Run, counted, delivery::Delivery, seen_through::SeenThrough};
 
 /// What a caller asks for.
 #[derive(Debug, Clone)]
@@ -152,14 +152,18 @@ impl Engine {
         let warrant = request.warrant.clone();
         let run = Run::new(self, request, say_queued);
         let token = run.token();
+        let metrics = self.metrics.clone();
         let mut outcome = SeenThrough::new(&self.lifecycle, |hung_up| async move {
-            let granted = run.finish(hung_up).await?;
-            if warrant.stands() {
-                Ok(granted)
-            } else {
-                // Dropped, it is given back.
-                Err(AcquireError::Revoked)
-            }
+            let outcome = run.finish(hung_up).await.and_then(|granted| {
+                if warrant.stands() {
+                    Ok(granted)
+                } else {
+                    // Dropped, it is given back.
+                    Err(AcquireError::Revoked)
+                }
+            });
+            metrics.acquired(counted::outcome(&outcome));
+            outcome
         });
         tokio::select! {
             biased;

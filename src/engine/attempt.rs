@@ -9,20 +9,24 @@ use tokio::{
 
 use crate::{
     lifecycle::Lifecycle,
-    lock::{Fingerprint, HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
+    lock::{FencingToken, Fingerprint, HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
-        Store, StoreError,
+        Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, Confirmation, Contention, Idempotency, Leaving, Place, Waiting,
         },
         parking::{News, Parked},
     },
-    telemetry::trace::{self, SpanKind},
+    telemetry::{
+        metrics::Metrics,
+        trace::{self, SpanKind},
+    },
 };
 
 use super::{
     AcquireError, AcquireRequest, Delivery, Engine, Granted,
     events::Bus,
+    fences::Fences,
     owed::Owed,
     reaper::{Abandoned, Abandoner, Reaper},
 };
@@ -33,6 +37,10 @@ pub(super) struct Run {
     reaper: Reaper,
     owed: Owed,
     events: Bus,
+    metrics: Metrics,
+    fences: Fences,
+    /// The fencing token that the name had reached when the attempt began.
+    fence_before: Option<FencingToken>,
     lifecycle: Lifecycle,
     reconnect_grace: Duration,
     attempt: Attempt,
@@ -41,6 +49,8 @@ pub(super) struct Run {
     started: Instant,
     /// Told once, when the attempt has been queued.
     say_queued: Option<oneshot::Sender<Place>>,
+    /// Whether it has been queued once: it may be so still, or hold the lock.
+    was_queued: bool,
 }
 
 /// Why an attempt stops standing in the queue without having been granted the lock.
@@ -104,6 +114,9 @@ impl Run {
             reaper: engine.reaper.clone(),
             owed: engine.owed.clone(),
             events: engine.events.clone(),
+            metrics: engine.metrics.clone(),
+            fences: engine.fences.clone(),
+            fence_before: engine.fences.last(&request.name),
             lifecycle: engine.lifecycle.clone(),
             reconnect_grace: engine.reconnect_grace,
             attempt,
@@ -111,6 +124,7 @@ impl Run {
             request,
             started: Instant::now(),
             say_queued: Some(say_queued),
+            was_queued: false,
         }
     }
 
@@ -122,26 +136,31 @@ impl Run {
     /// Sees the attempt through. `hung_up` ends when nobody waits for the outcome any more.
     pub(super) async fn finish(mut self, hung_up: impl Future<Output = ()>) -> Outcome {
         let mut hung_up = std::pin::pin!(hung_up);
+        // Before the attempt is sent: news may overtake its answer.
+        let mut parked = self.attempt.wait.map(|_| {
+            self.store
+                .parking()
+                .park(self.attempt.name.clone(), self.attempt.token)
+        });
         loop {
-            // Before the attempt is sent: news may overtake its answer.
-            let parked = self.attempt.wait.map(|_| {
-                self.store
-                    .parking()
-                    .park(self.attempt.name.clone(), self.attempt.token)
-            });
-            let contention = match (self.store.acquire(&self.attempt).await, parked) {
+            let contention = match (self.store.acquire(&self.attempt).await, &mut parked) {
                 (Ok(Acquisition::Queued(place)), Some(parked)) => {
                     match self.stand_in_queue(parked, place, hung_up.as_mut()).await {
-                        Some(outcome) => return outcome,
+                        Some(outcome) => {
+                            self.metrics.waited(self.started.elapsed(), outcome.is_ok());
+                            return outcome;
+                        }
                         None => continue,
                     }
                 }
                 (Ok(Acquisition::Queued(place)), None) => place.contention,
                 (Ok(Acquisition::Held(contention)), _) => contention,
                 (Ok(Acquisition::Granted(held)), _) => return Ok(self.granted(held)),
-                (Ok(Acquisition::Replayed(held, salt)), _) => return Ok(self.replayed(held, &salt)),
+                (Ok(Acquisition::Replayed(held, salt)), _) => {
+                    return Ok(self.replayed(held, &salt, false));
+                }
                 (Ok(Acquisition::Collected(held, salt)), _) => {
-                    let collected = self.replayed(held, &salt);
+                    let collected = self.replayed(held, &salt, true);
                     self.events.acquired(&collected.lease);
                     return Ok(collected);
                 }
@@ -162,12 +181,12 @@ impl Run {
     /// again.
     async fn stand_in_queue(
         &mut self,
-        mut parked: Parked,
+        parked: &mut Parked,
         place: Place,
         hung_up: Pin<&mut impl Future<Output = ()>>,
     ) -> Option<Outcome> {
         let over = self.started + self.request.wait;
-        let contention = place.contention.clone();
+        self.was_queued = true;
         if let Some(say_queued) = self.say_queued.take() {
             let (name, owner) = (&self.attempt.name, self.attempt.owner.as_ref());
             self.events.queued(name, owner, &place);
@@ -177,16 +196,22 @@ impl Run {
         let waited = trace::child("wait in the queue", SpanKind::Internal);
         let end = tokio::select! {
             news = parked.news() => match news {
-                News::Granted(held) => return Some(Ok(self.granted(held))),
+                News::Granted(held) => {
+                    self.metrics.handed_over(false);
+                    return Some(Ok(self.granted(held)));
+                }
                 News::Superseded => return Some(Err(AcquireError::Superseded)),
                 News::GrantedProvisionally => match self.confirm().await {
                     Some(outcome) => return Some(outcome),
-                    None => return self.ask_again(over, contention),
+                    None => return self.ask_again(parked, over).await,
                 },
-                News::Forgotten => return self.ask_again(over, contention),
+                News::Forgotten => return self.ask_again(parked, over).await,
             },
             () = sleep_until(over) => End::WaitOver,
-            () = hung_up => End::WaitOver,
+            () = hung_up => {
+                self.metrics.wait_abandoned();
+                End::WaitOver
+            }
             () = self.lifecycle.drained() => End::Draining,
             () = self.request.warrant.ended() => End::Revoked,
         };
@@ -201,23 +226,25 @@ impl Run {
             .confirm(&self.attempt.name, &self.attempt.token)
             .await
         {
-            Ok(Confirmation::Confirmed(held)) => Some(Ok(self.granted(held))),
-            Ok(Confirmation::Lost) => None,
-            Err(error) => {
-                self.reaper.submit(self.abandoned());
-                Some(Err(AcquireError::Store(error)))
+            Ok(Confirmation::Confirmed(held)) => {
+                self.metrics.handed_over(true);
+                Some(Ok(self.granted(held)))
             }
+            Ok(Confirmation::Lost) => None,
+            Err(error) => Some(Err(self.failed(error))),
         }
     }
 
-    fn ask_again(&mut self, over: Instant, contention: Contention) -> Option<Outcome> {
+    async fn ask_again(&mut self, parked: &mut Parked, over: Instant) -> Option<Outcome> {
         let left = over.saturating_duration_since(Instant::now());
         match &mut self.attempt.wait {
             Some(waiting) if !left.is_zero() => {
                 waiting.patience = left;
+                parked.wait_again();
                 None
             }
-            _ => Some(Err(self.held(contention))),
+            // The store knows how things stand now, and whether it is queued after all.
+            _ => Some(self.leave(&End::WaitOver).await),
         }
     }
 
@@ -241,11 +268,7 @@ impl Run {
                 End::Draining => Err(AcquireError::Draining),
                 End::Revoked => Err(AcquireError::Revoked),
             },
-            Err(error) => {
-                // Still in the queue, as far as we know.
-                self.reaper.submit(self.abandoned());
-                Err(AcquireError::Store(error))
-            }
+            Err(error) => Err(self.failed(error)),
         }
     }
 
@@ -256,27 +279,48 @@ impl Run {
         }
     }
 
+    /// What is known when the store has not answered a command of the attempt.
     fn failed(&self, error: StoreError) -> AcquireError {
-        if let StoreError::Indeterminate(_) = error {
+        if self.was_queued || matches!(error, StoreError::Indeterminate(_)) {
             // It may hold the lock, or may yet come to hold it, and nobody knows its token.
             self.reaper.submit(self.abandoned());
         }
-        AcquireError::Store(error)
+        AcquireError::Store(match error {
+            // Known of the command, but not of the attempt: it may stand in the queue still.
+            StoreError::Unavailable(why) if self.was_queued && why != Unavailability::Withdrawn => {
+                Uncertainty::LeftQueued(why).into()
+            }
+            error => error,
+        })
     }
 
     fn granted(&self, held: HeldLease) -> Granted {
         let delivery = Delivery::of(self.reaper.clone(), self.abandoned());
         let granted = self.answer(self.token.clone(), held, delivery);
-        self.events.acquired(&granted.lease);
+        let lease = &granted.lease;
+        self.fences
+            .granted(&lease.name, lease.held.fence, self.fence_before);
+        self.events.acquired(lease);
         granted
     }
 
-    fn replayed(&self, held: HeldLease, salt: &Salt) -> Granted {
+    /// A lease that lives already under the idempotency key; `unheard` if the store knows that nobody
+    /// has heard of it.
+    fn replayed(&self, held: HeldLease, salt: &Salt, unheard: bool) -> Granted {
         let key = self.request.idempotency_key.as_ref();
         let key = key.expect("only an attempt with a key is answered with a replay");
         let token = key.derive_token(&self.request.caller, &self.request.name, salt);
-        // Its caller may have heard of it before: not ours to give back.
-        self.answer(token, held, Delivery::of_replay())
+        let lease = Abandoned {
+            name: self.request.name.clone(),
+            token: token.hash(),
+            by: Abandoner::Replay(KeeperId::of_attempt(&self.attempt.token)),
+        };
+        let delivery = if unheard {
+            Delivery::of_collected(self.reaper.clone(), lease)
+        } else {
+            Delivery::of_replay(self.reaper.clone(), lease)
+        };
+        self.answer(token, held, delivery)
     }
 
     fn answer(&self, token: Token, held: HeldLease, delivery: Delivery) -> Granted {

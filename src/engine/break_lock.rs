@@ -42,9 +42,11 @@ impl Engine {
         F: Future<Output = ()> + Send + 'static,
     {
         let (store, events) = (Arc::clone(&self.store), self.events.clone());
+        let metrics = self.metrics.clone();
         SeenThrough::new(&self.lifecycle, |_hung_up| async move {
             let outcome = match store.break_lock(&name, fence).await {
                 Ok(Breaking::Broken(holder)) => {
+                    metrics.broke();
                     let lease = match &holder {
                         Holder::Lease(lease) => Some(lease),
                         Holder::Foreign { .. } => None,

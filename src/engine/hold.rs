@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use crate::{
     auth::Warrant,
     lock::{HeldLease, KeeperId, Lease, LockName, Token},
     store::{
-        StoreError,
+        StoreError, Uncertainty,
         contract::{Loss, Renewal, Renewer},
         positions::Position,
     },
@@ -30,6 +30,15 @@ pub struct Hold {
     events: mpsc::Receiver<HoldEvent>,
     /// Set when too many events were left unread: those that are still there are out of date.
     overrun: Arc<AtomicBool>,
+    phase: Phase,
+}
+
+/// How far a hold has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    Held,
+    Over,
 }
 
 /// What happens to a hold. [`HoldEvent::Ended`] is the last, and comes exactly once.
@@ -94,6 +103,8 @@ pub enum LossReason {
     Adopted,
     /// Whoever listens left too much unread.
     Unread,
+    /// The gateway failed to keep it, which is a bug. It is released as soon as possible.
+    Failed,
 }
 
 /// How many events may wait for a reader. One that does not take them in is as good as gone: with
@@ -180,10 +191,15 @@ impl Engine {
             warrant,
             owed: self.owed.clone(),
             bus: self.events.clone(),
+            metrics: self.metrics.clone(),
             events: sender,
             overrun: Arc::clone(&overrun),
         }));
-        Hold { events, overrun }
+        Hold {
+            events,
+            overrun,
+            phase: Phase::Waiting,
+        }
     }
 }
 
@@ -197,12 +213,38 @@ impl Hold {
 
     /// The same for those who poll.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<HoldEvent>> {
-        if self.overrun.swap(false, Ordering::Relaxed) {
+        if self.phase == Phase::Over {
+            return Poll::Ready(None);
+        }
+        let event = if self.overrun.swap(false, Ordering::Relaxed) {
             self.events.close();
             while self.events.try_recv().is_ok() {}
-            return Poll::Ready(Some(HoldEvent::Ended(HoldEnd::Lost(LossReason::Unread))));
+            HoldEvent::Ended(HoldEnd::Lost(LossReason::Unread))
+        } else {
+            let event = ready!(self.events.poll_recv(cx));
+            event.unwrap_or_else(|| HoldEvent::Ended(self.phase.broken_off()))
+        };
+        match &event {
+            HoldEvent::Granted(_) => self.phase = Phase::Held,
+            HoldEvent::Ended(_) => self.phase = Phase::Over,
+            HoldEvent::Queued(_) | HoldEvent::Renewed(_) => {}
         }
-        self.events.poll_recv(cx)
+        Poll::Ready(Some(event))
+    }
+}
+
+// === impl Phase ===
+
+impl Phase {
+    /// How a hold ends whose keeper has not said how.
+    fn broken_off(self) -> HoldEnd {
+        match self {
+            Self::Waiting => {
+                let unknown = StoreError::Indeterminate(Uncertainty::Interrupted);
+                HoldEnd::Refused(unknown.into())
+            }
+            Self::Held | Self::Over => HoldEnd::Lost(LossReason::Failed),
+        }
     }
 }
 
@@ -230,6 +272,7 @@ impl LossReason {
             Self::Broken => "broken",
             Self::Adopted => "adopted",
             Self::Unread => "unread",
+            Self::Failed => "failed",
         }
     }
 }

@@ -22,15 +22,17 @@ use crate::{
         contract::{Loss, Place, Release, Renewal, Renewer},
         positions::{Position, Watcher},
     },
+    telemetry::metrics::{Metrics, SeenBy},
 };
 
 use super::{
     AcquireError, Granted, HoldEnd, HoldEvent, LossReason,
+    counted::ended,
     events::Bus,
     hold::UNREAD,
     kept::Kept,
     owed::Owed,
-    reaper::{Abandoned, Abandoner, Reaper},
+    reaper::Reaper,
     streams::{Displaced, Streams},
 };
 
@@ -43,6 +45,7 @@ pub(super) struct Keeper {
     pub(super) warrant: Warrant,
     pub(super) owed: Owed,
     pub(super) bus: Bus,
+    pub(super) metrics: Metrics,
     pub(super) events: mpsc::Sender<HoldEvent>,
     pub(super) overrun: Arc<AtomicBool>,
 }
@@ -124,17 +127,20 @@ impl Keeper {
                 displaced = kept.entry.displaced() => match displaced {
                     Displaced::Released => return self.end(HoldEnd::Released),
                     // The store knows better.
-                    Displaced::Adopted | Displaced::Broken => false,
+                    Displaced::Adopted | Displaced::Broken | Displaced::Renewed => false,
                 },
                 () = self.events.closed() => return self.release(kept, Gone::HungUp).await,
-                () = self.warrant.ended() => return self.revoke(kept),
+                () = self.warrant.ended() => return self.revoke(&kept),
             };
             if !self.warrant.stands() {
-                return self.revoke(kept);
+                return self.revoke(&kept);
             }
             if let Some(reason) = kept.lost_by_now() {
+                if reason == LossReason::Expired {
+                    self.metrics.expired_while_held(SeenBy::Stream);
+                }
                 self.bus.lost(&kept.name, &kept.token.hash(), reason);
-                self.leave_behind(kept, Some(reason));
+                kept.leave_behind(Some(reason));
                 return self.end(HoldEnd::Lost(reason));
             }
             let heard = match self.renew(&mut kept).await {
@@ -146,6 +152,7 @@ impl Keeper {
                 }
                 Some(Renewal::Lost(Loss::HeldByAnother | Loss::Free)) => {
                     let reason = kept.lost_by_now().unwrap_or(LossReason::Ended);
+                    self.metrics.expired_while_held(SeenBy::Stream);
                     self.bus.lost(&kept.name, &kept.token.hash(), reason);
                     return self.end(HoldEnd::Lost(reason));
                 }
@@ -161,7 +168,7 @@ impl Keeper {
             match heard {
                 Err(gone) => return self.release(kept, gone).await,
                 // A gateway that drains tries just once: the lease has what is left of its TTL.
-                Ok(()) if draining => return self.drain(kept),
+                Ok(()) if draining => return self.drain(&kept),
                 Ok(()) => {}
             }
         }
@@ -170,7 +177,7 @@ impl Keeper {
     pub(super) fn kept(&self, lease: Lease, keeper: KeeperId, since: Instant) -> Kept {
         let token = lease.token.hash();
         let entry = self.streams.enter(lease.name.clone(), token);
-        Kept::new(lease, keeper, entry, since)
+        Kept::new(lease, keeper, entry, since, self.reaper.clone())
     }
 
     /// Tells of the grant, unless a renewal must say first from when it counts.
@@ -191,25 +198,25 @@ impl Keeper {
         })
     }
 
-    fn drain(&self, kept: Kept) {
+    fn drain(&self, kept: &Kept) {
         let left = kept.valid_until.saturating_duration_since(Instant::now());
         let left = kept.unsaid.is_none().then_some(left);
         // Its holder is told to go elsewhere, where the lease must be adopted before it is over.
         self.owed.settle(&kept.token.hash());
         if left.is_none() {
             // Nobody knows its token.
-            self.leave_behind(kept, None);
+            kept.leave_behind(None);
         }
         self.end(HoldEnd::Draining { left });
     }
 
     /// Whoever listens may not have it any more, and has what is left of the TTL to stop.
-    fn revoke(&self, kept: Kept) {
+    fn revoke(&self, kept: &Kept) {
         let revoked = LossReason::Revoked;
         self.bus.lost(&kept.name, &kept.token.hash(), revoked);
         if kept.unsaid.is_some() {
             // Nobody knows its token.
-            self.leave_behind(kept, Some(revoked));
+            kept.leave_behind(Some(revoked));
         }
         self.end(HoldEnd::Lost(revoked));
     }
@@ -220,11 +227,13 @@ impl Keeper {
         let until = kept.valid_until;
         let token = kept.token.hash();
         let keeper = Renewer::Keeper(kept.keeper);
+        let left = self.owed.left(&token);
         let renewal = self.store.renew_as(keeper, &kept.name, &token, None);
         let answer = tokio::select! {
             answer = renewal => answer,
             () = sleep_until(until) => return None,
         };
+        self.metrics.renewed(SeenBy::Stream, ended(&answer), left);
         match answer {
             Ok(renewal) => {
                 match &renewal {
@@ -235,7 +244,7 @@ impl Keeper {
                     }
                     // Whoever adopted it may keep it through this very gateway.
                     Renewal::Adopted => {}
-                    Renewal::Lost(_) => self.owed.settle(&token),
+                    Renewal::Lost(_) => drop(self.owed.settle(&token)),
                 }
                 Some(renewal)
             }
@@ -259,24 +268,22 @@ impl Keeper {
             self.bus.lost(&kept.name, &token, unread);
         }
         let release = self.store.release_as(keeper, &kept.name, &token);
-        match release.await {
-            Ok(Release::Adopted) => {}
+        let release = release.await;
+        let released = ended(&release);
+        let owing = match release {
+            Ok(Release::Adopted) => None,
             Ok(Release::Released) => {
-                self.owed.settle(&token);
                 self.bus.released(&kept.name, &token);
+                self.owed.settle(&token)
             }
             Ok(Release::Lost(_)) => self.owed.settle(&token),
-            Err(_) => self.leave_behind(kept, unread),
-        }
-    }
-
-    /// The lease is released in a while, unless somebody else keeps it by then.
-    fn leave_behind(&self, kept: Kept, lost: Option<LossReason>) {
-        self.reaper.submit(Abandoned {
-            token: kept.token.hash(),
-            name: kept.name,
-            by: Abandoner::Keeper(kept.keeper, lost),
-        });
+            Err(_) => {
+                kept.leave_behind(unread);
+                None
+            }
+        };
+        let held = owing.map(|owing| owing.since.elapsed());
+        self.metrics.released(released, held);
     }
 
     /// Whether whoever listens is up to date. Places that move are no reason to take a slow reader for

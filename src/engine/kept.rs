@@ -1,12 +1,16 @@
 //! A lease that is being kept, and until when it is certainly ours.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use tokio::time::Instant;
 
 use crate::lock::{HeldLease, KeeperId, Lease, LockName, Token};
 
-use super::{LossReason, streams::Entry};
+use super::{
+    LossReason,
+    reaper::{Abandoned, Abandoner, Reaper},
+    streams::Entry,
+};
 
 /// A lease that is being kept.
 pub(super) struct Kept {
@@ -24,6 +28,7 @@ pub(super) struct Kept {
     pub(super) ttl: Duration,
     /// Whether the lease ends with its hold limit.
     pub(super) at_limit: bool,
+    reaper: Reaper,
 }
 
 /// How soon a renewal that failed is tried again, at most: often enough that a short outage of the
@@ -33,7 +38,13 @@ const RETRY: Duration = Duration::from_millis(500);
 // === impl Kept ===
 
 impl Kept {
-    pub(super) fn new(lease: Lease, keeper: KeeperId, entry: Entry, since: Instant) -> Self {
+    pub(super) fn new(
+        lease: Lease,
+        keeper: KeeperId,
+        entry: Entry,
+        since: Instant,
+        reaper: Reaper,
+    ) -> Self {
         let held = lease.held.clone();
         let mut kept = Self {
             name: lease.name.clone(),
@@ -45,6 +56,7 @@ impl Kept {
             renew_at: since,
             ttl: Duration::ZERO,
             at_limit: false,
+            reaper,
         };
         kept.renewed(&held, since);
         kept
@@ -77,11 +89,30 @@ impl Kept {
         self.renew_at = Instant::now() + RETRY.min(self.ttl / 10);
     }
 
+    /// The lease is released in a while, unless somebody else keeps it by then; `lost` is what whoever
+    /// listens was told, if they were told that it is lost.
+    pub(super) fn leave_behind(&self, lost: Option<LossReason>) {
+        self.reaper.submit(Abandoned {
+            token: self.token.hash(),
+            name: self.name.clone(),
+            by: Abandoner::Keeper(self.keeper, lost),
+        });
+    }
+
     pub(super) fn lost_by_now(&self) -> Option<LossReason> {
         match (Instant::now() >= self.valid_until, self.at_limit) {
             (false, _) => None,
             (true, true) => Some(LossReason::HoldLimit),
             (true, false) => Some(LossReason::Expired),
+        }
+    }
+}
+
+impl Drop for Kept {
+    /// A keeper that panics keeps nothing any more.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.leave_behind(Some(LossReason::Failed));
         }
     }
 }

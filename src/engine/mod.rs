@@ -3,8 +3,10 @@
 mod acquire;
 mod attempt;
 mod break_lock;
+mod counted;
 mod delivery;
 pub mod events;
+mod fences;
 mod hold;
 mod inspect;
 mod keeper;
@@ -19,6 +21,7 @@ mod start;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod unheard;
 
 use acquire::Attempted;
 pub use acquire::{AcquireError, AcquireRequest, Granted, Stated};

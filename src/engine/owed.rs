@@ -3,20 +3,24 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use crate::lock::{FencingToken, HeldLease, LockName, Owner, TokenHash};
 
 /// The leases that were granted or renewed through this gateway and, as far as it knows, live.
 /// Cheap to clone.
 ///
-/// Nothing is decided by it but how long the gateway stays when it is told to end. A lease that
+/// Nothing is decided by it but how long the gateway stays when it is told to end, and who may ask
+/// for a release although others at the same address have guessed too often. A lease that
 /// ended elsewhere is listed until its time is over.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Owed {
     leases: Arc<Mutex<Leases>>,
+    /// Told when a lease has been struck off.
+    settled: watch::Sender<()>,
 }
 
 /// A lease that was granted or renewed here.
@@ -26,6 +30,8 @@ pub(super) struct Owing {
     pub(super) name: LockName,
     pub(super) fence: FencingToken,
     pub(super) owner: Option<Owner>,
+    /// When it was granted, for those who only count.
+    pub(super) since: Instant,
     pub(super) until: Instant,
 }
 
@@ -50,6 +56,7 @@ impl Owed {
             name: name.clone(),
             fence: held.fence,
             owner: held.owner.clone(),
+            since: now.checked_sub(held.held_for).unwrap_or(now),
             until: now + held.expires_in,
         };
         let mut leases = self.lock();
@@ -62,8 +69,43 @@ impl Owed {
     }
 
     /// A lease has ended, or nobody knows its token.
-    pub(super) fn settle(&self, token: &TokenHash) {
-        self.lock().owing.remove(token);
+    pub(super) fn settle(&self, token: &TokenHash) -> Option<Owing> {
+        let owing = self.lock().owing.remove(token);
+        if owing.is_some() {
+            self.settled.send_replace(());
+        }
+        owing
+    }
+
+    /// What is left of a lease, as far as is known here.
+    pub(super) fn left(&self, token: &TokenHash) -> Option<Duration> {
+        let leases = self.lock();
+        let owing = leases.owing.get(token)?;
+        Some(owing.until.saturating_duration_since(Instant::now()))
+    }
+
+    /// How many live, as far as is known here.
+    pub(super) fn len(&self) -> usize {
+        let now = Instant::now();
+        let leases = self.lock();
+        let living = leases.owing.values().filter(|owing| owing.until > now);
+        living.count()
+    }
+
+    /// Whether this lease lives, as far as is known here.
+    pub(super) fn is_owed(&self, name: &LockName, token: &TokenHash) -> bool {
+        let leases = self.lock();
+        let owing = leases.owing.get(token);
+        owing.is_some_and(|owing| owing.name == *name && owing.until > Instant::now())
+    }
+
+    /// Ends when, from this call on, a lease has ended before its time.
+    pub(super) fn settled(&self) -> impl Future<Output = ()> + use<> {
+        let mut settled = self.settled.subscribe();
+        async move {
+            // An error: nobody is there to settle anything any more.
+            let _ = settled.changed().await;
+        }
     }
 
     /// When the last of them is over; `None` if none lives.
@@ -89,8 +131,6 @@ impl Owed {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::advance;
 
     use super::*;

@@ -7,7 +7,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::{
-    sync::mpsc,
+    sync::mpsc::{self, error::TrySendError},
     time::{Instant, sleep_until},
 };
 use tracing::{debug, warn};
@@ -19,9 +19,10 @@ use crate::{
         Store, StoreError,
         contract::{GiveBack, Release},
     },
+    telemetry::metrics::Metrics,
 };
 
-use super::{LossReason, events::Bus, owed::Owed};
+use super::{LossReason, events::Bus, owed::Owed, unheard::Unheard};
 
 /// How many give-backs may wait, for their time or for a store that is away. Beyond it the TTL alone
 /// ends a lease.
@@ -37,6 +38,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 pub(super) struct Reaper {
     queue: mpsc::Sender<Abandoned>,
     owed: Owed,
+    unheard: Unheard,
 }
 
 /// A grant that nobody waits for any more, or an attempt that may have become one.
@@ -54,6 +56,9 @@ pub(super) enum Abandoner {
     Attempt,
     /// The same with an idempotency key: its caller may come back for it.
     KeyedAttempt,
+    /// An attempt that was answered a lease which lived already under its idempotency key, as its keeper.
+    /// Nobody had heard of that lease before; the caller may come back for it.
+    Replay(KeeperId),
     /// A keeper that keeps it no longer, for the reason that its stream was told if there was anybody to
     /// be told. What somebody else has adopted is left to them.
     Keeper(KeeperId, Option<LossReason>),
@@ -68,6 +73,8 @@ struct Entry {
 struct Task {
     store: Arc<dyn Store>,
     events: Bus,
+    metrics: Metrics,
+    unheard: Unheard,
     grace: Duration,
     waiting: BinaryHeap<Reverse<Entry>>,
     stopping: bool,
@@ -82,13 +89,17 @@ impl Reaper {
         store: Arc<dyn Store>,
         owed: Owed,
         events: Bus,
+        metrics: Metrics,
         lifecycle: &Lifecycle,
         grace: Duration,
     ) -> Self {
         let (queue, submitted) = mpsc::channel(BACKLOG);
+        let unheard = Unheard::default();
         let task = Task {
             store,
             events,
+            metrics,
+            unheard: unheard.clone(),
             grace,
             waiting: BinaryHeap::new(),
             stopping: false,
@@ -96,15 +107,48 @@ impl Reaper {
         };
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move { task.run(submitted, stopped).await });
-        Self { queue, owed }
+        Self {
+            queue,
+            owed,
+            unheard,
+        }
+    }
+
+    /// A first answer of a lease is under way.
+    pub(super) fn expect(&self, lease: &Abandoned) {
+        if lease.by.is_keyed() {
+            self.unheard.expect(lease.token);
+        }
+    }
+
+    /// Somebody has heard of a lease.
+    pub(super) fn heard(&self, lease: &Abandoned) {
+        if lease.by.is_keyed() {
+            self.unheard.heard(&lease.token);
+        }
     }
 
     /// Takes over a lease. It is given back at once, or after the reconnect grace if its caller may
     /// ask again.
     pub(super) fn submit(&self, lease: Abandoned) {
+        self.expect(&lease);
+        self.submit_expected(lease);
+    }
+
+    /// The same for a lease that was answered again, unless somebody may have heard of it before.
+    pub(super) fn submit_again(&self, lease: Abandoned) {
+        if self.unheard.expect_again(&lease.token) {
+            self.submit_expected(lease);
+        }
+    }
+
+    /// The same for one of which it is known that its answer was under way.
+    pub(super) fn submit_expected(&self, lease: Abandoned) {
         // Nobody has its token, so nobody will ask for it.
         self.owed.settle(&lease.token);
         if let Err(error) = self.queue.try_send(lease) {
+            let (TrySendError::Full(lease) | TrySendError::Closed(lease)) = &error;
+            self.unheard.forget(&lease.token);
             warn!(%error, "a lease that could not be delivered is left to its TTL");
         }
     }
@@ -125,8 +169,22 @@ impl Task {
             while running.len() < CONCURRENT
                 && let Some(entry) = self.take_due()
             {
+                let by = entry.lease.by;
+                if matches!(by, Abandoner::Replay(_))
+                    && !self.unheard.is_unheard(&entry.lease.token)
+                {
+                    continue;
+                }
                 let (store, events) = (Arc::clone(&self.store), self.events.clone());
-                running.push(give_back(store, events, entry));
+                let (metrics, unheard) = (self.metrics.clone(), self.unheard.clone());
+                running.push(async move {
+                    let token = entry.lease.token;
+                    let failed = give_back(store, events, metrics, entry).await;
+                    if failed.is_none() && by.is_keyed() {
+                        unheard.forget(&token);
+                    }
+                    failed
+                });
             }
             if self.stopping
                 && running.is_empty()
@@ -159,11 +217,12 @@ impl Task {
                 );
             }
             self.overflowing = true;
+            self.unheard.forget(&lease.token);
             return;
         }
         self.overflowing = false;
         // Whoever stops does not wait: there will be nobody to give it back later.
-        let waits = lease.by == Abandoner::KeyedAttempt && !self.stopping;
+        let waits = lease.by.is_keyed() && !self.stopping;
         let wait = if waits { self.grace } else { Duration::ZERO };
         let entry = Entry {
             due: Instant::now() + wait,
@@ -193,7 +252,12 @@ impl Task {
 }
 
 /// Answers the entry again if it must be tried later.
-async fn give_back(store: Arc<dyn Store>, events: Bus, mut entry: Entry) -> Option<Entry> {
+async fn give_back(
+    store: Arc<dyn Store>,
+    events: Bus,
+    metrics: Metrics,
+    mut entry: Entry,
+) -> Option<Entry> {
     let Abandoned { name, token, by } = &entry.lease;
     let ended = match by {
         Abandoner::Attempt | Abandoner::KeyedAttempt => {
@@ -201,6 +265,17 @@ async fn give_back(store: Arc<dyn Store>, events: Bus, mut entry: Entry) -> Opti
             given_back.map(|outcome| {
                 debug!(%name, ?outcome, "gave back what was not delivered");
                 if outcome == GiveBack::GivenBack {
+                    metrics.given_back();
+                    events.given_back(name, token, None);
+                }
+            })
+        }
+        Abandoner::Replay(keeper) => {
+            let released = store.release_as(Some(*keeper), name, token).await;
+            released.map(|outcome| {
+                debug!(%name, ?outcome, "gave back what nobody has heard of");
+                if outcome == Release::Released {
+                    metrics.given_back();
                     events.given_back(name, token, None);
                 }
             })
@@ -210,6 +285,7 @@ async fn give_back(store: Arc<dyn Store>, events: Bus, mut entry: Entry) -> Opti
             released.map(|outcome| {
                 debug!(%name, ?outcome, "released what is not kept any more");
                 if outcome == Release::Released {
+                    metrics.given_back();
                     events.given_back(name, token, *lost);
                 }
             })
@@ -226,6 +302,15 @@ async fn give_back(store: Arc<dyn Store>, events: Bus, mut entry: Entry) -> Opti
             warn!(%name, %error, "a lease that nobody holds is left to its TTL");
             None
         }
+    }
+}
+
+// === impl Abandoner ===
+
+impl Abandoner {
+    /// Whether its caller may come back for the lease.
+    fn is_keyed(self) -> bool {
+        matches!(self, Self::KeyedAttempt | Self::Replay(_))
     }
 }
 

@@ -8,9 +8,10 @@ use crate::{
         StoreError,
         contract::{Loss, Release},
     },
+    telemetry::metrics::SeenBy,
 };
 
-use super::{Engine, seen_through::SeenThrough};
+use super::{Engine, counted::ended, seen_through::SeenThrough, streams::Displaced};
 
 /// Why a lease was not released.
 #[derive(Debug, thiserror::Error)]
@@ -33,15 +34,20 @@ impl Engine {
         let hash = token.hash();
         let store = Arc::clone(&self.store);
         let (streams, owed) = (self.streams.clone(), self.owed.clone());
-        let events = self.events.clone();
+        let (events, metrics) = (self.events.clone(), self.metrics.clone());
         let release = SeenThrough::new(&self.lifecycle, |_hung_up| async move {
             let release = store.release(&name, &hash).await;
-            if release.is_ok() {
-                owed.settle(&hash);
+            let held = match &release {
+                Ok(_) => owed.settle(&hash).map(|owing| owing.since.elapsed()),
+                Err(_) => None,
+            };
+            metrics.released(ended(&release), held);
+            if let Ok(Release::Lost(Loss::HeldByAnother | Loss::Free)) = &release {
+                metrics.expired_while_held(SeenBy::Release);
             }
             if let Ok(Release::Released) = &release {
                 events.released(&name, &hash);
-                streams.released(name, hash);
+                streams.displace(name, hash, Displaced::Released);
             }
             release
         });

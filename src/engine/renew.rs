@@ -8,9 +8,10 @@ use crate::{
         StoreError,
         contract::{Loss, Renewal, Renewer},
     },
+    telemetry::metrics::SeenBy,
 };
 
-use super::Engine;
+use super::{Engine, counted::ended, streams::Displaced};
 
 /// Why a lease was not renewed.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +31,8 @@ impl Engine {
     ///
     /// `most` is the longest TTL that the caller may ask for. A lease whose own TTL is longer, from
     /// somebody who may ask for more, is cut to it and not refused: nobody loses a lock to a limit.
+    /// With a TTL, a stream of this gateway that holds the lease renews it at once and goes by that TTL
+    /// from then on. One of another gateway learns of it with its next renewal.
     ///
     /// A caller that hangs up half-way has a lease that was renewed or not; both end by themselves.
     pub async fn renew(
@@ -40,13 +43,20 @@ impl Engine {
         most: Option<Ttl>,
     ) -> Result<Lease, RenewError> {
         let hash = token.hash();
-        match self
+        let left = self.owed.left(&hash);
+        let renewal = self
             .renew_up_to(Renewer::Bearer, &name, &hash, ttl, most)
-            .await?
-        {
+            .await;
+        self.metrics.renewed(SeenBy::Renew, ended(&renewal), left);
+        match renewal? {
             Renewal::Renewed(held) => {
                 self.owed.owe(hash, &name, &held);
                 self.events.renewed(&name, &hash, &held);
+                // Given, or cut to what the caller may have.
+                if ttl.is_some() || most == Some(held.ttl) {
+                    let streams = &self.streams;
+                    streams.displace(name.clone(), hash, Displaced::Renewed);
+                }
                 Ok(Lease {
                     name,
                     token,
@@ -57,6 +67,9 @@ impl Engine {
             // A bearer is never answered so.
             Renewal::Adopted => Err(RenewError::Lost(Loss::HeldByAnother)),
             Renewal::Lost(loss) => {
+                if !matches!(loss, Loss::Broken { .. }) {
+                    self.metrics.expired_while_held(SeenBy::Renew);
+                }
                 self.owed.settle(&hash);
                 Err(RenewError::Lost(loss))
             }

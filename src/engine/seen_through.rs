@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use tokio::sync::oneshot;
+use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{
     lifecycle::Lifecycle,
@@ -69,10 +69,11 @@ where
 impl<F: Future + Send + 'static> Drop for SeenThrough<F> {
     fn drop(&mut self) {
         drop(self.caller.take());
-        // What never began need not go on. While the caller panics nothing can be started.
+        // What never began need not go on. Although the caller panics the rest does; where there is no
+        // runtime, starting it would be a second panic, which ends the process.
         if let Some(command) = self.command.take()
             && self.begun
-            && !thread::panicking()
+            && (!thread::panicking() || Handle::try_current().is_ok())
         {
             self.lifecycle.spawn(async move {
                 // What came about is given back by the outcome itself.

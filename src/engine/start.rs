@@ -8,10 +8,18 @@ use crate::{
     clock::SystemClock,
     config::LimitsConfig,
     lifecycle::Lifecycle,
+    lock::{LockName, TokenHash},
     store::{Store, breaks::BrokenLease, contract::Check},
+    telemetry::metrics::{Figures, Metrics},
 };
 
-use super::{events::Bus, owed::Owed, reaper::Reaper, streams::Streams};
+use super::{
+    events::Bus,
+    fences::Fences,
+    owed::Owed,
+    reaper::Reaper,
+    streams::{Displaced, Streams},
+};
 
 /// The operations on locks over one store. Cheap to clone.
 #[derive(Clone)]
@@ -22,6 +30,8 @@ pub struct Engine {
     pub(super) streams: Streams,
     pub(super) owed: Owed,
     pub(super) events: Bus,
+    pub(super) fences: Fences,
+    pub(super) metrics: Metrics,
     pub(super) reconnect_grace: Duration,
     pub(super) most_waiters: usize,
     pub(super) most_waiters_per_name: u64,
@@ -31,7 +41,12 @@ pub struct Engine {
 
 impl Engine {
     /// Starts the engine, its reaper, and what hears of leases that are broken.
-    pub fn start(store: Arc<dyn Store>, lifecycle: Lifecycle, limits: &LimitsConfig) -> Self {
+    pub fn start(
+        store: Arc<dyn Store>,
+        lifecycle: Lifecycle,
+        limits: &LimitsConfig,
+        metrics: Metrics,
+    ) -> Self {
         let reconnect_grace = limits.reconnect_grace_ms.duration();
         let owed = Owed::default();
         let events = Bus::start(
@@ -46,6 +61,7 @@ impl Engine {
             Arc::clone(&store),
             owed.clone(),
             events.clone(),
+            metrics.clone(),
             &lifecycle,
             reconnect_grace,
         );
@@ -55,7 +71,7 @@ impl Engine {
         lifecycle.spawn_background(async move {
             let hear = async {
                 while let Some(BrokenLease { name, token }) = listener.heard().await {
-                    displaced.broken(name, token);
+                    displaced.displace(name, token, Displaced::Broken);
                 }
             };
             tokio::select! {
@@ -70,6 +86,8 @@ impl Engine {
             streams,
             owed,
             events,
+            fences: Fences::new(metrics.clone()),
+            metrics,
             reconnect_grace,
             most_waiters: limits.max_waiters,
             most_waiters_per_name: limits.max_waiters_per_name,
@@ -81,10 +99,39 @@ impl Engine {
         self.store.check().await
     }
 
+    /// What is counted here.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// What is not counted but looked up: everything but the checks, which ask the store.
+    pub fn figures(&self) -> Figures {
+        Figures {
+            is_withdrawn: self.is_withdrawn(),
+            checks: Vec::new(),
+            waiters: self.store.parking().len(),
+            held_streams: self.streams.len(),
+            event_streams: self.events.listeners(),
+            leases: self.owed.len(),
+            store: self.store.figures(),
+        }
+    }
+
     /// When the last lease is over that was granted or renewed here and, as far as is known here,
     /// lives; `None` if there is none. Until then somebody may want to renew or release it.
     pub fn owed_until(&self) -> Option<Instant> {
         self.owed.until()
+    }
+
+    /// Whether a lease was granted or renewed here and, as far as is known here, lives.
+    pub fn owes(&self, name: &LockName, token: &TokenHash) -> bool {
+        self.owed.is_owed(name, token)
+    }
+
+    /// Ends when, from this call on, a lease that was owed has ended before its time, or is not owed
+    /// any more.
+    pub fn owed_less(&self) -> impl Future<Output = ()> + use<> {
+        self.owed.settled()
     }
 
     /// Whether requests should be sent to another gateway, because this one is about to stop.

@@ -19,7 +19,7 @@ pub(super) struct Streams {
 
 type Held = HashMap<(LockName, TokenHash), oneshot::Sender<Displaced>>;
 
-/// What ends a stream without its doing.
+/// What happens to the lease of a stream without its doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Displaced {
     /// The lease was released, with its token.
@@ -29,6 +29,9 @@ pub(super) enum Displaced {
     Adopted,
     /// Somebody is said to have broken the lease. The store knows.
     Broken,
+    /// The lease was renewed with its token for a time of its own, which may be shorter than the stream
+    /// believes. The store knows.
+    Renewed,
 }
 
 /// The entry of one stream; dropped, it is off the list.
@@ -59,17 +62,15 @@ impl Streams {
         }
     }
 
-    /// Tells the stream that holds this lease, if there is one, that the lease was released.
-    pub(super) fn released(&self, name: LockName, token: TokenHash) {
-        if let Some(stream) = self.lock().remove(&(name, token)) {
-            let _ = stream.send(Displaced::Released);
-        }
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
     }
 
-    /// Tells the stream that holds this lease, if there is one, that the lease is said to be broken.
-    pub(super) fn broken(&self, name: LockName, token: TokenHash) {
+    /// Tells the stream that holds this lease, if there is one, what has happened to it.
+    pub(super) fn displace(&self, name: LockName, token: TokenHash, displaced: Displaced) {
         if let Some(stream) = self.lock().remove(&(name, token)) {
-            let _ = stream.send(Displaced::Broken);
+            let _ = stream.send(displaced);
         }
     }
 

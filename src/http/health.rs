@@ -23,6 +23,7 @@ use super::{
     extract::AcceptsJson,
     problem::Problem,
     state::Gateway,
+    tls::Certificates,
 };
 
 /// How long the store may take to say how it is. Less than the second after which an orchestrator
@@ -130,12 +131,19 @@ pub(super) async fn readyz(
     State(gateway): State<Arc<Gateway>>,
     _: AcceptsJson,
 ) -> Result<Readiness, Problem> {
+    let checks = checks(&gateway).await;
+    Ok(Readiness::of(checks, gateway.engine.is_withdrawn()))
+}
+
+/// Everything that is looked at, but whether the gateway is about to stop.
+pub(super) async fn checks(gateway: &Gateway) -> Vec<Check> {
     let mut checks = timeout(CHECK_TIMEOUT, gateway.engine.check())
         .await
         .unwrap_or_else(|_elapsed| vec![no_answer()]);
     checks.extend(keys(&gateway.gate));
     checks.extend(audited(&gateway.audit));
-    Ok(Readiness::of(checks, gateway.engine.is_withdrawn()))
+    checks.extend(certified(gateway.certificates.as_ref()));
+    checks
 }
 
 /// What there is to say of the audit log, if one is kept. Not why: everybody may ask.
@@ -163,6 +171,21 @@ fn keys(gate: &Gate) -> Option<Check> {
     };
     (!gate.is_open()).then_some(Check {
         name: "keys",
+        health,
+    })
+}
+
+/// What there is to say of the certificate, if the gateway speaks TLS. Not why: everybody may ask.
+fn certified(certificates: Option<&Certificates>) -> Option<Check> {
+    let health = if certificates?.is_outdated() {
+        let detail = "the certificate files cannot be used; what was read before goes on, and the \
+                      log says what is wrong";
+        Health::Warning(detail.to_owned())
+    } else {
+        Health::Passing
+    };
+    Some(Check {
+        name: "certificate",
         health,
     })
 }

@@ -11,14 +11,17 @@ mod index;
 mod limits_schema;
 mod locks;
 mod methods;
+mod metrics;
 mod openapi;
 mod problem;
 mod router;
 mod serve;
 mod state;
+mod tls;
 
 pub use openapi::openapi;
 pub use problem::{ProblemCode, problems_markdown};
-pub use router::router;
+pub use router::{metrics_router, router};
 pub use serve::serve;
 pub use state::Gateway;
+pub use tls::{Certificates, CertificatesWatch};

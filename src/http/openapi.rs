@@ -17,7 +17,7 @@ use utoipa::openapi::{
 use crate::{
     audit::Audit,
     config::{Config, LimitsConfig},
-    telemetry::trace::Tracer,
+    telemetry::{metrics::Metrics, trace::Tracer},
 };
 
 use super::{
@@ -41,8 +41,14 @@ const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the g
 
 /// The document of a gateway with the default configuration.
 pub fn openapi() -> OpenApi {
-    let (config, audit, tracer) = (Config::default(), Audit::none(), Tracer::none());
-    let edge = EdgeLayer::new(BasePath::new(""), &config, true, audit, tracer);
+    let edge = EdgeLayer::new(
+        BasePath::new(""),
+        &Config::default(),
+        true,
+        Audit::none(),
+        Metrics::default(),
+        Tracer::none(),
+    );
     let (_, mut document) = described(&edge).split_for_parts();
     for (path, item) in &mut document.paths.paths {
         let operations = [

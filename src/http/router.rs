@@ -14,19 +14,21 @@ use super::{
     edge::EdgeLayer,
     events, health, index, locks,
     methods::{answering, complete},
-    openapi,
+    metrics, openapi,
     problem::{self, Problem, ProblemCode},
     state::Gateway,
 };
 
 /// The whole service.
-pub fn router(gateway: Gateway) -> Router {
+pub fn router(gateway: impl Into<Arc<Gateway>>) -> Router {
+    let gateway = gateway.into();
     let base_path = gateway.base_path.clone();
     let edge = EdgeLayer::new(
         base_path.clone(),
         &gateway.config,
         gateway.gate.is_open(),
         gateway.audit.clone(),
+        gateway.engine.metrics().clone(),
         gateway.tracer.clone(),
     );
     let (routes, _) = described(&edge).split_for_parts();
@@ -42,8 +44,15 @@ pub fn router(gateway: Gateway) -> Router {
         }
     };
     routes
-        .with_state(Arc::new(gateway))
+        .with_state(gateway)
         .fallback_service(any(not_found).layer(edge))
+}
+
+/// What is served on an address of its own for metrics: them, and nothing else.
+pub fn metrics_router(gateway: impl Into<Arc<Gateway>>) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics::metrics_for_all))
+        .with_state(gateway.into())
 }
 
 /// The routes that the OpenAPI document describes.
@@ -59,6 +68,7 @@ pub(super) fn described(edge: &EdgeLayer) -> OpenApiRouter<Arc<Gateway>> {
         .routes(complete(routes!(events::events), edge))
         .routes(complete(routes!(health::healthz), edge))
         .routes(complete(routes!(health::readyz), edge))
+        .routes(complete(routes!(metrics::metrics), edge))
         .routes(complete(routes!(openapi::openapi_json), edge))
         .routes(complete(routes!(docs::docs), edge))
         .routes(complete(routes!(problem::problem_page), edge))

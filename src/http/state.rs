@@ -9,7 +9,7 @@ use crate::{
     telemetry::trace::Tracer,
 };
 
-use super::{base_path::BasePath, openapi};
+use super::{base_path::BasePath, openapi, tls::Certificates};
 
 /// The gateway as the handlers see it.
 pub struct Gateway {
@@ -18,6 +18,8 @@ pub struct Gateway {
     pub(super) gate: Gate,
     /// Who is told of what was broken and refused.
     pub(super) audit: Audit,
+    /// By what callers know the gateway, if it speaks TLS.
+    pub(super) certificates: Option<Certificates>,
     /// Who begins traces.
     pub(super) tracer: Tracer,
     pub(super) config: Arc<Config>,
@@ -40,6 +42,7 @@ impl Gateway {
             engine,
             gate: Gate::open(),
             audit: Audit::none(),
+            certificates: None,
             tracer: Tracer::none(),
             config,
             clock,
@@ -50,6 +53,15 @@ impl Gateway {
     #[must_use]
     pub fn behind(self, gate: Gate) -> Self {
         Self { gate, ..self }
+    }
+
+    /// The same gateway over TLS, if there are certificates.
+    #[must_use]
+    pub fn certified(self, certificates: Option<Certificates>) -> Self {
+        Self {
+            certificates,
+            ..self
+        }
     }
 
     /// The same gateway with an audit log.

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::lock::{
-    FencingToken, Fingerprint, HeldLease, HoldLimit, IdempotencyHash, KeeperId, LockName, Metadata,
-    Owner, Salt, TokenHash, Ttl,
+use crate::{
+    lock::{
+        FencingToken, Fingerprint, HeldLease, HoldLimit, IdempotencyHash, KeeperId, LockName,
+        Metadata, Owner, Salt, TokenHash, Ttl,
+    },
+    telemetry::metrics::StoreFigures,
 };
 
 use super::{
@@ -159,6 +162,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Finds out whether the store can keep its promises now. Each finding has a name.
     async fn check(&self) -> Vec<Check>;
+
+    /// What there is to see of the store that nobody counts. Asks nobody.
+    fn figures(&self) -> StoreFigures {
+        StoreFigures::default()
+    }
 
     /// Finishes what was accepted and lets go of files and connections. Later calls answer
     /// [`super::Unavailability::Closing`].

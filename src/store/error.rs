@@ -24,6 +24,20 @@ pub enum StoreError {
     FenceExhausted,
 }
 
+// === impl StoreError ===
+
+impl StoreError {
+    /// The error in one word, for those who count.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Unavailable(_) => "unavailable",
+            Self::Indeterminate(_) => "unknown",
+            Self::ForeignData { .. } => "foreign-data",
+            Self::FenceExhausted => "fence-exhausted",
+        }
+    }
+}
+
 /// Why nothing happened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailability {
@@ -69,6 +83,9 @@ pub enum Uncertainty {
     /// The gateway itself failed while it was asking.
     #[error("the gateway failed while it was asking")]
     Interrupted,
+    /// The attempt was queued before, and the store could not be asked what has become of it.
+    #[error("it was queued, and then {0}")]
+    LeftQueued(Unavailability),
     /// Something answered that is not an answer to this command.
     #[error("an unexpected answer: {0}")]
     UnexpectedReply(String),

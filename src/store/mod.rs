@@ -5,6 +5,7 @@ pub mod contract;
 pub mod cursor;
 pub mod embedded;
 mod error;
+mod metered;
 mod open;
 pub mod page;
 pub mod parking;
@@ -15,5 +16,6 @@ mod traced;
 
 pub use contract::Store;
 pub use error::{StoreError, Unavailability, Uncertainty};
+pub use metered::Metered;
 pub use open::{OpenError, open};
 pub use traced::{TracedKind, TracedStore};

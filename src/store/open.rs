@@ -13,7 +13,7 @@ use crate::{
 use super::{
     Store,
     embedded::{self, EmbeddedStore},
-    redis::RedisStore,
+    redis::{CredentialsError, RedisStore, check_credentials},
 };
 
 /// Why a store could not be opened. A server that is away is no reason: such a store opens and
@@ -23,6 +23,9 @@ pub enum OpenError {
     /// The embedded store.
     #[error(transparent)]
     Embedded(#[from] embedded::OpenError),
+    /// There is nothing to connect to Redis with.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
 }
 
 /// Opens the store that the configuration names.
@@ -40,11 +43,12 @@ pub async fn open(
             let store = spawn_blocking(open).await;
             Ok(Arc::new(store.expect("opening a store does not panic")?))
         }
-        StoreUrl::Redis(url) => Ok(Arc::new(RedisStore::open(
-            url,
-            &config.redis,
-            clock,
-            lifecycle,
-        ))),
+        StoreUrl::Redis(url) => {
+            let (asked, redis) = (url.clone(), config.redis.clone());
+            let checked = spawn_blocking(move || check_credentials(&asked, &redis)).await;
+            checked.expect("reading files does not panic")?;
+            let store = RedisStore::open(url, &config.redis, clock, lifecycle);
+            Ok(Arc::new(store))
+        }
     }
 }

@@ -4,7 +4,8 @@
 //! the store tells them, by the token of their attempt, what has become of it.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -44,10 +45,13 @@ pub enum News {
     Forgotten,
 }
 
+/// The bytes of an attempt's token hash, by which those who wait can be come by in turns.
+type Key = [u8; 32];
+
 #[derive(Debug, Default)]
 struct Places {
     /// Without a sender: it has heard its news, and deals with them.
-    by_token: HashMap<TokenHash, (LockName, Option<oneshot::Sender<News>>)>,
+    by_token: BTreeMap<Key, (LockName, Option<oneshot::Sender<News>>)>,
     /// How many wait for each name; the keys are the names that somebody waits for.
     by_name: HashMap<LockName, usize>,
 }
@@ -59,7 +63,8 @@ impl Parking {
     pub fn park(&self, name: LockName, token: TokenHash) -> Parked {
         let (sender, news) = oneshot::channel();
         let mut places = self.lock();
-        places.by_token.insert(token, (name.clone(), Some(sender)));
+        let place = (name.clone(), Some(sender));
+        places.by_token.insert(*token.as_bytes(), place);
         *places.by_name.entry(name.clone()).or_default() += 1;
         drop(places);
         Parked {
@@ -75,7 +80,7 @@ impl Parking {
     /// confirm its grant, stays where it is until it leaves its place.
     #[must_use = "a grant that nobody waits for must be given back"]
     pub fn tell(&self, token: &TokenHash, news: News) -> bool {
-        match self.lock().by_token.get_mut(token) {
+        match self.lock().by_token.get_mut(token.as_bytes()) {
             Some((_, sender)) => sender.take().is_none_or(|sender| sender.send(news).is_ok()),
             None => false,
         }
@@ -120,7 +125,20 @@ impl Parking {
 
     /// Whether this attempt waits here.
     pub fn has_place(&self, token: &TokenHash) -> bool {
-        self.lock().by_token.contains_key(token)
+        self.lock().by_token.contains_key(token.as_bytes())
+    }
+
+    /// At most so many of those who wait for news here, from behind `last` on: whoever goes on with the
+    /// last of these, and begins anew when there are fewer, comes by all of them.
+    pub fn next(&self, last: Option<&TokenHash>, most: usize) -> Vec<(LockName, TokenHash)> {
+        let from = last.map_or(Bound::Unbounded, |last| Bound::Excluded(*last.as_bytes()));
+        let places = self.lock();
+        let behind = places.by_token.range((from, Bound::Unbounded));
+        let waiting = behind.filter(|(_, (_, sender))| sender.is_some());
+        waiting
+            .take(most)
+            .map(|(key, (name, _))| (name.clone(), TokenHash::from_bytes(*key)))
+            .collect()
     }
 
     /// The attempts that wait for this name here. Walks the whole list: for recovery only.
@@ -130,7 +148,9 @@ impl Parking {
             .by_token
             .iter()
             .filter(|(_, (parked, _))| parked == name);
-        of_name.map(|(token, _)| *token).collect()
+        of_name
+            .map(|(key, _)| TokenHash::from_bytes(*key))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Places> {
@@ -144,7 +164,7 @@ impl Parking {
 
 impl Places {
     fn remove(&mut self, token: &TokenHash) {
-        let Some((name, _)) = self.by_token.remove(token) else {
+        let Some((name, _)) = self.by_token.remove(token.as_bytes()) else {
             return;
         };
         if let Some(count) = self.by_name.get_mut(&name) {
@@ -168,6 +188,16 @@ impl Parked {
     /// The news that came before now, if any.
     pub fn news_so_far(&mut self) -> Option<News> {
         self.news.try_recv().ok()
+    }
+
+    /// Stays in place to ask again, without a moment in which nobody waits here. What was told since
+    /// the news that were heard is said again by the store to whoever asks.
+    pub fn wait_again(&mut self) {
+        let (sender, news) = oneshot::channel();
+        if let Some((_, before)) = self.parking.lock().by_token.get_mut(self.token.as_bytes()) {
+            *before = Some(sender);
+        }
+        self.news = news;
     }
 
     /// The lock that is waited for.
@@ -218,6 +248,39 @@ mod tests {
         assert!(parking.tell(&token, News::GrantedProvisionally));
         assert!(parking.tell(&token, News::Forgotten));
         assert_eq!(parked.news().await, News::GrantedProvisionally);
+    }
+
+    #[tokio::test]
+    async fn all_who_wait_are_come_by_in_turns() {
+        let parking = Parking::default();
+        let places: Vec<_> = (0..7).map(|_| place(&parking, "a")).collect();
+        let (_told, told) = &places[3];
+        assert!(parking.tell(told, News::Forgotten));
+        let (mut seen, mut last) = (Vec::new(), None);
+        for expected in [3, 3, 0] {
+            let turn = parking.next(last.as_ref(), 3);
+            assert_eq!(turn.len(), expected);
+            last = turn.last().map(|(_, token)| *token);
+            seen.extend(turn.into_iter().map(|(_, token)| token));
+        }
+        for (_, token) in &places {
+            assert_eq!(seen.contains(token), token != told, "who was told has news");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_who_asks_again_keeps_the_place_and_hears_what_comes_then() {
+        let parking = Parking::default();
+        let (mut parked, token) = place(&parking, "a");
+        assert!(parking.tell(&token, News::Forgotten));
+        assert_eq!(parked.news().await, News::Forgotten);
+        parked.wait_again();
+        assert_eq!(parked.news_so_far(), None);
+        assert!(parking.tell(&token, News::Superseded));
+        assert_eq!(parked.news().await, News::Superseded);
+        assert_eq!(parking.len(), 1);
+        drop(parked);
+        assert!(parking.is_empty());
     }
 
     #[tokio::test]

@@ -6,7 +6,10 @@ use async_trait::async_trait;
 
 use crate::{
     lock::{FencingToken, KeeperId, LockName, TokenHash, Ttl},
-    telemetry::trace::{self, Span, SpanKind},
+    telemetry::{
+        metrics::StoreFigures,
+        trace::{self, Span, SpanKind},
+    },
 };
 
 use super::{
@@ -158,6 +161,10 @@ impl Store for TracedStore {
     async fn check(&self) -> Vec<Check> {
         let _span = self.span("check");
         self.store.check().await
+    }
+
+    fn figures(&self) -> StoreFigures {
+        self.store.figures()
     }
 
     async fn close(&self) {

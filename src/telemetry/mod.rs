@@ -1,6 +1,7 @@
 //! What the program says about itself while it runs.
 
 mod logging;
+pub mod metrics;
 mod panics;
 pub mod trace;
 

@@ -59,10 +59,27 @@ class Schemas(unittest.TestCase):
     def test_every_object_is_what_kubernetes_knows(self):
         for name, objects in each():
             for o in objects:
+                if o["kind"] == "ServiceMonitor":
+                    self.is_a_service_monitor(o, objects)
+                    continue
                 for version in VERSIONS:
                     with self.subTest(name, kind=o["kind"], version=version):
                         used = kubernetes_validate.validate(o, version, strict=True)
                         self.assertTrue(version.startswith(used))
+
+    def is_a_service_monitor(self, monitor, objects):
+        """No schema of it is at hand: the few fields that are used, as its operator documents them."""
+        self.assertEqual(monitor["apiVersion"], "monitoring.coreos.com/v1")
+        self.assertEqual(set(monitor["spec"]), {"jobLabel", "selector", "endpoints"})
+        labels = monitor["spec"]["selector"]["matchLabels"]
+        (service,) = [
+            o for o in objects if o["kind"] == "Service" and labels_match(labels, o["metadata"]["labels"])
+        ]
+        self.assertEqual(service["metadata"]["labels"][monitor["spec"]["jobLabel"]], "latchgate")
+        for endpoint in monitor["spec"]["endpoints"]:
+            self.assertLessEqual(set(endpoint), {"port", "path", "interval"})
+            self.assertIn(endpoint["port"], [port["name"] for port in service["spec"]["ports"]])
+            self.assertIn(endpoint["path"], program.paths())
 
     def test_a_misspelt_field_would_be_found(self):
         (deployment,) = [o for o in kustomize.render(K8S / "base") if o["kind"] == "Deployment"]
@@ -71,7 +88,7 @@ class Schemas(unittest.TestCase):
             kubernetes_validate.validate(deployment, OLDEST, strict=True)
 
     def test_there_are_the_overlays_that_the_documentation_names(self):
-        self.assertEqual(OVERLAYS, ["embedded", "external-redis", "trial"])
+        self.assertEqual(OVERLAYS, ["embedded", "external-redis", "monitored", "trial"])
         operations = (program.ROOT / "docs" / "operations.md").read_text()
         for overlay in OVERLAYS:
             self.assertIn(f"k8s/overlays/{overlay}", operations)
@@ -131,10 +148,15 @@ class Gateways(unittest.TestCase):
                     config = program.effective({"LATCHGATE_LISTEN": "0.0.0.0:7420", **variables})
                     self.assertFalse(config["insecure_no_auth"])
 
+    def test_metrics_are_served_on_the_port_that_has_their_name(self):
+        for name, _, _, container in self.each_gateway():
+            (port,) = [p["containerPort"] for p in container["ports"] if p["name"] == "metrics"]
+            self.assertEqual(environment(container)["LATCHGATE_METRICS_LISTEN"], f"0.0.0.0:{port}", name)
+
     def test_probes_ask_for_paths_on_the_port_that_is_served(self):
         for name, objects, _, container in self.each_gateway():
             with self.subTest(name):
-                self.assertEqual(container["ports"], [{"name": "http", "containerPort": 7420}])
+                self.assertIn({"name": "http", "containerPort": 7420}, container["ports"])
                 for probe, path in [
                     ("startupProbe", "/healthz"),
                     ("livenessProbe", "/healthz"),

@@ -17,4 +17,5 @@ mod layers;
 mod lua;
 mod redis;
 mod support;
+mod tls;
 mod traces;

@@ -123,3 +123,87 @@ fn a_lease_that_is_handed_on_counts_for_the_one_who_goes_on_with_it() {
     drop(adopted);
     assert!(!book.0.lock().keys.contains_key("other"));
 }
+
+#[test]
+fn what_has_ended_is_forgotten_whoever_had_it() {
+    let (mut book, _) = Book::full();
+    let other: Arc<str> = "gone".into();
+    for number in 0..1_000 {
+        let mut slot = book
+            .0
+            .ask(&other, 1_000, &name(&format!("b{number}")), None, book.1)
+            .unwrap();
+        slot.lasts(Token::random().hash(), book.1 + TTL);
+        slot.keep();
+    }
+    book.1 += TTL;
+    // A key that never asks again, because it is gone: the next who asks clears up after it.
+    drop(book.ask("c", None).unwrap());
+    let ledger = book.0.lock();
+    assert!(ledger.keys.is_empty() && ledger.key_of.is_empty() && ledger.by_end.is_empty());
+}
+
+#[test]
+fn renewals_leave_nothing_behind() {
+    let (book, [a, b]) = Book::full();
+    for step in 0..100 {
+        book.0.renewed(&name("a"), a, book.1 + TTL * step);
+        book.0.renewed(&name("a"), b, book.1 + TTL);
+    }
+    let ledger = book.0.lock();
+    assert_eq!(ledger.by_end.len(), 2);
+    assert_eq!(ledger.keys["ci"].by_end.len(), 2);
+}
+
+#[test]
+fn asking_costs_the_same_however_many_leases_there_are() {
+    let book = Book::new();
+    let key: Arc<str> = "ci".into();
+    let ask = |number: u32| {
+        let mut bytes = [0; 32];
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        let hash = Some(IdempotencyHash::from_bytes(bytes));
+        book.0.ask(&key, 100_000, &name("a"), hash, book.1).unwrap()
+    };
+    // With a look at all others for each of them these would be 5 * 10^9 looks.
+    for number in 0..100_000 {
+        let mut slot = ask(number);
+        slot.lasts(Token::random().hash(), book.1 + TTL);
+        slot.keep();
+    }
+    assert!(book.ask("b", None).is_err());
+    drop(ask(77));
+    assert!(book.1.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_later_lease_under_a_key_is_known_when_the_earlier_one_ends() {
+    let book = Book::new();
+    let [earlier, later] = [Token::random().hash(), Token::random().hash()];
+    let [first, second] = [
+        book.ask("a", Some(1)).unwrap(),
+        book.ask("a", Some(1)).unwrap(),
+    ];
+    for (mut slot, token) in [(first, earlier), (second, later)] {
+        slot.lasts(token, book.1 + TTL);
+        slot.keep();
+    }
+    book.0.ended(&name("a"), earlier);
+    let _other = book.ask("b", None).unwrap();
+    assert!(book.is_full());
+    assert!(book.ask("a", Some(1)).is_ok());
+}
+
+#[test]
+fn a_lease_that_its_own_key_adopts_is_still_known_when_it_is_asked_for_again() {
+    let book = Book::new();
+    let token = Token::random().hash();
+    let mut slot = book.ask("a", Some(1)).unwrap();
+    slot.lasts(token, book.1 + TTL);
+    slot.keep();
+    let mut adopted = book.0.adopt(&"ci".into(), &name("a"));
+    adopted.lasts(token, book.1 + TTL);
+    let _other = book.ask("b", None).unwrap();
+    assert!(book.is_full());
+    assert!(book.ask("a", Some(1)).is_ok());
+}

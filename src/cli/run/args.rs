@@ -17,14 +17,18 @@ use super::super::{connection::ConnectionArgs, duration, request::RequestArgs};
 ///
 /// Waits for the lock, runs the command, and releases the lock when the command has ended. The lease
 /// is renewed when a third of it has passed. If it cannot be renewed the command is stopped before
-/// the lease is over: TERM to its whole process group, then KILL.
+/// the lease is over: TERM to its whole process group, then KILL. If somebody has ended the lease
+/// (break, or a release with its token), that is told with the next renewal: KILL follows at once if
+/// somebody else holds the lock by then, and otherwise a second after the TERM.
 ///
 /// The command finds the name of the lock in LATCHGATE_NAME and the fencing token in
 /// LATCHGATE_FENCING_TOKEN. Hand the fencing token to whatever the lock protects.
 ///
 /// The signals INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the process group of the
 /// command. What the command has left running in its process group when it ends is stopped, too,
-/// before the lock is released. A process that leaves the group (setsid) is on its own.
+/// before the lock is released; if something lives on although it was killed, because it waits for a
+/// disk, the lock is not released but ends with its TTL. A process that leaves the group (setsid) is on
+/// its own.
 ///
 /// The exit code is that of the command, or 128 and the number of the signal that ended it. Where
 /// there was no command, or it was stopped because the lease was lost, it is one of those below; 126
@@ -47,12 +51,14 @@ pub(in crate::cli) struct RunArgs {
     pub(super) on_lost: OnLost,
     /// How long before the KILL the command gets a TERM [default: a third of the TTL, at most 10s]
     ///
-    /// At most half of the TTL: the other half is for renewals.
+    /// At most half of the TTL: the other half is for renewals. A lease that somebody has ended leaves
+    /// no more than a second.
     #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
     pub(super) kill_after: Option<Duration>,
     /// Put the token of the lease into the environment of the command, as LATCHGATE_TOKEN
     ///
-    /// Whoever has the token can renew and release the lease.
+    /// Whoever has the token can renew and release the lease: a release stops the command, and a renewal
+    /// with a shorter TTL shortens the lease until it is renewed here the next time.
     #[arg(long)]
     pub(super) token_env: bool,
     #[command(flatten)]

@@ -1,26 +1,20 @@
 //! `latchgate run` from the wait to the release.
 
-use std::time::Duration;
-
 use rustix::process::Signal;
-use tokio::time::Instant;
 
-use crate::client::{Client, ClientError, Keeper, Lease};
+use crate::client::{Client, Keeper, Lease};
 
 use super::{
     super::{
         duration, environment::Environment, error::CliError, output, signals::Signals, waiting,
     },
     args::RunArgs,
+    giving_back::{give_back, give_back_unused},
     job::Job,
-    supervisor::{End, HEARD, Supervisor},
+    stopping::Remains,
+    supervisor::{HEARD, Supervisor},
     timing::{SHORTEST_TTL, Timing, longest_kill_after},
 };
-
-/// How long a release is tried. If nobody answers for so long, the lease ends by itself soon.
-const RELEASE: Duration = Duration::from_secs(10);
-/// How long that of a lost lease is tried: most likely nothing is left of it.
-const RELEASE_LOST: Duration = Duration::from_secs(1);
 
 /// Acquires, runs the command, releases, and says with which code to exit.
 pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Result<u8, CliError> {
@@ -32,7 +26,7 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
     let mut signals = Signals::hear(&HEARD).map_err(CliError::Runtime)?;
     let lease = waiting::acquire(&client, &args.name, request, &mut signals).await?;
     let timing = args.timing(&lease);
-    let keeper = keep(&client, lease.clone(), &mut signals).await?;
+    let keeper = keep(&client, &lease, &mut signals).await?;
     let ended = match Job::start(&args.command, &args.variables(&lease)) {
         Ok(job) => {
             Supervisor::new(&args.name, job, &keeper, timing, args.on_lost)
@@ -40,72 +34,29 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
                 .await
         }
         Err(error) => {
-            release(args, keeper, &mut signals).await;
+            give_back(&args.name, keeper, Remains::Nobody, &mut signals).await;
             return Err(CliError::NotStarted(error));
         }
     };
-    release(args, keeper, &mut signals).await;
-    match ended.map_err(CliError::Runtime)? {
-        End {
-            code,
-            stopped: None,
-        } => Ok(code),
-        End {
-            stopped: Some(why), ..
-        } => Err(CliError::Stopped(why)),
+    give_back(&args.name, keeper, ended.remains, &mut signals).await;
+    match ended.stopped {
+        None => ended.code.map_err(CliError::Runtime),
+        Some(why) => Err(CliError::Stopped(why)),
     }
 }
 
 /// Keeps the lease, unless a signal comes before that has begun.
-async fn keep(client: &Client, lease: Lease, signals: &mut Signals) -> Result<Keeper, CliError> {
-    let (name, token) = (lease.name.clone(), lease.token.clone());
+async fn keep(client: &Client, lease: &Lease, signals: &mut Signals) -> Result<Keeper, CliError> {
     let interrupted = tokio::select! {
         biased;
         signal = signals.ending() => CliError::Interrupted(signal),
-        keeper = Keeper::start(client, lease) => match keeper {
+        keeper = Keeper::start(client, lease.clone()) => match keeper {
             Ok(keeper) => return Ok(keeper),
             Err(error) => CliError::Client(error),
         },
     };
-    tokio::select! {
-        // What cannot be released ends with its TTL.
-        _ = client.release(&name, &token) => {}
-        _ = signals.ending() => {}
-    }
+    give_back_unused(client, lease, signals).await;
     Err(interrupted)
-}
-
-/// Releases the lock, if somebody answers. Whatever comes of it, the command has ended as it has.
-async fn release(args: &RunArgs, keeper: Keeper, signals: &mut Signals) {
-    let until = keeper.until();
-    let lost = until.is_none();
-    let within = if lost { RELEASE_LOST } else { RELEASE };
-    let released = tokio::select! {
-        released = keeper.release(within) => released,
-        // Asked twice to end.
-        _ = signals.ending() => Ok(()),
-    };
-    let name = &args.name;
-    match released {
-        Ok(()) => {}
-        // Known already.
-        Err(_) if lost => {}
-        Err(ClientError::Lost(problem)) => output::note(&format!(
-            "latchgate: {name}: the lease had ended before the command had: {problem}"
-        )),
-        Err(error) => {
-            let left = until.unwrap_or_else(Instant::now);
-            let left = left.saturating_duration_since(Instant::now());
-            let end = if left.is_zero() {
-                "has ended by itself".to_owned()
-            } else {
-                format!("ends by itself in {}", duration::show(left))
-            };
-            output::note(&format!(
-                "latchgate: {name}: could not release the lock, the lease {end}: {error}"
-            ));
-        }
-    }
 }
 
 // === impl RunArgs ===

@@ -2,7 +2,10 @@
 
 use std::{fs, process};
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, kill_process_group, test_kill_process_group},
+};
 
 /// A process group.
 #[derive(Debug)]
@@ -15,8 +18,11 @@ pub(super) struct Group {
 /// How a group stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Somebody in it is alive, or it cannot be seen who is.
+    /// Somebody in it is alive.
     Alive,
+    /// Somebody is in it, and it cannot be seen who is alive: the system does not show its processes, or
+    /// not those of other users.
+    Unseen,
     /// All that was seen of it is dead and waits to be collected. Somebody may have been started in
     /// the middle of the look.
     Dead,
@@ -54,7 +60,8 @@ impl Group {
     /// How it stands now. Signals reach the dead as well, until their parent has collected them; and
     /// the first process of a container, which inherits them, may never do so.
     pub(super) fn standing(&mut self) -> Standing {
-        if test_kill_process_group(self.id).is_err() {
+        // Whoever has changed its user is not ours to signal, but is there.
+        if test_kill_process_group(self.id) == Err(Errno::SRCH) {
             return Standing::Gone;
         }
         let group = self.id.as_raw_pid();
@@ -67,7 +74,7 @@ impl Group {
 
     fn look(&mut self) -> Standing {
         let group = self.id.as_raw_pid();
-        let mut standing = Standing::Alive;
+        let mut standing = Standing::Unseen;
         for pid in processes() {
             match Shown::of(pid) {
                 Some(shown) if shown.group != group => {}

@@ -1,19 +1,18 @@
 //! The process group in which a command runs.
 
-use std::{ffi::OsString, io, os::unix::process::ExitStatusExt, process::Child, time::Duration};
+use std::{ffi::OsString, io, os::unix::process::ExitStatusExt, process::Child};
 
 use rustix::{
     io::Errno,
     process::{Pid, Signal, WaitId, WaitIdOptions, waitid},
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::{
-    super::signals::Signals,
-    group::{Group, Standing},
+    group::Group,
     guard::own_program,
-    orphans::Orphans,
     start_process::stopped,
+    stopping::{Remains, Stopping},
 };
 
 /// A command and everything that it started, as long as that stays in its process group.
@@ -33,12 +32,6 @@ pub(super) enum Status {
 
 /// The variable of a token, which belongs to another lease if it is inherited.
 const TOKEN: &str = "LATCHGATE_TOKEN";
-/// How often a group is looked at that is to end.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long the end of a group is waited for that was killed: the kernel needs no longer, but where
-/// it does not show who is dead, those whom nobody collects seem to live for ever.
-const KILLED: Duration = Duration::from_secs(1);
-
 // === impl Job ===
 
 impl Job {
@@ -69,7 +62,7 @@ impl Job {
         self.group.id()
     }
 
-    /// How the command itself stands now. One that has ended is left for [`Job::end`] to collect, so
+    /// How the command itself stands now. One that has ended is left for [`Job::collect`], so
     /// that its number goes to no other process group.
     pub(super) fn status(&self) -> Status {
         let now = |options| {
@@ -90,45 +83,17 @@ impl Job {
         self.group.signal(signal);
     }
 
-    /// Collects the command, stops what it has left running, with KILL from `kill_at` on, and says
-    /// with which code the command has ended. Signals are passed on to what is left.
-    pub(super) async fn end(
-        mut self,
-        kill_at: Instant,
-        orphans: &Orphans,
-        signals: &mut Signals,
-    ) -> io::Result<u8> {
-        self.signal(Signal::TERM);
-        self.signal(Signal::CONT);
+    /// Collects the command, which has ended, and says with which code.
+    pub(super) fn collect(&mut self) -> io::Result<u8> {
         let status = self.child.wait()?;
-        let mut killed = None;
-        loop {
-            orphans.collect();
-            let standing = self.group.standing();
-            let now = Instant::now();
-            match (standing, killed) {
-                (Standing::Gone, _) | (Standing::Dead, Some(_)) => break,
-                // Whom the look has missed does not live on after this.
-                (Standing::Dead, None) => {
-                    self.signal(Signal::KILL);
-                    killed = Some(now);
-                    continue;
-                }
-                (Standing::Alive, None) if now >= kill_at => {
-                    self.signal(Signal::KILL);
-                    killed = Some(now);
-                }
-                (Standing::Alive, Some(at)) if now >= at + KILLED => break,
-                (Standing::Alive, _) => {}
-            }
-            tokio::select! {
-                () = sleep(LOOK) => {}
-                signal = signals.ending() => self.signal(signal),
-            }
-        }
         let code = status.code().or(status.signal().map(|signal| 128 + signal));
         Ok(code
             .and_then(|code| u8::try_from(code).ok())
             .unwrap_or(u8::MAX))
+    }
+
+    /// Looks at what it has left running, which is to end.
+    pub(super) fn look(&mut self, stopping: &mut Stopping, kill_at: Instant) -> Option<Remains> {
+        stopping.look(&mut self.group, kill_at)
     }
 }

@@ -2,12 +2,14 @@
 
 mod args;
 mod ending;
+mod giving_back;
 mod group;
 mod guard;
 mod guard_process;
 mod job;
 mod orphans;
 mod start_process;
+mod stopping;
 mod supervisor;
 mod terminal;
 mod timing;

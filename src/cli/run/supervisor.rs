@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use crate::{
-    client::{Keeper, Keeping},
+    client::{Keeper, Keeping, Loss},
     lock::LockName,
 };
 
@@ -19,6 +19,7 @@ use super::{
     guard::Guard,
     job::{Job, Status},
     orphans::Orphans,
+    stopping::{Remains, Stopping},
     terminal::Terminal,
     timing::Timing,
 };
@@ -52,12 +53,16 @@ enum Stage {
     Running,
     Terminated,
     Killed,
+    /// It has ended, but perhaps not what it has left running.
+    Ended,
 }
 
 /// How the command ended.
 pub(super) struct End {
     /// Its exit code.
-    pub(super) code: u8,
+    pub(super) code: io::Result<u8>,
+    /// What is left of its process group.
+    pub(super) remains: Remains,
     /// Why it was stopped, if its lease was the reason.
     pub(super) stopped: Option<String>,
 }
@@ -75,6 +80,8 @@ pub(super) const HEARD: [Signal; 9] = [
     Signal::USR2,
 ];
 
+/// How often a group is looked at that is to end.
+const LOOK: Duration = Duration::from_millis(20);
 /// After a suspension that was not to be, because no shell could undo it, this goes on.
 const NOT_SUSPENDED: Duration = Duration::from_millis(100);
 
@@ -136,7 +143,7 @@ impl Supervisor {
     }
 
     /// Goes on until the command has ended, and all that it left running.
-    pub(super) async fn finish(mut self, signals: &mut Signals) -> io::Result<End> {
+    pub(super) async fn finish(mut self, signals: &mut Signals) -> End {
         loop {
             let (due, is_to_be_stopped) = (self.due(), self.is_to_be_stopped());
             tokio::select! {
@@ -155,18 +162,40 @@ impl Supervisor {
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back();
         }
-        let kill_at = match self.on_lost {
-            OnLost::Terminate => self.kill_at.min(self.timing.kill_if_stopped_now()),
-            OnLost::Continue => self.timing.kill_if_stopped_now(),
-        };
-        let code = self.job.end(kill_at, &self.orphans, signals).await?;
+        self.stage = Stage::Ended;
+        self.job.signal(Signal::TERM);
+        self.job.signal(Signal::CONT);
+        let code = self.job.collect();
+        let remains = self.stop_what_is_left(signals).await;
         if let Some(guard) = self.guard {
             guard.dismiss();
         }
-        Ok(End {
+        End {
             code,
+            remains,
             stopped: self.why,
-        })
+        }
+    }
+
+    /// Sees what the command has left running to its end. Signals are passed on to it.
+    async fn stop_what_is_left(&mut self, signals: &mut Signals) -> Remains {
+        let at_last = self.timing.kill_if_stopped_now();
+        let mut stopping = Stopping::default();
+        loop {
+            self.orphans.collect();
+            let kill_at = match self.on_lost {
+                OnLost::Terminate => self.kill_at.min(at_last),
+                OnLost::Continue => at_last,
+            };
+            if let Some(remains) = self.job.look(&mut stopping, kill_at) {
+                return remains;
+            }
+            tokio::select! {
+                Ok(()) = self.lease.changed(), if !self.lease_lost => self.look_at_lease(),
+                () = sleep(LOOK) => {}
+                signal = signals.ending() => self.job.signal(signal),
+            }
+        }
     }
 
     /// Does what a signal says, and tells how the command stands then.
@@ -176,10 +205,13 @@ impl Supervisor {
                 if self.guard.as_mut().is_some_and(Guard::has_ended) {
                     self.guard = None;
                     self.orphans = Orphans::beside([self.job.group()]);
-                    self.say(
-                        "the guard is gone: if this process is killed, the command goes on without \
-                         the lock",
-                    );
+                    // It may have ended because it has done what it is for.
+                    if self.stage != Stage::Killed && Instant::now() < self.kill_at {
+                        self.say(
+                            "the guard is gone: if this process is killed, the command goes on \
+                             without the lock",
+                        );
+                    }
                 }
                 self.orphans.collect();
                 let status = self.job.status();
@@ -277,7 +309,7 @@ impl Supervisor {
             Keeping::Lost(loss) => {
                 self.lease_lost = true;
                 self.trouble = loss.to_string();
-                self.lost();
+                self.lost(&loss);
             }
         }
     }
@@ -288,7 +320,7 @@ impl Supervisor {
         self.tell_guard();
     }
 
-    fn lost(&mut self) {
+    fn lost(&mut self, loss: &Loss) {
         if self.on_lost == OnLost::Continue {
             self.say(&format!(
                 "the lease is lost, the command goes on: {}",
@@ -297,9 +329,16 @@ impl Supervisor {
             return;
         }
         self.term_at = Instant::now();
-        self.kill_at = self.kill_at.min(self.timing.kill_if_stopped_now());
+        self.kill_at = self.kill_at.min(self.timing.kill_if_lost_now(loss));
         self.tell_guard();
-        self.stop_in_time();
+        if self.stage == Stage::Ended {
+            self.say(&format!(
+                "the lease is lost before what the command has left running is stopped: {}",
+                self.trouble
+            ));
+        } else {
+            self.stop_in_time();
+        }
     }
 
     fn tell_guard(&mut self) {
@@ -316,7 +355,7 @@ impl Supervisor {
     fn due(&self) -> Instant {
         match self.stage {
             Stage::Running => self.term_at.min(self.kill_at),
-            Stage::Terminated | Stage::Killed => self.kill_at,
+            Stage::Terminated | Stage::Killed | Stage::Ended => self.kill_at,
         }
     }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::client::Loss;
+
 /// How the end of a lease is divided up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Timing {
@@ -16,6 +18,10 @@ pub(super) struct Timing {
 /// The shortest lease with which a command is run: a shorter one is over whenever the machine is
 /// busy for a moment.
 pub(super) const SHORTEST_TTL: Duration = Duration::from_secs(1);
+
+/// How long a command has from TERM to KILL if its lease has ended before its time, and nobody else
+/// holds the lock yet: no longer than a person takes who has ended it to give it to the next.
+const UNHELD: Duration = Duration::from_secs(1);
 
 // === impl Timing ===
 
@@ -38,6 +44,19 @@ impl Timing {
     /// When the command must not run any more.
     pub(super) fn kill_at(self, until: Instant) -> Instant {
         earlier(until, self.margin)
+    }
+
+    /// When to kill a command whose lease is lost since now.
+    pub(super) fn kill_if_lost_now(self, loss: &Loss) -> Instant {
+        match loss {
+            // Anybody may be granted the lock at any moment.
+            Loss::Ended(problem) if problem.held != Some(true) => {
+                Instant::now() + self.kill_after.min(UNHELD)
+            }
+            // Somebody else holds it, and what the command did to tidy up would harm them as well; or
+            // the command was asked to stop while there was time.
+            Loss::Ended(_) | Loss::Expired { .. } | Loss::HoldLimit => Instant::now(),
+        }
     }
 
     /// When to kill a command that is asked to stop now.

@@ -8,6 +8,7 @@ use crate::{
     lifecycle::TasksLeft,
     store::OpenError,
     telemetry::{LoggingError, trace::TraceError},
+    tls::TlsError,
 };
 
 /// The failures of `latchgate serve` beyond its configuration.
@@ -24,6 +25,9 @@ pub(in crate::cli) enum ServeError {
     /// It is not known who may use the gateway.
     #[error(transparent)]
     Keys(#[from] KeysFileError),
+    /// Callers would not know the gateway.
+    #[error(transparent)]
+    Certificates(#[from] TlsError),
     /// There would be no audit log.
     #[error(transparent)]
     Audit(#[from] AuditError),

@@ -10,16 +10,23 @@ pub(super) fn greeting(
     base_path: &str,
     store: &str,
     has_keys: bool,
+    over_tls: bool,
+    metrics: Option<SocketAddr>,
 ) -> String {
+    let scheme = if over_tls { "https" } else { "http" };
     let key = if has_keys {
         "-H \"Authorization: Bearer $LATCHGATE_KEY\" "
     } else {
         ""
     };
-    let url = format!("http://{}{base_path}", reachable(address));
+    let metrics = metrics.map_or_else(String::new, |address| {
+        format!("metrics: http://{address}/metrics\n")
+    });
+    let url = format!("{scheme}://{}{base_path}", reachable(address));
     format!(
-        "latchgate {} listens on http://{address}{base_path}\n\
+        "latchgate {} listens on {scheme}://{address}{base_path}\n\
          store: {store}\n\
+         {metrics}\
          try:   curl -X POST {key}{url}/locks/deploy\n",
         release::VERSION
     )
@@ -37,7 +44,14 @@ mod tests {
             ("[::]:1", "http://[::1]:1/p/locks/deploy"),
             ("192.0.2.1:1", "http://192.0.2.1:1/p/locks/deploy"),
         ] {
-            let text = greeting(address.parse().unwrap(), "/p", "a store", false);
+            let text = greeting(
+                address.parse().unwrap(),
+                "/p",
+                "a store",
+                false,
+                false,
+                None,
+            );
             assert!(text.contains(&format!("curl -X POST {url}\n")), "{text}");
             assert!(
                 text.contains(&format!("listens on http://{address}/p\n")),
@@ -47,8 +61,29 @@ mod tests {
     }
 
     #[test]
+    fn over_tls_every_address_says_so() {
+        let text = greeting(
+            "127.0.0.1:1".parse().unwrap(),
+            "",
+            "a store",
+            false,
+            true,
+            None,
+        );
+        assert_eq!(text.matches("https://127.0.0.1:1").count(), 2, "{text}");
+        assert!(!text.contains("http://"), "{text}");
+    }
+
+    #[test]
     fn with_keys_the_line_to_paste_sends_one() {
-        let text = greeting("127.0.0.1:1".parse().unwrap(), "", "a store", true);
+        let text = greeting(
+            "127.0.0.1:1".parse().unwrap(),
+            "",
+            "a store",
+            true,
+            false,
+            None,
+        );
         let line = "curl -X POST -H \"Authorization: Bearer $LATCHGATE_KEY\" http://127.0.0.1:1/";
         assert!(text.contains(line), "{text}");
     }

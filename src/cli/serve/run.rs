@@ -1,6 +1,6 @@
 //! The life of a gateway process.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use axum::middleware::from_fn_with_state;
 use clap::Args;
@@ -12,12 +12,12 @@ use crate::{
     auth::{Gate, KeysFile, KeysWatch},
     cli::{environment::Environment, error::CliError, output, sources::SourceArgs},
     clock::{Clock, SystemClock},
-    config::{AuthConfig, Config, StoreUrl},
+    config::{AuthConfig, Config, HttpTlsConfig, StoreUrl},
     engine::Engine,
-    http::{self, Gateway},
+    http::{self, Certificates, CertificatesWatch, Gateway},
     lifecycle::Lifecycle,
-    store::{self, Store, TracedKind, TracedStore},
-    telemetry::{self, trace::Tracer},
+    store::{self, Metered, Store, TracedKind, TracedStore},
+    telemetry::{self, metrics::Metrics, trace::Tracer},
 };
 
 use super::{
@@ -29,9 +29,10 @@ use super::{
 ///
 /// With nothing configured it listens on 127.0.0.1:7420 and keeps leases durably in
 /// ./latchgate-data. It ends on TERM or INT (Ctrl-C): no new acquires from then on (or after
-/// the delay that is configured for load balancers), renew and release go on until every lease granted or renewed here has ended or the grace period is over. A second
-/// signal ends it at once. HUP reads the keys file again and opens the audit log again, unless it comes
-/// from the terminal that was closed.
+/// the delay that is configured for load balancers), renew and release go on until every lease granted
+/// or renewed here has ended or the grace period is over. A second signal ends it at once. HUP reads
+/// keys and certificates again and opens the audit log again, unless it comes from the terminal that was
+/// closed.
 #[derive(Args)]
 pub(in crate::cli) struct ServeArgs {
     #[command(flatten)]
@@ -55,28 +56,32 @@ pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Resu
 async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), ServeError> {
     // First of all, so that no signal is missed.
     let mut signals = Signals::new().map_err(ServeError::Signals)?;
-    let listener = TcpListener::bind(config.listen).await;
-    let cannot_listen = |error| ServeError::Listen {
-        address: config.listen,
-        error,
+    let (listener, address) = listen(config.listen).await?;
+    let scraped_at = match config.metrics.address() {
+        Some(address) => Some(listen(address).await?),
+        None => None,
     };
-    let listener = listener.map_err(cannot_listen)?;
-    let address = listener.local_addr().map_err(cannot_listen)?;
     let lifecycle = Lifecycle::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let audit = Audit::open(&config.audit, Arc::clone(&clock))?;
     let gate = gate(&config.auth, &clock, &lifecycle, &audit, &mut signals)?;
+    let certificates = certificates(&config.http.tls, &lifecycle, &mut signals)?;
     let tracer = Tracer::start(&config.trace, Arc::clone(&clock), &lifecycle)?;
     let store = store::open(&config, Arc::clone(&clock), &lifecycle).await?;
-    let store = traced(store, &config.store, &tracer);
-    let engine = Engine::start(Arc::clone(&store), lifecycle.clone(), &config.limits);
+    let metrics = Metrics::default();
+    // Measured from outside: what is measured is what the engine waits for.
+    let measured = traced(Arc::clone(&store), &config.store, &tracer);
+    let measured = Arc::new(Metered::new(measured, metrics.clone()));
+    let engine = Engine::start(measured, lifecycle.clone(), &config.limits, metrics);
     let gateway = Gateway::new(engine.clone(), Arc::clone(&config), clock)
         .behind(gate)
+        .certified(certificates.clone())
         .audited(audit.clone())
         .traced(tracer.clone());
     let under_way = UnderWay::new();
     let count = from_fn_with_state(under_way.clone(), UnderWay::count);
-    let router = http::router(gateway).layer(count);
+    let gateway = Arc::new(gateway);
+    let router = http::router(Arc::clone(&gateway)).layer(count);
 
     if config.insecure_no_auth && !address.ip().to_canonical().is_loopback() {
         warn!(%address, "there is no authentication: whoever reaches this address can take every lock");
@@ -89,12 +94,22 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
         &config.http.base_path,
         &store.describe(),
         config.auth.has_keys(),
+        certificates.is_some(),
+        scraped_at.as_ref().map(|(_, address)| *address),
     )));
     let accepting = (lifecycle.clone(), Arc::clone(&config));
     lifecycle.spawn(async move {
         let (lifecycle, config) = accepting;
-        http::serve(listener, router, &config.http, &lifecycle).await;
+        http::serve(listener, router, &config.http, certificates, &lifecycle).await;
     });
+    if let Some((listener, _)) = scraped_at {
+        let router = http::metrics_router(gateway);
+        let accepting = (lifecycle.clone(), Arc::clone(&config));
+        lifecycle.spawn(async move {
+            let (lifecycle, config) = accepting;
+            http::serve(listener, router, &config.http, None, &lifecycle).await;
+        });
+    }
     let service_manager = ServiceManager::of(environment);
     service_manager.keep_watchdog(&lifecycle);
     service_manager.ready().await;
@@ -121,6 +136,34 @@ fn traced(store: Arc<dyn Store>, url: &StoreUrl, tracer: &Tracer) -> Arc<dyn Sto
         StoreUrl::Redis(_) => TracedKind::Redis,
     };
     Arc::new(TracedStore::new(store, kind))
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let listening = async {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    let listening = listening.await;
+    listening.map_err(|error| ServeError::Listen { address, error })
+}
+
+/// By what callers know the gateway, as the files say from now on. `None` without TLS.
+fn certificates(
+    config: &HttpTlsConfig,
+    lifecycle: &Lifecycle,
+    signals: &mut Signals,
+) -> Result<Option<Certificates>, ServeError> {
+    if !config.is_on() {
+        return Ok(None);
+    }
+    let (watch, certificates) = CertificatesWatch::open(config.clone())?;
+    info!(file = config.cert_file, "the certificate was read");
+    let asked = Arc::new(Notify::new());
+    signals.reload_with(Arc::clone(&asked));
+    let tasks = lifecycle.clone();
+    lifecycle.spawn_background(watch.keep_current(certificates.clone(), asked, tasks));
+    Ok(Some(certificates))
 }
 
 /// Who is let in, as the keys file says from now on.

@@ -26,7 +26,7 @@ pub(super) struct Signals {
     /// cannot be told any more that it was one.
     interactive: bool,
     /// Who reads again what can be read again.
-    reload: Option<Arc<Notify>>,
+    reload: Vec<Arc<Notify>>,
     /// What a HUP opens anew.
     audit: Audit,
     /// Who is told of what a HUP does.
@@ -42,15 +42,15 @@ impl Signals {
             int: signal(SignalKind::interrupt())?,
             hup: signals::Signals::hear(&[Signal::HUP])?,
             interactive: io::stdin().is_terminal(),
-            reload: None,
+            reload: Vec::new(),
             audit: Audit::none(),
             manager: None,
         })
     }
 
-    /// From now on HUP wakes this one.
+    /// From now on HUP wakes this one too.
     pub(super) fn reload_with(&mut self, reload: Arc<Notify>) {
-        self.reload = Some(reload);
+        self.reload.push(reload);
     }
 
     /// Opens this anew with every HUP that does not end the gateway.
@@ -66,7 +66,8 @@ impl Signals {
     /// The next that is to end the gateway.
     ///
     /// A terminal that is closed ends what was started on it. Without a terminal HUP is the usual
-    /// way to ask for a new configuration: no reason to end. Of that only the keys are read again.
+    /// way to ask for a new configuration: no reason to end. Of that only keys and certificates are read
+    /// again.
     pub(super) async fn next(&mut self) -> &'static str {
         loop {
             tokio::select! {
@@ -80,9 +81,10 @@ impl Signals {
                         manager.reloading().await;
                     }
                     self.audit.reopen();
-                    if let Some(reload) = &self.reload {
+                    for reload in &self.reload {
                         reload.notify_one();
-                    } else if !self.audit.is_kept() {
+                    }
+                    if self.reload.is_empty() && !self.audit.is_kept() {
                         warn!(
                             "HUP is ignored: the configuration is read at the start only; start \
                              the gateway again to change it"

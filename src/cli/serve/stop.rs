@@ -122,14 +122,16 @@ impl Serving {
     async fn nothing_left(&self) {
         loop {
             self.under_way.quiet().await;
-            // Before the look at the leases: a release must be seen here or there.
-            let changed = self.under_way.changed();
+            // Before the look at the leases: a release must be seen here or there. One that goes on
+            // without its caller, or the end of a stream, is no request that ends.
+            let (changed, settled) = (self.under_way.changed(), self.engine.owed_less());
             let Some(until) = self.engine.owed_until() else {
                 return;
             };
             tokio::select! {
                 () = sleep_until(until) => {}
                 () = changed => {}
+                () = settled => {}
             }
         }
     }

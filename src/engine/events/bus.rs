@@ -75,6 +75,11 @@ impl Bus {
         Self(shared)
     }
 
+    /// How many listen here.
+    pub(in crate::engine) fn listeners(&self) -> usize {
+        self.0.audience().listeners()
+    }
+
     /// Tells what `news` makes, if anybody wants to know.
     pub(super) fn tell(&self, news: impl FnOnce(SystemTime) -> News) {
         if !self.0.wanted.load(Ordering::Relaxed) {

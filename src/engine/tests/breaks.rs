@@ -112,6 +112,36 @@ async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_whose_caller_panics_is_recorded() {
+    let holder = Holder::Lease(held());
+    let store = ScriptedStore::queueing().with_closed_gate();
+    let breaking = Ok(Breaking::Broken(holder.clone()));
+    store.breakings.lock().unwrap().push_back(breaking);
+    let records = Records::default();
+    let (asked, kept) = (Arc::clone(&store), Arc::clone(&records));
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the caller of a test is no task of the program"
+    )]
+    let caller = tokio::spawn(async move {
+        let broken = broken(&asked, &kept);
+        let panics = async {
+            settle().await;
+            panic!("as asked for");
+        };
+        tokio::join!(broken, panics);
+    });
+    assert!(caller.await.unwrap_err().is_panic());
+    assert!(
+        records.lock().unwrap().is_empty(),
+        "the store has not answered"
+    );
+    store.open_gate();
+    settle().await;
+    assert!(matches!(records.lock().unwrap().as_slice(), [Ok(it)] if *it == holder));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_shows_what_its_caller_may_see_and_goes_on_behind_what_it_may_not() {
     let store = ScriptedStore::queueing();
     let lock = |name: &str| HeldLock {

@@ -10,17 +10,12 @@ use crate::{
     engine::{AcquireError, AdoptError, Engine, Hold, HoldEnd, HoldEvent, LossReason},
     lock::{HeldLease, Token},
     store::{
-        StoreError, Unavailability,
         contract::{Acquisition, Leaving, Loss, Release, Renewal},
         parking::News,
     },
 };
 
 const TTL: Duration = Duration::from_secs(30);
-
-fn away() -> StoreError {
-    Unavailability::Connect("refused".to_owned()).into()
-}
 
 async fn granted_hold(store: &Arc<ScriptedStore>) -> (Hold, crate::lifecycle::Lifecycle) {
     let (engine, lifecycle) = engine(store);

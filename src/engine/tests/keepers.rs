@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::scripted_store::*;
 use crate::{
     auth::Warrant,
     engine::{HoldEnd, HoldEvent, LossReason},
-    lock::{KeeperId, Token},
-    store::{parking::News, positions::Position},
+    lock::{HeldLease, KeeperId, Token, Ttl},
+    store::{contract::Renewal, parking::News, positions::Position},
 };
 
 fn at(ahead: u64) -> Position {
@@ -120,4 +120,73 @@ async fn whoever_reads_slowly_is_told_the_last_place_and_keeps_it() {
         "{event:?}"
     );
     assert!(store.left.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_lease_is_renewed_for_another_time_by_its_token_goes_by_that_at_once() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let mut hold = engine.hold(request(None)).await.unwrap();
+    let Some(HoldEvent::Granted(lease)) = hold.next().await else {
+        panic!("not granted");
+    };
+    let second = Duration::from_secs(1);
+    let short = HeldLease {
+        ttl: Ttl::from_millis(1_000).unwrap(),
+        expires_in: second,
+        ..held()
+    };
+    let answers = std::iter::repeat_n(Ok(Renewal::Renewed(short.clone())), 4);
+    store.renewals.lock().unwrap().extend(answers);
+    let begin = Instant::now();
+    let renewed = engine.renew(name(), lease.token.clone(), Some(short.ttl), None);
+    assert_eq!(renewed.await.unwrap().held, short);
+    for turn in 0..3 {
+        let event = hold.next().await;
+        let told = matches!(&event, Some(HoldEvent::Renewed(lease)) if *lease == short);
+        assert!(told, "{event:?}");
+        assert!(
+            begin.elapsed() <= turn * second / 3,
+            "{:?}",
+            begin.elapsed()
+        );
+    }
+    // One that says nothing of a time changes nothing for the stream.
+    let asked = *store.renewals_asked.lock().unwrap();
+    engine.renew(name(), lease.token, None, None).await.unwrap();
+    settle().await;
+    assert_eq!(*store.renewals_asked.lock().unwrap(), asked + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_panics_leaves_nothing_behind_and_its_stream_says_so() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let mut hold = engine.hold(request(None)).await.unwrap();
+    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    store.panic_on_renewals();
+    let end = hold.next().await;
+    let failed = matches!(
+        end,
+        Some(HoldEvent::Ended(HoldEnd::Lost(LossReason::Failed)))
+    );
+    assert!(failed, "{end:?}");
+    assert!(hold.next().await.is_none());
+    settle().await;
+    assert_eq!(store.released.lock().unwrap().len(), 1);
+
+    // Before it holds anything, it is not known what has become of it.
+    let store = ScriptedStore::queueing();
+    let (engine, _lifecycle) = super::scripted_store::engine(&store);
+    let mut hold = engine.hold(waiting_request(None)).await.unwrap();
+    assert!(matches!(hold.next().await, Some(HoldEvent::Queued(_))));
+    store.panic_on_renewals();
+    store.tell(News::Granted(held()));
+    let end = hold.next().await;
+    assert!(
+        matches!(end, Some(HoldEvent::Ended(HoldEnd::Refused(_)))),
+        "{end:?}"
+    );
+    settle().await;
+    assert_eq!(store.released.lock().unwrap().len(), 1);
 }

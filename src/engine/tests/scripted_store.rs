@@ -1,5 +1,6 @@
 //! A store that answers what the test says and notes what it was told.
 
+use crate::telemetry::metrics::Metrics;
 use std::{
     collections::VecDeque,
     sync::{
@@ -22,7 +23,7 @@ use crate::{
         Ttl,
     },
     store::{
-        Store, StoreError, Uncertainty,
+        Store, StoreError, Unavailability, Uncertainty,
         breaks::{Breaking, Breaks},
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
@@ -55,6 +56,9 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) releases: Mutex<VecDeque<Release>>,
     pub(super) renewals_asked: Mutex<usize>,
     renewals_hang: AtomicBool,
+    renewals_panic: AtomicBool,
+    /// For how long confirm keeps its answer.
+    confirm_takes: Mutex<Duration>,
     pub(super) attempts: Mutex<Vec<Attempt>>,
     pub(super) parking: Parking,
     pub(super) breaks: Breaks,
@@ -85,6 +89,8 @@ impl ScriptedStore {
             releases: Mutex::default(),
             renewals_asked: Mutex::default(),
             renewals_hang: AtomicBool::new(false),
+            renewals_panic: AtomicBool::new(false),
+            confirm_takes: Mutex::default(),
             attempts: Mutex::default(),
             parking: Parking::default(),
             breaks: Breaks::default(),
@@ -110,6 +116,16 @@ impl ScriptedStore {
     /// From now on a renewal is never answered.
     pub(super) fn hang_renewals(&self) {
         self.renewals_hang.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on whoever renews panics.
+    pub(super) fn panic_on_renewals(&self) {
+        self.renewals_panic.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on a confirmation is answered so much later.
+    pub(super) fn hang_confirmations(&self, late: Duration) {
+        *self.confirm_takes.lock().unwrap() = late;
     }
 
     /// Nobody gets an answer until [`ScriptedStore::open_gate`].
@@ -151,6 +167,8 @@ impl Store for ScriptedStore {
     }
 
     async fn confirm(&self, _: &LockName, _: &TokenHash) -> Result<Confirmation, StoreError> {
+        let takes = *self.confirm_takes.lock().unwrap();
+        tokio::time::sleep(takes).await;
         let answer = self.confirmations.lock().unwrap().pop_front();
         answer.expect("the test says what confirm answers")
     }
@@ -179,6 +197,7 @@ impl Store for ScriptedStore {
         _ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
         *self.renewals_asked.lock().unwrap() += 1;
+        assert!(!self.renewals_panic.load(Ordering::Relaxed), "as asked for");
         match renewer {
             Renewer::Bearer => {}
             Renewer::Keeper(keeper) => {
@@ -304,6 +323,10 @@ pub(in crate::engine) fn granted() -> Acquisition {
     Acquisition::Granted(held())
 }
 
+pub(super) fn away() -> StoreError {
+    Unavailability::Connect("refused".to_owned()).into()
+}
+
 pub(super) fn unknown() -> StoreError {
     StoreError::Indeterminate(Uncertainty::TimedOut)
 }
@@ -315,7 +338,10 @@ pub(in crate::engine) fn engine(store: &Arc<ScriptedStore>) -> (Engine, Lifecycl
         ..LimitsConfig::default()
     };
     let store: Arc<dyn Store> = Arc::<ScriptedStore>::clone(store);
-    (Engine::start(store, lifecycle.clone(), &limits), lifecycle)
+    (
+        Engine::start(store, lifecycle.clone(), &limits, Metrics::default()),
+        lifecycle,
+    )
 }
 
 pub(super) fn request(key: Option<&str>) -> AcquireRequest {

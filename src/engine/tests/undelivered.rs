@@ -1,10 +1,10 @@
 //! What becomes of a grant whose caller is not there.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::scripted_store::*;
 use crate::{
-    engine::{AcquireError, ReleaseError},
+    engine::{AcquireError, Granted, ReleaseError},
     lock::{CallerId, IdempotencyKey, Salt, Token},
     store::{
         StoreError, Unavailability,
@@ -57,6 +57,59 @@ async fn a_replayed_lease_is_never_given_back() {
     drop(granted);
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(store.given_back(), 0);
+}
+
+/// A first answer under a key that reaches nobody, and a second one.
+async fn twice_under_one_key(store: &Arc<ScriptedStore>) -> (Granted, Granted) {
+    let (engine, _lifecycle) = engine(store);
+    let first = engine.acquire(request(KEY)).await.unwrap();
+    let salt = store.attempts.lock().unwrap()[0]
+        .idempotency
+        .as_ref()
+        .unwrap()
+        .salt;
+    let replay = Ok(Acquisition::Replayed(held(), salt));
+    store.acquisitions.lock().unwrap().push_back(replay);
+    let second = engine.acquire(request(KEY)).await.unwrap();
+    assert_eq!(first.lease.token.hash(), second.lease.token.hash());
+    (first, second)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_answered_twice_and_reached_nobody_is_given_back() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (first, second) = twice_under_one_key(&store).await;
+    let token = first.lease.token.hash();
+    drop(first);
+    drop(second);
+    tokio::time::sleep(GRACE / 2).await;
+    assert!(store.released.lock().unwrap().is_empty());
+    tokio::time::sleep(GRACE).await;
+    assert_eq!(*store.released.lock().unwrap(), [token]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_other_answer_has_arrived_is_left_to_who_has_it() {
+    for first_arrives in [true, false] {
+        for lost_before in [true, false] {
+            let store = ScriptedStore::answering(Ok(granted()));
+            let (first, second) = twice_under_one_key(&store).await;
+            let (arrives, lost) = if first_arrives {
+                (first, second)
+            } else {
+                (second, first)
+            };
+            if lost_before {
+                drop(lost);
+                arrives.delivery.delivered();
+            } else {
+                arrives.delivery.delivered();
+                drop(lost);
+            }
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            assert!(store.released.lock().unwrap().is_empty());
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use crate::{
     engine::{AcquireError, AcquireRequest, Engine, Granted},
     store::{
         StoreError,
-        contract::{Acquisition, Confirmation, Leaving},
+        contract::{Acquisition, Confirmation, Contention, Leaving},
         parking::News,
     },
 };
@@ -101,6 +101,75 @@ async fn a_grant_in_the_instant_in_which_the_wait_runs_out_is_taken() {
         .unwrap()
         .delivery
         .delivered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_queued_and_cannot_ask_again_is_given_back() {
+    let foreign = StoreError::ForeignData {
+        key: "lg:{job}:info".to_owned(),
+        found: "a list".into(),
+    };
+    for (error, unknown) in [
+        (away(), true),
+        (foreign, false),
+        (StoreError::FenceExhausted, false),
+    ] {
+        for key in [None, KEY] {
+            let store = ScriptedStore::queueing();
+            store
+                .acquisitions
+                .lock()
+                .unwrap()
+                .push_back(Err(error.clone()));
+            let (engine, _lifecycle) = engine(&store);
+            let caller = start(&engine, waiting_request(key)).await;
+            store.tell(News::Forgotten);
+            let refused = caller.await.unwrap().unwrap_err();
+            let AcquireError::Store(told) = refused else {
+                panic!("{refused:?}");
+            };
+            // It may be granted the lock after all, until it has been given back.
+            let is_unknown = matches!(told, StoreError::Indeterminate(_));
+            assert_eq!(is_unknown, unknown, "{told:?}");
+            sleep(GRACE).await;
+            settle().await;
+            let token = store.attempts.lock().unwrap()[0].token;
+            assert_eq!(*store.given_back.lock().unwrap(), [token]);
+            assert!(store.parking.is_empty());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_place_is_lost_when_its_wait_is_over_leaves_and_hears_how_things_stand() {
+    let store = ScriptedStore::queueing();
+    let now = Contention {
+        holder: None,
+        waiters: 77,
+    };
+    store
+        .leavings
+        .lock()
+        .unwrap()
+        .push_back(Ok(Leaving::Left(now.clone())));
+    store
+        .confirmations
+        .lock()
+        .unwrap()
+        .push_back(Ok(Confirmation::Lost));
+    let (engine, _lifecycle) = engine(&store);
+    let mut brief = waiting_request(KEY);
+    brief.wait = Duration::from_millis(1);
+    let caller = start(&engine, brief).await;
+    store.hang_confirmations(Duration::from_secs(1));
+    store.tell(News::GrantedProvisionally);
+    let refused = caller.await.unwrap().unwrap_err();
+    let AcquireError::Held { contention, .. } = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(contention, now);
+    let token = store.attempts.lock().unwrap()[0].token;
+    assert_eq!(*store.left.lock().unwrap(), [(token, Some(GRACE))]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::http::problem::Problem;
+use crate::{http::problem::Problem, telemetry::metrics::Metrics};
 
 use super::{caller_name::CallerName, request_id::RequestId, traced::Traced};
 
@@ -21,6 +21,7 @@ pub(super) struct AccessLog {
     request_id: RequestId,
     caller: CallerName,
     traced: Traced,
+    metrics: Metrics,
     began: Instant,
     open: bool,
 }
@@ -33,8 +34,10 @@ impl AccessLog {
         route: Arc<str>,
         request_id: RequestId,
         traced: Traced,
+        metrics: Metrics,
     ) -> Self {
         Self {
+            metrics,
             method,
             route,
             request_id,
@@ -70,6 +73,7 @@ impl AccessLog {
     pub(super) fn end(mut self, status: StatusCode, problem: Option<&Problem>) {
         self.open = false;
         self.traced.end(status, problem, &self.caller);
+        self.count(Some(status));
         let trace_id = self.traced.trace_id();
         let status = status.as_u16();
         let method = self.method.as_str();
@@ -95,6 +99,12 @@ impl AccessLog {
         }
     }
 
+    fn count(&self, status: Option<StatusCode>) {
+        let took = self.began.elapsed();
+        self.metrics
+            .request(&self.method, &self.route, status, took);
+    }
+
     fn elapsed_us(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
@@ -103,6 +113,7 @@ impl AccessLog {
 impl Drop for AccessLog {
     fn drop(&mut self) {
         if self.open {
+            self.count(None);
             let method = self.method.as_str();
             let (route, id, us) = (&*self.route, self.request_id.as_str(), self.elapsed_us());
             let key = self.caller.get();

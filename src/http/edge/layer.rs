@@ -25,7 +25,10 @@ use crate::{
         base_path::BasePath,
         problem::{Problem, ProblemCode, render},
     },
-    telemetry::trace::{self, Tracer},
+    telemetry::{
+        metrics::Metrics,
+        trace::{self, Tracer},
+    },
 };
 
 use super::{
@@ -62,7 +65,9 @@ struct Edge {
     origins: Origins,
     load: Load,
     audit: Audit,
+    metrics: Metrics,
     tracer: Tracer,
+    scheme: &'static str,
     request_ids: RequestIds,
 }
 
@@ -75,6 +80,7 @@ impl EdgeLayer {
         config: &Config,
         open: bool,
         audit: Audit,
+        metrics: Metrics,
         tracer: Tracer,
     ) -> Self {
         let edge = Edge {
@@ -82,10 +88,16 @@ impl EdgeLayer {
             max_uri_bytes: config.http.max_uri_bytes,
             max_header_bytes: config.http.max_header_bytes,
             hosts: Hosts::new(config, open),
-            origins: Origins::new(config.http.allowed_origins.clone()),
+            origins: Origins::new(config.http.allowed_origins.clone(), config.http.tls.is_on()),
             load: Load::new(&config.http),
             audit,
+            metrics,
             tracer,
+            scheme: if config.http.tls.is_on() {
+                "https"
+            } else {
+                "http"
+            },
             request_ids: RequestIds::new(),
         };
         Self {
@@ -170,8 +182,9 @@ where
 impl Edge {
     fn begin(&self, request: &Request, route: Arc<str>) -> AccessLog {
         let id = RequestId::sent(request.headers()).unwrap_or_else(|| self.request_ids.mint());
-        let traced = Traced::begin(&self.tracer, request, &route, &id);
-        AccessLog::begin(request.method().clone(), route, id, traced)
+        let traced = Traced::begin(&self.tracer, self.scheme, request, &route, &id);
+        let metrics = self.metrics.clone();
+        AccessLog::begin(request.method().clone(), route, id, traced, metrics)
     }
 
     /// Whether an answer must not be kept by anybody on its way. Only what has no route is judged by

@@ -1,6 +1,7 @@
 //! How many requests are worked on at once.
 //!
-//! Renew and release have room of their own, so that others who ask for too much cost nobody a lock.
+//! Renew has room of its own, and release too, so that others who ask for too much cost nobody a lock.
+//! They do not share it: anybody may try to release, and only who has been let in may renew.
 
 use std::{
     future::poll_fn,
@@ -22,7 +23,18 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(super) struct Load {
     common: Arc<Semaphore>,
-    reserved: Arc<Semaphore>,
+    renewing: Arc<Semaphore>,
+    releasing: Arc<Semaphore>,
+}
+
+/// Which room a request has besides the common one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reserve {
+    None,
+    /// It keeps a lease: it renews it, or adopts it.
+    Renewing,
+    /// It ends a lease.
+    Releasing,
 }
 
 /// A request that is worked on, and does not count while it only waits. Cheap to clone.
@@ -32,7 +44,7 @@ pub(in crate::http) struct Turn(Option<Arc<Taken>>);
 #[derive(Debug)]
 struct Taken {
     load: Load,
-    keeps: bool,
+    reserve: Reserve,
     permit: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
@@ -47,32 +59,38 @@ impl Load {
     pub(super) fn new(config: &HttpConfig) -> Self {
         Self {
             common: Arc::new(Semaphore::new(config.max_concurrent_requests)),
-            reserved: Arc::new(Semaphore::new(config.reserved_requests)),
+            renewing: Arc::new(Semaphore::new(config.reserved_requests)),
+            releasing: Arc::new(Semaphore::new(config.reserved_requests)),
         }
     }
 
-    /// Takes room for a request, or says that there is none.
+    /// Takes room for a request, or says that there is none. One that keeps a lease takes its room
+    /// when its caller has been let pass: [`Turn::begin`].
     pub(super) fn admit(&self, route: &str, request: &Request) -> Result<Turn, Problem> {
-        if is_probe(route) {
+        // A preflight is answered on the spot. Refused, the browser would not send the renewal that
+        // comes after it, and which has room.
+        if is_probe(route) || request.method() == Method::OPTIONS {
             return Ok(Turn(None));
         }
         let turn = Taken {
             load: self.clone(),
-            keeps: keeps(route, request),
+            reserve: Reserve::of(route, request),
             permit: Mutex::new(None),
         };
-        turn.take_up()?;
+        if turn.reserve != Reserve::Renewing {
+            turn.take_up()?;
+        }
         Ok(Turn(Some(Arc::new(turn))))
     }
 
-    fn room(&self, keeps: bool) -> Option<OwnedSemaphorePermit> {
-        let common = || Arc::clone(&self.common).try_acquire_owned().ok();
-        if keeps {
-            let reserved = Arc::clone(&self.reserved).try_acquire_owned().ok();
-            reserved.or_else(common)
-        } else {
-            common()
-        }
+    fn room(&self, reserve: Reserve) -> Option<OwnedSemaphorePermit> {
+        let room = |of: &Arc<Semaphore>| Arc::clone(of).try_acquire_owned().ok();
+        let reserved = match reserve {
+            Reserve::None => None,
+            Reserve::Renewing => room(&self.renewing),
+            Reserve::Releasing => room(&self.releasing),
+        };
+        reserved.or_else(|| room(&self.common))
     }
 }
 
@@ -82,21 +100,35 @@ pub(in crate::http) fn is_probe(route: &str) -> bool {
     matches!(route, "/healthz" | "/readyz")
 }
 
-/// Whether a request keeps a lease that somebody has, or ends it.
-fn keeps(route: &str, request: &Request) -> bool {
-    match (request.method(), route) {
-        (&Method::PUT, "/locks/{name}/renew")
-        | (&Method::DELETE, "/locks/{name}")
-        | (&Method::POST, "/locks/{name}/release") => true,
-        // It goes on with a lease.
-        (&Method::POST, "/locks/{name}/hold") => request.headers().contains_key(LOCK_TOKEN),
-        _ => false,
+// === impl Reserve ===
+
+impl Reserve {
+    fn of(route: &str, request: &Request) -> Self {
+        match (request.method(), route) {
+            (&Method::PUT, "/locks/{name}/renew") => Self::Renewing,
+            // It goes on with a lease.
+            (&Method::POST, "/locks/{name}/hold") if request.headers().contains_key(LOCK_TOKEN) => {
+                Self::Renewing
+            }
+            (&Method::DELETE, "/locks/{name}") | (&Method::POST, "/locks/{name}/release") => {
+                Self::Releasing
+            }
+            _ => Self::None,
+        }
     }
 }
 
 // === impl Turn ===
 
 impl Turn {
+    /// Takes the room of a request that has none yet: its caller has been let pass.
+    pub(in crate::http) fn begin(&self) -> Result<(), Problem> {
+        match &self.0 {
+            Some(taken) if taken.permit().is_none() => taken.take_up(),
+            _ => Ok(()),
+        }
+    }
+
     /// Does not count from now on: the request waits for others.
     pub(in crate::http) fn put_down(&self) {
         if let Some(taken) = &self.0 {
@@ -135,7 +167,7 @@ impl<S: Sync> FromRequestParts<S> for Turn {
 
 impl Taken {
     fn take_up(&self) -> Result<(), Problem> {
-        let permit = self.load.room(self.keeps).ok_or_else(overloaded)?;
+        let permit = self.load.room(self.reserve).ok_or_else(overloaded)?;
         *self.permit() = Some(permit);
         Ok(())
     }

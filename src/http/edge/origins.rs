@@ -22,6 +22,8 @@ use crate::{
 /// The origins that may use the gateway besides its own.
 pub(super) struct Origins {
     listed: Vec<Origin>,
+    /// Whether every request comes over TLS.
+    over_tls: bool,
 }
 
 /// A page that is listed, as its browser names it.
@@ -42,8 +44,8 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 // === impl Origins ===
 
 impl Origins {
-    pub(super) fn new(listed: Vec<Origin>) -> Self {
-        Self { listed }
+    pub(super) fn new(listed: Vec<Origin>, over_tls: bool) -> Self {
+        Self { listed, over_tls }
     }
 
     /// Refuses a request that could change something or keeps a connection, if a browser sent it for
@@ -77,7 +79,7 @@ impl Origins {
         }
         let is_ours = match &page {
             Page::Unnamed => true,
-            Page::At(origin, _) => host.is_some_and(|host| origin.is_of(host)),
+            Page::At(origin, _) => host.is_some_and(|host| origin.is_of(host, self.over_tls)),
             Page::Foreign => false,
         };
         if is_ours && is_of_this_site(headers) {

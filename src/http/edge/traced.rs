@@ -27,9 +27,15 @@ pub(super) struct Traced {
 
 impl Traced {
     /// Begins the gateway's part.
-    pub(super) fn begin(tracer: &Tracer, request: &Request, route: &str, id: &RequestId) -> Self {
-        // Probes come every second or two, and are nobody's work.
-        if is_probe(route) {
+    pub(super) fn begin(
+        tracer: &Tracer,
+        scheme: &'static str,
+        request: &Request,
+        route: &str,
+        id: &RequestId,
+    ) -> Self {
+        // Probes and scrapes come every few seconds, and are nobody's work.
+        if is_probe(route) || route == "/metrics" {
             return Self::default();
         }
         let parent = only(request.headers(), &TRACEPARENT).and_then(TraceParent::parse);
@@ -48,7 +54,7 @@ impl Traced {
         if let Some(span) = &mut span {
             span.set("http.request.method", request.method().to_string());
             // Neither path nor query: what names a lock is told only if that is wanted.
-            span.set("url.scheme", "http");
+            span.set("url.scheme", scheme);
             if !route.is_empty() {
                 span.set("http.route", route.to_owned());
             }

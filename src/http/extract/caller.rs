@@ -7,7 +7,12 @@ use http::{header::AUTHORIZATION, request::Parts};
 
 use crate::{
     auth::{Access, Scope},
-    http::{edge::CallerName, problem::Problem, serve::Peer, state::Gateway},
+    http::{
+        edge::{CallerName, Turn},
+        problem::Problem,
+        serve::Peer,
+        state::Gateway,
+    },
     lock::{LockName, Ttl},
 };
 
@@ -51,6 +56,7 @@ impl<S: Scope> FromRequestParts<Arc<Gateway>> for Caller<S> {
         let scope = PhantomData;
         if gateway.gate.is_open() {
             let access = Access::ANYBODY;
+            begin(parts)?;
             return Ok(Self { access, scope });
         }
         let access = admit(parts, gateway)?;
@@ -67,8 +73,14 @@ impl<S: Scope> FromRequestParts<Arc<Gateway>> for Caller<S> {
         if let Some(max_ttl) = access.key().and_then(|key| key.limits.max_ttl) {
             parts.extensions.insert(TtlCap(max_ttl));
         }
+        begin(parts)?;
         Ok(Self { access, scope })
     }
+}
+
+/// Takes the room that is kept for those who have been let pass.
+fn begin(parts: &Parts) -> Result<(), Problem> {
+    parts.extensions.get::<Turn>().map_or(Ok(()), Turn::begin)
 }
 
 fn admit(parts: &Parts, gateway: &Gateway) -> Result<Access, Problem> {
@@ -79,7 +91,7 @@ fn admit(parts: &Parts, gateway: &Gateway) -> Result<Access, Problem> {
 }
 
 /// The key behind `Bearer`; empty, and no key, if something else stands there.
-fn bearer(header: &str) -> &str {
+pub(super) fn bearer(header: &str) -> &str {
     match header.split_once(' ') {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim_matches(' '),
         _ => "",

@@ -5,9 +5,13 @@ use std::time::Duration;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 
-use crate::http::{edge::RequestId, problem::Problem, serve::SilenceLimit};
+use crate::http::{
+    edge::RequestId,
+    problem::Problem,
+    serve::{Lasting, SilenceLimit, Stay},
+};
 
-use super::accept;
+use super::{accept, lock_token::LOCK_TOKEN};
 
 /// The request accepts a stream of events. With what a handler must know of it to give one.
 ///
@@ -17,6 +21,8 @@ pub(in crate::http) struct EventStream {
     request_id: RequestId,
     /// For how long the caller may be silent.
     silence_limit: SilenceLimit,
+    /// The connection that it takes for as long as it lasts.
+    _stay: Stay,
 }
 
 // === impl EventStream ===
@@ -36,14 +42,21 @@ impl EventStream {
 impl<S: Sync> FromRequestParts<S> for EventStream {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         accept::event_stream(&parts.headers)?;
+        let Ok(lasting) = Lasting::from_request_parts(parts, state).await;
+        let stay = if parts.headers.contains_key(LOCK_TOKEN) {
+            lasting.stay_with_lease()?
+        } else {
+            lasting.stay()?
+        };
         let request_id = parts.extensions.get::<RequestId>().cloned();
         let silence_limit = parts.extensions.get::<SilenceLimit>().cloned();
         Ok(Self {
             request_id: request_id.expect("the edge around every route has named the request"),
             // A request that came through no connection has nobody who could be silent.
             silence_limit: silence_limit.unwrap_or_default(),
+            _stay: stay,
         })
     }
 }

@@ -11,7 +11,7 @@ use crate::{
 /// The header `Lock-Token`, if there is one.
 pub(in crate::http) struct LockToken(Option<Token>);
 
-const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
+pub(super) const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 /// As it is written in answers.
 const FIELD: &str = "Lock-Token";
 

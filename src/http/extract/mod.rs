@@ -13,6 +13,7 @@ mod path;
 mod provenance;
 mod query;
 mod receive;
+mod releaser;
 
 pub(super) use accept::{AcceptsHtml, AcceptsJson, ProblemPage};
 pub(super) use body::{ApiJson, RequestBody};
@@ -25,3 +26,4 @@ pub(super) use no_query::NoQuery;
 pub(super) use path::{ApiPath, PathParameter};
 pub(super) use provenance::Provenance;
 pub(super) use query::{ApiQuery, Parameters, Query};
+pub(super) use releaser::Releaser;

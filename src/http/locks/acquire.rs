@@ -15,6 +15,7 @@ use crate::{
         edge::Turn,
         extract::{AcceptsJson, ApiJson, ApiPath, Caller, IdempotencyKeyHeader, NoQuery},
         problem::{Problem, ProblemCode as Code, problem_responses},
+        serve::Lasting,
         state::Gateway,
     },
     lock::LockName,
@@ -79,13 +80,15 @@ pub(in crate::http) async fn acquire(
     caller: Caller<scope::Acquire>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
-    (_, turn): (NoQuery, Turn),
+    (_, turn, lasting): (NoQuery, Turn, Lasting),
     IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     ApiJson(body): ApiJson<AcquireBody>,
 ) -> Result<Acquired, Problem> {
     // A caller that hangs up from here on: the engine leaves the queue and gives the lease back.
     let sees_holder = caller.views(&name);
     let request = body.into_request(name, key, &caller)?;
+    let waits = !request.wait.is_zero();
+    let _stay = waits.then(|| lasting.stay()).transpose()?;
     let _waiter = waiter(&caller, &request)?;
     let slot = caller.lease(&request.name, request.idempotency_key.as_ref())?;
     let granted = gateway.engine.acquire_telling(request, || turn.put_down());

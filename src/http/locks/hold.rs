@@ -10,6 +10,7 @@ use utoipa::{
 
 use crate::{
     auth::scope,
+    engine::AdoptError,
     http::{
         extract::{
             ApiJson, ApiPath, Caller, EventStream, IdempotencyKeyHeader, LockToken, NoQuery,
@@ -47,14 +48,17 @@ struct HoldProblems;
 /// * Lines that begin with a colon say nothing, and keep the connection open.
 ///
 /// Exactly one of these is the last event. A stream that ends without it has been cut: take the lock
-/// for lost.
+/// for lost. A stream that is silent may have been cut as well, and nobody can tell you: if no
+/// `granted` or `renewed` has come for the `expires_in_ms` that you were told last, counted from when
+/// that event arrived, take the lock for lost.
 ///
-/// * `released` `{}`: the lease was released with its token.
+/// * `released` `{}`: the lease was released with its token, at this gateway. If it was released at
+///   another one, the stream ends with `lost` (`ended`) when it would have renewed it.
 /// * `lost` `{reason}`: stop the work that the lock protects. `expired`: it could not be renewed in
 ///   time; `hold-limit`: `max_hold_ms` is over; `broken`: an operator broke it; `ended`: it ended in
 ///   another way; `revoked`: the API key is gone or may no longer acquire the lock, and the lease
 ///   ends within its TTL; `adopted`: another stream goes on with the lease; `unread`: the events of
-///   this stream were not read.
+///   this stream were not read; `failed`: the gateway failed, and releases the lease.
 /// * `refused` with a problem: the lock was not acquired, because the wait is over or for another
 ///   reason.
 /// * `draining` `{expires_in_ms}`: this gateway is about to stop. The lease is **not** released: it
@@ -67,6 +71,10 @@ struct HoldProblems;
 /// there are several: an older stream, at this gateway or another, ends with `lost` (`adopted`) at
 /// the latest when it would have renewed, and does not release the lease however late it closes. So
 /// does a stream whose lease was answered again under its `Idempotency-Key`.
+///
+/// Whoever has the token may also renew the lease. A `ttl_ms` given there becomes that of the lease: a
+/// stream of the same gateway renews by it from then on, one of another gateway learns of it only
+/// when it renews next, and ends with `lost` if that is too late.
 ///
 /// A lock that is held is refused with 423 before there is a stream, unless the request waits.
 /// `max_hold_ms` is 86400000 (24 h) if it is left out: a client that is frozen, or a proxy that
@@ -109,7 +117,13 @@ pub(in crate::http) async fn hold(
     if let Some(token) = token.header() {
         let counted = Counted::adopting(&caller, &name);
         let warrant = caller.warrant(&name);
-        let hold = gateway.engine.adopt(name, token, warrant).await?;
+        let charge = caller.charge();
+        let hold = gateway.engine.adopt(name, token, warrant).await;
+        match &hold {
+            Err(AdoptError::Lost(_)) => drop(charge),
+            Ok(_) | Err(AdoptError::Draining | AdoptError::Store(_)) => charge.forgive(),
+        }
+        let hold = hold?;
         return Ok(HoldStream::new(hold, counted, stream, gateway, sees_holder));
     }
     caller.count_request()?;

@@ -79,7 +79,8 @@ fn outlives(end: &HoldEnd) -> bool {
             | LossReason::HoldLimit
             | LossReason::Ended
             | LossReason::Broken
-            | LossReason::Unread,
+            | LossReason::Unread
+            | LossReason::Failed,
         )
         | HoldEnd::Refused(_)
         | HoldEnd::Released => false,

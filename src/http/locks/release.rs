@@ -12,11 +12,12 @@ use crate::{
     engine::ReleaseError,
     http::{
         answer::Empty,
-        extract::{ApiJson, ApiPath, LockToken, NoQuery},
+        extract::{ApiJson, ApiPath, LockToken, NoQuery, Releaser},
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
     lock::{LockName, Token},
+    store::contract::Loss,
 };
 
 use super::{
@@ -48,12 +49,13 @@ struct ReleaseProblems;
 )]
 pub(in crate::http) async fn release(
     State(gateway): State<Arc<Gateway>>,
+    who: Releaser,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
 ) -> Result<Empty, Problem> {
-    end(&gateway, name, &token.or(body.token)?).await
+    end(&gateway, who, name, &token.or(body.token)?).await
 }
 
 /// Release a lease by POST
@@ -78,19 +80,33 @@ pub(in crate::http) async fn release(
 )]
 pub(in crate::http) async fn release_by_post(
     State(gateway): State<Arc<Gateway>>,
+    who: Releaser,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
 ) -> Result<Empty, Problem> {
-    end(&gateway, name, &token.or(body.token)?).await
+    end(&gateway, who, name, &token.or(body.token)?).await
 }
 
-async fn end(gateway: &Gateway, name: LockName, token: &Token) -> Result<Empty, Problem> {
+async fn end(
+    gateway: &Gateway,
+    who: Releaser,
+    name: LockName,
+    token: &Token,
+) -> Result<Empty, Problem> {
+    let charge = who.charge(gateway, &name, &token.hash())?;
     // A caller that hangs up from here on still wants it: the engine sees the command through.
     let released = gateway.engine.release(name.clone(), token).await;
     if let Ok(()) | Err(ReleaseError::Lost(_)) = &released {
         gateway.gate.lease_ended(&name, token.hash());
+    }
+    match &released {
+        // A token that was a lease's once is no guess.
+        Ok(()) | Err(ReleaseError::Lost(Loss::Broken { .. }) | ReleaseError::Store(_)) => {
+            charge.forgive();
+        }
+        Err(ReleaseError::Lost(Loss::HeldByAnother | Loss::Free)) => drop(charge),
     }
     match released {
         Ok(()) => Ok(Empty),
@@ -110,6 +126,7 @@ impl IntoResponses for ReleaseProblems {
             Code::LeaseLost,
             Code::TooLarge,
             Code::UnsupportedMediaType,
+            Code::RateLimited,
             Code::Internal,
             Code::ForeignData,
             Code::StoreUnavailable,

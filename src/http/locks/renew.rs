@@ -65,20 +65,22 @@ pub(in crate::http) async fn renew(
     }
     // A caller that hangs up from here on has a lease that was renewed or not; both end by themselves.
     let id = (name.clone(), token.hash());
+    let charge = caller.charge();
     let asked = Instant::now();
     let most = caller.max_ttl();
     let renewed = gateway.engine.renew(name, token, body.ttl, most).await;
     let (name, token) = id;
     match &renewed {
-        Ok(lease) => gateway
-            .gate
-            .lease_renewed(&name, token, asked + lease.held.expires_in),
+        Ok(lease) => {
+            let until = asked + lease.held.expires_in;
+            gateway.gate.lease_renewed(&name, token, until);
+            charge.forgive();
+        }
         Err(RenewError::Lost(_)) => {
             gateway.gate.lease_ended(&name, token);
-            // Who renews what is lost, over and over, pays for it with other requests.
-            caller.owe_request();
+            drop(charge);
         }
-        Err(RenewError::Store(_)) => {}
+        Err(RenewError::Store(_)) => charge.forgive(),
     }
     let lease = renewed?;
     Ok(Answer(LeaseBody::new(lease, gateway.clock.wall())))

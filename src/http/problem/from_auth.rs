@@ -113,6 +113,11 @@ impl From<Refusal> for Problem {
                     "Too many requests with API keys that are not known came from this address.";
                 return Self::too_many(Code::RateLimited, detail, retry_after);
             }
+            Refusal::TooManyTokens { retry_after } => {
+                let detail = "Too many releases without an API key came from this address with \
+                     tokens that hold no lock. Nothing happened. Send an API key with the release.";
+                return Self::too_many(Code::RateLimited, detail, retry_after);
+            }
         };
         Self::new(Code::Unauthorized, detail).with(Extra::Challenge(challenge))
     }

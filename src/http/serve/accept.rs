@@ -12,7 +12,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use crate::{config::HttpConfig, lifecycle::Lifecycle};
+use crate::{config::HttpConfig, http::tls::Certificates, lifecycle::Lifecycle};
 
 use super::{
     connection::Protocol,
@@ -39,16 +39,18 @@ struct Notice {
 ///
 /// Draining does not end it: renew and release go on working, on new connections too. When the
 /// lifecycle closes, no more connections are taken, idle ones end, and those with a request under
-/// way end after it.
+/// way end after it. With certificates every connection begins with TLS.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     config: &HttpConfig,
+    certificates: Option<Certificates>,
     lifecycle: &Lifecycle,
 ) {
-    let protocol = Arc::new(Protocol::new(config));
-    let connections = Connections::new(descriptors::connections(config.max_connections));
-    let doorman = Doorman::new(Arc::clone(&protocol.refusals));
+    let most = descriptors::connections(config.max_connections);
+    let protocol = Arc::new(Protocol::new(config, certificates, most, lifecycle));
+    let connections = Connections::new(most);
+    let doorman = Doorman::new(Arc::clone(&protocol.refusals), protocol.is_tls());
     let mut notice = Notice::default();
     let mut closed = std::pin::pin!(lifecycle.closed());
     loop {

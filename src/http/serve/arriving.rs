@@ -11,29 +11,47 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::pace::Pace;
+use super::{pace::Pace, streams::Stream};
 
 /// The body of a request, which says when it has come whole.
-pub(super) struct Arriving {
+pub(super) struct Arriving<W> {
     body: Incoming,
-    pace: Arc<Pace>,
+    watcher: Arc<W>,
+}
+
+/// Who is told that a body has come whole.
+pub(super) trait Watcher: Send + Sync + 'static {
+    /// It has come whole.
+    fn arrived(&self);
 }
 
 // === impl Arriving ===
 
-impl Arriving {
+impl<W: Watcher> Arriving<W> {
     /// Watches over a body, if there is one.
-    pub(super) fn watch(body: Incoming, pace: &Arc<Pace>) -> Body {
+    pub(super) fn watch(body: Incoming, watcher: &Arc<W>) -> Body {
         if body.is_end_stream() {
-            pace.arrived();
+            watcher.arrived();
             return Body::empty();
         }
-        let pace = Arc::clone(pace);
-        Body::new(Self { body, pace })
+        let watcher = Arc::clone(watcher);
+        Body::new(Self { body, watcher })
     }
 }
 
-impl HttpBody for Arriving {
+impl Watcher for Pace {
+    fn arrived(&self) {
+        Pace::arrived(self);
+    }
+}
+
+impl Watcher for Stream {
+    fn arrived(&self) {
+        Stream::arrived(self);
+    }
+}
+
+impl<W: Watcher> HttpBody for Arriving<W> {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -43,7 +61,7 @@ impl HttpBody for Arriving {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if frame.is_none() || self.body.is_end_stream() {
-            self.pace.arrived();
+            self.watcher.arrived();
         }
         Poll::Ready(frame)
     }

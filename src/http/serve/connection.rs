@@ -1,60 +1,77 @@
 //! One connection.
 
-use std::{error::Error, io, sync::Arc};
+use std::sync::Arc;
 
 use axum::Router;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use tower::Service;
-use tracing::{debug, info};
+use tracing::debug;
 
-use crate::config::HttpConfig;
+use crate::{
+    config::HttpConfig,
+    http::tls::{Certificates, HTTP_2},
+    lifecycle::Lifecycle,
+};
 
 use super::{
-    arriving::Arriving,
-    connections::Place,
-    leaving::Leaving,
-    pace::Burden,
-    paced::{Paced, Patience, Unread},
-    peer::Peer,
-    refusal::Refusals,
-    silence_limit::SilenceLimit,
-    socket::Socket,
+    connections::Place, handshake::Handshake, http1::Http1, http2::Http2, lasting::Lasting,
+    paced::Patience, peer::Peer, refusal::Refusals, silence_limit::SilenceLimit, socket::Socket,
 };
 
 /// The most that a connection buffers of a request head, at least. Well above the limits that are
 /// answered with a problem, so that those answer.
-const HEAD_BUFFER: usize = 128 * 1024;
+pub(super) const HEAD_BUFFER: usize = 128 * 1024;
 
 /// How connections are served.
 pub(super) struct Protocol {
-    http: http1::Builder,
-    patience: Patience,
+    /// What comes first, if the gateway speaks TLS.
+    handshake: Option<Handshake>,
+    http1: Http1,
+    http2: Http2,
+    lasting: Lasting,
     pub(super) refusals: Arc<Refusals>,
+}
+
+/// A connection of which handlers may know.
+pub(super) struct Opened {
+    /// Unknown only if the client has gone already.
+    peer: Option<Peer>,
+    pub(super) silence_limit: SilenceLimit,
+    lasting: Lasting,
 }
 
 // === impl Protocol ===
 
 impl Protocol {
-    pub(super) fn new(config: &HttpConfig) -> Self {
-        let mut http = http1::Builder::new();
-        let most = config.max_uri_bytes + config.max_header_bytes;
-        // The time-out of hyper counts from the end of the last answer, so it would close idle
-        // connections as soon as slow ones. `Paced` tells the two apart.
-        http.header_read_timeout(None)
-            .max_buf_size(HEAD_BUFFER.max(2 * most));
+    /// `most` connections may be open.
+    pub(super) fn new(
+        config: &HttpConfig,
+        certificates: Option<Certificates>,
+        most: usize,
+        lifecycle: &Lifecycle,
+    ) -> Self {
+        let patience = Patience {
+            idle: config.idle_timeout_ms.duration(),
+            head: config.header_timeout_ms.duration(),
+        };
+        let refusals = Arc::new(Refusals::new(config));
+        let refuse = || Arc::clone(&refusals);
+        let shaken_within = config.tls.handshake_timeout_ms.duration();
         Self {
-            http,
-            patience: Patience {
-                idle: config.idle_timeout_ms.duration(),
-                head: config.header_timeout_ms.duration(),
-            },
-            refusals: Arc::new(Refusals::new(config)),
+            handshake: certificates
+                .map(|certificates| Handshake::new(certificates, shaken_within, refuse())),
+            http1: Http1::new(config, patience, refuse()),
+            http2: Http2::new(config, patience, refuse(), most, lifecycle),
+            lasting: Lasting::of(most),
+            refusals,
         }
     }
 
-    /// Serves one connection until it ends, or until it is to make room or `closed`, and the request
+    /// Whether the gateway speaks TLS.
+    pub(super) fn is_tls(&self) -> bool {
+        self.handshake.is_some()
+    }
+
+    /// Serves one connection until it ends, or until it is to make room or `closed`, and what is
     /// under way has been answered.
     pub(super) async fn serve(
         &self,
@@ -67,67 +84,54 @@ impl Protocol {
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "cannot set TCP_NODELAY");
         }
-        // Unknown only if the client has gone already.
-        let peer = stream.peer_addr().ok().map(Peer::new);
-        let pace = Arc::clone(&seat.pace);
-        let silence_limit = SilenceLimit::default();
-        let socket = Socket::new(stream, silence_limit.clone());
-        let refusals = Arc::clone(&self.refusals);
-        let paced = Paced::new(socket, Arc::clone(&pace), self.patience, refusals);
-        let io = TokioIo::new(paced);
-        let refusals = Arc::clone(&self.refusals);
-        let service = service_fn(move |mut request: http::Request<Incoming>| {
-            let (mut router, pace) = (router.clone(), Arc::clone(&pace));
-            let ambiguous = !pace.ends_beyond_doubt(request.headers());
-            let refusal = ambiguous.then(|| refusals.ambiguous());
-            request.extensions_mut().insert(silence_limit.clone());
-            if let Some(peer) = peer {
-                request.extensions_mut().insert(peer);
-            }
-            // Not in the future: hyper reads on before it asks for the answer.
-            pace.busy();
-            async move {
-                let request = request.map(|body| Arriving::watch(body, &pace));
-                let answer = match refusal {
-                    Some(refusal) => Ok(refusal),
-                    None => router.call(request).await,
-                };
-                answer.map(|answer| answer.map(|body| Leaving::new(body, pace)))
-            }
-        });
-        let mut connection = std::pin::pin!(self.http.serve_connection(io, service));
-        let ended = tokio::select! {
-            biased;
-            ended = connection.as_mut() => ended,
-            () = seat.needed() => {
-                // It may have begun to ask in this instant, and is answered then.
-                if seat.pace.burden() != Burden::Needed {
-                    return;
-                }
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-            () = closed => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
+        let opened = Opened {
+            peer: stream.peer_addr().ok().map(Peer::new),
+            silence_limit: SilenceLimit::default(),
+            lasting: self.lasting.clone(),
         };
-        match ended {
-            Ok(()) => {}
-            Err(error) if is_unread(&error) => {
-                info!("a client takes nothing of what it is sent; its connection was closed");
-            }
-            Err(error) => debug!(%error, "a connection ended early"),
+        let pace = Arc::clone(&seat.pace);
+        let socket = Socket::new(stream, pace, opened.silence_limit.clone());
+        let Some(handshake) = &self.handshake else {
+            return self.http1.serve(socket, opened, router, seat, closed).await;
+        };
+        // In a box: a plain connection has no room for it, and there are many of those.
+        let encrypted = self.serve_encrypted(handshake, socket, opened, router, seat, closed);
+        Box::pin(encrypted).await;
+    }
+
+    async fn serve_encrypted(
+        &self,
+        handshake: &Handshake,
+        socket: Socket,
+        opened: Opened,
+        router: Router,
+        seat: &Place,
+        closed: impl Future<Output = ()>,
+    ) {
+        let mut closed = std::pin::pin!(closed);
+        let shaken = tokio::select! {
+            shaken = handshake.shake(socket, opened.peer) => shaken,
+            () = seat.needed() => return,
+            () = &mut closed => return,
+        };
+        let Some(stream) = shaken else { return };
+        if stream.get_ref().1.alpn_protocol() == Some(HTTP_2) {
+            self.http2.serve(stream, opened, router, seat, closed).await;
+        } else {
+            self.http1.serve(stream, opened, router, seat, closed).await;
         }
     }
 }
 
-/// Whether the connection ended because its client does not read. The kernel says so where it is to
-/// find it out.
-fn is_unread(error: &hyper::Error) -> bool {
-    let cause = error.source().and_then(<dyn Error>::downcast_ref);
-    cause.is_some_and(|cause: &io::Error| match cause.get_ref() {
-        Some(ours) => ours.is::<Unread>(),
-        None => cause.kind() == io::ErrorKind::TimedOut,
-    })
+// === impl Opened ===
+
+impl Opened {
+    /// Tells a handler where its request comes from.
+    pub(super) fn tell<B>(&self, request: &mut http::Request<B>, silence_limit: SilenceLimit) {
+        request.extensions_mut().insert(self.lasting.clone());
+        request.extensions_mut().insert(silence_limit);
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
+    }
 }

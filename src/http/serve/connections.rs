@@ -6,8 +6,10 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::pace::{Burden, Pace};
@@ -24,6 +26,8 @@ struct Open {
     /// The number of the next one. Older ones have smaller numbers.
     next: u64,
     by_age: BTreeMap<u64, Opened>,
+    /// When somebody was searched for who makes room, and hardly anybody was found.
+    searched: Option<Instant>,
     crowd: Crowd,
 }
 
@@ -54,6 +58,9 @@ pub(super) struct Place {
 /// Which part of all connections makes room at once, so that the search for them is paid once for
 /// many.
 const SHARE: usize = 64;
+/// For how long nobody is searched for after a search that found too few: a search looks at every
+/// connection, and those who come in vain must not be able to keep the gateway busy with it.
+const REST: Duration = Duration::from_millis(10);
 
 // === impl Connections ===
 
@@ -69,7 +76,7 @@ impl Connections {
     pub(super) fn admit(self: &Arc<Self>) -> Option<Place> {
         let mut open = self.lock();
         if open.by_age.len() >= self.most {
-            open.make_room(self.most.div_ceil(SHARE));
+            open.make_room(self.most.div_ceil(SHARE), Instant::now());
         }
         if open.by_age.len() >= self.most {
             open.crowd.refused += 1;
@@ -107,7 +114,13 @@ impl Open {
     /// Closes some that are missed least: first those that have never asked for anything, then
     /// those that ask for nothing now, then those that do not take their answers; the oldest of each
     /// first.
-    fn make_room(&mut self, some: usize) {
+    fn make_room(&mut self, some: usize, now: Instant) {
+        if let Some(searched) = self.searched
+            && now.saturating_duration_since(searched) < REST
+        {
+            return;
+        }
+        self.searched = Some(now);
         for burden in [Burden::Never, Burden::Silent, Burden::Unread] {
             let found: Vec<_> = self
                 .by_age
@@ -121,6 +134,9 @@ impl Open {
                     opened.make_room.cancel();
                     self.crowd.closed += 1;
                 }
+            }
+            if found.len() == some {
+                self.searched = None;
             }
             if !found.is_empty() {
                 return;
@@ -199,6 +215,23 @@ mod tests {
                 refused: 1
             }
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_come_in_vain_are_not_all_searched_a_place_for() {
+        let connections = Connections::new(2);
+        let places = [(); 2].map(|()| connections.admit().unwrap());
+        for place in &places {
+            place.pace.busy();
+            place.pace.arrived();
+        }
+        assert!(connections.admit().is_none());
+        // It makes room as soon as somebody looks at it again.
+        places[0].pace.leaving();
+        places[0].pace.left();
+        assert!(connections.admit().is_none() && !is_needed(&places[0]));
+        tokio::time::advance(REST).await;
+        assert!(connections.admit().is_some() && is_needed(&places[0]));
     }
 
     #[test]

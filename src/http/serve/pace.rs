@@ -1,10 +1,13 @@
 //! What a connection is waiting for.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+};
 
 use http::HeaderMap;
 
-use super::framing::is_beyond_doubt;
+use super::{framing::is_beyond_doubt, streams::Streams};
 
 /// What a connection is waiting for. Only its own task changes it.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(super) struct Pace {
     early: AtomicBool,
     /// How many lines that say `Content-Length` have come without having shown up as a header.
     unexplained_lengths: AtomicU32,
+    /// Over HTTP/2, what is asked. The rest tells nothing then.
+    streams: OnceLock<Arc<Streams>>,
 }
 
 /// What a connection is waiting for.
@@ -61,7 +66,14 @@ impl Pace {
             arrived: AtomicBool::new(false),
             early: AtomicBool::new(false),
             unexplained_lengths: AtomicU32::new(0),
+            streams: OnceLock::new(),
         }
+    }
+
+    /// The connection has several requests at once from now on.
+    pub(super) fn has_streams(&self, streams: Arc<Streams>) {
+        // A connection comes to HTTP/2 once.
+        let _: Result<_, _> = self.streams.set(streams);
     }
 
     /// The head of a request has come.
@@ -85,6 +97,11 @@ impl Pace {
         self.unexplained_lengths
             .store(unexplained, Ordering::Relaxed);
         beyond_doubt
+    }
+
+    /// Whether something of a request may still come that has been answered already.
+    pub(super) fn is_cut_short(&self) -> bool {
+        !self.stretch().is_before_any_request() && !self.arrived.load(Ordering::Relaxed)
     }
 
     /// The request that is handled has come whole.
@@ -135,6 +152,9 @@ impl Pace {
 
     /// What would be missed if the connection were closed now.
     pub(super) fn burden(&self) -> Burden {
+        if let Some(streams) = self.streams.get() {
+            return streams.burden();
+        }
         let now = self.stretch();
         match now.phase() {
             Phase::Idle | Phase::Head if now.is_before_any_request() => Burden::Never,

@@ -39,12 +39,18 @@ pub(super) struct Paced<S> {
     timer: Pin<Box<Sleep>>,
     /// What the timer is set for, if for anything.
     set_for: Option<Stretch>,
+    /// How much may still be read of a request that was answered before it had come whole.
+    unread: Option<usize>,
 }
 
 /// The client takes nothing of what it is sent.
 #[derive(Debug, thiserror::Error)]
 #[error("the client takes nothing of what it is sent")]
 pub(super) struct Unread;
+/// How much of a request that nobody waited for is read, and for how long, before its connection is
+/// closed: closed on unread bytes it would be reset, and the client, still sending, would hear of a
+/// broken pipe instead of the answer.
+const UNREAD: (usize, Duration) = (1 << 20, Duration::from_secs(1));
 
 // === impl Paced ===
 
@@ -63,6 +69,7 @@ impl<S> Paced<S> {
             lengths: LengthLines::new(),
             timer: Box::pin(sleep(patience.idle)),
             set_for: None,
+            unread: None,
         }
     }
 
@@ -113,6 +120,25 @@ impl<S: AsyncWrite + Unpin> Paced<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> Paced<S> {
+    /// Reads what is left of a request, for nobody, until there is no more or it has been enough.
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut bytes = [0; 4096];
+        while let Some(left @ 1..) = self.unread {
+            let mut buf = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut buf) {
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {
+                    self.unread = Some(left.saturating_sub(buf.filled().len()));
+                }
+                // The client has closed, or is gone.
+                Poll::Ready(_) => self.unread = Some(0),
+                Poll::Pending => return self.timer.as_mut().poll(cx),
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
 fn waited(phase: Phase) -> io::Error {
     match phase {
         Phase::Leaving => io::Error::new(io::ErrorKind::TimedOut, Unread),
@@ -153,7 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -181,7 +207,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = ready!(Pin::new(&mut self.stream).poll_flush(cx));
+        let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx) else {
+            // Over TLS what was written may not have left yet, and hyper may not read meanwhile.
+            return self.poll_patience(cx).map(|phase| Err(waited(phase)));
+        };
         if flushed.is_ok() && self.pace.left() {
             // hyper does not read again before something comes: the timer is to wake it.
             let _ = self.poll_patience(cx);
@@ -190,7 +219,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        if self.unread.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            let (bytes, time) = UNREAD;
+            self.timer.as_mut().reset(Instant::now() + time);
+            self.unread = Some(if self.pace.is_cut_short() { bytes } else { 0 });
+        }
+        self.poll_rest(cx).map(Ok)
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Refusals {
 
 /// How many headers hyper takes. More are possible, but then it allocates room for all of them for
 /// each request; nobody sends that many.
-const MAX_HEADERS: usize = 100;
+pub(super) const MAX_HEADERS: usize = 100;
 
 // === impl Refusals ===
 
@@ -57,6 +57,26 @@ impl Refusals {
         self.written(&problem.with(Extra::RetryAfter { ms: 1_000 }))
     }
 
+    /// It does not speak TLS, to a gateway that speaks nothing else.
+    pub(super) fn plain(&self) -> Vec<u8> {
+        self.written(&Problem::invalid_field(
+            "request",
+            "came over plain HTTP to an address that speaks TLS; ask https:// instead of http://",
+        ))
+    }
+
+    /// There are more headers than are taken. Over HTTP/1 hyper finds that out.
+    pub(super) fn too_many_headers(&self) -> Response {
+        self.response(&self.headers_too_large())
+    }
+
+    /// As many requests are open as are allowed.
+    pub(super) fn no_stream(&self) -> Response {
+        let detail = "As many requests are open as this gateway takes. Nothing happened.";
+        let problem = Problem::new(ProblemCode::Overloaded, detail);
+        self.response(&problem.with(Extra::RetryAfter { ms: 1_000 }))
+    }
+
     /// What to say instead of what hyper says by itself, which is a status without a problem.
     pub(super) fn instead_of(&self, bare: &[u8]) -> Option<Vec<u8>> {
         let line = bare.strip_prefix(b"HTTP/1.")?;
@@ -69,14 +89,7 @@ impl Refusals {
                 ProblemCode::UriTooLong,
                 "The request target is longer than any that is allowed.",
             ),
-            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Problem::new(
-                ProblemCode::HeadersTooLarge,
-                format!(
-                    "There are too many request headers; at most {MAX_HEADERS} with together {} \
-                     bytes are allowed.",
-                    self.max_header_bytes
-                ),
-            ),
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => self.headers_too_large(),
             _ => return None,
         };
         Some(self.written(&problem))
@@ -84,11 +97,26 @@ impl Refusals {
 
     /// It is not clear where the request ends: nothing that comes behind it can be trusted either.
     pub(super) fn ambiguous(&self) -> Response {
-        let (status, headers, body) = self.answer(&Problem::invalid_field(
+        self.response(&Problem::invalid_field(
             "request",
             "does not say beyond doubt where it ends; send either Content-Length or \
              `Transfer-Encoding: chunked`, once and without any other coding",
-        ));
+        ))
+    }
+
+    fn headers_too_large(&self) -> Problem {
+        Problem::new(
+            ProblemCode::HeadersTooLarge,
+            format!(
+                "There are too many request headers; at most {MAX_HEADERS} with together {} \
+                 bytes are allowed.",
+                self.max_header_bytes
+            ),
+        )
+    }
+
+    fn response(&self, problem: &Problem) -> Response {
+        let (status, headers, body) = self.answer(problem);
         let mut response = (status, body).into_response();
         for (name, value) in headers {
             if let Ok(value) = HeaderValue::try_from(value) {

@@ -3,6 +3,7 @@
 use std::{
     io::{self, IoSlice},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -11,12 +12,14 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::silence_limit::SilenceLimit;
+use super::{pace::Pace, silence_limit::SilenceLimit};
 
-/// A TCP stream with a [`SilenceLimit`].
+/// A TCP stream with a [`SilenceLimit`], which tells its [`Pace`] what the client takes: over TLS
+/// nobody above it sees that.
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
+    pace: Arc<Pace>,
     limit: SilenceLimit,
     /// What the operating system was told last, in milliseconds.
     told: u32,
@@ -25,13 +28,30 @@ pub(super) struct Socket {
 // === impl Socket ===
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, limit: SilenceLimit) -> Self {
+    pub(super) fn new(stream: TcpStream, pace: Arc<Pace>, limit: SilenceLimit) -> Self {
         let told = limit.as_millis();
         Self {
             stream,
+            pace,
             limit,
             told,
         }
+    }
+
+    /// The first bytes, which are left to be read.
+    pub(super) async fn peek(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.peek(bytes).await
+    }
+
+    pub(super) fn into_inner(self) -> TcpStream {
+        self.stream
+    }
+
+    fn took(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(1..)) = written {
+            self.pace.took();
+        }
+        written
     }
 
     fn obey(&mut self) {
@@ -71,7 +91,8 @@ impl AsyncWrite for Socket {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.obey();
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.took(written)
     }
 
     fn poll_write_vectored(
@@ -80,7 +101,8 @@ impl AsyncWrite for Socket {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.obey();
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.took(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -115,7 +137,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (_client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         let limit = SilenceLimit::default();
-        let mut socket = Socket::new(accepted.unwrap().0, limit.clone());
+        let mut socket = Socket::new(accepted.unwrap().0, Arc::new(Pace::new()), limit.clone());
         socket.write_all(b"a").await.unwrap();
         assert_eq!(user_timeout(&socket), 0);
         limit.set(Duration::from_millis(1_500));

@@ -41,12 +41,13 @@ impl State {
     }
 
     /// Ends grants of which nobody could be told. As nobody has heard of them, nothing is left of
-    /// them, not even a used idempotency key.
+    /// them, not even a used idempotency key. One that was answered under its key meanwhile, or adopted,
+    /// has somebody who has heard of it.
     pub(super) fn take_back(&mut self, orphans: &[Orphan], now: Moment) {
         for Orphan { name, token } in orphans {
-            let orphaned = self
-                .living(name, now)
-                .is_some_and(|lease| lease.token == *token);
+            let orphaned = self.living(name, now).is_some_and(|lease| {
+                lease.token == *token && !lease.is_settled() && !lease.is_adopted()
+            });
             if orphaned {
                 self.put(name, None);
                 self.hand_off(name, now);

@@ -72,6 +72,12 @@ impl Admission {
         }
     }
 
+    /// By how many seconds the server's clock was ahead of ours when it was last looked at.
+    pub(super) fn clock_skew(&self) -> Option<f64> {
+        let skew = &self.examiner.skew;
+        *skew.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What is known of the server, not older than [`FRESH`].
     pub(super) async fn check(&self) -> Vec<Check> {
         let now = Instant::now();

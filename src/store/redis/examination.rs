@@ -34,6 +34,8 @@ pub(super) struct Examiner {
     pub(super) gateway: Arc<Gateway>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) accept_eviction: bool,
+    /// By how many seconds the server's clock was ahead of ours when it was last looked at.
+    pub(super) skew: Mutex<Option<f64>>,
     /// What was last read of the eviction policy.
     pub(super) policy: Mutex<Option<Eviction>>,
 }
@@ -165,15 +167,17 @@ impl Examiner {
             let finding = format!("the server's clock shows {seconds} s since 1970");
             return Health::Misconfigured(format!("{finding}; no fencing token is made from it"));
         }
+        let here = self.clock.wall().duration_since(std::time::UNIX_EPOCH);
+        let here = here.unwrap_or_default();
+        let ahead = time.as_secs_f64() - here.as_secs_f64();
+        *self.skew.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
         if Duration::from_micros(self.floors.highest()) > time + SKEW {
             let finding = "a fencing token is ahead of the server's clock: the clock has stepped back, or \
                            the counter was raised (by another server's data, or by hand); tokens go \
                            on rising from there";
             return Health::Warning(finding.to_owned());
         }
-        let wall = self.clock.wall();
-        let here = wall.duration_since(std::time::UNIX_EPOCH);
-        let skew = here.unwrap_or_default().abs_diff(time);
+        let skew = here.abs_diff(time);
         if skew > SKEW {
             let ms = skew.as_millis();
             return Health::Warning(format!(

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -16,7 +16,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use crate::{
-    lock::{LockName, Token, TokenHash},
+    lock::{FencingToken, LockName, Token, TokenHash},
     store::{
         breaks::{Breaks, BrokenLease},
         contract::{Contention, Holder},
@@ -47,6 +47,8 @@ pub(super) struct Gateway {
     pub(super) timers: Timers,
     /// Told when messages may have been missed.
     pub(super) missed: Notify,
+    /// Whether messages are heard now.
+    pub(super) hears: AtomicBool,
     /// Why messages cannot be subscribed to, if the server refuses it for good.
     pub(super) unsubscribed: Mutex<Option<String>>,
     /// Told when another gateway has asked for news.
@@ -63,6 +65,8 @@ pub(super) struct Gateway {
 pub(super) struct Orphan {
     pub(super) name: LockName,
     pub(super) token: TokenHash,
+    /// Which of its grants; `None` in word of a gateway that does not say.
+    pub(super) fence: Option<FencingToken>,
 }
 
 /// For how long a gateway counts as alive that says nothing, as in `gateways.lua`.
@@ -113,6 +117,7 @@ impl Gateway {
             floors,
             timers: Timers::default(),
             missed: Notify::new(),
+            hears: AtomicBool::new(false),
             unsubscribed: Mutex::default(),
             news_wanted: NewsWanted::default(),
             slots: Mutex::default(),
@@ -129,8 +134,9 @@ impl Gateway {
                 Heard::Granted(token, lease) => {
                     self.floors.raise(keys.slot(), lease.fence);
                     self.expect_end(keys.name(), lease.expires_in);
+                    let fence = Some(lease.fence);
                     if !self.parking.tell(&token, News::Granted(lease)) {
-                        self.pass_on(keys.name().clone(), token);
+                        self.pass_on(keys.name().clone(), token, fence);
                     }
                 }
                 Heard::Passed(lasts) => self.expect_end(keys.name(), lasts),
@@ -139,12 +145,13 @@ impl Gateway {
                 Heard::Unsent => {
                     self.unsent.fetch_add(1, Ordering::Relaxed);
                 }
+                Heard::Lapsed => self.lapsed(keys.slot()),
             }
         }
     }
 
-    /// Takes in a message of another gateway: what, ticket and name, with a space between. Messages
-    /// of a later version are not for us.
+    /// Takes in a message of another gateway: what, ticket and name, with a space between, and of a
+    /// grant its fence. Messages of a later version are not for us.
     pub(super) fn hear_message(&self, message: &str) {
         if let Some(asked) = message.strip_prefix("listening ") {
             return self.news_wanted.hear(asked, &self.id);
@@ -159,8 +166,10 @@ impl Gateway {
         let (what, token) = (words.next(), words.next().and_then(token_hash));
         match (what, token, words.next().map(LockName::new)) {
             (Some("granted"), Some(token), Some(Ok(name))) => {
+                let fence = words.next().and_then(|digits| digits.parse().ok());
+                let fence = fence.and_then(|number| FencingToken::new(number).ok());
                 if !self.parking.tell(&token, News::GrantedProvisionally) {
-                    self.pass_on(name, token);
+                    self.pass_on(name, token, fence);
                 }
             }
             (Some("broken"), Some(token), Some(Ok(name))) => {
@@ -186,6 +195,15 @@ impl Gateway {
             // Without an expiry, or free although nobody could be granted it: looked after once a
             // period.
             Some(Holder::Foreign { expires_in: None }) | None => {}
+        }
+    }
+
+    /// This gateway was not known to be alive in a slot, and is from now on. Whoever waits there since
+    /// before may have been cleared away as dead, and asks again. Where nobody was queued through this
+    /// gateway yet, it could not be known, and whoever has just been queued stays.
+    fn lapsed(&self, slot: Slot) {
+        if self.slots().contains_key(&slot) {
+            self.parking.forget(|name| Slot::of_name(name) == slot);
         }
     }
 
@@ -224,8 +242,8 @@ impl Gateway {
         let _heard = self.parking.tell(token, News::Superseded);
     }
 
-    fn pass_on(&self, name: LockName, token: TokenHash) {
-        if let Err(error) = self.orphans.try_send(Orphan { name, token }) {
+    fn pass_on(&self, name: LockName, token: TokenHash, fence: Option<FencingToken>) {
+        if let Err(error) = self.orphans.try_send(Orphan { name, token, fence }) {
             warn!(%error, "a grant that nobody waits for is left to its TTL");
         }
     }

@@ -21,7 +21,7 @@ impl Keys {
 
     pub(super) fn of(name: &LockName, tags: &SlotTags, gateway: &GatewayId) -> Self {
         let tag = name.as_str();
-        let slot = Slot::of(tag.as_bytes());
+        let slot = Slot::of_name(name);
         let slot_tag = tags.of(slot);
         let parts = [
             (tag, ":lock", ""),

@@ -5,6 +5,7 @@
 //! is sent on it, and it is closed when the last of its commands has ended.
 
 use std::{
+    io,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -13,26 +14,32 @@ use std::{
 };
 
 use bb8_redis::redis::{
-    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, ProtocolVersion, RedisConnectionInfo,
-    RedisError, ServerError, Value,
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, ServerError,
+    Value,
     aio::{MultiplexedConnection, PubSub},
     cmd,
 };
 use tokio::{
     net::TcpStream,
+    task::spawn_blocking,
     time::{Instant, timeout, timeout_at},
 };
+use tokio_rustls::client::TlsStream;
 use tokio_util::{
+    either::Either,
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
 
 use crate::{
-    config::RedisUrl,
+    config::{RedisConfig, RedisUrl},
     store::{Unavailability, Uncertainty},
 };
 
-use super::failure::{self, Failure};
+use super::{
+    credentials::{Credentials, Shown},
+    failure::{self, Failure},
+};
 
 /// A handle to a connection. Cheap to clone; the last one closes it.
 #[derive(Clone)]
@@ -50,7 +57,8 @@ struct Life {
 pub(super) struct Endpoint {
     host: String,
     port: u16,
-    login: RedisConnectionInfo,
+    database: u16,
+    credentials: Arc<Credentials>,
     connect_timeout: Duration,
     /// The tasks that move bytes, one for each connection. They outlive every other task, because
     /// what is given back at the very end needs them; closing the store ends them.
@@ -58,30 +66,22 @@ pub(super) struct Endpoint {
     closing: CancellationToken,
 }
 
+/// A connection as bytes.
+type Wire = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
 /// How many commands may wait to be written. More wait at their callers.
 const PIPELINE: usize = 1_024;
 
 // === impl Endpoint ===
 
 impl Endpoint {
-    pub(super) fn new(url: &RedisUrl, connect_timeout: Duration) -> Self {
-        let mut login = RedisConnectionInfo::default()
-            .set_db(url.database().into())
-            // Every reply of ours is an array of texts and integers.
-            .set_protocol(ProtocolVersion::RESP2)
-            // It would cost a round trip, and a permission.
-            .set_skip_set_lib_name();
-        if let Some(user) = url.username() {
-            login = login.set_username(user);
-        }
-        if let Some(password) = url.password() {
-            login = login.set_password(password);
-        }
+    pub(super) fn new(url: &RedisUrl, config: &RedisConfig) -> Self {
         Self {
             host: url.host().to_owned(),
             port: url.port(),
-            login,
-            connect_timeout,
+            database: url.database(),
+            credentials: Arc::new(Credentials::new(url, config)),
+            connect_timeout: config.connect_timeout_ms.duration(),
             drivers: TaskTracker::new(),
             closing: CancellationToken::new(),
         }
@@ -95,30 +95,50 @@ impl Endpoint {
 
     fn too_slow(&self) -> Unavailability {
         let ms = self.connect_timeout.as_millis();
-        Unavailability::Connect(format!("no connection within {ms} ms"))
+        let tls = if self.credentials.is_tls() {
+            "TLS "
+        } else {
+            ""
+        };
+        Unavailability::Connect(format!("no {tls}connection within {ms} ms"))
     }
 
-    async fn reach(&self) -> Result<TcpStream, Unavailability> {
-        let failed = |error: std::io::Error| Unavailability::Connect(error.to_string());
+    /// Connects, and says with what to log in.
+    async fn reach(&self) -> Result<(Wire, RedisConnectionInfo), Unavailability> {
+        let failed = |error: io::Error| Unavailability::Connect(error.to_string());
+        let credentials = Arc::clone(&self.credentials);
+        let shown = spawn_blocking(move || credentials.current()).await;
+        // Only the end of the runtime stops it.
+        let shown = shown.map_err(|stopped| Unavailability::Connect(stopped.to_string()))?;
+        let Shown { login, tls } =
+            shown.map_err(|error| Unavailability::Misconfigured(error.to_string()))?;
         let stream = TcpStream::connect((self.host.as_str(), self.port))
             .await
             .map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
-        Ok(stream)
+        let wire = match tls {
+            None => Either::Left(stream),
+            Some((connector, name)) => Either::Right(Box::new(
+                connector
+                    .connect(name, stream)
+                    .await
+                    .map_err(|error| no_tls(&error))?,
+            )),
+        };
+        Ok((wire, login))
     }
 
     async fn open(&self) -> Result<Link, Unavailability> {
-        let stream = self.reach().await?;
+        let (stream, login) = self.reach().await?;
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(PIPELINE);
-        let (connection, driver) =
-            MultiplexedConnection::new_with_config(&self.login, stream, config)
-                .await
-                .map_err(|error| self.login_failed(&error))?;
+        let (connection, driver) = MultiplexedConnection::new_with_config(&login, stream, config)
+            .await
+            .map_err(|error| self.login_failed(&error))?;
 
         let mut link = self.drive(connection, driver);
-        link.greet().await?;
+        link.greet().await.map_err(|why| self.with_hint(why))?;
         Ok(link)
     }
 
@@ -147,8 +167,8 @@ impl Endpoint {
     /// A connection of its own that listens to channels.
     pub(super) async fn subscribe(&self, channels: &[&str]) -> Result<PubSub, Unavailability> {
         let open = async {
-            let stream = self.reach().await?;
-            let subscription = PubSub::new(&self.login, stream).await;
+            let (stream, login) = self.reach().await?;
+            let subscription = PubSub::new(&login, stream).await;
             let mut subscription = subscription.map_err(|error| self.login_failed(&error))?;
             let subscribed = subscription.subscribe(channels).await;
             subscribed.map_err(|error| refused(&error))?;
@@ -161,7 +181,7 @@ impl Endpoint {
 
     /// Why a login failed, the choice of the database included.
     fn login_failed(&self, error: &RedisError) -> Unavailability {
-        let database = self.login.db();
+        let database = self.database;
         let detail = error.detail().unwrap_or_default();
         if failure::tells_of_no_database(detail) {
             return Unavailability::Misconfigured(format!(
@@ -175,7 +195,20 @@ impl Endpoint {
                 "the user may not choose database {database}; give it +select, or use database 0"
             ));
         }
-        login_failed(error)
+        self.with_hint(login_failed(error))
+    }
+
+    /// What may be behind a connection that ends before anything was said. A server that misses a
+    /// certificate says so when it has come to TLS.
+    fn with_hint(&self, why: Unavailability) -> Unavailability {
+        match why {
+            Unavailability::Connect(reason) if self.credentials.shows_no_certificate() => {
+                Unavailability::Connect(format!(
+                    "{reason}; it may want a certificate, which redis.tls.cert_file names"
+                ))
+            }
+            why => why,
+        }
     }
 
     /// Closes every connection, whoever still has one.
@@ -270,6 +303,24 @@ fn refused(error: &RedisError) -> Unavailability {
         Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
             Unavailability::Connect("the connection was lost".to_owned())
         }
+    }
+}
+
+/// Why a connection is not encrypted. That the two do not believe each other does not pass; that the
+/// connection broke off may.
+fn no_tls(error: &io::Error) -> Unavailability {
+    let rustls = error.get_ref().and_then(|cause| cause.downcast_ref());
+    match rustls {
+        Some(rustls::Error::InvalidCertificate(why)) => Unavailability::Misconfigured(format!(
+            "the certificate of the server is not believed: {why}; redis.tls.ca_file names who is"
+        )),
+        Some(why @ rustls::Error::InvalidMessage(_)) => Unavailability::Misconfigured(format!(
+            "the server does not speak TLS on this port ({why})"
+        )),
+        Some(why @ rustls::Error::AlertReceived(_)) => {
+            Unavailability::Misconfigured(format!("the server refuses the TLS connection: {why}"))
+        }
+        _ => Unavailability::Connect(format!("no TLS connection: {error}")),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod admission;
 mod break_lock;
+mod credentials;
 mod dispatch;
 mod eviction;
 mod examination;
@@ -19,6 +20,7 @@ mod list;
 mod look;
 mod news_wanted;
 mod permissions;
+mod places;
 mod pool;
 mod reading;
 mod relay;
@@ -32,5 +34,6 @@ mod timers;
 mod topology;
 mod wake;
 
+pub use credentials::{CredentialsError, PasswordError, check_credentials};
 pub use slot::{Slot, SlotTags};
 pub use store::RedisStore;

@@ -46,7 +46,7 @@ const GRACE: Duration = Duration::from_millis(100);
 impl Pool {
     pub(super) fn new(url: &RedisUrl, config: &RedisConfig) -> Self {
         let connect_timeout = config.connect_timeout_ms.duration();
-        let endpoint = Arc::new(Endpoint::new(url, connect_timeout));
+        let endpoint = Arc::new(Endpoint::new(url, config));
         let connected = Arc::new(Notify::new());
         let manager = Manager {
             endpoint: Arc::clone(&endpoint),
@@ -86,6 +86,11 @@ impl Pool {
                 Place::Up(_) | Place::Down(..) => {}
             }
         }
+    }
+
+    /// How many connections are open.
+    pub(super) fn open(&self) -> u32 {
+        self.connections.state().connections
     }
 
     /// Ends when a new connection has been made.

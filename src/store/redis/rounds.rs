@@ -2,7 +2,7 @@
 //!
 //! Nothing is sent for a single waiter, and nothing at all while nobody waits. The look finds what
 //! no message and no timer can be relied on for: grants whose message or reply was lost, locks that
-//! were freed by foreign clients, holders that are not the ones we knew. For those who watch how
+//! were freed by foreign clients, holders that are not the ones we knew, places that were lost. For those who watch how
 //! their place moves (streams that stand in the queue) it is looked up on the way.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -23,6 +23,7 @@ use super::{
     gateway::{ALIVE, Gateway},
     keys::Keys,
     link::answered,
+    places::Places,
     scripts::token_hash,
 };
 
@@ -31,6 +32,8 @@ pub(super) struct Rounds {
     pub(super) gateway: Arc<Gateway>,
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) tags: Arc<SlotTags>,
+    /// Whose places are looked up.
+    pub(super) places: Places,
     /// Whose position was looked up last.
     pub(super) last_shown: Option<TokenHash>,
     /// By which the server tells its runs apart.
@@ -76,6 +79,10 @@ impl Rounds {
         let names = self.gateway.parking.names();
         self.keep_alive(&names).await?;
         self.look(&names).await?;
+        let (gateway, dispatch) = (&self.gateway, &self.dispatch);
+        self.places
+            .look(gateway, dispatch, &self.tags, missed)
+            .await?;
         self.show_positions().await?;
         if missed && self.is_another_run().await? {
             info!("the server was started anew; everybody who waits asks again");
@@ -87,7 +94,7 @@ impl Rounds {
     /// Says in every slot where somebody waits that this gateway is alive. Where it no longer
     /// counts as alive its waiters may have lost their places: they ask again.
     async fn keep_alive(&self, names: &[LockName]) -> Result<(), Failure> {
-        let waited_for: HashSet<Slot> = names.iter().map(slot_of).collect();
+        let waited_for: HashSet<Slot> = names.iter().map(Slot::of_name).collect();
         let slots = self
             .gateway
             .slots_to_keep(|slot| waited_for.contains(&slot));
@@ -111,7 +118,7 @@ impl Rounds {
             }
         }
         if !lost.is_empty() {
-            let concerned = |name: &LockName| lost.contains(&slot_of(name));
+            let concerned = |name: &LockName| lost.contains(&Slot::of_name(name));
             self.gateway.parking.forget(concerned);
         }
         Ok(())
@@ -125,7 +132,7 @@ impl Rounds {
                 commands.cmd("GET").arg(keys.lock());
                 commands.cmd("PTTL").arg(keys.lock());
             }
-            let slot = slot_of(&names[0]);
+            let slot = Slot::of_name(&names[0]);
             let replies = self.dispatch.batch(slot, &commands).await?;
             for (name, replies) in names.iter().zip(replies.chunks_exact(2)) {
                 self.judge(name, &replies[0], &replies[1])?;
@@ -177,7 +184,7 @@ impl Rounds {
                 .arg(token.to_string());
             commands.cmd("ZCARD").arg(keys.queue());
         }
-        let replies = self.dispatch.batch(slot_of(first), &commands).await?;
+        let replies = self.dispatch.batch(Slot::of_name(first), &commands).await?;
         for ((_, token), replies) in watched.iter().zip(replies.chunks_exact(2)) {
             match replies {
                 &[Value::Int(ahead), Value::Int(waiters)] => {
@@ -189,7 +196,10 @@ impl Rounds {
                     Failure::WrongType => {}
                     failure => return Err(failure),
                 },
-                // It is not queued any more, and about to hear so.
+                [Value::Nil, _] => {
+                    // If it has been granted the lock, it is answered so when it asks again.
+                    let _heard = self.gateway.parking.tell(token, News::Forgotten);
+                }
                 _ => {}
             }
         }
@@ -211,10 +221,6 @@ impl Rounds {
         let before = std::mem::replace(&mut self.run_id, now);
         Ok(before.is_none() || before != self.run_id)
     }
-}
-
-fn slot_of(name: &LockName) -> Slot {
-    Slot::of(name.as_str().as_bytes())
 }
 
 pub(super) fn run_id(info: &str) -> Option<String> {

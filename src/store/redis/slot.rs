@@ -5,6 +5,8 @@
 //! slot, the shortest, and of these the first in lexicographic order. The rule is public: a foreign
 //! client that wants the counter of a name finds the same tag.
 
+use crate::lock::LockName;
+
 /// The part of the key space that Redis Cluster keeps together: 0 to 16,383.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot(u16);
@@ -24,6 +26,11 @@ impl Slot {
     /// The slot of a hash tag, or of a whole key that has none.
     pub fn of(tag: &[u8]) -> Self {
         Self(tag.iter().fold(0, |crc, &byte| crc16(crc, byte)) & 0x3fff)
+    }
+
+    /// The slot of a lock.
+    pub(super) fn of_name(name: &LockName) -> Self {
+        Self::of(name.as_str().as_bytes())
     }
 
     /// The number of the slot.

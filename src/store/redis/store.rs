@@ -34,6 +34,7 @@ use crate::{
         parking::Parking,
         relay::Relay,
     },
+    telemetry::metrics::StoreFigures,
 };
 
 use super::{
@@ -64,6 +65,8 @@ pub struct RedisStore {
     admission: Arc<Admission>,
     tags: Arc<SlotTags>,
     relay: RedisRelay,
+    /// What its server is called in metrics.
+    node: String,
     description: String,
     closed: AtomicBool,
     /// Ends what goes on by itself.
@@ -107,6 +110,7 @@ impl RedisStore {
             gateway: Arc::clone(&gateway),
             clock,
             accept_eviction: config.accept_eviction,
+            skew: Mutex::default(),
             policy: Mutex::default(),
         };
         let limit = config.command_timeout_ms.duration();
@@ -133,6 +137,7 @@ impl RedisStore {
             admission,
             tags,
             relay,
+            node: format!("{}:{}", url.host(), url.port()),
             description: format!("Redis at {url}"),
             closed: AtomicBool::new(false),
             closing,
@@ -324,6 +329,20 @@ impl Store for RedisStore {
                 name: "connection",
                 health: Health::Outage(closing.to_string()),
             }],
+        }
+    }
+
+    fn figures(&self) -> StoreFigures {
+        let pools = self.dispatch.topology.pools();
+        let skew = self.admission.clock_skew();
+        StoreFigures {
+            connections: Some(pools.map(Pool::open).sum()),
+            hears: Some(self.gateway.hears.load(Ordering::Relaxed)),
+            unsent_messages: Some(self.gateway.unsent()),
+            clock_skew: skew
+                .map(|skew| (self.node.clone(), skew))
+                .into_iter()
+                .collect(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Listens to the messages of other gateways, on a connection of its own that comes back by itself.
 
 use std::{
-    sync::{Arc, PoisonError},
+    sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -45,7 +45,9 @@ impl Subscription {
                     pauses = Pauses::new();
                     self.note(None);
                     self.gateway.missed.notify_one();
+                    self.gateway.hears.store(true, Ordering::Relaxed);
                     self.hear(connection).await;
+                    self.gateway.hears.store(false, Ordering::Relaxed);
                     pauses.next()
                 }
                 Err(Unavailability::Misconfigured(why)) => {

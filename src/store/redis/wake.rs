@@ -15,6 +15,7 @@ use super::{
     dispatch::Dispatch,
     gateway::{Gateway, Orphan},
     keys::Keys,
+    places::Places,
     rounds::Rounds,
     scripts::{Advance, Knowledge, Scripts},
     subscription::Subscription,
@@ -47,6 +48,7 @@ impl Wake {
             gateway: Arc::clone(&self.gateway),
             dispatch: Arc::clone(&self.dispatch),
             tags: Arc::clone(&self.tags),
+            places: Places::default(),
             last_shown: None,
             run_id: None,
         };
@@ -109,7 +111,7 @@ impl Wake {
     /// Gives back a grant that nobody waits for; if that fails, the TTL ends it.
     async fn give_back(&self, orphan: Orphan) {
         let keys = Keys::of(&orphan.name, &self.tags, &self.gateway.id);
-        let (dispatch, known) = (&self.dispatch, Knowledge::Unheard);
+        let (dispatch, known) = (&self.dispatch, Knowledge::Unheard(orphan.fence));
         let give_back =
             self.scripts
                 .give_back(dispatch, &self.gateway, &keys, &orphan.token, known);

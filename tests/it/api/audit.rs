@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::SystemT
 
 use http::Method;
 use latchgate::{
-    audit::{Asker, Audit, Broken},
+    audit::{Asker, Audit, Broken, ReloadedKeys},
     auth::{Gate, KeysFile},
     clock::ManualClock,
     config::{AuditConfig, Config},
@@ -201,7 +201,10 @@ async fn a_moved_log_goes_on_in_a_new_file() {
     let directory = tempfile::tempdir().unwrap();
     let (path, moved) = (directory.path().join("log"), directory.path().join("log.1"));
     let audit = audit(&path);
-    audit.keys_reloaded(Ok(3));
+    audit.keys_reloaded(Ok(&ReloadedKeys {
+        count: 3,
+        ..ReloadedKeys::default()
+    }));
     audit.flush(std::time::Duration::from_secs(10)).await;
     fs::rename(&path, &moved).unwrap();
     audit.reopen();
@@ -210,4 +213,79 @@ async fn a_moved_log_goes_on_in_a_new_file() {
     assert_eq!(lines(&moved)[0]["count"], 3);
     assert_eq!(lines(&path)[0]["reason"], "line 3 is no key");
     assert_eq!((lines(&moved).len(), lines(&path).len()), (1, 1));
+}
+
+/// Who is refused, over and over, by name of the key.
+async fn refuse(service: &Service, times: usize) {
+    for _ in 0..times {
+        let headers = [("origin", "null")];
+        let refused = service.ask(Method::POST, "/locks/a", &headers, "").await;
+        assert_eq!(refused.status, 403);
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_refusals_is_a_number_in_the_next_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let audit = audit(&path);
+    let store = Arc::new(Scripted(Arc::new(Script::default())));
+    let service = Service::audited(store, Config::default(), Gate::open(), audit.clone());
+    refuse(&service, 1_000).await;
+    audit.stopped("TERM");
+    audit.flush(std::time::Duration::from_secs(10)).await;
+    let lines = lines(&path);
+    let (stop, refused) = lines.split_last().unwrap();
+    assert_eq!(refused.len(), 60);
+    assert!(refused.iter().all(|line| line["event"] == "refused"));
+    assert_eq!(stop["event"], "stop");
+    assert_eq!(stop["refusals_left_out"], 940);
+    assert_eq!(audit.missing(), 0);
+}
+
+#[tokio::test]
+async fn a_line_that_broke_off_is_not_gone_on_with_after_a_start_or_a_hup() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let half = "{\"at\":\"2026-01-01T00:00:00.000Z\",\"ev";
+    fs::write(&path, half).unwrap();
+    let audit = audit(&path);
+    let wait = std::time::Duration::from_secs(10);
+    audit.stopped("first");
+    audit.flush(wait).await;
+    fs::write(&path, half).unwrap();
+    audit.reopen();
+    audit.stopped("second");
+    audit.flush(wait).await;
+    audit.reopen();
+    audit.stopped("third");
+    audit.flush(wait).await;
+    let text = fs::read_to_string(&path).unwrap();
+    let reasons: Vec<_> = text
+        .lines()
+        .skip(1)
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["reason"].clone())
+        .collect();
+    assert_eq!(reasons, ["second", "third"]);
+    assert!(text.starts_with(&format!("{half}\n")), "{text}");
+}
+
+#[tokio::test]
+async fn a_break_that_cannot_be_written_is_counted() {
+    let audit = audit(Path::new("/dev/full"));
+    let name = LockName::new("deploy").unwrap();
+    let broken = Broken {
+        asker: Asker {
+            key: None,
+            request_id: "r1",
+            remote: None,
+        },
+        name: &name,
+        fencing_token: None,
+        reason: "hangs",
+        outcome: "broken",
+    };
+    audit.broke(&broken).await;
+    audit.broke(&broken).await;
+    assert_eq!(audit.missing(), 2);
 }

@@ -232,3 +232,22 @@ async fn a_download_may_take_longer_than_a_connection_may_be_idle() {
     );
     assert!(all > 1_000_000, "{all} bytes came");
 }
+
+#[tokio::test]
+async fn one_that_is_refused_while_it_sends_can_send_on_and_hears_why() {
+    let mut config = Config::default();
+    config.http.allowed_hosts = vec!["locks.example.com".parse().unwrap()];
+    let service = Service::with(config);
+    let mut stream = service.connect().await;
+    let head = "POST /locks/a HTTP/1.1\r\nhost: evil.example\r\ncontent-type: application/json\r\n\
+         content-length: 600000\r\n\r\n";
+    send(&mut stream, head).await;
+    // The answer is there before the body is.
+    stream.readable().await.unwrap();
+    for _ in 0..600 {
+        send(&mut stream, &" ".repeat(1_000)).await;
+        tokio::task::yield_now().await;
+    }
+    let refused = answer(&mut stream).await;
+    assert!(refused.starts_with("HTTP/1.1 421 "), "{refused}");
+}

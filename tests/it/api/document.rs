@@ -84,6 +84,7 @@ fn it_lists_every_route() {
             "post /locks/{name}/hold",
             "post /locks/{name}/release",
             "put /locks/{name}/renew",
+            "get /metrics",
             "get /openapi.json",
             "get /problems/{code}",
             "get /readyz",

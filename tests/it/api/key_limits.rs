@@ -7,13 +7,13 @@ use http::Method;
 use latchgate::{
     config::Config,
     lock::Ttl,
-    store::contract::{Loss, Renewal},
+    store::contract::{Loss, Release, Renewal},
 };
 
 use super::{
     key::Key,
     scripted::{held, queued},
-    service::{Answer, JSON, Service, TOKEN},
+    service::{Answer, JSON, Service, TOKEN, until},
 };
 
 async fn post(service: &Service, key: &Key, target: &str, body: &str) -> Answer {
@@ -96,6 +96,122 @@ async fn who_renews_what_is_lost_over_and_over_pays_with_other_requests() {
         .ask(Method::PUT, "/locks/a/renew", &headers, "")
         .await;
     assert_eq!(renewed.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_tries_tokens_pays_whichever_call_it_is() {
+    for (method, path) in [
+        (Method::PUT, "/locks/a/renew"),
+        (Method::POST, "/locks/a/hold"),
+        (Method::DELETE, "/locks/a"),
+    ] {
+        let key = Key::new();
+        let lines = "acquire = ['*']\nrequests_per_second = 1\nburst = 5";
+        let service = Service::with_keys(&key.entry("ci", lines));
+        let headers = [key.auth(), ("lock-token", TOKEN)];
+        for _ in 0..5 {
+            let lost = Ok(Renewal::Lost(Loss::Free));
+            service.script.renew.lock().unwrap().push_back(lost);
+            let lost = Ok(Release::Lost(Loss::HeldByAnother));
+            service.script.release.lock().unwrap().push_back(lost);
+            let tried = service.ask(method.clone(), path, &headers, "").await;
+            assert_eq!(tried.status, 410, "{path}");
+        }
+        let refused = post(&service, &key, "/locks/a", "").await;
+        assert_eq!(code(&refused), (429, "rate-limited".to_owned()), "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hangs_up_on_a_renewal_pays_as_if_it_were_lost() {
+    let key = Key::new();
+    let lines = "acquire = ['*']\nrequests_per_second = 1\nburst = 2";
+    let service = Service::with_keys(&key.entry("ci", lines));
+    let headers = [key.auth(), ("lock-token", TOKEN)];
+    service.script.paused.set();
+    for asked in 1..=2 {
+        let renewal = service.ask(Method::PUT, "/locks/a/renew", &headers, "");
+        tokio::select! {
+            answer = renewal => panic!("{}", answer.body),
+            () = until("the store is asked", || service.script.asked().len() == asked) => {}
+        }
+    }
+    service.script.paused.lift();
+    assert_eq!(post(&service, &key, "/locks/a", "").await.status, 429);
+}
+
+/// A gateway at which an address may send three wrong tokens in a minute.
+fn wary(key: &Key) -> Service {
+    let mut config = Config::default();
+    config.auth.max_refused_per_minute = 3;
+    Service::with_gate(config, &key.entry("ci", "acquire = ['*']")).0
+}
+
+async fn release(service: &Service, headers: &[(&str, &str)], lost: bool) -> Answer {
+    let answer = if lost {
+        Release::Lost(Loss::HeldByAnother)
+    } else {
+        Release::Released
+    };
+    *service.script.release.lock().unwrap() = [Ok(answer)].into();
+    service.ask(Method::DELETE, "/locks/a", headers, "").await
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_tokens_without_a_key_are_counted_by_their_address() {
+    let key = Key::new();
+    let service = wary(&key);
+    let wrong = [("lock-token", TOKEN)];
+    let granted = post(&service, &key, "/locks/a", "").await.json();
+    for _ in 0..3 {
+        // One that is right costs nothing.
+        assert_eq!(release(&service, &wrong, false).await.status, 204);
+        assert_eq!(release(&service, &wrong, true).await.status, 410);
+    }
+    let asked = service.script.asked().len();
+    let refused = release(&service, &wrong, true).await;
+    assert_eq!(code(&refused), (429, "rate-limited".to_owned()));
+    assert_eq!(
+        service.script.asked().len(),
+        asked,
+        "the store is not asked"
+    );
+    // A valid key is let pass, and so is a lease that was granted here.
+    let with_key = [key.auth(), wrong[0]];
+    assert_eq!(release(&service, &with_key, false).await.status, 204);
+    let known = [("lock-token", granted["token"].as_str().unwrap())];
+    assert_eq!(release(&service, &known, false).await.status, 204);
+    assert_eq!(release(&service, &known, true).await.status, 429);
+    tokio::time::advance(Duration::from_secs(21)).await;
+    assert_eq!(release(&service, &wrong, true).await.status, 410);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hangs_up_on_a_release_has_had_it_counted() {
+    let service = wary(&Key::new());
+    service.script.paused.set();
+    let wrong = [("lock-token", TOKEN)];
+    for asked in 1..=3 {
+        let releasing = service.ask(Method::DELETE, "/locks/a", &wrong, "");
+        tokio::select! {
+            answer = releasing => panic!("{}", answer.body),
+            () = until("the store is asked", || service.script.asked().len() == asked) => {}
+        }
+    }
+    service.script.paused.lift();
+    let refused = release(&service, &wrong, true).await;
+    assert_eq!(code(&refused), (429, "rate-limited".to_owned()));
+}
+
+#[tokio::test]
+async fn where_there_are_no_keys_releases_are_not_counted() {
+    let mut config = Config::default();
+    config.auth.max_refused_per_minute = 1;
+    let service = Service::with(config);
+    for _ in 0..3 {
+        let lost = release(&service, &[("lock-token", TOKEN)], true).await;
+        assert_eq!(lost.status, 410);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,6 +315,23 @@ async fn a_key_has_no_more_waiters_and_streams_than_it_may() {
             .status,
         201
     );
+}
+
+#[tokio::test]
+async fn a_key_that_says_nothing_of_streams_has_4000() {
+    let key = Key::new();
+    let service = Service::with_keys(&key.entry("ci", "acquire = ['*']"));
+    let hold = || {
+        let request = http::Request::post("/locks/a/hold").header("authorization", &key.header);
+        service.unread(request.body(Body::empty()).unwrap())
+    };
+    let mut streams = Vec::new();
+    for _ in 0..4_000 {
+        streams.push(hold().await);
+    }
+    assert!(streams.iter().all(|stream| stream.status() == 200));
+    let refused = hold().await;
+    assert_eq!(refused.status(), 429);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use latchgate::config::{Config, Millis};
 use tokio::{net::TcpStream, time::Instant};
 
 use super::{
+    key::Key,
     scripted::{Asked, queued},
     service::{Answer, JSON, Service, WITH_TOKEN, until},
     socket::{answer, closed, send},
@@ -88,12 +89,12 @@ async fn those_who_keep_or_end_a_lease_have_room_that_nobody_else_takes() {
     let service = small();
     let full = async {
         let keeping = [
-            (Method::PUT, "/locks/a/renew"),
-            (Method::DELETE, "/locks/a"),
-            (Method::POST, "/locks/a/release"),
-            (Method::POST, "/locks/a/hold"),
+            (Method::PUT, "/locks/a/renew", "/locks/b/renew"),
+            (Method::POST, "/locks/a/hold", "/locks/b/renew"),
+            (Method::DELETE, "/locks/a", "/locks/b/release"),
+            (Method::POST, "/locks/a/release", "/locks/b/release"),
         ];
-        for (at, (method, path)) in keeping.into_iter().enumerate() {
+        for (at, (method, path, more)) in keeping.into_iter().enumerate() {
             let kept = service.ask(method, path, WITH_TOKEN, "");
             let mut kept = std::pin::pin!(kept);
             let asked = || service.script.asked().len() == 3 + at;
@@ -102,10 +103,83 @@ async fn those_who_keep_or_end_a_lease_have_room_that_nobody_else_takes() {
                 () = until("the store is asked", asked) => {}
             }
             // There is room for one of them.
-            let more = service
-                .ask(Method::DELETE, "/locks/b", WITH_TOKEN, "")
-                .await;
-            assert_overloaded(&more);
+            let method = if more.ends_with("renew") {
+                Method::PUT
+            } else {
+                Method::POST
+            };
+            assert_overloaded(&service.ask(method, more, WITH_TOKEN, "").await);
+        }
+    };
+    while_full(&service, full).await;
+}
+
+#[tokio::test]
+async fn who_releases_takes_no_room_from_those_who_renew() {
+    let service = small();
+    let full = async {
+        let mut releases = FuturesUnordered::new();
+        for _ in 0..8 {
+            releases.push(service.ask(Method::DELETE, "/locks/a", WITH_TOKEN, ""));
+        }
+        // One is under way, the others were refused.
+        for _ in 0..7 {
+            assert_overloaded(&releases.next().await.unwrap());
+        }
+        let renew = service.ask(Method::PUT, "/locks/a/renew", WITH_TOKEN, "");
+        tokio::select! {
+            answer = renew => panic!("{}", answer.body),
+            () = until("the store is asked", || service.script.asked().len() == 4) => {}
+        }
+    };
+    while_full(&service, full).await;
+}
+
+#[tokio::test]
+async fn room_for_renewals_is_taken_by_nobody_who_is_not_let_pass() {
+    let key = Key::new();
+    let mut config = Config::default();
+    config.http.max_concurrent_requests = 1;
+    config.http.reserved_requests = 1;
+    let (service, ..) = Service::with_gate(config, &key.entry("ci", "acquire = ['*']"));
+    service.script.paused.set();
+    let with_key = [key.auth(), WITH_TOKEN[0]];
+    let renew = || service.ask(Method::PUT, "/locks/a/renew", &with_key, "");
+    let two = async { tokio::join!(renew(), renew()) };
+    let full = async {
+        until("both are asked", || service.script.asked().len() == 2).await;
+        assert_overloaded(&renew().await);
+        // Who has no key is told so, and had no room to take.
+        for (method, path) in [
+            (Method::PUT, "/locks/a/renew"),
+            (Method::POST, "/locks/a/hold"),
+        ] {
+            let refused = service.ask(method, path, WITH_TOKEN, "").await;
+            assert_eq!(refused.problem(), (401, "unauthorized".to_owned()));
+        }
+        service.script.paused.lift();
+    };
+    let ((first, _), ()) = tokio::join!(two, full);
+    assert_eq!(first.status, 200);
+}
+
+#[tokio::test]
+async fn a_browser_is_told_what_it_may_send_although_there_is_no_room() {
+    let mut config = Config::default();
+    config.http.max_concurrent_requests = 2;
+    config.http.allowed_origins = vec!["https://ci.example.com".parse().unwrap()];
+    let service = Service::with(config);
+    let full = async {
+        let preflight = [
+            ("origin", "https://ci.example.com"),
+            ("access-control-request-method", "PUT"),
+            ("access-control-request-headers", "lock-token"),
+        ];
+        for path in ["/locks/a/renew", "/locks/a/release", "/locks/a"] {
+            let told = service.ask(Method::OPTIONS, path, &preflight, "").await;
+            assert_eq!(told.status, 204, "{path}");
+            let origin = told.header("access-control-allow-origin");
+            assert_eq!(origin, "https://ci.example.com");
         }
     };
     while_full(&service, full).await;
@@ -267,4 +341,57 @@ async fn where_all_connections_are_busy_one_more_is_told_so() {
     for stream in &mut busy {
         assert!(answer(stream).await.starts_with("HTTP/1.1 200 "));
     }
+}
+
+const WAIT: &str = "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+     Content-Length: 18\r\n\r\n{\"wait_ms\": 50000}";
+
+#[tokio::test]
+async fn those_who_wait_or_listen_leave_connections_to_others() {
+    let service = narrow();
+    let address = service.listen().await;
+    let mut waiting = Vec::new();
+    // An eighth of sixteen is kept.
+    for waiters in 1..=14 {
+        service.script.acquires(queued(0));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        send(&mut stream, WAIT).await;
+        waiting.push(stream);
+        until("it waits", || service.script.parking.len() == waiters).await;
+    }
+    let mut other = TcpStream::connect(address).await.unwrap();
+    let lasting = [
+        WAIT,
+        "POST /locks/b/hold HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ];
+    for request in lasting {
+        send(&mut other, request).await;
+        let refused = answer(&mut other).await.to_lowercase();
+        assert!(refused.starts_with("http/1.1 503 "), "{refused}");
+        assert!(refused.contains("\r\nretry-after: 2\r\n"), "{refused}");
+    }
+    let with_token = format!(
+        "Host: localhost\r\nLock-Token: {}\r\n\r\n",
+        super::service::TOKEN
+    );
+    let renew = format!("PUT /locks/a/renew HTTP/1.1\r\n{with_token}");
+    send(&mut other, &renew).await;
+    assert!(answer(&mut other).await.starts_with("HTTP/1.1 200 "));
+    // Who has a lease may go on with it: another sixteenth.
+    send(
+        &mut other,
+        &format!("POST /locks/a/hold HTTP/1.1\r\n{with_token}"),
+    )
+    .await;
+    assert!(answer(&mut other).await.starts_with("HTTP/1.1 200 "));
+    let mut more = TcpStream::connect(address).await.unwrap();
+    send(&mut more, &renew).await;
+    assert!(answer(&mut more).await.starts_with("HTTP/1.1 200 "));
+    drop(other);
+    drop(waiting.split_off(12));
+    until("they are gone", || service.script.parking.len() == 12).await;
+    service.script.acquires(queued(0));
+    send(&mut more, WAIT).await;
+    until("it waits", || service.script.parking.len() == 13).await;
 }

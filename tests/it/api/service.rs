@@ -1,5 +1,6 @@
 //! The service over a scripted store, in process or behind a socket.
 
+use latchgate::telemetry::metrics::Metrics;
 use std::{
     net::SocketAddr,
     sync::Arc,
@@ -81,7 +82,7 @@ impl Service {
     /// A gateway over any store, for those whom a gate lets in, with an audit log.
     pub(crate) fn audited(store: Arc<dyn Store>, config: Config, gate: Gate, audit: Audit) -> Self {
         let lifecycle = Lifecycle::new();
-        let engine = Engine::start(store, lifecycle.clone(), &config.limits);
+        let engine = Engine::start(store, lifecycle.clone(), &config.limits, Metrics::default());
         let clock = Arc::new(ManualClock::at(noon()));
         let config = Arc::new(config);
         let gateway = Gateway::new(engine, Arc::clone(&config), clock)
@@ -163,7 +164,7 @@ impl Service {
         let (router, config) = (self.router.clone(), Arc::clone(&self.config));
         let lifecycle = self.lifecycle.clone();
         self.lifecycle.spawn(async move {
-            serve(listener, router, &config.http, &lifecycle).await;
+            serve(listener, router, &config.http, None, &lifecycle).await;
         });
         address
     }

@@ -1,11 +1,15 @@
 //! The commands around a lease, against a real gateway.
 
-use std::fs;
+use std::{fs, io::Write, net::TcpStream, time::Duration};
+
+use rustix::process::Signal;
+use tokio::time::Instant;
 
 use serde_json::Value;
 
 use crate::support::{
-    gateway::Gateway,
+    RedisServer,
+    gateway::{Gateway, Setup},
     program::{Run, latchgate},
 };
 
@@ -148,4 +152,38 @@ fn a_lease_whose_token_cannot_be_written_is_released() {
         on(&gateway, &["inspect", "deploy"]).read().out,
         "deploy is free\n"
     );
+}
+
+/// Two callers under one key who ask a frozen gateway and go away before it goes on: the lock is free
+/// after the reconnect grace, and not after its TTL.
+fn nobody_hears_of_it(gateway: &Gateway) {
+    gateway.signal(Signal::STOP);
+    for _ in 0..2 {
+        let mut caller = TcpStream::connect(gateway.address).unwrap();
+        let request = "POST /locks/deploy HTTP/1.1\r\nHost: localhost\r\n\
+             Idempotency-Key: 0123456789abcdef0123456789\r\n\
+             Content-Type: application/json\r\nContent-Length: 17\r\n\r\n{\"ttl_ms\":600000}";
+        caller.write_all(request.as_bytes()).unwrap();
+    }
+    gateway.signal(Signal::CONT);
+    let inspect = || on(gateway, &["inspect", "deploy"]).read().out;
+    let begin = Instant::now();
+    // It has been granted, or its callers were seen to have gone before.
+    while begin.elapsed() < Duration::from_secs(1) && inspect() == "deploy is free\n" {}
+    while inspect() != "deploy is free\n" {
+        assert!(begin.elapsed() < Duration::from_mins(1), "{}", inspect());
+    }
+}
+
+#[test]
+fn a_lock_of_which_nobody_has_heard_is_free_after_the_grace() {
+    nobody_hears_of_it(&Gateway::start());
+}
+
+#[tokio::test]
+async fn so_it_is_on_redis() {
+    let server = RedisServer::start().await;
+    let url = format!("redis://127.0.0.1:{}/0", server.port());
+    let gateway = Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &url));
+    nobody_hears_of_it(&gateway);
 }

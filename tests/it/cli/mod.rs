@@ -13,6 +13,7 @@ mod key_reload;
 mod keys;
 mod leases;
 mod list_and_break;
+mod metrics;
 mod on_redis;
 mod run;
 mod secrets;

@@ -1,6 +1,11 @@
 //! How a gateway ends.
 
-use std::{io::Write, net::TcpStream, thread, time::Duration};
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::TcpStream,
+    thread,
+    time::Duration,
+};
 
 use rustix::process::Signal;
 use tokio::time::Instant;
@@ -72,6 +77,29 @@ fn it_serves_a_holder_that_comes_back_later_and_ends_when_the_last_lease_is_rele
     let released = on(&url, &["release", "deploy"], token.trim_end());
     assert_eq!(released.code, Some(0), "{released:?}");
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+}
+
+#[test]
+fn it_ends_at_once_when_only_streams_hold_leases_from_it() {
+    let mut gateway = Gateway::start_with(patient());
+    let mut held = TcpStream::connect(gateway.address).unwrap();
+    let body = r#"{"ttl_ms":600000}"#;
+    let request = format!(
+        "POST /locks/held/hold HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    held.write_all(request.as_bytes()).unwrap();
+    let mut stream = BufReader::new(held).lines().map(Result::unwrap);
+    assert!(stream.any(|line| line == "event: granted"));
+    // The last request that ended did so longer ago than a gateway waits for others.
+    thread::sleep(Duration::from_millis(1_500));
+    let begin = Instant::now();
+    gateway.signal(Signal::TERM);
+    assert!(stream.any(|line| line == "event: draining"));
+    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
 #[test]

@@ -61,6 +61,44 @@ async fn a_lease_is_renewed_in_its_first_third_again_and_again() {
 }
 
 #[tokio::test]
+async fn a_lease_that_another_bearer_has_shortened_gets_its_ttl_back() {
+    let Reply::Answer(_, kept) = lease(None) else {
+        unreachable!("a lease is an answer");
+    };
+    let shortened = kept.replace("900", "600").replace("300", "200");
+    let gateway = FakeGateway::new([lease(None), Reply::Answer(200, shortened), lease(None)]);
+    let client = client_of(&gateway.url);
+    let keeper = keep(&client).await;
+    while gateway.received().len() < 4 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!(keeper.until().is_some());
+    }
+    for renewal in &gateway.received()[1..4] {
+        assert_eq!(renewal.body, r#"{"ttl_ms":900}"#);
+    }
+}
+
+#[tokio::test]
+async fn a_ttl_that_is_not_allowed_any_more_costs_no_lease() {
+    let too_long = Reply::problem(403, "limit-exceeded", "");
+    let gateway = FakeGateway::new([lease(None), too_long, lease(None)]);
+    let client = client_of(&gateway.url);
+    let keeper = keep(&client).await;
+    let begin = Instant::now();
+    while gateway.received().len() < 4 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let state = keeper.watch().borrow().clone();
+        assert!(matches!(state, Keeping::Kept { .. }), "{state:?}");
+        assert!(begin.elapsed() < Duration::from_secs(10));
+    }
+    let asked: Vec<_> = gateway.received()[1..]
+        .iter()
+        .map(|it| it.body.clone())
+        .collect();
+    assert_eq!(asked, [r#"{"ttl_ms":900}"#, "{}", "{}"]);
+}
+
+#[tokio::test]
 async fn a_loss_is_told_before_the_lease_is_over() {
     for failing in [away(), Reply::Silence, Reply::Lost] {
         let gateway = FakeGateway::new([lease(None), failing.clone()]);

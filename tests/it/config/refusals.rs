@@ -127,7 +127,7 @@ fn an_address_is_an_ip_address_and_a_port() {
 fn no_message_shows_a_password() {
     let urls = [
         "redis://u:s3cret@h/x",
-        "rediss://u:s3cret@h",
+        "rediss://u:s3cret@h/x",
         "redis://u:s3cret@",
         "redis:u:s3cret@h",
         "u:s3cret@h",
@@ -151,10 +151,17 @@ fn no_message_shows_a_password() {
 fn a_debug_output_shows_no_password() {
     let sources = Sources {
         variables: vec![("LATCHGATE_STORE".into(), "redis://:s3cret@h".into())],
-        flags: vec![("store", "--store", "redis://:s3cret@h".to_owned())],
         ..Sources::default()
     };
-    let shown = format!("{sources:?} {:?}", sources.load().unwrap());
+    let refused = Sources {
+        flags: vec![("store", "--store", "redis://:s3cret@h".to_owned())],
+        ..sources.clone()
+    };
+    let shown = format!(
+        "{sources:?} {:?} {refused:?} {:?}",
+        sources.load().unwrap(),
+        refused.load().unwrap_err()
+    );
     assert!(
         shown.contains("LATCHGATE_STORE") && !shown.contains("s3cret"),
         "{shown}"
@@ -167,7 +174,7 @@ fn a_store_of_a_later_version_is_called_that() {
     assert_eq!(
         message,
         "store is \"redlock:***\" (the environment variable LATCHGATE_STORE); allowed is \
-         embedded:DIR or redis://[USER:PASSWORD@]HOST[:PORT][/DB] \
+         embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], or rediss://.. for TLS \
          (this one uses redlock://, which this version does not have)"
     );
 }
@@ -199,7 +206,7 @@ fn what_is_set_and_empty_is_not_the_same_as_nothing() {
     assert_eq!(
         variable("LATCHGATE_STORE", ""),
         "store is \"\" (the environment variable LATCHGATE_STORE); allowed is \
-         embedded:DIR or redis://[USER:PASSWORD@]HOST[:PORT][/DB] (this one is empty)"
+         embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], or rediss://.. for TLS (this one is empty)"
     );
 }
 

@@ -17,6 +17,12 @@ pub(crate) trait Fixture: Send + Sync {
         vec![self.store()]
     }
 
+    /// How many more locks than were asked for a page may show, where what lies together is only shown
+    /// together.
+    fn page_excess(&self) -> usize {
+        0
+    }
+
     /// Ends the store as a shutdown would, and opens it again on the same data. A store that keeps
     /// nothing in the gateway gets a gateway that knows nothing.
     async fn restart(&self);

@@ -7,9 +7,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("lock", &[]),
     ("release", &[]),
     ("trace_context", &[]),
+    ("tls", &["lock"]),
+    ("stamp", &["lock"]),
     ("clock", &["lock"]),
     ("lifecycle", &["lock"]),
-    ("config", &["lock"]),
+    ("config", &["lock", "tls"]),
     (
         "telemetry",
         &[
@@ -22,10 +24,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("audit", &["lock", "clock", "config"]),
-    ("auth", &["lock", "clock", "lifecycle", "config", "audit"]),
+    (
+        "auth",
+        &["lock", "stamp", "clock", "lifecycle", "config", "audit"],
+    ),
     (
         "store",
-        &["lock", "clock", "lifecycle", "config", "telemetry"],
+        &[
+            "lock",
+            "tls",
+            "stamp",
+            "clock",
+            "lifecycle",
+            "config",
+            "telemetry",
+        ],
     ),
     (
         "engine",
@@ -43,6 +56,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "http",
         &[
             "lock",
+            "tls",
+            "stamp",
             "clock",
             "lifecycle",
             "config",
@@ -55,11 +70,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "trace_context",
         ],
     ),
-    ("client", &["lock", "trace_context"]),
+    ("client", &["lock", "tls", "trace_context"]),
     (
         "cli",
         &[
             "lock",
+            "tls",
+            "stamp",
             "clock",
             "lifecycle",
             "config",

@@ -1,5 +1,6 @@
 //! Breaks of what is not ours, out of memory, and over connections that fail.
 
+use latchgate::telemetry::metrics::Metrics;
 use std::time::Duration;
 
 use bb8_redis::redis::Value;
@@ -178,7 +179,12 @@ async fn a_late_copy_breaks_nothing_that_came_after_it() {
 async fn a_stream_that_no_word_reaches_ends_with_its_next_renewal() {
     let rig = Rig::start().await;
     let store = std::sync::Arc::new(rig.store);
-    let engine = Engine::start(store.clone(), Lifecycle::new(), &LimitsConfig::default());
+    let engine = Engine::start(
+        store.clone(),
+        Lifecycle::new(),
+        &LimitsConfig::default(),
+        Metrics::default(),
+    );
     let request = AcquireRequest {
         warrant: latchgate::auth::Warrant::default(),
         name: name("lock"),

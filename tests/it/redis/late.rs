@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use latchgate::store::{
     Store, StoreError, Unavailability,
-    contract::{Acquisition, Attempt, GiveBack, Release},
+    contract::{Acquisition, Attempt, GiveBack, Release, Renewal},
 };
 use tokio::time::timeout;
 
-use super::rig::{PATIENCE, Rig, attempt, eventually, runs, write_down_everything};
+use super::rig::{PATIENCE, Rig, attempt, eventually, runs, ttl, write_down_everything};
 use crate::support::{Fault, Proxy};
 
 /// Lets go of the copy that the proxy holds, and waits until the server has run it.
@@ -151,4 +151,61 @@ async fn a_pause_shorter_than_the_deadline_is_survived() {
     assert_eq!(fence, lease.fence.to_string(), "all copies are one grant");
     let released = rig.store.release(&asked.name, &asked.token).await.unwrap();
     assert_eq!(released, Release::Released);
+}
+
+/// What is sent to renew the lease of an attempt for a second: to find out whether that makes it end
+/// sooner, or to make it do so.
+fn renewal_for_a_second(asked: &Attempt, for_certain: u8) -> String {
+    let token = asked.token;
+    format!("{token}\r\n$4\r\n1000\r\n$5\r\n60000\r\n$0\r\n\r\n$1\r\n0\r\n$1\r\n{for_certain}\r\n")
+}
+
+#[tokio::test]
+async fn late_copies_of_a_renewal_do_not_make_a_lease_end_sooner_than_its_holder_was_told() {
+    for for_certain in [0, 1] {
+        let (rig, proxy) = Rig::with_proxy().await;
+        let asked = attempt("shorter");
+        rig.grant(&asked).await;
+        for _ in 0..100 {
+            let renewal = renewal_for_a_second(&asked, for_certain);
+            proxy.strike(&renewal, Fault::HoldRequest);
+        }
+        let (name, token) = (&asked.name, &asked.token);
+        let unknown = rig.store.renew(name, token, Some(ttl(1_000))).await;
+        assert!(
+            matches!(unknown, Err(StoreError::Indeterminate(_))),
+            "{unknown:?}"
+        );
+        let renewed = rig.store.renew(name, token, Some(ttl(60_000))).await;
+        assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
+        write_down_everything(&rig.server).await;
+        proxy.let_go();
+        eventually("all copies arrive", async || {
+            (runs(&rig.server, token).await == proxy.strikes()).then_some(())
+        })
+        .await;
+        let left = rig.server.integer(&["PTTL", "lg:{shorter}:lock"]).await;
+        assert!(left > 40_000, "{left}");
+    }
+}
+
+#[tokio::test]
+async fn a_lease_is_made_to_end_sooner_although_replies_are_lost() {
+    for for_certain in [0, 1] {
+        let (rig, proxy) = Rig::with_proxy().await;
+        let asked = attempt("shorter");
+        rig.grant(&asked).await;
+        let renewal = renewal_for_a_second(&asked, for_certain);
+        proxy.strike(&renewal, Fault::CutReply);
+        let (name, token) = (&asked.name, &asked.token);
+        let renewed = rig.store.renew(name, token, Some(ttl(1_000))).await;
+        let Ok(Renewal::Renewed(lease)) = renewed else {
+            panic!("{renewed:?}");
+        };
+        assert_eq!(proxy.strikes(), 1);
+        assert!(lease.expires_in <= Duration::from_secs(1), "{lease:?}");
+        assert_eq!(lease.ttl, ttl(1_000));
+        let left = rig.server.integer(&["PTTL", "lg:{shorter}:lock"]).await;
+        assert!(left <= 1_000, "{left}");
+    }
 }

@@ -74,7 +74,12 @@ impl Gateway {
 
     /// Its URL.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = if self.greeting.contains("https://") {
+            "https"
+        } else {
+            "http"
+        };
+        format!("{scheme}://{}", self.address)
     }
 
     /// The directory of its embedded store.
@@ -184,7 +189,7 @@ fn spawn(setup: &Setup, directory: &TempDir) -> (Child, SocketAddr, String) {
         }
     }
     // The line to paste: it names an address that can be reached.
-    let (_, address) = greeting.rsplit_once("http://").unwrap();
+    let (_, address) = greeting.rsplit_once("://").unwrap();
     let end = address.find(['/', '\n']).unwrap();
     let address = address[..end].parse().unwrap();
     (child, address, greeting)

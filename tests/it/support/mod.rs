@@ -1,5 +1,6 @@
 //! What several tests stand on.
 
+mod authority;
 mod caller;
 mod deadline;
 pub(crate) mod fake_gateway;
@@ -11,6 +12,7 @@ mod random;
 mod redis_server;
 pub(crate) mod tree;
 
+pub(crate) use authority::{Authority, Files};
 pub(crate) use caller::Caller;
 pub(crate) use deadline::eventually;
 pub(crate) use proxy::{Fault, Proxy};

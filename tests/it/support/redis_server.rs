@@ -28,22 +28,29 @@ const PATIENCE: Duration = Duration::from_secs(20);
 // === impl RedisServer ===
 
 impl RedisServer {
+    /// Stands for a free port among the options.
+    pub(crate) const FREE_PORT: &str = "a free port";
+
     pub(crate) async fn start() -> Self {
         Self::start_with(&[]).await
     }
 
     /// Starts a server with further options, each a name or a value as on its command line.
     pub(crate) async fn start_with(options: &[&str]) -> Self {
-        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         let start = Instant::now();
         loop {
+            let option = |&option: &&str| match option {
+                Self::FREE_PORT => free_port().to_string(),
+                option => option.to_owned(),
+            };
+            let options: Vec<String> = options.iter().map(option).collect();
             let directory = tempfile::tempdir().expect("a temporary directory can be made");
             let port = free_port();
             let mut server = Self {
                 port,
                 process: launch(port, directory.path(), &options),
                 directory,
-                options: options.clone(),
+                options,
             };
             if server.answers().await {
                 return server;
@@ -55,6 +62,13 @@ impl RedisServer {
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The value of an option.
+    pub(crate) fn option(&self, name: &str) -> &str {
+        let mut options = self.options.iter();
+        options.find(|option| *option == name);
+        options.next().expect("the option has a value")
     }
 
     /// The directory in which the server keeps its files.

@@ -178,3 +178,50 @@ async fn only_what_nobody_answered_is_said_otherwise() {
         assert_eq!(said == bare, handled);
     }
 }
+
+/// A stream that takes bytes and does not get rid of them, as TLS does over a socket that is full.
+struct Stuck(DuplexStream);
+
+impl AsyncRead for Stuck {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Stuck {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_encrypted_and_is_not_taken_is_not_waited_for_either() {
+    let (server, _client) = duplex(64);
+    let pace = Arc::new(Pace::new());
+    let refusals = Arc::new(Refusals::new(&HttpConfig::default()));
+    let mut paced = Paced::new(Stuck(server), Arc::clone(&pace), PATIENCE, refusals);
+    pace.busy();
+    pace.arrived();
+    paced.write_all(b"an answer").await.unwrap();
+    pace.leaving();
+    let began = Instant::now();
+    let error = paced.flush().await.unwrap_err();
+    assert!(error.get_ref().unwrap().is::<Unread>());
+    assert_eq!(began.elapsed(), PATIENCE.idle);
+}

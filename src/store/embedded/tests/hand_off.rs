@@ -4,6 +4,7 @@
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
+    mpsc,
 };
 
 use tokio::time::{Duration, sleep};
@@ -153,6 +154,54 @@ async fn a_grant_of_which_nobody_hears_passes_on_when_the_disk_heals() {
     assert_eq!(next.news_so_far(), None);
     rig.disk.fail(Fault::None);
     told_of_its_grant(&mut next).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_that_was_answered_under_its_key_is_kept_although_its_attempt_has_gone() {
+    let rig = Rig::start();
+    let syncs = syncs_of_a_release(&rig).await;
+    let [holder, before] = ["lock", "before"].map(|lock| attempt(lock, LONG));
+    rig.granted(&holder).await;
+    rig.granted(&before).await;
+    let key = key();
+    let gone = Mutex::new(Some(queued(&rig, &waiting_under("lock", key)).await));
+    let mut next = queued(&rig, &waiting("lock")).await;
+    let (reach, reached) = mpsc::sync_channel(1);
+    let (go_on, gone_on) = mpsc::sync_channel(1);
+    let (gone_on, seen) = (Mutex::new(gone_on), AtomicUsize::new(0));
+    rig.disk
+        .on_sync(move || match seen.fetch_add(1, Ordering::SeqCst) {
+            // Until the commands of the next transaction are there.
+            0 => {
+                reach.send(()).unwrap();
+                gone_on.lock().unwrap().recv().unwrap();
+            }
+            number if number == syncs => drop(gone.lock().unwrap().take()),
+            _ => {}
+        });
+    let again = waiting_under("lock", key);
+    let in_one_transaction = async {
+        while reached.try_recv().is_err() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let all_are_sent = async { go_on.send(()).unwrap() };
+        // The first of them is polled first.
+        let ((), answered, ()) = tokio::join!(
+            released(&rig, &holder),
+            rig.store().acquire(&again),
+            all_are_sent
+        );
+        assert!(
+            matches!(answered, Ok(Acquisition::Replayed(..))),
+            "{answered:?}"
+        );
+    };
+    tokio::join!(released(&rig, &before), in_one_transaction);
+    // Whatever is taken back is taken back with the next command.
+    let (fence, waiters) = shown(&rig).await;
+    rig.granted(&attempt("after", LONG)).await;
+    assert_eq!(shown(&rig).await, (fence, waiters));
+    assert_eq!(next.news_so_far(), None);
 }
 
 #[tokio::test]

@@ -247,7 +247,11 @@ if key == '' then
 else
   redis.call('HSET', waiters, token, write_waiter(waiter), 'k:' .. key, token)
 end
-redis.call('SET', alive_key(me), '1', 'PX', ALIVE)
+if redis.call('PEXPIRE', alive_key(me), ALIVE) == 0 then
+  -- If others have waited here already, they may have been taken for dead: they must ask again.
+  redis.call('SET', alive_key(me), '1', 'PX', ALIVE)
+  news[#news + 1] = { 'lapsed' }
+end
 outlive(now, waiter.ends)
 ahead = ahead or redis.call('ZRANK', queue, token)
 return tell_contention({ 'queued', token, news, ahead }, count, held, left, ours, 3, now)

@@ -42,5 +42,8 @@ if held ~= token or not record or record[2] ~= token then
 end
 local now = instants(redis.call('TIME'))
 local left = settle(token, now)
+if not left then
+  return { 'lost', token }
+end
 redis.call('PEXPIRE', KEYS[4], ALIVE)
 return tell({ 'confirmed', token }, redis.call('HMGET', info, unpack(TOLD)), 1, left, now)

@@ -15,11 +15,13 @@
 --   3  the highest fence that the gateway has seen in this slot
 --   4  the id of this gateway
 --   5  1 to give back only what nobody has heard of, else 0
+--   6  the fence of the grant that is meant, or empty for whatever the attempt holds
 -- Reply
 --   {given_back, ARGV 1, news}
 --   {kept, ARGV 1, news}             its lease was adopted or answered again under its idempotency
 --                                    key, or somebody has heard of it after all
---   {nothing, ARGV 1, news}          it holds nothing, and never will
+--   {nothing, ARGV 1, news}          it holds nothing, and never will; or the grant that is meant is
+--                                    over
 --   {layout, ARGV 1, news, version}  the record is not of this layout
 -- Replay
 --   The attempt is refused for as long as its end is remembered, however late a copy of its acquire
@@ -45,9 +47,14 @@ local token, tombstone, floor, me, news = ARGV[1], ARGV[2], ARGV[3], ARGV[4], {}
 -- import hand_over
 
 local held = redis.call('GET', lock)
-local record, layout = read_record(info, 'idem', 'returnable', 'unheard', 'keeper')
+local record, layout = read_record(info, 'idem', 'returnable', 'unheard', 'keeper', 'fence')
 if layout then
   return { 'layout', token, news, layout }
+end
+local ours = held == token and record and record[2] == token
+if ARGV[6] ~= '' and not (ours and record[7] == ARGV[6]) then
+  -- Its attempt may have asked again since, and have been granted it anew.
+  return { 'nothing', token, news }
 end
 local now, us = instants(redis.call('TIME'))
 look(redis.call('ZRANGE', queue, 0, 1), now)
@@ -58,14 +65,15 @@ if held ~= token then
     local waiter = read_waiter(redis.call('HMGET', waiters, token)[1])
     take_out({ token }, { waiter and 'k:' .. waiter.key })
     if not held then
+      -- It may have been the head itself, and must not be granted what it gives up.
+      look(redis.call('ZRANGE', queue, 0, 1), now)
       hand_over(now, us, record)
     end
   end
   return { 'nothing', token, news }
 end
 
-local key = record and record[2] == token and record[3]
-local ours = record and record[2] == token
+local key = ours and record[3]
 local adopted = ours and (record[6] or token) ~= token
 -- Word of the grant may be late, and its attempt have heard of it otherwise.
 local heard = ARGV[5] == '1' and ours and not record[5]

@@ -54,7 +54,7 @@ local function pass(token, waiter, fence, now, stale, behind)
     if alive_for(gateway) > PROVISIONAL then
       redis.call('PEXPIRE', alive_key(gateway), PROVISIONAL)
     end
-    send(gateway, 'granted', token)
+    send(gateway, 'granted', token, string.format('%.0f', fence))
   end
   foretell(behind, soonest)
 end

@@ -59,7 +59,9 @@ if not held and head then
 end
 if held == token and record and record[2] == token then
   local left = settle(token, now)
-  return tell({ 'granted', token, news }, redis.call('HMGET', info, unpack(TOLD)), 1, left, now)
+  if left then
+    return tell({ 'granted', token, news }, redis.call('HMGET', info, unpack(TOLD)), 1, left, now)
+  end
 end
 
 local waiter = head and read_waiter(redis.call('HMGET', waiters, token)[1])

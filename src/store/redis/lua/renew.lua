@@ -13,15 +13,19 @@
 --   3  how long to remember an end, in ms
 --   4  who renews it as its keeper, or empty
 --   5  1 if that one adopts it, else 0
---   6  the id of this gateway
+--   6  1 if ARGV 8 was answered by an earlier `sooner`, else 0
+--   7  the id of this gateway
+--   8  a mark of this copy of the command, or empty if no ttl is given
 -- Reply
 --   {renewed, ARGV 1, news, lease ..}
+--   {sooner, ARGV 1, ARGV 8}   it would end sooner by that: to be asked again with this mark
 --   {adopted, ARGV 1}          another keeper goes on with it
 --   {another | free, ARGV 1}   the token does not hold the lock; is somebody else holding it?
 --   {broken, ARGV 1, 0 | 1}    its lease was broken; 1: somebody else is holding the lock
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
---   Renews again. Never brings back what has ended.
+--   Renews again. Never brings back what has ended. A copy that arrives late never makes the lease end
+--   sooner than its holder was told: that takes a mark that nobody has renewed the lease since.
 -- Clock
 --   TIME of this Redis, once. Lock and record expire at one instant, at the latest at the limit.
 -- Cluster
@@ -30,7 +34,7 @@
 --   O(1), but for O(log n) in the number of memories of this name.
 
 local lock, info, ended, queue, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, me, news = ARGV[1], ARGV[6], {}
+local token, me, copy, news = ARGV[1], ARGV[7], ARGV[8], {}
 
 -- import time
 -- import record
@@ -40,7 +44,7 @@ local token, me, news = ARGV[1], ARGV[6], {}
 -- import tell
 
 local held = redis.call('GET', lock)
-local record, layout = read_record(info, 'idem', unpack(TOLD))
+local record, layout = read_record(info, 'idem', 'sooner', unpack(TOLD))
 if layout then
   return { 'layout', token, layout }
 end
@@ -58,8 +62,8 @@ if ARGV[4] ~= '' and ARGV[5] == '0' and keeper_of(token) ~= ARGV[4] then
 end
 
 local now = instants(redis.call('TIME'))
-local ttl = tonumber(ARGV[2]) or tonumber(record[5])
-local expiry = math.min(now + ttl, tonumber(record[7]) or math.huge)
+local ttl, hold = tonumber(ARGV[2]) or tonumber(record[6]), tonumber(record[8])
+local expiry = math.min(now + ttl, hold or math.huge)
 if expiry <= now then
   -- Its limit is this very millisecond, and Redis keeps the key until the next.
   redis.call('DEL', lock, info)
@@ -72,15 +76,26 @@ if ARGV[5] == '1' and not adopt(token, ARGV[4], now, now + ARGV[3]) then
   return { 'adopted', token }
 end
 
+if ARGV[6] == '1' and record[4] ~= copy then
+  -- Somebody has renewed it since, or an earlier copy of this command has.
+  return tell({ 'renewed', token, news }, record, 5, redis.call('PTTL', lock), now)
+end
 -- The first write is one that Redis does not refuse when it is out of memory.
 local sooner = redis.call('PEXPIREAT', lock, expiry, 'GT') == 0
+if sooner and copy ~= '' and expiry ~= hold and ARGV[6] == '0' then
+  redis.call('HSET', info, 'sooner', copy)
+  return { 'sooner', token, copy }
+end
+if record[4] then
+  redis.call('HDEL', info, 'sooner')
+end
 if sooner then
   redis.call('PEXPIREAT', lock, expiry)
 end
 redis.call('PEXPIREAT', info, expiry)
-if tonumber(record[5]) ~= ttl then
+if tonumber(record[6]) ~= ttl then
   redis.call('HSET', info, 'ttl', ttl)
-  record[5] = ttl
+  record[6] = ttl
 end
 if record[3] then
   remember(ended, now, expiry + ARGV[3], 'k:' .. record[3])
@@ -94,4 +109,4 @@ if sooner and expiry - now < SHORT then
   local foremost = redis.pcall('ZRANGE', queue, 0, 0)[1]
   foretell(foremost and redis.pcall('HMGET', waiters, foremost)[1], expiry - now)
 end
-return tell({ 'renewed', token, news }, record, 4, expiry - now, now)
+return tell({ 'renewed', token, news }, record, 5, expiry - now, now)

@@ -7,9 +7,12 @@ local SHORT = 4000
 
 -- Sends a gateway, or `all`, a message about this lock, and answers how many were there to hear it.
 -- That it cannot be sent is no reason to fail: it is found out within a period.
-local function send(gateway, what, word)
-  local name = string.sub(lock, 5, -7)
-  local sent = redis.pcall('PUBLISH', 'lg:gw:' .. gateway, what .. ' ' .. word .. ' ' .. name)
+local function send(gateway, what, word, more)
+  local message = what .. ' ' .. word .. ' ' .. string.sub(lock, 5, -7)
+  if more then
+    message = message .. ' ' .. more
+  end
+  local sent = redis.pcall('PUBLISH', 'lg:gw:' .. gateway, message)
   if type(sent) == 'table' and sent.err then
     news[#news + 1] = { 'unsent' }
     return nil

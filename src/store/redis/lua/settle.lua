@@ -1,13 +1,19 @@
 -- Makes a grant last its full TTL. The script that imports it names the keys `lock`, `info` and
 -- `ended`, and `tombstone`: how long an end is remembered, in ms.
 
--- Makes the living lease last its full TTL from now. A grant that was provisional becomes one that
+-- Makes the living lease last its full TTL from now, and answers what is left of it; nothing if it has
+-- ended. A grant that was provisional becomes one that
 -- was heard of: it counts from now, and its idempotency key is used.
 local function settle(token, now)
   local fields = redis.call('HMGET', info, 'ttl', 'hold', 'idem', 'provisional', 'limit', 'late')
   redis.call('ZSCORE', ended, '')
   local hold = tonumber(fields[2]) or fields[5] and now + fields[5] or math.huge
   local expiry = math.min(now + fields[1], hold)
+  if expiry <= now then
+    -- Its limit is this very millisecond, and Redis keeps the key until the next.
+    redis.call('DEL', lock, info)
+    return nil
+  end
   -- The first write is one that Redis does not refuse when it is out of memory.
   redis.call('PEXPIREAT', lock, expiry)
   redis.call('PEXPIREAT', info, expiry)

@@ -3,7 +3,7 @@
 use bb8_redis::redis::Cmd;
 
 use crate::{
-    lock::TokenHash,
+    lock::{FencingToken, TokenHash},
     store::{StoreError, contract::GiveBack},
 };
 
@@ -18,8 +18,10 @@ pub(in crate::store::redis) enum Knowledge {
     /// Its answer may be on its way: its idempotency key is used.
     MayBeHeard,
     /// Nobody, as far as is known here: its idempotency key is not used. If its attempt was answered
-    /// from the store before the word of its grant came here, it is not given back.
-    Unheard,
+    /// from the store before the word of its grant came here, it is not given back; nor is a later
+    /// grant of that attempt than the one with this fence. A gateway of an earlier version does not
+    /// say which one it means.
+    Unheard(Option<FencingToken>),
 }
 
 // === impl Scripts ===
@@ -36,7 +38,11 @@ impl Scripts {
         let token = token.to_string();
         let fill = |command: &mut Cmd, _| {
             queueing::fill(command, keys, gateway, &token);
-            command.arg(u8::from(known == Knowledge::Unheard));
+            match known {
+                Knowledge::MayBeHeard => command.arg(0).arg(""),
+                Knowledge::Unheard(None) => command.arg(1).arg(""),
+                Knowledge::Unheard(Some(fence)) => command.arg(1).arg(fence.get()),
+            };
         };
         let run = dispatch.run(&self.give_back, keys, &token, fill);
         let mut reply = run.await?.reply;

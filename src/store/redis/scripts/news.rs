@@ -24,6 +24,8 @@ pub(in crate::store::redis) enum Heard {
     More,
     /// A message to another gateway could not be published.
     Unsent,
+    /// This gateway did not count as alive in the slot of the lock until now.
+    Lapsed,
 }
 
 // === impl Reply ===
@@ -59,6 +61,7 @@ impl Heard {
             "superseded" => token_hash(&fields.text()?).map(Self::Superseded),
             "more" => Some(Self::More),
             "unsent" => Some(Self::Unsent),
+            "lapsed" => Some(Self::Lapsed),
             _ => None,
         }
     }
@@ -88,12 +91,14 @@ mod tests {
             vec![text("superseded"), ticket],
             vec![text("more")],
             vec![text("unsent")],
+            vec![text("lapsed")],
         ]);
         let expected = [
             Heard::Passed(Duration::from_secs(3)),
             Heard::Superseded(token),
             Heard::More,
             Heard::Unsent,
+            Heard::Lapsed,
         ];
         assert_eq!(read.unwrap(), expected);
         assert_eq!(news(Vec::new()).unwrap(), []);

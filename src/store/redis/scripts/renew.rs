@@ -29,30 +29,24 @@ impl Scripts {
         ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
         let token = token.to_string();
-        let fill = |command: &mut Cmd, _| {
-            for key in [
-                keys.lock(),
-                keys.info(),
-                keys.ended(),
-                keys.queue(),
-                keys.waiters(),
-            ] {
-                command.arg(key);
+        let mut answered = None;
+        let mut reply = loop {
+            let fill = |command: &mut Cmd, _| {
+                fill_who(command, keys, renewer, &token, ttl);
+                match (&answered, ttl) {
+                    (Some(mark), _) => command.arg(1).arg(gateway.id.as_str()).arg(mark),
+                    // Each copy has a mark of its own: that of one which nobody has heard of is
+                    // never asked with again.
+                    (None, Some(_)) => command.arg(0).arg(gateway.id.as_str()).arg(mark()),
+                    (None, None) => command.arg(0).arg(gateway.id.as_str()).arg(""),
+                };
+            };
+            let mut reply = dispatch.run(&self.renew, keys, &token, fill).await?.reply;
+            if reply.kind() != "sooner" || answered.is_some() {
+                break reply;
             }
-            command.arg(&token);
-            match ttl {
-                Some(ttl) => command.arg(ttl.as_millis()),
-                None => command.arg(""),
-            };
-            command.arg(TOMBSTONE_MS);
-            match renewer {
-                Renewer::Bearer => command.arg("").arg(0),
-                Renewer::Keeper(keeper) => command.arg(keeper.to_string()).arg(0),
-                Renewer::Adopter(keeper) => command.arg(keeper.to_string()).arg(1),
-            };
-            command.arg(gateway.id.as_str());
+            answered = Some(reply.text().ok_or_else(|| reply.unexpected())?);
         };
-        let mut reply = dispatch.run(&self.renew, keys, &token, fill).await?.reply;
         match reply.kind() {
             "renewed" => {
                 gateway.hear(keys, reply.news()?);
@@ -69,4 +63,32 @@ impl Scripts {
             _ => Err(reply.unexpected()),
         }
     }
+}
+
+fn fill_who(command: &mut Cmd, keys: &Keys, renewer: Renewer, token: &str, ttl: Option<Ttl>) {
+    for key in [
+        keys.lock(),
+        keys.info(),
+        keys.ended(),
+        keys.queue(),
+        keys.waiters(),
+    ] {
+        command.arg(key);
+    }
+    command.arg(token);
+    match ttl {
+        Some(ttl) => command.arg(ttl.as_millis()),
+        None => command.arg(""),
+    };
+    command.arg(TOMBSTONE_MS);
+    match renewer {
+        Renewer::Bearer => command.arg("").arg(0),
+        Renewer::Keeper(keeper) => command.arg(keeper.to_string()).arg(0),
+        Renewer::Adopter(keeper) => command.arg(keeper.to_string()).arg(1),
+    };
+}
+
+/// Tells copies of a command apart.
+fn mark() -> String {
+    format!("{:016x}", getrandom::u64().unwrap_or_default())
 }

@@ -9,11 +9,18 @@ use super::fixture::{inspect, is_alive, run_sh, until, waiters};
 use crate::support::{
     RedisServer,
     gateway::{Gateway, Setup},
+    program::latchgate,
 };
 
 fn on(redis: &RedisServer) -> Gateway {
     let url = format!("redis://127.0.0.1:{}", redis.port());
     Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &url))
+}
+
+fn break_lock(url: &str) {
+    let arguments = ["break", "deploy", "--reason", "it hangs", "--yes"];
+    let broken = latchgate(&arguments).env("LATCHGATE_URL", url).read();
+    assert_eq!(broken.code, Some(0), "{broken:?}");
 }
 
 #[tokio::test]
@@ -82,6 +89,71 @@ fn a_lease_that_somebody_ended_stops_the_command_at_the_next_renewal() {
     );
     // Renewed every second.
     assert!(released.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn a_command_is_killed_at_once_if_its_lock_was_given_to_another() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let tidy = r#"trap "echo tidying" TERM; echo "pid=$$"; while :; do sleep 0.05; done"#;
+    let arguments = ["deploy", "--ttl", "9s", "--kill-after", "4500ms"];
+    let mut losing = run_sh(&url, &arguments, tidy);
+    let pid = losing.printed_pid("pid");
+    let mut next = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
+    until("it waits", || waiters(&url, "deploy") == 1);
+    break_lock(&url);
+    next.printed("up");
+    losing.said("stopping the command");
+    let told = Instant::now();
+    until("it is dead", || !is_alive(pid));
+    assert!(told.elapsed() < Duration::from_secs(3));
+    let lost = losing.wait();
+    assert_eq!(
+        (lost.code, lost.out.lines().count()),
+        (Some(102), 1),
+        "{lost:?}"
+    );
+    next.signal(Signal::TERM);
+    assert_eq!(next.wait().code, Some(143));
+}
+
+#[test]
+fn a_command_has_but_a_moment_if_its_lease_was_ended_and_anybody_may_have_the_lock() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let tidy = r#"trap "echo tidying" TERM; echo up; while :; do sleep 0.05; done"#;
+    let arguments = ["deploy", "--ttl", "30s", "--kill-after", "15s"];
+    let mut losing = run_sh(&url, &arguments, tidy);
+    losing.printed("up");
+    break_lock(&url);
+    losing.printed("tidying");
+    let told = Instant::now();
+    let lost = losing.wait();
+    assert_eq!(lost.code, Some(102), "{lost:?}");
+    assert!(told.elapsed() < Duration::from_secs(10), "{lost:?}");
+}
+
+#[test]
+fn what_the_command_left_running_is_killed_when_the_lock_goes_to_another_meanwhile() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let script = r#"sh -c 'trap "" TERM; echo "left=$$"; while :; do sleep 0.05; done' & sleep 0.3; echo "ended"; exit 6"#;
+    let arguments = ["deploy", "--ttl", "30s", "--kill-after", "15s"];
+    let mut losing = run_sh(&url, &arguments, script);
+    let left = losing.printed_pid("left");
+    losing.printed("ended");
+    let mut next = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
+    until("it waits", || waiters(&url, "deploy") == 1);
+    break_lock(&url);
+    next.printed("up");
+    losing.said("the lease is lost before what the command has left running is stopped");
+    let told = Instant::now();
+    until("it is dead", || !is_alive(left));
+    assert!(told.elapsed() < Duration::from_secs(3));
+    // The command itself had ended in time.
+    assert_eq!(losing.wait().code, Some(6));
+    next.signal(Signal::TERM);
+    assert_eq!(next.wait().code, Some(143));
 }
 
 #[test]

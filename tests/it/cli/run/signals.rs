@@ -2,7 +2,7 @@
 
 use std::{process::Command, time::Duration};
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process_group};
 use tokio::time::Instant;
 
 use super::fixture::{inspect, is_alive, run_sh, start, until, waiters};
@@ -57,6 +57,55 @@ fn an_interrupted_command_leaves_no_lock_behind() {
         assert_eq!(running.wait().code, Some(code));
         assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
     }
+}
+
+#[test]
+fn the_lock_is_released_although_the_signal_comes_with_the_end_of_the_command() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    // As a service manager or a terminal does it: to every process, and perhaps with more than one.
+    for signals in [
+        &[Signal::INT][..],
+        &[Signal::TERM],
+        &[Signal::TERM, Signal::HUP],
+    ] {
+        let mut running = run_sh(&url, &["deploy"], r#"echo "pid=$$"; exec sleep 60"#);
+        let pid = running.printed_pid("pid");
+        // It learns of all at once.
+        running.signal(Signal::STOP);
+        for &signal in signals {
+            kill_process_group(pid, signal).unwrap();
+            running.signal(signal);
+        }
+        until("the command is dead", || !is_alive(pid));
+        running.signal(Signal::CONT);
+        let ran = running.wait();
+        assert!(matches!(ran.code, Some(130 | 143 | 129)), "{ran:?}");
+        assert_eq!(ran.err, "");
+        assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
+    }
+}
+
+#[test]
+fn who_asks_again_to_end_does_not_wait_for_a_gateway_that_does_not_answer() {
+    let gateway = Gateway::start();
+    let mut running = run_sh(&gateway.url(), &["deploy"], "echo up; exec sleep 60");
+    running.printed("up");
+    gateway.signal(Signal::STOP);
+    let begin = Instant::now();
+    running.signal(Signal::TERM);
+    running.said("no answer to the release of the lock yet");
+    until("its end", || {
+        running.signal(Signal::INT);
+        running.has_ended()
+    });
+    let ran = running.wait();
+    assert_eq!(ran.code, Some(143), "{ran:?}");
+    let left = "could not release the lock, the lease ends by itself in";
+    assert!(ran.err.contains(left), "{ran:?}");
+    // Nobody would wait for longer than ten seconds anyway.
+    assert!(begin.elapsed() < Duration::from_secs(8));
+    gateway.signal(Signal::CONT);
 }
 
 #[test]

@@ -44,6 +44,8 @@ fn while_it_stands_still_the_command_does_not_outlive_the_lease() {
     let lost = running.wait();
     assert_eq!(lost.code, Some(102), "{lost:?}");
     assert!(lost.err.contains("did not run"), "{lost:?}");
+    // It has done what it is for.
+    assert!(!lost.err.contains("the guard is gone"), "{lost:?}");
 }
 
 #[test]

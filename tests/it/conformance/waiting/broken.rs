@@ -1,5 +1,6 @@
 //! Breaks of a lock that somebody waits for, or holds by a stream.
 
+use latchgate::telemetry::metrics::Metrics;
 use std::time::Duration;
 
 use latchgate::{
@@ -52,7 +53,8 @@ pub(in super::super) async fn leases_end_the_stream_that_holds_them_at_once(fixt
         broken(breaker, Some(lease.held.fence)).await;
         let end = end_of(&mut hold).await;
         assert!(matches!(end, HoldEnd::Lost(LossReason::Broken)), "{end:?}");
-        assert!(at.elapsed() < Duration::from_secs(8), "{:?}", at.elapsed());
+        // The word of the break, on a busy machine: the next renewal is twenty seconds away.
+        assert!(at.elapsed() < Duration::from_secs(2), "{:?}", at.elapsed());
     }
 }
 
@@ -95,7 +97,12 @@ async fn broken(engine: &Engine, fence: Option<FencingToken>) {
 fn engine(fixture: &dyn Fixture, turn: usize) -> Engine {
     let stores = fixture.gateways();
     let store = stores[turn % stores.len()].clone();
-    Engine::start(store, Lifecycle::new(), &LimitsConfig::default())
+    Engine::start(
+        store,
+        Lifecycle::new(),
+        &LimitsConfig::default(),
+        Metrics::default(),
+    )
 }
 
 async fn holds(engine: &Engine, ms: u64) -> (Hold, Lease) {

@@ -1,5 +1,6 @@
 //! The gateways of a case, and callers that wait at them.
 
+use latchgate::telemetry::metrics::Metrics;
 use std::{
     sync::{
         Arc,
@@ -76,9 +77,14 @@ impl Gateways {
 
     pub(super) fn with(fixture: &dyn Fixture, limits: &LimitsConfig) -> Self {
         let stores = fixture.gateways();
-        let engines = stores
-            .iter()
-            .map(|store| Engine::start(Arc::clone(store), Lifecycle::new(), limits));
+        let engines = stores.iter().map(|store| {
+            Engine::start(
+                Arc::clone(store),
+                Lifecycle::new(),
+                limits,
+                Metrics::default(),
+            )
+        });
         Self {
             engines: engines.collect(),
             stores,

@@ -1,12 +1,16 @@
-//! Random histories of many clients at once: acquire, wait, hang up, come back, renew, release, and
-//! let leases expire. Whether two hold a lock at once is seen by an observer beside the gateways.
+//! Random histories of many clients at once: acquire, hold by a stream, wait, hang up, come back, renew,
+//! release, be broken, and let leases expire. Whether two hold a lock at once is seen by an observer beside the gateways.
 
 use std::{sync::Arc, time::Duration};
 
-use latchgate::engine::{AcquireError, AcquireRequest, Granted};
+use latchgate::{
+    engine::{AcquireError, AcquireRequest, Granted, HoldEnd, HoldEvent, RenewError},
+    lock::{Lease, Reason},
+    store::contract::Loss,
+};
 use tokio::{
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
@@ -14,7 +18,7 @@ use super::{
         Fixture,
         attempts::{LONG, name, ttl},
     },
-    Gateways, new_key,
+    Gateways, LATE, new_key,
     observer::{Observer, Visit},
     request,
 };
@@ -83,6 +87,9 @@ impl Client {
             idempotency_key: key,
             ..request(lock, &format!("client {}, turn {}", self.number, self.turn))
         };
+        if self.random.below(8) == 0 && !expires && request.idempotency_key.is_none() {
+            return self.hold(lock, request).await;
+        }
         let asked = Instant::now();
         // Under a key one comes back after a hang-up and after a wait that ran out, and stays for the
         // last answer: a lease that was answered again under its key is not given back for anybody.
@@ -146,6 +153,59 @@ impl Client {
         (queued, Some(caller.answer().await))
     }
 
+    /// Holds a lock by a stream, and hangs up at any time.
+    async fn hold(&mut self, lock: &str, request: AcquireRequest) {
+        let asked = Instant::now();
+        let request = AcquireRequest {
+            wait: Duration::from_millis([0, 300, 8_000, 8_000][self.random.below(4)]),
+            ..request
+        };
+        let mut hold = match self.gateways.any().hold(request).await {
+            Ok(hold) => hold,
+            Err(AcquireError::Held { .. }) => return,
+            Err(error) => panic!("{error:?}, {}", self.observer.how_to_repeat()),
+        };
+        let mut queued = None;
+        let lease = loop {
+            let event = timeout(LATE, hold.next()).await;
+            match event.expect("something happens in time") {
+                Some(HoldEvent::Queued(_)) if self.random.below(4) == 0 => return,
+                Some(HoldEvent::Queued(_)) => queued = queued.or(Some(Instant::now())),
+                Some(HoldEvent::Granted(lease)) => break lease,
+                Some(HoldEvent::Ended(HoldEnd::Refused(AcquireError::Held { .. }))) => return,
+                other => panic!("{other:?}, {}", self.observer.how_to_repeat()),
+            }
+        };
+        let fence = lease.held.fence;
+        let visit = Visit { asked, queued };
+        self.observer.enter(lock, fence, visit, None);
+        sleep(Duration::from_micros(self.random.next() % 3_000)).await;
+        self.observer.leave(lock, fence);
+        match self.random.below(3) {
+            0 => drop(hold),
+            1 => self.gateways.release(lock, &lease.token).await,
+            _ => self.is_broken(lock, &lease).await,
+        }
+    }
+
+    /// An operator takes the lock away.
+    async fn is_broken(&self, lock: &str, lease: &Lease) {
+        let (engine, reason) = (self.gateways.any(), Reason::new("at random").unwrap());
+        let fence = Some(lease.held.fence);
+        let broken = engine.break_lock(name(lock), fence, reason, |_| std::future::ready(()));
+        broken.await.expect("it holds the lock");
+        let renewal = self
+            .gateways
+            .any()
+            .renew(name(lock), lease.token.clone(), None, None);
+        let renewed = renewal.await;
+        assert!(
+            matches!(renewed, Err(RenewError::Lost(Loss::Broken { .. }))),
+            "{renewed:?}, {}",
+            self.observer.how_to_repeat()
+        );
+    }
+
     async fn visit(&mut self, lock: &str, granted: Granted, visit: Visit, expires: bool) {
         let Granted {
             lease, delivery, ..
@@ -170,6 +230,10 @@ impl Client {
         }
         sleep(Duration::from_micros(self.random.next() % 3_000)).await;
         self.observer.leave(lock, lease.held.fence);
-        self.gateways.release(lock, &lease.token).await;
+        if self.random.below(8) == 0 {
+            self.is_broken(lock, &lease).await;
+        } else {
+            self.gateways.release(lock, &lease.token).await;
+        }
     }
 }

@@ -7,8 +7,10 @@ use latchgate::{
     lock::{FencingToken, IdempotencyHash, Owner},
     store::{
         Store,
+        breaks::Breaking,
         contract::{
-            Acquisition, Attempt, Confirmation, GiveBack, Holder, Leaving, Release, Waiting,
+            Acquisition, Attempt, Confirmation, GiveBack, Holder, Leaving, Loss, Release, Renewal,
+            Waiting,
         },
         parking::{News, Parked},
     },
@@ -72,8 +74,9 @@ impl Game {
         let Some(&one) = standing.get(self.random.below(standing.len() + 3)) else {
             return self.ask().await;
         };
-        match self.random.below(8) {
+        match self.random.below(9) {
             0..3 => self.release().await,
+            8 => self.break_lock().await,
             3 => self.give_back(one).await,
             4 => self.renew().await,
             _ => self.leave(one).await,
@@ -162,6 +165,28 @@ impl Game {
         let store = &self.stores[self.random.below(self.stores.len())];
         let answer = store.renew(name, token, None).await.unwrap();
         self.history.push(format!("{holder} renews: {answer:?}"));
+    }
+
+    async fn break_lock(&mut self) {
+        let Some(holder) = self.model.holder_that_knows() else {
+            return;
+        };
+        let fence = self.fence.filter(|_| self.random.below(2) == 0);
+        let Attempt { name, token, .. } = &self.players[holder].attempt;
+        let store = &self.stores[self.random.below(self.stores.len())];
+        let answer = store.break_lock(name, fence).await.unwrap();
+        let after = store.renew(name, token, None).await.unwrap();
+        let what = format!("{holder} is broken, meaning {fence:?}: {answer:?}, and then {after:?}");
+        self.history.push(what);
+        let used = self.model.release();
+        let right = match answer {
+            Breaking::Broken(Holder::Lease(held)) => held.owner == Some(owner(holder)),
+            _ => false,
+        };
+        let next = self.model.holder().is_some();
+        let told = after == Renewal::Lost(Loss::Broken { held: next });
+        self.check(right && told, "it held the lock");
+        self.renew_key(used);
     }
 
     async fn give_back(&mut self, one: usize) {

@@ -1,5 +1,6 @@
 //! Streams that hold a lock, at gateways that know nothing of each other.
 
+use latchgate::telemetry::metrics::Metrics;
 use std::time::Duration;
 
 use latchgate::{
@@ -179,7 +180,12 @@ impl Gateway {
         let lifecycle = Lifecycle::new();
         let stores = fixture.gateways();
         let store = stores[turn % stores.len()].clone();
-        let engine = Engine::start(store, lifecycle.clone(), &LimitsConfig::default());
+        let engine = Engine::start(
+            store,
+            lifecycle.clone(),
+            &LimitsConfig::default(),
+            Metrics::default(),
+        );
         Self { engine, lifecycle }
     }
 

@@ -1,5 +1,6 @@
 //! What waiting costs, and what happens where something has run out.
 
+use latchgate::telemetry::metrics::Metrics;
 use std::{collections::BTreeMap, time::Duration};
 
 use latchgate::{
@@ -47,7 +48,12 @@ async fn a_queue_that_is_full_takes_nobody_else() {
         ..LimitsConfig::default()
     };
     let small = Gate {
-        engine: Engine::start(gate.store.clone(), gate.lifecycle.clone(), &limits),
+        engine: Engine::start(
+            gate.store.clone(),
+            gate.lifecycle.clone(),
+            &limits,
+            Metrics::default(),
+        ),
         store: gate.store.clone(),
         lifecycle: gate.lifecycle.clone(),
     };

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use bb8_redis::redis::Value;
 use latchgate::{
     lock::TokenHash,
     store::{
         Store,
         contract::{Acquisition, Waiting},
         parking::{News, Parked},
+        redis::{Slot, SlotTags},
     },
 };
 use tokio::time::Instant;
@@ -19,7 +21,7 @@ use super::{
     },
     gate::{Gate, keep, leftovers, request, waiting},
 };
-use crate::support::RedisServer;
+use crate::{lua::composed, support::RedisServer};
 
 /// An attempt that stands in the queue by the store alone.
 async fn stand(gate: &Gate, lock: &str) -> (Parked, TokenHash) {
@@ -144,12 +146,12 @@ async fn a_gateway_that_confirms_is_alive_for_its_other_waiters() {
     let _behind = there.queue(request("alive")).await;
     here.release(&lease).await;
     asked.lease().await;
-    for key in server.keys().await {
-        if key.contains(":gw:") {
-            let left = server.integer(&["PTTL", &key]).await;
-            assert!(left > 3_000, "{left}");
-        }
-    }
+    let keys = server.keys().await.into_iter();
+    let alive: Vec<_> = keys.filter(|key| key.contains(":gw:")).collect();
+    // Through the other gateway nobody was queued.
+    assert_eq!(alive.len(), 1, "{alive:?}");
+    let left = server.integer(&["PTTL", &alive[0]]).await;
+    assert!(left > 3_000, "{left}");
 }
 
 #[tokio::test]
@@ -168,6 +170,71 @@ async fn an_attempt_that_is_given_back_while_it_is_queued_is_never_granted() {
     gate.release(&lease).await;
     assert_eq!(parked.news_so_far(), None::<News>);
     assert_eq!(leftovers(&server, "back").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_gateway_that_counted_as_dead_hears_so_when_it_queues_another() {
+    let server = RedisServer::start().await;
+    let [cut_off, other] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = other.take("lapsed").await;
+    let mut stood = vec![stand(&cut_off, "lapsed").await];
+    stood.push(stand(&cut_off, "lapsed").await);
+    for (parked, _) in &mut stood {
+        let news = parked.news_so_far();
+        assert_eq!(news, None, "it is known to be alive from the first on");
+    }
+    for key in server.keys().await {
+        if key.contains(":gw:") {
+            server.run(&["DEL", &key]).await;
+        }
+    }
+    // Its waiters are cleared away as dead before its round finds out.
+    other.release(&lease).await;
+    assert_eq!(other.look("lapsed").await.waiters, 0);
+    other.take("lapsed").await;
+    let _one_more = stand(&cut_off, "lapsed").await;
+    for (parked, _) in &mut stood {
+        assert_eq!(parked.news_so_far(), Some(News::Forgotten));
+    }
+}
+
+/// Gives an attempt back in the instant in which the lease has ended of which it is the next in line,
+/// before anybody has looked after the lock.
+async fn give_back_at_the_end(server: &RedisServer, lock: &str, token: &TokenHash) -> Value {
+    let script = composed("give_back");
+    let (before, after) = script.split_once("local held").expect("it looks who holds");
+    let script = format!("{before}redis.call('DEL', KEYS[1])\nlocal held{after}");
+    let tag = SlotTags::compute();
+    let fence = format!("lg:{{{}}}:fence", tag.of(Slot::of(lock.as_bytes())));
+    let [key, info, ended, queue, waiters] =
+        ["lock", "info", "ended", "queue", "waiters"].map(|kind| format!("lg:{{{lock}}}:{kind}"));
+    let token = token.to_string();
+    let keys = [&key, &info, &ended, &fence, &queue, &waiters];
+    let mut command = vec!["EVAL", &script, "6"];
+    command.extend(keys.map(String::as_str));
+    command.extend([&token, "60000", "0", "0123456789abcdef", "0", ""]);
+    server.run(&command).await
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_given_back_at_the_head_of_a_free_lock_is_not_granted_it() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    gate.take("head").await;
+    let (mut given_up, token) = stand(&gate, "head").await;
+    let (mut behind, next) = stand(&gate, "head").await;
+    give_back_at_the_end(&server, "head", &token).await;
+    let holder = server.text(&["GET", "lg:{head}:lock"]).await;
+    assert_eq!(holder, next.to_string());
+    assert_eq!(behind.news().await, News::GrantedProvisionally);
+    assert_eq!(given_up.news_so_far(), None::<News>);
+
+    gate.take("alone").await;
+    let (mut given_up, token) = stand(&gate, "alone").await;
+    give_back_at_the_end(&server, "alone", &token).await;
+    assert_eq!(server.text(&["GET", "lg:{alone}:lock"]).await, "");
+    assert_eq!(gate.look("alone").await.waiters, 0);
+    assert_eq!(given_up.news_so_far(), None::<News>);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! A gateway on a server that others share, and those who ask it.
 
+use latchgate::telemetry::metrics::Metrics;
 use std::{sync::Arc, time::Duration};
 
 use latchgate::{
@@ -66,7 +67,7 @@ impl Gate {
             ..LimitsConfig::default()
         };
         let shared: Arc<dyn Store> = Arc::<RedisStore>::clone(&store);
-        let engine = Engine::start(shared, lifecycle.clone(), &limits);
+        let engine = Engine::start(shared, lifecycle.clone(), &limits, Metrics::default());
         Self {
             store,
             engine,

@@ -1,4 +1,8 @@
-//! Random histories of two locks, three gateways and their callers.
+//! Random histories of two locks, three gateways, their callers, operators who break locks, and somebody
+//! who deletes them by hand.
+
+mod losses;
+mod streams;
 
 use std::time::Duration;
 
@@ -6,6 +10,7 @@ use latchgate::store::Store;
 use latchgate::{engine::AcquireError, lock::Lease, store::contract::Renewal};
 use tokio::time::{Instant, sleep};
 
+use self::streams::Stream;
 use super::{
     super::rig::{eventually, name, ttl},
     gate::{Asked, GRACE, Gate, keep, leftovers, request, request_by},
@@ -27,6 +32,8 @@ struct History {
     waiting: Vec<Waiting>,
     /// Their callers have gone, and may come back under their key.
     away: Vec<(Ticket, Instant)>,
+    /// Streams that wait or hold, through which gateway.
+    streams: Vec<(Ticket, usize, Stream)>,
     held: Vec<Held>,
     grants: Vec<Grant>,
     told: Vec<String>,
@@ -73,6 +80,7 @@ async fn locks_exclude_fences_rise_and_queues_keep_their_order_in_random_histori
         asked: 0,
         waiting: Vec::new(),
         away: Vec::new(),
+        streams: Vec::new(),
         held: Vec::new(),
         grants: Vec::new(),
         told: Vec::new(),
@@ -87,7 +95,7 @@ async fn locks_exclude_fences_rise_and_queues_keep_their_order_in_random_histori
 
 impl History {
     async fn step(&mut self) {
-        match self.random.below(20) {
+        match self.random.below(24) {
             0..=6 => self.ask().await,
             7..=11 => self.release().await,
             12 => self.renew().await,
@@ -98,10 +106,17 @@ impl History {
                 for waiting in &mut self.waiting {
                     waiting.ticket.disturbed = true;
                 }
+                for (ticket, ..) in &mut self.streams {
+                    ticket.disturbed = true;
+                }
                 self.server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
             }
             17 if self.random.below(4) == 0 => self.kill().await,
             18 if self.random.below(4) == 0 => self.restart().await,
+            19..=20 => self.open_stream().await,
+            21 => self.close_stream(),
+            22 => self.break_lock().await,
+            23 => self.delete().await,
             _ => sleep(Duration::from_millis(self.random.next() % 120)).await,
         }
     }
@@ -220,6 +235,7 @@ impl History {
         self.gates[gate].kill().await;
         self.gates[gate] = Gate::on(&self.server).await;
         self.waiting.retain(|waiting| waiting.gate != gate);
+        self.streams.retain(|(_, through, _)| *through != gate);
     }
 
     /// Kills the server and starts it again with its data. What is under way may fail.
@@ -227,6 +243,9 @@ impl History {
         self.tell("the server is started again".to_owned());
         for waiting in &mut self.waiting {
             waiting.ticket.disturbed = true;
+        }
+        for (ticket, ..) in &mut self.streams {
+            ticket.disturbed = true;
         }
         self.server.kill();
         self.server.start_again().await;
@@ -240,6 +259,7 @@ impl History {
 
     /// Takes in what was answered by now.
     fn take_in(&mut self) {
+        self.follow_streams();
         let now = Instant::now();
         for waiting in std::mem::take(&mut self.waiting) {
             let mut waiting = waiting;
@@ -284,7 +304,7 @@ impl History {
     /// Releases whatever is granted until nobody waits, and finds nothing left.
     async fn end(&mut self) {
         let start = Instant::now();
-        while !self.waiting.is_empty() || !self.held.is_empty() {
+        while !self.waiting.is_empty() || !self.streams.is_empty() || !self.held.is_empty() {
             self.take_in();
             while !self.held.is_empty() {
                 self.release().await;

@@ -28,13 +28,18 @@ async fn stand(gate: &Gate, lock: &str) -> (Parked, TokenHash) {
 /// Tells every gateway that an attempt was granted a lock, and waits until the one that had it has
 /// looked into the matter.
 async fn tell_late(server: &RedisServer, lock: &str, token: &TokenHash) {
+    tell_late_of(server, lock, token, "").await;
+}
+
+/// The same, and which grant it is.
+async fn tell_late_of(server: &RedisServer, lock: &str, token: &TokenHash, fence: &str) {
     write_down_everything(server).await;
     let channels = server
         .run(&["PUBSUB", "CHANNELS", "lg:gw:????????????????"])
         .await;
     let channels: Vec<String> = redis::from_redis_value(channels).unwrap();
     for channel in channels {
-        let message = format!("granted {token} {lock}");
+        let message = format!("granted {token} {lock}{fence}");
         server.run(&["PUBLISH", &channel, &message]).await;
     }
     eventually("it is looked into", async || {
@@ -92,6 +97,45 @@ async fn late_word_of_a_grant_that_was_answered_again_does_not_end_it() {
 }
 
 #[tokio::test]
+async fn late_word_of_a_grant_that_was_lost_does_not_end_the_next_one_of_its_attempt() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("anew").await;
+    let (mut parked, token) = stand(&gate, "anew").await;
+    // It was granted the lock before, through another gateway, and lost it unconfirmed.
+    let earlier = lease.held.fence.get() + 1;
+    gate.release(&lease).await;
+    let news = parked.news().await;
+    let News::Granted(held) = news else {
+        panic!("not granted: {news:?}");
+    };
+    assert!(held.fence.get() > earlier);
+    // It is answered, and its word comes by the reply to the release alone.
+    drop(parked);
+    tell_late_of(&server, "anew", &token, &format!(" {earlier}")).await;
+    let key = "lg:{anew}:lock";
+    assert_eq!(server.text(&["GET", key]).await, token.to_string());
+    // Word of the grant that it has is as good as none if nobody was there to hear it.
+    tell_late_of(&server, "anew", &token, &format!(" {}", held.fence)).await;
+    eventually("it is free", async || {
+        server.text(&["GET", key]).await.is_empty().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn late_word_does_not_take_the_place_of_an_attempt_that_has_asked_again() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    gate.take("asked").await;
+    let (parked, token) = stand(&gate, "asked").await;
+    // In the instant between two places.
+    drop(parked);
+    tell_late_of(&server, "asked", &token, " 1").await;
+    assert_eq!(gate.look("asked").await.waiters, 1);
+}
+
+#[tokio::test]
 async fn a_grant_that_nobody_has_heard_of_is_given_back_on_the_word_of_it() {
     let server = RedisServer::start().await;
     let gate = Gate::on(&server).await;
@@ -104,4 +148,26 @@ async fn a_grant_that_nobody_has_heard_of_is_given_back_on_the_word_of_it() {
         gate.look("nobody").await.holder.is_none().then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_grant_whose_hold_limit_is_this_instant_is_over() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    for confirms in [true, false] {
+        let lease = gate.take("limit").await;
+        let (_parked, token) = stand(&gate, "limit").await;
+        gate.release(&lease).await;
+        // Redis keeps a key for as long as its last millisecond lasts.
+        server.run(&["HSET", "lg:{limit}:info", "hold", "1"]).await;
+        let over = if confirms {
+            let confirmed = gate.store.confirm(&lease.name, &token).await.unwrap();
+            matches!(confirmed, Confirmation::Lost)
+        } else {
+            let left = gate.store.leave(&lease.name, &token, None).await.unwrap();
+            matches!(left, Leaving::Left(_))
+        };
+        assert!(over, "confirms: {confirms}");
+        assert!(gate.look("limit").await.holder.is_none());
+    }
 }

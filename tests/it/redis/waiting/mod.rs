@@ -9,5 +9,6 @@ mod history;
 mod keyed;
 mod late_news;
 mod late_word;
+mod lost_places;
 mod order;
 mod short;

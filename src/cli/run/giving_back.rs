@@ -1,0 +1,171 @@
+//! Gives a lock back, unless somebody still acts under it.
+
+use std::{pin::pin, time::Duration};
+
+use tokio::time::{Instant, timeout};
+
+use crate::{
+    client::{Client, ClientError, Keeper, Lease},
+    lock::LockName,
+};
+
+use super::{
+    super::{
+        duration, output,
+        signals::{OWED, Signals},
+    },
+    stopping::Remains,
+};
+
+/// How long a release is tried. If nobody answers for so long, the lease ends by itself soon.
+const RELEASE: Duration = Duration::from_secs(10);
+/// How long that of a lost lease is tried: most likely nothing is left of it.
+const RELEASE_LOST: Duration = Duration::from_secs(1);
+/// Why a lock was left that could have been released.
+const IMPATIENT: &str = "a signal came before anybody had answered";
+/// Why a lock is not released.
+const STILL_ALIVE: &str = "a process of the command lives on although it was killed: it waits for a \
+                           disk or a file system, or has changed its user";
+
+/// Gives back the lock of a command that has ended. Whatever comes of it, the command has ended as it
+/// has.
+pub(super) async fn give_back(
+    name: &LockName,
+    keeper: Keeper,
+    remains: Remains,
+    signals: &mut Signals,
+) {
+    let until = keeper.until();
+    match (remains, until) {
+        // From here on it is not renewed.
+        (Remains::Somebody, Some(until)) => {
+            drop(keeper);
+            left_locked(name, until, STILL_ALIVE);
+        }
+        (Remains::Somebody, None) => {
+            output::note(&format!(
+                "latchgate: {name}: the lock is lost, and {STILL_ALIVE}"
+            ));
+        }
+        (Remains::Nobody, Some(until)) => {
+            let release = aloud(name, keeper.release(RELEASE));
+            match signals.unless_impatient(release).await {
+                Some(Ok(())) => {}
+                Some(Err(ClientError::Lost(problem))) => output::note(&format!(
+                    "latchgate: {name}: the lease had ended before the command had: {problem}"
+                )),
+                Some(Err(error)) => left_locked(name, until, &error.to_string()),
+                None => left_locked(name, until, IMPATIENT),
+            }
+        }
+        (Remains::Nobody, None) => {
+            // Whatever is wrong is known already.
+            let _: Option<Result<_, _>> =
+                signals.unless_impatient(keeper.release(RELEASE_LOST)).await;
+        }
+    }
+}
+
+/// Gives back a lock under which nothing was run.
+pub(super) async fn give_back_unused(client: &Client, lease: &Lease, signals: &mut Signals) {
+    let (name, until) = (&lease.name, lease.good_until());
+    let release = aloud(name, client.release(name, &lease.token));
+    match signals.unless_impatient(release).await {
+        // A lease that is lost needs no release.
+        Some(Ok(()) | Err(ClientError::Lost(_))) => {}
+        Some(Err(error)) => left_locked(name, until, &error.to_string()),
+        None => left_locked(name, until, IMPATIENT),
+    }
+}
+
+/// Says it if a release takes so long that somebody may wonder.
+async fn aloud<T>(name: &LockName, release: impl Future<Output = T>) -> T {
+    let mut release = pin!(release);
+    if let Ok(released) = timeout(OWED, &mut release).await {
+        return released;
+    }
+    output::note(&format!(
+        "latchgate: {name}: no answer to the release of the lock yet; a signal (Ctrl-C) leaves it \
+         until its lease ends"
+    ));
+    release.await
+}
+
+/// Says that the lock was not released, until when that matters and why.
+fn left_locked(name: &LockName, until: Instant, why: &str) {
+    let left = until.saturating_duration_since(Instant::now());
+    let end = if left.is_zero() {
+        "has ended by itself".to_owned()
+    } else {
+        format!("ends by itself in {}", duration::show(left))
+    };
+    output::note(&format!(
+        "latchgate: {name}: could not release the lock, the lease {end}: {why}"
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::client::{AcquireRequest, ClientOptions};
+
+    const LEASE: &str = r#"{"name":"deploy","token":"qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU","fencing_token":42,"ttl_ms":900,"expires_in_ms":900,"renew_after_ms":300}"#;
+
+    /// Grants, renews and releases, and tells what it was asked for.
+    async fn gateway() -> (String, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it ends with the runtime of the test"
+        )]
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = [0; 4096];
+                let count = stream.read(&mut head).await.unwrap();
+                let head = String::from_utf8_lossy(&head[..count]);
+                let method = head.split(' ').next().unwrap().to_owned();
+                log.lock().unwrap().push(method);
+                let answer = format!(
+                    "HTTP/1.1 200 X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{LEASE}",
+                    LEASE.len()
+                );
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (url, asked)
+    }
+
+    /// What a gateway was asked for when this remained of a command.
+    async fn asked_with(remains: Remains) -> Vec<String> {
+        let (url, asked) = gateway().await;
+        let client = Client::new(ClientOptions {
+            url,
+            ..ClientOptions::default()
+        });
+        let client = client.unwrap();
+        let name = LockName::new("deploy").unwrap();
+        let lease = client.acquire(&name, &AcquireRequest::default()).await;
+        let keeper = Keeper::start(&client, lease.unwrap()).await.unwrap();
+        let mut signals = Signals::hear(&[]).unwrap();
+        give_back(&name, keeper, remains, &mut signals).await;
+        // Longer than it takes to renew.
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        asked.lock().unwrap().clone()
+    }
+
+    #[tokio::test]
+    async fn a_lock_under_which_somebody_lives_is_neither_released_nor_kept() {
+        assert_eq!(asked_with(Remains::Somebody).await, ["POST"]);
+        assert_eq!(asked_with(Remains::Nobody).await, ["POST", "DELETE"]);
+    }
+}

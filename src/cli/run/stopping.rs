@@ -1,0 +1,168 @@
+//! The end of a process group: whoever is left in it is killed when it is time, and looked after until
+//! it is dead.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::time::Instant;
+
+use super::group::{Group, Standing};
+
+/// A process group that is to end.
+pub(super) trait Stoppable {
+    /// Sends a signal to everybody in it.
+    fn signal(&self, signal: Signal);
+
+    /// How it stands now.
+    fn standing(&mut self) -> Standing;
+}
+
+/// How far a process group is on its way to its end.
+#[derive(Debug, Default)]
+pub(super) struct Stopping {
+    killed: Option<Instant>,
+}
+
+/// What has come of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Remains {
+    /// Nobody is alive.
+    Nobody,
+    /// Somebody lives on although it was killed, or it cannot be seen that nobody does. A process that
+    /// waits for a disk, or for a file system that is elsewhere, dies only when it has done what it was
+    /// about to do; one that has changed its user is not ours to kill.
+    Somebody,
+}
+
+/// How long the end of a group is waited for that was killed. The kernel needs a moment for a process
+/// with a lot of memory; who is alive after this waits for something that may never come.
+const KILLED: Duration = Duration::from_secs(5);
+
+// === impl Group ===
+
+impl Stoppable for Group {
+    fn signal(&self, signal: Signal) {
+        Self::signal(self, signal);
+    }
+
+    fn standing(&mut self) -> Standing {
+        Self::standing(self)
+    }
+}
+
+// === impl Stopping ===
+
+impl Stopping {
+    /// Looks at a group that was asked to end, and kills it from `kill_at` on. Says what has come of it
+    /// once there is nothing more to wait for.
+    pub(super) fn look(&mut self, group: &mut impl Stoppable, kill_at: Instant) -> Option<Remains> {
+        let now = Instant::now();
+        let mut standing = group.standing();
+        // Whom the look has missed does not live on after this.
+        if standing == Standing::Dead && self.killed.is_none() {
+            self.kill(group, now);
+            standing = group.standing();
+        }
+        match (standing, self.killed) {
+            (Standing::Gone | Standing::Dead, _) => Some(Remains::Nobody),
+            (Standing::Alive | Standing::Unseen, None) => {
+                if now >= kill_at {
+                    self.kill(group, now);
+                }
+                None
+            }
+            (Standing::Alive | Standing::Unseen, Some(at)) => {
+                (now >= at + KILLED).then_some(Remains::Somebody)
+            }
+        }
+    }
+
+    fn kill(&mut self, group: &impl Stoppable, now: Instant) {
+        group.signal(Signal::KILL);
+        self.killed = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// A group that stands before and after the KILL as a test says.
+    struct Fake {
+        before: Standing,
+        after: Standing,
+        killed: Cell<bool>,
+    }
+
+    impl Fake {
+        fn new(before: Standing, after: Standing) -> Self {
+            let killed = Cell::new(false);
+            Self {
+                before,
+                after,
+                killed,
+            }
+        }
+    }
+
+    impl Stoppable for Fake {
+        fn signal(&self, signal: Signal) {
+            assert_eq!(signal, Signal::KILL);
+            self.killed.set(true);
+        }
+
+        fn standing(&mut self) -> Standing {
+            if self.killed.get() {
+                self.after
+            } else {
+                self.before
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_lives_is_killed_when_it_is_time() {
+        let mut group = Fake::new(Standing::Alive, Standing::Dead);
+        let mut stopping = Stopping::default();
+        let kill_at = Instant::now() + Duration::from_secs(3);
+        advance(Duration::from_secs(2)).await;
+        assert_eq!(stopping.look(&mut group, kill_at), None);
+        assert!(!group.killed.get());
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(stopping.look(&mut group, kill_at), None);
+        assert!(group.killed.get());
+        assert_eq!(stopping.look(&mut group, kill_at), Some(Remains::Nobody));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_lives_on_although_it_was_killed_is_not_taken_for_dead() {
+        for standing in [Standing::Alive, Standing::Unseen] {
+            let mut group = Fake::new(standing, standing);
+            let mut stopping = Stopping::default();
+            let now = Instant::now();
+            assert_eq!(stopping.look(&mut group, now), None);
+            assert!(group.killed.get());
+            assert_eq!(stopping.look(&mut group, now), None);
+            advance(KILLED).await;
+            assert_eq!(stopping.look(&mut group, now), Some(Remains::Somebody));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whom_the_look_has_missed_is_killed_and_looked_for_again() {
+        let later = Instant::now() + Duration::from_hours(1);
+        let mut dead = Fake::new(Standing::Dead, Standing::Dead);
+        let nobody = Some(Remains::Nobody);
+        assert_eq!(Stopping::default().look(&mut dead, later), nobody);
+        assert!(dead.killed.get());
+        let mut missed = Fake::new(Standing::Dead, Standing::Alive);
+        assert_eq!(Stopping::default().look(&mut missed, later), None);
+        let mut gone = Fake::new(Standing::Gone, Standing::Gone);
+        assert_eq!(Stopping::default().look(&mut gone, later), nobody);
+        assert!(!gone.killed.get());
+    }
+}

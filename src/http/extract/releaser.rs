@@ -1,0 +1,58 @@
+//! Who releases a lease: whoever has its token, with an API key or without.
+
+use std::{convert::Infallible, net::IpAddr, sync::Arc};
+
+use axum::extract::FromRequestParts;
+use http::{header::AUTHORIZATION, request::Parts};
+
+use crate::{
+    auth::{Access, Charge},
+    http::{problem::Problem, serve::Peer, state::Gateway},
+    lock::{LockName, TokenHash},
+};
+
+use super::{caller::bearer, lock_token::single};
+
+/// Who releases a lease. Nobody is refused for the key that they show, or for showing none.
+pub(in crate::http) struct Releaser {
+    /// Who it is, if they show a key that is let in.
+    access: Option<Access>,
+    from: Option<IpAddr>,
+}
+
+// === impl Releaser ===
+
+impl Releaser {
+    /// Charges the release, should its token be wrong: to the key, or else to the address. Refused is
+    /// an address from which too many came, unless the lease is known here.
+    pub(in crate::http) fn charge(
+        self,
+        gateway: &Gateway,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Charge, Problem> {
+        if let Some(access) = self.access {
+            return Ok(access.charge());
+        }
+        // Whoever was granted a lease here can give it back, whoever else has the same address.
+        if gateway.engine.owes(name, token) {
+            return Ok(Charge::default());
+        }
+        Ok(gateway.gate.charge(self.from)?)
+    }
+}
+
+impl FromRequestParts<Arc<Gateway>> for Releaser {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, Infallible> {
+        let shown = single(&parts.headers, &AUTHORIZATION).ok().flatten();
+        Ok(Self {
+            access: shown.and_then(|header| gateway.gate.recognize(bearer(header))),
+            from: parts.extensions.get::<Peer>().map(Peer::ip),
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! HTTP/2 on one connection, which is always encrypted.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{Router, response::Response};
+use http::Method;
+use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::Semaphore,
+};
+use tower::Service;
+use tracing::{debug, info};
+
+use crate::{config::HttpConfig, lifecycle::Lifecycle};
+
+use super::{
+    arriving::Arriving,
+    connection::Opened,
+    connections::Place,
+    pace::Burden,
+    paced::Patience,
+    refusal::{MAX_HEADERS, Refusals},
+    stream_body::StreamBody,
+    streams::{Over, Stream, Streams},
+};
+
+/// How HTTP/2 is spoken.
+pub(super) struct Http2 {
+    http: http2::Builder<Tasks>,
+    patience: Patience,
+    refusals: Arc<Refusals>,
+    /// Room for requests, on all connections together.
+    room: Arc<Semaphore>,
+}
+
+/// Runs requests as work of the gateway.
+#[derive(Clone)]
+struct Tasks(Lifecycle);
+
+/// How long a client may be gone without a word until it is asked for a sign of life, and how long
+/// that may take: it takes no more than a minute to know that a waiter is gone. A healthy client
+/// answers by itself, without its program.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
+/// How much of a body, and of all bodies on a connection, may come before it is read: as much as one
+/// frame of most, and no more than a few of them.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 256 * 1024;
+/// The most of an answer that waits for its client in our memory.
+const SEND_BUFFER: usize = 32 * 1024;
+/// What a header costs beside its bytes, as HTTP/2 counts.
+const HEADER_COST: usize = 32;
+
+// === impl Http2 ===
+
+impl Http2 {
+    /// `most` requests may be open on all connections together.
+    pub(super) fn new(
+        config: &HttpConfig,
+        patience: Patience,
+        refusals: Arc<Refusals>,
+        most: usize,
+        lifecycle: &Lifecycle,
+    ) -> Self {
+        let mut http = http2::Builder::new(Tasks(lifecycle.clone()));
+        // Twice what is answered with a problem, so that this answers.
+        let head = 2 * (config.max_uri_bytes + config.max_header_bytes) + MAX_HEADERS * HEADER_COST;
+        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        http.timer(TokioTimer::new())
+            .max_concurrent_streams(number(config.max_streams))
+            .max_header_list_size(number(head))
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER)
+            .keep_alive_interval(SIGN_OF_LIFE)
+            .keep_alive_timeout(SIGN_OF_LIFE);
+        Self {
+            http,
+            patience,
+            refusals,
+            room: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+        }
+    }
+
+    /// Serves one connection until it ends, or until it is to make room or `closed`, and all requests
+    /// under way have been answered.
+    pub(super) async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        opened: Opened,
+        router: Router,
+        seat: &Place,
+        closed: impl Future<Output = ()>,
+    ) {
+        let streams = Streams::new();
+        seat.pace.has_streams(Arc::clone(&streams));
+        let (refusals, room) = (Arc::clone(&self.refusals), Arc::clone(&self.room));
+        let asked = Arc::clone(&streams);
+        let service = service_fn(move |mut request: http::Request<Incoming>| {
+            let permit = Arc::clone(&room).try_acquire_owned().ok();
+            let refusal = if request.headers().len() > MAX_HEADERS {
+                Some(refusals.too_many_headers())
+            } else if permit.is_none() && !keeps(&request) {
+                Some(refusals.no_stream())
+            } else {
+                None
+            };
+            let stream = asked.begin(permit);
+            opened.tell(&mut request, opened.silence_limit.of_request(stream.number));
+            answer(request, refusal, stream, router.clone())
+        });
+        let connection = self.http.serve_connection(TokioIo::new(stream), service);
+        let mut connection = std::pin::pin!(connection);
+        let mut closed = std::pin::pin!(closed);
+        // Whether it is to end when all has been answered.
+        let mut leaving = false;
+        let ended = loop {
+            let idle = if leaving {
+                self.patience.head
+            } else {
+                self.patience.idle
+            };
+            tokio::select! {
+                biased;
+                ended = connection.as_mut() => break ended,
+                () = seat.needed(), if !leaving => {
+                    if seat.pace.burden() != Burden::Needed {
+                        return;
+                    }
+                }
+                () = &mut closed, if !leaving => {}
+                over = streams.over(idle, self.patience.idle) => match over {
+                    Over::Unread => {
+                        info!("a client takes nothing of what it is sent; its connection was closed");
+                        return;
+                    }
+                    // It was told and does not close, or has never said a word.
+                    Over::Idle if leaving || streams.burden() == Burden::Never => return,
+                    Over::Idle => {}
+                    Over::Abandoned => {
+                        info!("a client gives up one request after the other; its connection takes no more");
+                    }
+                },
+            }
+            leaving = true;
+            streams.leave();
+            connection.as_mut().graceful_shutdown();
+        };
+        if let Err(error) = ended {
+            debug!(%error, "a connection ended early");
+        }
+    }
+}
+
+/// Answers one request. Dropped when its client resets it, or the connection ends.
+async fn answer(
+    request: http::Request<Incoming>,
+    refusal: Option<Response>,
+    stream: Arc<Stream>,
+    mut router: Router,
+) -> Result<http::Response<StreamBody>, Infallible> {
+    let request = request.map(|body| Arriving::watch(body, &stream));
+    let answer = match refusal {
+        Some(refusal) => refusal,
+        None => router.call(request).await?,
+    };
+    Ok(answer.map(|body| StreamBody::new(body, stream)))
+}
+
+/// Whether a request keeps a lease that somebody has, or ends it: for such there is always room, as
+/// far as can be seen before its route is known.
+fn keeps(request: &http::Request<Incoming>) -> bool {
+    match *request.method() {
+        Method::PUT | Method::DELETE => true,
+        Method::POST => request.uri().path().ends_with("/release"),
+        _ => false,
+    }
+}
+
+// === impl Tasks ===
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
+    fn execute(&self, request: F) {
+        self.0.spawn(request);
+    }
+}

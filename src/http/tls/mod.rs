@@ -1,0 +1,8 @@
+//! TLS for callers: the certificate of the gateway, and whose certificates they may show.
+
+mod certificates;
+mod certificates_watch;
+
+pub use certificates::Certificates;
+pub(super) use certificates::HTTP_2;
+pub use certificates_watch::CertificatesWatch;

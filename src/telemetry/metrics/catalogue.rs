@@ -1,0 +1,161 @@
+//! The list of all metrics: what is registered, and what `docs/metrics.md` says.
+
+use std::fmt::Write as _;
+
+/// What a metric is, for those who read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name as it is scraped, a counter without the `_total` that ends it there.
+    pub name: &'static str,
+    /// How it behaves.
+    pub kind: Kind,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it says, in sentences.
+    pub help: &'static str,
+}
+
+/// How a metric behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Rises only, from 0 at the start.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts what falls into each bucket, with a sum and a count.
+    Histogram,
+}
+
+macro_rules! catalogue {
+    ($($kind:ident $name:literal [$($label:literal),*] $help:literal)*) => {
+        /// Every metric, by its name. No label holds a lock name, an owner or anything else that
+        /// callers choose: their number is bounded.
+        pub const CATALOGUE: &[Metric] = &[$(Metric {
+            name: $name,
+            kind: Kind::$kind,
+            labels: &[$($label),*],
+            help: $help,
+        }),*];
+    };
+}
+
+catalogue! {
+    Gauge "latchgate_build_info" ["version", "commit"]
+        "Always 1; the labels say which program this is."
+    Gauge "latchgate_draining" []
+        "1 while the gateway is about to stop, else 0."
+    Gauge "latchgate_check" ["check"]
+        "What GET /readyz finds, by check: 0 as it should be, 1 somebody should look, 2 the store does not answer, 3 misconfigured (the gateway is not ready)."
+
+    Counter "latchgate_http_requests" ["method", "route", "status"]
+        "Requests that were answered, by route (never the path). The status is `hung-up` if the caller was gone before the answer; a stream counts when it begins."
+    Histogram "latchgate_http_request_duration_seconds" ["route"]
+        "From the head of a request to the head of its answer: waits in the queue included, streams until they begin."
+
+    Counter "latchgate_acquires" ["outcome"]
+        "Acquires and holds by how they ended: `granted`, `again` (the same lease under its Idempotency-Key), `held` (somebody else holds it, or the wait ran out), `refused` (too many waiters, superseded, key used otherwise or before, permission withdrawn, draining), `unavailable` (nothing happened), `unknown` (it may have happened), `failed` (foreign data, no fencing token left)."
+    Histogram "latchgate_wait_seconds" ["outcome"]
+        "How long those who stood in the queue stood there: until they were `granted`, or `not-granted`."
+    Counter "latchgate_handoffs" ["by"]
+        "Locks that passed to somebody who waited at this gateway: by `this` gateway or the store at once, or provisionally by `another` gateway and confirmed here."
+    Counter "latchgate_abandoned_waits" []
+        "Waits that ended because their caller had gone."
+    Counter "latchgate_given_back_grants" []
+        "Leases that were ended because nobody was there to use them: the answer could not be delivered, or the stream that held it ended without its release."
+
+    Counter "latchgate_renewals" ["by", "outcome"]
+        "Renewals, by a `caller` or by a `stream` that this gateway keeps: `renewed`, `lost`, `adopted` (another stream goes on with it), `unavailable`, `unknown`, `failed`."
+    Histogram "latchgate_renew_margin_seconds" ["by"]
+        "How much of the TTL was left when a lease that this gateway knew was renewed. Close to 0 is about to go wrong."
+    Counter "latchgate_releases" ["outcome"]
+        "Releases, by callers and by streams that ended: `released`, `lost`, `adopted` (another stream goes on with it), `unavailable`, `unknown`, `failed`."
+    Histogram "latchgate_hold_seconds" []
+        "How long a lease was held that was granted and released through this gateway."
+    Counter "latchgate_expired_while_held" ["seen_by"]
+        "Tokens that came to `renew` or `release` and held the lock no more, although nobody broke the lease; and leases that a `stream` of this gateway lost. Mostly leases that expired under their holder: two may have worked at once unless the fencing token was checked."
+    Counter "latchgate_broken_leases" []
+        "Locks that were taken away through this gateway with a break."
+    Counter "latchgate_fence_regressions" []
+        "Grants whose fencing token was not above that of an earlier grant of the same name through this gateway. Must stay 0: anything else is lost data in the store."
+
+    Gauge "latchgate_waiters" []
+        "Requests that stand in a queue through this gateway now."
+    Gauge "latchgate_held_streams" []
+        "Hold streams that hold a lock through this gateway now."
+    Gauge "latchgate_event_streams" []
+        "Who listens to events at this gateway now."
+    Gauge "latchgate_leases" []
+        "Leases granted or renewed through this gateway that, as far as it knows, live."
+
+    Histogram "latchgate_store_duration_seconds" ["operation"]
+        "How long the store took for a command, by operation, with its own retries."
+    Counter "latchgate_store_errors" ["operation", "error"]
+        "Commands that the store did not answer: `unavailable` (nothing happened), `unknown` (it may have), `foreign-data`, `fence-exhausted`."
+    Gauge "latchgate_store_connections" []
+        "Connections to the store that are open and shared by all requests. Redis only."
+    Gauge "latchgate_store_channel" []
+        "1 while messages of other gateways are heard (pub/sub), else 0. Redis only."
+    Counter "latchgate_store_unsent_messages" []
+        "Messages to other gateways that could not be sent; each delays a waiter by up to two seconds. Redis only."
+    Gauge "latchgate_store_clock_skew_seconds" ["node"]
+        "By how much the clock of a store's node is ahead of the gateway's, when it was last looked at. Redis only."
+
+    Gauge "process_start_time_seconds" []
+        "When the process began, in seconds since 1970."
+    Counter "process_cpu_seconds" []
+        "Processor time that the process used."
+    Gauge "process_resident_memory_bytes" []
+        "Memory of the process that is in RAM."
+    Gauge "process_open_fds" []
+        "File descriptors that are open."
+    Gauge "process_max_fds" []
+        "File descriptors that may be open."
+}
+
+// === impl Metric ===
+
+impl Metric {
+    /// The metric of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        CATALOGUE.iter().find(|metric| metric.name == name)
+    }
+
+    /// The names of its samples.
+    pub fn samples(&self) -> Vec<String> {
+        let with = |end: &str| format!("{}{end}", self.name);
+        match self.kind {
+            Kind::Counter => vec![with("_total")],
+            Kind::Gauge => vec![with("")],
+            Kind::Histogram => vec![with("_bucket"), with("_sum"), with("_count")],
+        }
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// The page about all metrics, `docs/metrics.md`.
+pub fn page() -> String {
+    let mut page = include_str!("page.md").to_owned();
+    for metric in CATALOGUE {
+        let name = match metric.kind {
+            Kind::Counter => format!("{}_total", metric.name),
+            Kind::Gauge | Kind::Histogram => metric.name.to_owned(),
+        };
+        let labels = metric.labels.iter().map(|label| format!("`{label}`"));
+        let labels = labels.collect::<Vec<_>>().join(", ");
+        let kind = metric.kind.as_str();
+        writeln!(page, "| `{name}` | {kind} | {labels} | {} |", metric.help)
+            .expect("a string takes all");
+    }
+    page
+}

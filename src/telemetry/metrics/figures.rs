@@ -1,0 +1,33 @@
+//! What is not counted as it happens but looked up when somebody asks.
+
+/// What the gateway is like now.
+#[derive(Debug, Clone, Default)]
+pub struct Figures {
+    /// Whether it is about to stop.
+    pub is_withdrawn: bool,
+    /// What readiness finds: the name of each check, and how bad it is (0 to 3).
+    pub checks: Vec<(&'static str, u8)>,
+    /// Requests that stand in a queue.
+    pub waiters: usize,
+    /// Streams that hold a lock.
+    pub held_streams: usize,
+    /// Who listens to events.
+    pub event_streams: usize,
+    /// Leases that live, as far as is known here.
+    pub leases: usize,
+    /// What the store is like.
+    pub store: StoreFigures,
+}
+
+/// What a store is like now. A store leaves out what it does not have.
+#[derive(Debug, Clone, Default)]
+pub struct StoreFigures {
+    /// How many connections are open.
+    pub connections: Option<u32>,
+    /// Whether messages of other gateways are heard.
+    pub hears: Option<bool>,
+    /// How many messages to other gateways could not be sent.
+    pub unsent_messages: Option<u64>,
+    /// By how many seconds the clock of each node is ahead of ours.
+    pub clock_skew: Vec<(String, f64)>,
+}

@@ -1,0 +1,15 @@
+//! What the gateway counts and measures, for Prometheus.
+
+mod catalogue;
+mod figures;
+mod labels;
+mod outcome;
+mod process;
+mod set;
+#[cfg(test)]
+mod tests;
+
+pub use catalogue::{CATALOGUE, Kind, Metric, page};
+pub use figures::{Figures, StoreFigures};
+pub use outcome::{Ended, Outcome, SeenBy};
+pub use set::Metrics;

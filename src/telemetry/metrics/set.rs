@@ -1,0 +1,398 @@
+//! All metrics of one gateway.
+
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use http::{Method, StatusCode};
+use prometheus_client::{
+    encoding::text::encode,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Metric as Registered, Registry},
+};
+
+use crate::release;
+
+use super::{
+    Ended, Figures, Metric, Outcome, SeenBy,
+    labels::{Labels, NodeLabels, RequestLabels, RouteLabels, Status, method},
+    process::Process,
+};
+
+/// All metrics of one gateway. Cheap to clone.
+#[derive(Clone)]
+pub struct Metrics(Arc<Set>);
+
+type Counts<const N: usize> = Family<Labels<N>, Counter>;
+type Histograms<S> = Family<S, Histogram, fn() -> Histogram>;
+type FloatGauge = Gauge<f64, AtomicU64>;
+
+struct Set {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    request_duration: Histograms<RouteLabels>,
+    acquires: Counts<1>,
+    wait: Histograms<Labels<1>>,
+    handoffs: Counts<1>,
+    abandoned_waits: Counter,
+    given_back: Counter,
+    renewals: Counts<2>,
+    renew_margin: Histograms<Labels<1>>,
+    releases: Counts<1>,
+    hold: Histogram,
+    expired_while_held: Counts<1>,
+    broken: Counter,
+    fence_regressions: Counter,
+    store_duration: Histograms<Labels<1>>,
+    store_errors: Counts<2>,
+    looked_up: LookedUp,
+}
+
+/// What is set when somebody asks.
+struct LookedUp {
+    draining: Gauge,
+    checks: Family<Labels<1>, Gauge>,
+    waiters: Gauge,
+    held_streams: Gauge,
+    event_streams: Gauge,
+    leases: Gauge,
+    connections: Family<Labels<0>, Gauge>,
+    hears: Family<Labels<0>, Gauge>,
+    unsent: Family<Labels<0>, Counter>,
+    clock_skew: Family<NodeLabels, FloatGauge>,
+    started_at: Family<Labels<0>, FloatGauge>,
+    cpu: Family<Labels<0>, Counter<f64, AtomicU64>>,
+    resident: Family<Labels<0>, Gauge>,
+    open_files: Family<Labels<0>, Gauge>,
+    most_files: Family<Labels<0>, Gauge>,
+}
+
+/// Registers metrics as the catalogue describes them.
+struct Entry(Registry);
+
+// === impl Metrics ===
+
+impl Default for Metrics {
+    /// Those of this program.
+    fn default() -> Self {
+        Self::new(release::VERSION, release::COMMIT)
+    }
+}
+
+impl Metrics {
+    /// New metrics, all at 0, of a program of this version.
+    pub fn new(version: &str, commit: &str) -> Self {
+        let mut entry = Entry(Registry::default());
+        let build = entry.add(
+            "latchgate_build_info",
+            Family::<[(&str, String); 2], Gauge>::default(),
+        );
+        build
+            .get_or_create(&[
+                ("version", version.to_owned()),
+                ("commit", commit.to_owned()),
+            ])
+            .set(1);
+        let looked_up = LookedUp::register(&mut entry);
+        let set = Set {
+            requests: entry.add("latchgate_http_requests", Family::default()),
+            request_duration: entry.add(
+                "latchgate_http_request_duration_seconds",
+                Family::new_with_constructor(short),
+            ),
+            acquires: entry.add("latchgate_acquires", Family::default()),
+            wait: entry.add("latchgate_wait_seconds", Family::new_with_constructor(long)),
+            handoffs: entry.add("latchgate_handoffs", Family::default()),
+            abandoned_waits: entry.add("latchgate_abandoned_waits", Counter::default()),
+            given_back: entry.add("latchgate_given_back_grants", Counter::default()),
+            renewals: entry.add("latchgate_renewals", Family::default()),
+            renew_margin: entry.add(
+                "latchgate_renew_margin_seconds",
+                Family::new_with_constructor(long),
+            ),
+            releases: entry.add("latchgate_releases", Family::default()),
+            hold: entry.add("latchgate_hold_seconds", long()),
+            expired_while_held: entry.add("latchgate_expired_while_held", Family::default()),
+            broken: entry.add("latchgate_broken_leases", Counter::default()),
+            fence_regressions: entry.add("latchgate_fence_regressions", Counter::default()),
+            store_duration: entry.add(
+                "latchgate_store_duration_seconds",
+                Family::new_with_constructor(short),
+            ),
+            store_errors: entry.add("latchgate_store_errors", Family::default()),
+            looked_up,
+            registry: entry.0,
+        };
+        set.begin();
+        Self(Arc::new(set))
+    }
+
+    /// A request was answered, or its caller was gone before.
+    pub fn request(
+        &self,
+        asked: &Method,
+        route: &Arc<str>,
+        status: Option<StatusCode>,
+        took: Duration,
+    ) {
+        let route = if route.is_empty() {
+            "unmatched".into()
+        } else {
+            Arc::clone(route)
+        };
+        let labels = RequestLabels {
+            method: method(asked),
+            route: Arc::clone(&route),
+            status: Status(status.map(|status| status.as_u16())),
+        };
+        self.0.requests.get_or_create(&labels).inc();
+        let duration = self
+            .0
+            .request_duration
+            .get_or_create(&RouteLabels { route });
+        duration.observe(took.as_secs_f64());
+    }
+
+    /// An acquire ended.
+    pub fn acquired(&self, outcome: Outcome) {
+        let labels = [("outcome", outcome.as_str())];
+        self.0.acquires.get_or_create(&labels).inc();
+    }
+
+    /// Somebody stood in the queue for so long.
+    pub fn waited(&self, for_this_long: Duration, granted: bool) {
+        let outcome = if granted { "granted" } else { "not-granted" };
+        let wait = self.0.wait.get_or_create(&[("outcome", outcome)]);
+        wait.observe(for_this_long.as_secs_f64());
+    }
+
+    /// A lock passed to somebody who waited here.
+    pub fn handed_over(&self, by_another_gateway: bool) {
+        let by = if by_another_gateway {
+            "another"
+        } else {
+            "this"
+        };
+        self.0.handoffs.get_or_create(&[("by", by)]).inc();
+    }
+
+    /// Somebody who waited has gone.
+    pub fn wait_abandoned(&self) {
+        self.0.abandoned_waits.inc();
+    }
+
+    /// A lease was ended because nobody was there to use it.
+    pub fn given_back(&self) {
+        self.0.given_back.inc();
+    }
+
+    /// A renewal ended; `left` is what was left of the TTL, if that is known.
+    pub fn renewed(&self, by: SeenBy, ended: Ended, left: Option<Duration>) {
+        let renewer = by.renewer();
+        let labels = [("by", renewer), ("outcome", ended.as_str("renewed"))];
+        self.0.renewals.get_or_create(&labels).inc();
+        if let (Ended::Done, Some(left)) = (ended, left) {
+            let margin = self.0.renew_margin.get_or_create(&[("by", renewer)]);
+            margin.observe(left.as_secs_f64());
+        }
+    }
+
+    /// A release ended; `held` is for how long the lease was held, if that is known.
+    pub fn released(&self, ended: Ended, held: Option<Duration>) {
+        let labels = [("outcome", ended.as_str("released"))];
+        self.0.releases.get_or_create(&labels).inc();
+        if let (Ended::Done, Some(held)) = (ended, held) {
+            self.0.hold.observe(held.as_secs_f64());
+        }
+    }
+
+    /// Somebody took a lease for theirs that had ended, and had not been broken.
+    pub fn expired_while_held(&self, seen_by: SeenBy) {
+        let labels = [("seen_by", seen_by.as_str())];
+        self.0.expired_while_held.get_or_create(&labels).inc();
+    }
+
+    /// A lock was taken away.
+    pub fn broke(&self) {
+        self.0.broken.inc();
+    }
+
+    /// A fencing token did not rise.
+    pub fn fence_regressed(&self) {
+        self.0.fence_regressions.inc();
+    }
+
+    /// The store was asked; `error` in one word if it gave no answer.
+    pub fn store_asked(
+        &self,
+        operation: &'static str,
+        took: Duration,
+        error: Option<&'static str>,
+    ) {
+        let duration = self
+            .0
+            .store_duration
+            .get_or_create(&[("operation", operation)]);
+        duration.observe(took.as_secs_f64());
+        drop(duration);
+        if let Some(error) = error {
+            let labels = [("operation", operation), ("error", error)];
+            self.0.store_errors.get_or_create(&labels).inc();
+        }
+    }
+
+    /// Everything, as Prometheus scrapes it.
+    pub fn text(&self, now: &Figures) -> String {
+        self.0.looked_up.set(now, Process::now());
+        let mut text = String::new();
+        encode(&mut text, &self.0.registry).expect("a string takes all");
+        // How a family without labels is written: right, and not what anybody expects to read.
+        text.replace("{} ", " ")
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+// === impl Set ===
+
+impl Set {
+    /// What is there from the beginning, at 0: a series that appears with its first event hides that
+    /// event from `increase` and `rate`.
+    fn begin(&self) {
+        for outcome in Outcome::ALL {
+            drop(
+                self.acquires
+                    .get_or_create(&[("outcome", outcome.as_str())]),
+            );
+        }
+        for by in ["this", "another"] {
+            drop(self.handoffs.get_or_create(&[("by", by)]));
+        }
+        for outcome in ["granted", "not-granted"] {
+            drop(self.wait.get_or_create(&[("outcome", outcome)]));
+        }
+        for ended in Ended::ALL {
+            for by in ["caller", "stream"] {
+                let labels = [("by", by), ("outcome", ended.as_str("renewed"))];
+                drop(self.renewals.get_or_create(&labels));
+                drop(self.renew_margin.get_or_create(&[("by", by)]));
+            }
+            let labels = [("outcome", ended.as_str("released"))];
+            drop(self.releases.get_or_create(&labels));
+        }
+        for seen_by in SeenBy::ALL {
+            let labels = [("seen_by", seen_by.as_str())];
+            drop(self.expired_while_held.get_or_create(&labels));
+        }
+    }
+}
+
+// === impl LookedUp ===
+
+impl LookedUp {
+    fn register(entry: &mut Entry) -> Self {
+        Self {
+            draining: entry.add("latchgate_draining", Gauge::default()),
+            checks: entry.add("latchgate_check", Family::default()),
+            waiters: entry.add("latchgate_waiters", Gauge::default()),
+            held_streams: entry.add("latchgate_held_streams", Gauge::default()),
+            event_streams: entry.add("latchgate_event_streams", Gauge::default()),
+            leases: entry.add("latchgate_leases", Gauge::default()),
+            connections: entry.add("latchgate_store_connections", Family::default()),
+            hears: entry.add("latchgate_store_channel", Family::default()),
+            unsent: entry.add("latchgate_store_unsent_messages", Family::default()),
+            clock_skew: entry.add("latchgate_store_clock_skew_seconds", Family::default()),
+            started_at: entry.add("process_start_time_seconds", Family::default()),
+            cpu: entry.add("process_cpu_seconds", Family::default()),
+            resident: entry.add("process_resident_memory_bytes", Family::default()),
+            open_files: entry.add("process_open_fds", Family::default()),
+            most_files: entry.add("process_max_fds", Family::default()),
+        }
+    }
+
+    fn set(&self, now: &Figures, process: Process) {
+        self.draining.set(i64::from(now.is_withdrawn));
+        // What is not looked at any more says nothing.
+        self.checks.clear();
+        self.clock_skew.clear();
+        for (check, severity) in &now.checks {
+            let check = self.checks.get_or_create_owned(&[("check", *check)]);
+            check.set(i64::from(*severity));
+        }
+        self.waiters.set(count(now.waiters));
+        self.held_streams.set(count(now.held_streams));
+        self.event_streams.set(count(now.event_streams));
+        self.leases.set(count(now.leases));
+        if let Some(open) = now.store.connections {
+            self.connections.get_or_create(&[]).set(i64::from(open));
+        }
+        if let Some(hears) = now.store.hears {
+            self.hears.get_or_create(&[]).set(i64::from(hears));
+        }
+        if let Some(unsent) = now.store.unsent_messages {
+            let counter = self.unsent.get_or_create(&[]);
+            counter
+                .inner()
+                .store(unsent, std::sync::atomic::Ordering::Relaxed);
+        }
+        for (node, skew) in &now.store.clock_skew {
+            let node = NodeLabels { node: node.clone() };
+            self.clock_skew.get_or_create(&node).set(*skew);
+        }
+        if let Some(started_at) = process.started_at {
+            self.started_at.get_or_create(&[]).set(started_at);
+        }
+        if let Some(used) = process.cpu {
+            let cpu = self.cpu.get_or_create(&[]);
+            cpu.inc_by((used - cpu.get()).max(0.0));
+        }
+        for (gauge, figure) in [
+            (&self.resident, process.resident),
+            (&self.open_files, process.open_files),
+            (&self.most_files, process.most_files),
+        ] {
+            if let Some(figure) = figure {
+                let figure = i64::try_from(figure).unwrap_or(i64::MAX);
+                gauge.get_or_create(&[]).set(figure);
+            }
+        }
+    }
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn add<M: Registered + Clone>(&mut self, name: &str, metric: M) -> M {
+        let described = Metric::named(name).expect("every metric is in the catalogue");
+        // The library ends the sentence.
+        let help = described.help.trim_end_matches('.');
+        self.0.register(name, help, metric.clone());
+        metric
+    }
+}
+
+/// For what takes milliseconds, unless something is wrong.
+fn short() -> Histogram {
+    Histogram::new([
+        0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+        60.0,
+    ])
+}
+
+/// For what callers decide: from milliseconds to a day.
+fn long() -> Histogram {
+    Histogram::new([
+        0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0,
+        86_400.0,
+    ])
+}

@@ -1,0 +1,115 @@
+//! What is scraped is what the catalogue says.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use http::{Method, StatusCode};
+
+use super::*;
+
+fn everything() -> Metrics {
+    let metrics = Metrics::new("1.2.3", "abc");
+    let route: Arc<str> = "/locks/{name}".into();
+    metrics.request(
+        &Method::POST,
+        &route,
+        Some(StatusCode::CREATED),
+        Duration::from_millis(3),
+    );
+    metrics.request(&Method::POST, &"".into(), None, Duration::from_millis(3));
+    metrics.store_asked("acquire", Duration::from_millis(1), Some("unavailable"));
+    metrics
+}
+
+fn figures() -> Figures {
+    Figures {
+        checks: vec![("connection", 0)],
+        store: StoreFigures {
+            connections: Some(2),
+            hears: Some(true),
+            unsent_messages: Some(3),
+            clock_skew: vec![("127.0.0.1:6379".to_owned(), -0.25)],
+        },
+        ..Figures::default()
+    }
+}
+
+/// The name and the labels of each sample.
+fn samples(text: &str) -> BTreeSet<(String, Vec<String>)> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (head, _value) = line.rsplit_once(' ').unwrap();
+            let (name, labels) = head.split_once('{').unwrap_or((head, "}"));
+            let labels = labels.trim_end_matches('}').split(',');
+            let labels = labels.filter_map(|label| Some(label.split_once('=')?.0.to_owned()));
+            (
+                name.to_owned(),
+                labels.filter(|label| label != "le").collect(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn what_is_scraped_is_what_is_listed_with_its_labels() {
+    let found = samples(&everything().text(&figures()));
+    let mut listed = BTreeSet::new();
+    for metric in CATALOGUE {
+        let labels: Vec<_> = metric.labels.iter().map(ToString::to_string).collect();
+        listed.extend(
+            metric
+                .samples()
+                .into_iter()
+                .map(|name| (name, labels.clone())),
+        );
+    }
+    assert_eq!(found, listed);
+}
+
+#[test]
+fn what_counts_is_there_from_the_beginning_at_0() {
+    let text = Metrics::new("1", "2").text(&Figures::default());
+    for line in [
+        "latchgate_acquires_total{outcome=\"granted\"} 0",
+        "latchgate_expired_while_held_total{seen_by=\"stream\"} 0",
+        "latchgate_fence_regressions_total 0",
+        "latchgate_hold_seconds_count 0",
+        "latchgate_build_info{version=\"1\",commit=\"2\"} 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}:\n{text}");
+    }
+}
+
+#[test]
+fn a_method_and_a_route_that_callers_invent_make_no_series() {
+    let metrics = everything();
+    let invented = Method::from_bytes(b"INVENTED").unwrap();
+    metrics.request(
+        &invented,
+        &"".into(),
+        Some(StatusCode::NOT_FOUND),
+        Duration::ZERO,
+    );
+    let text = metrics.text(&Figures::default());
+    let line =
+        "latchgate_http_requests_total{method=\"other\",route=\"unmatched\",status=\"404\"} 1";
+    assert!(text.contains(line), "{text}");
+    assert!(text.contains("status=\"hung-up\"} 1"), "{text}");
+}
+
+#[test]
+fn processor_time_counts_on_and_is_not_added_up() {
+    let metrics = everything();
+    let read = |text: &str| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("process_cpu_seconds_total "));
+        line.unwrap().parse::<f64>().unwrap()
+    };
+    let first = read(&metrics.text(&Figures::default()));
+    let second = read(&metrics.text(&Figures::default()));
+    assert!(
+        first <= second && second < first + 5.0,
+        "{first} and {second}"
+    );
+}

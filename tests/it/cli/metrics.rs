@@ -1,0 +1,220 @@
+//! What a gateway counts, scraped as Prometheus does it.
+
+use std::collections::BTreeMap;
+
+use latchgate::telemetry::metrics::CATALOGUE;
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinSet,
+};
+
+use crate::support::{
+    Caller, RedisServer, eventually,
+    gateway::{Gateway, Setup},
+    program::latchgate,
+};
+
+use super::key_fixture::{File, Made};
+
+/// Samples by name and labels, all as they are written.
+type Samples = BTreeMap<String, String>;
+
+/// The status, the content type and the body of an answer.
+async fn get(url: &str, key: Option<&str>) -> (u16, String, String) {
+    let (host, path) = url
+        .strip_prefix("http://")
+        .unwrap()
+        .split_once('/')
+        .unwrap();
+    let key = key.map_or_else(String::new, |key| {
+        format!("Authorization: Bearer {key}\r\n")
+    });
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{key}\r\n");
+    let mut stream = TcpStream::connect(host).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let form = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-type: "));
+    (status, form.unwrap_or_default().to_owned(), body.to_owned())
+}
+
+async fn scrape(gateway: &Gateway) -> Samples {
+    let (status, form, text) = get(&format!("{}/metrics", gateway.url()), None).await;
+    assert_eq!(status, 200, "{text}");
+    assert_eq!(form, "text/plain; version=0.0.4; charset=utf-8");
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            (name.to_owned(), value.to_owned())
+        })
+        .collect()
+}
+
+/// Acquires, renews, waits, releases, breaks, and comes too late.
+async fn use_it(gateway: &Gateway) {
+    let url = gateway.url();
+    let run = |arguments: &[&str], token: &str| {
+        let ran = latchgate(arguments).env("LATCHGATE_URL", &url);
+        let ran = ran.env("LATCHGATE_TOKEN", token).read();
+        (ran.code, ran.out)
+    };
+    let mut first = Caller::connect(gateway.address).await;
+    let mut second = Caller::connect(gateway.address).await;
+    let (status, lease) = first
+        .acquire("secret-name", &json!({"owner": "secret-owner"}))
+        .await;
+    assert_eq!(status, 201);
+    let token = lease["token"].as_str().unwrap();
+    assert_eq!(run(&["renew", "secret-name"], token).0, Some(0));
+    let mut waiting = JoinSet::new();
+    waiting.spawn(async move {
+        let (status, lease) = second
+            .acquire("secret-name", &json!({"wait_ms": 20_000}))
+            .await;
+        assert_eq!(status, 201, "{lease}");
+        (second, lease)
+    });
+    eventually("somebody waits", async || {
+        let samples = scrape(gateway).await;
+        (samples["latchgate_waiters"] == "1").then_some(())
+    })
+    .await;
+    first.release("secret-name", &lease).await;
+    let (_second, next) = waiting.join_next().await.unwrap().unwrap();
+    assert!(next["fencing_token"].as_u64() > lease["fencing_token"].as_u64());
+    // A token that holds nothing any more.
+    assert_ne!(run(&["renew", "secret-name"], token).0, Some(0));
+    let (status, _) = first.acquire("secret-name", &json!({})).await;
+    assert_eq!(status, 423);
+    let broken = run(&["break", "secret-name", "--any", "--reason", "a test"], "");
+    assert_eq!(broken.0, Some(0), "{broken:?}");
+}
+
+fn check(samples: &Samples) {
+    for (name, value) in [
+        ("latchgate_acquires_total{outcome=\"granted\"}", "2"),
+        ("latchgate_acquires_total{outcome=\"held\"}", "1"),
+        ("latchgate_wait_seconds_count{outcome=\"granted\"}", "1"),
+        ("latchgate_handoffs_total{by=\"this\"}", "1"),
+        (
+            "latchgate_renewals_total{by=\"caller\",outcome=\"renewed\"}",
+            "1",
+        ),
+        (
+            "latchgate_renewals_total{by=\"caller\",outcome=\"lost\"}",
+            "1",
+        ),
+        ("latchgate_renew_margin_seconds_count{by=\"caller\"}", "1"),
+        ("latchgate_expired_while_held_total{seen_by=\"renew\"}", "1"),
+        ("latchgate_releases_total{outcome=\"released\"}", "1"),
+        ("latchgate_hold_seconds_count", "1"),
+        ("latchgate_broken_leases_total", "1"),
+        ("latchgate_fence_regressions_total", "0"),
+        ("latchgate_waiters", "0"),
+        ("latchgate_draining", "0"),
+        (
+            "latchgate_store_duration_seconds_count{operation=\"break\"}",
+            "1",
+        ),
+        (
+            "latchgate_http_requests_total{method=\"POST\",route=\"/locks/{name}\",status=\"423\"}",
+            "1",
+        ),
+    ] {
+        let found = samples.get(name).map(String::as_str);
+        assert_eq!(found, Some(value), "{name}: {samples:#?}");
+    }
+    let text = format!("{samples:?}");
+    assert!(!text.contains("secret"), "{text}");
+    for name in samples.keys() {
+        let bare = name.split('{').next().unwrap();
+        let listed = CATALOGUE
+            .iter()
+            .any(|metric| metric.samples().contains(&bare.to_owned()));
+        assert!(listed, "{bare} is not in the catalogue");
+    }
+}
+
+#[tokio::test]
+async fn what_happens_is_counted_on_the_embedded_store() {
+    let gateway = Gateway::start();
+    use_it(&gateway).await;
+    check(&scrape(&gateway).await);
+}
+
+#[tokio::test]
+async fn what_happens_is_counted_on_redis_and_what_the_store_is_like() {
+    let server = RedisServer::start().await;
+    let url = format!("redis://127.0.0.1:{}/0", server.port());
+    let gateway = Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &url));
+    use_it(&gateway).await;
+    let samples = scrape(&gateway).await;
+    check(&samples);
+    let skew = format!(
+        "latchgate_store_clock_skew_seconds{{node=\"127.0.0.1:{}\"}}",
+        server.port()
+    );
+    let skew = samples[&skew].parse::<f64>().unwrap();
+    assert!(skew.abs() < 1.0, "{samples:?}");
+    assert_eq!(samples["latchgate_store_channel"], "1");
+    assert_ne!(samples["latchgate_store_connections"], "0");
+    assert_eq!(samples["latchgate_check{check=\"connection\"}"], "0");
+    drop(server);
+    eventually("the store is seen to be away", async || {
+        let samples = scrape(&gateway).await;
+        let mut checks = samples
+            .iter()
+            .filter(|(name, _)| name.starts_with("latchgate_check{"));
+        let away = checks.any(|(_, severity)| *severity == "2")
+            && samples["latchgate_store_channel"] == "0";
+        away.then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn with_keys_one_needs_the_permission_and_on_an_address_of_its_own_none() {
+    let reader = Made::new("scraper", &["--metrics"]);
+    let worker = Made::new("worker", &["--acquire", "*", "--view", "*"]);
+    let file = File::new(&format!("{}\n{}", reader.toml, worker.toml));
+    let setup = Setup::default()
+        .with("LATCHGATE_AUTH_KEYS_FILE", file.path())
+        .with("LATCHGATE_METRICS_LISTEN", "127.0.0.1:0");
+    let gateway = Gateway::start_with(setup);
+    let url = format!("{}/metrics", gateway.url());
+    assert_eq!(get(&url, None).await.0, 401);
+    assert_eq!(get(&url, Some(&worker.key)).await.0, 403);
+    let (status, _, text) = get(&url, Some(&reader.key)).await;
+    assert_eq!(status, 200, "{text}");
+    for secret in [&reader.key, &worker.key] {
+        assert!(!text.contains(secret.as_str()));
+    }
+    let own = gateway
+        .greeting
+        .lines()
+        .find_map(|line| line.strip_prefix("metrics: "));
+    let own = own.expect("the greeting names the address of the metrics");
+    let (status, _, text) = get(own, None).await;
+    assert_eq!(status, 200);
+    assert!(text.contains("latchgate_build_info{version="), "{text}");
+    let other = own.replace("/metrics", "/locks");
+    assert_eq!(get(&other, None).await.0, 404);
+}
+
+#[test]
+fn an_address_that_is_none_stops_the_start_and_is_named() {
+    let ran = latchgate(&["serve"])
+        .env("LATCHGATE_METRICS_LISTEN", "everywhere")
+        .read();
+    assert_ne!(ran.code, Some(0));
+    assert!(ran.err.contains("metrics.listen"), "{ran:?}");
+    assert!(ran.err.contains("IP:PORT"), "{ran:?}");
+}

@@ -1,0 +1,93 @@
+//! An authority of a test's own, and the certificates that it signs.
+
+use std::path::PathBuf;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
+};
+use tempfile::TempDir;
+
+/// An authority.
+pub(crate) struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    directory: TempDir,
+}
+
+/// The files of a certificate.
+#[derive(Debug, Clone)]
+pub(crate) struct Files {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+// === impl Authority ===
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "an authority");
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("ca.pem"), issuer.pem()).unwrap();
+        Self { issuer, directory }
+    }
+
+    /// Its own certificate.
+    pub(crate) fn file(&self) -> String {
+        self.directory.path().join("ca.pem").display().to_string()
+    }
+
+    /// What it has signed for some names, as PEM: the certificate and its key.
+    pub(crate) fn sign(&self, names: &[&str]) -> (String, String) {
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    /// The same in files that are called so.
+    pub(crate) fn files(&self, called: &str, names: &[&str]) -> Files {
+        let files = Files {
+            certificate: self.directory.path().join(format!("{called}.pem")),
+            key: self.directory.path().join(format!("{called}.key")),
+        };
+        files.write(&self.sign(names));
+        files
+    }
+
+    /// A certificate for this machine.
+    pub(crate) fn of_this_machine(&self) -> Files {
+        self.files("gateway", &["localhost", "127.0.0.1", "::1"])
+    }
+}
+
+// === impl Files ===
+
+impl Files {
+    /// Writes a certificate and its key, each at once.
+    pub(crate) fn write(&self, (certificate, key): &(String, String)) {
+        for (path, text) in [(&self.certificate, certificate), (&self.key, key)] {
+            let new = path.with_extension("new");
+            std::fs::write(&new, text).unwrap();
+            std::fs::rename(new, path).unwrap();
+        }
+    }
+
+    pub(crate) fn certificate(&self) -> String {
+        self.certificate.display().to_string()
+    }
+
+    pub(crate) fn key(&self) -> String {
+        self.key.display().to_string()
+    }
+}

@@ -1,0 +1,130 @@
+//! Connections that do not come to TLS.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{Instant, timeout},
+};
+
+use crate::support::gateway::Setup;
+
+use super::{certified::Certified, tls_client};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+async fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    let mut rest = Vec::new();
+    // A reset is a way of closing, too.
+    let read = timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
+    drop(read.expect("the connection is closed"));
+    rest
+}
+
+#[tokio::test]
+async fn plain_http_is_told_to_speak_tls() {
+    let certified = Certified::start();
+    let mut stream = TcpStream::connect(certified.gateway.address).await.unwrap();
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    let answer = String::from_utf8(rest(&mut stream).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert!(answer.contains("speaks TLS; ask https://"), "{answer}");
+    assert!(answer.contains("\"code\":\"invalid-request\""), "{answer}");
+    let mut stream = TcpStream::connect(certified.gateway.address).await.unwrap();
+    stream.write_all(b"\0\0\0 nonsense").await.unwrap();
+    let answer = rest(&mut stream).await;
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_handshake_has_its_time_and_no_more() {
+    let certified = Certified::start_with(|_| {
+        Setup::default()
+            .with("LATCHGATE_HTTP_TLS_HANDSHAKE_TIMEOUT_MS", "300")
+            .with("LATCHGATE_HTTP_IDLE_TIMEOUT_MS", "3600000")
+    });
+    let began = Instant::now();
+    let address = certified.gateway.address;
+    let silent = TcpStream::connect(address).await.unwrap();
+    let mut dripping = TcpStream::connect(address).await.unwrap();
+    // The beginning of a message that is said to be long.
+    dripping.write_all(&[22, 3, 1, 2, 0, 1]).await.unwrap();
+    for mut stream in [silent, dripping] {
+        assert_eq!(rest(&mut stream).await, b"");
+    }
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert!(began.elapsed() < Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn those_who_do_not_finish_their_handshake_make_room() {
+    let certified =
+        Certified::start_with(|_| Setup::default().with("LATCHGATE_HTTP_MAX_CONNECTIONS", "16"));
+    let address = certified.gateway.address;
+    let mut stalled = Vec::new();
+    for _ in 0..64 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&[22, 3, 1]).await.unwrap();
+        stalled.push(stream);
+    }
+    let asked = certified.curl(&[], "/healthz");
+    assert_eq!(asked.status, 200, "{asked:?}");
+}
+
+#[tokio::test]
+async fn an_idle_connection_ends_and_so_does_one_that_never_speaks_http() {
+    let certified =
+        Certified::start_with(|_| Setup::default().with("LATCHGATE_HTTP_IDLE_TIMEOUT_MS", "500"));
+    for protocol in [&b"h2"[..], b"http/1.1"] {
+        let address = certified.gateway.address;
+        let mut stream = tls_client::connect(&certified.authority, address, &[protocol]).await;
+        let mut rest = Vec::new();
+        let read = timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
+        drop(read.expect("the connection is closed"));
+    }
+}
+
+#[test]
+fn old_versions_of_tls_are_refused() {
+    let certified = Certified::start();
+    for (version, is_spoken) in [
+        ("--tlsv1.3", true),
+        ("--tlsv1.2", true),
+        ("--tlsv1.1", false),
+        ("--tlsv1.0", false),
+    ] {
+        let most = version.trim_start_matches("--tlsv");
+        // What the client itself would refuse to speak says nothing.
+        let arguments = [
+            version,
+            "--tls-max",
+            most,
+            "--ciphers",
+            "DEFAULT@SECLEVEL=0",
+        ];
+        let asked = certified.curl(&arguments, "/healthz");
+        assert_eq!(asked.status == 200, is_spoken, "{version}: {asked:?}");
+        if !is_spoken {
+            assert!(asked.err.contains("alert"), "{version}: {asked:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_stops_does_not_wait_for_handshakes() {
+    let mut certified = Certified::start();
+    let mut stalled = TcpStream::connect(certified.gateway.address).await.unwrap();
+    stalled.write_all(&[22, 3, 1]).await.unwrap();
+    let mut idle = super::h2_client::H2::connect(&certified).await;
+    idle.inspect("a").await;
+    certified.gateway.signal(rustix::process::Signal::TERM);
+    let ended = tokio::task::spawn_blocking(move || certified.gateway.wait());
+    let began = Instant::now();
+    assert_eq!(ended.await.unwrap().code(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(8));
+    idle.ended().await;
+}

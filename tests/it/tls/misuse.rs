@@ -1,0 +1,173 @@
+//! HTTP/2 clients that do not behave.
+
+use std::time::Duration;
+
+use http::Method;
+use tokio::time::{Instant, timeout};
+
+use crate::support::gateway::Setup;
+
+use super::{
+    certified::Certified,
+    h2_client::{H2, head, read},
+};
+
+#[tokio::test]
+async fn resets_without_an_end_cost_the_client_its_connection_and_a_holder_nothing() {
+    let certified = Certified::start();
+    let mut holder = H2::connect(&certified).await;
+    let (_, lease) = holder.acquire("a", r#"{"ttl_ms": 10000}"#).await;
+    let token = lease["token"].as_str().unwrap().to_owned();
+    let flooding = async {
+        for _ in 0..3 {
+            let mut attacker = H2::connect(&certified).await;
+            let wait = r#"{"wait_ms": 50000}"#;
+            let began = Instant::now();
+            // Until the gateway takes no more.
+            let ended = async {
+                while let Ok(answer) = attacker.send(Method::POST, "/locks/a", &[], wait).await {
+                    tokio::task::yield_now().await;
+                    drop(answer);
+                }
+            };
+            timeout(Duration::from_secs(20), ended).await.unwrap();
+            assert!(began.elapsed() < Duration::from_secs(20));
+        }
+    };
+    let renewing = async {
+        loop {
+            let header = [("lock-token", token.as_str())];
+            let (status, lease) = holder.ask(Method::PUT, "/locks/a/renew", &header, "").await;
+            assert_eq!(status, 200, "{lease}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::select! {
+        () = flooding => {}
+        () = renewing => {}
+    }
+    let header = [("lock-token", token.as_str())];
+    let renewed = holder.ask(Method::PUT, "/locks/a/renew", &header, "").await;
+    assert_eq!(renewed.0, 200);
+    let shown = holder.inspect("a").await;
+    assert_eq!(shown["holder"]["fencing_token"], lease["fencing_token"]);
+}
+
+#[tokio::test]
+async fn as_many_requests_are_open_as_are_allowed_and_a_renewal_still_goes_through() {
+    let certified =
+        Certified::start_with(|_| Setup::default().with("LATCHGATE_HTTP_MAX_CONNECTIONS", "16"));
+    let mut h2 = H2::connect(&certified).await;
+    let (_, lease) = h2.acquire("a", "").await;
+    let mut waiting = Vec::new();
+    for _ in 0..16 {
+        let wait = r#"{"wait_ms": 50000}"#;
+        waiting.push(h2.send(Method::POST, "/locks/a", &[], wait).await.unwrap());
+    }
+    let (status, problem) = h2.ask(Method::GET, "/locks/a", &[], "").await;
+    assert_eq!((status, &problem["code"]), (503, &"overloaded".into()));
+    let header = [("lock-token", lease["token"].as_str().unwrap())];
+    let renewed = h2.ask(Method::PUT, "/locks/a/renew", &header, "").await;
+    assert_eq!(renewed.0, 200);
+    let released = h2.ask(Method::DELETE, "/locks/a", &header, "").await;
+    assert_eq!(released.0, 204);
+    drop(waiting);
+}
+
+#[tokio::test]
+async fn a_connection_has_so_many_requests_and_no_more() {
+    let certified =
+        Certified::start_with(|_| Setup::default().with("LATCHGATE_HTTP_MAX_STREAMS", "16"));
+    let mut h2 = H2::connect(&certified).await;
+    h2.acquire("a", "").await;
+    let mut waiting = Vec::new();
+    for _ in 0..16 {
+        let wait = r#"{"wait_ms": 50000}"#;
+        waiting.push(h2.send(Method::POST, "/locks/a", &[], wait).await.unwrap());
+    }
+    // It waits at the client for one of the others to end.
+    let mut next = Box::pin(async {
+        let next = h2.send(Method::GET, "/locks/a", &[], "").await;
+        read(next.unwrap()).await
+    });
+    let early = timeout(Duration::from_millis(500), &mut next).await;
+    assert!(early.is_err(), "{early:?}");
+    waiting.pop();
+    assert_eq!(next.await.0, 200);
+}
+
+#[tokio::test]
+async fn headers_are_limited_as_over_http_1() {
+    let certified = Certified::start();
+    let mut h2 = H2::connect(&certified).await;
+    let names: Vec<String> = (0..101).map(|number| format!("x-{number}")).collect();
+    let many: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
+    let (status, problem) = h2.ask(Method::GET, "/locks/a", &many, "").await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (431, &"headers-too-large".into())
+    );
+    let long = "x".repeat(17 * 1024);
+    let (status, problem) = h2.ask(Method::GET, "/locks/a", &[("x", &long)], "").await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (431, &"headers-too-large".into())
+    );
+    let target = format!("/locks/{}", "a".repeat(5_000));
+    let (status, problem) = h2.ask(Method::GET, &target, &[], "").await;
+    assert_eq!((status, &problem["code"]), (414, &"uri-too-long".into()));
+    // What is more than that ends the request without a problem, or the connection.
+    let huge = "x".repeat(128 * 1024);
+    let answer = h2.send(Method::GET, "/locks/a", &[("x", &huge)], "").await;
+    let status = async { answer?.await.map(|answer| answer.status().as_u16()) };
+    let status = timeout(Duration::from_secs(10), status).await.unwrap();
+    assert!(status.as_ref().is_ok_and(|&status| status == 431) || status.is_err());
+    let mut other = H2::connect(&certified).await;
+    assert_eq!(other.inspect("a").await["state"], "free");
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_given_up() {
+    let certified =
+        Certified::start_with(|_| Setup::default().with("LATCHGATE_HTTP_BODY_TIMEOUT_MS", "300"));
+    let mut h2 = H2::connect(&certified).await;
+    let answer = h2.begin(Method::POST, "/locks/a").await;
+    let (status, problem) = read(answer.0).await;
+    assert_eq!((status, &problem["code"]), (408, &"request-timeout".into()));
+    assert_eq!(h2.inspect("a").await["state"], "free");
+}
+
+#[tokio::test]
+async fn who_takes_nothing_of_an_answer_loses_the_connection() {
+    let certified =
+        Certified::start_with(|_| Setup::default().with("LATCHGATE_HTTP_IDLE_TIMEOUT_MS", "1000"));
+    let mut h2 = H2::connect(&certified).await;
+    // More than the window of one request, which is never opened again.
+    let answer = h2
+        .send(Method::GET, "/docs/swagger-ui-bundle.js", &[], "")
+        .await
+        .unwrap();
+    let answer = head(answer).await;
+    assert_eq!(answer.status(), 200);
+    h2.ended().await;
+    let log = certified.gateway.log();
+    assert!(log.contains("takes nothing of what it is sent"), "{log}");
+}
+
+#[tokio::test]
+async fn another_host_is_refused_over_either_version() {
+    let certified = Certified::start();
+    for version in ["--http1.1", "--http2"] {
+        let asked = certified.curl(&[version, "-H", "Host: evil.example"], "/locks/a");
+        assert_eq!(asked.status, 421, "{asked:?}");
+    }
+    let page = |origin: &str| {
+        let origin = format!("Origin: {origin}");
+        certified
+            .curl(&["-X", "POST", "-H", &origin], "/locks/a")
+            .status
+    };
+    let own = certified.gateway.url();
+    assert_eq!(page(&own.replace("https://", "http://")), 403);
+    assert_eq!(page(&own), 201);
+}
