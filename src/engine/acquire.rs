@@ -145,8 +145,11 @@ impl Engine {
         if self.is_draining() {
             return Err(AcquireError::Draining);
         }
-        if !request.wait.is_zero() && self.store.parking().len() >= self.most_waiters {
-            return Err(AcquireError::TooManyWaiters);
+        if !request.wait.is_zero() {
+            let waiting = self.store.parking().len() + self.kept_places.len();
+            if waiting >= self.most_waiters {
+                return Err(AcquireError::TooManyWaiters);
+            }
         }
         let (say_queued, queued) = oneshot::channel();
         let warrant = request.warrant.clone();

@@ -11,6 +11,7 @@ mod hold;
 mod inspect;
 mod keeper;
 mod kept;
+mod kept_places;
 mod list;
 mod owed;
 mod reaper;

@@ -16,6 +16,7 @@ use crate::{
 use super::{
     events::Bus,
     fences::Fences,
+    kept_places::KeptPlaces,
     owed::Owed,
     reaper::Reaper,
     streams::{Displaced, Streams},
@@ -31,6 +32,7 @@ pub struct Engine {
     pub(super) owed: Owed,
     pub(super) events: Bus,
     pub(super) fences: Fences,
+    pub(super) kept_places: KeptPlaces,
     pub(super) metrics: Metrics,
     pub(super) reconnect_grace: Duration,
     pub(super) most_waiters: usize,
@@ -87,6 +89,7 @@ impl Engine {
             owed,
             events,
             fences: Fences::new(metrics.clone()),
+            kept_places: KeptPlaces::default(),
             metrics,
             reconnect_grace,
             most_waiters: limits.max_waiters,

@@ -9,8 +9,8 @@ use utoipa::{
 };
 
 use crate::{
-    auth::{Access, Slot, scope},
-    engine::AcquireRequest,
+    auth::scope,
+    engine::AcquireError,
     http::{
         edge::Turn,
         extract::{AcceptsJson, ApiJson, ApiPath, Caller, IdempotencyKeyHeader, NoQuery},
@@ -23,7 +23,7 @@ use crate::{
 
 use super::{
     acquire_body::AcquireBody, delivered::Acquired, header_params::KeyHeader,
-    lease_body::LeaseBody, lock_path::LockPath,
+    lease_body::LeaseBody, lock_path::LockPath, waiter_count::WaiterCount,
 };
 
 /// The problems of acquire.
@@ -89,20 +89,15 @@ pub(in crate::http) async fn acquire(
     let request = body.into_request(name, key, &caller)?;
     let waits = !request.wait.is_zero();
     let _stay = waits.then(|| lasting.stay()).transpose()?;
-    let _waiter = waiter(&caller, &request)?;
+    let mut waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
     let slot = caller.lease(&request.name, request.idempotency_key.as_ref())?;
     let granted = gateway.engine.acquire_telling(request, || turn.put_down());
     let granted = granted.await;
+    if !matches!(granted, Err(AcquireError::Held { .. })) {
+        waiter.over();
+    }
     let granted = granted.map_err(|error| Problem::for_one(error, sees_holder))?;
     Ok(Acquired::new(granted, slot, &gateway))
-}
-
-/// Counts a request that may wait.
-pub(super) fn waiter(caller: &Access, request: &AcquireRequest) -> Result<Option<Slot>, Problem> {
-    if request.wait.is_zero() {
-        return Ok(None);
-    }
-    Ok(caller.waiter()?)
 }
 
 // === impl AcquireProblems ===

@@ -128,7 +128,7 @@ pub(in crate::http) async fn hold(
     }
     caller.count_request()?;
     let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
-    let counted = Counted::asking(&caller, &request)?;
+    let counted = Counted::asking(&gateway.engine, &caller, &request)?;
     stream.limit_silence(request.ttl.duration());
     let hold = gateway.engine.hold(request).await;
     let hold = hold.map_err(|error| Problem::for_one(error, sees_holder))?;

@@ -4,18 +4,18 @@ use tokio::time::Instant;
 
 use crate::{
     auth::{Access, LeaseSlot, Slot},
-    engine::{AcquireRequest, HoldEnd, HoldEvent, LossReason},
+    engine::{AcquireRequest, Engine, HoldEnd, HoldEvent, LossReason},
     http::problem::Problem,
     lock::{LockName, TokenHash},
 };
 
-use super::acquire::waiter;
+use super::waiter_count::WaiterCount;
 
 /// What a hold counts as: a stream, a lease, and, until it is granted, perhaps a waiter. Dropped, it
 /// counts as nothing: the lease is released then.
 pub(super) struct Counted {
     _stream: Option<Slot>,
-    waiter: Option<Slot>,
+    waiter: Option<WaiterCount>,
     lease: LeaseSlot,
     token: Option<TokenHash>,
 }
@@ -24,10 +24,14 @@ pub(super) struct Counted {
 
 impl Counted {
     /// A hold that asks for a lock.
-    pub(super) fn asking(caller: &Access, request: &AcquireRequest) -> Result<Self, Problem> {
+    pub(super) fn asking(
+        engine: &Engine,
+        caller: &Access,
+        request: &AcquireRequest,
+    ) -> Result<Self, Problem> {
         Ok(Self {
             _stream: caller.stream()?,
-            waiter: waiter(caller, request)?,
+            waiter: Some(WaiterCount::of(engine, caller, request)?),
             lease: caller.lease(&request.name, request.idempotency_key.as_ref())?,
             token: None,
         })
@@ -48,7 +52,9 @@ impl Counted {
         match event {
             HoldEvent::Queued(_) => {}
             HoldEvent::Granted(lease) => {
-                self.waiter = None;
+                if let Some(mut waiter) = self.waiter.take() {
+                    waiter.over();
+                }
                 let token = lease.token.hash();
                 self.token = Some(token);
                 self.lease

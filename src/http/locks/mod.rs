@@ -22,6 +22,7 @@ mod release;
 mod release_body;
 mod renew;
 mod renew_body;
+mod waiter_count;
 
 pub(super) use acquire::{__path_acquire, acquire};
 pub(super) use break_lock::{__path_break_lock, break_lock};

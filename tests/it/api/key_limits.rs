@@ -7,12 +7,12 @@ use http::Method;
 use latchgate::{
     config::Config,
     lock::Ttl,
-    store::contract::{Loss, Release, Renewal},
+    store::contract::{Holder, Loss, Release, Renewal},
 };
 
 use super::{
     key::Key,
-    scripted::{held, queued},
+    scripted::{held, held_by, queued},
     service::{Answer, JSON, Service, TOKEN, until},
 };
 
@@ -251,9 +251,7 @@ async fn a_key_has_no_more_leases_than_it_may() {
 async fn a_refused_acquire_and_a_lost_answer_leave_room() {
     let key = Key::new();
     let service = Service::with_keys(&key.entry("ci", "acquire = ['*']\nmax_leases = 1"));
-    service.script.acquires(super::scripted::held_by(
-        latchgate::store::contract::Holder::Lease(held()),
-    ));
+    service.script.acquires(held_by(Holder::Lease(held())));
     assert_eq!(post(&service, &key, "/locks/a", "").await.status, 423);
     let request = http::Request::post("/locks/a").header("authorization", &key.header);
     let unread = service.unread(request.body(Body::empty()).unwrap()).await;
@@ -355,6 +353,33 @@ async fn who_was_granted_the_lock_is_no_waiter_any_more() {
             .status,
         201
     );
+}
+
+#[tokio::test]
+async fn a_place_that_is_kept_for_somebody_who_has_gone_counts_for_the_grace() {
+    let key = Key::new();
+    let service = Service::with_keys(&key.entry("ci", "acquire = ['*']\nmax_waiters = 1"));
+    let ask = async |idempotency_key: &str| {
+        let headers = [
+            ("authorization", key.header.as_str()),
+            ("content-type", "application/json"),
+            ("idempotency-key", idempotency_key),
+        ];
+        let body = r#"{"wait_ms": 1000}"#;
+        let answer = service.ask(Method::POST, "/locks/a", &headers, body).await;
+        answer.status
+    };
+    let [mine, another] = ["mine-0123456789abcdefghij", "another-0123456789abcdefg"];
+    service.script.acquires(held_by(Holder::Lease(held())));
+    assert_eq!(ask(mine).await, 423);
+    assert_eq!(ask(another).await, 429);
+    // Whoever comes back for it takes it over.
+    service.script.acquires(held_by(Holder::Lease(held())));
+    assert_eq!(ask(mine).await, 423);
+    assert_eq!(ask(another).await, 429);
+    // Who has the lock waits no more.
+    assert_eq!(ask(mine).await, 201);
+    assert_eq!(ask(another).await, 201);
 }
 
 #[tokio::test]

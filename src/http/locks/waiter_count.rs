@@ -1,0 +1,56 @@
+//! What a request that may wait counts as among the limits of its API key.
+
+use crate::{
+    auth::{Access, Slot},
+    engine::{AcquireRequest, Engine},
+    http::problem::Problem,
+    lock::IdempotencyHash,
+};
+
+/// A request that may wait. Dropped, it counts no more, but for one with an idempotency key that was
+/// not granted the lock: its place is kept for a while, and counts for that long.
+pub(super) struct WaiterCount {
+    slot: Option<Slot>,
+    keeps: Option<(Engine, IdempotencyHash)>,
+}
+
+// === impl WaiterCount ===
+
+impl WaiterCount {
+    /// Counts a request, in the place of an earlier one under its key.
+    pub(super) fn of(
+        engine: &Engine,
+        caller: &Access,
+        request: &AcquireRequest,
+    ) -> Result<Self, Problem> {
+        let key = request.idempotency_key.as_ref();
+        let key = key.map(|key| key.hash(&request.caller, &request.name));
+        if let Some(key) = &key {
+            engine.resume_place(key);
+        }
+        if request.wait.is_zero() {
+            return Ok(Self {
+                slot: None,
+                keeps: None,
+            });
+        }
+        Ok(Self {
+            slot: caller.waiter()?,
+            keeps: key.map(|key| (engine.clone(), key)),
+        })
+    }
+
+    /// It was granted the lock, or nothing is kept for it.
+    pub(super) fn over(&mut self) {
+        self.slot = None;
+        self.keeps = None;
+    }
+}
+
+impl Drop for WaiterCount {
+    fn drop(&mut self) {
+        if let Some((engine, key)) = self.keeps.take() {
+            engine.keep_place(key, self.slot.take());
+        }
+    }
+}
