@@ -2,5 +2,6 @@
 
 mod away;
 mod collector;
+mod measured;
 mod passed_on;
 mod requests;
