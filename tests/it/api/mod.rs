@@ -28,6 +28,7 @@ mod hold;
 mod hold_connection;
 mod hosts;
 mod inspect;
+mod kept_places;
 mod key_limits;
 mod keys;
 mod log;
