@@ -15,16 +15,19 @@ RUN mkdir -p src \
 
 # Files come with the time of the checkout. Without a new one Cargo might take the empty program for
 # the one that was built.
+COPY build.rs ./
 COPY src ./src
+# Whoever builds it for others says from which commit: --build-arg REVISION=$(git rev-parse HEAD)
+ARG REVISION=unknown
 RUN touch src/lib.rs src/main.rs \
-    && cargo build --locked --release --bins \
+    && LATCHGATE_COMMIT="${REVISION:-}" cargo build --locked --release --bins \
     && install -D target/release/latchgate /out/usr/bin/latchgate \
     && install -d -m 0700 /out/var/lib/latchgate
 
 # libc and root certificates; no shell, no package manager. `nonroot` is user and group 65532.
 FROM gcr.io/distroless/cc-debian12:nonroot
 
-# Whoever builds it for others says from which commit: --build-arg REVISION=$(git rev-parse HEAD)
+# The same, for the label.
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Latchgate" \
       org.opencontainers.image.description="A lock gateway: distributed locks over plain HTTP and JSON, on Redis or on an embedded durable store." \

@@ -24,6 +24,7 @@ pub mod http;
 #[cfg(feature = "server")]
 pub mod lifecycle;
 pub mod lock;
+pub mod release;
 #[cfg(feature = "server")]
 pub mod stamp;
 #[cfg(feature = "server")]
@@ -31,3 +32,4 @@ pub mod store;
 #[cfg(feature = "server")]
 pub mod telemetry;
 pub mod tls;
+pub mod trace_context;

@@ -1,6 +1,7 @@
 //! Who may start a task, and how the program stops.
 //!
-//! Stopping has three steps. *Draining*: no new acquires, everything already held keeps working.
+//! Stopping has four steps. *Withdrawn*: readiness says no, and everything is served as before.
+//! *Draining*: no new acquires, everything already held keeps working.
 //! *Closing*: connections end after the request they are at. *Stopping*: when all work is done,
 //! background tasks finish what the work has left to them.
 
@@ -17,6 +18,7 @@ use tokio_util::{
 pub struct Lifecycle {
     work: TaskTracker,
     background: TaskTracker,
+    withdrawn: CancellationToken,
     draining: CancellationToken,
     closing: CancellationToken,
     stopping: CancellationToken,
@@ -51,8 +53,19 @@ impl Lifecycle {
         self.background.spawn(task);
     }
 
+    /// Says from now on that no more requests should be sent here, and goes on serving all that come.
+    pub fn withdraw(&self) {
+        self.withdrawn.cancel();
+    }
+
+    /// Whether requests should be sent elsewhere: the program is about to stop.
+    pub fn is_withdrawn(&self) -> bool {
+        self.withdrawn.is_cancelled()
+    }
+
     /// Begins to drain: from now on [`Lifecycle::is_draining`] is true.
     pub fn drain(&self) {
+        self.withdraw();
         self.draining.cancel();
     }
 
@@ -88,7 +101,7 @@ impl Lifecycle {
     /// there, and if it is not there is nobody to wait for.
     pub async fn stop(&self, grace: Duration) -> Result<(), TasksLeft> {
         let deadline = Instant::now() + grace;
-        self.draining.cancel();
+        self.drain();
         self.closing.cancel();
         let work = timeout_at(deadline - grace / 4, self.quiet()).await;
         self.stopping.cancel();

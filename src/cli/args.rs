@@ -15,7 +15,7 @@ use super::{
 /// Without a command it serves, with the options below.
 #[command(
     name = "latchgate",
-    version,
+    version = crate::release::DESCRIPTION,
     max_term_width = 100,
     args_conflicts_with_subcommands = true
 )]

@@ -12,6 +12,7 @@ use clap::Args;
 use crate::{
     client::{ApiKey, Client, ClientOptions},
     tls::{ClientFiles, IdentityFiles, PemFile},
+    trace_context::TraceContext,
 };
 
 use super::{environment::Environment, error::CliError, secret};
@@ -80,6 +81,9 @@ impl ConnectionArgs {
         }
         options.tls = self.tls.files(environment)?;
         options.key = secret::KEY.read(self.key_file.as_deref(), environment, ApiKey::new)?;
+        options.trace = environment
+            .text("TRACEPARENT")
+            .and_then(|parent| TraceContext::parse(parent, environment.text("TRACESTATE")));
         Ok(Client::new(options)?)
     }
 }

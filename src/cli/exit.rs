@@ -137,6 +137,7 @@ impl From<&ServeError> for Exit {
             ServeError::Keys(_)
             | ServeError::Certificates(_)
             | ServeError::Audit(_)
+            | ServeError::Traces(_)
             | ServeError::Store(OpenError::Credentials(_)) => Self::Usage,
             ServeError::Store(OpenError::Embedded(_)) => Self::NoStore,
             ServeError::SecondSignal | ServeError::TasksLeft(_) | ServeError::StoreLeft => {

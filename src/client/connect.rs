@@ -2,9 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use reqwest::redirect;
+use reqwest::{
+    header::{HeaderMap, HeaderValue},
+    redirect,
+};
 
-use crate::tls::{ClientFiles, TlsError, provider};
+use crate::{
+    tls::{ClientFiles, TlsError, provider},
+    trace_context::TraceContext,
+};
 
 use super::{ApiKey, addresses::Addresses};
 
@@ -27,6 +33,8 @@ pub struct ClientOptions {
     pub deadline: Duration,
     /// How many copies of a request are sent at most, for each address.
     pub attempts: u32,
+    /// The trace that the calls are part of.
+    pub trace: Option<TraceContext>,
 }
 
 /// Calls a gateway, or several on one store. Cheap to clone.
@@ -66,6 +74,7 @@ impl Default for ClientOptions {
             // Three pauses of up to 200, 400 and 800 ms: enough for a gateway behind a load
             // balancer to be replaced, short enough for a person who mistyped the address.
             attempts: 4,
+            trace: None,
         }
     }
 }
@@ -83,6 +92,7 @@ impl Client {
             .redirect(redirect::Policy::none())
             // Whether a copy may be sent is decided in `call`, which knows the command.
             .retry(reqwest::retry::never())
+            .default_headers(headers(options.trace.as_ref()))
             .user_agent(concat!("latchgate/", env!("CARGO_PKG_VERSION")));
         if addresses.all_loopback() {
             builder = builder.no_proxy();
@@ -98,6 +108,23 @@ impl Client {
     pub fn url(&self) -> &str {
         self.addresses.current().url()
     }
+}
+
+/// What every request carries.
+fn headers(trace: Option<&TraceContext>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if let Some(trace) = trace {
+        let visible = "a trace context is visible ASCII";
+        let parent = HeaderValue::try_from(trace.parent.to_string()).expect(visible);
+        headers.insert("traceparent", parent);
+        if let Some(state) = &trace.state {
+            headers.insert(
+                "tracestate",
+                HeaderValue::try_from(&**state).expect(visible),
+            );
+        }
+    }
+    headers
 }
 
 fn tls(addresses: &Addresses, files: &ClientFiles) -> Result<rustls::ClientConfig, TlsError> {

@@ -7,9 +7,9 @@ use super::{ConfigError, Key, Source, closest::closest, setting::Setting};
 /// The variable that names the configuration file.
 pub(super) const CONFIG_FILE: &str = "LATCHGATE_CONFIG";
 
-/// Variables with our prefix that speak to the client commands, and that a gateway therefore finds
-/// in its environment whenever both run in one shell.
-const OF_THE_CLIENT: [&str; 11] = [
+/// Variables with our prefix that speak to the client commands or to a build, and that a gateway
+/// therefore finds in its environment whenever both run in one shell.
+const OF_OTHERS: [&str; 12] = [
     "LATCHGATE_URL",
     "LATCHGATE_KEY",
     "LATCHGATE_KEY_FILE",
@@ -21,6 +21,7 @@ const OF_THE_CLIENT: [&str; 11] = [
     "LATCHGATE_CA_FILE",
     "LATCHGATE_CLIENT_CERT_FILE",
     "LATCHGATE_CLIENT_KEY_FILE",
+    "LATCHGATE_COMMIT",
 ];
 
 /// Reads what the environment sets. A variable with our prefix that is nobody's is refused: it is
@@ -48,7 +49,7 @@ pub(super) fn read(
                     source,
                 });
             }
-            None if OF_THE_CLIENT.contains(&name.as_ref()) => {}
+            None if OF_OTHERS.contains(&name.as_ref()) => {}
             None if is_from_kubernetes(&name, &value.to_string_lossy()) => {}
             None => {
                 let known = keys
@@ -123,7 +124,7 @@ mod tests {
             ("LATCHGATE_REDIS_SERVICE_HOST", "10.0.0.2"),
             ("LATCHGATE_REDIS_PORT_6379_TCP", "tcp://10.0.0.2:6379"),
         ];
-        let ours = OF_THE_CLIENT.map(|name| (name, "x"));
+        let ours = OF_OTHERS.map(|name| (name, "x"));
         for (name, value) in kubernetes.into_iter().chain(ours).chain([("PATH", "/bin")]) {
             assert!(read_one(name, value).unwrap().is_empty(), "{name}");
         }

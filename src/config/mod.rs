@@ -28,6 +28,7 @@ mod root;
 mod setting;
 mod shutdown;
 mod store_url;
+mod trace;
 
 pub use audit::AuditConfig;
 pub use auth::AuthConfig;
@@ -51,3 +52,4 @@ pub use root::Config;
 pub use setting::Source;
 pub use shutdown::ShutdownConfig;
 pub use store_url::{RedisUrl, StoreUrl, StoreUrlError};
+pub use trace::TraceConfig;

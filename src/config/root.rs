@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AuditConfig, AuthConfig, EmbeddedConfig, HttpConfig, Invalid, LimitsConfig, LogConfig,
-    MetricsConfig, RedisConfig, ShutdownConfig, StoreUrl,
+    MetricsConfig, RedisConfig, ShutdownConfig, StoreUrl, TraceConfig,
 };
 
 /// The configuration of `latchgate serve`.
@@ -41,6 +41,8 @@ pub struct Config {
     pub log: LogConfig,
     /// Where metrics are served.
     pub metrics: MetricsConfig,
+    /// Where traces are sent.
+    pub trace: TraceConfig,
 }
 
 // === impl Config ===
@@ -81,7 +83,8 @@ impl Config {
         }
         self.shutdown.validate()?;
         self.metrics.validate()?;
-        self.log.validate()
+        self.log.validate()?;
+        self.trace.validate()
     }
 }
 
@@ -101,6 +104,7 @@ impl Default for Config {
             shutdown: ShutdownConfig::default(),
             log: LogConfig::default(),
             metrics: MetricsConfig::default(),
+            trace: TraceConfig::default(),
         }
     }
 }

@@ -19,6 +19,11 @@ pub struct ShutdownConfig {
     /// nothing of its answer is waited for until three quarters of this time are over. A second signal
     /// ends it at once. Give an orchestrator more time than this before it kills.
     pub grace_ms: Millis,
+    /// How much of `grace_ms` passes first in which only `/readyz` says no, 0 to 300000 and at most
+    /// half of it: load balancers stop sending requests here meanwhile, and those that come are
+    /// served like any other, acquires too. Longer than it takes a load balancer to notice: its
+    /// period times the failures that it wants to see.
+    pub delay_ms: Millis,
 }
 
 // === impl ShutdownConfig ===
@@ -29,7 +34,16 @@ impl ShutdownConfig {
 
     /// Finds out whether the gateway can stop in this way.
     pub fn validate(&self) -> Result<(), Invalid> {
-        Invalid::unless_in("shutdown.grace_ms", self.grace_ms.0, 0..=600_000)
+        Invalid::unless_in("shutdown.grace_ms", self.grace_ms.0, 0..=600_000)?;
+        Invalid::unless_in("shutdown.delay_ms", self.delay_ms.0, 0..=300_000)?;
+        if self.delay_ms.0 > self.grace_ms.0 / 2 {
+            let half = format!("at most half of shutdown.grace_ms, {}", self.grace_ms.0 / 2);
+            return Err(Invalid {
+                depends_on: Some("shutdown.grace_ms"),
+                ..Invalid::new("shutdown.delay_ms", self.delay_ms.0, half)
+            });
+        }
+        Ok(())
     }
 }
 
@@ -38,6 +52,26 @@ impl Default for ShutdownConfig {
         // Below the 30 s after which Kubernetes kills, with room for what comes before and after.
         Self {
             grace_ms: Millis(10_000),
+            // Not everybody has a load balancer, and a developer's Ctrl-C waits for nobody.
+            delay_ms: Millis(0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_delay_leaves_half_of_the_grace() {
+        let with = |delay, grace| ShutdownConfig {
+            delay_ms: Millis(delay),
+            grace_ms: Millis(grace),
+        };
+        with(5_000, 10_000).validate().unwrap();
+        let invalid = with(5_001, 10_000).validate().unwrap_err();
+        assert_eq!(invalid.key, "shutdown.delay_ms");
+        assert_eq!(invalid.depends_on, Some("shutdown.grace_ms"));
+        assert!(with(1, 0).validate().is_err());
     }
 }

@@ -17,7 +17,10 @@ use crate::{
         },
         parking::{News, Parked},
     },
-    telemetry::metrics::Metrics,
+    telemetry::{
+        metrics::Metrics,
+        trace::{self, SpanKind},
+    },
 };
 
 use super::{
@@ -188,6 +191,7 @@ impl Run {
             // Only a hold listens to it.
             drop(say_queued.send(place));
         }
+        let waited = trace::child("wait in the queue", SpanKind::Internal);
         let end = tokio::select! {
             news = parked.news() => match news {
                 News::Granted(held) => {
@@ -209,6 +213,7 @@ impl Run {
             () = self.lifecycle.drained() => End::Draining,
             () = self.request.warrant.ended() => End::Revoked,
         };
+        drop(waited);
         Some(self.leave(&end).await)
     }
 

@@ -110,7 +110,7 @@ impl Engine {
     /// What is not counted but looked up: everything but the checks, which ask the store.
     pub fn figures(&self) -> Figures {
         Figures {
-            is_draining: self.is_draining(),
+            is_withdrawn: self.is_withdrawn(),
             checks: Vec::new(),
             waiters: self.store.parking().len(),
             held_streams: self.streams.len(),
@@ -135,6 +135,11 @@ impl Engine {
     /// any more.
     pub fn owed_less(&self) -> impl Future<Output = ()> + use<> {
         self.owed.settled()
+    }
+
+    /// Whether requests should be sent to another gateway, because this one is about to stop.
+    pub fn is_withdrawn(&self) -> bool {
+        self.lifecycle.is_withdrawn()
     }
 
     /// Whether new acquires are refused because the gateway is about to stop.

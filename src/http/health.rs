@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use crate::{
     audit::Audit,
     auth::Gate,
+    release,
     store::contract::{Check, Health},
 };
 
@@ -38,6 +39,9 @@ pub(super) struct Alive {
     /// The version of the program.
     #[schema(value_type = String, example = "0.1.0")]
     version: &'static str,
+    /// The commit that it was built from; `unknown` if nobody said.
+    #[schema(value_type = String, example = "0123456789ab")]
+    commit: &'static str,
 }
 
 /// Whether this gateway should be sent requests.
@@ -103,7 +107,8 @@ enum CheckStatus {
 pub(super) async fn healthz(_: AcceptsJson) -> Result<Answer<Alive>, Problem> {
     Ok(Answer(Alive {
         status: "ok",
-        version: env!("CARGO_PKG_VERSION"),
+        version: release::VERSION,
+        commit: release::COMMIT,
     }))
 }
 
@@ -127,10 +132,10 @@ pub(super) async fn readyz(
     _: AcceptsJson,
 ) -> Result<Readiness, Problem> {
     let checks = checks(&gateway).await;
-    Ok(Readiness::of(checks, gateway.engine.is_draining()))
+    Ok(Readiness::of(checks, gateway.engine.is_withdrawn()))
 }
 
-/// Everything that is looked at, but whether the gateway drains.
+/// Everything that is looked at, but whether the gateway is about to stop.
 pub(super) async fn checks(gateway: &Gateway) -> Vec<Check> {
     let mut checks = timeout(CHECK_TIMEOUT, gateway.engine.check())
         .await
@@ -196,9 +201,9 @@ fn no_answer() -> Check {
 // === impl Readiness ===
 
 impl Readiness {
-    fn of(checks: Vec<Check>, is_draining: bool) -> Self {
+    fn of(checks: Vec<Check>, is_withdrawn: bool) -> Self {
         let mut checks = checks.into_iter().map(NamedCheck::from).collect::<Vec<_>>();
-        checks.push(NamedCheck::draining(is_draining));
+        checks.push(NamedCheck::draining(is_withdrawn));
         let ready = checks.iter().all(|check| check.status.is_ready());
         Self {
             status: if ready {
@@ -225,15 +230,15 @@ impl IntoResponse for Readiness {
 // === impl NamedCheck ===
 
 impl NamedCheck {
-    fn draining(is_draining: bool) -> Self {
+    fn draining(is_withdrawn: bool) -> Self {
         Self {
             name: "draining",
-            status: if is_draining {
+            status: if is_withdrawn {
                 CheckStatus::Draining
             } else {
                 CheckStatus::Passing
             },
-            detail: is_draining.then(|| "the gateway is about to stop".to_owned()),
+            detail: is_withdrawn.then(|| "the gateway is about to stop".to_owned()),
         }
     }
 }

@@ -17,7 +17,7 @@ use utoipa::openapi::{
 use crate::{
     audit::Audit,
     config::{Config, LimitsConfig},
-    telemetry::metrics::Metrics,
+    telemetry::{metrics::Metrics, trace::Tracer},
 };
 
 use super::{
@@ -47,6 +47,7 @@ pub fn openapi() -> OpenApi {
         true,
         Audit::none(),
         Metrics::default(),
+        Tracer::none(),
     );
     let (_, mut document) = described(&edge).split_for_parts();
     for (path, item) in &mut document.paths.paths {

@@ -29,6 +29,7 @@ pub fn router(gateway: impl Into<Arc<Gateway>>) -> Router {
         gateway.gate.is_open(),
         gateway.audit.clone(),
         gateway.engine.metrics().clone(),
+        gateway.tracer.clone(),
     );
     let (routes, _) = described(&edge).split_for_parts();
     let routes = routes.merge(docs::assets(&edge));

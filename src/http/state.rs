@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{audit::Audit, auth::Gate, clock::Clock, config::Config, engine::Engine};
+use crate::{
+    audit::Audit, auth::Gate, clock::Clock, config::Config, engine::Engine,
+    telemetry::trace::Tracer,
+};
 
 use super::{base_path::BasePath, openapi, tls::Certificates};
 
@@ -17,6 +20,8 @@ pub struct Gateway {
     pub(super) audit: Audit,
     /// By what callers know the gateway, if it speaks TLS.
     pub(super) certificates: Option<Certificates>,
+    /// Who begins traces.
+    pub(super) tracer: Tracer,
     pub(super) config: Arc<Config>,
     /// For the timestamps in answers. They are displayed; nothing is decided by them.
     pub(super) clock: Arc<dyn Clock>,
@@ -38,6 +43,7 @@ impl Gateway {
             gate: Gate::open(),
             audit: Audit::none(),
             certificates: None,
+            tracer: Tracer::none(),
             config,
             clock,
         }
@@ -62,5 +68,11 @@ impl Gateway {
     #[must_use]
     pub fn audited(self, audit: Audit) -> Self {
         Self { audit, ..self }
+    }
+
+    /// The same gateway with its part of every trace told.
+    #[must_use]
+    pub fn traced(self, tracer: Tracer) -> Self {
+        Self { tracer, ..self }
     }
 }

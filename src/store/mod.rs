@@ -12,8 +12,10 @@ pub mod parking;
 pub mod positions;
 pub mod redis;
 pub mod relay;
+mod traced;
 
 pub use contract::Store;
 pub use error::{StoreError, Unavailability, Uncertainty};
 pub use metered::Metered;
 pub use open::{OpenError, open};
+pub use traced::{TracedKind, TracedStore};

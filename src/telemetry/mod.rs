@@ -3,6 +3,7 @@
 mod logging;
 pub mod metrics;
 mod panics;
+pub mod trace;
 
 pub use logging::{LoggingError, init};
 pub use panics::expecting_panics;

@@ -70,6 +70,14 @@ class Image(unittest.TestCase):
         self.assertEqual(labels[name + "revision"], "${REVISION}")
         self.assertEqual(dockerfile.all_of(IMAGE, "ARG"), ["REVISION=unknown"])
 
+    def test_the_program_is_told_its_commit_after_what_it_depends_on_was_built(self):
+        instructions = [name for name, _ in BUILD]
+        # Before the last step only: another commit must not build the rest anew.
+        self.assertEqual(dockerfile.all_of(BUILD, "ARG"), ["REVISION=unknown"])
+        self.assertEqual(instructions[-2:], ["ARG", "RUN"])
+        self.assertIn('LATCHGATE_COMMIT="${REVISION:-}" cargo build', BUILD[-1][1])
+        self.assertIn('env::var("LATCHGATE_COMMIT")', (program.ROOT / "build.rs").read_text())
+
     def test_what_it_starts_is_what_was_copied(self):
         binary = "/usr/bin/latchgate"
         copies = [rest.split() for rest in dockerfile.all_of(IMAGE, "COPY")]

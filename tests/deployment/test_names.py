@@ -14,8 +14,10 @@ FILES = [
 # What the commands of a caller read: `latchgate run --help` and others name them.
 OF_THE_CLIENT = {"LATCHGATE_URL", "LATCHGATE_KEY", "LATCHGATE_TOKEN", "LATCHGATE_CA_FILE", "LATCHGATE_CLIENT_CERT_FILE",
                  "LATCHGATE_CLIENT_KEY_FILE"}
-
-
+# What a build reads.
+OF_THE_BUILD = set(re.findall(r'env::var\("(LATCHGATE_\w+)"\)', (program.ROOT / "build.rs").read_text()))
+# Of Redis, and of a collector that takes OTLP over HTTP.
+OF_OTHERS = {"6379", "4318"}
 # As every gateway of these manifests is told with LATCHGATE_METRICS_LISTEN.
 METRICS = "9420"
 
@@ -30,7 +32,8 @@ class Names(unittest.TestCase):
 
     def test_every_variable(self):
         for name in self.each(r"LATCHGATE_[A-Z_]*[A-Z]"):
-            self.assertIn(name, program.variables().keys() | OF_THE_CLIENT, self.where)
+            known = program.variables().keys() | OF_THE_CLIENT | OF_THE_BUILD
+            self.assertIn(name, known, self.where)
 
     def test_every_key_of_the_configuration(self):
         keys = set(program.variables().values())
@@ -59,7 +62,7 @@ class Names(unittest.TestCase):
     def test_every_port(self):
         default = program.defaults()["listen"].rpartition(":")[2]
         for port in self.each(r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|gateway):(\d+)"):
-            self.assertIn(port, {default, "6379", METRICS}, self.where)
+            self.assertIn(port, {default, METRICS} | OF_OTHERS, self.where)
         for path in K8S:
             for port in re.findall(r"(?:containerPort|port|targetPort): (\d+)", path.read_text()):
                 self.assertIn(port, {default, "6379", "53", METRICS}, path)

@@ -18,3 +18,4 @@ mod lua;
 mod redis;
 mod support;
 mod tls;
+mod traces;

@@ -3,8 +3,12 @@
 use std::{io, net::SocketAddr};
 
 use crate::{
-    audit::AuditError, auth::KeysFileError, lifecycle::TasksLeft, store::OpenError,
-    telemetry::LoggingError, tls::TlsError,
+    audit::AuditError,
+    auth::KeysFileError,
+    lifecycle::TasksLeft,
+    store::OpenError,
+    telemetry::{LoggingError, trace::TraceError},
+    tls::TlsError,
 };
 
 /// The failures of `latchgate serve` beyond its configuration.
@@ -30,6 +34,9 @@ pub(in crate::cli) enum ServeError {
     /// The store cannot be opened.
     #[error("cannot open the store: {0}")]
     Store(#[from] OpenError),
+    /// Traces are to be sent, and cannot be.
+    #[error(transparent)]
+    Traces(#[from] TraceError),
     /// Nothing can be logged.
     #[error(transparent)]
     Logging(#[from] LoggingError),

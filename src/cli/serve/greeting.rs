@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::cli::reachable::reachable;
+use crate::{cli::reachable::reachable, release};
 
 /// Where it listens, which store it uses, and a line to paste.
 pub(super) fn greeting(
@@ -28,7 +28,7 @@ pub(super) fn greeting(
          store: {store}\n\
          {metrics}\
          try:   curl -X POST {key}{url}/locks/deploy\n",
-        env!("CARGO_PKG_VERSION")
+        release::VERSION
     )
 }
 

@@ -12,12 +12,12 @@ use crate::{
     auth::{Gate, KeysFile, KeysWatch},
     cli::{environment::Environment, error::CliError, output, sources::SourceArgs},
     clock::{Clock, SystemClock},
-    config::{AuthConfig, Config, HttpTlsConfig},
+    config::{AuthConfig, Config, HttpTlsConfig, StoreUrl},
     engine::Engine,
     http::{self, Certificates, CertificatesWatch, Gateway},
     lifecycle::Lifecycle,
-    store::{self, Metered},
-    telemetry::{self, metrics::Metrics},
+    store::{self, Metered, Store, TracedKind, TracedStore},
+    telemetry::{self, metrics::Metrics, trace::Tracer},
 };
 
 use super::{
@@ -28,10 +28,11 @@ use super::{
 /// Serve locks over HTTP; what `latchgate` does without a command
 ///
 /// With nothing configured it listens on 127.0.0.1:7420 and keeps leases durably in
-/// ./latchgate-data. It ends on TERM or INT (Ctrl-C): no new acquires from then on, renew and release
-/// go on until every lease granted or renewed here has ended or the grace period is over. A second
-/// signal ends it at once. HUP reads keys and certificates again and opens the audit log again, unless it
-/// comes from the terminal that was closed.
+/// ./latchgate-data. It ends on TERM or INT (Ctrl-C): no new acquires from then on (or after
+/// the delay that is configured for load balancers), renew and release go on until every lease granted
+/// or renewed here has ended or the grace period is over. A second signal ends it at once. HUP reads
+/// keys and certificates again and opens the audit log again, unless it comes from the terminal that was
+/// closed.
 #[derive(Args)]
 pub(in crate::cli) struct ServeArgs {
     #[command(flatten)]
@@ -65,14 +66,18 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
     let audit = Audit::open(&config.audit, Arc::clone(&clock))?;
     let gate = gate(&config.auth, &clock, &lifecycle, &audit, &mut signals)?;
     let certificates = certificates(&config.http.tls, &lifecycle, &mut signals)?;
+    let tracer = Tracer::start(&config.trace, Arc::clone(&clock), &lifecycle)?;
     let store = store::open(&config, Arc::clone(&clock), &lifecycle).await?;
     let metrics = Metrics::default();
-    let measured = Arc::new(Metered::new(Arc::clone(&store), metrics.clone()));
+    // Measured from outside: what is measured is what the engine waits for.
+    let measured = traced(Arc::clone(&store), &config.store, &tracer);
+    let measured = Arc::new(Metered::new(measured, metrics.clone()));
     let engine = Engine::start(measured, lifecycle.clone(), &config.limits, metrics);
     let gateway = Gateway::new(engine.clone(), Arc::clone(&config), clock)
         .behind(gate)
         .certified(certificates.clone())
-        .audited(audit.clone());
+        .audited(audit.clone())
+        .traced(tracer.clone());
     let under_way = UnderWay::new();
     let count = from_fn_with_state(under_way.clone(), UnderWay::count);
     let gateway = Arc::new(gateway);
@@ -108,6 +113,7 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
     let service_manager = ServiceManager::of(environment);
     service_manager.keep_watchdog(&lifecycle);
     service_manager.ready().await;
+    signals.report_to(Some(service_manager.clone()));
     let serving = Serving {
         service_manager,
         lifecycle,
@@ -115,10 +121,21 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
         engine,
         store,
         audit,
+        tracer,
     };
-    serving
-        .stop(&mut signals, config.shutdown.grace_ms.duration())
-        .await
+    serving.stop(&mut signals, &config.shutdown).await
+}
+
+/// The store with a span around what is asked of it, if spans are sent.
+fn traced(store: Arc<dyn Store>, url: &StoreUrl, tracer: &Tracer) -> Arc<dyn Store> {
+    if !tracer.is_on() {
+        return store;
+    }
+    let kind = match url {
+        StoreUrl::Embedded(_) => TracedKind::Embedded,
+        StoreUrl::Redis(_) => TracedKind::Redis,
+    };
+    Arc::new(TracedStore::new(store, kind))
 }
 
 async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {

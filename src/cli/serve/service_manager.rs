@@ -55,6 +55,15 @@ impl ServiceManager {
         self.tell("READY=1\nSTATUS=serving").await;
     }
 
+    /// The gateway does what a HUP asks for, and is ready again when it says so.
+    pub(super) async fn reloading(&self) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        // By this the manager tells the answer to its own signal from an earlier one.
+        let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"))
+            .await;
+    }
+
     /// The gateway drains, for `grace` at most: the manager must not kill it before, whatever its
     /// own time-out says.
     pub(super) async fn stopping(&self, grace: Duration) {

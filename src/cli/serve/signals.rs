@@ -14,6 +14,8 @@ use tracing::warn;
 
 use crate::{audit::Audit, cli::signals};
 
+use super::service_manager::ServiceManager;
+
 /// TERM, INT and HUP, from the moment this exists.
 pub(super) struct Signals {
     term: unix::Signal,
@@ -27,6 +29,8 @@ pub(super) struct Signals {
     reload: Vec<Arc<Notify>>,
     /// What a HUP opens anew.
     audit: Audit,
+    /// Who is told of what a HUP does.
+    manager: Option<ServiceManager>,
 }
 
 // === impl Signals ===
@@ -40,6 +44,7 @@ impl Signals {
             interactive: io::stdin().is_terminal(),
             reload: Vec::new(),
             audit: Audit::none(),
+            manager: None,
         })
     }
 
@@ -51,6 +56,11 @@ impl Signals {
     /// Opens this anew with every HUP that does not end the gateway.
     pub(super) fn reopen(&mut self, audit: Audit) {
         self.audit = audit;
+    }
+
+    /// Tells this one from now on of every HUP that does not end the gateway.
+    pub(super) fn report_to(&mut self, manager: Option<ServiceManager>) {
+        self.manager = manager;
     }
 
     /// The next that is to end the gateway.
@@ -67,6 +77,9 @@ impl Signals {
                     if self.interactive {
                         return "HUP";
                     }
+                    if let Some(manager) = &self.manager {
+                        manager.reloading().await;
+                    }
                     self.audit.reopen();
                     for reload in &self.reload {
                         reload.notify_one();
@@ -76,6 +89,9 @@ impl Signals {
                             "HUP is ignored: the configuration is read at the start only; start \
                              the gateway again to change it"
                         );
+                    }
+                    if let Some(manager) = &self.manager {
+                        manager.ready().await;
                     }
                 }
             }

@@ -1,12 +1,13 @@
-//! How a gateway ends: it drains, then closes, all within its grace period.
+//! How a gateway ends: it is withdrawn, drains, then closes, all within its grace period.
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::info;
 
 use crate::{
     audit::Audit, config::ShutdownConfig, engine::Engine, lifecycle::Lifecycle, store::Store,
+    telemetry::trace::Tracer,
 };
 
 use super::{ServeError, service_manager::ServiceManager, signals::Signals, under_way::UnderWay};
@@ -20,6 +21,10 @@ const LAST_THINGS: Duration = Duration::from_secs(1);
 /// the process.
 const LAST_LINE: Duration = Duration::from_millis(250);
 
+/// How long a collector may take for the last spans: one that hangs must not keep a gateway that has
+/// nothing else to do.
+const LAST_SPANS: Duration = Duration::from_secs(2);
+
 /// A gateway that serves.
 pub(super) struct Serving {
     pub(super) service_manager: ServiceManager,
@@ -28,6 +33,7 @@ pub(super) struct Serving {
     pub(super) engine: Engine,
     pub(super) store: Arc<dyn Store>,
     pub(super) audit: Audit,
+    pub(super) tracer: Tracer,
 }
 
 // === impl Serving ===
@@ -37,18 +43,22 @@ impl Serving {
     pub(super) async fn stop(
         &self,
         signals: &mut Signals,
-        grace: Duration,
+        config: &ShutdownConfig,
     ) -> Result<(), ServeError> {
         let signal = signals.next().await;
-        let grace = grace.max(ShutdownConfig::SHORTEST);
+        // What is told of a reload from here on would contradict the word of the end.
+        signals.report_to(None);
+        let grace = config.grace_ms.duration().max(ShutdownConfig::SHORTEST);
         let deadline = Instant::now() + grace;
-        self.lifecycle.drain();
-        self.announce(signal, grace);
+        self.lifecycle.withdraw();
         let end = async {
-            // Side by side: a manager that does not read takes nothing from the grace period.
-            let told = self.service_manager.stopping(grace);
-            tokio::join!(self.end_by(deadline, grace), told).0
+            self.be_passed_by(signal, config.delay_ms.duration()).await;
+            self.lifecycle.drain();
+            self.announce(signal, deadline.saturating_duration_since(Instant::now()));
+            self.end_by(deadline, grace).await
         };
+        // Side by side: a manager that does not read takes nothing from the grace period.
+        let end = async { tokio::join!(end, self.service_manager.stopping(grace)).0 };
         let outcome = tokio::select! {
             outcome = end => outcome,
             _ = signals.next() => Err(ServeError::SecondSignal),
@@ -59,6 +69,19 @@ impl Serving {
         }
         self.audit.flush(LAST_LINE).await;
         outcome
+    }
+
+    /// Waits until load balancers have seen that this gateway is not ready.
+    async fn be_passed_by(&self, signal: &str, delay: Duration) {
+        if delay.is_zero() {
+            return;
+        }
+        info!(
+            signal,
+            ?delay,
+            "about to stop: not ready, and serving as before until load balancers have noticed"
+        );
+        sleep(delay).await;
     }
 
     fn announce(&self, signal: &str, grace: Duration) {
@@ -85,7 +108,10 @@ impl Serving {
             .lifecycle
             .stop(left.saturating_sub(last_things / 4))
             .await;
-        match timeout_at(deadline, self.store.close()).await {
+        let closed = timeout_at(deadline, self.store.close()).await;
+        let last_spans = Instant::now() + LAST_SPANS;
+        self.tracer.flush(deadline.min(last_spans)).await;
+        match closed {
             Ok(()) => Ok(ended?),
             Err(_elapsed) => Err(ServeError::StoreLeft),
         }

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use crate::{http::problem::Problem, telemetry::metrics::Metrics};
 
-use super::{caller_name::CallerName, request_id::RequestId};
+use super::{caller_name::CallerName, request_id::RequestId, traced::Traced};
 
 /// A request that is being answered. Whatever ends it writes its line: a dropped one is a caller
 /// that hung up, or whose connection was closed because it does not read.
@@ -20,6 +20,7 @@ pub(super) struct AccessLog {
     route: Arc<str>,
     request_id: RequestId,
     caller: CallerName,
+    traced: Traced,
     metrics: Metrics,
     began: Instant,
     open: bool,
@@ -32,6 +33,7 @@ impl AccessLog {
         method: Method,
         route: Arc<str>,
         request_id: RequestId,
+        traced: Traced,
         metrics: Metrics,
     ) -> Self {
         Self {
@@ -40,6 +42,7 @@ impl AccessLog {
             route,
             request_id,
             caller: CallerName::default(),
+            traced,
             began: Instant::now(),
             open: true,
         }
@@ -47,6 +50,11 @@ impl AccessLog {
 
     pub(super) fn request_id(&self) -> &RequestId {
         &self.request_id
+    }
+
+    /// The trace that the request is part of.
+    pub(super) fn traced(&self) -> &Traced {
+        &self.traced
     }
 
     pub(super) fn method(&self) -> &Method {
@@ -64,20 +72,28 @@ impl AccessLog {
 
     pub(super) fn end(mut self, status: StatusCode, problem: Option<&Problem>) {
         self.open = false;
+        self.traced.end(status, problem, &self.caller);
         self.count(Some(status));
+        let trace_id = self.traced.trace_id();
         let status = status.as_u16();
         let method = self.method.as_str();
         let (route, id, us) = (&*self.route, self.request_id.as_str(), self.elapsed_us());
         let key = self.caller.get();
         match problem {
-            None => info!(method, route, status, us, id, key, "request"),
+            None => info!(method, route, status, us, id, key, trace_id, "request"),
             Some(problem) => {
                 let code = problem.code.as_str();
                 let cause = problem.cause.as_deref();
                 if status >= 500 {
-                    warn!(method, route, status, us, id, key, code, cause, "request");
+                    warn!(
+                        method,
+                        route, status, us, id, key, trace_id, code, cause, "request"
+                    );
                 } else {
-                    info!(method, route, status, us, id, key, code, cause, "request");
+                    info!(
+                        method,
+                        route, status, us, id, key, trace_id, code, cause, "request"
+                    );
                 }
             }
         }
@@ -101,9 +117,15 @@ impl Drop for AccessLog {
             let method = self.method.as_str();
             let (route, id, us) = (&*self.route, self.request_id.as_str(), self.elapsed_us());
             let key = self.caller.get();
+            let trace_id = self.traced.trace_id();
             info!(
                 method,
-                route, us, id, key, "the caller hung up, or does not read, before the answer"
+                route,
+                us,
+                id,
+                key,
+                trace_id,
+                "the caller hung up, or does not read, before the answer"
             );
         }
     }

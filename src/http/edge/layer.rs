@@ -25,7 +25,10 @@ use crate::{
         base_path::BasePath,
         problem::{Problem, ProblemCode, render},
     },
-    telemetry::metrics::Metrics,
+    telemetry::{
+        metrics::Metrics,
+        trace::{self, Tracer},
+    },
 };
 
 use super::{
@@ -36,6 +39,7 @@ use super::{
     refused::Asked,
     request_id::{RequestId, RequestIds, X_REQUEST_ID},
     shown,
+    traced::Traced,
 };
 
 /// Puts the edge around a service.
@@ -62,6 +66,8 @@ struct Edge {
     load: Load,
     audit: Audit,
     metrics: Metrics,
+    tracer: Tracer,
+    scheme: &'static str,
     request_ids: RequestIds,
 }
 
@@ -75,6 +81,7 @@ impl EdgeLayer {
         open: bool,
         audit: Audit,
         metrics: Metrics,
+        tracer: Tracer,
     ) -> Self {
         let edge = Edge {
             base_path,
@@ -85,6 +92,12 @@ impl EdgeLayer {
             load: Load::new(&config.http),
             audit,
             metrics,
+            tracer,
+            scheme: if config.http.tls.is_on() {
+                "https"
+            } else {
+                "http"
+            },
             request_ids: RequestIds::new(),
         };
         Self {
@@ -146,9 +159,10 @@ where
                 Err(problem) => problem.into_response(),
                 Ok(turn) => {
                     request.extensions_mut().insert(turn.clone());
-                    let handled = AssertUnwindSafe(async { inner.call(request).await })
-                        .catch_unwind()
-                        .await;
+                    let handled =
+                        AssertUnwindSafe(trace::within(log.traced().span(), inner.call(request)))
+                            .catch_unwind()
+                            .await;
                     // A stream that goes on is bounded by others.
                     turn.put_down();
                     match handled {
@@ -168,7 +182,9 @@ where
 impl Edge {
     fn begin(&self, request: &Request, route: Arc<str>) -> AccessLog {
         let id = RequestId::sent(request.headers()).unwrap_or_else(|| self.request_ids.mint());
-        AccessLog::begin(request.method().clone(), route, id, self.metrics.clone())
+        let traced = Traced::begin(&self.tracer, self.scheme, request, &route, &id);
+        let metrics = self.metrics.clone();
+        AccessLog::begin(request.method().clone(), route, id, traced, metrics)
     }
 
     /// Whether an answer must not be kept by anybody on its way. Only what has no route is judged by

@@ -10,6 +10,7 @@ mod origins;
 mod refused;
 mod request_id;
 mod shown;
+mod traced;
 
 pub(super) use caller_name::CallerName;
 pub(super) use layer::EdgeLayer;

@@ -147,7 +147,10 @@ impl Drop for Events {
     fn drop(&mut self) {
         if self.phase != Phase::Over {
             let id = self.stream.request_id();
-            info!(id, "whoever listened to events has hung up");
+            info!(
+                id,
+                "whoever listened to events has hung up, or does not read"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Default)]
 pub struct Figures {
     /// Whether it is about to stop.
-    pub is_draining: bool,
+    pub is_withdrawn: bool,
     /// What readiness finds: the name of each check, and how bad it is (0 to 3).
     pub checks: Vec<(&'static str, u8)>,
     /// Requests that stand in a queue.

@@ -13,6 +13,8 @@ use prometheus_client::{
     registry::{Metric as Registered, Registry},
 };
 
+use crate::release;
+
 use super::{
     Ended, Figures, Metric, Outcome, SeenBy,
     labels::{Labels, NodeLabels, RequestLabels, RouteLabels, Status, method},
@@ -75,8 +77,7 @@ struct Entry(Registry);
 impl Default for Metrics {
     /// Those of this program.
     fn default() -> Self {
-        let commit = option_env!("LATCHGATE_COMMIT").unwrap_or("unknown");
-        Self::new(env!("CARGO_PKG_VERSION"), commit)
+        Self::new(release::VERSION, release::COMMIT)
     }
 }
 
@@ -316,7 +317,7 @@ impl LookedUp {
     }
 
     fn set(&self, now: &Figures, process: Process) {
-        self.draining.set(i64::from(now.is_draining));
+        self.draining.set(i64::from(now.is_withdrawn));
         // What is not looked at any more says nothing.
         self.checks.clear();
         self.clock_skew.clear();

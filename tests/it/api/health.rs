@@ -21,6 +21,7 @@ async fn healthz_never_asks_the_store() {
     assert_eq!(answer.status, 200);
     assert_eq!(answer.json()["status"], "ok");
     assert_eq!(answer.json()["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(answer.json()["commit"], latchgate::release::COMMIT);
 }
 
 #[tokio::test]
@@ -75,9 +76,9 @@ async fn a_gateway_that_cannot_keep_its_promises_is_not_ready() {
 }
 
 #[tokio::test]
-async fn a_draining_gateway_is_not_ready_but_alive() {
+async fn a_gateway_that_is_about_to_stop_is_not_ready_but_alive() {
     let service = Service::start();
-    service.lifecycle.drain();
+    service.lifecycle.withdraw();
     let answer = service.get("/readyz").await;
     assert_eq!(answer.status, 503);
     assert_eq!(answer.json()["checks"][0]["status"], "draining");

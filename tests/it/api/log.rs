@@ -128,6 +128,28 @@ async fn a_caller_that_hung_up_is_a_line_too() {
     .await;
 }
 
+/// It may be there and not read: the gateway cannot tell.
+#[tokio::test]
+async fn whoever_listens_no_more_is_a_line_that_says_no_more_than_is_known() {
+    let lines = Lines::default();
+    let _guard = lines.collect();
+    let service = Service::start();
+    let mut stream = service.connect().await;
+    send(
+        &mut stream,
+        "GET /events HTTP/1.1\r\nhost: localhost\r\nx-request-id: ear\r\n\r\n",
+    )
+    .await;
+    until("the stream is open", || lines.read().contains("status=200")).await;
+    drop(stream);
+    until("the line is written", || {
+        let log = lines.read();
+        let mut lines = log.lines();
+        lines.any(|line| line.contains("listened") && line.contains("hung up, or does not read"))
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_caller_that_does_not_read_is_called_so() {
     let lines = Lines::default();

@@ -109,3 +109,14 @@ fn help_and_version_are_0() {
         assert_eq!(run("", &[argument]).code, Some(0));
     }
 }
+
+#[test]
+fn the_version_says_from_which_commit_it_was_built() {
+    let ran = run("", &["--version"]);
+    let expected = format!(
+        "latchgate {} ({})\n",
+        env!("CARGO_PKG_VERSION"),
+        latchgate::release::COMMIT
+    );
+    assert_eq!(ran.out, expected);
+}

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use latchgate::telemetry::metrics::CATALOGUE;
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -212,6 +213,41 @@ async fn with_keys_one_needs_the_permission_and_on_an_address_of_its_own_none() 
     assert!(text.contains("latchgate_build_info{version="), "{text}");
     let other = own.replace("/metrics", "/locks");
     assert_eq!(get(&other, None).await.0, 404);
+}
+
+#[tokio::test]
+async fn on_an_address_of_its_own_they_are_there_during_the_delay_and_gone_with_the_gateway() {
+    let setup = Setup::default()
+        .with("LATCHGATE_METRICS_LISTEN", "127.0.0.1:0")
+        .with("LATCHGATE_SHUTDOWN_DELAY_MS", "3000")
+        .with("LATCHGATE_SHUTDOWN_GRACE_MS", "9000");
+    let mut gateway = Gateway::start_with(setup);
+    let greeting = gateway.greeting.clone();
+    let own = greeting
+        .lines()
+        .find_map(|line| line.strip_prefix("metrics: "))
+        .unwrap();
+    let (_, address) = own.split_once("//").unwrap();
+    let address = address.strip_suffix("/metrics").unwrap();
+    // A scraper keeps its connection.
+    let mut kept = TcpStream::connect(address).await.unwrap();
+    kept.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    gateway.signal(Signal::TERM);
+    eventually("it is said to be about to stop", async || {
+        let (status, _, text) = get(own, None).await;
+        assert_eq!(status, 200);
+        text.contains("\nlatchgate_draining 1\n").then_some(())
+    })
+    .await;
+    let log = gateway.log();
+    assert!(!log.contains("draining: no new acquires"), "{log}");
+    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    let mut rest = Vec::new();
+    kept.read_to_end(&mut rest).await.unwrap();
+    assert!(rest.ends_with(b"# EOF\n"));
+    TcpStream::connect(address).await.unwrap_err();
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! The real program, from the outside.
 
+mod access_lines;
 mod audit;
 mod backup;
+mod delay;
 mod events;
 mod exit_codes;
 mod generated;

@@ -6,6 +6,7 @@ use std::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixDatagram},
     },
+    thread,
     time::Duration,
 };
 
@@ -14,9 +15,12 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use crate::support::{
+    Authority,
     gateway::{Gateway, Setup},
     program::latchgate,
 };
+
+use super::key_fixture::{File, Made};
 
 /// The end of the socket that systemd has.
 struct Manager {
@@ -98,6 +102,53 @@ fn it_says_when_it_is_ready_and_when_it_stops() {
         );
         assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
         assert_eq!(manager.next(Duration::from_millis(1)), None);
+    }
+}
+
+#[test]
+fn it_says_that_it_reloads_and_when_it_has() {
+    let manager = Manager::in_a_directory();
+    let before = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_sec;
+    let gateway = Gateway::start_with(manager.setup());
+    assert!(says(&manager.message(), "READY=1"));
+    gateway.signal(Signal::HUP);
+    let reloading = manager.message();
+    assert!(says(&reloading, "RELOADING=1"), "{reloading}");
+    let at = reloading
+        .lines()
+        .find_map(|line| line.strip_prefix("MONOTONIC_USEC="));
+    let at: i64 = at.unwrap().parse().unwrap();
+    let after = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_sec;
+    assert!((before..=after).contains(&(at / 1_000_000)), "{reloading}");
+    assert!(says(&manager.message(), "READY=1"));
+}
+
+/// Neither file has changed: only the signal has them read again.
+#[test]
+fn a_reload_reads_keys_and_certificates_and_is_reported() {
+    let manager = Manager::in_a_directory();
+    let file = File::new(&Made::new("worker", &["--acquire", "*"]).toml);
+    let authority = Authority::new();
+    let certified = authority.of_this_machine();
+    let setup = manager
+        .setup()
+        .with("LATCHGATE_AUTH_KEYS_FILE", file.path())
+        .with("LATCHGATE_HTTP_TLS_CERT_FILE", &certified.certificate())
+        .with("LATCHGATE_HTTP_TLS_KEY_FILE", &certified.key());
+    let gateway = Gateway::start_with(setup);
+    assert!(says(&manager.message(), "READY=1"));
+    gateway.signal(Signal::HUP);
+    assert!(says(&manager.message(), "RELOADING=1"));
+    assert!(says(&manager.message(), "READY=1"));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    for line in [
+        "the API keys were read again",
+        "the certificate was read again",
+    ] {
+        while !gateway.log().contains(line) {
+            assert!(Instant::now() < deadline, "{line}: {}", gateway.log());
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 

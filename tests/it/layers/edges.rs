@@ -5,12 +5,24 @@ use crate::support::tree::{Source, sources};
 /// What each module may use: the arrows of ARCHITECTURE.md.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("lock", &[]),
+    ("release", &[]),
+    ("trace_context", &[]),
     ("tls", &["lock"]),
     ("stamp", &["lock"]),
     ("clock", &["lock"]),
     ("lifecycle", &["lock"]),
     ("config", &["lock", "tls"]),
-    ("telemetry", &["lock", "config"]),
+    (
+        "telemetry",
+        &[
+            "lock",
+            "clock",
+            "lifecycle",
+            "config",
+            "release",
+            "trace_context",
+        ],
+    ),
     ("audit", &["lock", "clock", "config"]),
     (
         "auth",
@@ -54,9 +66,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "auth",
             "store",
             "engine",
+            "release",
+            "trace_context",
         ],
     ),
-    ("client", &["lock", "tls"]),
+    ("client", &["lock", "tls", "trace_context"]),
     (
         "cli",
         &[
@@ -73,6 +87,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "engine",
             "http",
             "client",
+            "release",
+            "trace_context",
         ],
     ),
 ];

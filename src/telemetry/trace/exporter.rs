@@ -1,0 +1,261 @@
+//! Sends spans to the collector.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use reqwest::{
+    StatusCode, Url,
+    header::{CONTENT_TYPE, HeaderMap},
+    redirect,
+};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls_platform_verifier::BuilderVerifierExt;
+use tokio::{
+    sync::{Mutex, mpsc},
+    time::{Instant, sleep, timeout_at},
+};
+use tracing::{info, warn};
+
+use crate::config::TraceConfig;
+
+use super::{
+    TraceError,
+    encode::{self, Sender},
+    headers,
+    span::Record,
+};
+
+/// How many spans are sent together, at most.
+const BATCH: usize = 512;
+/// How long a span waits for others.
+const GATHERING: Duration = Duration::from_secs(1);
+/// The first pause after a failure; each is twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause: soon enough for a collector that is back.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How often at most it is logged that the collector cannot be told.
+const NOTICE: Duration = Duration::from_mins(1);
+
+/// Sends spans, some at a time.
+pub(super) struct Exporter {
+    http: reqwest::Client,
+    url: Url,
+    sender: Sender,
+    lost: Arc<AtomicU64>,
+    work: Mutex<Work>,
+}
+
+struct Work {
+    spans: mpsc::Receiver<Record>,
+    /// Taken, and not known to have arrived.
+    batch: Vec<Record>,
+    noticed: Option<Instant>,
+    is_failing: bool,
+}
+
+/// Why spans did not arrive.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// Trying again may help.
+    #[error("{0}")]
+    Passing(String),
+    /// The collector does not want these.
+    #[error("the collector answered {0}")]
+    Refused(StatusCode),
+}
+
+// === impl Exporter ===
+
+impl Exporter {
+    pub(super) fn new(
+        config: &TraceConfig,
+        spans: mpsc::Receiver<Record>,
+        lost: Arc<AtomicU64>,
+    ) -> Result<Self, TraceError> {
+        let url = config.url()?;
+        let headers = match config.headers_file.as_str() {
+            "" => HeaderMap::new(),
+            path => headers::read(path)?,
+        };
+        let timeout = config.timeout_ms.duration();
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(timeout)
+            .timeout(timeout)
+            .default_headers(headers)
+            .tls_backend_preconfigured(tls(&url)?)
+            // A redirect would carry the headers to a host that nobody named.
+            .redirect(redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .user_agent(concat!("latchgate/", env!("CARGO_PKG_VERSION")));
+        if is_loopback(&url) {
+            builder = builder.no_proxy();
+        }
+        Ok(Self {
+            http: builder.build()?,
+            url,
+            sender: Sender {
+                service_name: config.service_name.clone(),
+                // It protects nothing.
+                instance: format!("{:016x}", getrandom::u64().unwrap_or_default()),
+            },
+            lost,
+            work: Mutex::new(Work {
+                spans,
+                batch: Vec::with_capacity(BATCH),
+                noticed: None,
+                is_failing: false,
+            }),
+        })
+    }
+
+    /// Sends spans for as long as there are any to come. Dropped, it has lost none: what it was at is
+    /// sent by [`Exporter::send_rest`].
+    pub(super) async fn send_all(&self) {
+        let mut work = self.work.lock().await;
+        let mut pause = FIRST_PAUSE;
+        while work.gather().await {
+            if self.send(&mut work).await.is_ok() {
+                pause = FIRST_PAUSE;
+            } else {
+                sleep(pause).await;
+                pause = LONGEST_PAUSE.min(pause * 2);
+            }
+        }
+    }
+
+    /// Sends what there is, until it is refused for the first time.
+    pub(super) async fn send_rest(&self) {
+        let mut work = self.work.lock().await;
+        while work.take() {
+            if self.send(&mut work).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Sends a batch, which is kept if trying again may help.
+    async fn send(&self, work: &mut Work) -> Result<(), ()> {
+        let failure = match self.post(&work.batch).await {
+            Ok(()) => {
+                work.batch.clear();
+                if std::mem::take(&mut work.is_failing) {
+                    info!("the collector is told of traces again");
+                }
+                if self.lost.load(Ordering::Relaxed) > 0 && work.may_notice() {
+                    let lost = self.lost.swap(0, Ordering::Relaxed);
+                    warn!(lost, "more was traced than the collector could be told of");
+                }
+                return Ok(());
+            }
+            Err(failure) => failure,
+        };
+        if let Failure::Refused(_) = failure {
+            let refused = work.batch.len() as u64;
+            self.lost.fetch_add(refused, Ordering::Relaxed);
+            work.batch.clear();
+        }
+        work.is_failing = true;
+        if work.may_notice() {
+            let lost = self.lost.swap(0, Ordering::Relaxed);
+            warn!(error = %failure, lost, "the collector cannot be told of traces");
+        }
+        Err(())
+    }
+
+    async fn post(&self, records: &[Record]) -> Result<(), Failure> {
+        let sent = self
+            .http
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, "application/x-protobuf")
+            .body(encode::request(&self.sender, records))
+            .send()
+            .await;
+        let status = match sent {
+            Ok(response) => response.status(),
+            Err(error) => return Err(Failure::Passing(causes(&error))),
+        };
+        // As the specification of OTLP lists them.
+        match status.as_u16() {
+            200..=299 => Ok(()),
+            429 | 502 | 503 | 504 => Err(Failure::Passing(format!("it answered {status}"))),
+            _ => Err(Failure::Refused(status)),
+        }
+    }
+}
+
+// === impl Work ===
+
+impl Work {
+    /// Waits for spans, and a little for more; `false` if none will come.
+    async fn gather(&mut self) -> bool {
+        if self.batch.is_empty() && self.spans.recv_many(&mut self.batch, BATCH).await == 0 {
+            return false;
+        }
+        let over = Instant::now() + GATHERING;
+        while self.batch.len() < BATCH {
+            let room = BATCH - self.batch.len();
+            let more = timeout_at(over, self.spans.recv_many(&mut self.batch, room)).await;
+            if !matches!(more, Ok(1..)) {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Whether something may be logged now; then it is.
+    fn may_notice(&mut self) -> bool {
+        let may = self.noticed.is_none_or(|at| at.elapsed() >= NOTICE);
+        if may {
+            self.noticed = Some(Instant::now());
+        }
+        may
+    }
+
+    /// Takes what is there; `false` if there is nothing.
+    fn take(&mut self) -> bool {
+        while self.batch.len() < BATCH
+            && let Ok(record) = self.spans.try_recv()
+        {
+            self.batch.push(record);
+        }
+        !self.batch.is_empty()
+    }
+}
+
+fn tls(url: &Url) -> Result<rustls::ClientConfig, rustls::Error> {
+    let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?;
+    if url.scheme() == "https" {
+        return Ok(builder.with_platform_verifier()?.with_no_client_auth());
+    }
+    // Never asked: there is no way from http:// to TLS.
+    Ok(builder
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth())
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// An error with what is behind it.
+fn causes(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}

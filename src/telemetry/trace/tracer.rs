@@ -1,0 +1,225 @@
+//! Who begins traces.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
+use tracing::info;
+
+use crate::{clock::Clock, config::TraceConfig, lifecycle::Lifecycle, trace_context::TraceContext};
+
+use super::{
+    TraceError,
+    exporter::Exporter,
+    span::{self, Record, Span, SpanKind},
+};
+
+/// How many spans may wait for the collector. At a kilobyte each that is what an idle gateway may
+/// be asked for; more are lost, and counted.
+const MOST_WAITING: usize = 4_096;
+
+/// Begins traces, or none. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Tracer(Option<Tracing>);
+
+#[derive(Clone)]
+struct Tracing {
+    shared: Arc<Shared>,
+    exporter: Arc<Exporter>,
+}
+
+/// What spans need of the tracer.
+pub(super) struct Shared {
+    clock: Arc<dyn Clock>,
+    pub(super) tells_lock_names: bool,
+    sample_per_mille: u64,
+    waiting: mpsc::Sender<Record>,
+    lost: Arc<AtomicU64>,
+}
+
+// === impl Tracer ===
+
+impl Tracer {
+    /// Traces nothing.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// Sends traces to the collector that is configured, if one is. Whether it is there is not
+    /// asked.
+    pub fn start(
+        config: &TraceConfig,
+        clock: Arc<dyn Clock>,
+        lifecycle: &Lifecycle,
+    ) -> Result<Self, TraceError> {
+        if !config.is_sent() {
+            return Ok(Self::none());
+        }
+        let (waiting, spans) = mpsc::channel(MOST_WAITING);
+        let lost = Arc::new(AtomicU64::new(0));
+        let exporter = Arc::new(Exporter::new(config, spans, Arc::clone(&lost))?);
+        let (sends, stopped) = (Arc::clone(&exporter), lifecycle.stopped());
+        lifecycle.spawn_background(async move {
+            tokio::select! {
+                () = sends.send_all() => {}
+                () = stopped => {}
+            }
+        });
+        info!(endpoint = config.endpoint, "traces are sent");
+        let shared = Arc::new(Shared {
+            clock,
+            tells_lock_names: config.lock_names,
+            sample_per_mille: config.sample_per_mille,
+            waiting,
+            lost,
+        });
+        Ok(Self(Some(Tracing { shared, exporter })))
+    }
+
+    /// Whether anything is ever traced.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Begins the part of a trace that answers a request; `None` if it is not to be traced. `context`
+    /// is asked only if traces are sent at all.
+    pub fn server_span(
+        &self,
+        name: impl FnOnce() -> String,
+        context: impl FnOnce() -> Option<TraceContext>,
+    ) -> Option<Span> {
+        let shared = &self.0.as_ref()?.shared;
+        let (trace_id, parent, state) = match context() {
+            // Its caller has decided.
+            Some(context) if !context.parent.is_sampled => return None,
+            Some(context) => (
+                context.parent.trace_id,
+                Some(context.parent.span_id),
+                context.state,
+            ),
+            None => (shared.new_trace()?, None, None),
+        };
+        let record = Record {
+            trace_id,
+            span_id: span::new_id(),
+            parent,
+            is_parent_remote: parent.is_some(),
+            state,
+            name: Cow::Owned(name()),
+            kind: SpanKind::Server,
+            start: shared.now(),
+            took: Duration::ZERO,
+            attributes: Vec::new(),
+            has_failed: false,
+        };
+        Some(Span::begin(Arc::clone(shared), record))
+    }
+
+    /// Sends what is left, for as long as there is time. To be called when the background tasks have
+    /// ended.
+    pub async fn flush(&self, until: Instant) {
+        if let Some(tracing) = &self.0 {
+            // Too late: whoever waits for the end of the gateway comes first.
+            drop(timeout_at(until, tracing.exporter.send_rest()).await);
+        }
+    }
+}
+
+impl fmt::Debug for Tracer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tracer").field(&self.is_on()).finish()
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn now(&self) -> SystemTime {
+        self.clock.wall()
+    }
+
+    /// The id of a trace that begins here, if it is to be sampled.
+    fn new_trace(&self) -> Option<u128> {
+        let high = getrandom::u64().unwrap_or_default();
+        let low = getrandom::u64().unwrap_or_default().max(1);
+        // By the id, so that others who sample alike choose alike.
+        let chance = u64::MAX / 1_000;
+        let is_sampled = low / chance < self.sample_per_mille || self.sample_per_mille == 1_000;
+        is_sampled.then_some(u128::from(high) << 64 | u128::from(low))
+    }
+
+    /// Hands a span on; it is lost if as many wait as may.
+    pub(super) fn tell(&self, record: Record) {
+        if self.waiting.try_send(record).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{clock::SystemClock, trace_context::TraceParent};
+
+    use super::*;
+
+    fn tracer(sample_per_mille: u64) -> Tracer {
+        let config = TraceConfig {
+            endpoint: "http://127.0.0.1:1".to_owned(),
+            sample_per_mille,
+            ..TraceConfig::default()
+        };
+        Tracer::start(&config, Arc::new(SystemClock), &Lifecycle::new()).unwrap()
+    }
+
+    fn span(tracer: &Tracer, parent: Option<&str>) -> Option<Span> {
+        let context = || {
+            let parent = TraceParent::parse(parent?)?;
+            Some(TraceContext {
+                parent,
+                state: None,
+            })
+        };
+        tracer.server_span(|| "a span".to_owned(), context)
+    }
+
+    /// Nothing is sent meanwhile, because the test never waits.
+    #[tokio::test]
+    async fn no_more_spans_wait_than_may_and_the_others_are_counted() {
+        let tracer = tracer(1_000);
+        for _ in 0..MOST_WAITING + 10 {
+            drop(span(&tracer, None).unwrap());
+        }
+        let shared = &tracer.0.as_ref().unwrap().shared;
+        assert_eq!(shared.lost.load(Ordering::Relaxed), 10);
+    }
+
+    #[tokio::test]
+    async fn as_many_are_traced_as_are_wanted_and_a_caller_decides_for_its_own() {
+        let sampled = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let untraced = sampled.replace("-01", "-00");
+        for (per_mille, least, most) in [(0, 0, 0), (100, 50, 150), (1_000, 1_000, 1_000)] {
+            let tracer = tracer(per_mille);
+            let count = (0..1_000).filter(|_| span(&tracer, None).is_some()).count();
+            assert!((least..=most).contains(&count), "{per_mille}: {count}");
+            assert!(span(&tracer, Some(sampled)).is_some());
+            assert!(span(&tracer, Some(&untraced)).is_none());
+        }
+    }
+
+    #[test]
+    fn without_a_collector_nothing_is_asked_and_nothing_begins() {
+        let context = || panic!("nobody wants to know");
+        let span = Tracer::none().server_span(|| panic!("nobody reads it"), context);
+        assert!(span.is_none());
+    }
+}

@@ -1,0 +1,164 @@
+//! A collector of our own: it answers as a test says, and keeps what it was sent.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU16, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::ExportTraceServiceRequest,
+    common::v1::{KeyValue, any_value::Value},
+    resource::v1::Resource,
+    trace::v1::Span,
+};
+use prost::Message;
+use tokio::time::Instant;
+
+/// How long anything may take on a machine that does other things as well.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A collector on a free port.
+pub(super) struct Collector {
+    pub(super) endpoint: String,
+    kept: Arc<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    requests: Mutex<Vec<ExportTraceServiceRequest>>,
+    heads: Mutex<Vec<String>>,
+    /// What it answers; 0: nothing at all.
+    status: AtomicU16,
+    asked: AtomicUsize,
+}
+
+// === impl Collector ===
+
+impl Collector {
+    pub(super) fn start() -> Self {
+        Self::answering(200)
+    }
+
+    pub(super) fn answering(status: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let kept = Arc::new(Kept::default());
+        kept.status.store(status, Ordering::SeqCst);
+        let keeps = Arc::clone(&kept);
+        thread::spawn(move || {
+            for connection in listener.incoming() {
+                let keeps = Arc::clone(&keeps);
+                thread::spawn(move || keeps.serve(connection.unwrap()));
+            }
+        });
+        Self { endpoint, kept }
+    }
+
+    pub(super) fn answer(&self, status: u16) {
+        self.kept.status.store(status, Ordering::SeqCst);
+    }
+
+    /// How often it was sent spans, whatever it made of them.
+    pub(super) fn asked(&self) -> usize {
+        self.kept.asked.load(Ordering::SeqCst)
+    }
+
+    /// Every span that it took.
+    pub(super) fn spans(&self) -> Vec<Span> {
+        let requests = self.kept.requests.lock().unwrap();
+        let resources = requests.iter().flat_map(|request| &request.resource_spans);
+        let scopes = resources.flat_map(|resource| &resource.scope_spans);
+        scopes.flat_map(|scope| scope.spans.clone()).collect()
+    }
+
+    /// The span of this name, once it has come.
+    pub(super) fn span(&self, name: &str) -> Span {
+        self.until(name, |spans| {
+            spans.iter().find(|span| span.name == name).cloned()
+        })
+    }
+
+    /// Waits until its spans are what a test waits for.
+    pub(super) fn until<T>(&self, what: &str, look: impl Fn(&[Span]) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let spans = self.spans();
+            if let Some(found) = look(&spans) {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "not yet: {what}\n{spans:#?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Who sent the first of what it took.
+    pub(super) fn resource(&self) -> Resource {
+        let requests = self.kept.requests.lock().unwrap();
+        requests[0].resource_spans[0].resource.clone().unwrap()
+    }
+
+    /// The heads of all requests, and what they brought, as a person would search it.
+    pub(super) fn everything(&self) -> String {
+        let requests = format!("{:?}", self.kept.requests.lock().unwrap());
+        self.kept.heads.lock().unwrap().concat() + &requests
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    fn serve(&self, mut connection: TcpStream) {
+        let mut reader = BufReader::new(connection.try_clone().unwrap());
+        loop {
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                    return;
+                }
+            }
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(": ")?;
+                name.eq_ignore_ascii_case("content-length")
+                    .then(|| value.parse().unwrap())
+            });
+            let mut body = vec![0; length.unwrap()];
+            if reader.read_exact(&mut body).is_err() {
+                return;
+            }
+            assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
+            assert!(head.contains("application/x-protobuf"), "{head}");
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            let status = self.status.load(Ordering::SeqCst);
+            if status == 0 {
+                // It reads on, and finds the end of the connection.
+                continue;
+            }
+            if status == 200 {
+                let request = ExportTraceServiceRequest::decode(&*body).unwrap();
+                self.requests.lock().unwrap().push(request);
+                self.heads.lock().unwrap().push(head);
+            }
+            let answer = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
+            if connection.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// What attributes say of one thing, as text.
+pub(super) fn attribute(attributes: &[KeyValue], name: &str) -> Option<String> {
+    let found = attributes.iter().find(|attribute| attribute.key == name)?;
+    Some(match found.value.clone()?.value? {
+        Value::StringValue(text) => text,
+        Value::IntValue(number) => number.to_string(),
+        Value::BoolValue(flag) => flag.to_string(),
+        other => panic!("{name} is {other:?}"),
+    })
+}
