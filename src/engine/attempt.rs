@@ -4,7 +4,7 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{
     sync::oneshot,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 use crate::{
@@ -144,14 +144,16 @@ impl Run {
         });
         loop {
             let contention = match (self.store.acquire(&self.attempt).await, &mut parked) {
-                (Ok(Acquisition::Queued(place)), Some(parked)) => {
-                    match self.stand_in_queue(parked, place, hung_up.as_mut()).await {
-                        Some(outcome) => {
-                            self.metrics.waited(self.started.elapsed(), outcome.is_ok());
-                            return outcome;
-                        }
-                        None => continue,
+                (Ok(Acquisition::Queued(place)), Some(place_of_ours)) => {
+                    let stood = self.stand_in_queue(place_of_ours, place, hung_up.as_mut());
+                    let Some(outcome) = stood.await else {
+                        continue;
+                    };
+                    self.metrics.waited(self.started.elapsed(), outcome.is_ok());
+                    if let Some(parked) = parked {
+                        self.keep_place(&outcome, parked);
                     }
+                    return outcome;
                 }
                 (Ok(Acquisition::Queued(place)), None) => place.contention,
                 (Ok(Acquisition::Held(contention)), _) => contention,
@@ -215,6 +217,23 @@ impl Run {
         };
         drop(waited);
         Some(self.leave(&end).await)
+    }
+
+    /// If the store could not be told that the place is to be kept, keeps it all the same: whoever
+    /// comes back for it within the grace finds it, or what it was granted, which nobody gives back
+    /// until then.
+    fn keep_place(&self, outcome: &Outcome, parked: Parked) {
+        if !matches!(outcome, Err(AcquireError::Store(_))) || self.attempt.idempotency.is_none() {
+            return;
+        }
+        let (stopped, grace) = (self.lifecycle.stopped(), self.reconnect_grace);
+        self.lifecycle.spawn_background(async move {
+            tokio::select! {
+                () = sleep(grace) => {}
+                () = stopped => {}
+            }
+            drop(parked);
+        });
     }
 
     /// Makes a provisional grant our own; `None` if it came too late.

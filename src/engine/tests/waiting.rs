@@ -87,6 +87,21 @@ async fn with_a_key_the_place_is_kept_for_the_grace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_place_that_the_store_was_not_told_to_keep_is_kept_all_the_same() {
+    for (key, kept) in [(KEY, true), (None, false)] {
+        let store = ScriptedStore::queueing();
+        store.leavings.lock().unwrap().push_back(Err(away()));
+        let (engine, _lifecycle) = engine(&store);
+        engine.acquire(waiting_request(key)).await.unwrap_err();
+        let token = store.attempts.lock().unwrap()[0].token;
+        sleep(GRACE - Duration::from_millis(1)).await;
+        assert_eq!(store.parking.has_place(&token), kept);
+        sleep(Duration::from_millis(2)).await;
+        assert!(store.parking.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_grant_in_the_instant_in_which_the_wait_runs_out_is_taken() {
     let store = ScriptedStore::queueing();
     store
