@@ -28,6 +28,7 @@ pub(super) struct Protocol {
     http1: Http1,
     http2: Http2,
     lasting: Lasting,
+    lifecycle: Lifecycle,
     pub(super) refusals: Arc<Refusals>,
 }
 
@@ -37,6 +38,8 @@ pub(super) struct Opened {
     peer: Option<Peer>,
     pub(super) silence_limit: SilenceLimit,
     lasting: Lasting,
+    /// What goes on after it.
+    pub(super) lifecycle: Lifecycle,
 }
 
 // === impl Protocol ===
@@ -62,6 +65,7 @@ impl Protocol {
             http1: Http1::new(config, patience, refuse()),
             http2: Http2::new(config, patience, refuse(), most, lifecycle),
             lasting: Lasting::of(most),
+            lifecycle: lifecycle.clone(),
             refusals,
         }
     }
@@ -88,6 +92,7 @@ impl Protocol {
             peer: stream.peer_addr().ok().map(Peer::new),
             silence_limit: SilenceLimit::default(),
             lasting: self.lasting.clone(),
+            lifecycle: self.lifecycle.clone(),
         };
         let pace = Arc::clone(&seat.pace);
         let socket = Socket::new(stream, pace, opened.silence_limit.clone());

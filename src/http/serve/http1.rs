@@ -13,6 +13,7 @@ use crate::config::HttpConfig;
 
 use super::{
     arriving::Arriving,
+    carried::{carried, ends_lease},
     connection::{HEAD_BUFFER, Opened},
     connections::Place,
     leaving::Leaving,
@@ -67,14 +68,16 @@ impl Http1 {
             opened.tell(&mut request, opened.silence_limit.clone());
             // Not in the future: hyper reads on before it asks for the answer.
             pace.busy();
-            async move {
+            let ends_lease = ends_lease(&request);
+            let answer = async move {
                 let request = request.map(|body| Arriving::watch(body, &pace));
                 let answer = match refusal {
                     Some(refusal) => Ok(refusal),
                     None => router.call(request).await,
                 };
                 answer.map(|answer| answer.map(|body| Leaving::new(body, pace)))
-            }
+            };
+            carried(answer, ends_lease, &opened.lifecycle)
         });
         let mut connection = std::pin::pin!(self.http.serve_connection(io, service));
         let ended = tokio::select! {

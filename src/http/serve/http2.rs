@@ -17,6 +17,7 @@ use crate::{config::HttpConfig, lifecycle::Lifecycle};
 
 use super::{
     arriving::Arriving,
+    carried::{carried, ends_lease},
     connection::Opened,
     connections::Place,
     pace::Burden,
@@ -108,7 +109,9 @@ impl Http2 {
             };
             let stream = asked.begin(permit);
             opened.tell(&mut request, opened.silence_limit.of_request(stream.number));
-            answer(request, refusal, stream, router.clone())
+            let ends_lease = ends_lease(&request);
+            let answer = answer(request, refusal, stream, router.clone());
+            carried(answer, ends_lease, &opened.lifecycle)
         });
         let connection = self.http.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
@@ -171,11 +174,7 @@ async fn answer(
 /// Whether a request keeps a lease that somebody has, or ends it: for such there is always room, as
 /// far as can be seen before its route is known.
 fn keeps(request: &http::Request<Incoming>) -> bool {
-    match *request.method() {
-        Method::PUT | Method::DELETE => true,
-        Method::POST => request.uri().path().ends_with("/release"),
-        _ => false,
-    }
+    *request.method() == Method::PUT || ends_lease(request)
 }
 
 // === impl Tasks ===

@@ -2,6 +2,7 @@
 
 mod accept;
 mod arriving;
+mod carried;
 mod connection;
 mod connections;
 mod descriptors;
