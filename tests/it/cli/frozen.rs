@@ -1,7 +1,7 @@
 //! What a gateway does with requests that came while it did not run, and whose callers have gone since.
 
 use std::{
-    io::Write,
+    io::{Read, Write},
     net::{Shutdown, TcpStream},
     time::Duration,
 };
@@ -52,14 +52,23 @@ fn a_release_that_came_while_it_was_frozen_is_carried_out_although_its_caller_ha
     };
     let requests: [&dyn Fn(&str) -> String; 2] = [&by_delete, &by_post];
     for request in requests {
-        let asked = ["acquire", "deploy", "--ttl", "1h", "--json", "--url", &url];
-        let request = request(&token(&latchgate(&asked).read()));
-        gateway.signal(Signal::STOP);
-        let mut caller = TcpStream::connect(gateway.address).unwrap();
-        caller.write_all(request.as_bytes()).unwrap();
-        caller.shutdown(Shutdown::Both).unwrap();
-        drop(caller);
-        gateway.signal(Signal::CONT);
-        until_free(&url);
+        for connected_before in [false, true] {
+            let asked = ["acquire", "deploy", "--ttl", "1h", "--json", "--url", &url];
+            let request = request(&token(&latchgate(&asked).read()));
+            let connect = || TcpStream::connect(gateway.address).unwrap();
+            let mut caller = connected_before.then(|| {
+                let mut caller = connect();
+                let look = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+                caller.write_all(look).unwrap();
+                assert!(caller.read(&mut [0; 4096]).unwrap() > 0);
+                caller
+            });
+            gateway.signal(Signal::STOP);
+            let caller = caller.get_or_insert_with(connect);
+            caller.write_all(request.as_bytes()).unwrap();
+            caller.shutdown(Shutdown::Both).unwrap();
+            gateway.signal(Signal::CONT);
+            until_free(&url);
+        }
     }
 }
