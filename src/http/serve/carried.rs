@@ -9,6 +9,7 @@ use std::{
 
 use futures_util::future::Either;
 use http::{Method, Request};
+use tracing::debug;
 
 use crate::lifecycle::Lifecycle;
 
@@ -16,15 +17,16 @@ use crate::lifecycle::Lifecycle;
 ///
 /// HTTP looks for the end of a connection before it asks for the answer to what came on it. So of a
 /// caller that hung up while the gateway did not run not even the handler is begun, although its
-/// request is there.
+/// request is there. (What came over HTTP/2 together with the end of its whole connection is lost even so:
+/// nobody is told of it.)
 pub(super) struct Carried<F: Future + Send + 'static> {
     /// None once it is there.
     answer: Option<Pin<Box<F>>>,
     lifecycle: Lifecycle,
 }
 
-/// Sees an answer through if its request ends a lease. Any other is of no use to nobody: it ends
-/// with its connection.
+/// Sees an answer through if its request ends a lease. Any other is of use to its caller alone, and ends
+/// with the connection.
 pub(super) fn carried<F>(
     answer: F,
     ends_lease: bool,
@@ -75,6 +77,7 @@ impl<F: Future + Send + 'static> Drop for Carried<F> {
         if let Some(answer) = self.answer.take()
             && !thread::panicking()
         {
+            debug!("the caller of a release has hung up; it is carried out all the same");
             self.lifecycle.spawn(async move { drop(answer.await) });
         }
     }

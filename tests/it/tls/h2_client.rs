@@ -106,12 +106,6 @@ impl H2 {
         timeout(PATIENCE, self.lifecycle.quiet()).await.unwrap();
     }
 
-    /// Closes the connection when all that was sent has left.
-    pub(crate) async fn close(self) {
-        drop(self.requests);
-        timeout(PATIENCE, self.lifecycle.quiet()).await.unwrap();
-    }
-
     /// Acquires a lock.
     pub(crate) async fn acquire(&mut self, lock: &str, body: &str) -> (u16, Value) {
         self.ask(Method::POST, &format!("/locks/{lock}"), &[], body)
