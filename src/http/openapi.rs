@@ -78,7 +78,7 @@ pub(super) async fn openapi_json(
     State(gateway): State<Arc<Gateway>>,
     _: AcceptsJson,
 ) -> Result<HttpResponse, Problem> {
-    Ok((JSON, gateway.document.clone()).into_response())
+    Ok((JSON, gateway.document()).into_response())
 }
 
 /// What stands in front of the routes.
