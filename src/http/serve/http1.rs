@@ -19,6 +19,7 @@ use super::{
     pace::Burden,
     paced::{Paced, Patience, Unread},
     refusal::Refusals,
+    silence_limit::SilenceLimit,
 };
 
 /// How HTTP/1.1 is spoken.
@@ -64,7 +65,8 @@ impl Http1 {
             let (mut router, pace) = (router.clone(), Arc::clone(&pace));
             let ambiguous = !pace.ends_beyond_doubt(request.headers());
             let refusal = ambiguous.then(|| refusals.ambiguous());
-            opened.tell(&mut request, opened.silence_limit.clone());
+            let limit = SilenceLimit::of_connection(opened.silence_limit.clone());
+            opened.tell(&mut request, limit);
             // Not in the future: hyper reads on before it asks for the answer.
             pace.busy();
             async move {

@@ -2,6 +2,7 @@
 
 mod certified;
 mod h2_client;
+mod line;
 mod tls_client;
 
 mod callers;
@@ -12,3 +13,4 @@ mod misuse;
 mod redis;
 mod refusals;
 mod reload;
+mod shared;
