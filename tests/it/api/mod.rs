@@ -40,6 +40,7 @@ mod refusals;
 mod release;
 mod renew;
 mod revoked;
+mod scraping;
 mod siege;
 mod silent;
 mod waiting;
