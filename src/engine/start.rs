@@ -116,6 +116,8 @@ impl Engine {
             held_streams: self.streams.len(),
             event_streams: self.events.listeners(),
             leases: self.owed.len(),
+            // The edge knows.
+            certificate_ends: None,
             store: self.store.figures(),
         }
     }

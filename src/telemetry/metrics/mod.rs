@@ -1,6 +1,7 @@
 //! What the gateway counts and measures, for Prometheus.
 
 mod catalogue;
+mod entry;
 mod figures;
 mod labels;
 mod outcome;
