@@ -9,6 +9,7 @@ use crate::{
     config::{StoreUrl, reference},
     http::CertificatesWatch,
     store::redis::check_credentials,
+    telemetry::trace::check_trace,
 };
 
 use super::{environment::Environment, error::CliError, output, sources::SourceArgs};
@@ -41,6 +42,7 @@ fn check(sources: &SourceArgs, environment: &Environment) -> Result<String, CliE
     if let StoreUrl::Redis(url) = &loaded.config.store {
         check_credentials(url, &loaded.config.redis)?;
     }
+    check_trace(&loaded.config.trace)?;
     if loaded.set.is_empty() {
         return Ok("the configuration is valid; every key has its default\n".to_owned());
     }

@@ -9,6 +9,7 @@ use crate::{
     client::{ClientError, SetupError},
     config::ConfigError,
     store::redis::CredentialsError,
+    telemetry::trace::TraceError,
     tls::TlsError,
 };
 
@@ -46,6 +47,9 @@ pub(super) enum CliError {
     /// There is nothing to connect to Redis with.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
+    /// There is nothing to send traces with.
+    #[error(transparent)]
+    Traces(#[from] TraceError),
     /// No keys file was named.
     #[error("no keys file: name it with --keys, or with auth.keys_file in the configuration")]
     NoKeysFile,
@@ -114,6 +118,7 @@ impl CliError {
             )
             | Self::Tls(_)
             | Self::Credentials(_)
+            | Self::Traces(_)
             | Self::Argument { .. }
             | Self::Secret(_)
             | Self::Config(_)

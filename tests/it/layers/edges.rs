@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "telemetry",
         &[
             "lock",
+            "tls",
             "clock",
             "lifecycle",
             "config",

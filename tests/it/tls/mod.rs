@@ -7,9 +7,11 @@ mod tls_client;
 
 mod callers;
 mod clients;
+mod expiry;
 mod handshakes;
 mod http2;
 mod misuse;
+mod own_certificate;
 mod redis;
 mod refusals;
 mod reload;
