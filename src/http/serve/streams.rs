@@ -192,7 +192,8 @@ impl Streams {
             let now = Instant::now();
             let next = {
                 let mut state = self.lock();
-                state.end_requests(now, unread);
+                state.end_unread(now, unread);
+                state.end_unheard(now);
                 if let Some(over) = state.over(now, idle) {
                     return over;
                 }
@@ -206,9 +207,7 @@ impl Streams {
     }
 
     fn change(&self, number: u32, change: impl FnOnce(&mut Open)) {
-        if let Some(open) = self.lock().open.get_mut(&number) {
-            change(open);
-        }
+        self.lock().change(number, change);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -241,21 +240,60 @@ impl State {
         !is_asked
     }
 
-    /// Ends the requests whose client takes nothing of an answer, or is silent for longer than they
-    /// bear.
-    fn end_requests(&mut self, now: Instant, unread: Duration) {
-        for (number, open) in &mut self.open {
-            let limit = self.limits.get(number).copied();
-            let is_unread = (open.unread_since)
-                .is_some_and(|since| since + limit.unwrap_or(unread).min(unread) <= now);
-            let is_silent = limit
-                .zip(self.silent_since)
-                .is_some_and(|(limit, since)| since + limit <= now);
-            if (is_unread || is_silent)
-                && let Some(end) = open.end.take()
-            {
+    /// Ends the requests whose client takes nothing of an answer.
+    ///
+    /// All on a connection share a window, so that one whose answer is not taken can keep back those of
+    /// the others, who bear less of it. Before one of them ends, what was not taken for longer does.
+    fn end_unread(&mut self, now: Instant, unread: Duration) {
+        let waits = |(number, open): (&u32, &Open)| {
+            open.end.as_ref()?;
+            let limit = self.limits.get(number).map_or(unread, |it| unread.min(*it));
+            let since = open.unread_since?;
+            Some((since, *number, since + limit <= now))
+        };
+        let mut waiting: Vec<_> = self.open.iter().filter_map(waits).collect();
+        waiting.sort_unstable();
+        let mut waiting = waiting.into_iter();
+        for (_, number, is_due) in waiting.by_ref() {
+            if is_due {
+                self.end(number);
+                continue;
+            }
+            let kept_back: Vec<_> = waiting.filter(|(_, _, is_due)| *is_due).collect();
+            if !kept_back.is_empty() {
+                self.end(number);
+            }
+            for (_, number, _) in kept_back {
+                self.change(number, |open| open.unread_since = Some(now));
+            }
+            return;
+        }
+    }
+
+    /// Ends the requests that bear no longer that their client is silent.
+    fn end_unheard(&mut self, now: Instant) {
+        let Some(since) = self.silent_since else {
+            return;
+        };
+        let over = |limit: Duration| since + limit <= now;
+        let ends = self.limits.iter().filter(|(_, limit)| over(**limit));
+        let ends: Vec<_> = ends.map(|(number, _)| *number).collect();
+        for number in ends {
+            self.end(number);
+        }
+    }
+
+    fn end(&mut self, number: u32) {
+        self.change(number, |open| {
+            if let Some(end) = open.end.take() {
                 end.notify_one();
             }
+        });
+    }
+
+    fn change(&mut self, number: u32, change: impl FnOnce(&mut Open)) {
+        if let Some(open) = self.open.get_mut(&number) {
+            change(open);
         }
     }
 

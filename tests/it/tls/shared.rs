@@ -74,6 +74,21 @@ async fn an_answer_that_is_not_taken_is_given_up_and_nothing_else_on_the_connect
 }
 
 #[tokio::test]
+async fn an_answer_that_takes_the_room_of_the_whole_connection_is_given_up_for_a_lock() {
+    let certified = Certified::start();
+    // All requests together have no more room than one.
+    let mut h2 = H2::connect(&certified).await;
+    let page = "/docs/swagger-ui-bundle.js";
+    let mut held = hold(&mut h2, "a", r#"{"ttl_ms": 2000}"#).await;
+    let answer = h2.send(Method::GET, page, &[], "").await.unwrap();
+    let mut unread = head(answer).await.into_body();
+    // Not after the 75 seconds that it has for itself.
+    assert_eq!(reset(&mut unread).await, Some(h2::Reason::CANCEL));
+    drop(unread);
+    until(&mut held, "event: renewed", 3).await;
+}
+
+#[tokio::test]
 async fn a_stream_whose_events_are_not_taken_releases_its_lock_and_the_others_go_on() {
     let certified = Certified::start();
     let mut h2 = H2::connect_with(&certified, roomy().initial_window_size(1_024)).await;

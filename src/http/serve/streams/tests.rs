@@ -47,6 +47,30 @@ async fn an_answer_that_is_not_taken_ends_alone_and_one_that_is_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_not_taken_for_longer_ends_before_what_it_may_keep_back() {
+    let streams = Streams::new();
+    let begin = || {
+        let request = streams.begin(None);
+        (request, streams.take_begun())
+    };
+    let (page, short, other) = (begin(), begin(), begin());
+    let second = Duration::from_secs(1);
+    for held in [&short, &other] {
+        streams.limit_silence(held.0.number, 2 * second);
+    }
+    page.0.is_for_the_client();
+    assert!(!ends(&page.1, &streams, second).await);
+    short.0.is_for_the_client();
+    other.0.is_for_the_client();
+    assert!(ends(&page.1, &streams, 3 * second).await);
+    // The one is taken now, and the other is not and ends for itself.
+    short.0.is_for_us();
+    assert!(!ends(&other.1, &streams, second).await);
+    assert!(ends(&other.1, &streams, 2 * second).await);
+    assert!(!ends(&short.1, &streams, IDLE).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_silent_loses_what_bears_no_more_of_it_and_keeps_the_rest() {
     let streams = Streams::new();
     let requests = [2, 30, 0].map(|seconds| {
