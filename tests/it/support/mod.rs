@@ -2,6 +2,7 @@
 
 mod authority;
 mod caller;
+mod connection;
 mod deadline;
 pub(crate) mod fake_gateway;
 pub(crate) mod gateway;
@@ -14,6 +15,7 @@ pub(crate) mod tree;
 
 pub(crate) use authority::{Authority, Files};
 pub(crate) use caller::Caller;
+pub(crate) use connection::{Asked, Connection, Event};
 pub(crate) use deadline::eventually;
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;
