@@ -31,6 +31,7 @@ pub(super) struct Http2 {
     http: http2::Builder<Tasks>,
     patience: Patience,
     refusals: Arc<Refusals>,
+    lifecycle: Lifecycle,
     /// Room for requests, on all connections together.
     room: Arc<Semaphore>,
 }
@@ -79,6 +80,7 @@ impl Http2 {
             http,
             patience,
             refusals,
+            lifecycle: lifecycle.clone(),
             room: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
         }
     }
@@ -113,6 +115,9 @@ impl Http2 {
         let connection = self.http.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         let mut closed = std::pin::pin!(closed);
+        let mut passed_by = std::pin::pin!(self.lifecycle.passed_by());
+        // Whoever connects to a gateway that is about to stop has nowhere else to go.
+        let mut stays = self.lifecycle.is_withdrawn();
         // Whether it is to end when all has been answered.
         let mut leaving = false;
         let ended = loop {
@@ -130,6 +135,13 @@ impl Http2 {
                     }
                 }
                 () = &mut closed, if !leaving => {}
+                // The next request goes over a new connection then, and perhaps elsewhere.
+                () = &mut passed_by, if !leaving && !stays => {
+                    if streams.burden() == Burden::Never {
+                        stays = true;
+                        continue;
+                    }
+                }
                 over = streams.over(idle, self.patience.idle) => match over {
                     Over::Unread => {
                         info!("a client takes nothing of what it is sent; its connection was closed");

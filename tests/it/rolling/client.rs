@@ -22,8 +22,8 @@ use std::{
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use super::{rooms::Rooms, tally::Tally};
-use crate::support::{Asked, Connection, Event};
+use super::rooms::Rooms;
+use crate::support::{Asked, Connection, Event, Tally};
 
 /// What all clients have in common.
 #[derive(Debug)]

@@ -10,9 +10,8 @@ use std::{
 use rustix::process::Signal;
 use tokio::{task::spawn_blocking, time::Instant};
 
-use super::tally::Tally;
 use crate::support::{
-    Random, RedisServer,
+    Random, RedisServer, Tally,
     gateway::{Gateway, Setup},
 };
 

@@ -9,4 +9,3 @@ mod restart;
 mod rooms;
 mod runs;
 mod streams;
-mod tally;

@@ -15,9 +15,8 @@ use super::{
     renewers,
     runs::Running,
     streams,
-    tally::Tally,
 };
-use crate::support::eventually;
+use crate::support::{Tally, eventually};
 
 /// How many clients of each kind there are: a hundred in all.
 const ACQUIRERS: usize = 40;

@@ -138,10 +138,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if chunk.is_empty() {
                 return Ok(None);
             }
-            let field = |name: &str| chunk.lines().find_map(|line| line.strip_prefix(name));
-            // Anything else is a comment.
-            if let (Some(name), Some(data)) = (field("event: "), field("data: ")) {
-                return Ok(Some((name.to_owned(), serde_json::from_str(data).unwrap())));
+            if let Some(event) = read_event(&chunk) {
+                return Ok(Some(event));
             }
         }
     }
@@ -202,6 +200,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let cut = format!("the connection was closed after {after:?}");
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, cut))
     }
+}
+
+/// An event as it is written; `None` if it is a comment.
+pub(crate) fn read_event(text: &str) -> Option<Event> {
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    let (name, data) = (field("event: ")?, field("data: ")?);
+    Some((name.to_owned(), serde_json::from_str(data).unwrap()))
 }
 
 fn find(bytes: &[u8], end: &[u8]) -> Option<usize> {

@@ -11,12 +11,14 @@ pub(crate) mod program;
 mod proxy;
 mod random;
 mod redis_server;
+mod tally;
 pub(crate) mod tree;
 
 pub(crate) use authority::{Authority, Files};
 pub(crate) use caller::Caller;
-pub(crate) use connection::{Asked, Connection, Event};
+pub(crate) use connection::{Asked, Connection, Event, read_event};
 pub(crate) use deadline::eventually;
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;
 pub(crate) use redis_server::{RedisServer, cmd, url};
+pub(crate) use tally::Tally;

@@ -9,6 +9,8 @@ mod clients;
 mod handshakes;
 mod http2;
 mod misuse;
+mod passed_by;
 mod redis;
 mod refusals;
 mod reload;
+mod rotation;

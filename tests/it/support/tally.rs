@@ -1,4 +1,4 @@
-//! What is counted, by all clients together.
+//! What clients count together.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 
 /// Counts by what is counted, and the longest of some times.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     counts: Mutex<BTreeMap<&'static str, u64>>,
     longest: Mutex<BTreeMap<&'static str, Duration>>,
 }
@@ -18,19 +18,19 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Counts one.
-    pub(super) fn count(&self, what: &'static str) {
+    pub(crate) fn count(&self, what: &'static str) {
         *self.counts.lock().unwrap().entry(what).or_default() += 1;
     }
 
     /// Remembers a time if it is the longest so far.
-    pub(super) fn took(&self, what: &'static str, time: Duration) {
+    pub(crate) fn took(&self, what: &'static str, time: Duration) {
         let mut longest = self.longest.lock().unwrap();
         let longest = longest.entry(what).or_default();
         *longest = time.max(*longest);
     }
 
     /// How many there were.
-    pub(super) fn of(&self, what: &str) -> u64 {
+    pub(crate) fn of(&self, what: &str) -> u64 {
         self.counts
             .lock()
             .unwrap()
