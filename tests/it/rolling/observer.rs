@@ -48,12 +48,12 @@ pub(super) async fn observe(
         }
         let seen = look(&mut redis, &passed_on).await;
         for (name, (_, _, fence)) in passed_on.iter().zip(seen) {
-            let last = fences.entry(name).or_default();
-            let Some(fence) = fence.filter(|fence| fence != last) else {
+            let before = fences.entry(name).or_default();
+            let Some(fence) = fence.filter(|fence| fence != before) else {
                 continue;
             };
-            assert!(fence > *last, "{name}: {fence} came after {last}");
-            *last = fence;
+            assert!(fence > *before, "{name}: {fence} came after {before}");
+            *before = fence;
         }
     }
     Duration::from_millis(least.try_into().unwrap())

@@ -106,6 +106,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.answered
     }
 
+    /// Asks without waiting for the answer.
+    pub(crate) async fn send(&mut self, asked: &Asked) -> io::Result<()> {
+        self.stream.write_all(asked.text().as_bytes()).await?;
+        self.stream.flush().await
+    }
+
     /// Asks and reads the whole answer. An error: there is none, or not all of it.
     pub(crate) async fn ask(&mut self, asked: &Asked) -> io::Result<(u16, Value)> {
         within(async {
@@ -160,8 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Sends a request and reads the head of its answer: the status and the length, if it has one.
     async fn head(&mut self, asked: &Asked) -> io::Result<(u16, Option<usize>)> {
-        self.stream.write_all(asked.text().as_bytes()).await?;
-        self.stream.flush().await?;
+        self.send(asked).await?;
         let end = loop {
             match find(&self.bytes, b"\r\n\r\n") {
                 Some(end) => break end,

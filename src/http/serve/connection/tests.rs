@@ -24,8 +24,8 @@ fn connected(lifecycle: &Lifecycle) -> (DuplexStream, impl Future<Output = ()> +
     let router = Router::new().route("/", get(async || "hello"));
     let closed = lifecycle.closed();
     let serving = async move {
-        let served = protocol.http1.serve(server, opened, router, &seat, closed);
-        served.await;
+        let http1 = &protocol.http1;
+        http1.serve(server, opened, router, &seat, closed).await;
     };
     (client, serving)
 }

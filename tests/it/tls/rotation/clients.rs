@@ -17,7 +17,7 @@ const NEW: u64 = 8;
 
 /// Takes a lock and gives it back, over a connection that stays and over new ones.
 pub(super) async fn acquire(load: Arc<Load>, number: u16) {
-    let is_two = number % 2 == 0;
+    let is_two = number.is_multiple_of(2);
     let path = format!("/locks/taken:{number}");
     let mut kept = Either::connect(&load.certified, is_two).await;
     let mut last = 0;
@@ -26,7 +26,7 @@ pub(super) async fn acquire(load: Arc<Load>, number: u16) {
             return;
         }
         let mut new = None;
-        if turn % NEW == 0 {
+        if u64::is_multiple_of(turn, NEW) {
             new = Some(Either::connect(&load.certified, is_two).await);
             load.tally.count("new connections");
         }
@@ -47,7 +47,7 @@ pub(super) async fn acquire(load: Arc<Load>, number: u16) {
 /// Renews a lease, over a connection that stays.
 pub(super) async fn renew(load: Arc<Load>, number: u16) {
     let path = format!("/locks/renewed:{number}");
-    let mut kept = Either::connect(&load.certified, number % 2 == 0).await;
+    let mut kept = Either::connect(&load.certified, number.is_multiple_of(2)).await;
     let wanted = load.asks("POST", &path).body(json!({"ttl_ms": TTL_MS}));
     let (status, lease) = kept.ask(&wanted).await;
     assert_eq!(status, 201, "{lease}");
@@ -63,7 +63,7 @@ pub(super) async fn renew(load: Arc<Load>, number: u16) {
 
 /// Holds a lock by one stream for as long as what it has shown is shown, and then goes on by another.
 pub(super) async fn hold(load: Arc<Load>, number: u16) {
-    let is_two = number % 2 == 0;
+    let is_two = number.is_multiple_of(2);
     let path = format!("/locks/held:{number}/hold");
     let open = async |asked: &Asked| {
         let connection = Either::connect(&load.certified, is_two).await;

@@ -15,13 +15,13 @@ use crate::support::{Asked, Connection, Event, read_event};
 
 /// A connection of either version. Whatever goes wrong on it fails the test.
 pub(super) enum Either {
-    One(Connection<TlsStream<TcpStream>>),
+    One(Box<Connection<TlsStream<TcpStream>>>),
     Two(H2),
 }
 
 /// The events of a stream, on a connection of its own.
 pub(super) enum Events {
-    One(Connection<TlsStream<TcpStream>>),
+    One(Box<Connection<TlsStream<TcpStream>>>),
     Two {
         _connection: H2,
         body: RecvStream,
@@ -38,7 +38,7 @@ impl Either {
         }
         let address = to.gateway.address;
         let stream = tls_client::connect(&to.authority, address, &[b"http/1.1"]).await;
-        Self::One(Connection::new(stream))
+        Self::One(Box::new(Connection::new(stream)))
     }
 
     /// Asks and reads the whole answer.
