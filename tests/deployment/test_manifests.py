@@ -15,7 +15,7 @@ K8S = program.ROOT / "k8s"
 KUBECTL = Path(__file__).parent / "kubectl"
 OVERLAYS = sorted(path.name for path in (K8S / "overlays").iterdir())
 ALL = [K8S / "base", *(K8S / "overlays" / name for name in OVERLAYS)]
-# preStop's `sleep` came to be on by default with 1.30.
+# The oldest that they are held against.
 OLDEST = "1.30"
 VERSIONS = [OLDEST, kubernetes_validate.latest_version()]
 # What the objects of ours are; everything else of a cluster is somebody else's.
@@ -83,7 +83,7 @@ class Schemas(unittest.TestCase):
 
     def test_a_misspelt_field_would_be_found(self):
         (deployment,) = [o for o in kustomize.render(K8S / "base") if o["kind"] == "Deployment"]
-        deployment["spec"]["template"]["spec"]["containers"][0]["lifecycle"]["preStop"]["slep"] = {}
+        deployment["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["perid"] = 1
         with self.assertRaises(kubernetes_validate.ValidationError):
             kubernetes_validate.validate(deployment, OLDEST, strict=True)
 
@@ -170,13 +170,24 @@ class Gateways(unittest.TestCase):
     def test_they_are_killed_only_after_their_grace_period(self):
         for name, _, pod, container in self.each_gateway():
             with self.subTest(name):
-                sleep = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {})
+                grace = int(environment(container)["LATCHGATE_SHUTDOWN_GRACE_MS"])
+                # The delay is a part of it. A preStop would come before it, and on top.
+                self.assertNotIn("lifecycle", container)
+                self.assertGreaterEqual(pod["terminationGracePeriodSeconds"], grace / 1000 + 5)
+
+    def test_where_there_is_another_gateway_callers_are_let_go_before_the_drain(self):
+        for name, _, pod, container in self.each_gateway():
+            with self.subTest(name):
                 variables = environment(container)
-                grace = variables.get(
-                    "LATCHGATE_SHUTDOWN_GRACE_MS", program.defaults()["shutdown"]["grace_ms"]
-                )
-                needed = sleep.get("seconds", 0) + int(grace) / 1000 + 5
-                self.assertGreaterEqual(pod["terminationGracePeriodSeconds"], needed)
+                probe = container["readinessProbe"]
+                found_out = probe["periodSeconds"] * probe["failureThreshold"] * 1000
+                if name == "embedded":
+                    self.assertNotIn("LATCHGATE_SHUTDOWN_DELAY_MS", variables)
+                    continue
+                delay = int(variables["LATCHGATE_SHUTDOWN_DELAY_MS"])
+                self.assertGreaterEqual(delay, found_out + 1000)
+                drain = int(variables["LATCHGATE_SHUTDOWN_GRACE_MS"]) - delay
+                self.assertEqual(drain, program.defaults()["shutdown"]["grace_ms"])
 
     def test_those_who_wait_have_room(self):
         """20 KiB each (benches/README.md measures them), and what an idle gateway takes."""

@@ -68,7 +68,7 @@ impl Protocol {
         Self {
             handshake: certificates
                 .map(|certificates| Handshake::new(certificates, shaken_within, refuse())),
-            http1: Http1::new(config, patience, refuse()),
+            http1: Http1::new(config, patience, refuse(), lifecycle),
             http2: Http2::new(config, patience, refuse(), most, lifecycle),
             lasting: Lasting::of(most),
             refusals,
@@ -154,3 +154,6 @@ impl Opened {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

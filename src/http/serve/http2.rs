@@ -135,6 +135,9 @@ impl Http2 {
         let connection = self.builder(&streams).serve_connection(io, service);
         let mut connection = std::pin::pin!(connection);
         let mut closed = std::pin::pin!(closed);
+        let mut passed_by = std::pin::pin!(self.lifecycle.passed_by());
+        // Whoever connects to a gateway that is about to stop has nowhere else to go.
+        let mut stays = self.lifecycle.is_withdrawn();
         // Whether it is to end when all has been answered.
         let mut leaving = false;
         let ended = loop {
@@ -152,6 +155,13 @@ impl Http2 {
                     }
                 }
                 () = &mut closed, if !leaving => {}
+                // The next request goes over a new connection then, and perhaps elsewhere.
+                () = &mut passed_by, if !leaving && !stays => {
+                    if streams.burden() == Burden::Never {
+                        stays = true;
+                        continue;
+                    }
+                }
                 over = streams.over(idle, self.patience.idle) => match over {
                     // It was told and does not close, or has never said a word.
                     Over::Idle if leaving || streams.burden() == Burden::Never => return,

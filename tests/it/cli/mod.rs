@@ -16,6 +16,7 @@ mod list_and_break;
 mod metrics;
 mod on_redis;
 mod run;
+mod scrape;
 mod secrets;
 mod serve;
 mod service_manager;
