@@ -2,6 +2,7 @@
 
 mod answer;
 mod base_path;
+mod dashboard;
 mod docs;
 mod edge;
 mod events;

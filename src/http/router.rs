@@ -10,7 +10,7 @@ use http::Uri;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    docs,
+    dashboard, docs,
     edge::EdgeLayer,
     events, health, index, locks,
     methods::{answering, complete},
@@ -32,7 +32,9 @@ pub fn router(gateway: impl Into<Arc<Gateway>>) -> Router {
         gateway.tracer.clone(),
     );
     let (routes, _) = described(&edge).split_for_parts();
-    let routes = routes.merge(docs::assets(&edge));
+    let routes = routes
+        .merge(docs::assets(&edge))
+        .merge(dashboard::files(&edge));
     let routes = match base_path.as_str() {
         "" => routes,
         base_path => {
@@ -71,6 +73,7 @@ pub(super) fn described(edge: &EdgeLayer) -> OpenApiRouter<Arc<Gateway>> {
         .routes(complete(routes!(metrics::metrics), edge))
         .routes(complete(routes!(openapi::openapi_json), edge))
         .routes(complete(routes!(docs::docs), edge))
+        .routes(complete(routes!(dashboard::dashboard), edge))
         .routes(complete(routes!(problem::problem_page), edge))
         .routes(complete(routes!(index::index), edge))
 }

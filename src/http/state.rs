@@ -9,7 +9,7 @@ use crate::{
     telemetry::trace::Tracer,
 };
 
-use super::{base_path::BasePath, openapi, tls::Certificates};
+use super::{base_path::BasePath, dashboard::IndexPage, openapi, tls::Certificates};
 
 /// The gateway as the handlers see it.
 pub struct Gateway {
@@ -28,6 +28,8 @@ pub struct Gateway {
     pub(super) base_path: BasePath,
     /// The OpenAPI document of this gateway.
     pub(super) document: Bytes,
+    /// The page for people.
+    pub(super) page: IndexPage,
 }
 
 // === impl Gateway ===
@@ -38,6 +40,7 @@ impl Gateway {
         let base_path = BasePath::new(&config.http.base_path);
         Self {
             document: openapi::rendered(&base_path, &config.limits),
+            page: IndexPage::at(&base_path),
             base_path,
             engine,
             gate: Gate::open(),
