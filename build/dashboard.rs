@@ -59,13 +59,17 @@ pub(super) fn pack() {
 fn entry(path: &str, file: &Path, bytes: &[u8], smaller: Option<&Path>) -> String {
     let media = media(path);
     let mark = mark(bytes);
+    let included = |file: &Path| {
+        let file = file.to_str().expect("the path of the package is UTF-8");
+        format!("include_bytes!({file:?})")
+    };
+    let plain = included(file);
     let gzip = match smaller {
-        Some(place) => format!("Some(include_bytes!({place:?}))"),
+        Some(place) => format!("Some({})", included(place)),
         None => "None".to_owned(),
     };
     format!(
-        "Packed {{ path: {path:?}, media: {media:?}, mark: {mark:?}, \
-         plain: include_bytes!({file:?}), gzip: {gzip} }}"
+        "Packed {{ path: {path:?}, media: {media:?}, mark: {mark:?}, plain: {plain}, gzip: {gzip} }}"
     )
 }
 

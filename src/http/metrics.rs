@@ -92,6 +92,7 @@ impl IntoResponses for MetricsProblems {
         problem_responses(&[
             ProblemCode::Unauthorized,
             ProblemCode::Forbidden,
+            ProblemCode::OriginRefused,
             ProblemCode::RateLimited,
         ])
     }

@@ -17,7 +17,9 @@ mod openapi;
 mod problem;
 mod router;
 mod serve;
+mod session;
 mod state;
+mod stats;
 mod tls;
 
 pub use openapi::openapi;
