@@ -19,7 +19,7 @@ ALL = [K8S / "base", *(K8S / "overlays" / name for name in OVERLAYS)]
 OLDEST = "1.30"
 VERSIONS = [OLDEST, kubernetes_validate.latest_version()]
 # What the objects of ours are; everything else of a cluster is somebody else's.
-SECRETS = {"latchgate-keys": {"keys.toml"}, "latchgate-store": {"url"}}
+SECRETS = {"latchgate-keys": {"keys.toml", "session-secret"}, "latchgate-store": {"url"}}
 
 
 def each():
@@ -298,7 +298,7 @@ class Cluster(unittest.TestCase):
         operations = (program.ROOT / "docs" / "operations.md").read_text()
         for secret, keys in SECRETS.items():
             for key in keys:
-                pattern = rf"kubectl create secret generic {secret} --from-(file|literal)={re.escape(key)}"
+                pattern = rf"kubectl create secret generic {secret} (.* )?--from-(file|literal)={re.escape(key)}"
                 self.assertRegex(operations, pattern)
 
     def test_the_budget_lets_nodes_be_drained(self):

@@ -24,11 +24,7 @@ use crate::{
     },
 };
 
-use super::{
-    cookies::CookieJar,
-    session_body::SessionBody,
-    sign_in_body::{ShownKey, SignInBody},
-};
+use super::{cookies::CookieJar, session_body::SessionBody, sign_in_body::SignInBody};
 
 /// The problems of signing in.
 struct SignInProblems;
@@ -65,7 +61,7 @@ pub(in crate::http) async fn sign_in(
     Extension(log): Extension<CallerName>,
     _: AcceptsJson,
     _: NoQuery,
-    ApiJson(ShownKey(key)): ApiJson<ShownKey>,
+    ApiJson(SignInBody { key }): ApiJson<SignInBody>,
 ) -> Result<Response, Problem> {
     let access = gateway.gate.admit(Some(&key), provenance.remote);
     let access = access.map_err(Problem::of_sign_in)?;
