@@ -95,7 +95,6 @@ async fn everything_that_the_first_page_loads_is_there_and_little() {
     let loaded = loaded(&service, "/dashboard", "/dashboard/").await;
     let all: usize = loaded.values().sum();
     assert!(all < MOST_SENT, "{all} bytes: {loaded:#?}");
-    println!("the first page is {all} bytes: {loaded:#?}");
 }
 
 #[tokio::test]

@@ -19,5 +19,6 @@ mod run;
 mod secrets;
 mod serve;
 mod service_manager;
+mod sessions;
 mod shutdown;
 mod waiting;
