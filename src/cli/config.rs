@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Subcommand;
 
 use crate::{
-    auth::KeysFile,
+    auth::{KeysFile, SessionSeal},
     config::{StoreUrl, reference},
     http::CertificatesWatch,
     store::redis::check_credentials,
@@ -35,6 +35,7 @@ fn check(sources: &SourceArgs, environment: &Environment) -> Result<String, CliE
     let loaded = sources.of(environment).load()?;
     if loaded.config.auth.has_keys() {
         KeysFile::new(&loaded.config.auth.keys_file).read()?;
+        SessionSeal::open_configured(&loaded.config.auth)?;
     }
     if loaded.config.http.tls.is_on() {
         CertificatesWatch::open(loaded.config.http.tls.clone())?;

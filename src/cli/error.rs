@@ -5,7 +5,7 @@ use std::io;
 use rustix::process::Signal;
 
 use crate::{
-    auth::KeysFileError,
+    auth::{KeysFileError, SessionSecretError},
     client::{ClientError, SetupError},
     config::ConfigError,
     store::redis::CredentialsError,
@@ -41,6 +41,9 @@ pub(super) enum CliError {
     /// The keys file cannot be used.
     #[error(transparent)]
     Keys(#[from] KeysFileError),
+    /// The secret of sessions cannot be used.
+    #[error(transparent)]
+    SessionSecret(#[from] SessionSecretError),
     /// The files of a certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -123,6 +126,7 @@ impl CliError {
             | Self::Secret(_)
             | Self::Config(_)
             | Self::Keys(_)
+            | Self::SessionSecret(_)
             | Self::NoKeysFile => Exit::Usage,
             Self::Setup(SetupError::Tls(TlsError::Setup(_)) | SetupError::Http(_))
             | Self::Output(_)

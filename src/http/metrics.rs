@@ -97,6 +97,7 @@ impl IntoResponses for MetricsProblems {
         problem_responses(&[
             ProblemCode::Unauthorized,
             ProblemCode::Forbidden,
+            ProblemCode::OriginRefused,
             ProblemCode::RateLimited,
         ])
     }

@@ -19,7 +19,7 @@ ALL = [K8S / "base", *(K8S / "overlays" / name for name in OVERLAYS)]
 OLDEST = "1.30"
 VERSIONS = [OLDEST, kubernetes_validate.latest_version()]
 # What the objects of ours are; everything else of a cluster is somebody else's.
-SECRETS = {"latchgate-keys": {"keys.toml"}, "latchgate-store": {"url"}}
+SECRETS = {"latchgate-keys": {"keys.toml", "session-secret"}, "latchgate-store": {"url"}}
 
 
 def each():
@@ -136,14 +136,18 @@ class Gateways(unittest.TestCase):
                 with self.subTest(name):
                     self.assertEqual(container["args"], ["serve"])
                     variables = environment(container)
-                    mounted = Path(variables["LATCHGATE_AUTH_KEYS_FILE"])
-                    # The Secret is mounted where it is looked for.
                     mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
-                    (volume,) = [v for v in pod["volumes"] if v["name"] == mounts[str(mounted.parent)]]
-                    self.assertIn(mounted.name, [item["path"] for item in volume["secret"]["items"]])
-                    table = keys[keys.index("[[key]]"):]
-                    (Path(directory) / mounted.name).write_text(table)
-                    variables["LATCHGATE_AUTH_KEYS_FILE"] = str(Path(directory) / mounted.name)
+                    contents = {
+                        "LATCHGATE_AUTH_KEYS_FILE": keys[keys.index("[[key]]"):],
+                        "LATCHGATE_AUTH_SESSION_SECRET_FILE": "0123456789abcdef" * 4,
+                    }
+                    for variable, content in contents.items():
+                        # The Secret is mounted where it is looked for.
+                        mounted = Path(variables[variable])
+                        (volume,) = [v for v in pod["volumes"] if v["name"] == mounts[str(mounted.parent)]]
+                        self.assertIn(mounted.name, [item["path"] for item in volume["secret"]["items"]])
+                        (Path(directory) / mounted.name).write_text(content)
+                        variables[variable] = str(Path(directory) / mounted.name)
                     # What the image sets is there as well.
                     config = program.effective({"LATCHGATE_LISTEN": "0.0.0.0:7420", **variables})
                     self.assertFalse(config["insecure_no_auth"])
@@ -309,7 +313,7 @@ class Cluster(unittest.TestCase):
         operations = (program.ROOT / "docs" / "operations.md").read_text()
         for secret, keys in SECRETS.items():
             for key in keys:
-                pattern = rf"kubectl create secret generic {secret} --from-(file|literal)={re.escape(key)}"
+                pattern = rf"kubectl create secret generic {secret} (.* )?--from-(file|literal)={re.escape(key)}"
                 self.assertRegex(operations, pattern)
 
     def test_the_budget_lets_nodes_be_drained(self):

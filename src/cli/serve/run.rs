@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use crate::{
     audit::Audit,
-    auth::{Gate, KeysFile, KeysWatch},
+    auth::{Gate, KeysFile, KeysWatch, SessionSeal},
     cli::{environment::Environment, error::CliError, output, sources::SourceArgs},
     clock::{Clock, SystemClock},
     config::{AuthConfig, Config, HttpTlsConfig, StoreUrl},
@@ -184,7 +184,8 @@ fn gate(
         file = config.keys_file,
         "the API keys were read"
     );
-    let gate = Gate::guarded(ring, config, Arc::clone(clock));
+    let seal = SessionSeal::open_configured(config)?;
+    let gate = Gate::guarded(ring, seal, config, Arc::clone(clock));
     let asked = Arc::new(Notify::new());
     signals.reload_with(Arc::clone(&asked));
     let (clock, tasks) = (Arc::clone(clock), lifecycle.clone());

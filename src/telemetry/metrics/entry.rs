@@ -1,9 +1,6 @@
 //! Registers metrics as the catalogue describes them.
 
-use prometheus_client::{
-    metrics::histogram::Histogram,
-    registry::{Metric as Registered, Registry},
-};
+use prometheus_client::registry::{Metric as Registered, Registry};
 
 use super::Metric;
 
@@ -27,20 +24,4 @@ impl Entry {
     pub(super) fn into_registry(self) -> Registry {
         self.0
     }
-}
-
-/// For what takes milliseconds, unless something is wrong.
-pub(super) fn short() -> Histogram {
-    Histogram::new([
-        0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-        60.0,
-    ])
-}
-
-/// For what callers decide: from milliseconds to a day.
-pub(super) fn long() -> Histogram {
-    Histogram::new([
-        0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0,
-        86_400.0,
-    ])
 }

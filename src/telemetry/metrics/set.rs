@@ -17,37 +17,42 @@ use crate::release;
 
 use super::{
     Ended, Figures, Outcome, SeenBy,
-    entry::{Entry, long, short},
+    buckets::{Buckets, long, short},
+    entry::Entry,
     labels::{Labels, NodeLabels, RequestLabels, RouteLabels, Status, method},
     process::Process,
 };
 
 /// All metrics of one gateway. Cheap to clone.
 #[derive(Clone)]
-pub struct Metrics(Arc<Set>);
+pub struct Metrics(pub(super) Arc<Set>);
 
 type Counts<const N: usize> = Family<Labels<N>, Counter>;
 type Histograms<S> = Family<S, Histogram, fn() -> Histogram>;
 type FloatGauge = Gauge<f64, AtomicU64>;
 
-struct Set {
+pub(super) struct Set {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     request_duration: Histograms<RouteLabels>,
-    acquires: Counts<1>,
+    pub(super) acquires: Counts<1>,
     wait: Histograms<Labels<1>>,
-    handoffs: Counts<1>,
-    abandoned_waits: Counter,
-    given_back: Counter,
-    renewals: Counts<2>,
+    pub(super) handoffs: Counts<1>,
+    pub(super) abandoned_waits: Counter,
+    pub(super) given_back: Counter,
+    pub(super) renewals: Counts<2>,
     renew_margin: Histograms<Labels<1>>,
-    releases: Counts<1>,
+    /// The same without labels, to be read.
+    pub(super) margins: Buckets,
+    pub(super) releases: Counts<1>,
     hold: Histogram,
-    expired_while_held: Counts<1>,
-    broken: Counter,
+    pub(super) expired_while_held: Counts<1>,
+    pub(super) broken: Counter,
     fence_regressions: Counter,
     store_duration: Histograms<Labels<1>>,
     store_errors: Counts<2>,
+    /// All of them, to be read.
+    pub(super) unanswered: Counter,
     looked_up: LookedUp,
 }
 
@@ -112,6 +117,8 @@ impl Metrics {
                 Family::new_with_constructor(long),
             ),
             releases: entry.add("latchgate_releases", Family::default()),
+            margins: Buckets::default(),
+            unanswered: Counter::default(),
             hold: entry.add("latchgate_hold_seconds", long()),
             expired_while_held: entry.add("latchgate_expired_while_held", Family::default()),
             broken: entry.add("latchgate_broken_leases", Counter::default()),
@@ -195,6 +202,7 @@ impl Metrics {
         if let (Ended::Done, Some(left)) = (ended, left) {
             let margin = self.0.renew_margin.get_or_create(&[("by", renewer)]);
             margin.observe(left.as_secs_f64());
+            self.0.margins.observe(left);
         }
     }
 
@@ -239,6 +247,7 @@ impl Metrics {
         if let Some(error) = error {
             let labels = [("operation", operation), ("error", error)];
             self.0.store_errors.get_or_create(&labels).inc();
+            self.0.unanswered.inc();
         }
     }
 

@@ -20,5 +20,6 @@ mod scrape;
 mod secrets;
 mod serve;
 mod service_manager;
+mod sessions;
 mod shutdown;
 mod waiting;
