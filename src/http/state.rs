@@ -1,6 +1,6 @@
 //! What every handler works with.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::{
     telemetry::trace::Tracer,
 };
 
-use super::{base_path::BasePath, openapi, tls::Certificates};
+use super::{base_path::BasePath, dashboard::IndexPage, openapi, tls::Certificates};
 
 /// The gateway as the handlers see it.
 pub struct Gateway {
@@ -26,8 +26,11 @@ pub struct Gateway {
     /// For the timestamps in answers. They are displayed; nothing is decided by them.
     pub(super) clock: Arc<dyn Clock>,
     pub(super) base_path: BasePath,
-    /// The OpenAPI document of this gateway.
-    pub(super) document: Bytes,
+    /// The OpenAPI document of this gateway, once somebody has asked for it: until then its parts would
+    /// take a third of the memory of an idle gateway.
+    document: OnceLock<Bytes>,
+    /// The page for people.
+    pub(super) page: IndexPage,
 }
 
 // === impl Gateway ===
@@ -37,7 +40,8 @@ impl Gateway {
     pub fn new(engine: Engine, config: Arc<Config>, clock: Arc<dyn Clock>) -> Self {
         let base_path = BasePath::new(&config.http.base_path);
         Self {
-            document: openapi::rendered(&base_path, &config.limits),
+            document: OnceLock::new(),
+            page: IndexPage::at(&base_path),
             base_path,
             engine,
             gate: Gate::open(),
@@ -74,5 +78,11 @@ impl Gateway {
     #[must_use]
     pub fn traced(self, tracer: Tracer) -> Self {
         Self { tracer, ..self }
+    }
+
+    /// The OpenAPI document of this gateway.
+    pub(super) fn document(&self) -> Bytes {
+        let render = || openapi::rendered(&self.base_path, &self.config.limits);
+        self.document.get_or_init(render).clone()
     }
 }

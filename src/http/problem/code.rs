@@ -63,9 +63,10 @@ problem_codes! {
     Unauthorized = "unauthorized", UNAUTHORIZED,
         "An API key is needed",
         "The request carries no API key, one that was cut off or mistyped, or one that this gateway \
-         does not know or that has expired. Nothing happened. A request that waited for a lock is \
-         answered so when its key is taken back.",
-        "Send a valid key in `Authorization: Bearer KEY`. The detail says if a character is missing.";
+         does not know or that has expired; or the cookie of a session that has ended. Nothing happened. \
+         A request that waited for a lock is answered so when its key is taken back.",
+        "Send a valid key in `Authorization: Bearer KEY`. The detail says if a character is missing. In the \
+         dashboard, sign in again.";
     Forbidden = "forbidden", FORBIDDEN,
         "The API key may not do this",
         "The key is valid, but it has no permission for this operation on this lock. The answer is \
@@ -81,8 +82,10 @@ problem_codes! {
         "A browser sent the request for a web page of another origin, which is not on the list of \
          allowed origins, and the request could have changed something or kept a connection. Nothing \
          happened. Pages of the gateway itself may use it: those whose host and port are the ones in \
-         the header `Host`.",
-        "If the page is yours, list its origin in `http.allowed_origins`. If the page is of this \
+         the header `Host`. Only they may use the cookie of a session: with it every request of another \
+         page is refused, also of one that is listed.",
+        "If the page is yours, list its origin in `http.allowed_origins`, and let it send an API key and no \
+         cookie. If the page is of this \
          gateway and a proxy stands in front of it, let the proxy pass on `Host` as it came, with its \
          port.";
     NotFound = "not-found", NOT_FOUND,

@@ -147,6 +147,7 @@ conformance! {
             the_queue_of_one_name_does_not_touch_another,;
         queue:
             inspect_shows_who_waits_in_order_and_for_how_long,
+            a_list_shows_how_many_wait_for_each_lock,
             a_full_queue_takes_nobody_until_somebody_leaves,
             an_attempt_is_told_how_many_are_before_it,;
         expiries:

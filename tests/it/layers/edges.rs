@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "telemetry",
         &[
             "lock",
+            "tls",
             "clock",
             "lifecycle",
             "config",
