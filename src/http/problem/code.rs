@@ -121,9 +121,9 @@ problem_codes! {
          within the last minute. A late repetition must not take the lock again.",
         "The work under that lease is over. To take the lock again, use a new key.";
     Superseded = "superseded", CONFLICT,
-        "A newer request took over the place in the queue",
-        "A later request with the same `Idempotency-Key` came while this one stood in the queue. \
-         The newest one owns the place, and the answer.",
+        "A newer request with the same key took over",
+        "A later request with the same `Idempotency-Key` came before this one was answered. The \
+         newest one owns the place in the queue and the lease, and has the answer.",
         "Wait for the answer to the newer request. If you sent only one, something between you \
          and the gateway has repeated it.";
     HolderChanged = "holder-changed", CONFLICT,

@@ -13,10 +13,11 @@ use tokio::{
 use tower::Service;
 use tracing::{debug, info};
 
-use crate::{config::HttpConfig, lifecycle::Lifecycle};
+use crate::config::HttpConfig;
 
 use super::{
     arriving::Arriving,
+    carried::{carried, ends_lease},
     connection::{HEAD_BUFFER, Opened},
     connections::Place,
     leaving::Leaving,
@@ -31,7 +32,6 @@ pub(super) struct Http1 {
     http: http1::Builder,
     patience: Patience,
     refusals: Arc<Refusals>,
-    lifecycle: Lifecycle,
 }
 
 /// Whoever connects asks for something within this time. Who has not yet when the gateway closes its
@@ -41,12 +41,7 @@ const FRESH: Duration = Duration::from_millis(250);
 // === impl Http1 ===
 
 impl Http1 {
-    pub(super) fn new(
-        config: &HttpConfig,
-        patience: Patience,
-        refusals: Arc<Refusals>,
-        lifecycle: &Lifecycle,
-    ) -> Self {
+    pub(super) fn new(config: &HttpConfig, patience: Patience, refusals: Arc<Refusals>) -> Self {
         let mut http = http1::Builder::new();
         let most = config.max_uri_bytes + config.max_header_bytes;
         // The time-out of hyper counts from the end of the last answer, so it would close idle
@@ -57,7 +52,6 @@ impl Http1 {
             http,
             patience,
             refusals,
-            lifecycle: lifecycle.clone(),
         }
     }
 
@@ -72,7 +66,6 @@ impl Http1 {
         closed: impl Future<Output = ()>,
     ) {
         let opened_at = Instant::now();
-        let lifecycle = &self.lifecycle;
         let pace = Arc::clone(&seat.pace);
         let refusals = Arc::clone(&self.refusals);
         let paced = Paced::new(stream, Arc::clone(&pace), self.patience, refusals);
@@ -86,7 +79,9 @@ impl Http1 {
             opened.tell(&mut request, limit);
             // Not in the future: hyper reads on before it asks for the answer.
             pace.busy();
-            async move {
+            let ends_lease = ends_lease(&request);
+            let lifecycle = opened.lifecycle.clone();
+            let answer = async move {
                 let request = request.map(|body| Arriving::watch(body, &pace));
                 let answer = match refusal {
                     Some(refusal) => Ok(refusal),
@@ -101,7 +96,8 @@ impl Http1 {
                     }
                     answer.map(|body| Leaving::new(body, pace))
                 })
-            }
+            };
+            carried(answer, ends_lease, &opened.lifecycle)
         });
         let mut connection = std::pin::pin!(self.http.serve_connection(io, service));
         let ended = tokio::select! {

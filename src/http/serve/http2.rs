@@ -18,6 +18,7 @@ use crate::{config::HttpConfig, lifecycle::Lifecycle};
 use super::{
     arriving::Arriving,
     asking::Asking,
+    carried::{carried, ends_lease},
     connection::Opened,
     connections::Place,
     pace::Burden,
@@ -129,7 +130,9 @@ impl Http2 {
             let stream = asked.begin(permit);
             let limit = SilenceLimit::of_request(Arc::clone(&asked), stream.number);
             opened.tell(&mut request, limit);
-            answer(request, refusal, stream, router.clone())
+            let ends_lease = ends_lease(&request);
+            let answer = answer(request, refusal, stream, router.clone());
+            carried(answer, ends_lease, &opened.lifecycle)
         });
         let io = TokioIo::new(Asking::new(stream, Arc::clone(&streams)));
         let connection = self.builder(&streams).serve_connection(io, service);
@@ -199,11 +202,7 @@ async fn answer(
 /// Whether a request keeps a lease that somebody has, or ends it: for such there is always room, as
 /// far as can be seen before its route is known.
 fn keeps(request: &http::Request<Incoming>) -> bool {
-    match *request.method() {
-        Method::PUT | Method::DELETE => true,
-        Method::POST => request.uri().path().ends_with("/release"),
-        _ => false,
-    }
+    *request.method() == Method::PUT || ends_lease(request)
 }
 
 // === impl Tasks ===
@@ -243,10 +242,10 @@ mod tests {
             idle: Duration::from_secs(75),
             head: Duration::from_secs(10),
         };
-        let refusals = Arc::new(Refusals::new(&config));
-        let http = Http2::new(&config, patience, refusals, 1, &Lifecycle::new());
+        let (refusals, lifecycle) = (Arc::new(Refusals::new(&config)), Lifecycle::new());
+        let http = Http2::new(&config, patience, refusals, 1, &lifecycle);
         let (seat, (ours, _theirs)) = (Connections::new(1).admit().unwrap(), duplex(1_024));
-        let opened = Opened::unknown();
+        let opened = Opened::unknown(&lifecycle);
         let limit = opened.silence_limit.clone();
         let serving = http.serve(ours, opened, Router::new(), &seat, std::future::pending());
         let served = timeout(Duration::ZERO, serving).await;

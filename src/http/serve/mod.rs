@@ -3,6 +3,7 @@
 mod accept;
 mod arriving;
 mod asking;
+mod carried;
 mod connection;
 mod connections;
 mod descriptors;

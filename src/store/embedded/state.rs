@@ -122,8 +122,8 @@ impl State {
     }
 
     /// How many are queued for a name.
-    pub(super) fn waiters(&self, name: &LockName) -> u64 {
-        self.queues.len(name)
+    pub(super) fn waiters(&self, name: &LockName, now: Moment) -> u64 {
+        self.queues.len(name, now)
     }
 
     /// The names that have a durable lease, living or not yet cleared away.

@@ -200,6 +200,7 @@ impl Store for RedisStore {
             // The fence of a grant is noted where it is read.
             Acquisition::Granted(_)
             | Acquisition::QueueFull
+            | Acquisition::Superseded
             | Acquisition::IdempotencyMismatch
             | Acquisition::IdempotencyExpired => {}
         }
@@ -270,10 +271,15 @@ impl Store for RedisStore {
     ) -> Result<Leaving, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
-        let scripts = &self.scripts;
-        scripts
+        let leaving = self
+            .scripts
             .leave(&self.dispatch, &self.gateway, &keys, token, keep_for)
-            .await
+            .await;
+        // Perhaps also where it is not known.
+        if let (Ok(Leaving::Left(_)) | Err(_), Some(keep_for)) = (&leaving, keep_for) {
+            self.gateway.keeps_place(name, *token, keep_for);
+        }
+        leaving
     }
 
     fn parking(&self) -> &Parking {

@@ -6,6 +6,7 @@ mod backup;
 mod delay;
 mod events;
 mod exit_codes;
+mod frozen;
 mod generated;
 mod healthcheck;
 mod key_fixture;
