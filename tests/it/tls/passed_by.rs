@@ -35,5 +35,6 @@ async fn a_connection_takes_no_more_requests_ends_what_it_has_and_a_new_one_is_s
     }
     assert!(text.contains("event: draining"), "{text}");
     drop((holder, late));
-    assert!(certified.gateway.wait().success());
+    let status = certified.gateway.wait();
+    assert!(status.success(), "{status}: {}", certified.gateway.log());
 }
