@@ -36,7 +36,6 @@ pub(super) struct Protocol {
     http1: Http1,
     http2: Http2,
     lasting: Lasting,
-    lifecycle: Lifecycle,
     pub(super) refusals: Arc<Refusals>,
 }
 
@@ -47,8 +46,6 @@ pub(super) struct Opened {
     /// That of the connection itself.
     pub(super) silence_limit: SocketLimit,
     lasting: Lasting,
-    /// What goes on after it.
-    pub(super) lifecycle: Lifecycle,
 }
 
 // === impl Protocol ===
@@ -71,10 +68,9 @@ impl Protocol {
         Self {
             handshake: certificates
                 .map(|certificates| Handshake::new(certificates, shaken_within, refuse())),
-            http1: Http1::new(config, patience, refuse()),
+            http1: Http1::new(config, patience, refuse(), lifecycle),
             http2: Http2::new(config, patience, refuse(), most, lifecycle),
             lasting: Lasting::of(most),
-            lifecycle: lifecycle.clone(),
             refusals,
         }
     }
@@ -101,7 +97,6 @@ impl Protocol {
             peer: stream.peer_addr().ok().map(Peer::new),
             silence_limit: SocketLimit::default(),
             lasting: self.lasting.clone(),
-            lifecycle: self.lifecycle.clone(),
         };
         let pace = Arc::clone(&seat.pace);
         let socket = Socket::new(stream, pace, opened.silence_limit.clone());
@@ -142,12 +137,11 @@ impl Protocol {
 impl Opened {
     /// One that came from nowhere.
     #[cfg(test)]
-    pub(super) fn unknown(lifecycle: &Lifecycle) -> Self {
+    pub(super) fn unknown() -> Self {
         Self {
             peer: None,
             silence_limit: SocketLimit::default(),
             lasting: Lasting::of(1),
-            lifecycle: lifecycle.clone(),
         }
     }
 

@@ -13,7 +13,7 @@ use tokio::{
 use tower::Service;
 use tracing::{debug, info};
 
-use crate::config::HttpConfig;
+use crate::{config::HttpConfig, lifecycle::Lifecycle};
 
 use super::{
     arriving::Arriving,
@@ -32,6 +32,7 @@ pub(super) struct Http1 {
     http: http1::Builder,
     patience: Patience,
     refusals: Arc<Refusals>,
+    lifecycle: Lifecycle,
 }
 
 /// Whoever connects asks for something within this time. Who has not yet when the gateway closes its
@@ -41,7 +42,12 @@ const FRESH: Duration = Duration::from_millis(250);
 // === impl Http1 ===
 
 impl Http1 {
-    pub(super) fn new(config: &HttpConfig, patience: Patience, refusals: Arc<Refusals>) -> Self {
+    pub(super) fn new(
+        config: &HttpConfig,
+        patience: Patience,
+        refusals: Arc<Refusals>,
+        lifecycle: &Lifecycle,
+    ) -> Self {
         let mut http = http1::Builder::new();
         let most = config.max_uri_bytes + config.max_header_bytes;
         // The time-out of hyper counts from the end of the last answer, so it would close idle
@@ -52,6 +58,7 @@ impl Http1 {
             http,
             patience,
             refusals,
+            lifecycle: lifecycle.clone(),
         }
     }
 
@@ -66,6 +73,7 @@ impl Http1 {
         closed: impl Future<Output = ()>,
     ) {
         let opened_at = Instant::now();
+        let lifecycle = self.lifecycle.clone();
         let pace = Arc::clone(&seat.pace);
         let refusals = Arc::clone(&self.refusals);
         let paced = Paced::new(stream, Arc::clone(&pace), self.patience, refusals);
@@ -80,7 +88,7 @@ impl Http1 {
             // Not in the future: hyper reads on before it asks for the answer.
             pace.busy();
             let ends_lease = ends_lease(&request);
-            let lifecycle = opened.lifecycle.clone();
+            let stopping = lifecycle.clone();
             let answer = async move {
                 let request = request.map(|body| Arriving::watch(body, &pace));
                 let answer = match refusal {
@@ -90,14 +98,14 @@ impl Http1 {
                 answer.map(|mut answer| {
                     // The next request may be sent elsewhere then, and none is under way on this
                     // connection when the gateway closes it.
-                    if lifecycle.is_withdrawn() {
+                    if stopping.is_withdrawn() {
                         let close = HeaderValue::from_static("close");
                         answer.headers_mut().insert(CONNECTION, close);
                     }
                     answer.map(|body| Leaving::new(body, pace))
                 })
             };
-            carried(answer, ends_lease, &opened.lifecycle)
+            carried(answer, ends_lease, &lifecycle)
         });
         let mut connection = std::pin::pin!(self.http.serve_connection(io, service));
         let ended = tokio::select! {

@@ -117,7 +117,7 @@ impl Http2 {
         // A sign of life cannot be asked for where nothing is taken: then the kernel gives up.
         opened.silence_limit.set(2 * SIGN_OF_LIFE);
         let (refusals, room) = (Arc::clone(&self.refusals), Arc::clone(&self.room));
-        let asked = Arc::clone(&streams);
+        let (asked, lifecycle) = (Arc::clone(&streams), self.lifecycle.clone());
         let service = service_fn(move |mut request: http::Request<Incoming>| {
             let permit = Arc::clone(&room).try_acquire_owned().ok();
             let refusal = if request.headers().len() > MAX_HEADERS {
@@ -132,7 +132,7 @@ impl Http2 {
             opened.tell(&mut request, limit);
             let ends_lease = ends_lease(&request);
             let answer = answer(request, refusal, stream, router.clone());
-            carried(answer, ends_lease, &opened.lifecycle)
+            carried(answer, ends_lease, &lifecycle)
         });
         let io = TokioIo::new(Asking::new(stream, Arc::clone(&streams)));
         let connection = self.builder(&streams).serve_connection(io, service);
@@ -242,10 +242,10 @@ mod tests {
             idle: Duration::from_secs(75),
             head: Duration::from_secs(10),
         };
-        let (refusals, lifecycle) = (Arc::new(Refusals::new(&config)), Lifecycle::new());
-        let http = Http2::new(&config, patience, refusals, 1, &lifecycle);
+        let refusals = Arc::new(Refusals::new(&config));
+        let http = Http2::new(&config, patience, refusals, 1, &Lifecycle::new());
         let (seat, (ours, _theirs)) = (Connections::new(1).admit().unwrap(), duplex(1_024));
-        let opened = Opened::unknown(&lifecycle);
+        let opened = Opened::unknown();
         let limit = opened.silence_limit.clone();
         let serving = http.serve(ours, opened, Router::new(), &seat, std::future::pending());
         let served = timeout(Duration::ZERO, serving).await;

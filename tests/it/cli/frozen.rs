@@ -64,6 +64,7 @@ fn a_release_that_came_while_it_was_frozen_is_carried_out_although_its_caller_ha
                 caller
             });
             gateway.signal(Signal::STOP);
+            gateway.stands_still();
             let caller = caller.get_or_insert_with(connect);
             caller.write_all(request.as_bytes()).unwrap();
             caller.shutdown(Shutdown::Both).unwrap();

@@ -59,6 +59,7 @@ impl Running {
 }
 
 impl Drop for Running {
+    #[expect(clippy::print_stderr, reason = "whoever reads of a failure needs it")]
     fn drop(&mut self) {
         // It may have ended already.
         drop(self.child.kill());

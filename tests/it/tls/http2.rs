@@ -170,6 +170,7 @@ async fn a_release_that_came_while_the_gateway_was_frozen_is_carried_out_althoug
     let (_, lease) = caller.acquire("a", r#"{"ttl_ms": 3600000}"#).await;
     let token = lease["token"].as_str().unwrap();
     certified.gateway.signal(Signal::STOP);
+    certified.gateway.stands_still();
     let headers = [("lock-token", token)];
     let answer = caller.send(Method::DELETE, "/locks/a", &headers, "").await;
     // Its time-out. RST_STREAM comes behind the request, and both are there when the gateway goes on.

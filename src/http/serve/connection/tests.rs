@@ -19,7 +19,6 @@ fn connected(lifecycle: &Lifecycle) -> (DuplexStream, impl Future<Output = ()> +
         peer: None,
         silence_limit: SocketLimit::default(),
         lasting: protocol.lasting.clone(),
-        lifecycle: lifecycle.clone(),
     };
     let seat = Connections::new(1).admit().unwrap();
     let router = Router::new().route("/", get(async || "hello"));

@@ -69,6 +69,7 @@ fn an_acquire_that_is_given_up_while_nobody_answers_leaves_no_lock_behind() {
     let gateway = Gateway::start();
     let url = gateway.url();
     gateway.signal(Signal::STOP);
+    gateway.stands_still();
     let mut running = run_sh(&url, &["deploy"], "echo ran");
     until("it hears signals", || hears(running.pid(), Signal::TERM));
     running.signal(Signal::TERM);
