@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read},
     process::{Child, Stdio},
+    thread::panicking,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -58,9 +59,15 @@ impl Running {
 }
 
 impl Drop for Running {
+    #[expect(clippy::print_stderr, reason = "whoever reads of a failure needs it")]
     fn drop(&mut self) {
         // It may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
+        if let (true, Some(mut err)) = (panicking(), self.child.stderr.take()) {
+            let mut said = String::new();
+            drop(err.read_to_string(&mut said));
+            eprintln!("{said}");
+        }
     }
 }
