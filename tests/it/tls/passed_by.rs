@@ -34,7 +34,9 @@ async fn a_connection_takes_no_more_requests_ends_what_it_has_and_a_new_one_is_s
         text += std::str::from_utf8(&piece).unwrap();
     }
     assert!(text.contains("event: draining"), "{text}");
-    drop((holder, late));
+    // While this waits for the gateway, no client of this thread can close its connection.
+    holder.ended().await;
+    late.ended().await;
     let status = certified.gateway.wait();
     assert!(status.success(), "{status}: {}", certified.gateway.log());
 }
