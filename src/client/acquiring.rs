@@ -32,9 +32,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(200);
 const A_LONG_TIME: Duration = Duration::from_hours(24);
 /// How long giving up may take where nobody was reached.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
-/// How long a gateway that does not answer is asked to give up, if nothing was said of the TTL: as long as a
-/// lease lasts by default.
-const COMMON_TTL: Duration = Duration::from_secs(30);
+/// How long a gateway that does not answer is asked to give up at most: as long as a lease lasts by
+/// default. Who has asked for a longer one is told sooner that it may be held.
+const WITHDRAWAL_UNANSWERED: Duration = Duration::from_secs(30);
 
 /// An acquire under way.
 ///
@@ -99,8 +99,8 @@ impl Acquiring {
     /// in the last moment, heard or unheard, is released at once.
     ///
     /// A gateway that takes requests and does not answer may have granted the lock, or may yet do so: it is
-    /// asked for as long as a lease would last. Whoever cannot wait for that may drop this, and leaves the
-    /// lock to the end of that lease.
+    /// asked for as long as a lease would last, and for half a minute at most. Whoever cannot wait for that
+    /// may drop this, and leaves the lock to the end of that lease.
     ///
     /// An acquire under a key of its caller's may be continued by somebody else, so it is left to
     /// the reconnect grace.
@@ -108,10 +108,10 @@ impl Acquiring {
         if self.request.idempotency_key.is_some() {
             return;
         }
-        let ttl = self.request.ttl.unwrap_or(COMMON_TTL);
+        let ttl = self.request.ttl.unwrap_or(WITHDRAWAL_UNANSWERED);
         let mut answer = self.give_up(WITHDRAWAL).await;
         if let Err(ClientError::OutcomeUnknown { .. }) = answer {
-            answer = self.give_up(ttl).await;
+            answer = self.give_up(ttl.min(WITHDRAWAL_UNANSWERED)).await;
         }
         // Any other answer: there is no lease. No answer: a lease that there is ends by itself.
         if let Ok(answer) = answer
