@@ -42,7 +42,8 @@ const BEARER: &str = "bearer";
 /// What the session is called in the document.
 const SESSION: &str = "session";
 const SESSION_DESCRIPTION: &str = "The session that a page of the gateway gets from `POST /session`. Over \
-    HTTPS the cookie is called `__Host-latchgate-session`, or `__Secure-latchgate-session` below a base path.";
+    HTTPS the cookie is called `__Host-latchgate-session`, or `__Secure-latchgate-session` below a base path; where there is \
+    one of these, `latchgate-session` counts for nothing.";
 const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the gateway gave it to \
     you. A gateway without keys needs none and ignores it.";
 

@@ -16,7 +16,7 @@ pub(in crate::http) struct IndexPage(File);
 /// Nothing from elsewhere, and nothing in the page itself: what callers have written (names, owners,
 /// metadata) cannot become a script or a style.
 const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self'; font-src 'self'; base-uri 'self'; form-action 'self'; \
      frame-ancestors 'none'",
 );

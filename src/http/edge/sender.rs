@@ -22,15 +22,16 @@ pub(in crate::http) enum Sender {
 // === impl Sender ===
 
 impl Sender {
-    /// The sender of a request. `over_tls` says that every request comes over TLS.
-    pub(in crate::http) fn of(parts: &Parts, over_tls: bool) -> Self {
+    /// The sender of a request. `over_https` says that a browser is known to have sent it over HTTPS: a
+    /// page that came over plain HTTP is another one then.
+    pub(in crate::http) fn of(parts: &Parts, over_https: bool) -> Self {
         let headers = &parts.headers;
         let page = Page::in_headers(headers);
         // It was looked at before: a request that names no host, or two, did not get here.
         let host = hosts::named(headers, &parts.uri, parts.version)
             .ok()
             .flatten();
-        if !page.may_be_of(host.as_ref(), over_tls) || !is_of_this_site(headers) {
+        if !page.may_be_of(host.as_ref(), over_https) || !is_of_this_site(headers) {
             Self::Foreign
         } else if matches!(page, Page::Unnamed) && !headers.contains_key(SEC_FETCH_SITE) {
             Self::Unsaid

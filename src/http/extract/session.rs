@@ -31,7 +31,7 @@ pub(super) fn session(parts: &Parts, gateway: &Gateway) -> Result<Option<Access>
     if sealed.peek().is_none() {
         return Ok(None);
     }
-    must_be_ours(parts, gateway)?;
+    must_be_ours(parts, names.is_secure())?;
     let from = parts.extensions.get::<Peer>().map(Peer::ip);
     let mut refusal = None;
     for sealed in sealed {
@@ -43,9 +43,9 @@ pub(super) fn session(parts: &Parts, gateway: &Gateway) -> Result<Option<Access>
     refusal.map_or(Ok(None), |why| Err(why.into()))
 }
 
-fn must_be_ours(parts: &Parts, gateway: &Gateway) -> Result<(), Problem> {
+fn must_be_ours(parts: &Parts, over_https: bool) -> Result<(), Problem> {
     let only_looks = matches!(parts.method, Method::GET | Method::HEAD);
-    let (detail, cause) = match Sender::of(parts, gateway.config.http.tls.is_on()) {
+    let (detail, cause) = match Sender::of(parts, over_https) {
         Sender::Ours => return Ok(()),
         Sender::Unsaid if only_looks || parts.headers.contains_key(X_REQUESTED_WITH) => {
             return Ok(());

@@ -22,11 +22,6 @@ impl Visitor {
     pub(in crate::http) fn access(&self) -> Option<&Access> {
         self.0.as_ref()
     }
-
-    /// Who it is, if they are known by a session.
-    pub(in crate::http) fn session(&self) -> Option<&Access> {
-        self.access().filter(|access| access.is_session())
-    }
 }
 
 impl FromRequestParts<Arc<Gateway>> for Visitor {

@@ -25,7 +25,8 @@ pub(in crate::http) const SESSION_COOKIE: &str = "latchgate-session";
 /// The same over HTTPS. A browser takes a cookie with this name only from that host, and only over
 /// HTTPS: nobody can put one under it from a neighbouring host, or on the way.
 const OF_HOST: &str = "__Host-latchgate-session";
-/// The same where the gateway has a path of its own on its host, which the name above rules out.
+/// The same where the gateway has a path of its own on its host, which the name above rules out. A
+/// neighbouring host can put one under it, but nobody on the way can.
 const OF_PATH: &str = "__Secure-latchgate-session";
 
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -53,6 +54,7 @@ pub(in crate::http) struct CookieJar {
 // === impl CookieNames ===
 
 impl CookieNames {
+    /// The names for a request, by what the gateway and the proxies before it know of its way.
     pub(in crate::http) fn of(parts: &Parts, gateway: &Gateway) -> Self {
         let is_secure = gateway.config.http.tls.is_on() || a_proxy_says_https(&parts.headers);
         Self {
@@ -65,40 +67,48 @@ impl CookieNames {
         }
     }
 
+    /// Whether the browser is known to have come over HTTPS.
+    pub(in crate::http) fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+
     /// The sessions that a request brings. There are two if one was put behind the other by somebody
     /// else on the host, or for another path.
+    ///
+    /// Anybody on the way or on a neighbouring host can set the name without a prefix, and a browser
+    /// sends one of earlier besides. So it counts only as long as nobody knows that the browser came
+    /// over HTTPS, and never beside one with a prefix: also if that one is over.
     pub(in crate::http) fn sealed<'a>(
         &self,
         headers: &'a HeaderMap,
     ) -> impl Iterator<Item = &'a str> {
-        let accepted = self.accepted();
-        cookies(headers)
-            .filter(move |(name, _)| accepted.contains(name))
-            .map(|(_, value)| value)
-    }
-
-    /// The name without a prefix counts as long as nobody knows that the browser came over HTTPS.
-    fn accepted(&self) -> [&'static str; 2] {
-        let plain = if self.is_secure {
+        let has_prefix = self.is_secure || cookies(headers).any(|(name, _)| name == self.secure);
+        let counts = if has_prefix {
             self.secure
         } else {
             SESSION_COOKIE
         };
-        [self.secure, plain]
+        cookies(headers)
+            .filter(move |(name, _)| *name == counts)
+            .map(|(_, value)| value)
     }
 }
 
 // === impl CookieJar ===
 
 impl CookieJar {
-    /// Has the browser keep a session for as long as it lasts.
-    pub(super) fn keep(&self, session: &SealedSession, ttl: Duration) -> HeaderValue {
+    /// Has the browser keep a session for as long as it lasts, and forget the one that it has brought
+    /// under another name: it is somebody else's by now.
+    pub(super) fn keep(&self, session: &SealedSession, ttl: Duration) -> Vec<HeaderValue> {
         let name = if self.is_secure {
             self.names.secure
         } else {
             SESSION_COOKIE
         };
-        self.cookie(name, session.expose(), ttl.as_secs())
+        let kept = self.cookie(name, session.expose(), ttl.as_secs());
+        let others = self.brought.iter().filter(|other| **other != name);
+        let forgotten = others.map(|other| self.cookie(other, "", 0));
+        std::iter::once(kept).chain(forgotten).collect()
     }
 
     /// Has the browser forget every session that it has brought.
@@ -133,14 +143,14 @@ impl FromRequestParts<Arc<Gateway>> for CookieJar {
         parts: &mut Parts,
         gateway: &Arc<Gateway>,
     ) -> Result<Self, Problem> {
-        if Sender::of(parts, gateway.config.http.tls.is_on()) == Sender::Foreign {
+        let names = CookieNames::of(parts, gateway);
+        if Sender::of(parts, names.is_secure) == Sender::Foreign {
             let detail = "Only a page of the gateway itself can sign somebody in or out. Nothing \
                           happened. A page elsewhere shows its API key with each request.";
             let problem = Problem::new(ProblemCode::OriginRefused, detail);
             let cause = "a session was asked for by a page of another origin";
             return Err(problem.caused_by(cause.to_owned()));
         }
-        let names = CookieNames::of(parts, gateway);
         let is_ours = |name: &str| {
             [names.secure, SESSION_COOKIE]
                 .into_iter()
@@ -225,9 +235,16 @@ mod tests {
             ("cookie", "__Host-latchgate-session=two"),
         ]);
         let found = |is_secure| names(is_secure).sealed(&brought).collect::<Vec<_>>();
-        assert_eq!(found(false), ["one", "two"]);
-        // Whoever is on the way, or on a neighbouring host, can set the one without a prefix.
+        assert_eq!(found(false), ["two"]);
         assert_eq!(found(true), ["two"]);
+    }
+
+    #[test]
+    fn the_name_that_anybody_can_set_counts_only_where_there_is_no_other() {
+        let plain = headers(&[("cookie", "latchgate-session=one; latchgate-session=two")]);
+        let found = |is_secure| names(is_secure).sealed(&plain).collect::<Vec<_>>();
+        assert_eq!(found(false), ["one", "two"]);
+        assert!(found(true).is_empty());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{
     Extension,
     extract::State,
-    response::{IntoResponse, Response},
+    response::{AppendHeaders, IntoResponse, Response},
 };
 use http::header::SET_COOKIE;
 use utoipa::{
@@ -37,7 +37,8 @@ struct SignInProblems;
 /// request has both, the header counts. Other programs send the key with each request.
 ///
 /// The cookie is `latchgate-session`, over HTTPS `__Host-latchgate-session` (`__Secure-latchgate-session`
-/// below a base path); it is `HttpOnly` and `SameSite=Strict`. It counts for requests of pages of the gateway, as
+/// below a base path); it is `HttpOnly` and `SameSite=Strict`. Where a browser sends one with a prefix, one without
+/// counts for nothing; the other one that it has brought is taken away with signing in. It counts for requests of pages of the gateway, as
 /// `Sec-Fetch-Site` or `Origin` say. Where a browser sends neither, what could change something needs
 /// the header `X-Requested-With`, with any value.
 ///
@@ -79,9 +80,10 @@ pub(in crate::http) async fn sign_in(
     });
     // Nothing of it is kept here. A caller that has hung up has no session.
     let ttl = gateway.config.auth.session_ttl_ms.duration();
-    let cookie = [(SET_COOKIE, jar.keep(&session, ttl))];
+    let cookies = jar.keep(&session, ttl).into_iter();
+    let cookies: Vec<_> = cookies.map(|cookie| (SET_COOKIE, cookie)).collect();
     let body = SessionBody::of(&access, gateway.clock.wall());
-    Ok((cookie, Answer(body)).into_response())
+    Ok((AppendHeaders(cookies), Answer(body)).into_response())
 }
 
 // === impl SignInProblems ===

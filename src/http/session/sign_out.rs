@@ -16,7 +16,7 @@ use crate::{
     audit::Asker,
     http::{
         answer::Empty,
-        extract::{NoQuery, Provenance, Visitor},
+        extract::{Leaver, NoQuery, Provenance},
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
@@ -31,6 +31,8 @@ struct SignOutProblems;
 ///
 /// Has the browser forget its session. Nothing else is there to be forgotten: a copy of the cookie, if
 /// somebody has one, counts until it ends. To end those too, take the secret out of its key.
+///
+/// It is not charged to the key, so that a session can be ended although others have used the key up.
 #[utoipa::path(
     delete,
     path = "/session",
@@ -45,11 +47,11 @@ struct SignOutProblems;
 pub(in crate::http) async fn sign_out(
     State(gateway): State<Arc<Gateway>>,
     jar: CookieJar,
-    visitor: Visitor,
+    leaver: Leaver,
     provenance: Provenance,
     _: NoQuery,
 ) -> Result<Response, Problem> {
-    if let Some(access) = visitor.session() {
+    if let Some(access) = leaver.session() {
         gateway.audit.signed_out(&Asker {
             key: access.name().map(|name| &**name),
             request_id: provenance.request_id.as_str(),
@@ -64,6 +66,6 @@ pub(in crate::http) async fn sign_out(
 
 impl IntoResponses for SignOutProblems {
     fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
-        problem_responses(&[Code::Unauthorized, Code::OriginRefused, Code::RateLimited])
+        problem_responses(&[Code::OriginRefused])
     }
 }

@@ -161,7 +161,7 @@ async fn a_browser_is_told_to_load_nothing_from_elsewhere_and_to_run_nothing_in_
     for (header, value) in [
         (
             "content-security-policy",
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
              connect-src 'self'; font-src 'self'; base-uri 'self'; form-action 'self'; \
              frame-ancestors 'none'",
         ),

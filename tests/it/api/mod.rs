@@ -42,6 +42,7 @@ mod release;
 mod renew;
 mod revoked;
 mod scraping;
+mod session_cookie_names;
 mod session_cookies;
 mod sessions;
 mod siege;

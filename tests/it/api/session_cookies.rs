@@ -18,10 +18,10 @@ use super::{
     service::{Answer, JSON, Service, TOKEN, until},
 };
 
-const OURS: (&str, &str) = ("sec-fetch-site", "same-origin");
+pub(super) const OURS: (&str, &str) = ("sec-fetch-site", "same-origin");
 const LISTED: (&str, &str) = ("origin", "https://ci.example.com");
 
-fn start(base_path: &str) -> (Service, Key) {
+pub(super) fn start(base_path: &str) -> (Service, Key) {
     let key = Key::new();
     let mut config = Config::default();
     config.http.allowed_origins = vec![LISTED.1.parse().unwrap()];
@@ -30,14 +30,19 @@ fn start(base_path: &str) -> (Service, Key) {
     (Service::with_gate(config, &file).0, key)
 }
 
-async fn sign_in(service: &Service, path: &str, key: &Key, headers: &[(&str, &str)]) -> Answer {
+pub(super) async fn sign_in(
+    service: &Service,
+    path: &str,
+    key: &Key,
+    headers: &[(&str, &str)],
+) -> Answer {
     let body = json!({ "key": key.key.expose() }).to_string();
     let headers = [JSON, headers].concat();
     let target = format!("{path}/session");
     service.ask(Method::POST, &target, &headers, body).await
 }
 
-async fn session(service: &Service, key: &Key) -> String {
+pub(super) async fn session(service: &Service, key: &Key) -> String {
     let answer = sign_in(service, "", key, &[]).await;
     let cookie = answer.header("set-cookie");
     cookie.split(';').next().unwrap().to_owned()
@@ -77,31 +82,6 @@ async fn no_script_reads_it_no_other_site_sends_it_and_https_keeps_it_to_itself(
         form(&answer),
         "__Secure-latchgate-session; Path=/gate; Max-Age=43200; HttpOnly; SameSite=Strict; Secure"
     );
-}
-
-#[tokio::test]
-async fn over_https_only_a_name_that_nobody_else_can_set_counts() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
-    let prefixed = format!("__Host-{cookie}");
-    let https = ("x-forwarded-proto", "https");
-    for (cookie, proxy, status) in [
-        (&cookie, None, 200),
-        (&prefixed, None, 200),
-        (&prefixed, Some(https), 200),
-        (&cookie, Some(https), 401),
-    ] {
-        let headers = [Some(("cookie", cookie.as_str())), Some(OURS), proxy];
-        let headers: Vec<_> = headers.into_iter().flatten().collect();
-        let answer = service.ask(Method::GET, "/locks/a", &headers, "").await;
-        assert_eq!(answer.status, status, "{headers:?}");
-    }
-    // Somebody else on the host has set one before ours.
-    let both = format!("latchgate-session=lgs_AAAA; x=y; {cookie}");
-    let answer = service
-        .ask(Method::GET, "/locks/a", &[("cookie", &both), OURS], "")
-        .await;
-    assert_eq!(answer.status, 200);
 }
 
 /// Calls that change something, or keep a connection.

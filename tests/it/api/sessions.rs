@@ -364,3 +364,21 @@ async fn who_is_known_by_a_key_in_the_request_is_told_so_too() {
     assert_eq!(refused.problem(), (401, "unauthorized".to_owned()));
     assert_eq!(service.get("/session").await.json()["signed_in"], false);
 }
+
+#[tokio::test]
+async fn who_signs_out_is_let_go_also_when_others_have_used_the_key_up() {
+    let key = Key::new();
+    let (service, ..) = service(&key.entry("ops", "view = ['*']\nrequests_per_second = 2"));
+    let cookie = session(&service, &key).await;
+    assert_eq!(looks(&service, &cookie).await, 200);
+    assert_eq!(looks(&service, &cookie).await, 429);
+    let stranger = Key::new();
+    for headers in [
+        &[("cookie", cookie.as_str()), OURS][..],
+        &[("cookie", cookie.as_str()), OURS, stranger.auth()],
+    ] {
+        let answer = service.ask(Method::DELETE, "/session", headers, "").await;
+        assert_eq!(answer.status, 204, "{}", answer.body);
+        assert!(answer.header("set-cookie").contains("Max-Age=0"));
+    }
+}

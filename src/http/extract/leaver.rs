@@ -1,0 +1,42 @@
+//! Who signs out.
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+
+use crate::{
+    auth::Access,
+    http::{edge::CallerName, state::Gateway},
+};
+
+use super::session::session;
+
+/// Who signs out, if they have a session. Nobody is refused, and nothing is charged: somebody else who
+/// uses the same key up must not keep a browser from forgetting it.
+pub(in crate::http) struct Leaver(Option<Access>);
+
+// === impl Leaver ===
+
+impl Leaver {
+    /// Whose session it is. `None`: it is over, or there was none.
+    pub(in crate::http) fn session(&self) -> Option<&Access> {
+        self.0.as_ref().filter(|access| access.is_session())
+    }
+}
+
+impl FromRequestParts<Arc<Gateway>> for Leaver {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, Infallible> {
+        let access = session(parts, gateway).ok().flatten();
+        let log = parts.extensions.get::<CallerName>();
+        if let (Some(log), Some(name)) = (log, access.as_ref().and_then(Access::name)) {
+            log.set(Arc::clone(name));
+        }
+        Ok(Self(access))
+    }
+}
