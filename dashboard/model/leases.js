@@ -26,7 +26,7 @@ export async function acquire(name, body) {
   try {
     const options = { method: "POST", body, signal: stop.signal, timeout: wait + 15_000 };
     const answer = await ask(lockPath(name), options);
-    mine.value = { state: "held", ...granted(answer), said: told("POST", lockPath(name), answer) };
+    mine.value = { state: "held", ...granted(answer, answer.body.waited_ms), said: told("POST", lockPath(name), answer) };
   } catch (problem) {
     if (stop.signal.aborted) mine.value = { state: "idle" };
     else failed(mine, { state: "idle" }, problem);
@@ -69,10 +69,13 @@ export function keep(name, on) {
 /** Renews what is to be kept, and sees what is over; a lease does not wait until it is looked at. */
 function tend() {
   for (const [name, mine] of kept) {
-    const { state, keep, expiresAt, renewAt } = mine.value;
+    const { state, keep, expiresAt, renewAt, lease } = mine.value;
     if (state !== "held") continue;
-    if (now() >= expiresAt) over(mine, "Its time is over.");
-    else if (keep && now() >= renewAt) renew(name);
+    if (now() >= expiresAt) {
+      over(mine, "Its time is over.");
+      // Our clock decides what is shown. A renewal whose answer was lost may have made it last longer.
+      giveBack(name, lease);
+    } else if (keep && now() >= renewAt) renew(name);
   }
 }
 
@@ -83,9 +86,16 @@ export function forgetLeases() {
   kept.clear();
 }
 
-function granted({ body: lease, sentAt }) {
-  const renewAt = sentAt + lease.renew_after_ms;
-  return { lease, expiresAt: sentAt + lease.expires_in_ms, renewAt };
+/** Times count from the store's answer: from when it was asked, after the wait, to be on the safe side. */
+function granted({ body: lease, sentAt }, waited = 0) {
+  const from = Math.min(now(), sentAt + waited);
+  return { lease, expiresAt: from + lease.expires_in_ms, renewAt: from + lease.renew_after_ms };
+}
+
+/** Gives back what is not shown as held any more, as well as that can be done: also while a page closes. */
+function giveBack(name, { token }) {
+  const body = new Blob([JSON.stringify({ token })], { type: "application/json" });
+  navigator.sendBeacon(new URL(lockPath(name, "release"), root), body);
 }
 
 function tokenOf({ lease }) {
@@ -115,12 +125,10 @@ watch((event) => {
   if (event.kind === "broken") over(mine, `It was broken: ${event.reason}`);
 });
 
-// What nobody can renew any more is given back, as well as that can be done while a page closes.
+// What nobody can renew any more is given back.
 addEventListener("pagehide", (event) => {
   if (event.persisted) return;
   for (const [name, mine] of kept) {
-    if (mine.value.state !== "held") continue;
-    const body = new Blob([JSON.stringify({ token: mine.value.lease.token })], { type: "application/json" });
-    navigator.sendBeacon(new URL(lockPath(name, "release"), root), body);
+    if (mine.value.state === "held") giveBack(name, mine.value.lease);
   }
 });

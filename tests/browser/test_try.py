@@ -1,5 +1,7 @@
 """The panel that acquires, waits, renews and releases from the page."""
 
+import re
+
 from playwright.sync_api import expect
 
 from browser import BrowserCase
@@ -89,3 +91,16 @@ class Try(BrowserCase):
         page.get_by_role("link", name="Events", exact=True).click()
         expect(page.get_by_role("row").filter(has_text="renewed").nth(3)).to_be_visible(timeout=30_000)
         self.assertEqual(self.lock("kept")["holder"]["fencing_token"], fence)
+
+    def test_a_lease_that_was_waited_for_longer_than_it_lasts_is_held_and_given_back(self):
+        self.gateway.acquire("late", ttl_ms=9_000)
+        page = self.open("/locks/late")
+        panel = self.panel(page)
+        panel.get_by_label("TTL").fill("6")
+        panel.get_by_label("Wait").fill("50")
+        panel.get_by_role("button", name="Acquire").click()
+        expect(panel.get_by_role("button", name="Release")).to_be_visible()
+        expect(panel.locator(".left")).to_contain_text(re.compile(r"[2-6]s"))
+        panel.get_by_role("button", name="Release").click()
+        expect(panel).to_contain_text("DELETE /locks/late")
+        self.assertEqual(self.lock("late")["state"], "free")
