@@ -26,6 +26,7 @@ export async function acquire(name, body) {
   try {
     const options = { method: "POST", body, signal: stop.signal, timeout: wait + 15_000 };
     const answer = await ask(lockPath(name), options);
+    if (kept.get(name) !== mine) return giveBack(name, answer.body);
     mine.value = { state: "held", ...granted(answer, answer.body.waited_ms), said: told("POST", lockPath(name), answer) };
   } catch (problem) {
     if (stop.signal.aborted) mine.value = { state: "idle" };
@@ -81,9 +82,16 @@ function tend() {
 
 setInterval(tend, 1_000);
 
-/** Forgets every lease; they end by themselves. */
+/** Forgets every lease: what is held is given back, which takes no key, and what waits gives up. */
 export function forgetLeases() {
+  const forgotten = [...kept];
   kept.clear();
+  for (const [name, mine] of forgotten) leave(name, mine.value);
+}
+
+function leave(name, { state, lease, giveUp }) {
+  if (state === "waiting") giveUp();
+  if (state === "held" || state === "busy") giveBack(name, lease);
 }
 
 /** Times count from the store's answer: from when it was asked, after the wait, to be on the safe side. */
@@ -125,10 +133,11 @@ watch((event) => {
   if (event.kind === "broken") over(mine, `It was broken: ${event.reason}`);
 });
 
-// What nobody can renew any more is given back.
-addEventListener("pagehide", (event) => {
-  if (event.persisted) return;
+// What nobody can renew any more is given back. A page that the browser keeps may be shown again.
+addEventListener("pagehide", () => {
   for (const [name, mine] of kept) {
-    if (mine.value.state === "held") giveBack(name, mine.value.lease);
+    const before = mine.value;
+    leave(name, before);
+    if (before.state === "held" || before.state === "busy") over(mine, "The page was left.");
   }
 });

@@ -3,6 +3,7 @@
 from playwright.sync_api import expect
 
 from browser import BrowserCase
+from gateway import until
 
 
 class Session(BrowserCase):
@@ -99,3 +100,25 @@ class Session(BrowserCase):
         expect(page.get_by_text("Your key may not see any lock")).to_be_visible()
         page.get_by_role("link", name="Events", exact=True).click()
         expect(page.get_by_text("Your key may not see any lock")).to_be_visible()
+
+    def lock(self, name):
+        return self.gateway.call("GET", f"/locks/{name}", key="ops")[1]
+
+    def test_signing_out_gives_back_what_the_page_holds_and_leaves_the_queue(self):
+        self.gateway.acquire("taken", key="ops", ttl_ms=600_000)
+        page = self.open("/locks/mine")
+        self.sign_in(page, "ops")
+        panel = page.get_by_role("region", name="Try it")
+        panel.get_by_label("TTL").fill("3600")
+        panel.get_by_role("button", name="Acquire").click()
+        expect(panel.get_by_role("button", name="Release")).to_be_visible()
+        page.get_by_role("link", name="Locks", exact=True).first.click()
+        page.get_by_role("row").filter(has_text="taken").locator(".of-owner").click()
+        expect(page.get_by_role("heading", name="taken")).to_be_visible()
+        panel.get_by_label("Wait").fill("50")
+        panel.get_by_role("button", name="Acquire").click()
+        until("it waits", lambda: page.wait_for_timeout(50) or self.lock("taken")["waiter_count"] == 1)
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        until("it is given back", lambda: self.lock("mine")["state"] == "free")
+        until("the queue is left", lambda: self.lock("taken")["waiter_count"] == 0)

@@ -81,6 +81,15 @@ class Try(BrowserCase):
         page.close()
         until("it is given back", lambda: self.lock("kept")["state"] == "free")
 
+    def test_gives_back_what_is_held_when_the_page_is_left_and_kept_by_the_browser(self):
+        page = self.open("/locks/kept")
+        self.panel(page).get_by_label("TTL").fill("3600")
+        self.panel(page).get_by_role("button", name="Acquire").click()
+        expect(self.panel(page).get_by_role("button", name="Release")).to_be_visible()
+        page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide', {persisted: true}))")
+        until("it is given back", lambda: self.lock("kept")["state"] == "free")
+        expect(self.panel(page)).to_contain_text("The page was left.")
+
     def test_renews_by_itself_while_another_page_is_looked_at(self):
         page = self.open("/locks/kept")
         panel = self.panel(page)
