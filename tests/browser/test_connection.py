@@ -1,5 +1,7 @@
 """The gateway goes away and comes back, and the page says so."""
 
+import re
+
 from playwright.sync_api import expect
 
 from browser import BrowserCase
@@ -76,6 +78,27 @@ class Connection(BrowserCase):
         expect(page.get_by_text("The gateway does not answer")).to_be_visible()
         page.unroute("**/session")
         expect(page.get_by_role("heading", name="Locks")).to_be_visible()
+
+    def test_the_head_of_the_stream_may_come_from_another_gateway_than_the_events(self):
+        context = self.context()
+        asked = []
+
+        def balance(route):
+            asked.append(route.request.headers.get("last-event-id"))
+            if len(asked) > 1:
+                return route.continue_()
+            route.fulfill(body="id: another-50000\n\n", headers={"Content-Type": "text/event-stream"})
+
+        context.route(re.compile(r"(?<!dashboard)/events$"), balance)
+        page = self.open("/events", context=context)
+        # What was before is not known there, and that is said.
+        expect(page.get_by_role("row").filter(has_text="gap")).to_have_count(1)
+        self.assertEqual(asked, [None, "another-49000"])
+        page.get_by_role("link", name="Locks", exact=True).first.click()
+        expect(page.get_by_text("No lock is held")).to_be_visible()
+        self.gateway.acquire("told", ttl_ms=600_000)
+        # By an event: the list is read again much later.
+        expect(page.get_by_role("row").filter(has_text="told")).to_have_count(1, timeout=8_000)
 
     def test_the_page_reads_on_where_it_was_cut_off(self):
         self.forgive(*GONE)
