@@ -1,6 +1,7 @@
 // Requests to the gateway, the same that everybody can make, and the problems that it answers.
 
 import { signal } from "../view.js";
+import { heard } from "./clock.js";
 
 /** Where the gateway is: the page is served at `dashboard/` below it, whatever its base path. */
 export const root = new URL("../../", import.meta.url);
@@ -59,6 +60,7 @@ export async function ask(path, options = {}) {
     if (stop?.aborted) throw error;
     throw unreachable(limit.aborted);
   }
+  heard(response.headers.get("date"), sentAt);
   if (response.status === 401 && path !== "session") unauthorized.value += 1;
   const json = parsed(text);
   if (!response.ok) throw problem(response, json);
