@@ -49,7 +49,7 @@ class Connection(BrowserCase):
         self.gateway.wait_for("before", "late-comer")
         expect(page.get_by_role("region", name="Queue")).to_contain_text("late-comer")
 
-    def test_a_break_whose_answer_is_lost_can_be_asked_for_again(self):
+    def test_a_break_whose_answer_is_lost_is_seen_by_the_lock_itself(self):
         self.forgive(*GONE, "status of 409")
         self.gateway.acquire("lost-answer", owner="first", ttl_ms=600_000)
         page = self.open("/locks/lost-answer")
