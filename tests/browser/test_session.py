@@ -122,3 +122,18 @@ class Session(BrowserCase):
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         until("it is given back", lambda: self.lock("mine")["state"] == "free")
         until("the queue is left", lambda: self.lock("taken")["waiter_count"] == 0)
+
+    def test_who_signs_in_with_another_key_in_another_tab_is_somebody_else_here_too(self):
+        self.gateway.acquire("other:c", key="ops", ttl_ms=600_000)
+        self.gateway.acquire("team:a", key="ops", ttl_ms=600_000)
+        context = self.context()
+        page = self.open("/locks", context=context)
+        self.sign_in(page, "ops")
+        expect(page.get_by_role("row").filter(has_text="other:c")).to_have_count(1)
+        other = self.open("/locks", context=context)
+        other.get_by_role("button", name="Sign out").click()
+        self.sign_in(other, "team")
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        expect(page.get_by_role("row").filter(has_text="other:c")).to_have_count(0)
+        expect(page.get_by_role("row").filter(has_text="team:a")).to_have_count(1)
+        expect(page.get_by_role("banner")).to_contain_text("team")
