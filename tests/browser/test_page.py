@@ -132,6 +132,16 @@ class Page(BrowserCase):
             self.gateway.call("POST", "/locks/clocks/release", {"token": lease["token"]})
             context.close()
 
+    def test_what_no_chart_shows_any_more_is_dropped_also_while_no_answer_comes(self):
+        self.forgive("net::ERR_FAILED")
+        page = self.open()
+        expect(page.get_by_role("heading", name="Health")).to_be_visible()
+        page.route("**/stats", lambda route: route.abort())
+        module = "import(new URL('model/figures.js', document.baseURI)).then(({samples, SPAN}) => %s)"
+        page.evaluate(module % "samples.forEach((sample) => (sample.time -= SPAN + 60e3))")
+        kept = module % "samples.length > 0 && samples[0].time > Date.now() - SPAN - 30e3"
+        until("they are dropped", lambda: page.wait_for_timeout(100) or page.evaluate(kept))
+
     def test_the_figures_are_polled_again_and_again_and_not_faster_than_said(self):
         page = self.open()
         expect(page.get_by_role("heading", name="Health")).to_be_visible()
