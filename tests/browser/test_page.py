@@ -97,6 +97,18 @@ class Page(BrowserCase):
         expect(page.get_by_role("heading", name="Overview")).to_be_visible()
         self.assertEqual(theme(), "dark")
 
+    def test_on_a_phone_the_age_is_shown_and_nothing_out_of_sight_takes_the_focus(self):
+        self.gateway.acquire("one", owner="somebody with a name that is long", ttl_ms=600_000)
+        page = self.open("/locks", viewport={"width": 390, "height": 844})
+        row = page.get_by_role("row").filter(has_text="one")
+        expect(row.locator(".of-age")).to_be_visible()
+        self.assertRegex(row.locator(".of-age").inner_text(), r"^\d{1,2}s$")
+        expect(page.locator(".grid .head button").first).to_be_hidden()
+        self.assert_fits(page)
+        page.get_by_label("Sort by").focus()
+        page.keyboard.press("Tab")
+        self.assertEqual(page.evaluate("document.activeElement.getAttribute('role')"), "grid")
+
     def test_time_left_drains(self):
         self.gateway.acquire("drains", ttl_ms=30_000)
         page = self.open("/locks")

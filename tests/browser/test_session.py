@@ -11,6 +11,7 @@ class Session(BrowserCase):
         "ops": ["--acquire", "*", "--view", "*", "--break", "*", "--metrics"],
         "reader": ["--view", "*"],
         "team": ["--acquire", "team:", "--view", "team:", "--view", "shared:", "--break", "team:"],
+        "figures": ["--metrics"],
         "blind": ["--acquire", "*"],
     }
 
@@ -137,3 +138,10 @@ class Session(BrowserCase):
         expect(page.get_by_role("row").filter(has_text="other:c")).to_have_count(0)
         expect(page.get_by_role("row").filter(has_text="team:a")).to_have_count(1)
         expect(page.get_by_role("banner")).to_contain_text("team")
+
+    def test_a_key_that_reads_figures_only_sees_how_much_this_gateway_has(self):
+        self.gateway.acquire("one", key="ops", ttl_ms=600_000)
+        page = self.open()
+        self.sign_in(page, "figures")
+        expect(page.get_by_role("listitem").filter(has_text="Held, this gateway")).to_contain_text("1")
+        expect(page.get_by_role("listitem").filter(has_text="Waiters, this gateway")).to_contain_text("0")

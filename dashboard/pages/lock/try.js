@@ -62,7 +62,8 @@ function Ask({ name }) {
 function Waiting({ mine }) {
   tick.value;
   const waits = mine.waitsUntil > mine.since;
-  return html`<div class="waiting" role="status">
+  return html`<div class="waiting">
+    <span class="out-of-sight" role="status">${waits ? "Waiting for the lock" : "Asking"}</span>
     <p><span class="spinner" aria-hidden="true"></span>
       ${waits ? `Waiting for ${duration(now() - mine.since)} of ${duration(mine.waitsUntil - mine.since)}` : "Asking…"}</p>
     <button type="button" onClick=${mine.giveUp}>Give up</button>
