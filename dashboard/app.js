@@ -16,7 +16,10 @@ import { Shell } from "./parts/shell.js";
 import { Help } from "./parts/shortcuts.js";
 
 const TITLES = { overview: "Overview", locks: "Locks", events: "Events", missing: "Not found" };
-/** A page that nobody looks at takes no place at the gateway after so long, but for a feed of events. */
+/**
+ * A page that nobody looks at takes no place at the gateway after so long: over HTTP/1.1 a browser makes six
+ * connections to a host, for all its tabs. When it is looked at again it reads on where it was.
+ */
 const OUT_OF_SIGHT = 60_000;
 
 function App() {
@@ -26,6 +29,15 @@ function App() {
   if (state === "out") return html`<${Page} page="sign_in" /><${Said} />`;
   const { page, name } = route.value;
   return html`<${Shell}><${Page} page=${page} name=${name} /><//><${Said} /><${Help} />`;
+}
+
+let leaving = null;
+
+/** Opens the stream while the page is looked at, and closes it a while after it was. */
+function follow() {
+  clearTimeout(leaving);
+  if (document.hidden) leaving = setTimeout(close, OUT_OF_SIGHT);
+  else if (session.value.state === "in" && seesSomething()) open();
 }
 
 listen({
@@ -40,8 +52,7 @@ listen({
 effect(() => {
   const here = session.value.state === "in";
   untracked(() => {
-    if (here && seesSomething()) open();
-    if (here) return;
+    if (here) return follow();
     close({ forget: true });
     forgetLocks();
     forgetEvents();
@@ -65,16 +76,7 @@ effect(() => {
   document.title = `${title} · Latchgate`;
 });
 
-let hidden = null;
-document.addEventListener("visibilitychange", () => {
-  clearTimeout(hidden);
-  if (!document.hidden) {
-    if (session.value.state === "in" && seesSomething()) open();
-    return;
-  }
-  const leave = () => route.value.page === "events" || close();
-  hidden = setTimeout(leave, OUT_OF_SIGHT);
-});
+document.addEventListener("visibilitychange", follow);
 
 // How soon the page can be used is measured, by us and by whoever wants to.
 const drawn = effect(() => {

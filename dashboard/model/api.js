@@ -1,11 +1,12 @@
 // Requests to the gateway, the same that everybody can make, and the problems that it answers.
 
 import { signal } from "../view.js";
+import { heard } from "./clock.js";
 
 /** Where the gateway is: the page is served at `dashboard/` below it, whatever its base path. */
 export const root = new URL("../../", import.meta.url);
 
-/** The last answer was 401: whoever shows what needs a session looks at this. */
+/** The last answer was 401, or 403: whoever shows what needs a session looks at this. */
 export const unauthorized = signal(0);
 
 /** Longer than a gateway takes to say that its store does not answer. */
@@ -59,7 +60,8 @@ export async function ask(path, options = {}) {
     if (stop?.aborted) throw error;
     throw unreachable(limit.aborted);
   }
-  if (response.status === 401 && path !== "session") unauthorized.value += 1;
+  heard(response.headers.get("date"), sentAt);
+  if ((response.status === 401 || response.status === 403) && path !== "session") unauthorized.value += 1;
   const json = parsed(text);
   if (!response.ok) throw problem(response, json);
   return { status: response.status, body: json, headers: response.headers, sentAt };

@@ -31,6 +31,12 @@ export function times(holder, sentAt) {
   return { expiresAt, acquiredAt, holdEndsAt: limit === null ? null : sentAt + limit };
 }
 
+/** Takes in what an answer says of the time, to the second, until one says more. */
+export function heard(date, sentAt) {
+  const time = Date.parse(date);
+  if (ahead === null && !Number.isNaN(time)) ahead = time - sentAt;
+}
+
 /** A time of the gateway on our clock; never in the future. */
 export function here(gatewayTime) {
   return Math.min(now(), gatewayTime - (ahead ?? Date.now() - now()));

@@ -102,7 +102,18 @@ async function newest(signal) {
   const cut = head?.lastIndexOf("-") ?? -1;
   if (cut < 0) return null;
   const number = Number(head.slice(cut + 1));
-  return { id: `${head.slice(0, cut)}-${Math.max(0, number - PAST)}`, until: number };
+  const instance = head.slice(0, cut);
+  return { id: `${instance}-${Math.max(0, number - PAST)}`, instance, until: number };
+}
+
+/**
+ * Whether an event was before the stream's head. Behind a load balancer the gateway that tells events may
+ * be another one than that which was asked for its head: numbers are those of one gateway alone.
+ */
+function isPast(id, replayed) {
+  const cut = id?.lastIndexOf("-") ?? -1;
+  if (replayed === null || cut < 0) return false;
+  return id.slice(0, cut) === replayed.instance && Number(id.slice(cut + 1)) <= replayed.until;
 }
 
 /** Reads the stream to its end. What the past has in it is told as such. */
@@ -115,9 +126,10 @@ async function read(from, signal, { opened, replayed }) {
     }
     if (event.id) lastId = event.id;
     if (!event.kind) return;
-    const past = replayed !== null && Number(event.id?.slice(event.id.lastIndexOf("-") + 1)) <= replayed.until;
+    const past = isPast(event.id, replayed);
     const data = JSON.parse(event.data);
-    if (event.kind === "gap" && past) return; // No more is kept than that.
+    // No more is kept than that.
+    if (event.kind === "gap" && past && data.reason === "too-old") return;
     if (event.kind === "gap") listeners.resync("gap");
     if (event.kind === "end") return;
     listeners.event({ ...data, kind: event.kind, id: event.id }, past);

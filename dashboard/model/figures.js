@@ -29,6 +29,7 @@ export const samples = [];
 /** The last answers by instance: behind a load balancer not every answer comes from the same one. */
 const answers = new Map();
 let asked = false;
+let stop = null;
 let due = 0;
 
 /** Asks if it is time to. Called once a second. */
@@ -40,16 +41,19 @@ export function lookAtFigures() {
 
 async function look() {
   asked = true;
+  const { signal: stopped } = (stop = new AbortController());
   try {
-    const { body } = await ask("stats", { timeout: 4_000 });
+    const { body } = await ask("stats", { timeout: 4_000, signal: stopped });
     sample(body, Date.now());
     figures.value = body;
     figuresProblem.value = null;
   } catch (problem) {
+    if (stopped.aborted) return;
     if (!(problem instanceof Problem)) throw problem;
     figuresProblem.value = problem;
     // The charts show that nothing is known of now.
     samples.push({ ...UNKNOWN, time: Date.now() });
+    trim(Date.now());
   } finally {
     asked = false;
   }
@@ -79,7 +83,13 @@ function sample(stats, time) {
     margin: quantile(margins, stats.renew_margin.bounds_ms, 0.5),
     least: quantile(margins, stats.renew_margin.bounds_ms, 0.05),
   });
-  while (samples[0].time < time - SPAN) samples.shift();
+  trim(time);
+}
+
+/** Drops what no chart shows any more, also while no answer comes. */
+function trim(time) {
+  while (samples.length && samples[0].time < time - SPAN) samples.shift();
+  for (const [instance, past] of answers) if (past.at(-1).time < time - SPAN) answers.delete(instance);
 }
 
 function renewals(then, now) {
@@ -104,6 +114,7 @@ function quantile(counts, bounds, part) {
 
 /** Forgets everything. */
 export function forgetFigures() {
+  stop?.abort();
   samples.length = 0;
   answers.clear();
   figures.value = null;

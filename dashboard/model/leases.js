@@ -7,9 +7,12 @@ import { watch } from "./feed.js";
 
 /**
  * By lock name a signal of `{state, lease, expiresAt, waitsUntil, keep, problem, said}`; `state` is
- * `idle`, `waiting`, `held`, `busy` (renewing or releasing) or `over`.
+ * `idle`, `waiting`, `unsure` (whether it was granted), `held`, `busy` (renewing or releasing) or `over`.
  */
 const kept = new Map();
+
+/** When it is asked whether the lock was granted to an attempt that was given up, in milliseconds. */
+const RECLAIMS = [0, 2_000, 5_000];
 
 /** What this page has of the lock. */
 export function leaseOf(name) {
@@ -17,19 +20,53 @@ export function leaseOf(name) {
   return kept.get(name);
 }
 
-/** Asks for the lock. The queue is left by hanging up: `give up` aborts. */
-export async function acquire(name, body) {
+/** Asks for the lock, and with `attempt` once more for the one of which it is not known who has it. */
+export async function acquire(name, body, attempt = { body, key: newKey() }) {
   const mine = leaseOf(name);
   const stop = new AbortController();
-  const wait = body.wait_ms ?? 0;
-  mine.value = { state: "waiting", since: now(), waitsUntil: now() + wait, giveUp: () => stop.abort() };
+  const wait = attempt.body.wait_ms ?? 0;
+  const giveUp = () => stop.abort();
+  mine.value = { state: "waiting", since: now(), waitsUntil: now() + wait, giveUp };
   try {
-    const options = { method: "POST", body, signal: stop.signal, timeout: wait + 15_000 };
-    const answer = await ask(lockPath(name), options);
-    mine.value = { state: "held", ...granted(answer), said: told("POST", lockPath(name), answer) };
+    const answer = await ask(lockPath(name), { ...asked(attempt), signal: stop.signal, timeout: wait + 15_000 });
+    if (kept.get(name) !== mine) return giveBack(name, answer.body);
+    // A lease that was granted before tells how long that took then.
+    const waited = answer.status === 201 ? answer.body.waited_ms : 0;
+    mine.value = { state: "held", ...granted(answer, waited), said: told("POST", lockPath(name), answer) };
   } catch (problem) {
-    if (stop.signal.aborted) mine.value = { state: "idle" };
-    else failed(mine, { state: "idle" }, problem);
+    if (stop.signal.aborted) letGo(name, mine, attempt);
+    else if (problem.isUnknown) {
+      const again = () => acquire(name, null, attempt);
+      mine.value = { state: "unsure", problem, again, giveUp: () => letGo(name, mine, attempt) };
+    } else failed(mine, { state: "idle" }, problem);
+  }
+}
+
+/** As secret as a token. `randomUUID` is not there where the page came over plain HTTP. */
+function newKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function asked({ body, key }) {
+  return { method: "POST", body, headers: { "Idempotency-Key": key } };
+}
+
+/** Gives an attempt up. The lock may have been granted all the same: then it goes back. */
+async function letGo(name, mine, attempt) {
+  mine.value = { state: "idle" };
+  const request = asked({ ...attempt, body: { ...attempt.body, wait_ms: 0 } });
+  for (const pause of RECLAIMS) {
+    await new Promise((resolve) => setTimeout(resolve, pause));
+    // Nobody is signed in any more: the gateway gives back what nobody has fetched.
+    if (kept.get(name) !== mine) return;
+    try {
+      const { body } = await ask(lockPath(name), request);
+      return giveBack(name, body);
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      if (problem.status > 0 && problem.status < 500) return;
+    }
   }
 }
 
@@ -41,23 +78,29 @@ export async function renew(name) {
   const path = lockPath(name, "renew");
   try {
     const answer = await ask(path, { method: "PUT", headers: tokenOf(before) });
-    mine.value = { ...before, state: "held", problem: null, ...granted(answer), said: told("PUT", path, answer) };
+    if (isStill(name, mine, before)) mine.value = { ...mine.value, state: "held", ...granted(answer), said: told("PUT", path, answer) };
   } catch (problem) {
-    failed(mine, before, problem);
+    if (isStill(name, mine, before)) failed(mine, { ...mine.value, state: "held" }, problem);
   }
 }
 
-/** Gives the lock back. */
+/** Gives the lock back. What somebody wants to give back is not renewed by itself any more. */
 export async function release(name) {
   const mine = leaseOf(name);
   const before = mine.value;
-  mine.value = { ...before, state: "busy", problem: null };
+  mine.value = { ...before, state: "busy", problem: null, keep: false };
   try {
     const answer = await ask(lockPath(name), { method: "DELETE", headers: tokenOf(before) });
-    mine.value = { state: "idle", said: told("DELETE", lockPath(name), answer) };
+    if (kept.get(name) === mine) mine.value = { state: "idle", said: told("DELETE", lockPath(name), answer) };
   } catch (problem) {
-    failed(mine, before, problem);
+    if (isStill(name, mine, before)) failed(mine, { ...mine.value, state: "held" }, problem);
   }
+}
+
+/** Whether what was begun with `before` still concerns what is shown: meanwhile it may have ended. */
+function isStill(name, mine, before) {
+  const { state, lease } = mine.value;
+  return kept.get(name) === mine && state === "busy" && lease.fencing_token === before.lease.fencing_token;
 }
 
 /** Whether it is to be renewed again and again by itself. */
@@ -69,23 +112,40 @@ export function keep(name, on) {
 /** Renews what is to be kept, and sees what is over; a lease does not wait until it is looked at. */
 function tend() {
   for (const [name, mine] of kept) {
-    const { state, keep, expiresAt, renewAt } = mine.value;
+    const { state, keep, expiresAt, renewAt, lease } = mine.value;
     if (state !== "held") continue;
-    if (now() >= expiresAt) over(mine, "Its time is over.");
-    else if (keep && now() >= renewAt) renew(name);
+    if (now() >= expiresAt) {
+      over(mine, "Its time is over.");
+      // Our clock decides what is shown. A renewal whose answer was lost may have made it last longer.
+      giveBack(name, lease);
+    } else if (keep && now() >= renewAt) renew(name);
   }
 }
 
 setInterval(tend, 1_000);
 
-/** Forgets every lease; they end by themselves. */
+/** Forgets every lease: what is held is given back, which takes no key, and what waits gives up. */
 export function forgetLeases() {
+  const forgotten = [...kept];
   kept.clear();
+  for (const [name, mine] of forgotten) leave(name, mine.value);
 }
 
-function granted({ body: lease, sentAt }) {
-  const renewAt = sentAt + lease.renew_after_ms;
-  return { lease, expiresAt: sentAt + lease.expires_in_ms, renewAt };
+function leave(name, { state, lease, giveUp }) {
+  if (state === "waiting") giveUp();
+  if (state === "held" || state === "busy") giveBack(name, lease);
+}
+
+/** Times count from the store's answer: from when it was asked, after the wait, to be on the safe side. */
+function granted({ body: lease, sentAt }, waited = 0) {
+  const from = Math.min(now(), sentAt + waited);
+  return { lease, expiresAt: from + lease.expires_in_ms, renewAt: from + lease.renew_after_ms };
+}
+
+/** Gives back what is not shown as held any more, as well as that can be done: also while a page closes. */
+function giveBack(name, { token }) {
+  const body = new Blob([JSON.stringify({ token })], { type: "application/json" });
+  navigator.sendBeacon(new URL(lockPath(name, "release"), root), body);
 }
 
 function tokenOf({ lease }) {
@@ -107,20 +167,26 @@ function told(method, path, { status, body, sentAt }) {
   return { method, path, status, body: body && { ...body, token: "…" }, ms: now() - sentAt };
 }
 
+const ENDS = {
+  broken: ({ reason }) => `It was broken: ${reason}`,
+  expired: () => "Its time was over.",
+  released: () => "It was given back.",
+};
+
 // Somebody else may have ended it: then there is no need to wait for the next renewal.
 watch((event) => {
   const mine = kept.get(event.name);
   const { state, lease } = mine?.value ?? {};
-  if (state !== "held" || event.fencing_token !== lease.fencing_token) return;
-  if (event.kind === "broken") over(mine, `It was broken: ${event.reason}`);
+  if ((state !== "held" && state !== "busy") || event.fencing_token !== lease.fencing_token) return;
+  const why = ENDS[event.kind];
+  if (why) over(mine, why(event));
 });
 
-// What nobody can renew any more is given back, as well as that can be done while a page closes.
-addEventListener("pagehide", (event) => {
-  if (event.persisted) return;
+// What nobody can renew any more is given back. A page that the browser keeps may be shown again.
+addEventListener("pagehide", () => {
   for (const [name, mine] of kept) {
-    if (mine.value.state !== "held") continue;
-    const body = new Blob([JSON.stringify({ token: mine.value.lease.token })], { type: "application/json" });
-    navigator.sendBeacon(new URL(lockPath(name, "release"), root), body);
+    const before = mine.value;
+    leave(name, before);
+    if (before.state === "held" || before.state === "busy") over(mine, "The page was left.");
   }
 });

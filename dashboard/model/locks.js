@@ -123,7 +123,7 @@ export function apply(event, past) {
     if (known) known.waiters = Math.max(known.waiters ?? 0, event.position ?? 1);
   } else if (kind === "renewed") {
     if (known && (fence === null || known.fence === fence)) {
-      known.expiresAt = here(Date.parse(event.at)) + event.expires_in_ms;
+      known.expiresAt = now() + event.expires_in_ms;
       known.ttl = Math.max(event.expires_in_ms, known.fence === fence ? 0 : known.ttl);
       known.round = begun;
     }
@@ -136,7 +136,6 @@ function acquired(event, known) {
   const { name, fencing_token: fence, owner, expires_in_ms: left } = event;
   if (fence === null || isOld(name, fence) || (known && known.fence >= fence && !known.ended)) return;
   if (!known && locks.size >= MOST && listing.value.more) return;
-  const at = here(Date.parse(event.at));
   // One who has waited is served: there is one fewer in the queue.
   const waiters = event.waited_ms > 0 && known?.waiters ? known.waiters - 1 : (known?.waiters ?? 0);
   locks.set(name, {
@@ -149,8 +148,9 @@ function acquired(event, known) {
     waiters,
     ended: null,
     round: begun,
-    expiresAt: at + left,
-    acquiredAt: at,
+    // What is left is counted from when it was heard: clocks of gateways may differ, and ages may be wrong.
+    expiresAt: now() + left,
+    acquiredAt: here(Date.parse(event.at)),
     holdEndsAt: null,
   });
 }

@@ -9,6 +9,8 @@ import { ask, Problem, unauthorized } from "./api.js";
  */
 export const session = signal({ state: "unknown" });
 
+const OVER = "Your session is over: it has run out, or the key was revoked.";
+
 /** How soon the gateway is asked again that did not say who this is. */
 const RETRY = 3_000;
 
@@ -80,14 +82,19 @@ function enter(said, sentAt, why) {
     session.value = { state: "out", why };
     return;
   }
+  const { state, name } = session.value;
+  // Another tab has signed in with another key: what was seen with the first one is not for the second.
+  if (state === "in" && name !== said.name) session.value = { state: "out" };
   const left = said.expires_in_ms;
   // Asks again when the session should be over; a timer holds 24 days at most.
   if (left !== null) ending = setTimeout(ended, Math.min(left + 500, 2 ** 31 - 1));
   session.value = { ...said, state: "in", endsAt: left === null ? null : sentAt + left };
 }
 
+document.addEventListener("visibilitychange", () => document.hidden || session.value.state !== "in" || begin(OVER));
+
 function ended() {
-  begin("Your session is over: it has run out, or the key was revoked.");
+  begin(OVER);
 }
 
 // A refused request is the first that is heard of a session that is over before its time.

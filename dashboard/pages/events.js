@@ -85,7 +85,7 @@ function List({ prefix, owner, chosen, until, paused, scrolled }) {
     const grid = document.querySelector("main .grid");
     if (grid) grid.scrollTop = 0;
   };
-  return html`<p class="count" role="status">
+  return html`<p class="count">
       ${plural(rows.length, "event", "events")}${events().length >= KEPT && `, of the last ${count(KEPT)}`}
       ${waiting > 0 && html`<button type="button" class="fresh" onClick=${onward}><${Icon} name="up" />${count(waiting)} new</button>`}
     </p>

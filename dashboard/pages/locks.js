@@ -127,7 +127,7 @@ function Count({ prefix, owner }) {
   const shown = prefix || owner ? `${count(found(prefix, owner).length)} of ` : "";
   const rest = partial ? " so far" : more ? " and more" : "";
   const all = `${shown}${plural(locks.size, "lock", "locks")}${rest}`;
-  return html`<p class="count" role="status">${all} held${waiting > 0 && `, ${count(waiting)} waited for`}</p>`;
+  return html`<p class="count">${all} held${waiting > 0 && `, ${count(waiting)} waited for`}</p>`;
 }
 
 function Waiters({ number }) {

@@ -54,6 +54,11 @@ function Tiles() {
     ${seesSomething() &&
     html`<${Tile} title="Locks held" to=${href("locks")} value=${ready ? count(locks.size) + more : NOTHING} />
       <${Tile} title="Waiters" to=${href("locks", { sort: "-waiters" })} value=${ready ? count(waiting) + more : NOTHING} />`}
+    ${!seesSomething() &&
+    stats &&
+    html`<${Tile} title="Held, this gateway" value=${count(stats.leases)} />
+      <${Tile} title="Waiters, this gateway" value=${count(stats.waiters)} />
+      <${Tile} title="Longest hold, this gateway" value=${stats.longest_hold_ms === null ? "none" : duration(stats.longest_hold_ms)} />`}
     ${stats && html`<${Tile} title="Longest wait" value=${stats.longest_wait_ms === null ? "none" : duration(stats.longest_wait_ms)} name=${wait?.name} />`}
     ${seesSomething() &&
     html`<${Tile} title="Longest hold" value=${longest ? duration(now() - longest.acquiredAt) : "none"} name=${longest?.name} />`}

@@ -1,5 +1,7 @@
 """The gateway goes away and comes back, and the page says so."""
 
+import re
+
 from playwright.sync_api import expect
 
 from browser import BrowserCase
@@ -47,7 +49,7 @@ class Connection(BrowserCase):
         self.gateway.wait_for("before", "late-comer")
         expect(page.get_by_role("region", name="Queue")).to_contain_text("late-comer")
 
-    def test_a_break_whose_answer_is_lost_can_be_asked_for_again(self):
+    def test_a_break_whose_answer_is_lost_is_seen_by_the_lock_itself(self):
         self.forgive(*GONE, "status of 409")
         self.gateway.acquire("lost-answer", owner="first", ttl_ms=600_000)
         page = self.open("/locks/lost-answer")
@@ -76,6 +78,65 @@ class Connection(BrowserCase):
         expect(page.get_by_text("The gateway does not answer")).to_be_visible()
         page.unroute("**/session")
         expect(page.get_by_role("heading", name="Locks")).to_be_visible()
+
+    def test_the_head_of_the_stream_may_come_from_another_gateway_than_the_events(self):
+        context = self.context()
+        asked = []
+
+        def balance(route):
+            asked.append(route.request.headers.get("last-event-id"))
+            if len(asked) > 1:
+                return route.continue_()
+            route.fulfill(body="id: another-50000\n\n", headers={"Content-Type": "text/event-stream"})
+
+        context.route(re.compile(r"(?<!dashboard)/events$"), balance)
+        page = self.open("/events", context=context)
+        # What was before is not known there, and that is said.
+        expect(page.get_by_role("row").filter(has_text="gap")).to_have_count(1)
+        self.assertEqual(asked, [None, "another-49000"])
+        page.get_by_role("link", name="Locks", exact=True).first.click()
+        expect(page.get_by_text("No lock is held")).to_be_visible()
+        self.gateway.acquire("told", ttl_ms=600_000)
+        # By an event: the list is read again much later.
+        expect(page.get_by_role("row").filter(has_text="told")).to_have_count(1, timeout=8_000)
+
+    def test_tabs_that_are_opened_in_the_background_take_no_connection_from_the_one_that_is_looked_at(self):
+        context = self.context()
+        # Chromium shows every page of a test. A browser makes six connections to a host, for all tabs.
+        hide = "Object.defineProperty(Document.prototype, 'hidden', {configurable: true, get: () => !window.looked});"
+        background = []
+        for _ in range(6):
+            page = context.new_page()
+            page.add_init_script(hide)
+            page.goto(f"{self.gateway.url}/dashboard/events")
+            expect(page.get_by_role("heading", name="Events")).to_be_visible()
+            background.append(page)
+        page = self.open("/locks", context=context)
+        expect(page.locator(".live.is-live")).to_be_visible()
+        self.gateway.acquire("told", ttl_ms=600_000)
+        expect(page.get_by_role("row").filter(has_text="told")).to_have_count(1)
+        first = background[0]
+        expect(first.locator(".live.is-off")).to_be_visible()
+        first.evaluate("window.looked = true; document.dispatchEvent(new Event('visibilitychange'))")
+        expect(first.locator(".live.is-live")).to_be_visible()
+        expect(first.get_by_role("row").filter(has_text="told")).to_have_count(1)
+
+    def test_a_feed_that_is_out_of_sight_lets_go_and_reads_on_later(self):
+        page = self.open()
+        page.clock.install()
+        page.goto(f"{self.gateway.url}/dashboard/events")
+        expect(page.locator(".live.is-live")).to_be_visible()
+        look = (
+            "(hidden) => { Object.defineProperty(document, 'hidden', {configurable: true, get: () => hidden});"
+            " document.dispatchEvent(new Event('visibilitychange')); }"
+        )
+        page.evaluate(look, True)
+        page.clock.fast_forward(61_000)
+        expect(page.locator(".live.is-off")).to_be_visible()
+        self.gateway.acquire("meanwhile", ttl_ms=600_000)
+        page.evaluate(look, False)
+        expect(page.get_by_role("row").filter(has_text="meanwhile")).to_have_count(1)
+        expect(page.get_by_role("row").filter(has_text="gap")).to_have_count(0)
 
     def test_the_page_reads_on_where_it_was_cut_off(self):
         self.forgive(*GONE)

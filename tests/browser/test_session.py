@@ -3,6 +3,7 @@
 from playwright.sync_api import expect
 
 from browser import BrowserCase
+from gateway import until
 
 
 class Session(BrowserCase):
@@ -10,6 +11,7 @@ class Session(BrowserCase):
         "ops": ["--acquire", "*", "--view", "*", "--break", "*", "--metrics"],
         "reader": ["--view", "*"],
         "team": ["--acquire", "team:", "--view", "team:", "--view", "shared:", "--break", "team:"],
+        "figures": ["--metrics"],
         "blind": ["--acquire", "*"],
     }
 
@@ -99,3 +101,47 @@ class Session(BrowserCase):
         expect(page.get_by_text("Your key may not see any lock")).to_be_visible()
         page.get_by_role("link", name="Events", exact=True).click()
         expect(page.get_by_text("Your key may not see any lock")).to_be_visible()
+
+    def lock(self, name):
+        return self.gateway.call("GET", f"/locks/{name}", key="ops")[1]
+
+    def test_signing_out_gives_back_what_the_page_holds_and_leaves_the_queue(self):
+        self.gateway.acquire("taken", key="ops", ttl_ms=600_000)
+        page = self.open("/locks/mine")
+        self.sign_in(page, "ops")
+        panel = page.get_by_role("region", name="Try it")
+        panel.get_by_label("TTL").fill("3600")
+        panel.get_by_role("button", name="Acquire").click()
+        expect(panel.get_by_role("button", name="Release")).to_be_visible()
+        page.get_by_role("link", name="Locks", exact=True).first.click()
+        page.get_by_role("row").filter(has_text="taken").locator(".of-owner").click()
+        expect(page.get_by_role("heading", name="taken")).to_be_visible()
+        panel.get_by_label("Wait").fill("50")
+        panel.get_by_role("button", name="Acquire").click()
+        until("it waits", lambda: page.wait_for_timeout(50) or self.lock("taken")["waiter_count"] == 1)
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        until("it is given back", lambda: self.lock("mine")["state"] == "free")
+        until("the queue is left", lambda: self.lock("taken")["waiter_count"] == 0)
+
+    def test_who_signs_in_with_another_key_in_another_tab_is_somebody_else_here_too(self):
+        self.gateway.acquire("other:c", key="ops", ttl_ms=600_000)
+        self.gateway.acquire("team:a", key="ops", ttl_ms=600_000)
+        context = self.context()
+        page = self.open("/locks", context=context)
+        self.sign_in(page, "ops")
+        expect(page.get_by_role("row").filter(has_text="other:c")).to_have_count(1)
+        other = self.open("/locks", context=context)
+        other.get_by_role("button", name="Sign out").click()
+        self.sign_in(other, "team")
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        expect(page.get_by_role("row").filter(has_text="other:c")).to_have_count(0)
+        expect(page.get_by_role("row").filter(has_text="team:a")).to_have_count(1)
+        expect(page.get_by_role("banner")).to_contain_text("team")
+
+    def test_a_key_that_reads_figures_only_sees_how_much_this_gateway_has(self):
+        self.gateway.acquire("one", key="ops", ttl_ms=600_000)
+        page = self.open()
+        self.sign_in(page, "figures")
+        expect(page.get_by_role("listitem").filter(has_text="Held, this gateway")).to_contain_text("1")
+        expect(page.get_by_role("listitem").filter(has_text="Waiters, this gateway")).to_contain_text("0")

@@ -1,5 +1,7 @@
 """The panel that acquires, waits, renews and releases from the page."""
 
+import re
+
 from playwright.sync_api import expect
 
 from browser import BrowserCase
@@ -38,6 +40,8 @@ class Try(BrowserCase):
         self.assertEqual(self.lock("mine")["state"], "free")
 
     def test_waits_and_gives_up(self):
+        # Whether the lock was granted meanwhile is asked.
+        self.forgive("status of 423")
         self.gateway.acquire("taken", owner="somebody", ttl_ms=600_000)
         page = self.open("/locks/taken")
         panel = self.panel(page)
@@ -79,6 +83,15 @@ class Try(BrowserCase):
         page.close()
         until("it is given back", lambda: self.lock("kept")["state"] == "free")
 
+    def test_gives_back_what_is_held_when_the_page_is_left_and_kept_by_the_browser(self):
+        page = self.open("/locks/kept")
+        self.panel(page).get_by_label("TTL").fill("3600")
+        self.panel(page).get_by_role("button", name="Acquire").click()
+        expect(self.panel(page).get_by_role("button", name="Release")).to_be_visible()
+        page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide', {persisted: true}))")
+        until("it is given back", lambda: page.wait_for_timeout(50) or self.lock("kept")["state"] == "free")
+        expect(self.panel(page)).to_contain_text("The page was left.")
+
     def test_renews_by_itself_while_another_page_is_looked_at(self):
         page = self.open("/locks/kept")
         panel = self.panel(page)
@@ -89,3 +102,86 @@ class Try(BrowserCase):
         page.get_by_role("link", name="Events", exact=True).click()
         expect(page.get_by_role("row").filter(has_text="renewed").nth(3)).to_be_visible(timeout=30_000)
         self.assertEqual(self.lock("kept")["holder"]["fencing_token"], fence)
+
+    def test_a_lease_that_was_waited_for_longer_than_it_lasts_is_held_and_given_back(self):
+        self.gateway.acquire("late", ttl_ms=9_000)
+        page = self.open("/locks/late")
+        panel = self.panel(page)
+        panel.get_by_label("TTL").fill("6")
+        panel.get_by_label("Wait").fill("50")
+        panel.get_by_role("button", name="Acquire").click()
+        expect(panel.get_by_role("button", name="Release")).to_be_visible()
+        expect(panel.locator(".left")).to_contain_text(re.compile(r"[2-6]s"))
+        panel.get_by_role("button", name="Release").click()
+        expect(panel).to_contain_text("DELETE /locks/late")
+        self.assertEqual(self.lock("late")["state"], "free")
+
+    def lose_the_answer(self, page, name):
+        self.forgive(r"net::ERR_FAILED")
+        keys = []
+
+        def cut(route):
+            if route.request.method == "POST":
+                keys.append(route.request.headers.get("idempotency-key"))
+                if len(keys) == 1:
+                    route.fetch()
+                    return route.abort()
+            route.continue_()
+
+        page.route(re.compile(rf"(?<!dashboard)/locks/{name}$"), cut)
+        self.panel(page).get_by_label("TTL").fill("3600")
+        self.panel(page).get_by_role("button", name="Acquire").click()
+        expect(self.panel(page)).to_contain_text("may have been granted")
+        return keys
+
+    def test_an_acquire_whose_answer_is_lost_is_asked_for_again(self):
+        page = self.open("/locks/lost")
+        keys = self.lose_the_answer(page, "lost")
+        fence = self.lock("lost")["holder"]["fencing_token"]
+        self.panel(page).get_by_role("button", name="Ask again").click()
+        expect(self.panel(page).get_by_role("button", name="Release")).to_be_visible()
+        self.assertEqual(self.lock("lost")["holder"]["fencing_token"], fence)
+        self.assertEqual(len(set(keys)), 1)
+        self.assertRegex(keys[0], r"^[0-9a-f]{32}$")
+        self.panel(page).get_by_role("button", name="Release").click()
+        until("it is given back", lambda: self.lock("lost")["state"] == "free")
+
+    def test_an_acquire_whose_answer_is_lost_is_given_up_and_the_lock_goes_back(self):
+        page = self.open("/locks/lost")
+        self.lose_the_answer(page, "lost")
+        self.panel(page).get_by_role("button", name="Give up").click()
+        until("it is given back", lambda: page.wait_for_timeout(50) or self.lock("lost")["state"] == "free")
+
+    def test_what_is_unticked_during_a_renewal_stays_unticked(self):
+        page = self.open("/locks/kept")
+        panel = self.panel(page)
+        slow = []
+        page.route("**/renew", lambda route: slow.append(route))
+        panel.get_by_label("TTL").fill("9")
+        panel.get_by_role("button", name="Acquire").click()
+        panel.get_by_label("Renew by itself").check()
+        until("it is renewed", lambda: page.wait_for_timeout(50) or slow)
+        panel.get_by_label("Renew by itself").uncheck()
+        slow[0].continue_()
+        expect(panel).to_contain_text("PUT /locks/kept/renew")
+        expect(panel.get_by_label("Renew by itself")).not_to_be_checked()
+
+    def test_what_could_not_be_given_back_is_not_renewed_by_itself(self):
+        self.forgive(r"net::ERR_FAILED")
+        page = self.open("/locks/kept")
+        panel = self.panel(page)
+        page.route("**/locks/kept", lambda route: route.abort() if route.request.method == "DELETE" else route.continue_())
+        panel.get_by_label("TTL").fill("60")
+        panel.get_by_role("button", name="Acquire").click()
+        panel.get_by_label("Renew by itself").check()
+        panel.get_by_role("button", name="Release").click()
+        expect(panel.get_by_role("alert")).to_be_visible()
+        expect(panel.get_by_label("Renew by itself")).not_to_be_checked()
+
+    def test_a_lease_that_somebody_else_gave_back_is_over_here_too(self):
+        page = self.open("/locks/mine")
+        with page.expect_response(lambda answer: answer.request.method == "POST") as answered:
+            self.panel(page).get_by_role("button", name="Acquire").click()
+        expect(self.panel(page).get_by_role("button", name="Release")).to_be_visible()
+        self.gateway.call("POST", "/locks/mine/release", {"token": answered.value.json()["token"]})
+        expect(self.panel(page)).to_contain_text("It was given back.")

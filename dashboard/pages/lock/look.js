@@ -33,7 +33,9 @@ export function useLook(name) {
       } catch (problem) {
         if (stop.signal.aborted) return;
         if (!(problem instanceof Problem)) throw problem;
-        seen.value = { ...seen.value, state: "failed", problem };
+        // Whoever is signed in by now may not see what was seen before.
+        const lock = problem.status === 403 ? null : seen.value.lock;
+        seen.value = { lock, state: "failed", problem };
       }
       asked = false;
       if (askAgain) soonLook();
@@ -41,7 +43,7 @@ export function useLook(name) {
       timer = setTimeout(() => document.hidden || look(), seen.value.lock?.waiter_count ? QUEUED : QUIET);
     };
     const soonLook = soon(() => stop.signal.aborted || look(), 120);
-    const unwatch = watch((event) => event.name === name && soonLook());
+    const unwatch = watch((event) => (event.name === name || event.kind === "gap") && soonLook());
     const shown = () => document.hidden || soonLook();
     document.addEventListener("visibilitychange", shown);
     again.value = look;

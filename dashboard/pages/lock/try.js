@@ -20,6 +20,7 @@ export function Try({ name }) {
     html`<p class="remark"><${Icon} name="lost" /> The lease is over. ${mine.why}</p>`}
     ${(state === "idle" || state === "over") && html`<${Ask} name=${name} />`}
     ${state === "waiting" && html`<${Waiting} mine=${mine} />`}
+    ${state === "unsure" && html`<${Unsure} mine=${mine} />`}
     ${(state === "held" || state === "busy") && html`<${Held} ...${{ name, mine }} />`}
     <${Trouble} problem=${mine.problem} />
     ${mine.said && html`<${Answer} said=${mine.said} />`}
@@ -61,10 +62,24 @@ function Ask({ name }) {
 function Waiting({ mine }) {
   tick.value;
   const waits = mine.waitsUntil > mine.since;
-  return html`<div class="waiting" role="status">
+  return html`<div class="waiting">
+    <span class="out-of-sight" role="status">${waits ? "Waiting for the lock" : "Asking"}</span>
     <p><span class="spinner" aria-hidden="true"></span>
       ${waits ? `Waiting for ${duration(now() - mine.since)} of ${duration(mine.waitsUntil - mine.since)}` : "Asking…"}</p>
     <button type="button" onClick=${mine.giveUp}>Give up</button>
+  </div>`;
+}
+
+function Unsure({ mine }) {
+  return html`<div class="mine">
+    <p class="remark">
+      <${Icon} name="warning" /> The lock may have been granted all the same. Asking again is safe: it is the same
+      request, with the same <code>Idempotency-Key</code>.
+    </p>
+    <div class="buttons">
+      <button type="button" class="main" onClick=${mine.again}>Ask again</button>
+      <button type="button" onClick=${mine.giveUp}>Give up</button>
+    </div>
   </div>`;
 }
 
