@@ -8,7 +8,7 @@ use crate::{
     auth::KeysFile,
     config::{StoreUrl, reference},
     http::CertificatesWatch,
-    store::redis::check_credentials,
+    store::redis::{RedisServers, check_credentials},
 };
 
 use super::{environment::Environment, error::CliError, output, sources::SourceArgs};
@@ -38,8 +38,13 @@ fn check(sources: &SourceArgs, environment: &Environment) -> Result<String, CliE
     if loaded.config.http.tls.is_on() {
         CertificatesWatch::open(loaded.config.http.tls.clone())?;
     }
-    if let StoreUrl::Redis(url) = &loaded.config.store {
-        check_credentials(url, &loaded.config.redis)?;
+    let servers: Option<RedisServers> = match &loaded.config.store {
+        StoreUrl::Embedded(_) => None,
+        StoreUrl::Redis(url) => Some(url.into()),
+        StoreUrl::Sentinel(url) => Some(url.into()),
+    };
+    if let Some(servers) = servers {
+        check_credentials(&servers, &loaded.config.redis)?;
     }
     if loaded.set.is_empty() {
         return Ok("the configuration is valid; every key has its default\n".to_owned());

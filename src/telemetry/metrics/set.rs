@@ -17,8 +17,9 @@ use crate::release;
 
 use super::{
     Ended, Figures, Metric, Outcome, SeenBy,
-    labels::{Labels, NodeLabels, RequestLabels, RouteLabels, Status, method},
+    labels::{Labels, RequestLabels, RouteLabels, Status, method},
     process::Process,
+    store_gauges::StoreGauges,
 };
 
 /// All metrics of one gateway. Cheap to clone.
@@ -27,7 +28,7 @@ pub struct Metrics(Arc<Set>);
 
 type Counts<const N: usize> = Family<Labels<N>, Counter>;
 type Histograms<S> = Family<S, Histogram, fn() -> Histogram>;
-type FloatGauge = Gauge<f64, AtomicU64>;
+pub(super) type FloatGauge = Gauge<f64, AtomicU64>;
 
 struct Set {
     registry: Registry,
@@ -58,10 +59,7 @@ struct LookedUp {
     held_streams: Gauge,
     event_streams: Gauge,
     leases: Gauge,
-    connections: Family<Labels<0>, Gauge>,
-    hears: Family<Labels<0>, Gauge>,
-    unsent: Family<Labels<0>, Counter>,
-    clock_skew: Family<NodeLabels, FloatGauge>,
+    store: StoreGauges,
     started_at: Family<Labels<0>, FloatGauge>,
     cpu: Family<Labels<0>, Counter<f64, AtomicU64>>,
     resident: Family<Labels<0>, Gauge>,
@@ -70,7 +68,7 @@ struct LookedUp {
 }
 
 /// Registers metrics as the catalogue describes them.
-struct Entry(Registry);
+pub(super) struct Entry(Registry);
 
 // === impl Metrics ===
 
@@ -304,10 +302,7 @@ impl LookedUp {
             held_streams: entry.add("latchgate_held_streams", Gauge::default()),
             event_streams: entry.add("latchgate_event_streams", Gauge::default()),
             leases: entry.add("latchgate_leases", Gauge::default()),
-            connections: entry.add("latchgate_store_connections", Family::default()),
-            hears: entry.add("latchgate_store_channel", Family::default()),
-            unsent: entry.add("latchgate_store_unsent_messages", Family::default()),
-            clock_skew: entry.add("latchgate_store_clock_skew_seconds", Family::default()),
+            store: StoreGauges::new(entry),
             started_at: entry.add("process_start_time_seconds", Family::default()),
             cpu: entry.add("process_cpu_seconds", Family::default()),
             resident: entry.add("process_resident_memory_bytes", Family::default()),
@@ -320,7 +315,6 @@ impl LookedUp {
         self.draining.set(i64::from(now.is_withdrawn));
         // What is not looked at any more says nothing.
         self.checks.clear();
-        self.clock_skew.clear();
         for (check, severity) in &now.checks {
             let check = self.checks.get_or_create_owned(&[("check", *check)]);
             check.set(i64::from(*severity));
@@ -329,22 +323,7 @@ impl LookedUp {
         self.held_streams.set(count(now.held_streams));
         self.event_streams.set(count(now.event_streams));
         self.leases.set(count(now.leases));
-        if let Some(open) = now.store.connections {
-            self.connections.get_or_create(&[]).set(i64::from(open));
-        }
-        if let Some(hears) = now.store.hears {
-            self.hears.get_or_create(&[]).set(i64::from(hears));
-        }
-        if let Some(unsent) = now.store.unsent_messages {
-            let counter = self.unsent.get_or_create(&[]);
-            counter
-                .inner()
-                .store(unsent, std::sync::atomic::Ordering::Relaxed);
-        }
-        for (node, skew) in &now.store.clock_skew {
-            let node = NodeLabels { node: node.clone() };
-            self.clock_skew.get_or_create(&node).set(*skew);
-        }
+        self.store.set(&now.store);
         if let Some(started_at) = process.started_at {
             self.started_at.get_or_create(&[]).set(started_at);
         }
@@ -372,7 +351,7 @@ fn count(number: usize) -> i64 {
 // === impl Entry ===
 
 impl Entry {
-    fn add<M: Registered + Clone>(&mut self, name: &str, metric: M) -> M {
+    pub(super) fn add<M: Registered + Clone>(&mut self, name: &str, metric: M) -> M {
         let described = Metric::named(name).expect("every metric is in the catalogue");
         // The library ends the sentence.
         let help = described.help.trim_end_matches('.');

@@ -1,0 +1,173 @@
+//! Makes sure that enough replicas have a grant before it is answered.
+//!
+//! `WAIT` tells of what its own connection wrote before. So a marker is written on a connection that is
+//! kept for this, and all that the master did before the marker is on a replica that has the marker.
+//! One marker is good for everybody whose grant was made before it. The connection is older than the
+//! grant, so that both are of one run of one master: had another one taken over in between, or had the
+//! server been started anew, the connection would have ended.
+
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use bb8_redis::redis::{Pipeline, Value};
+use tokio::{
+    sync::Mutex as AsyncMutex,
+    time::{Duration, Instant},
+};
+
+use crate::{config::RedisConfig, store::Unavailability};
+
+use super::{
+    failure::Failure,
+    keys::Keys,
+    link::{Link, answered},
+    pool::Pool,
+};
+
+/// Waits for replicas.
+pub(super) struct Replicas {
+    wanted: u32,
+    timeout: Duration,
+    answer_within: Duration,
+    /// Held while the connection is opened.
+    opening: AsyncMutex<()>,
+    line: Mutex<Option<(Line, Link)>>,
+    lines: AtomicU64,
+    /// Held while replicas are waited for, so that those who wait together share a marker.
+    turn: AsyncMutex<()>,
+    last: Mutex<Option<Round>>,
+}
+
+/// A connection on which markers are written. No two are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Line(u64);
+
+/// What came of a marker.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    line: Line,
+    begun: Instant,
+    /// How many replicas have it; `None` if that is not known.
+    confirmed: Option<u32>,
+}
+
+/// For how long the marker stays: longer than it takes to come to a replica.
+const MARKER_LASTS_MS: u64 = 1_000;
+
+// === impl Replicas ===
+
+impl Replicas {
+    pub(super) fn new(config: &RedisConfig) -> Self {
+        Self {
+            wanted: config.wait_replicas,
+            timeout: config.wait_timeout_ms.duration(),
+            answer_within: config.command_timeout_ms.duration(),
+            opening: AsyncMutex::new(()),
+            line: Mutex::default(),
+            lines: AtomicU64::new(0),
+            turn: AsyncMutex::new(()),
+            last: Mutex::default(),
+        }
+    }
+
+    /// Whether grants are kept back until replicas have them.
+    pub(super) fn are_waited_for(&self) -> bool {
+        self.wanted > 0
+    }
+
+    /// How many are waited for.
+    pub(super) fn wanted(&self) -> u32 {
+        self.wanted
+    }
+
+    /// How many had the last marker in time, if that is known.
+    pub(super) fn confirmed(&self) -> Option<u32> {
+        self.last_round().and_then(|last| last.confirmed)
+    }
+
+    /// The connection on which it will be found out who has a grant that is made from now on; `None` if
+    /// nobody waits for that.
+    pub(super) async fn line(&self, pool: &Pool) -> Result<Option<Line>, Unavailability> {
+        if !self.are_waited_for() {
+            return Ok(None);
+        }
+        if let Some((line, _)) = self.open_line() {
+            return Ok(Some(line));
+        }
+        let _opening = self.opening.lock().await;
+        if let Some((line, _)) = self.open_line() {
+            return Ok(Some(line));
+        }
+        let link = pool.dedicated().await?;
+        let line = Line(self.lines.fetch_add(1, Ordering::Relaxed));
+        *self.line_now() = Some((line, link));
+        Ok(Some(line))
+    }
+
+    /// Whether enough replicas have everything that was done before this is called; else how many
+    /// have, if that is known.
+    pub(super) async fn have(&self, line: Line) -> Result<(), Option<u32>> {
+        let asked = Instant::now();
+        let _turn = self.turn.lock().await;
+        let shared = self.last_round();
+        let shared = shared.filter(|last| last.line == line && last.begun > asked);
+        let confirmed = match shared {
+            Some(last) => last.confirmed,
+            None => self.round(line).await,
+        };
+        match confirmed {
+            Some(count) if count >= self.wanted => Ok(()),
+            other => Err(other),
+        }
+    }
+
+    /// Writes a marker, and waits for those who have it.
+    async fn round(&self, line: Line) -> Option<u32> {
+        let begun = Instant::now();
+        let confirmed = match self.open_line() {
+            Some((open, mut link)) if open == line => self.mark(&mut link).await,
+            _ => None,
+        };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Round {
+            line,
+            begun,
+            confirmed,
+        });
+        confirmed
+    }
+
+    async fn mark(&self, link: &mut Link) -> Option<u32> {
+        // A wait whose caller has gone keeps the connection busy until its time is over.
+        let limit = Instant::now() + 2 * self.timeout + self.answer_within;
+        let mut commands = Pipeline::with_capacity(2);
+        commands.cmd("SET").arg(Keys::MARKER).arg(1);
+        commands.arg("PX").arg(MARKER_LASTS_MS);
+        commands.cmd("WAIT").arg(self.wanted);
+        commands.arg(u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX));
+        match link.send_all(&commands, limit).await.as_deref() {
+            Ok([Value::Okay, Value::Int(count)]) => u32::try_from(*count).ok(),
+            Ok([Value::ServerError(error), _] | [_, Value::ServerError(error)]) => {
+                if let Failure::WrongNode(_) = answered(error) {
+                    link.retire();
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn open_line(&self) -> Option<(Line, Link)> {
+        let line = self.line_now();
+        line.as_ref().filter(|(_, link)| !link.is_broken()).cloned()
+    }
+
+    fn line_now(&self) -> MutexGuard<'_, Option<(Line, Link)>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn last_round(&self) -> Option<Round> {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
