@@ -19,5 +19,6 @@ mod list;
 mod refusals;
 mod replica;
 pub(crate) mod rig;
+pub(crate) mod sentinel;
 mod tombstones;
 mod waiting;

@@ -228,7 +228,8 @@ pub(crate) fn url(text: &str) -> RedisUrl {
     }
 }
 
-fn free_port() -> u16 {
+/// A port that nobody listens on now.
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("a listener has an address");
     address.port()

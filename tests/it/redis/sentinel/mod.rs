@@ -1,0 +1,10 @@
+//! The master that sentinels name: whom a gateway follows, and what becomes of what it was asked.
+
+mod failover;
+mod fake;
+mod named;
+mod observer;
+mod process;
+pub(crate) mod watched;
+
+pub(crate) use fake::{FakeSentinel, Says};
