@@ -11,7 +11,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use bb8_redis::redis::{Pipeline, Value};
+use bb8_redis::redis::{Cmd, Pipeline, Value};
 use tokio::{
     sync::Mutex as AsyncMutex,
     time::{Duration, Instant},
@@ -23,6 +23,7 @@ use super::{
     failure::Failure,
     keys::Keys,
     link::{Link, answered},
+    permissions::hint,
     pool::Pool,
 };
 
@@ -100,10 +101,25 @@ impl Replicas {
         if let Some((line, _)) = self.open_line() {
             return Ok(Some(line));
         }
-        let link = pool.dedicated().await?;
+        let mut link = pool.dedicated().await?;
+        self.may_wait(&mut link).await?;
         let line = Line(self.lines.fetch_add(1, Ordering::Relaxed));
         *self.line_now() = Some((line, link));
         Ok(Some(line))
+    }
+
+    /// Finds out whether the user may wait at all, before anything is granted.
+    async fn may_wait(&self, link: &mut Link) -> Result<(), Unavailability> {
+        let limit = Instant::now() + self.answer_within;
+        let mut command = Cmd::new();
+        command.arg("WAIT").arg(0).arg(1);
+        match link.send(&command, limit).await {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(match failure.reason() {
+                Unavailability::Misconfigured(why) => Unavailability::Misconfigured(hint(why)),
+                why => why,
+            }),
+        }
     }
 
     /// Whether enough replicas have everything that was done before this is called; else how many

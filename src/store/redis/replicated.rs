@@ -89,6 +89,9 @@ impl Replicated {
         let line = match self.line().await {
             Ok(None) => return None,
             Ok(line) => line,
+            Err(Unavailability::Misconfigured(why)) => {
+                return Some(check(Health::Misconfigured(why)));
+            }
             Err(why) => return Some(check(Health::Outage(why.to_string()))),
         };
         Some(match self.lacking(line).await {

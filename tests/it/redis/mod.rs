@@ -18,6 +18,7 @@ mod leases;
 mod list;
 mod refusals;
 mod replica;
+mod replicated;
 pub(crate) mod rig;
 pub(crate) mod sentinel;
 mod tombstones;

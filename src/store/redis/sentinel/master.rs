@@ -10,12 +10,10 @@ use tokio::time::Instant;
 
 use crate::store::Unavailability;
 
-use super::{
-    super::{
-        link::{Endpoint, Link, answered},
-        rounds::run_id,
-    },
-    sentinel::refusal,
+use super::super::{
+    failure::Failure,
+    link::{Endpoint, Link, answered},
+    rounds::run_id,
 };
 
 /// A server that was a master when it was last asked.
@@ -61,7 +59,10 @@ async fn meet(endpoint: &Endpoint) -> Result<(Link, Option<String>), Unavailabil
     let mut commands = Pipeline::with_capacity(2);
     commands.cmd("ROLE");
     commands.cmd("INFO").arg("server");
-    let replies = link.send_all(&commands, limit).await.map_err(refusal)?;
+    let replies = link
+        .send_all(&commands, limit)
+        .await
+        .map_err(Failure::reason)?;
     let run = read(&replies)?;
     Ok((link, run))
 }
@@ -73,7 +74,7 @@ fn read(replies: &[Value]) -> Result<Option<String>, Unavailability> {
     };
     let role = match role {
         Value::Array(role) => role,
-        Value::ServerError(error) => return Err(refusal(answered(error))),
+        Value::ServerError(error) => return Err(answered(error).reason()),
         _ => return Err(odd()),
     };
     match role.first() {

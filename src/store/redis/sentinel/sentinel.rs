@@ -8,10 +8,7 @@ use tokio::{
     time::{Duration, Instant, timeout_at},
 };
 
-use crate::{
-    config::RedisNode,
-    store::{Unavailability, Uncertainty},
-};
+use crate::{config::RedisNode, store::Unavailability};
 
 use super::super::{
     credentials::Credentials,
@@ -79,7 +76,10 @@ impl Sentinel {
         commands.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");
         commands.arg(service);
         commands.cmd("SENTINEL").arg("MASTER").arg(service);
-        let replies = link.send_all(&commands, limit).await.map_err(refusal)?;
+        let replies = link
+            .send_all(&commands, limit)
+            .await
+            .map_err(Failure::reason)?;
         read(&replies, service)
     }
 
@@ -133,7 +133,7 @@ fn read(replies: &[Value], service: &str) -> Result<Named, Unavailability> {
             let why = format!("it knows no service {service:?}");
             return Err(Unavailability::Misconfigured(why));
         }
-        Value::ServerError(error) => return Err(refusal(answered(error))),
+        Value::ServerError(error) => return Err(answered(error).reason()),
         _ => return Err(odd()),
     };
     let [Some(host), Some(port)] = [0, 1].map(|n| address.get(n).and_then(text)) else {
@@ -160,18 +160,6 @@ fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
         _ => None,
-    }
-}
-
-/// Why there is no answer, where asking changes nothing.
-pub(super) fn refusal(failure: Failure) -> Unavailability {
-    match failure {
-        Failure::Transient(why) | Failure::WrongNode(why) | Failure::Refused(why) => why,
-        Failure::Unknown(Uncertainty::UnexpectedReply(what)) => Unavailability::Refused(what),
-        Failure::Unknown(why) => Unavailability::Connect(why.to_string()),
-        Failure::NoScript | Failure::WrongType => {
-            Unavailability::Refused("an answer to another command".to_owned())
-        }
     }
 }
 

@@ -5,6 +5,7 @@ mod fake;
 mod named;
 mod observer;
 mod process;
+mod waiters;
 pub(crate) mod watched;
 
 pub(crate) use fake::{FakeSentinel, Says};

@@ -48,7 +48,7 @@ impl SentinelProcess {
                 "port {port}\nbind 127.0.0.1\ndir {}\n\
                  sentinel monitor {SERVICE} 127.0.0.1 {master} {quorum}\n\
                  sentinel down-after-milliseconds {SERVICE} 500\n\
-                 sentinel failover-timeout {SERVICE} 2000\n\
+                 sentinel failover-timeout {SERVICE} 1000\n\
                  sentinel parallel-syncs {SERVICE} 2\n",
                 directory.path().display()
             );

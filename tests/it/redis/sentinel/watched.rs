@@ -126,6 +126,32 @@ impl Watched {
         }
     }
 
+    /// Cuts the replicas' link to their master, so that they miss what comes. (A replica that is only
+    /// stopped misses nothing: it waits in its socket.)
+    pub(crate) async fn cut_off_replicas(&self, master: usize) {
+        for (n, server) in self.servers.iter().enumerate() {
+            if n != master {
+                server.run(&["CONFIG", "SET", "masterauth", "wrong"]).await;
+            }
+        }
+        let master = &self.servers[master];
+        eventually("no replica is left", async || {
+            master.run(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+            let info = master.text(&["INFO", "replication"]).await;
+            info.contains("connected_slaves:0").then_some(())
+        })
+        .await;
+    }
+
+    /// Lets the servers that were cut off find a master again.
+    pub(crate) async fn join_replicas(&self, but: usize) {
+        for (n, server) in self.servers.iter().enumerate() {
+            if n != but {
+                server.run(&["CONFIG", "SET", "masterauth", ""]).await;
+            }
+        }
+    }
+
     /// Has the sentinels make a replica the master, as an operator would.
     pub(crate) async fn fail_over(&self) {
         eventually("a failover begins", async || {
