@@ -31,7 +31,7 @@ mod rounds;
 mod route;
 mod scan;
 mod scripts;
-mod sentinel;
+mod sentinels;
 mod servers;
 mod slot;
 mod store;

@@ -101,10 +101,10 @@ impl Replicas {
         if let Some((line, _)) = self.open_line() {
             return Ok(Some(line));
         }
-        let mut link = pool.dedicated().await?;
-        self.may_wait(&mut link).await?;
+        let mut connection = pool.dedicated().await?;
+        self.may_wait(&mut connection).await?;
         let line = Line(self.lines.fetch_add(1, Ordering::Relaxed));
-        *self.line_now() = Some((line, link));
+        *self.line_now() = Some((line, connection));
         Ok(Some(line))
     }
 
@@ -143,7 +143,7 @@ impl Replicas {
     async fn round(&self, line: Line) -> Option<u32> {
         let begun = Instant::now();
         let confirmed = match self.open_line() {
-            Some((open, mut link)) if open == line => self.mark(&mut link).await,
+            Some((open, mut connection)) if open == line => self.mark(&mut connection).await,
             _ => None,
         };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Round {

@@ -66,8 +66,8 @@ impl Replicated {
             return Ok(());
         };
         let scripts = &self.scripts;
-        let taken = scripts.take_back(&self.dispatch, &self.gateway, keys, token);
-        match taken.await {
+        let returned = scripts.take_back(&self.dispatch, &self.gateway, keys, token);
+        match returned.await {
             Ok(TakenBack::Ended) => Err(self.too_few(confirmed).into()),
             // Somebody else was answered it under its idempotency key, or nobody knows.
             Ok(TakenBack::Kept) | Err(_) => {

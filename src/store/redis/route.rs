@@ -13,7 +13,7 @@ use super::{
     credentials::Credentials,
     ear::Ear,
     link::{Endpoint, Link},
-    sentinel::Followed,
+    sentinels::Followed,
 };
 
 /// To which server a connection is made.

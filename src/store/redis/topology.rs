@@ -7,7 +7,7 @@ use crate::{
     telemetry::metrics::StoreFigures,
 };
 
-use super::{Slot, pool::Pool, route::Route, sentinel::Followed, servers::RedisServers};
+use super::{Slot, pool::Pool, route::Route, sentinels::Followed, servers::RedisServers};
 use tokio_util::sync::CancellationToken;
 
 /// The servers of the store.

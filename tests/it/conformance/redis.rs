@@ -41,7 +41,7 @@ impl Redis {
 
     /// On the master that a sentinel names, where nothing is answered before the replica has it.
     pub(super) async fn watched() -> Self {
-        let watched = Watched::start_with(1, 1).await;
+        let watched = Watched::start_small().await;
         let config = RedisConfig {
             wait_replicas: 1,
             // Nobody is refused because the machine is busy with something else.

@@ -6,7 +6,7 @@ mod chaos;
 mod connections;
 mod crowded;
 mod eviction;
-mod examination;
+pub(crate) mod examination;
 mod expected;
 mod fences;
 mod foreign;

@@ -2,6 +2,7 @@
 
 mod failover;
 mod fake;
+mod logins;
 mod named;
 mod observer;
 mod process;

@@ -15,7 +15,10 @@ use latchgate::{
 };
 
 use super::{
-    super::rig::{attempt, eventually, granted, health, name, open, quick},
+    super::{
+        rig::{attempt, eventually, granted, health, name, open, quick},
+        waiting::gate::subscribers,
+    },
     FakeSentinel, Says,
     watched::url,
 };
@@ -99,14 +102,14 @@ async fn the_master_that_is_named_has_the_locks() {
     let rig = Rig::start(3).await;
     rig.acquires_on(0, "a").await;
     let checks = rig.store.check().await;
-    let note = |check: &str| {
+    let said = |check: &str| {
         checks
             .iter()
             .find(|found| found.name == check)?
             .note
             .clone()
     };
-    let master = note("master").unwrap();
+    let master = said("master").unwrap();
     let expected = format!("127.0.0.1:{} since ", rig.servers[0].port());
     assert!(master.starts_with(&expected), "{master}");
     eventually("all are heard", async || {
@@ -177,6 +180,15 @@ async fn the_first_sentinel_to_see_a_failover_is_followed_at_once() {
     rig.sentinels[2].say(SECOND(&rig));
     rig.follows(1).await;
     rig.acquires_on(1, "b").await;
+    // Its messages come from there, although the first server has not hung up.
+    eventually("it listens to the other server", async || {
+        let at = [&rig.servers[0], &rig.servers[1]].map(subscribers);
+        let [before, now] = join_all(at).await[..] else {
+            return None;
+        };
+        ((before, now) == (0, 1)).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

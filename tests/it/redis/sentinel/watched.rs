@@ -33,10 +33,19 @@ const OPTIONS: [&str; 4] = [
 impl Watched {
     /// Two replicas and three sentinels, of which two decide.
     pub(crate) async fn start() -> Self {
-        Self::start_with(2, 3).await
+        let watched = Self::begin(2, 3).await;
+        watched.settled(0).await;
+        watched
     }
 
-    pub(crate) async fn start_with(replicas: usize, sentinels: usize) -> Self {
+    /// One replica, and a sentinel that names the master and knows nobody else yet.
+    pub(crate) async fn start_small() -> Self {
+        let watched = Self::begin(1, 1).await;
+        watched.has_replicas(0).await;
+        watched
+    }
+
+    async fn begin(replicas: usize, sentinels: usize) -> Self {
         let master = RedisServer::start_with(&OPTIONS).await;
         let port = master.port().to_string();
         let mut options = OPTIONS.to_vec();
@@ -47,12 +56,10 @@ impl Watched {
         servers.extend(replicas);
         let quorum = sentinels / 2 + 1;
         let watch = (0..sentinels).map(|_| SentinelProcess::start(servers[0].port(), quorum, &[]));
-        let watched = Self {
+        Self {
             sentinels: join_all(watch).await,
             servers,
-        };
-        watched.settled(0).await;
-        watched
+        }
     }
 
     /// Where the sentinels are.
@@ -63,18 +70,11 @@ impl Watched {
     /// Waits until this server is the master, all others are its replicas and have what it has, and
     /// all sentinels that run know all of that.
     pub(crate) async fn settled(&self, master: usize) {
-        let server = &self.servers[master];
-        let (replicas, port) = (self.servers.len() - 1, server.port().to_string());
-        eventually("the replicas have come", async || {
-            let Value::Array(role) = server.run(&["ROLE"]).await else {
-                return None;
-            };
-            let Ok(Value::Array(online)) = role.get(2).cloned().ok_or(()) else {
-                return None;
-            };
-            (online.len() == replicas).then_some(())
-        })
-        .await;
+        self.has_replicas(master).await;
+        let (replicas, port) = (
+            self.servers.len() - 1,
+            self.servers[master].port().to_string(),
+        );
         for sentinel in &self.sentinels {
             eventually("the sentinel knows all of them", async || {
                 let known = [
@@ -91,6 +91,21 @@ impl Watched {
             })
             .await;
         }
+    }
+
+    async fn has_replicas(&self, master: usize) {
+        let replicas = self.servers.len() - 1;
+        eventually("the replicas have come", async || {
+            let role = self.servers[master].run(&["ROLE"]).await;
+            let Value::Array(role) = role else {
+                return None;
+            };
+            match role.get(2) {
+                Some(Value::Array(online)) => (online.len() == replicas).then_some(()),
+                _ => None,
+            }
+        })
+        .await;
     }
 
     /// The server that more than half of the sentinels name.
@@ -208,7 +223,7 @@ async fn healthy(sentinel: &SentinelProcess) -> usize {
 }
 
 /// How long the sentinels may take to elect one of them, and that one to make a replica the master.
-const ELECTED_WITHIN: Duration = Duration::from_secs(60);
+const ELECTED_WITHIN: Duration = Duration::from_mins(1);
 /// How long it may take until service is back after a new master takes writes: ten times what is
 /// promised.
 pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(20);
