@@ -187,3 +187,78 @@ impl Replicas {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpListener, TcpStream},
+        sync::Notify,
+    };
+
+    use super::{
+        super::{credentials::Credentials, link::Endpoint, route::Route},
+        *,
+    };
+    use crate::{
+        config::{RedisLogin, RedisNode},
+        lifecycle::Lifecycle,
+    };
+
+    /// Answers as a Redis with one replica would, until it hangs up.
+    async fn answer(mut client: TcpStream, hang_up: Arc<Notify>) -> std::io::Result<()> {
+        let mut request = [0; 4_096];
+        loop {
+            let read = tokio::select! {
+                read = client.read(&mut request) => read?,
+                () = hang_up.notified() => return Ok(()),
+            };
+            let request = String::from_utf8_lossy(&request[..read]);
+            let reply = match () {
+                () if request.contains("SET") => "+OK\r\n:1\r\n",
+                () if request.contains("WAIT") => ":1\r\n",
+                () => "+PONG\r\n",
+            };
+            client.write_all(reply.as_bytes()).await?;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_grant_is_confirmed_by_the_connection_that_is_older_than_it_and_by_no_other() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (lifecycle, hang_up) = (Lifecycle::new(), Arc::new(Notify::new()));
+        let (tasks, hangs_up) = (lifecycle.clone(), Arc::clone(&hang_up));
+        lifecycle.spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let hang_up = Arc::clone(&hangs_up);
+                tasks.spawn(async move { drop(answer(client, hang_up).await) });
+            }
+        });
+        let config = RedisConfig {
+            wait_replicas: 1,
+            ..RedisConfig::default()
+        };
+        let credentials = Credentials::of_redis(&RedisLogin::default(), &config);
+        let node = RedisNode::new("127.0.0.1", port);
+        let timeout = config.connect_timeout_ms.duration();
+        let endpoint = Endpoint::new(node, Arc::new(credentials), timeout);
+        let pool = Pool::new(Route::to(endpoint), &config);
+        let replicas = Replicas::new(&config);
+
+        let before = replicas.line(&pool).await.unwrap().unwrap();
+        assert_eq!(replicas.have(before).await, Ok(()));
+        hang_up.notify_waiters();
+        while replicas.open_line().is_some() {
+            tokio::task::yield_now().await;
+        }
+        // Between the two the server may have lost the grant, or have been replaced.
+        assert_eq!(replicas.have(before).await, Err(None));
+        let after = replicas.line(&pool).await.unwrap().unwrap();
+        assert_ne!(before, after);
+        assert_eq!(replicas.have(before).await, Err(None));
+        assert_eq!(replicas.have(after).await, Ok(()));
+    }
+}

@@ -1,6 +1,9 @@
 //! Something that speaks like a sentinel and says what a test wants.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use latchgate::{config::RedisNode, lifecycle::Lifecycle};
 use tokio::{
@@ -15,6 +18,8 @@ pub(crate) struct FakeSentinel {
     says: Arc<Mutex<Says>>,
     /// Counts what is told to those who listen.
     told: watch::Sender<u64>,
+    /// How often it was asked.
+    asked: Arc<AtomicUsize>,
 }
 
 /// What it says.
@@ -38,21 +43,32 @@ impl FakeSentinel {
         let says = Arc::new(Mutex::new(says));
         let told = watch::Sender::new(0);
         let (said, tasks, telling) = (Arc::clone(&says), lifecycle.clone(), told.clone());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
         lifecycle.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (said, telling) = (Arc::clone(&said), telling.subscribe());
-                tasks.spawn(async move { drop(serve(client, &said, telling).await) });
+                let counted = Arc::clone(&counted);
+                tasks.spawn(async move {
+                    drop(serve(client, &said, telling, &counted).await);
+                });
             }
         });
         Self {
             port: address.port(),
             says,
             told,
+            asked,
         }
     }
 
     pub(crate) fn node(&self) -> RedisNode {
         RedisNode::new("127.0.0.1", self.port)
+    }
+
+    /// How often it was asked something.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
     }
 
     /// What it says from now on.
@@ -70,6 +86,7 @@ async fn serve(
     client: TcpStream,
     says: &Mutex<Says>,
     mut told: watch::Receiver<u64>,
+    asked: &AtomicUsize,
 ) -> std::io::Result<()> {
     let (reader, mut writer) = client.into_split();
     let mut lines = BufReader::new(reader).lines();
@@ -96,6 +113,7 @@ async fn serve(
             lines.next_line().await?;
             words.push(lines.next_line().await?.unwrap_or_default());
         }
+        asked.fetch_add(usize::from(!listens), Ordering::SeqCst);
         let said = *says.lock().expect("no code panics with this lock");
         let Some(answer) = answer(&words, said, &mut listens) else {
             return Ok(());
