@@ -230,10 +230,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (lifecycle, hang_up) = (Lifecycle::new(), Arc::new(Notify::new()));
-        let (tasks, hangs_up) = (lifecycle.clone(), Arc::clone(&hang_up));
+        let (tasks, ends) = (lifecycle.clone(), Arc::clone(&hang_up));
         lifecycle.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let hang_up = Arc::clone(&hangs_up);
+                let hang_up = Arc::clone(&ends);
                 tasks.spawn(async move { drop(answer(client, hang_up).await) });
             }
         });

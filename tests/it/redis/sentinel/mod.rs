@@ -6,6 +6,7 @@ mod logins;
 mod named;
 mod observer;
 mod process;
+mod tls;
 mod waiters;
 pub(crate) mod watched;
 
