@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use latchgate::{
+    config::{Millis, RedisConfig},
     lock::Lease,
     store::{Store, StoreError, contract::Release},
 };
@@ -43,7 +44,12 @@ async fn wait_and_use(gate: &Gate, asked: Asked, fences: &Mutex<Vec<u64>>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_who_wait_are_served_and_fences_rise_although_the_last_grants_are_forgotten() {
     let mut watched = Watched::start().await;
-    let gates = [0, 1].map(|_| Gate::with(&watched.url(), &quick()));
+    // Whoever is asking when the master is killed goes on asking until there is another one.
+    let config = RedisConfig {
+        deadline_ms: Millis(60_000),
+        ..quick()
+    };
+    let gates = [0, 1].map(|_| Gate::with(&watched.url(), &config));
     let first = gates[0].take_for("queue", FORGOTTEN_MS).await;
     let mut queue = Vec::new();
     for turn in 0..WAITERS {

@@ -192,10 +192,10 @@ pub(crate) fn url(sentinels: impl Iterator<Item = RedisNode>) -> SentinelUrl {
     }
 }
 
-/// Whether a server believes that it is the master.
+/// Whether a server says that it is the master. One that is just made a replica hangs up.
 pub(crate) async fn is_master(server: &RedisServer) -> bool {
-    match server.run(&["ROLE"]).await {
-        Value::Array(role) => role.first() == Some(&Value::BulkString("master".into())),
+    match server.try_run(&["ROLE"]).await {
+        Some(Value::Array(role)) => role.first() == Some(&Value::BulkString("master".into())),
         _ => false,
     }
 }
