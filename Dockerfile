@@ -16,6 +16,8 @@ RUN mkdir -p src \
 # Files come with the time of the checkout. Without a new one Cargo might take the empty program for
 # the one that was built.
 COPY build.rs ./
+COPY build ./build
+COPY dashboard ./dashboard
 COPY src ./src
 # Whoever builds it for others says from which commit: --build-arg REVISION=$(git rev-parse HEAD)
 ARG REVISION=unknown

@@ -1,4 +1,4 @@
-//! Tells the program from which commit it is built.
+//! Tells the program from which commit it is built, and packs the dashboard into it.
 //!
 //! `LATCHGATE_COMMIT` says so, as the image's build does. Without it a release build asks git. Any
 //! other build does not: every commit would compile everything anew, and a program in development
@@ -9,6 +9,10 @@
     reason = "a build script is told by the environment"
 )]
 
+#[cfg(feature = "server")]
+#[path = "build/dashboard.rs"]
+mod dashboard;
+
 use std::{env, path::Path, process::Command};
 
 /// How much of a commit is told.
@@ -16,6 +20,9 @@ const DIGITS: usize = 12;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=build/dashboard.rs");
+    #[cfg(feature = "server")]
+    dashboard::pack();
     println!("cargo:rerun-if-env-changed=LATCHGATE_COMMIT");
     let told = env::var("LATCHGATE_COMMIT").ok();
     let commit = told

@@ -33,3 +33,5 @@ pub mod store;
 pub mod telemetry;
 pub mod tls;
 pub mod trace_context;
+#[cfg(feature = "server")]
+pub mod unseen;

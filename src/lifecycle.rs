@@ -63,6 +63,11 @@ impl Lifecycle {
         self.withdrawn.is_cancelled()
     }
 
+    /// Ends when requests should be sent elsewhere.
+    pub fn passed_by(&self) -> WaitForCancellationFutureOwned {
+        self.withdrawn.clone().cancelled_owned()
+    }
+
     /// Begins to drain: from now on [`Lifecycle::is_draining`] is true.
     pub fn drain(&self) {
         self.withdraw();

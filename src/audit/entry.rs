@@ -1,8 +1,10 @@
 //! One line of the audit log.
 
-use std::{fmt::Write, net::IpAddr, sync::Arc, time::SystemTime};
+use std::{net::IpAddr, sync::Arc, time::SystemTime};
 
 use serde::Serialize;
+
+use crate::unseen::escape_json;
 
 /// One line. What does not apply to an event is left out.
 #[derive(Debug, Default, Serialize)]
@@ -69,32 +71,10 @@ impl Entry<'_> {
     /// another text than the one that is there is escaped as well.
     pub(super) fn line(&self) -> Vec<u8> {
         let text = serde_json::to_string(self).expect("texts and numbers can be written as JSON");
-        let mut line = String::with_capacity(text.len() + 1);
-        for c in text.chars() {
-            if deceives(c) {
-                // Outside of texts there is none of them, and all have four digits.
-                write!(line, "\\u{:04x}", u32::from(c)).expect("a String takes every text");
-            } else {
-                line.push(c);
-            }
-        }
+        let mut line = escape_json(&text).into_owned();
         line.push('\n');
         line.into_bytes()
     }
-}
-
-/// Whether a character turns the direction of writing around, ends a line for some readers, or
-/// cannot be seen.
-fn deceives(c: char) -> bool {
-    matches!(
-        c,
-        '\u{7f}'..='\u{9f}'
-            | '\u{61c}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{feff}'
-    )
 }
 
 /// A value that somebody else has chosen, at a length that does no harm.

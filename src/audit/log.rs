@@ -23,7 +23,7 @@ use crate::{
 };
 
 use super::{
-    Broken, Refused, ReloadedKeys,
+    Asker, Broken, Refused, ReloadedKeys,
     entry::{Entry, bounded},
     output::Output,
     refusals::Refusals,
@@ -128,6 +128,16 @@ impl Audit {
         self.tell("stop", |entry| entry.reason = Some(bounded(reason)));
     }
 
+    /// Somebody has shown a key, and has a session for it.
+    pub fn signed_in(&self, asker: &Asker<'_>) {
+        self.asked("sign-in", asker);
+    }
+
+    /// Somebody has ended their session.
+    pub fn signed_out(&self, asker: &Asker<'_>) {
+        self.asked("sign-out", asker);
+    }
+
     /// The API keys were read again: how many count now and what is new, or why the old ones still do.
     pub fn keys_reloaded(&self, outcome: Result<&ReloadedKeys, &str>) {
         self.tell("key-reload", |entry| match outcome {
@@ -217,6 +227,14 @@ impl Audit {
     /// How many lines could not be written since the start.
     pub fn missing(&self) -> u64 {
         self.0.as_ref().map_or(0, |log| log.missing.total())
+    }
+
+    fn asked(&self, event: &'static str, asker: &Asker<'_>) {
+        self.tell(event, |entry| {
+            entry.key = asker.key.map(bounded);
+            entry.request_id = Some(bounded(asker.request_id));
+            entry.remote = asker.remote;
+        });
     }
 
     fn tell<'a>(&self, event: &'static str, fill: impl FnOnce(&mut Entry<'a>)) {

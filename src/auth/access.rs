@@ -1,8 +1,11 @@
 //! Somebody who was let in, and what they may do.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::lock::{CallerId, IdempotencyKey, LockName, NamePrefix, Ttl};
 
@@ -21,6 +24,8 @@ struct Known {
     secret: ApiKeyId,
     gate: Gate,
     tally: Arc<Tally>,
+    /// When the session ends, if it is one.
+    session_until: Option<SystemTime>,
 }
 
 // === impl Access ===
@@ -34,13 +39,42 @@ impl Access {
         secret: ApiKeyId,
         gate: Gate,
         tally: Arc<Tally>,
+        session_until: Option<SystemTime>,
     ) -> Self {
         Self(Some(Known {
             key,
             secret,
             gate,
             tally,
+            session_until,
         }))
+    }
+
+    /// The same for a session that ends then.
+    pub(super) fn until(self, end: SystemTime) -> Self {
+        let session_until = Some(end);
+        Self(self.0.map(|known| Known {
+            session_until,
+            ..known
+        }))
+    }
+
+    /// Which secret of the key was shown.
+    pub(super) fn secret(&self) -> Option<ApiKeyId> {
+        self.0.as_ref().map(|known| known.secret)
+    }
+
+    /// Whether it was let in with a session and not with a key.
+    pub fn is_session(&self) -> bool {
+        let known = self.0.as_ref();
+        known.is_some_and(|known| known.session_until.is_some())
+    }
+
+    /// When it ends, if it does: with its session or with its key, whichever is sooner.
+    pub fn ends_at(&self) -> Option<SystemTime> {
+        let known = self.0.as_ref()?;
+        let ends = [known.session_until, known.key.expires_at];
+        ends.into_iter().flatten().min()
     }
 
     /// The scope of idempotency keys: the name of the key, so that a new secret changes nothing.
@@ -85,16 +119,27 @@ impl Access {
     /// The same for any permission.
     pub fn still_permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
         let Some(known) = &self.0 else { return true };
-        known.gate.still_permits(known.secret, permission, name)
+        known.session_left() != Some(Duration::ZERO)
+            && known.gate.still_permits(known.secret, permission, name)
     }
 
     /// Ends when it may be that less is permitted than before: for a stream, which must then look
     /// at [`Access::still_permits`]. Never ends for anybody.
     pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.0
-            .as_ref()
+        let known = self.0.as_ref();
+        let left = known.and_then(Known::session_left);
+        let changed = known
             .map_or_else(Gate::open, |known| known.gate.clone())
-            .changed()
+            .changed();
+        async move {
+            match left {
+                None => changed.await,
+                Some(left) => tokio::select! {
+                    () = changed => {}
+                    () = sleep(left) => {}
+                },
+            }
+        }
     }
 
     /// For how long a lock may be waited for or kept.
@@ -179,5 +224,15 @@ impl Access {
             leases,
             known.and_then(|known| known.key.limits.max_leases),
         )
+    }
+}
+
+// === impl Known ===
+
+impl Known {
+    /// What is left of the session, if it is one. Nothing: it is over.
+    fn session_left(&self) -> Option<Duration> {
+        let until = self.session_until?;
+        Some(self.gate.left(until).unwrap_or_default())
     }
 }

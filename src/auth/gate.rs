@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     net::IpAddr,
     sync::{Arc, Mutex},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use tokio::{sync::watch, time::Instant};
@@ -17,8 +17,9 @@ use crate::{
 };
 
 use super::{
-    Access, ApiKey, ApiKeyError, ApiKeyId, Charge, KeyRing, Permission, Refusal, leases::Leases,
-    strangers::Strangers, tally::Tally,
+    Access, ApiKey, ApiKeyError, ApiKeyId, Charge, KeyEntry, KeyRing, Permission, Refusal,
+    SealedSession, SessionSeal, leases::Leases, session::Session, strangers::Strangers,
+    tally::Tally,
 };
 
 /// Lets callers in by their keys, or everybody if there are none. Cheap to clone.
@@ -30,6 +31,8 @@ struct Guarded {
     ring: watch::Sender<Arc<KeyRing>>,
     clock: Arc<dyn Clock>,
     strangers: Strangers,
+    seal: SessionSeal,
+    session_ttl: Duration,
     /// By the name of the key.
     tallies: Mutex<HashMap<Arc<str>, Arc<Tally>>>,
     leases: Leases,
@@ -45,9 +48,17 @@ impl Gate {
         Self(None)
     }
 
-    /// A gate that lets in who has one of these keys. `clock` decides which of them have expired.
-    pub fn guarded(ring: KeyRing, config: &AuthConfig, clock: Arc<dyn Clock>) -> Self {
+    /// A gate that lets in who has one of these keys, or a session under this seal. `clock` decides
+    /// which of them have expired.
+    pub fn guarded(
+        ring: KeyRing,
+        seal: SessionSeal,
+        config: &AuthConfig,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self(Some(Arc::new(Guarded {
+            seal,
+            session_ttl: config.session_ttl_ms.duration(),
             ring: watch::Sender::new(Arc::new(ring)),
             clock,
             strangers: Strangers::new(config.max_refused_per_minute, Instant::now()),
@@ -68,12 +79,46 @@ impl Gate {
             return Ok(Access::ANYBODY);
         };
         let shown = shown.ok_or(Refusal::NoKey)?;
-        self.find(guarded, shown).map_err(|refusal| {
-            match guarded.strangers.count(from, Instant::now()) {
-                Ok(()) => refusal,
-                Err(retry_after) => Refusal::TooMany { retry_after },
+        self.find(guarded, shown)
+            .map_err(|refusal| guarded.count(refusal, from))
+    }
+
+    /// Lets somebody in who has shown this key before, from this address. One that was never sealed
+    /// here is a guess, and counted like a key that is not known; one that is over is not, because the
+    /// page of an honest browser asks with it until it knows.
+    pub fn resume(&self, sealed: &str, from: Option<IpAddr>) -> Result<Access, Refusal> {
+        let Some(guarded) = &self.0 else {
+            return Ok(Access::ANYBODY);
+        };
+        let session = guarded.seal.open(sealed);
+        let session = session.ok_or_else(|| guarded.count(Refusal::NoSession, from))?;
+        let ring = Arc::clone(&guarded.ring.borrow());
+        match ring.with_secret(session.secret) {
+            Some(key) if !guarded.is_over(session.until) && !guarded.is_expired(key) => {
+                Ok(self.access(guarded, key, session.secret, Some(session.until)))
             }
-        })
+            _ => Err(Refusal::NoSession),
+        }
+    }
+
+    /// Begins a session for somebody who was let in with a key. `None` for anybody at an open gate, and
+    /// for who has only a session: it is not made longer.
+    pub fn begin_session(&self, access: Access) -> Option<(Access, SealedSession)> {
+        let guarded = self.0.as_ref()?;
+        let secret = access.secret().filter(|_| !access.is_session())?;
+        let session = Session {
+            secret,
+            until: guarded.clock.wall() + guarded.session_ttl,
+        };
+        let access = access.until(session.until);
+        Some((access, guarded.seal.seal(&session)))
+    }
+
+    /// What is left until a time; `None` once it is over.
+    pub(super) fn left(&self, until: SystemTime) -> Option<Duration> {
+        let guarded = self.0.as_ref()?;
+        let left = until.duration_since(guarded.clock.wall()).ok()?;
+        (!left.is_zero()).then_some(left)
     }
 
     /// Somebody who shows this, if they would be let in. Nothing is counted.
@@ -153,9 +198,8 @@ impl Gate {
     ) -> bool {
         let Some(guarded) = &self.0 else { return true };
         let ring = Arc::clone(&guarded.ring.borrow());
-        ring.with_secret(secret).is_some_and(|key| {
-            !key.is_expired(guarded.clock.wall()) && key.permits(permission, name)
-        })
+        ring.with_secret(secret)
+            .is_some_and(|key| !guarded.is_expired(key) && key.permits(permission, name))
     }
 
     /// Ends when the keys have changed, or one of them has expired. Waits for ever at an open gate.
@@ -199,28 +243,44 @@ impl Gate {
         })?;
         let ring = Arc::clone(&guarded.ring.borrow());
         match ring.find(&key) {
-            Some(entry) if !entry.is_expired(guarded.clock.wall()) => {
-                let tally = Arc::clone(
-                    guarded
-                        .tallies()
-                        .entry(Arc::clone(&entry.name))
-                        .or_default(),
-                );
-                Ok(Access::with(
-                    Arc::clone(entry),
-                    key.id(),
-                    self.clone(),
-                    tally,
-                ))
+            Some(entry) if !guarded.is_expired(entry) => {
+                Ok(self.access(guarded, entry, key.id(), None))
             }
             _ => Err(Refusal::Unknown),
         }
+    }
+
+    fn access(
+        &self,
+        guarded: &Guarded,
+        key: &Arc<KeyEntry>,
+        secret: ApiKeyId,
+        session_until: Option<SystemTime>,
+    ) -> Access {
+        let tally = Arc::clone(guarded.tallies().entry(Arc::clone(&key.name)).or_default());
+        Access::with(Arc::clone(key), secret, self.clone(), tally, session_until)
     }
 }
 
 // === impl Guarded ===
 
 impl Guarded {
+    fn is_expired(&self, key: &KeyEntry) -> bool {
+        key.is_expired(self.clock.wall())
+    }
+
+    fn is_over(&self, until: SystemTime) -> bool {
+        until <= self.clock.wall()
+    }
+
+    /// Counts somebody who is refused. Who was refused too often learns only that.
+    fn count(&self, refusal: Refusal, from: Option<IpAddr>) -> Refusal {
+        match self.strangers.count(from, Instant::now()) {
+            Ok(()) => refusal,
+            Err(retry_after) => Refusal::TooMany { retry_after },
+        }
+    }
+
     fn tallies(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Arc<Tally>>> {
         self.tallies
             .lock()

@@ -15,8 +15,8 @@ pub enum Permission {
 
 /// A permission as a type: what a handler asks of its caller stands in its signature.
 pub trait Scope: Send + Sync + 'static {
-    /// The permission.
-    const PERMISSION: Permission;
+    /// The permission; `None` if any key will do.
+    const PERMISSION: Option<Permission>;
     /// Whether each request is counted against the rate of the key.
     const IS_COUNTED: bool = true;
 }
@@ -41,22 +41,28 @@ pub mod scope {
     /// [`Permission::Metrics`].
     #[derive(Debug)]
     pub enum Metrics {}
+    /// None: whoever has a key. The handler decides what that key may see.
+    #[derive(Debug)]
+    pub enum AnyKey {}
 
     impl Scope for Acquire {
-        const PERMISSION: Permission = Permission::Acquire;
+        const PERMISSION: Option<Permission> = Some(Permission::Acquire);
     }
     impl Scope for Keep {
-        const PERMISSION: Permission = Permission::Acquire;
+        const PERMISSION: Option<Permission> = Some(Permission::Acquire);
         const IS_COUNTED: bool = false;
     }
     impl Scope for View {
-        const PERMISSION: Permission = Permission::View;
+        const PERMISSION: Option<Permission> = Some(Permission::View);
     }
     impl Scope for Break {
-        const PERMISSION: Permission = Permission::Break;
+        const PERMISSION: Option<Permission> = Some(Permission::Break);
     }
     impl Scope for Metrics {
-        const PERMISSION: Permission = Permission::Metrics;
+        const PERMISSION: Option<Permission> = Some(Permission::Metrics);
+    }
+    impl Scope for AnyKey {
+        const PERMISSION: Option<Permission> = None;
     }
 }
 

@@ -18,6 +18,10 @@ pub enum Refusal {
     /// nobody who does not have the key.
     #[error("the API key is not known, or has expired")]
     Unknown,
+    /// The session is over, or its key or the secret that was shown for it is gone, or it is none of
+    /// ours.
+    #[error("the session has ended")]
+    NoSession,
     /// Too many keys were refused that came from this address.
     #[error("too many API keys from this address were refused")]
     TooMany {

@@ -5,10 +5,11 @@ use std::fmt::Write;
 use clap::Subcommand;
 
 use crate::{
-    auth::KeysFile,
+    auth::{KeysFile, SessionSeal},
     config::{StoreUrl, reference},
     http::CertificatesWatch,
     store::redis::{RedisServers, check_credentials},
+    telemetry::trace::check_trace,
 };
 
 use super::{environment::Environment, error::CliError, output, sources::SourceArgs};
@@ -34,6 +35,7 @@ fn check(sources: &SourceArgs, environment: &Environment) -> Result<String, CliE
     let loaded = sources.of(environment).load()?;
     if loaded.config.auth.has_keys() {
         KeysFile::new(&loaded.config.auth.keys_file).read()?;
+        SessionSeal::open_configured(&loaded.config.auth)?;
     }
     if loaded.config.http.tls.is_on() {
         CertificatesWatch::open(loaded.config.http.tls.clone())?;
@@ -46,6 +48,7 @@ fn check(sources: &SourceArgs, environment: &Environment) -> Result<String, CliE
     if let Some(servers) = servers {
         check_credentials(&servers, &loaded.config.redis)?;
     }
+    check_trace(&loaded.config.trace)?;
     if loaded.set.is_empty() {
         return Ok("the configuration is valid; every key has its default\n".to_owned());
     }

@@ -5,10 +5,11 @@ use std::io;
 use rustix::process::Signal;
 
 use crate::{
-    auth::KeysFileError,
+    auth::{KeysFileError, SessionSecretError},
     client::{ClientError, SetupError},
     config::ConfigError,
     store::redis::CredentialsError,
+    telemetry::trace::TraceError,
     tls::TlsError,
 };
 
@@ -40,12 +41,18 @@ pub(super) enum CliError {
     /// The keys file cannot be used.
     #[error(transparent)]
     Keys(#[from] KeysFileError),
+    /// The secret of sessions cannot be used.
+    #[error(transparent)]
+    SessionSecret(#[from] SessionSecretError),
     /// The files of a certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// There is nothing to connect to Redis with.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
+    /// There is nothing to send traces with.
+    #[error(transparent)]
+    Traces(#[from] TraceError),
     /// No keys file was named.
     #[error("no keys file: name it with --keys, or with auth.keys_file in the configuration")]
     NoKeysFile,
@@ -114,10 +121,12 @@ impl CliError {
             )
             | Self::Tls(_)
             | Self::Credentials(_)
+            | Self::Traces(_)
             | Self::Argument { .. }
             | Self::Secret(_)
             | Self::Config(_)
             | Self::Keys(_)
+            | Self::SessionSecret(_)
             | Self::NoKeysFile => Exit::Usage,
             Self::Setup(SetupError::Tls(TlsError::Setup(_)) | SetupError::Http(_))
             | Self::Output(_)

@@ -135,6 +135,7 @@ impl From<&ServeError> for Exit {
         match error {
             ServeError::Listen { .. } => Self::CannotListen,
             ServeError::Keys(_)
+            | ServeError::SessionSecret(_)
             | ServeError::Certificates(_)
             | ServeError::Audit(_)
             | ServeError::Traces(_)

@@ -32,6 +32,7 @@ mod secret;
 mod serve;
 mod signals;
 mod sources;
+mod unanswered;
 mod visible;
 mod waiting;
 

@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 
+use crate::unseen::is_unseen;
+
 /// The text with everything escaped that is not seen: what moves a terminal, turns the direction of
 /// writing around, or takes no room.
 pub(super) fn visible(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unseen) {
+    if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(2 * text.len());
     for c in text.chars() {
-        if is_unseen(c) {
+        if is_hidden(c) {
             shown.extend(c.escape_unicode());
         } else {
             shown.push(c);
@@ -19,20 +21,8 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-fn is_unseen(c: char) -> bool {
-    c.is_control()
-        || matches!(
-            c,
-            '\u{ad}'
-                | '\u{61c}'
-                | '\u{180e}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{feff}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{e0000}'..='\u{e007f}'
-        )
+fn is_hidden(c: char) -> bool {
+    c.is_control() || is_unseen(c)
 }
 
 #[cfg(test)]

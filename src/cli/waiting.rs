@@ -17,11 +17,16 @@ use super::{
     error::CliError,
     progress::{ProgressLine, describe},
     signals::{ENDING, Signals},
+    unanswered::aloud,
     visible::visible,
 };
 
 /// How often the line is drawn: it counts seconds.
 const DRAWN_EVERY: Duration = Duration::from_secs(1);
+
+/// What is said while nobody answers.
+const WITHDRAWAL_UNANSWERED: &str = "no answer to giving up yet; a signal (Ctrl-C) leaves the lock, if it \
+                                     was granted unheard, until its lease ends";
 
 /// Acquires, and hears signals meanwhile.
 pub(super) async fn acquire(
@@ -38,7 +43,8 @@ pub(super) async fn acquire(
     // Whatever is left of it in the queue, or is granted unheard, is in the way of others.
     if let CliError::Interrupted(_) | CliError::Client(ClientError::OutcomeUnknown { .. }) = error {
         // If somebody asks again to end, the gateway takes it back by itself, a few seconds later.
-        signals.unless_impatient(acquiring.withdraw()).await;
+        let withdrawal = aloud(name, WITHDRAWAL_UNANSWERED, acquiring.withdraw());
+        signals.unless_impatient(withdrawal).await;
     }
     Err(error)
 }

@@ -30,8 +30,11 @@ const LOOK: Duration = Duration::from_secs(2);
 const FIRST_LOOK: Duration = Duration::from_millis(200);
 /// The longest outage that an acquire without an end sits out in one go.
 const A_LONG_TIME: Duration = Duration::from_hours(24);
-/// How long giving up may take.
+/// How long giving up may take where nobody was reached.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
+/// How long a gateway that does not answer is asked to give up at most: as long as a lease lasts by
+/// default. Who has asked for a longer one is told sooner that it may be held.
+const WITHDRAWAL_UNANSWERED: Duration = Duration::from_secs(30);
 
 /// An acquire under way.
 ///
@@ -95,28 +98,42 @@ impl Acquiring {
     /// Gives up: asks once more without waiting, which gives the place in the queue up. What was granted
     /// in the last moment, heard or unheard, is released at once.
     ///
+    /// A gateway that takes requests and does not answer may have granted the lock, or may yet do so: it is
+    /// asked for as long as a lease would last, and for half a minute at most. Whoever cannot wait for that
+    /// may drop this, and leaves the lock to the end of that lease.
+    ///
     /// An acquire under a key of its caller's may be continued by somebody else, so it is left to
     /// the reconnect grace.
     pub async fn withdraw(self) {
         if self.request.idempotency_key.is_some() {
             return;
         }
-        let deadline = Instant::now() + WITHDRAWAL;
-        let mut retry = Retry::until(&self.client, deadline);
-        retry.persist_until(deadline);
-        let call = self.call(Duration::ZERO);
+        let ttl = self.request.ttl.unwrap_or(WITHDRAWAL_UNANSWERED);
+        let mut answer = self.give_up(WITHDRAWAL).await;
+        if let Err(ClientError::OutcomeUnknown { .. }) = answer {
+            answer = self.give_up(ttl.min(WITHDRAWAL_UNANSWERED)).await;
+        }
         // Any other answer: there is no lease. No answer: a lease that there is ends by itself.
-        if let Ok(answer) = call.send_with(&self.client, retry).await
+        if let Ok(answer) = answer
             && answer.status.is_success()
             && let Ok(lease) = Lease::from_answer(answer)
         {
-            let retry = Retry::until(&self.client, deadline);
-            // If that fails, too, the lease ends with its TTL.
+            let mut retry = Retry::until(&self.client, lease.good_until());
+            retry.persist_until(lease.good_until());
+            // If that fails, too, the lease has ended with its TTL.
             let _: Result<_, _> = self
                 .client
                 .release_with(&lease.name, &lease.token, retry)
                 .await;
         }
+    }
+
+    async fn give_up(&self, within: Duration) -> Result<Answer, ClientError> {
+        let deadline = Instant::now() + within;
+        let mut retry = Retry::until(&self.client, deadline);
+        retry.persist_until(deadline);
+        let call = self.call(Duration::ZERO);
+        call.send_with(&self.client, retry).await
     }
 
     async fn run(&mut self, mut watcher: Watcher<'_>) -> Result<Lease, ClientError> {
@@ -216,7 +233,10 @@ impl Acquiring {
             "too-many-waiters" | "rate-limited" => !self.left().is_zero(),
             // With a key of our own it can only be an earlier copy of ours, which was given up and
             // arrived late. Asking again takes the place back.
-            "superseded" => self.request.idempotency_key.is_none() && !wait.is_zero(),
+            "superseded" => {
+                self.request.idempotency_key.is_none()
+                    && (!wait.is_zero() || (answer.in_doubt && self.may_start_again()))
+            }
             // A lease was granted, its answer got lost or came too late for us, and the gateway has
             // given it back. With a key of our own that is nobody else's business.
             "idempotency-expired" => {

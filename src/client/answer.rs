@@ -5,6 +5,8 @@ use std::error::Error;
 use reqwest::StatusCode;
 use tokio::time::Instant;
 
+use crate::tls::distrust;
+
 use super::{ClientError, Problem};
 
 /// An answer that sending again would not change.
@@ -100,8 +102,11 @@ impl Answer {
 
 /// The innermost cause: it says what happened ("connection refused"), the others only that something
 /// did.
-fn cause(error: &dyn Error) -> String {
-    let mut innermost = error;
+fn cause(error: &(dyn Error + 'static)) -> String {
+    if let Some(why) = distrust(error, "--ca-file") {
+        return format!("its certificate is not believed: {why}");
+    }
+    let mut innermost: &dyn Error = error;
     while let Some(source) = innermost.source() {
         innermost = source;
     }

@@ -8,7 +8,7 @@ use reqwest::{
 };
 
 use crate::{
-    tls::{ClientFiles, TlsError, provider},
+    tls::{ClientFiles, TlsError, no_tls},
     trace_context::TraceContext,
 };
 
@@ -133,8 +133,5 @@ fn tls(addresses: &Addresses, files: &ClientFiles) -> Result<rustls::ClientConfi
     }
     // Without redirects an http:// address never comes to TLS: reading every certificate of the
     // system would only cost time.
-    Ok(rustls::ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(rustls::RootCertStore::empty())
-        .with_no_client_auth())
+    no_tls()
 }

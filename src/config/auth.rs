@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Invalid;
+use super::{Invalid, Millis};
 
 /// Who may use the gateway.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -17,6 +17,14 @@ pub struct AuthConfig {
     /// nothing, one address may send in a minute, 1 to 1000000. More are answered with 429. Requests
     /// with a valid key are not counted, nor are releases of leases that this gateway granted.
     pub max_refused_per_minute: u64,
+    /// For how long somebody who has shown a key to the dashboard need not show it again, 60000 to
+    /// 2592000000. A session that was begun before a change ends when it was to end then.
+    pub session_ttl_ms: Millis,
+    /// A file with a secret of at least 32 characters, such as `openssl rand -hex 32` prints. Gateways
+    /// that are given the same one know each other's sessions, which they must if a load balancer
+    /// stands before them. Read at the start; another secret ends all sessions. Empty for a random one,
+    /// which is gone with the process.
+    pub session_secret_file: String,
 }
 
 // === impl AuthConfig ===
@@ -25,7 +33,15 @@ impl AuthConfig {
     /// Finds out whether callers can be told apart with these values.
     pub fn validate(&self) -> Result<(), Invalid> {
         let refused = self.max_refused_per_minute;
-        Invalid::unless_in("auth.max_refused_per_minute", refused, 1..=1_000_000)
+        Invalid::unless_in("auth.max_refused_per_minute", refused, 1..=1_000_000)?;
+        let session_ttl = self.session_ttl_ms.0;
+        Invalid::unless_in("auth.session_ttl_ms", session_ttl, 60_000..=2_592_000_000)?;
+        let secret = self.session_secret_file.as_str();
+        let keys = self.keys_file.as_str();
+        Invalid::unless_with(
+            ("auth.session_secret_file", secret),
+            ("auth.keys_file", keys),
+        )
     }
 
     /// Whether there are API keys.
@@ -41,6 +57,9 @@ impl Default for AuthConfig {
             // A person who tries, or a job that goes on with an old key, stays below; a flood of
             // log lines does not.
             max_refused_per_minute: 60,
+            // A working day: who signs in in the morning is not asked again before the evening.
+            session_ttl_ms: Millis(12 * 60 * 60 * 1_000),
+            session_secret_file: String::new(),
         }
     }
 }

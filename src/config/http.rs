@@ -24,7 +24,8 @@ pub struct HttpConfig {
     /// answered with 408, and the connection is closed.
     pub header_timeout_ms: Millis,
     /// How long a connection may stand idle between two requests, or a client take nothing of an
-    /// answer, 100 to 3600000. Then it is closed.
+    /// answer, 100 to 3600000. Then it is closed; over HTTP/2 only the answer that is not taken is
+    /// given up.
     pub idle_timeout_ms: Millis,
     /// How long a client may take to send the body of a request, 100 to 300000. Slower is answered
     /// with 408.

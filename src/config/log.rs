@@ -42,7 +42,8 @@ impl LogConfig {
                            info,latchgate::store=debug";
             Invalid::new("log.level", format!("{:?}", self.level), allowed)
         };
-        let mut filter = Targets::new();
+        // It warns of each answer to a ping that is not its own, and some are ours.
+        let mut filter = Targets::new().with_target("h2::proto::ping_pong", LevelFilter::ERROR);
         for part in self.level.split(',') {
             filter = match part.split_once('=') {
                 None => filter.with_default(level(part).ok_or_else(invalid)?),
@@ -102,6 +103,8 @@ mod tests {
         assert!(filter.would_enable("latchgate::store::redis", &Level::DEBUG));
         assert!(!filter.would_enable("latchgate::http", &Level::INFO));
         assert!(filter.would_enable("latchgate::http", &Level::WARN));
+        assert!(filter.would_enable("h2::proto", &Level::WARN));
+        assert!(!filter.would_enable("h2::proto::ping_pong", &Level::WARN));
     }
 
     #[test]

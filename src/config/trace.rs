@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use crate::tls::{ClientFiles, PemFile};
+
 use super::{Invalid, Millis};
 
 /// Where traces are sent.
@@ -16,6 +18,9 @@ pub struct TraceConfig {
     pub endpoint: String,
     /// A file with headers that the collector wants to see, one `Name: value` per line. Empty for none.
     pub headers_file: String,
+    /// The PEM file with the authorities that vouch for a collector at `https://`, or with its own
+    /// certificate. Empty for the authorities of the system. Read at the start.
+    pub ca_file: String,
     /// How many of a thousand requests that come without a `traceparent` are traced, 0 to 1000. One that
     /// comes with it is traced if its caller is.
     pub sample_per_mille: u64,
@@ -59,10 +64,22 @@ impl TraceConfig {
         Ok(url)
     }
 
+    /// Who is believed to be the collector.
+    pub fn tls_files(&self) -> ClientFiles {
+        let path = &self.ca_file;
+        ClientFiles {
+            ca: (!path.is_empty()).then(|| PemFile::new("trace.ca_file", path)),
+            identity: None,
+        }
+    }
+
     /// Finds out whether traces can be sent with these values.
     pub fn validate(&self) -> Result<(), Invalid> {
-        if self.is_sent() {
-            self.url()?;
+        let is_encrypted = self.is_sent() && self.url()?.scheme() == "https";
+        if !self.ca_file.is_empty() && !is_encrypted {
+            let allowed = "nothing, because trace.endpoint is not https://";
+            let value = format!("{:?}", self.ca_file);
+            return Err(Invalid::new("trace.ca_file", value, allowed));
         }
         Invalid::unless_in("trace.sample_per_mille", self.sample_per_mille, 0..=1_000)?;
         if self.service_name.is_empty() || self.service_name.len() > 200 {
@@ -79,6 +96,7 @@ impl Default for TraceConfig {
             // Nobody is told anything unless somebody says whom.
             endpoint: String::new(),
             headers_file: String::new(),
+            ca_file: String::new(),
             // Whoever sets up a collector wants to see something; under load it is set lower.
             sample_per_mille: 1_000,
             service_name: "latchgate".to_owned(),
@@ -109,6 +127,21 @@ mod tests {
         assert_eq!(url("http://collector:4318").unwrap(), standard);
         assert_eq!(url("http://collector:4318/").unwrap(), standard);
         assert_eq!(url("https://c/otlp/x").unwrap(), "https://c/otlp/x");
+    }
+
+    #[test]
+    fn an_authority_is_for_a_collector_over_https_only() {
+        let config = |endpoint: &str| TraceConfig {
+            endpoint: endpoint.to_owned(),
+            ca_file: "ca.pem".to_owned(),
+            ..TraceConfig::default()
+        };
+        config("https://c").validate().unwrap();
+        // Somebody believes that what is sent is encrypted.
+        for endpoint in ["", "http://c"] {
+            let invalid = config(endpoint).validate().unwrap_err();
+            assert_eq!(invalid.key, "trace.ca_file");
+        }
     }
 
     #[test]

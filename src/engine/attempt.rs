@@ -165,6 +165,7 @@ impl Run {
                     return Ok(collected);
                 }
                 (Ok(Acquisition::QueueFull), _) => return Err(AcquireError::TooManyWaiters),
+                (Ok(Acquisition::Superseded), _) => return Err(AcquireError::Superseded),
                 (Ok(Acquisition::IdempotencyMismatch), _) => {
                     return Err(AcquireError::IdempotencyMismatch);
                 }
@@ -216,7 +217,7 @@ impl Run {
             () = self.request.warrant.ended() => End::Revoked,
         };
         drop(waited);
-        Some(self.leave(&end).await)
+        Some(self.leave(&end, parked).await)
     }
 
     /// If the store could not be told that the place is to be kept, keeps it all the same: whoever
@@ -262,11 +263,11 @@ impl Run {
                 None
             }
             // The store knows how things stand now, and whether it is queued after all.
-            _ => Some(self.leave(&End::WaitOver).await),
+            _ => Some(self.leave(&End::WaitOver, parked).await),
         }
     }
 
-    async fn leave(&self, end: &End) -> Outcome {
+    async fn leave(&self, end: &End, parked: &mut Parked) -> Outcome {
         let keep_for = self
             .attempt
             .idempotency
@@ -281,6 +282,10 @@ impl Run {
             // In time after all. If the caller has gone, the delivery gives it back.
             Ok(Leaving::Granted(held)) => Ok(self.granted(held)),
             Ok(Leaving::Superseded) => Err(AcquireError::Superseded),
+            // In the same instant a newer request took its place, which may be gone by now.
+            Ok(Leaving::Left(_)) if parked.news_so_far() == Some(News::Superseded) => {
+                Err(AcquireError::Superseded)
+            }
             Ok(Leaving::Left(contention)) => match end {
                 End::WaitOver => Err(self.held(contention)),
                 End::Draining => Err(AcquireError::Draining),

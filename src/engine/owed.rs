@@ -92,6 +92,15 @@ impl Owed {
         living.count()
     }
 
+    /// For how long the one that is held for longest has been held; `None` if none lives.
+    pub(super) fn longest(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let leases = self.lock();
+        let living = leases.owing.values().filter(|owing| owing.until > now);
+        let oldest = living.map(|owing| owing.since).min()?;
+        Some(now.saturating_duration_since(oldest))
+    }
+
     /// Whether this lease lives, as far as is known here.
     pub(super) fn is_owed(&self, name: &LockName, token: &TokenHash) -> bool {
         let leases = self.lock();

@@ -9,7 +9,7 @@ use crate::{
     config::LimitsConfig,
     lifecycle::Lifecycle,
     lock::{LockName, TokenHash},
-    store::{Store, breaks::BrokenLease, contract::Check},
+    store::{Store, breaks::BrokenLease, contract::Check, parking::Crowd},
     telemetry::metrics::{Figures, Metrics},
 };
 
@@ -35,6 +35,7 @@ pub struct Engine {
     pub(super) kept_places: KeptPlaces,
     pub(super) metrics: Metrics,
     pub(super) reconnect_grace: Duration,
+    pub(super) began: Instant,
     pub(super) most_waiters: usize,
     pub(super) most_waiters_per_name: u64,
 }
@@ -92,6 +93,7 @@ impl Engine {
             kept_places: KeptPlaces::default(),
             metrics,
             reconnect_grace,
+            began: Instant::now(),
             most_waiters: limits.max_waiters,
             most_waiters_per_name: limits.max_waiters_per_name,
         }
@@ -116,8 +118,31 @@ impl Engine {
             held_streams: self.streams.len(),
             event_streams: self.events.listeners(),
             leases: self.owed.len(),
+            // The edge knows.
+            certificate_ends: None,
             store: self.store.figures(),
         }
+    }
+
+    /// The name of this run of the gateway, as the ids of its events have it.
+    pub fn instance(&self) -> &str {
+        self.events.instance()
+    }
+
+    /// For how long it has run.
+    pub fn uptime(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Those who wait through this gateway, by the name that they wait for, in no order.
+    pub fn crowds(&self) -> Vec<Crowd> {
+        self.store.parking().crowds()
+    }
+
+    /// For how long the oldest lease has been held that was granted or renewed here and, as far as is
+    /// known here, lives.
+    pub fn longest_hold(&self) -> Option<Duration> {
+        self.owed.longest()
     }
 
     /// When the last lease is over that was granted or renewed here and, as far as is known here,

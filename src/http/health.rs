@@ -48,15 +48,15 @@ pub(super) struct Alive {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Readiness {
     /// Whether it should.
-    status: ReadyStatus,
+    pub(super) status: ReadyStatus,
     /// What was looked at, in which state it is.
-    checks: Vec<NamedCheck>,
+    pub(super) checks: Vec<NamedCheck>,
 }
 
 /// Whether this gateway should be sent requests.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-enum ReadyStatus {
+pub(super) enum ReadyStatus {
     /// It should.
     Ready,
     /// It should not.
@@ -65,7 +65,7 @@ enum ReadyStatus {
 
 /// One thing that was looked at.
 #[derive(Serialize, ToSchema)]
-struct NamedCheck {
+pub(super) struct NamedCheck {
     /// What was looked at.
     #[schema(value_type = String, example = "connection")]
     name: &'static str,
@@ -131,8 +131,13 @@ pub(super) async fn readyz(
     State(gateway): State<Arc<Gateway>>,
     _: AcceptsJson,
 ) -> Result<Readiness, Problem> {
-    let checks = checks(&gateway).await;
-    Ok(Readiness::of(checks, gateway.engine.is_withdrawn()))
+    Ok(readiness(&gateway).await)
+}
+
+/// Whether this gateway should be sent requests now.
+pub(super) async fn readiness(gateway: &Gateway) -> Readiness {
+    let checks = checks(gateway).await;
+    Readiness::of(checks, gateway.engine.is_withdrawn())
 }
 
 /// Everything that is looked at, but whether the gateway is about to stop.

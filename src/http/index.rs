@@ -20,6 +20,9 @@ pub(super) struct Index {
     /// The path of a page that shows every route and lets one try it.
     #[schema(example = "/docs")]
     docs: String,
+    /// The path of a page that shows the locks.
+    #[schema(example = "/dashboard")]
+    dashboard: String,
     /// The path of the OpenAPI document.
     #[schema(example = "/openapi.json")]
     openapi: String,
@@ -43,6 +46,7 @@ pub(super) async fn index(
     Ok(Answer(Index {
         name: env!("CARGO_PKG_NAME"),
         version: env!("CARGO_PKG_VERSION"),
+        dashboard: format!("{base}/dashboard"),
         docs: format!("{base}/docs"),
         openapi: format!("{base}/openapi.json"),
     }))

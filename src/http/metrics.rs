@@ -1,6 +1,6 @@
 //! `GET /metrics`: what the gateway counts and measures.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::UNIX_EPOCH};
 
 use axum::{
     extract::State,
@@ -72,6 +72,11 @@ async fn scraped(gateway: &Gateway, headers: &HeaderMap) -> Response {
         .iter()
         .map(|check| (check.name, severity(&check.health)))
         .collect();
+    figures.certificate_ends = gateway
+        .certificates
+        .as_ref()
+        .and_then(|certificates| certificates.ends()?.duration_since(UNIX_EPOCH).ok())
+        .map(|ends| ends.as_secs());
     let text = gateway.engine.metrics().text(&figures);
     let form = if wants_open_metrics(headers) {
         "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -92,6 +97,7 @@ impl IntoResponses for MetricsProblems {
         problem_responses(&[
             ProblemCode::Unauthorized,
             ProblemCode::Forbidden,
+            ProblemCode::OriginRefused,
             ProblemCode::RateLimited,
         ])
     }

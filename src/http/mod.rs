@@ -2,6 +2,7 @@
 
 mod answer;
 mod base_path;
+mod dashboard;
 mod docs;
 mod edge;
 mod events;
@@ -16,7 +17,9 @@ mod openapi;
 mod problem;
 mod router;
 mod serve;
+mod session;
 mod state;
+mod stats;
 mod tls;
 
 pub use openapi::openapi;

@@ -10,7 +10,9 @@ use bytes::Bytes;
 use utoipa::openapi::{
     InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, RefOr, Required, Response, Server,
     path::Operation,
-    security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+    security::{
+        ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+    },
     tag::TagBuilder,
 };
 
@@ -23,11 +25,12 @@ use crate::{
 use super::{
     answer::{JSON, json},
     base_path::BasePath,
-    edge::{EdgeLayer, is_probe},
+    edge::{EdgeLayer, is_private, is_probe},
     extract::AcceptsJson,
     limits_schema,
     problem::{Problem, ProblemCode as Code, ProblemDocument, problem_responses, text_header},
     router::described,
+    session::SESSION_COOKIE,
     state::Gateway,
 };
 
@@ -36,6 +39,10 @@ const BODY_IS_OPTIONAL: [&str; 3] = ["acquire", "renew", "hold"];
 
 /// What the API key is called in the document.
 const BEARER: &str = "bearer";
+/// What the session is called in the document.
+const SESSION: &str = "session";
+const SESSION_DESCRIPTION: &str = "The session that a page of the gateway gets from `POST /session`. Over \
+    HTTPS the cookie is called `__Host-latchgate-session`, or `__Secure-latchgate-session` below a base path.";
 const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the gateway gave it to \
     you. A gateway without keys needs none and ignores it.";
 
@@ -98,6 +105,7 @@ pub(super) fn preface() -> OpenApi {
             "locks",
             "Acquire, renew, release, inspect, list and break locks.",
         ),
+        ("session", "Who asks, for pages of the gateway."),
         ("health", "For those who run the gateway."),
         ("documentation", "What this gateway can do."),
     ]
@@ -122,6 +130,8 @@ pub(super) fn preface() -> OpenApi {
         .description(Some(BEARER_DESCRIPTION))
         .build();
     components.add_security_scheme(BEARER, SecurityScheme::Http(bearer));
+    let session = ApiKeyValue::with_description(SESSION_COOKIE, SESSION_DESCRIPTION);
+    components.add_security_scheme(SESSION, SecurityScheme::ApiKey(ApiKey::Cookie(session)));
     document
 }
 
@@ -147,7 +157,8 @@ fn complete(operation: &mut Operation, path: &str) {
     let responses = &mut operation.responses.responses;
     if responses.contains_key("401") {
         let key = SecurityRequirement::new::<_, [&str; 0], _>(BEARER, []);
-        operation.security = Some(vec![key, SecurityRequirement::default()]);
+        let session = SecurityRequirement::new::<_, [&str; 0], _>(SESSION, []);
+        operation.security = Some(vec![key, session, SecurityRequirement::default()]);
     }
     let answers_with_body = responses.iter().any(|(status, response)| {
         matches!(response, RefOr::T(response) if status.starts_with('2') && !response.content.is_empty())
@@ -170,7 +181,7 @@ fn complete(operation: &mut Operation, path: &str) {
     }
     for response in responses.values_mut() {
         if let RefOr::T(response) = response {
-            add_headers(response, path.starts_with("/locks") || path == "/events");
+            add_headers(response, is_private(path));
         }
     }
 }

@@ -10,13 +10,15 @@ use http::Uri;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    docs,
+    dashboard, docs,
     edge::EdgeLayer,
     events, health, index, locks,
     methods::{answering, complete},
     metrics, openapi,
     problem::{self, Problem, ProblemCode},
+    session,
     state::Gateway,
+    stats,
 };
 
 /// The whole service.
@@ -32,7 +34,9 @@ pub fn router(gateway: impl Into<Arc<Gateway>>) -> Router {
         gateway.tracer.clone(),
     );
     let (routes, _) = described(&edge).split_for_parts();
-    let routes = routes.merge(docs::assets(&edge));
+    let routes = routes
+        .merge(docs::assets(&edge))
+        .merge(dashboard::files(&edge));
     let routes = match base_path.as_str() {
         "" => routes,
         base_path => {
@@ -58,6 +62,7 @@ pub fn metrics_router(gateway: impl Into<Arc<Gateway>>) -> Router {
 /// The routes that the OpenAPI document describes.
 pub(super) fn described(edge: &EdgeLayer) -> OpenApiRouter<Arc<Gateway>> {
     let locks = routes!(locks::acquire, locks::inspect, locks::release);
+    let session = routes!(session::show, session::sign_in, session::sign_out);
     OpenApiRouter::with_openapi(openapi::preface())
         .routes(complete(locks, edge))
         .routes(complete(routes!(locks::renew), edge))
@@ -66,11 +71,14 @@ pub(super) fn described(edge: &EdgeLayer) -> OpenApiRouter<Arc<Gateway>> {
         .routes(complete(routes!(locks::list), edge))
         .routes(complete(routes!(locks::break_lock), edge))
         .routes(complete(routes!(events::events), edge))
+        .routes(complete(session, edge))
         .routes(complete(routes!(health::healthz), edge))
         .routes(complete(routes!(health::readyz), edge))
         .routes(complete(routes!(metrics::metrics), edge))
+        .routes(complete(routes!(stats::stats), edge))
         .routes(complete(routes!(openapi::openapi_json), edge))
         .routes(complete(routes!(docs::docs), edge))
+        .routes(complete(routes!(dashboard::dashboard), edge))
         .routes(complete(routes!(problem::problem_page), edge))
         .routes(complete(routes!(index::index), edge))
 }

@@ -9,7 +9,7 @@ use crate::{
     telemetry::trace::Tracer,
 };
 
-use super::{base_path::BasePath, openapi, tls::Certificates};
+use super::{base_path::BasePath, dashboard::IndexPage, openapi, tls::Certificates};
 
 /// The gateway as the handlers see it.
 pub struct Gateway {
@@ -29,6 +29,8 @@ pub struct Gateway {
     /// The OpenAPI document of this gateway, once somebody has asked for it: until then its parts would
     /// take a third of the memory of an idle gateway.
     document: OnceLock<Bytes>,
+    /// The page for people.
+    pub(super) page: IndexPage,
 }
 
 // === impl Gateway ===
@@ -39,6 +41,7 @@ impl Gateway {
         let base_path = BasePath::new(&config.http.base_path);
         Self {
             document: OnceLock::new(),
+            page: IndexPage::at(&base_path),
             base_path,
             engine,
             gate: Gate::open(),

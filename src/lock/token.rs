@@ -15,7 +15,7 @@ use super::random;
 pub struct Token([u8; 32]);
 
 /// The SHA-256 of a token: all that a store ever keeps of it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenHash([u8; 32]);
 
 /// The text is no token. What it was is not repeated: it may be most of a secret.

@@ -85,9 +85,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Takes an attempt out of the queue because its wait is over.
     ///
-    /// With `keep_for` (attempts with an idempotency key only) the position is kept for that long
-    /// for a request that asks again; a grant that falls due meanwhile lasts no longer than that
-    /// unless it is asked for.
+    /// With `keep_for` (attempts with an idempotency key only) the position is kept for that long for
+    /// a request that asks again; a grant that falls due meanwhile lasts no longer unless it does.
     async fn leave(
         &self,
         name: &LockName,
@@ -185,8 +184,7 @@ pub const TOMBSTONE: Duration = Duration::from_mins(1);
 pub struct Attempt {
     /// The lock that is wanted.
     pub name: LockName,
-    /// The hash of the token that the lease will have if this attempt creates it; the identity of
-    /// the attempt.
+    /// The hash of the token that a lease of its own will have; the identity of the attempt.
     pub token: TokenHash,
     /// How long the grant lasts.
     pub ttl: Ttl,
@@ -239,6 +237,8 @@ pub enum Acquisition {
     Queued(Place),
     /// As many attempts are queued for this name as are allowed.
     QueueFull,
+    /// A newer request with the same idempotency key has its place, or keeps its lease.
+    Superseded,
     /// A lease lives under this idempotency key, and was asked for in other words.
     IdempotencyMismatch,
     /// The lease under this idempotency key has ended.
@@ -281,7 +281,7 @@ pub enum Leaving {
     Left(Contention),
     /// It had been granted the lock already, and holds it.
     Granted(HeldLease),
-    /// A newer request with the same idempotency key has taken its place.
+    /// A newer request with the same idempotency key has its place, or keeps its lease.
     Superseded,
 }
 

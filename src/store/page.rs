@@ -38,4 +38,6 @@ pub struct HeldLock {
     pub name: LockName,
     /// Who holds it.
     pub holder: Holder,
+    /// How many wait for it. Not of the same instant, and those who are just leaving may count.
+    pub waiters: u64,
 }

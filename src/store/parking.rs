@@ -9,7 +9,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use tokio::sync::oneshot;
+use tokio::{
+    sync::oneshot,
+    time::{Duration, Instant},
+};
 
 use crate::lock::{HeldLease, LockName, TokenHash};
 
@@ -48,12 +51,30 @@ pub enum News {
 /// The bytes of an attempt's token hash, by which those who wait can be come by in turns.
 type Key = [u8; 32];
 
+/// Those who wait here for one name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crowd {
+    /// The name.
+    pub name: LockName,
+    /// How many they are.
+    pub waiters: usize,
+    /// How long the first of them has waited.
+    pub longest: Duration,
+}
+
 #[derive(Debug, Default)]
 struct Places {
-    /// Without a sender: it has heard its news, and deals with them.
-    by_token: BTreeMap<Key, (LockName, Option<oneshot::Sender<News>>)>,
+    by_token: BTreeMap<Key, Place>,
     /// How many wait for each name; the keys are the names that somebody waits for.
     by_name: HashMap<LockName, usize>,
+}
+
+#[derive(Debug)]
+struct Place {
+    name: LockName,
+    since: Instant,
+    /// `None`: it has heard its news, and deals with them.
+    news: Option<oneshot::Sender<News>>,
 }
 
 // === impl Parking ===
@@ -63,7 +84,11 @@ impl Parking {
     pub fn park(&self, name: LockName, token: TokenHash) -> Parked {
         let (sender, news) = oneshot::channel();
         let mut places = self.lock();
-        let place = (name.clone(), Some(sender));
+        let place = Place {
+            name: name.clone(),
+            since: Instant::now(),
+            news: Some(sender),
+        };
         places.by_token.insert(*token.as_bytes(), place);
         *places.by_name.entry(name.clone()).or_default() += 1;
         drop(places);
@@ -81,16 +106,19 @@ impl Parking {
     #[must_use = "a grant that nobody waits for must be given back"]
     pub fn tell(&self, token: &TokenHash, news: News) -> bool {
         match self.lock().by_token.get_mut(token.as_bytes()) {
-            Some((_, sender)) => sender.take().is_none_or(|sender| sender.send(news).is_ok()),
+            Some(place) => {
+                let sender = place.news.take();
+                sender.is_none_or(|sender| sender.send(news).is_ok())
+            }
             None => false,
         }
     }
 
     /// Tells every attempt that waits for such a name that the store has lost its queue.
     pub fn forget(&self, concerned: impl Fn(&LockName) -> bool) {
-        for (name, sender) in self.lock().by_token.values_mut() {
-            if concerned(name)
-                && let Some(sender) = sender.take()
+        for place in self.lock().by_token.values_mut() {
+            if concerned(&place.name)
+                && let Some(sender) = place.news.take()
             {
                 // Whoever is just leaving its place need not hear it.
                 drop(sender.send(News::Forgotten));
@@ -111,6 +139,27 @@ impl Parking {
     /// Whether nobody waits here.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Those who wait here, by the name that they wait for, in no order. Walks the whole list: for
+    /// people who look.
+    pub fn crowds(&self) -> Vec<Crowd> {
+        let now = Instant::now();
+        let mut crowds = HashMap::new();
+        for place in self.lock().by_token.values() {
+            let waited = now.saturating_duration_since(place.since);
+            let (waiters, longest) = crowds
+                .entry(place.name.clone())
+                .or_insert((0, Duration::ZERO));
+            *waiters += 1;
+            *longest = waited.max(*longest);
+        }
+        let crowd = |(name, (waiters, longest))| Crowd {
+            name,
+            waiters,
+            longest,
+        };
+        crowds.into_iter().map(crowd).collect()
     }
 
     /// The names that somebody waits for here.
@@ -134,10 +183,10 @@ impl Parking {
         let from = last.map_or(Bound::Unbounded, |last| Bound::Excluded(*last.as_bytes()));
         let places = self.lock();
         let behind = places.by_token.range((from, Bound::Unbounded));
-        let waiting = behind.filter(|(_, (_, sender))| sender.is_some());
+        let waiting = behind.filter(|(_, place)| place.news.is_some());
         waiting
             .take(most)
-            .map(|(key, (name, _))| (name.clone(), TokenHash::from_bytes(*key)))
+            .map(|(key, place)| (place.name.clone(), TokenHash::from_bytes(*key)))
             .collect()
     }
 
@@ -147,7 +196,7 @@ impl Parking {
         let of_name = places
             .by_token
             .iter()
-            .filter(|(_, (parked, _))| parked == name);
+            .filter(|(_, place)| place.name == *name);
         of_name
             .map(|(key, _)| TokenHash::from_bytes(*key))
             .collect()
@@ -164,7 +213,7 @@ impl Parking {
 
 impl Places {
     fn remove(&mut self, token: &TokenHash) {
-        let Some((name, _)) = self.by_token.remove(token.as_bytes()) else {
+        let Some(Place { name, .. }) = self.by_token.remove(token.as_bytes()) else {
             return;
         };
         if let Some(count) = self.by_name.get_mut(&name) {
@@ -194,8 +243,8 @@ impl Parked {
     /// the news that were heard is said again by the store to whoever asks.
     pub fn wait_again(&mut self) {
         let (sender, news) = oneshot::channel();
-        if let Some((_, before)) = self.parking.lock().by_token.get_mut(self.token.as_bytes()) {
-            *before = Some(sender);
+        if let Some(place) = self.parking.lock().by_token.get_mut(self.token.as_bytes()) {
+            place.news = Some(sender);
         }
         self.news = news;
     }
@@ -281,6 +330,25 @@ mod tests {
         assert_eq!(parking.len(), 1);
         drop(parked);
         assert!(parking.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_name_is_a_crowd_with_the_time_of_its_first() {
+        let parking = Parking::default();
+        assert_eq!(parking.crowds(), []);
+        let (mut first, token) = place(&parking, "a");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let _others = [place(&parking, "a"), place(&parking, "b")];
+        // Who asks again has waited all the while.
+        assert!(parking.tell(&token, News::Forgotten));
+        first.wait_again();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let mut crowds = parking.crowds();
+        crowds.sort_by_key(|crowd| crowd.waiters);
+        let seen = crowds
+            .iter()
+            .map(|crowd| (crowd.name.as_str(), crowd.waiters, crowd.longest.as_secs()));
+        assert_eq!(seen.collect::<Vec<_>>(), [("b", 1, 1), ("a", 2, 3)]);
     }
 
     #[tokio::test]

@@ -6,9 +6,12 @@ use tracing_subscriber::{
     Layer, filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt, util::TryInitError,
 };
 
-use crate::config::{Invalid, LogConfig, LogFormat};
+use crate::{
+    config::{Invalid, LogConfig, LogFormat},
+    unseen::{escape_json, escape_text},
+};
 
-use super::panics;
+use super::{panics, plain_lines::PlainLines};
 
 /// Why nothing can be logged.
 #[derive(Debug, thiserror::Error)]
@@ -30,14 +33,14 @@ pub fn init(config: &LogConfig) -> Result<(), LoggingError> {
     match config.format {
         LogFormat::Text => {
             let lines = fmt::layer()
-                .with_writer(io::stderr)
+                .with_writer(|| PlainLines::new(io::stderr(), escape_text))
                 .log_internal_errors(false)
                 .with_ansi(io::stderr().is_terminal());
             start(lines, filter)
         }
         LogFormat::Json => {
             let lines = fmt::layer()
-                .with_writer(io::stderr)
+                .with_writer(|| PlainLines::new(io::stderr(), escape_json))
                 .log_internal_errors(false)
                 .json()
                 .flatten_event(true)

@@ -3,6 +3,7 @@
 mod logging;
 pub mod metrics;
 mod panics;
+mod plain_lines;
 pub mod trace;
 
 pub use logging::{LoggingError, init};

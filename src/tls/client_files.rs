@@ -1,17 +1,29 @@
 //! What whoever connects knows of the other side, and shows of itself.
 
-use rustls::ClientConfig;
+use std::sync::Arc;
+
+use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 
-use super::{IdentityFiles, PemFile, TlsError, provider};
+use super::{IdentityFiles, PemFile, TlsError, named::Named, provider};
 
 /// What whoever connects knows of the other side, and shows of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// The authorities that are believed instead of those of the system.
+    /// The authorities that are believed instead of those of the system. A certificate in it is
+    /// itself believed where it is shown.
     pub ca: Option<PemFile>,
     /// The certificate that is shown to who asks for one.
     pub identity: Option<IdentityFiles>,
+}
+
+/// For who never comes to TLS, and would read every certificate of the system for nothing: believes
+/// nobody.
+pub(crate) fn no_tls() -> Result<ClientConfig, TlsError> {
+    Ok(ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth())
 }
 
 // === impl ClientFiles ===
@@ -22,7 +34,9 @@ impl ClientFiles {
         let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?;
         let builder = match &self.ca {
-            Some(ca) => builder.with_root_certificates(ca.authorities()?),
+            Some(ca) => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Named::read(ca)?)),
             None => builder.with_platform_verifier()?,
         };
         Ok(match &self.identity {

@@ -4,13 +4,19 @@
 //! no `Debug` shows what is in a file.
 
 mod client_files;
+mod distrust;
 mod error;
 mod identity;
+mod named;
 mod pem_file;
 mod provider;
+mod validity;
 
 pub use client_files::ClientFiles;
+pub(crate) use client_files::no_tls;
+pub use distrust::distrust;
 pub use error::TlsError;
 pub use identity::{Identity, IdentityFiles};
 pub use pem_file::{PemError, PemFile};
 pub(crate) use provider::provider;
+pub use validity::Validity;

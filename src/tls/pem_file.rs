@@ -84,10 +84,18 @@ impl PemFile {
 
     /// The authorities in it, at least one.
     pub fn authorities(&self) -> Result<RootCertStore, PemError> {
+        self.authorities_among(&self.certificates()?)
+    }
+
+    /// The authorities among the certificates in it, which are all of them.
+    pub(super) fn authorities_among(
+        &self,
+        certificates: &[CertificateDer<'static>],
+    ) -> Result<RootCertStore, PemError> {
         let mut authorities = RootCertStore::empty();
-        for certificate in self.certificates()? {
+        for certificate in certificates {
             authorities
-                .add(certificate)
+                .add(certificate.clone())
                 .map_err(|error| self.refused(Reason::NoAuthority(Box::new(error))))?;
         }
         Ok(authorities)

@@ -15,11 +15,11 @@ K8S = program.ROOT / "k8s"
 KUBECTL = Path(__file__).parent / "kubectl"
 OVERLAYS = sorted(path.name for path in (K8S / "overlays").iterdir())
 ALL = [K8S / "base", *(K8S / "overlays" / name for name in OVERLAYS)]
-# preStop's `sleep` came to be on by default with 1.30.
+# The oldest that they are held against.
 OLDEST = "1.30"
 VERSIONS = [OLDEST, kubernetes_validate.latest_version()]
 # What the objects of ours are; everything else of a cluster is somebody else's.
-SECRETS = {"latchgate-keys": {"keys.toml"}, "latchgate-store": {"url"}}
+SECRETS = {"latchgate-keys": {"keys.toml", "session-secret"}, "latchgate-store": {"url"}}
 
 
 def each():
@@ -83,7 +83,7 @@ class Schemas(unittest.TestCase):
 
     def test_a_misspelt_field_would_be_found(self):
         (deployment,) = [o for o in kustomize.render(K8S / "base") if o["kind"] == "Deployment"]
-        deployment["spec"]["template"]["spec"]["containers"][0]["lifecycle"]["preStop"]["slep"] = {}
+        deployment["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["perid"] = 1
         with self.assertRaises(kubernetes_validate.ValidationError):
             kubernetes_validate.validate(deployment, OLDEST, strict=True)
 
@@ -136,14 +136,18 @@ class Gateways(unittest.TestCase):
                 with self.subTest(name):
                     self.assertEqual(container["args"], ["serve"])
                     variables = environment(container)
-                    mounted = Path(variables["LATCHGATE_AUTH_KEYS_FILE"])
-                    # The Secret is mounted where it is looked for.
                     mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
-                    (volume,) = [v for v in pod["volumes"] if v["name"] == mounts[str(mounted.parent)]]
-                    self.assertIn(mounted.name, [item["path"] for item in volume["secret"]["items"]])
-                    table = keys[keys.index("[[key]]"):]
-                    (Path(directory) / mounted.name).write_text(table)
-                    variables["LATCHGATE_AUTH_KEYS_FILE"] = str(Path(directory) / mounted.name)
+                    contents = {
+                        "LATCHGATE_AUTH_KEYS_FILE": keys[keys.index("[[key]]"):],
+                        "LATCHGATE_AUTH_SESSION_SECRET_FILE": "0123456789abcdef" * 4,
+                    }
+                    for variable, content in contents.items():
+                        # The Secret is mounted where it is looked for.
+                        mounted = Path(variables[variable])
+                        (volume,) = [v for v in pod["volumes"] if v["name"] == mounts[str(mounted.parent)]]
+                        self.assertIn(mounted.name, [item["path"] for item in volume["secret"]["items"]])
+                        (Path(directory) / mounted.name).write_text(content)
+                        variables[variable] = str(Path(directory) / mounted.name)
                     # What the image sets is there as well.
                     config = program.effective({"LATCHGATE_LISTEN": "0.0.0.0:7420", **variables})
                     self.assertFalse(config["insecure_no_auth"])
@@ -170,13 +174,24 @@ class Gateways(unittest.TestCase):
     def test_they_are_killed_only_after_their_grace_period(self):
         for name, _, pod, container in self.each_gateway():
             with self.subTest(name):
-                sleep = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {})
+                grace = int(environment(container)["LATCHGATE_SHUTDOWN_GRACE_MS"])
+                # The delay is a part of it. A preStop would come before it, and on top.
+                self.assertNotIn("lifecycle", container)
+                self.assertGreaterEqual(pod["terminationGracePeriodSeconds"], grace / 1000 + 5)
+
+    def test_where_there_is_another_gateway_callers_are_let_go_before_the_drain(self):
+        for name, _, pod, container in self.each_gateway():
+            with self.subTest(name):
                 variables = environment(container)
-                grace = variables.get(
-                    "LATCHGATE_SHUTDOWN_GRACE_MS", program.defaults()["shutdown"]["grace_ms"]
-                )
-                needed = sleep.get("seconds", 0) + int(grace) / 1000 + 5
-                self.assertGreaterEqual(pod["terminationGracePeriodSeconds"], needed)
+                probe = container["readinessProbe"]
+                found_out = probe["periodSeconds"] * probe["failureThreshold"] * 1000
+                if name == "embedded":
+                    self.assertNotIn("LATCHGATE_SHUTDOWN_DELAY_MS", variables)
+                    continue
+                delay = int(variables["LATCHGATE_SHUTDOWN_DELAY_MS"])
+                self.assertGreaterEqual(delay, found_out + 1000)
+                drain = int(variables["LATCHGATE_SHUTDOWN_GRACE_MS"]) - delay
+                self.assertEqual(drain, program.defaults()["shutdown"]["grace_ms"])
 
     def test_those_who_wait_have_room(self):
         """20 KiB each (benches/README.md measures them), and what an idle gateway takes."""
@@ -298,7 +313,7 @@ class Cluster(unittest.TestCase):
         operations = (program.ROOT / "docs" / "operations.md").read_text()
         for secret, keys in SECRETS.items():
             for key in keys:
-                pattern = rf"kubectl create secret generic {secret} --from-(file|literal)={re.escape(key)}"
+                pattern = rf"kubectl create secret generic {secret} (.* )?--from-(file|literal)={re.escape(key)}"
                 self.assertRegex(operations, pattern)
 
     def test_the_budget_lets_nodes_be_drained(self):

@@ -94,6 +94,7 @@ class Monitoring(unittest.TestCase):
             "latchgate_store_errors_total",
             "latchgate_store_channel",
             "latchgate_store_clock_skew_seconds",
+            "latchgate_certificate_expiry_timestamp_seconds",
         ):
             self.assertIn(metric, asked)
 

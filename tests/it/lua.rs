@@ -57,7 +57,7 @@ fn scripts() -> Vec<(String, String, String)> {
         let body = part(text.lines().skip(head).collect());
         scripts.push((name, header, body));
     }
-    assert_eq!(scripts.len(), 11, "a script was added or removed");
+    assert_eq!(scripts.len(), 12, "a script was added or removed");
     scripts
 }
 

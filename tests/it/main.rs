@@ -16,6 +16,7 @@ mod golden;
 mod layers;
 mod lua;
 mod redis;
+mod rolling;
 mod support;
 mod tls;
 mod traces;

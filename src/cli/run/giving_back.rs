@@ -1,8 +1,8 @@
 //! Gives a lock back, unless somebody still acts under it.
 
-use std::{pin::pin, time::Duration};
+use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::{
     client::{Client, ClientError, Keeper, Lease},
@@ -10,17 +10,15 @@ use crate::{
 };
 
 use super::{
-    super::{
-        duration, output,
-        signals::{OWED, Signals},
-    },
+    super::{duration, output, signals::Signals, unanswered::aloud},
     stopping::Remains,
 };
 
-/// How long a release is tried. If nobody answers for so long, the lease ends by itself soon.
-const RELEASE: Duration = Duration::from_secs(10);
 /// How long that of a lost lease is tried: most likely nothing is left of it.
 const RELEASE_LOST: Duration = Duration::from_secs(1);
+/// What is said while nobody answers.
+const RELEASE_UNANSWERED: &str = "no answer to the release of the lock yet; a signal (Ctrl-C) leaves it \
+                                  until its lease ends";
 /// Why a lock was left that could have been released.
 const IMPATIENT: &str = "a signal came before anybody had answered";
 /// Why a lock is not released.
@@ -48,7 +46,9 @@ pub(super) async fn give_back(
             ));
         }
         (Remains::Nobody, Some(until)) => {
-            let release = aloud(name, keeper.release(RELEASE));
+            // Until it is answered, or the lease is over by itself: nobody else can give it back.
+            let left = until.saturating_duration_since(Instant::now());
+            let release = aloud(name, RELEASE_UNANSWERED, keeper.release(left));
             match signals.unless_impatient(release).await {
                 Some(Ok(())) => {}
                 Some(Err(ClientError::Lost(problem))) => output::note(&format!(
@@ -69,26 +69,13 @@ pub(super) async fn give_back(
 /// Gives back a lock under which nothing was run.
 pub(super) async fn give_back_unused(client: &Client, lease: &Lease, signals: &mut Signals) {
     let (name, until) = (&lease.name, lease.good_until());
-    let release = aloud(name, client.release(name, &lease.token));
+    let release = aloud(name, RELEASE_UNANSWERED, client.release(name, &lease.token));
     match signals.unless_impatient(release).await {
         // A lease that is lost needs no release.
         Some(Ok(()) | Err(ClientError::Lost(_))) => {}
         Some(Err(error)) => left_locked(name, until, &error.to_string()),
         None => left_locked(name, until, IMPATIENT),
     }
-}
-
-/// Says it if a release takes so long that somebody may wonder.
-async fn aloud<T>(name: &LockName, release: impl Future<Output = T>) -> T {
-    let mut release = pin!(release);
-    if let Ok(released) = timeout(OWED, &mut release).await {
-        return released;
-    }
-    output::note(&format!(
-        "latchgate: {name}: no answer to the release of the lock yet; a signal (Ctrl-C) leaves it \
-         until its lease ends"
-    ));
-    release.await
 }
 
 /// Says that the lock was not released, until when that matters and why.
@@ -116,7 +103,7 @@ mod tests {
     use super::*;
     use crate::client::{AcquireRequest, ClientOptions};
 
-    const LEASE: &str = r#"{"name":"deploy","token":"qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU","fencing_token":42,"ttl_ms":900,"expires_in_ms":900,"renew_after_ms":300}"#;
+    const LEASE: &str = r#"{"name":"deploy","token":"qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU","fencing_token":42,"ttl_ms":3000,"expires_in_ms":3000,"renew_after_ms":1000}"#;
 
     /// Grants, renews and releases, and tells what it was asked for.
     async fn gateway() -> (String, Arc<Mutex<Vec<String>>>) {
@@ -159,7 +146,7 @@ mod tests {
         let mut signals = Signals::hear(&[]).unwrap();
         give_back(&name, keeper, remains, &mut signals).await;
         // Longer than it takes to renew.
-        tokio::time::sleep(Duration::from_millis(600)).await;
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
         asked.lock().unwrap().clone()
     }
 

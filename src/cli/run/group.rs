@@ -23,8 +23,8 @@ pub(super) enum Standing {
     /// Somebody is in it, and it cannot be seen who is alive: the system does not show its processes, or
     /// not those of other users.
     Unseen,
-    /// All that was seen of it is dead and waits to be collected. Somebody may have been started in
-    /// the middle of the look.
+    /// All that was seen of it is dead and waits to be collected: its first process, at least, until we
+    /// have done that. Somebody may have been started in the middle of the look.
     Dead,
     /// Nobody is in it.
     Gone,
@@ -33,6 +33,7 @@ pub(super) enum Standing {
 /// What the system shows of a process.
 #[derive(Debug, PartialEq, Eq)]
 struct Shown {
+    parent: i32,
     group: i32,
     dead: bool,
 }
@@ -90,6 +91,14 @@ impl Group {
     }
 }
 
+/// The children of this process that are dead and wait to be collected, as far as the system shows them.
+pub(super) fn dead_children() -> impl Iterator<Item = Pid> {
+    let is_ours = |it: &Shown| u32::try_from(it.parent) == Ok(process::id());
+    processes()
+        .filter(move |&pid| Shown::of(pid).is_some_and(|it| it.dead && is_ours(&it)))
+        .filter_map(Pid::from_raw)
+}
+
 /// The numbers of all processes that the system shows.
 fn processes() -> impl Iterator<Item = i32> {
     // What belongs to another container has other numbers.
@@ -116,9 +125,11 @@ impl Shown {
         let (_, fields) = stat.rsplit_once(") ")?;
         let mut fields = fields.split(' ');
         let state = fields.next()?;
-        let group = fields.nth(1)?.parse().ok()?;
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
         let threads: u32 = fields.nth(14)?.parse().ok()?;
         Some(Self {
+            parent,
             group,
             // The first thread may have ended before the others.
             dead: matches!(state, "Z" | "X") && threads <= 1,
@@ -192,7 +203,14 @@ mod tests {
                 "71 (a) Z 1 2 (b) {state} 70 69 68 0 -1 4 1 2 3 4 5 6 7 8 20 0 {threads} 0 9 10\n"
             )
         };
-        let shown = |dead| Some(Shown { group: 69, dead });
+        let (parent, group) = (70, 69);
+        let shown = |dead| {
+            Some(Shown {
+                parent,
+                group,
+                dead,
+            })
+        };
         assert_eq!(Shown::parse(&stat("S", 1)), shown(false));
         assert_eq!(Shown::parse(&stat("Z", 1)), shown(true));
         assert_eq!(Shown::parse(&stat("Z", 2)), shown(false));

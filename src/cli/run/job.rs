@@ -9,7 +9,7 @@ use rustix::{
 use tokio::time::Instant;
 
 use super::{
-    group::Group,
+    group::{Group, Standing},
     guard::own_program,
     start_process::stopped,
     stopping::{Remains, Stopping},
@@ -32,6 +32,7 @@ pub(super) enum Status {
 
 /// The variable of a token, which belongs to another lease if it is inherited.
 const TOKEN: &str = "LATCHGATE_TOKEN";
+
 // === impl Job ===
 
 impl Job {
@@ -62,8 +63,8 @@ impl Job {
         self.group.id()
     }
 
-    /// How the command itself stands now. One that has ended is left for [`Job::collect`], so
-    /// that its number goes to no other process group.
+    /// How the command itself stands now. One that has ended is left for [`Job::collect`]: until then its
+    /// number goes to no other process group.
     pub(super) fn status(&self) -> Status {
         let now = |options| {
             let options = options | WaitIdOptions::NOHANG;
@@ -83,13 +84,19 @@ impl Job {
         self.group.signal(signal);
     }
 
-    /// Collects the command, which has ended, and says with which code.
+    /// Collects the command, which has ended, and says with which code. Its number, which is that of the
+    /// group, may go to another from now on: the group is not to be signalled any more.
     pub(super) fn collect(&mut self) -> io::Result<u8> {
         let status = self.child.wait()?;
         let code = status.code().or(status.signal().map(|signal| 128 + signal));
         Ok(code
             .and_then(|code| u8::try_from(code).ok())
             .unwrap_or(u8::MAX))
+    }
+
+    /// How what it has left running stands.
+    pub(super) fn standing(&mut self) -> Standing {
+        self.group.standing()
     }
 
     /// Looks at what it has left running, which is to end.

@@ -4,6 +4,9 @@ use std::process;
 
 use rustix::process::Pid;
 
+#[cfg(target_os = "linux")]
+use super::group::dead_children;
+
 /// The processes whose parents have ended, and which the system leaves to the first process of a
 /// container. Not collected, the dead would take room for as long as it runs.
 ///
@@ -30,22 +33,27 @@ impl Orphans {
     /// Collects those that are dead.
     #[cfg(target_os = "linux")]
     pub(super) fn collect(&self) {
-        use nix::sys::wait::{Id, WaitPidFlag, waitid};
+        use nix::{
+            sys::wait::{Id, WaitPidFlag, waitid},
+            unistd,
+        };
 
         let now = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+        let of = |pid: Pid| Id::Pid(unistd::Pid::from_raw(pid.as_raw_pid()));
         while self.is_first
             && let Ok(status) = waitid(Id::All, now | WaitPidFlag::WNOWAIT)
             && let Some(dead) = status.pid()
+            && let Some(dead) = Pid::from_raw(dead.as_raw())
         {
-            // It is collected soon, and then the others are.
-            if self
-                .children
-                .iter()
-                .any(|it| it.as_raw_pid() == dead.as_raw())
-            {
+            if self.children.contains(&dead) {
+                // It stays for a while, and in the way of those behind it.
+                for orphan in dead_children().filter(|pid| !self.children.contains(pid)) {
+                    // If it cannot be collected, the next look tries again.
+                    let _: Result<_, _> = waitid(of(orphan), now);
+                }
                 return;
             }
-            if waitid(Id::Pid(dead), now).is_err() {
+            if waitid(of(dead), now).is_err() {
                 return;
             }
         }

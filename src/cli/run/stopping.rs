@@ -4,9 +4,12 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use super::group::{Group, Standing};
+use super::{
+    group::{Group, Standing},
+    job::Job,
+};
 
 /// A process group that is to end.
 pub(super) trait Stoppable {
@@ -26,7 +29,7 @@ pub(super) struct Stopping {
 /// What has come of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remains {
-    /// Nobody is alive.
+    /// Nobody is seen alive.
     Nobody,
     /// Somebody lives on although it was killed, or it cannot be seen that nobody does. A process that
     /// waits for a disk, or for a file system that is elsewhere, dies only when it has done what it was
@@ -37,6 +40,8 @@ pub(super) enum Remains {
 /// How long the end of a group is waited for that was killed. The kernel needs a moment for a process
 /// with a lot of memory; who is alive after this waits for something that may never come.
 const KILLED: Duration = Duration::from_secs(5);
+/// How often a group is looked at that is to end.
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 // === impl Group ===
 
@@ -64,22 +69,46 @@ impl Stopping {
             standing = group.standing();
         }
         match (standing, self.killed) {
-            (Standing::Gone | Standing::Dead, _) => Some(Remains::Nobody),
+            // Whoever is hidden was killed, and is looked for once the command is collected.
+            (Standing::Gone | Standing::Dead, _) | (Standing::Unseen, Some(_)) => {
+                Some(Remains::Nobody)
+            }
             (Standing::Alive | Standing::Unseen, None) => {
                 if now >= kill_at {
                     self.kill(group, now);
                 }
                 None
             }
-            (Standing::Alive | Standing::Unseen, Some(at)) => {
-                (now >= at + KILLED).then_some(Remains::Somebody)
-            }
+            (Standing::Alive, Some(at)) => (now >= at + KILLED).then_some(Remains::Somebody),
         }
     }
 
     fn kill(&mut self, group: &impl Stoppable, now: Instant) {
         group.signal(Signal::KILL);
         self.killed = Some(now);
+    }
+}
+
+// === impl Remains ===
+
+impl Remains {
+    /// The same, when the command has been collected: until then signals reach it, and with it a group in
+    /// which nobody else is seen. Should the number of the group have gone to another by now, that one is
+    /// taken for what is left of it, and nothing is done to it.
+    pub(super) async fn or_hidden(self, job: &mut Job) -> Self {
+        if self == Self::Somebody {
+            return self;
+        }
+        let until = Instant::now() + KILLED;
+        loop {
+            match job.standing() {
+                Standing::Gone | Standing::Dead => return Self::Nobody,
+                Standing::Alive | Standing::Unseen if Instant::now() >= until => {
+                    return Self::Somebody;
+                }
+                Standing::Alive | Standing::Unseen => sleep(LOOK).await,
+            }
+        }
     }
 }
 
@@ -140,16 +169,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_lives_on_although_it_was_killed_is_not_taken_for_dead() {
-        for standing in [Standing::Alive, Standing::Unseen] {
-            let mut group = Fake::new(standing, standing);
-            let mut stopping = Stopping::default();
-            let now = Instant::now();
-            assert_eq!(stopping.look(&mut group, now), None);
-            assert!(group.killed.get());
-            assert_eq!(stopping.look(&mut group, now), None);
-            advance(KILLED).await;
-            assert_eq!(stopping.look(&mut group, now), Some(Remains::Somebody));
-        }
+        let mut group = Fake::new(Standing::Alive, Standing::Alive);
+        let mut stopping = Stopping::default();
+        let now = Instant::now();
+        assert_eq!(stopping.look(&mut group, now), None);
+        assert!(group.killed.get());
+        assert_eq!(stopping.look(&mut group, now), None);
+        advance(KILLED).await;
+        assert_eq!(stopping.look(&mut group, now), Some(Remains::Somebody));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_cannot_be_seen_is_killed_before_the_command_is_collected() {
+        let mut group = Fake::new(Standing::Unseen, Standing::Unseen);
+        let mut stopping = Stopping::default();
+        let kill_at = Instant::now() + Duration::from_secs(3);
+        assert_eq!(stopping.look(&mut group, kill_at), None);
+        assert!(!group.killed.get());
+        advance(Duration::from_secs(3)).await;
+        assert_eq!(stopping.look(&mut group, kill_at), None);
+        assert!(group.killed.get());
+        let nobody = Some(Remains::Nobody);
+        assert_eq!(stopping.look(&mut group, kill_at), nobody);
     }
 
     #[tokio::test(start_paused = true)]

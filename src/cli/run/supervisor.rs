@@ -19,7 +19,7 @@ use super::{
     guard::Guard,
     job::{Job, Status},
     orphans::Orphans,
-    stopping::{Remains, Stopping},
+    stopping::{LOOK, Remains, Stopping},
     terminal::Terminal,
     timing::Timing,
 };
@@ -80,8 +80,6 @@ pub(super) const HEARD: [Signal; 9] = [
     Signal::USR2,
 ];
 
-/// How often a group is looked at that is to end.
-const LOOK: Duration = Duration::from_millis(20);
 /// After a suspension that was not to be, because no shell could undo it, this goes on.
 const NOT_SUSPENDED: Duration = Duration::from_millis(100);
 
@@ -165,14 +163,15 @@ impl Supervisor {
         self.stage = Stage::Ended;
         self.job.signal(Signal::TERM);
         self.job.signal(Signal::CONT);
-        let code = self.job.collect();
         let remains = self.stop_what_is_left(signals).await;
+        // From here on the number of the group may go to another: nobody signals it any more.
         if let Some(guard) = self.guard {
             guard.dismiss();
         }
+        let code = self.job.collect();
         End {
             code,
-            remains,
+            remains: remains.or_hidden(&mut self.job).await,
             stopped: self.why,
         }
     }

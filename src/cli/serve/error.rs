@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr};
 
 use crate::{
     audit::AuditError,
-    auth::KeysFileError,
+    auth::{KeysFileError, SessionSecretError},
     lifecycle::TasksLeft,
     store::OpenError,
     telemetry::{LoggingError, trace::TraceError},
@@ -25,6 +25,9 @@ pub(in crate::cli) enum ServeError {
     /// It is not known who may use the gateway.
     #[error(transparent)]
     Keys(#[from] KeysFileError),
+    /// Sessions of other gateways would not be known.
+    #[error(transparent)]
+    SessionSecret(#[from] SessionSecretError),
     /// Callers would not know the gateway.
     #[error(transparent)]
     Certificates(#[from] TlsError),

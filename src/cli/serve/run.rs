@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use crate::{
     audit::Audit,
-    auth::{Gate, KeysFile, KeysWatch},
+    auth::{Gate, KeysFile, KeysWatch, SessionSeal},
     cli::{environment::Environment, error::CliError, output, sources::SourceArgs},
     clock::{Clock, SystemClock},
     config::{AuthConfig, Config, HttpTlsConfig, StoreUrl},
@@ -65,7 +65,7 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let audit = Audit::open(&config.audit, Arc::clone(&clock))?;
     let gate = gate(&config.auth, &clock, &lifecycle, &audit, &mut signals)?;
-    let certificates = certificates(&config.http.tls, &lifecycle, &mut signals)?;
+    let certificates = certificates(&config.http.tls, &clock, &lifecycle, &mut signals)?;
     let tracer = Tracer::start(&config.trace, Arc::clone(&clock), &lifecycle)?;
     let store = store::open(&config, Arc::clone(&clock), &lifecycle).await?;
     let metrics = Metrics::default();
@@ -151,6 +151,7 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeE
 /// By what callers know the gateway, as the files say from now on. `None` without TLS.
 fn certificates(
     config: &HttpTlsConfig,
+    clock: &Arc<dyn Clock>,
     lifecycle: &Lifecycle,
     signals: &mut Signals,
 ) -> Result<Option<Certificates>, ServeError> {
@@ -161,8 +162,8 @@ fn certificates(
     info!(file = config.cert_file, "the certificate was read");
     let asked = Arc::new(Notify::new());
     signals.reload_with(Arc::clone(&asked));
-    let tasks = lifecycle.clone();
-    lifecycle.spawn_background(watch.keep_current(certificates.clone(), asked, tasks));
+    let (clock, tasks) = (Arc::clone(clock), lifecycle.clone());
+    lifecycle.spawn_background(watch.keep_current(certificates.clone(), clock, asked, tasks));
     Ok(Some(certificates))
 }
 
@@ -183,7 +184,8 @@ fn gate(
         file = config.keys_file,
         "the API keys were read"
     );
-    let gate = Gate::guarded(ring, config, Arc::clone(clock));
+    let seal = SessionSeal::open_configured(config)?;
+    let gate = Gate::guarded(ring, seal, config, Arc::clone(clock));
     let asked = Arc::new(Notify::new());
     signals.reload_with(Arc::clone(&asked));
     let (clock, tasks) = (Arc::clone(clock), lifecycle.clone());

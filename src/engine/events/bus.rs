@@ -75,6 +75,11 @@ impl Bus {
         Self(shared)
     }
 
+    /// The name of this run of the gateway.
+    pub(in crate::engine) fn instance(&self) -> &str {
+        &self.0.instance
+    }
+
     /// How many listen here.
     pub(in crate::engine) fn listeners(&self) -> usize {
         self.0.audience().listeners()

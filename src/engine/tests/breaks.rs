@@ -147,6 +147,7 @@ async fn a_list_shows_what_its_caller_may_see_and_goes_on_behind_what_it_may_not
     let lock = |name: &str| HeldLock {
         name: LockName::new(name).unwrap(),
         holder: Holder::Lease(held()),
+        waiters: 0,
     };
     let next = Some(crate::store::cursor::Cursor::Embedded { place: 7 });
     let page = Page {

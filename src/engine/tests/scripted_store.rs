@@ -181,6 +181,7 @@ impl Store for ScriptedStore {
     ) -> Result<Leaving, StoreError> {
         self.left.lock().unwrap().push((*token, keep_for));
         self.changed.notify_waiters();
+        self.pass_gate().await;
         let answer = self.leavings.lock().unwrap().pop_front();
         answer.expect("the test says what leave answers")
     }

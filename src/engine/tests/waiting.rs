@@ -289,6 +289,28 @@ async fn the_older_of_two_requests_with_one_key_is_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_that_is_superseded_in_the_instant_in_which_its_wait_runs_out_is_told_so() {
+    let store = ScriptedStore::queueing();
+    store
+        .leavings
+        .lock()
+        .unwrap()
+        .push_back(Ok(Leaving::Left(contention())));
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, waiting_request(KEY)).await;
+    let store = store.with_closed_gate();
+    sleep(WAIT + Duration::from_millis(1)).await;
+    // It is about to leave, and by the time it does nobody has its place any more.
+    store.tell(News::Superseded);
+    store.open_gate();
+    assert!(matches!(
+        caller.await.unwrap().unwrap_err(),
+        AcquireError::Superseded
+    ));
+    assert_eq!(store.left.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_draining_gateway_answers_those_who_wait_and_keeps_their_place() {
     let store = ScriptedStore::queueing();
     store

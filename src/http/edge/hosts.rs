@@ -5,8 +5,7 @@
 
 use std::net::IpAddr;
 
-use axum::extract::Request;
-use http::{Version, header::HOST};
+use http::{HeaderMap, Uri, Version, header::HOST};
 
 use crate::{
     config::{Config, Host, HostPort},
@@ -87,9 +86,13 @@ impl Hosts {
 ///
 /// Two of them, or one in the target and another in the header, are refused: a proxy in front may
 /// have believed the other one.
-pub(super) fn named(request: &Request) -> Result<Option<HostPort>, Problem> {
+pub(super) fn named(
+    headers: &HeaderMap,
+    uri: &Uri,
+    version: Version,
+) -> Result<Option<HostPort>, Problem> {
     let refuse = |reason| Problem::invalid_field(FIELD, reason);
-    let mut headers = request.headers().get_all(HOST).iter();
+    let mut headers = headers.get_all(HOST).iter();
     let header = match (headers.next(), headers.next()) {
         (None, _) => None,
         (Some(header), None) => {
@@ -99,7 +102,7 @@ pub(super) fn named(request: &Request) -> Result<Option<HostPort>, Problem> {
         }
         (Some(_), Some(_)) => return Err(refuse("is given more than once".to_owned())),
     };
-    let target = match request.uri().authority() {
+    let target = match uri.authority() {
         None => None,
         Some(authority) => {
             let host = authority.as_str().parse::<HostPort>();
@@ -110,9 +113,7 @@ pub(super) fn named(request: &Request) -> Result<Option<HostPort>, Problem> {
         (Some(target), Some(header)) if target != header => {
             Err(refuse("is another one than in the target".to_owned()))
         }
-        (None, None) if request.version() > Version::HTTP_10 => {
-            Err(refuse("is missing".to_owned()))
-        }
+        (None, None) if version > Version::HTTP_10 => Err(refuse("is missing".to_owned())),
         (target, header) => Ok(header.or(target)),
     }
 }

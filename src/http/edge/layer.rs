@@ -194,7 +194,7 @@ impl Edge {
             let path = self.base_path.strip(path);
             path.is_some_and(|path| path.starts_with("/locks"))
         } else {
-            route.starts_with("/locks") || route == "/events"
+            is_private(route)
         }
     }
 
@@ -206,7 +206,7 @@ impl Edge {
         route: &str,
         listed: &mut Option<Listed>,
     ) -> Result<Turn, Problem> {
-        let host = hosts::named(request)?;
+        let host = hosts::named(request.headers(), request.uri(), request.version())?;
         // Probes know the address of a gateway, and learn nothing that a page could use.
         if !is_probe(route) {
             self.hosts.check(host.as_ref())?;
@@ -269,6 +269,11 @@ impl Edge {
         log.end(response.status(), problem.as_ref());
         response
     }
+}
+
+/// Whether an answer of a route is of one caller and one moment.
+pub(in crate::http) fn is_private(route: &str) -> bool {
+    route.starts_with("/locks") || matches!(route, "/events" | "/session" | "/stats")
 }
 
 /// The bytes of all headers as they were on the wire: name, colon, space, value, line end.

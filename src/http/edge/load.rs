@@ -25,6 +25,7 @@ pub(super) struct Load {
     common: Arc<Semaphore>,
     renewing: Arc<Semaphore>,
     releasing: Arc<Semaphore>,
+    scraping: Arc<Semaphore>,
 }
 
 /// Which room a request has besides the common one.
@@ -35,6 +36,8 @@ enum Reserve {
     Renewing,
     /// It ends a lease.
     Releasing,
+    /// It asks for metrics, which say what an overloaded gateway is at.
+    Scraping,
 }
 
 /// A request that is worked on, and does not count while it only waits. Cheap to clone.
@@ -50,6 +53,10 @@ struct Taken {
 
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 
+/// How many may ask for metrics at once although there is no room: a pair of Prometheus servers, and a
+/// person.
+const SCRAPES: usize = 4;
+
 /// After how long to ask again, in milliseconds: what is worked on takes much less.
 const RETRY_AFTER_MS: u64 = 1_000;
 
@@ -61,11 +68,12 @@ impl Load {
             common: Arc::new(Semaphore::new(config.max_concurrent_requests)),
             renewing: Arc::new(Semaphore::new(config.reserved_requests)),
             releasing: Arc::new(Semaphore::new(config.reserved_requests)),
+            scraping: Arc::new(Semaphore::new(SCRAPES)),
         }
     }
 
-    /// Takes room for a request, or says that there is none. One that keeps a lease takes its room
-    /// when its caller has been let pass: [`Turn::begin`].
+    /// Takes room for a request, or says that there is none. One that keeps a lease, or asks for
+    /// metrics, takes its room when its caller has been let pass: [`Turn::begin`].
     pub(super) fn admit(&self, route: &str, request: &Request) -> Result<Turn, Problem> {
         // A preflight is answered on the spot. Refused, the browser would not send the renewal that
         // comes after it, and which has room.
@@ -77,7 +85,7 @@ impl Load {
             reserve: Reserve::of(route, request),
             permit: Mutex::new(None),
         };
-        if turn.reserve != Reserve::Renewing {
+        if !matches!(turn.reserve, Reserve::Renewing | Reserve::Scraping) {
             turn.take_up()?;
         }
         Ok(Turn(Some(Arc::new(turn))))
@@ -89,6 +97,7 @@ impl Load {
             Reserve::None => None,
             Reserve::Renewing => room(&self.renewing),
             Reserve::Releasing => room(&self.releasing),
+            Reserve::Scraping => room(&self.scraping),
         };
         reserved.or_else(|| room(&self.common))
     }
@@ -113,6 +122,7 @@ impl Reserve {
             (&Method::DELETE, "/locks/{name}") | (&Method::POST, "/locks/{name}/release") => {
                 Self::Releasing
             }
+            (_, "/metrics") => Self::Scraping,
             _ => Self::None,
         }
     }

@@ -9,11 +9,13 @@ mod load;
 mod origins;
 mod refused;
 mod request_id;
+mod sender;
 mod shown;
 mod traced;
 
 pub(super) use caller_name::CallerName;
-pub(super) use layer::EdgeLayer;
+pub(super) use layer::{EdgeLayer, is_private};
 pub(super) use load::{Turn, is_probe};
 pub(super) use request_id::{RequestId, RequestIds, X_REQUEST_ID};
+pub(super) use sender::Sender;
 pub(super) use shown::CROSS_ORIGIN_RESOURCE_POLICY;

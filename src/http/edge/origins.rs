@@ -29,7 +29,7 @@ pub(super) struct Origins {
 /// A page that is listed, as its browser names it.
 pub(super) struct Listed(HeaderValue);
 
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+pub(super) const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What a page may send: everything that some route takes.
 const HEADERS: HeaderValue = HeaderValue::from_static(
@@ -57,12 +57,7 @@ impl Origins {
         host: Option<&HostPort>,
     ) -> Result<Option<Listed>, Problem> {
         let headers = request.headers();
-        let mut origins = headers.get_all(ORIGIN).iter();
-        let page = match (origins.next(), origins.next()) {
-            (None, _) => Page::Unnamed,
-            (Some(name), None) => Page::of(name),
-            (Some(_), Some(_)) => Page::Foreign,
-        };
+        let page = Page::in_headers(headers);
         if let Page::At(origin, name) = &page
             && self.listed.contains(origin)
         {
@@ -77,12 +72,7 @@ impl Origins {
         if only_looks {
             return Ok(None);
         }
-        let is_ours = match &page {
-            Page::Unnamed => true,
-            Page::At(origin, _) => host.is_some_and(|host| origin.is_of(host, self.over_tls)),
-            Page::Foreign => false,
-        };
-        if is_ours && is_of_this_site(headers) {
+        if page.may_be_of(host, self.over_tls) && is_of_this_site(headers) {
             Ok(None)
         } else {
             Err(refused(headers))
@@ -108,7 +98,7 @@ impl Origins {
 }
 
 /// The page for which a browser sends a request.
-enum Page<'a> {
+pub(super) enum Page<'a> {
     /// None, or the request is no browser's.
     Unnamed,
     /// One with a name, which is repeated to it as it was said.
@@ -120,6 +110,24 @@ enum Page<'a> {
 // === impl Page ===
 
 impl<'a> Page<'a> {
+    pub(super) fn in_headers(headers: &'a HeaderMap) -> Self {
+        let mut origins = headers.get_all(ORIGIN).iter();
+        match (origins.next(), origins.next()) {
+            (None, _) => Self::Unnamed,
+            (Some(name), None) => Self::of(name),
+            (Some(_), Some(_)) => Self::Foreign,
+        }
+    }
+
+    /// Whether it is a page of this host, as far as its name says.
+    pub(super) fn may_be_of(&self, host: Option<&HostPort>, over_tls: bool) -> bool {
+        match self {
+            Self::Unnamed => true,
+            Self::At(origin, _) => host.is_some_and(|host| origin.is_of(host, over_tls)),
+            Self::Foreign => false,
+        }
+    }
+
     fn of(name: &'a HeaderValue) -> Self {
         let origin = name.to_str().ok().and_then(|text| text.parse().ok());
         origin.map_or(Self::Foreign, |origin| Self::At(origin, name))
@@ -133,7 +141,7 @@ fn is_stream(route: &str) -> bool {
 
 /// Whether the browser says nothing else: that the request is its user's own doing, or one of a page
 /// of this origin.
-fn is_of_this_site(headers: &HeaderMap) -> bool {
+pub(super) fn is_of_this_site(headers: &HeaderMap) -> bool {
     headers
         .get_all(SEC_FETCH_SITE)
         .iter()

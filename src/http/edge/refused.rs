@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::{
     audit::{Asker, Audit, Refused},
-    auth::ApiKey,
+    auth::{ApiKey, SealedSession},
     http::{
         problem::{Problem, ProblemCode},
         serve::Peer,
@@ -55,13 +55,13 @@ impl Asked {
         });
     }
 
-    /// The lock that was meant, unless it looks as if somebody had put a token or an API key in
-    /// its place.
+    /// The lock that was meant, unless it looks as if somebody had put a token, an API key or a
+    /// session in its place.
     fn name(&self) -> Option<LockName> {
         let (_, path) = self.uri.path().split_once("/locks/")?;
         let segment = path.split('/').next()?;
         let text = percent_decode_str(segment).decode_utf8().ok()?;
-        if Token::parse(&text).is_ok() || ApiKey::resembles(&text) {
+        if Token::parse(&text).is_ok() || ApiKey::resembles(&text) || SealedSession::is_in(&text) {
             return None;
         }
         LockName::new(&text).ok()

@@ -8,7 +8,10 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::lock::{IdempotencyKey, Token};
+use crate::{
+    auth::SealedSession,
+    lock::{IdempotencyKey, Token},
+};
 
 /// The header that carries it in both directions.
 pub(in crate::http) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -59,10 +62,12 @@ impl RequestId {
     }
 }
 
-/// Whether somebody put a token, an API key, or a part of a key, into the wrong header: the log would
+/// Whether somebody put a token, a session, an API key, or a part of a key, into the wrong header: the log would
 /// show it.
 fn is_secret(value: &HeaderValue) -> bool {
-    let is_secret = |text: &str| text.contains("lgk_") || Token::parse(text).is_ok();
+    let is_secret = |text: &str| {
+        text.contains("lgk_") || SealedSession::is_in(text) || Token::parse(text).is_ok()
+    };
     value.to_str().is_ok_and(is_secret)
 }
 
@@ -133,6 +138,7 @@ mod tests {
             assert_eq!(sent(&[id.as_bytes()]), None, "{id}");
         }
         assert_eq!(sent(&[b"lgk_abcdefghij_0"]), None);
+        assert_eq!(sent(&[b"x:lgs_AAAA"]), None);
         let token = Token::random().expose();
         assert_eq!(sent(&[token.as_bytes()]), None);
         assert_eq!(sent(&[b"\xff"]), None);

@@ -16,7 +16,7 @@ use crate::{
     lock::{LockName, Ttl},
 };
 
-use super::{PathParameter, lock_token::single};
+use super::{PathParameter, lock_token::single, session::session};
 
 /// A caller who has the permission `S`: on the lock that the path names, or, where it names none, on
 /// some lock.
@@ -67,8 +67,10 @@ impl<S: Scope> FromRequestParts<Arc<Gateway>> for Caller<S> {
             access.count_request()?;
         }
         let lock = lock(parts).await?;
-        if !access.permits(S::PERMISSION, lock.as_ref()) {
-            return Err(Problem::forbidden(S::PERMISSION, lock.as_ref()));
+        if let Some(permission) = S::PERMISSION
+            && !access.permits(permission, lock.as_ref())
+        {
+            return Err(Problem::forbidden(permission, lock.as_ref()));
         }
         if let Some(max_ttl) = access.key().and_then(|key| key.limits.max_ttl) {
             parts.extensions.insert(TtlCap(max_ttl));
@@ -83,9 +85,16 @@ fn begin(parts: &Parts) -> Result<(), Problem> {
     parts.extensions.get::<Turn>().map_or(Ok(()), Turn::begin)
 }
 
-fn admit(parts: &Parts, gateway: &Gateway) -> Result<Access, Problem> {
+/// Lets somebody in by the key that they send, or else by their session: a key was put into the request
+/// on purpose, a cookie by the browser.
+pub(super) fn admit(parts: &Parts, gateway: &Gateway) -> Result<Access, Problem> {
     let header = single(&parts.headers, &AUTHORIZATION)
         .map_err(|reason| Problem::invalid_field(FIELD, reason))?;
+    if header.is_none()
+        && let Some(access) = session(parts, gateway)?
+    {
+        return Ok(access);
+    }
     let from = parts.extensions.get::<Peer>().map(Peer::ip);
     Ok(gateway.gate.admit(header.map(bearer), from)?)
 }

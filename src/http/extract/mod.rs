@@ -14,6 +14,8 @@ mod provenance;
 mod query;
 mod receive;
 mod releaser;
+mod session;
+mod visitor;
 
 pub(super) use accept::{AcceptsHtml, AcceptsJson, ProblemPage};
 pub(super) use body::{ApiJson, RequestBody};
@@ -27,3 +29,4 @@ pub(super) use path::{ApiPath, PathParameter};
 pub(super) use provenance::Provenance;
 pub(super) use query::{ApiQuery, Parameters, Query};
 pub(super) use releaser::Releaser;
+pub(super) use visitor::Visitor;

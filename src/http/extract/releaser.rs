@@ -11,7 +11,7 @@ use crate::{
     lock::{LockName, TokenHash},
 };
 
-use super::{caller::bearer, lock_token::single};
+use super::{caller::bearer, lock_token::single, session::session};
 
 /// Who releases a lease. Nobody is refused for the key that they show, or for showing none.
 pub(in crate::http) struct Releaser {
@@ -49,9 +49,13 @@ impl FromRequestParts<Arc<Gateway>> for Releaser {
         parts: &mut Parts,
         gateway: &Arc<Gateway>,
     ) -> Result<Self, Infallible> {
-        let shown = single(&parts.headers, &AUTHORIZATION).ok().flatten();
+        let access = match single(&parts.headers, &AUTHORIZATION) {
+            Ok(Some(header)) => gateway.gate.recognize(bearer(header)),
+            Ok(None) => session(parts, gateway).ok().flatten(),
+            Err(_) => None,
+        };
         Ok(Self {
-            access: shown.and_then(|header| gateway.gate.recognize(bearer(header))),
+            access,
             from: parts.extensions.get::<Peer>().map(Peer::ip),
         })
     }

@@ -20,7 +20,7 @@ use crate::{
         state::Gateway,
     },
     lock::{FencingToken, LockName, Metadata, Reason},
-    store::{contract::Holder, page::HeldLock},
+    store::contract::Holder,
 };
 
 use super::{break_body::BreakBody, lock_path::LockPath, page_body::HeldLockBody};
@@ -93,8 +93,11 @@ pub(in crate::http) async fn break_lock(
         lease.owner = None;
         lease.metadata = Metadata::default();
     }
-    let lock = HeldLock { name, holder };
-    Ok(Answer(HeldLockBody::new(lock, gateway.clock.wall())))
+    Ok(Answer(HeldLockBody::new(
+        &name,
+        holder,
+        gateway.clock.wall(),
+    )))
 }
 
 // === impl Record ===

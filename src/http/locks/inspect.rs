@@ -63,6 +63,7 @@ impl IntoResponses for InspectProblems {
             Code::InvalidRequest,
             Code::Unauthorized,
             Code::Forbidden,
+            Code::OriginRefused,
             Code::RateLimited,
             Code::Internal,
             Code::ForeignData,

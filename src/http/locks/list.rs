@@ -72,6 +72,7 @@ impl IntoResponses for ListProblems {
             Code::InvalidRequest,
             Code::Unauthorized,
             Code::Forbidden,
+            Code::OriginRefused,
             Code::RateLimited,
             Code::Internal,
             Code::StoreUnavailable,

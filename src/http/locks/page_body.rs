@@ -5,9 +5,13 @@ use std::time::SystemTime;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::store::{
-    cursor::Cursor,
-    page::{HeldLock, ListQuery, Page},
+use crate::{
+    lock::LockName,
+    store::{
+        contract::Holder,
+        cursor::Cursor,
+        page::{HeldLock, ListQuery, Page},
+    },
 };
 
 use super::lock_body::HolderBody;
@@ -17,7 +21,7 @@ use super::lock_body::HolderBody;
 #[schema(as = Page)]
 pub(in crate::http) struct PageBody {
     /// Locks that somebody holds, in no order. There may be few or none, and still more pages.
-    locks: Vec<HeldLockBody>,
+    locks: Vec<ListedLockBody>,
     /// The `cursor` of the next page; null: this was the last.
     #[schema(required = true, min_length = 24, max_length = 24)]
     next_cursor: Option<String>,
@@ -46,6 +50,16 @@ pub(in crate::http) struct HeldLockBody {
     holder: HolderBody,
 }
 
+/// A lock on a page.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ListedLock)]
+struct ListedLockBody {
+    #[serde(flatten)]
+    held: HeldLockBody,
+    /// How many wait for it, at all gateways. Those who are just leaving may count.
+    waiter_count: u64,
+}
+
 // === impl PageBody ===
 
 impl PageBody {
@@ -55,7 +69,7 @@ impl PageBody {
         let locks = page.locks.into_iter();
         Self {
             next_cursor: page.next.map(text),
-            locks: locks.map(|lock| HeldLockBody::new(lock, now)).collect(),
+            locks: locks.map(|lock| ListedLockBody::new(lock, now)).collect(),
         }
     }
 }
@@ -64,10 +78,21 @@ impl PageBody {
 
 impl HeldLockBody {
     /// `now` is the wall time of the gateway, for the timestamps.
-    pub(super) fn new(lock: HeldLock, now: SystemTime) -> Self {
+    pub(super) fn new(name: &LockName, holder: Holder, now: SystemTime) -> Self {
         Self {
-            name: lock.name.as_str().to_owned(),
-            holder: HolderBody::new(lock.holder, now),
+            name: name.as_str().to_owned(),
+            holder: HolderBody::new(holder, now),
+        }
+    }
+}
+
+// === impl ListedLockBody ===
+
+impl ListedLockBody {
+    fn new(lock: HeldLock, now: SystemTime) -> Self {
+        Self {
+            held: HeldLockBody::new(&lock.name, lock.holder, now),
+            waiter_count: lock.waiters,
         }
     }
 }

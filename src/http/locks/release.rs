@@ -31,8 +31,8 @@ struct ReleaseProblems;
 
 /// Release a lease
 ///
-/// Ends a living lease. Once begun it is carried out even if the caller hangs up. Works while the
-/// gateway drains.
+/// Ends a living lease. It is carried out even if the caller hangs up, as soon as the whole request has
+/// come. Works while the gateway drains.
 ///
 /// Repeated after the lease has ended, the answer is 410; for a minute after a release of a lease
 /// that was acquired with an `Idempotency-Key` it is 204 again.

@@ -63,9 +63,10 @@ problem_codes! {
     Unauthorized = "unauthorized", UNAUTHORIZED,
         "An API key is needed",
         "The request carries no API key, one that was cut off or mistyped, or one that this gateway \
-         does not know or that has expired. Nothing happened. A request that waited for a lock is \
-         answered so when its key is taken back.",
-        "Send a valid key in `Authorization: Bearer KEY`. The detail says if a character is missing.";
+         does not know or that has expired; or the cookie of a session that has ended. Nothing happened. \
+         A request that waited for a lock is answered so when its key is taken back.",
+        "Send a valid key in `Authorization: Bearer KEY`. The detail says if a character is missing. In the \
+         dashboard, sign in again.";
     Forbidden = "forbidden", FORBIDDEN,
         "The API key may not do this",
         "The key is valid, but it has no permission for this operation on this lock. The answer is \
@@ -81,8 +82,10 @@ problem_codes! {
         "A browser sent the request for a web page of another origin, which is not on the list of \
          allowed origins, and the request could have changed something or kept a connection. Nothing \
          happened. Pages of the gateway itself may use it: those whose host and port are the ones in \
-         the header `Host`.",
-        "If the page is yours, list its origin in `http.allowed_origins`. If the page is of this \
+         the header `Host`. Only they may use the cookie of a session: with it every request of another \
+         page is refused, also of one that is listed.",
+        "If the page is yours, list its origin in `http.allowed_origins`, and let it send an API key and no \
+         cookie. If the page is of this \
          gateway and a proxy stands in front of it, let the proxy pass on `Host` as it came, with its \
          port.";
     NotFound = "not-found", NOT_FOUND,
@@ -118,9 +121,9 @@ problem_codes! {
          within the last minute. A late repetition must not take the lock again.",
         "The work under that lease is over. To take the lock again, use a new key.";
     Superseded = "superseded", CONFLICT,
-        "A newer request took over the place in the queue",
-        "A later request with the same `Idempotency-Key` came while this one stood in the queue. \
-         The newest one owns the place, and the answer.",
+        "A newer request with the same key took over",
+        "A later request with the same `Idempotency-Key` came before this one was answered. The \
+         newest one owns the place in the queue and the lease, and has the answer.",
         "Wait for the answer to the newer request. If you sent only one, something between you \
          and the gateway has repeated it.";
     HolderChanged = "holder-changed", CONFLICT,

@@ -37,6 +37,12 @@ impl Problem {
         Self::new(Code::Forbidden, detail)
     }
 
+    /// A key may neither read metrics nor view every lock.
+    pub(in crate::http) fn forbidden_stats() -> Self {
+        let detail = "The API key has neither the permission `metrics` nor `view` on every lock.";
+        Self::new(Code::Forbidden, detail)
+    }
+
     /// A key may not view every lock that begins so.
     pub(in crate::http) fn forbidden_list(begin: &NamePrefix) -> Self {
         let detail = format!(
@@ -67,6 +73,18 @@ impl Problem {
             locked.hide_holder();
         }
         problem
+    }
+
+    /// Why a key that was shown to sign in is refused.
+    pub(in crate::http) fn of_sign_in(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotAKey => Self::new(
+                Code::Unauthorized,
+                "What was sent as `key` is no API key of this gateway. A key begins with `lgk_`.",
+            )
+            .with(Extra::Challenge(INVALID)),
+            refusal => refusal.into(),
+        }
     }
 
     fn too_many(code: Code, detail: &'static str, retry_after: Duration) -> Self {
@@ -107,6 +125,11 @@ impl From<Refusal> for Problem {
             Refusal::Unknown => (
                 INVALID,
                 "The API key is not known, or it has expired. Ask the operator for a new one.",
+            ),
+            Refusal::NoSession => (
+                INVALID,
+                "The session has ended. Sign in again, or send an API key as `Authorization: Bearer \
+                 KEY`.",
             ),
             Refusal::TooMany { retry_after } => {
                 let detail =

@@ -43,8 +43,8 @@ impl From<AcquireError> for Problem {
             }),
             AcquireError::Superseded => Self::new(
                 Code::Superseded,
-                "A newer request with the same idempotency key has taken the place of this one in \
-                 the queue.",
+                "A newer request with the same idempotency key has taken over the place in the \
+                 queue, or the lease.",
             ),
             AcquireError::IdempotencyMismatch => Self::new(
                 Code::IdempotencyMismatch,

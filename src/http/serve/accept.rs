@@ -6,8 +6,10 @@
 use std::{io, sync::Arc, time::Duration};
 
 use axum::Router;
+use futures_util::FutureExt;
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
+    task::unconstrained,
     time::{Instant, sleep},
 };
 use tracing::{debug, warn};
@@ -25,6 +27,11 @@ use super::{
 /// would only burn what the connections need to end.
 const REST: Duration = Duration::from_millis(100);
 
+/// As many connections as the kernel may have taken for us that we have not, when we take no more:
+/// dropped with the listener they would be reset, and those who have sent a request already could not
+/// tell whether it was heard.
+const BACKLOG: usize = 1024;
+
 /// How often at most it is logged that there are too many connections.
 const NOTICE: Duration = Duration::from_secs(10);
 
@@ -38,8 +45,8 @@ struct Notice {
 /// Serves connections until the lifecycle closes them.
 ///
 /// Draining does not end it: renew and release go on working, on new connections too. When the
-/// lifecycle closes, no more connections are taken, idle ones end, and those with a request under
-/// way end after it. With certificates every connection begins with TLS.
+/// lifecycle closes, no more connections are taken but those that are there already, idle ones end,
+/// and those with a request under way end after it. With certificates every connection begins with TLS.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -52,26 +59,27 @@ pub async fn serve(
     let connections = Connections::new(most);
     let doorman = Doorman::new(Arc::clone(&protocol.refusals), protocol.is_tls());
     let mut notice = Notice::default();
+    let mut serve = |stream: TcpStream| {
+        let place = connections.admit();
+        notice.tell(|| connections.crowd());
+        let Some(place) = place else {
+            doorman.turn_away(stream, lifecycle);
+            return;
+        };
+        let (protocol, router) = (Arc::clone(&protocol), router.clone());
+        let closed = lifecycle.closed();
+        lifecycle.spawn(async move {
+            protocol.serve(stream, router, &place, closed).await;
+        });
+    };
     let mut closed = std::pin::pin!(lifecycle.closed());
     loop {
         let accepted = tokio::select! {
-            () = &mut closed => return,
+            () = &mut closed => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
-                let place = connections.admit();
-                notice.tell(|| connections.crowd());
-                let Some(place) = place else {
-                    doorman.turn_away(stream, lifecycle);
-                    continue;
-                };
-                let (protocol, router) = (Arc::clone(&protocol), router.clone());
-                let closed = lifecycle.closed();
-                lifecycle.spawn(async move {
-                    protocol.serve(stream, router, &place, closed).await;
-                });
-            }
+            Ok((stream, _)) => serve(stream),
             Err(error) if is_of_the_connection(&error) => {
                 debug!(%error, "a connection ended before it was accepted");
             }
@@ -80,6 +88,12 @@ pub async fn serve(
                 sleep(REST).await;
             }
         }
+    }
+    for _ in 0..BACKLOG {
+        let Some(Ok((stream, _))) = unconstrained(listener.accept()).now_or_never() else {
+            return;
+        };
+        serve(stream);
     }
 }
 

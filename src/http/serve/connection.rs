@@ -13,8 +13,16 @@ use crate::{
 };
 
 use super::{
-    connections::Place, handshake::Handshake, http1::Http1, http2::Http2, lasting::Lasting,
-    paced::Patience, peer::Peer, refusal::Refusals, silence_limit::SilenceLimit, socket::Socket,
+    connections::Place,
+    handshake::Handshake,
+    http1::Http1,
+    http2::Http2,
+    lasting::Lasting,
+    paced::Patience,
+    peer::Peer,
+    refusal::Refusals,
+    silence_limit::{SilenceLimit, SocketLimit},
+    socket::Socket,
 };
 
 /// The most that a connection buffers of a request head, at least. Well above the limits that are
@@ -35,7 +43,8 @@ pub(super) struct Protocol {
 pub(super) struct Opened {
     /// Unknown only if the client has gone already.
     peer: Option<Peer>,
-    pub(super) silence_limit: SilenceLimit,
+    /// That of the connection itself.
+    pub(super) silence_limit: SocketLimit,
     lasting: Lasting,
 }
 
@@ -59,7 +68,7 @@ impl Protocol {
         Self {
             handshake: certificates
                 .map(|certificates| Handshake::new(certificates, shaken_within, refuse())),
-            http1: Http1::new(config, patience, refuse()),
+            http1: Http1::new(config, patience, refuse(), lifecycle),
             http2: Http2::new(config, patience, refuse(), most, lifecycle),
             lasting: Lasting::of(most),
             refusals,
@@ -86,7 +95,7 @@ impl Protocol {
         }
         let opened = Opened {
             peer: stream.peer_addr().ok().map(Peer::new),
-            silence_limit: SilenceLimit::default(),
+            silence_limit: SocketLimit::default(),
             lasting: self.lasting.clone(),
         };
         let pace = Arc::clone(&seat.pace);
@@ -126,6 +135,16 @@ impl Protocol {
 // === impl Opened ===
 
 impl Opened {
+    /// One that came from nowhere.
+    #[cfg(test)]
+    pub(super) fn unknown() -> Self {
+        Self {
+            peer: None,
+            silence_limit: SocketLimit::default(),
+            lasting: Lasting::of(1),
+        }
+    }
+
     /// Tells a handler where its request comes from.
     pub(super) fn tell<B>(&self, request: &mut http::Request<B>, silence_limit: SilenceLimit) {
         request.extensions_mut().insert(self.lasting.clone());
@@ -135,3 +154,6 @@ impl Opened {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

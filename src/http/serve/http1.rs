@@ -1,24 +1,30 @@
 //! HTTP/1.1 on one connection, encrypted or not.
 
-use std::{error::Error, io, sync::Arc};
+use std::{error::Error, io, sync::Arc, time::Duration};
 
 use axum::Router;
+use http::{HeaderValue, header::CONNECTION};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::{Instant, timeout_at},
+};
 use tower::Service;
 use tracing::{debug, info};
 
-use crate::config::HttpConfig;
+use crate::{config::HttpConfig, lifecycle::Lifecycle};
 
 use super::{
     arriving::Arriving,
+    carried::{carried, ends_lease},
     connection::{HEAD_BUFFER, Opened},
     connections::Place,
     leaving::Leaving,
     pace::Burden,
     paced::{Paced, Patience, Unread},
     refusal::Refusals,
+    silence_limit::SilenceLimit,
 };
 
 /// How HTTP/1.1 is spoken.
@@ -26,12 +32,22 @@ pub(super) struct Http1 {
     http: http1::Builder,
     patience: Patience,
     refusals: Arc<Refusals>,
+    lifecycle: Lifecycle,
 }
+
+/// Whoever connects asks for something within this time. Who has not yet when the gateway closes its
+/// connections is waited for: cut off, nobody could tell whether the request was heard.
+const FRESH: Duration = Duration::from_millis(250);
 
 // === impl Http1 ===
 
 impl Http1 {
-    pub(super) fn new(config: &HttpConfig, patience: Patience, refusals: Arc<Refusals>) -> Self {
+    pub(super) fn new(
+        config: &HttpConfig,
+        patience: Patience,
+        refusals: Arc<Refusals>,
+        lifecycle: &Lifecycle,
+    ) -> Self {
         let mut http = http1::Builder::new();
         let most = config.max_uri_bytes + config.max_header_bytes;
         // The time-out of hyper counts from the end of the last answer, so it would close idle
@@ -42,6 +58,7 @@ impl Http1 {
             http,
             patience,
             refusals,
+            lifecycle: lifecycle.clone(),
         }
     }
 
@@ -55,6 +72,8 @@ impl Http1 {
         seat: &Place,
         closed: impl Future<Output = ()>,
     ) {
+        let opened_at = Instant::now();
+        let lifecycle = self.lifecycle.clone();
         let pace = Arc::clone(&seat.pace);
         let refusals = Arc::clone(&self.refusals);
         let paced = Paced::new(stream, Arc::clone(&pace), self.patience, refusals);
@@ -64,17 +83,29 @@ impl Http1 {
             let (mut router, pace) = (router.clone(), Arc::clone(&pace));
             let ambiguous = !pace.ends_beyond_doubt(request.headers());
             let refusal = ambiguous.then(|| refusals.ambiguous());
-            opened.tell(&mut request, opened.silence_limit.clone());
+            let limit = SilenceLimit::of_connection(opened.silence_limit.clone());
+            opened.tell(&mut request, limit);
             // Not in the future: hyper reads on before it asks for the answer.
             pace.busy();
-            async move {
+            let ends_lease = ends_lease(&request);
+            let stopping = lifecycle.clone();
+            let answer = async move {
                 let request = request.map(|body| Arriving::watch(body, &pace));
                 let answer = match refusal {
                     Some(refusal) => Ok(refusal),
                     None => router.call(request).await,
                 };
-                answer.map(|answer| answer.map(|body| Leaving::new(body, pace)))
-            }
+                answer.map(|mut answer| {
+                    // The next request may be sent elsewhere then, and none is under way on this
+                    // connection when the gateway closes it.
+                    if stopping.is_withdrawn() {
+                        let close = HeaderValue::from_static("close");
+                        answer.headers_mut().insert(CONNECTION, close);
+                    }
+                    answer.map(|body| Leaving::new(body, pace))
+                })
+            };
+            carried(answer, ends_lease, &lifecycle)
         });
         let mut connection = std::pin::pin!(self.http.serve_connection(io, service));
         let ended = tokio::select! {
@@ -89,8 +120,15 @@ impl Http1 {
                 connection.await
             }
             () = closed => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
+                let fresh = seat.pace.burden() == Burden::Never;
+                let wait_until = if fresh { opened_at + FRESH } else { opened_at };
+                match timeout_at(wait_until, connection.as_mut()).await {
+                    Ok(ended) => ended,
+                    Err(_elapsed) => {
+                        connection.as_mut().graceful_shutdown();
+                        connection.await
+                    }
+                }
             }
         };
         match ended {

@@ -2,6 +2,8 @@
 
 mod accept;
 mod arriving;
+mod asking;
+mod carried;
 mod connection;
 mod connections;
 mod descriptors;
@@ -11,6 +13,7 @@ mod http1;
 mod http2;
 mod lasting;
 mod leaving;
+mod outgoing;
 mod pace;
 mod paced;
 mod peer;

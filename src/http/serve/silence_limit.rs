@@ -1,87 +1,88 @@
 //! For how long the other end of a connection may be silent.
 
 use std::{
-    collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
 
-/// For how long the other end of one connection may leave unacknowledged what it was sent, before
-/// the connection counts as broken.
+use super::streams::Streams;
+
+/// For how long the other end may leave unanswered what it was sent, before it counts as gone.
 ///
-/// A handle that a handler sets and the socket obeys with its next write. Without it a machine that
-/// is gone without a word would be taken for a listener for a quarter of an hour. Where a connection
-/// carries several requests, the least of what they set is obeyed.
-#[derive(Debug, Clone, Default)]
-pub(in crate::http) struct SilenceLimit {
-    request: u32,
-    connection: Arc<Connection>,
+/// A handle that a handler sets. Without it a machine that is gone without a word would be taken for
+/// a listener for a quarter of an hour. Who is silent for too long costs what has only this request to
+/// carry: the connection, or, where others share it, the request.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct SilenceLimit(Of);
+
+#[derive(Debug, Clone)]
+enum Of {
+    Connection(SocketLimit),
+    /// The request of this number is one of several on a connection.
+    Request(Arc<Streams>, u32),
 }
 
-#[derive(Debug, Default)]
-struct Connection {
+/// For how long what was sent on a connection may stay unacknowledged, before the connection counts as
+/// broken. The socket obeys it with its next write.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SocketLimit {
     /// In milliseconds; 0 is the default of the operating system.
-    least: AtomicU32,
-    /// What each request has set.
-    set: Mutex<BTreeMap<u32, u32>>,
+    ms: Arc<AtomicU32>,
 }
 
 // === impl SilenceLimit ===
 
 impl SilenceLimit {
-    /// That of another request on the same connection. Each has a number of its own.
-    pub(super) fn of_request(&self, request: u32) -> Self {
-        let connection = Arc::clone(&self.connection);
-        Self {
-            request,
-            connection,
-        }
+    /// That of a request that has the connection for itself.
+    pub(super) fn of_connection(limit: SocketLimit) -> Self {
+        Self(Of::Connection(limit))
+    }
+
+    /// That of one of several requests on a connection.
+    pub(super) fn of_request(streams: Arc<Streams>, number: u32) -> Self {
+        Self(Of::Request(streams, number))
     }
 
     /// Sets the limit.
     pub(in crate::http) fn set(&self, limit: Duration) {
-        let ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
-        self.change(|set, request| {
-            set.insert(request, ms.max(1));
-        });
+        match &self.0 {
+            Of::Connection(socket) => socket.set(limit),
+            Of::Request(streams, number) => streams.limit_silence(*number, limit),
+        }
     }
 
-    /// Goes back to what the operating system thinks right.
+    /// Goes back to what goes for every connection.
     pub(in crate::http) fn lift(&self) {
-        self.change(|set, request| {
-            set.remove(&request);
-        });
-    }
-
-    pub(super) fn as_millis(&self) -> u32 {
-        self.connection.least.load(Ordering::Relaxed)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut BTreeMap<u32, u32>, u32)) {
-        let mut set = (self.connection.set.lock()).unwrap_or_else(PoisonError::into_inner);
-        change(&mut set, self.request);
-        let least = set.values().min().copied().unwrap_or_default();
-        self.connection.least.store(least, Ordering::Relaxed);
+        match &self.0 {
+            Of::Connection(socket) => socket.lift(),
+            Of::Request(streams, number) => streams.lift_limit(*number),
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// That of a request which came through no connection: nobody could be silent.
+impl Default for SilenceLimit {
+    fn default() -> Self {
+        Self::of_connection(SocketLimit::default())
+    }
+}
 
-    #[test]
-    fn the_least_limit_of_all_requests_on_a_connection_is_obeyed() {
-        let limit = SilenceLimit::default();
-        let (one, other) = (limit.of_request(1), limit.of_request(2));
-        one.set(Duration::from_secs(5));
-        other.set(Duration::from_secs(2));
-        assert_eq!(limit.as_millis(), 2_000);
-        one.lift();
-        assert_eq!(limit.as_millis(), 2_000);
-        other.lift();
-        assert_eq!(limit.as_millis(), 0);
+// === impl SocketLimit ===
+
+impl SocketLimit {
+    pub(super) fn set(&self, limit: Duration) {
+        let ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+        self.ms.store(ms.max(1), Ordering::Relaxed);
+    }
+
+    pub(super) fn lift(&self) {
+        self.ms.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn as_millis(&self) -> u32 {
+        self.ms.load(Ordering::Relaxed)
     }
 }

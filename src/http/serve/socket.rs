@@ -12,15 +12,15 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{pace::Pace, silence_limit::SilenceLimit};
+use super::{pace::Pace, silence_limit::SocketLimit};
 
-/// A TCP stream with a [`SilenceLimit`], which tells its [`Pace`] what the client takes: over TLS
+/// A TCP stream with a [`SocketLimit`], which tells its [`Pace`] what the client takes: over TLS
 /// nobody above it sees that.
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
     pace: Arc<Pace>,
-    limit: SilenceLimit,
+    limit: SocketLimit,
     /// What the operating system was told last, in milliseconds.
     told: u32,
 }
@@ -28,7 +28,7 @@ pub(super) struct Socket {
 // === impl Socket ===
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, pace: Arc<Pace>, limit: SilenceLimit) -> Self {
+    pub(super) fn new(stream: TcpStream, pace: Arc<Pace>, limit: SocketLimit) -> Self {
         let told = limit.as_millis();
         Self {
             stream,
@@ -136,7 +136,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (_client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        let limit = SilenceLimit::default();
+        let limit = SocketLimit::default();
         let mut socket = Socket::new(accepted.unwrap().0, Arc::new(Pace::new()), limit.clone());
         socket.write_all(b"a").await.unwrap();
         assert_eq!(user_timeout(&socket), 0);

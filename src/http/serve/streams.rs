@@ -20,8 +20,8 @@ use super::pace::Burden;
 #[derive(Debug)]
 pub(super) struct Streams {
     state: Mutex<State>,
-    /// Told when too many were given up.
-    abandoned: Notify,
+    /// Told when it is to be looked again at what is to end.
+    look: Notify,
 }
 
 #[derive(Debug)]
@@ -29,17 +29,27 @@ struct State {
     /// The number of the next request.
     next: u32,
     open: BTreeMap<u32, Open>,
+    /// Ends the request that has begun and is not run yet.
+    begun: Option<Arc<Notify>>,
+    /// For how long the other end may be silent before each of these requests ends.
+    limits: BTreeMap<u32, Duration>,
+    /// When the other end was asked last for a sign of life.
+    asked: Option<Instant>,
+    /// The same, if nothing has come since.
+    silent_since: Option<Instant>,
     /// When the last of them had ended.
     idle_since: Instant,
     /// How many were given up since then.
     abandoned: (u32, Instant),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Open {
     has_arrived: bool,
     /// Since when its client has taken nothing of an answer that is ready.
     unread_since: Option<Instant>,
+    /// Told when it is to end; `None` when it has been.
+    end: Option<Arc<Notify>>,
 }
 
 /// One request, from its head to the last byte of its answer that was handed on.
@@ -57,8 +67,6 @@ pub(super) struct Stream {
 pub(super) enum Over {
     /// Nothing has been asked for too long.
     Idle,
-    /// Its client takes nothing of an answer.
-    Unread,
     /// Its client asks and does not wait for answers.
     Abandoned,
 }
@@ -67,8 +75,12 @@ pub(super) enum Over {
 /// change of mind: each costs the store two commands, and its sender next to nothing.
 const MOST_ABANDONED: u32 = 256;
 const WINDOW: Duration = Duration::from_secs(10);
-/// How often it is looked at least whether a connection is to end.
+/// How often it is looked at least whether something is to end.
 const LOOK: Duration = Duration::from_secs(1);
+/// The least time for a sign of life: less would find out slow lines.
+const LEAST_SILENCE: Duration = Duration::from_secs(1);
+/// In which part of the time for it a sign of life is asked for again.
+const ASKS: u32 = 3;
 
 // === impl Streams ===
 
@@ -78,12 +90,16 @@ impl Streams {
         let state = State {
             next: 1,
             open: BTreeMap::new(),
+            begun: None,
+            limits: BTreeMap::new(),
+            asked: None,
+            silent_since: None,
             idle_since: now,
             abandoned: (0, now),
         };
         Arc::new(Self {
             state: Mutex::new(state),
-            abandoned: Notify::new(),
+            look: Notify::new(),
         })
     }
 
@@ -92,13 +108,53 @@ impl Streams {
         let mut state = self.lock();
         let number = state.next;
         state.next += 1;
-        state.open.insert(number, Open::default());
+        let end = Arc::new(Notify::new());
+        state.begun = Some(Arc::clone(&end));
+        let open = Open {
+            has_arrived: false,
+            unread_since: None,
+            end: Some(end),
+        };
+        state.open.insert(number, open);
         Arc::new(Stream {
             streams: Arc::clone(self),
             number,
             is_answered: AtomicBool::new(false),
             _room: room,
         })
+    }
+
+    /// What ends the request that was begun last.
+    pub(super) fn take_begun(&self) -> Arc<Notify> {
+        // One that nobody tells anything lets the request go on.
+        self.lock().begun.take().unwrap_or_default()
+    }
+
+    /// Ends a request when the other end of the connection has been silent for so long, although it was
+    /// asked for a sign of life.
+    pub(super) fn limit_silence(&self, number: u32, limit: Duration) {
+        let limit = limit.max(LEAST_SILENCE);
+        self.lock().limits.insert(number, limit);
+    }
+
+    /// Lets a request go on whether or not the other end is silent.
+    pub(super) fn lift_limit(&self, number: u32) {
+        self.lock().limits.remove(&number);
+    }
+
+    /// Whether the other end is to be asked for a sign of life, now that something is sent. Then it
+    /// counts as asked.
+    pub(super) fn asks(&self) -> bool {
+        let asks = self.lock().asks();
+        if asks {
+            self.look.notify_one();
+        }
+        asks
+    }
+
+    /// Something has come from the other end.
+    pub(super) fn heard(&self) {
+        self.lock().silent_since = None;
     }
 
     /// What would be missed if the connection were closed now.
@@ -129,25 +185,29 @@ impl Streams {
         self.lock().idle_since = Instant::now();
     }
 
-    /// Ends when the connection is to end. `idle` is for how long nothing may be asked, `unread` for
-    /// how long nothing may be taken.
+    /// Ends when the connection is to end. `idle` is for how long nothing may be asked. Until then a
+    /// request ends of whose answer nothing has been taken for as long as `unread`.
     pub(super) async fn over(&self, idle: Duration, unread: Duration) -> Over {
         loop {
             let now = Instant::now();
-            if let Some(over) = self.lock().over(now, idle, unread) {
-                return over;
-            }
+            let next = {
+                let mut state = self.lock();
+                state.end_unread(now, unread);
+                state.end_unheard(now);
+                if let Some(over) = state.over(now, idle) {
+                    return over;
+                }
+                state.next_look(now).min(now + LOOK.min(idle).min(unread))
+            };
             tokio::select! {
-                () = self.abandoned.notified() => {}
-                () = sleep_until(now + LOOK.min(idle).min(unread)) => {}
+                () = self.look.notified() => {}
+                () = sleep_until(next) => {}
             }
         }
     }
 
     fn change(&self, number: u32, change: impl FnOnce(&mut Open)) {
-        if let Some(open) = self.lock().open.get_mut(&number) {
-            change(open);
-        }
+        self.lock().change(number, change);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -158,17 +218,92 @@ impl Streams {
 // === impl State ===
 
 impl State {
-    fn over(&mut self, now: Instant, idle: Duration, unread: Duration) -> Option<Over> {
+    fn over(&mut self, now: Instant, idle: Duration) -> Option<Over> {
         if self.abandoned.0 > MOST_ABANDONED {
             self.abandoned = (0, now);
             return Some(Over::Abandoned);
         }
-        if self.open.is_empty() {
-            return (self.idle_since + idle <= now).then_some(Over::Idle);
+        let is_idle = self.open.is_empty() && self.idle_since + idle <= now;
+        is_idle.then_some(Over::Idle)
+    }
+
+    fn asks(&mut self) -> bool {
+        let Some(least) = self.limits.values().min() else {
+            return false;
+        };
+        let now = Instant::now();
+        let is_asked = self.silent_since.is_some()
+            || self.asked.is_some_and(|asked| now < asked + *least / ASKS);
+        if !is_asked {
+            (self.asked, self.silent_since) = (Some(now), Some(now));
         }
-        let mut unread_since = self.open.values().filter_map(|open| open.unread_since);
-        let is_over = unread_since.any(|since| since + unread <= now);
-        is_over.then_some(Over::Unread)
+        !is_asked
+    }
+
+    /// Ends the requests whose client takes nothing of an answer.
+    ///
+    /// All on a connection share a window, so that one whose answer is not taken can keep back those of
+    /// the others, who bear less of it. Before one of them ends, what was not taken for longer does.
+    fn end_unread(&mut self, now: Instant, unread: Duration) {
+        let waits = |(number, open): (&u32, &Open)| {
+            open.end.as_ref()?;
+            let limit = self.limits.get(number).map_or(unread, |it| unread.min(*it));
+            let since = open.unread_since?;
+            Some((since, *number, since + limit <= now))
+        };
+        let mut waiting: Vec<_> = self.open.iter().filter_map(waits).collect();
+        waiting.sort_unstable();
+        let mut waiting = waiting.into_iter();
+        for (_, number, is_due) in waiting.by_ref() {
+            if is_due {
+                self.end(number);
+                continue;
+            }
+            let kept_back: Vec<_> = waiting.filter(|(_, _, is_due)| *is_due).collect();
+            if !kept_back.is_empty() {
+                self.end(number);
+            }
+            for (_, number, _) in kept_back {
+                self.change(number, |open| open.unread_since = Some(now));
+            }
+            return;
+        }
+    }
+
+    /// Ends the requests that bear no longer that their client is silent.
+    fn end_unheard(&mut self, now: Instant) {
+        let Some(since) = self.silent_since else {
+            return;
+        };
+        let over = |limit: Duration| since + limit <= now;
+        let ends = self.limits.iter().filter(|(_, limit)| over(**limit));
+        let ends: Vec<_> = ends.map(|(number, _)| *number).collect();
+        for number in ends {
+            self.end(number);
+        }
+    }
+
+    fn end(&mut self, number: u32) {
+        self.change(number, |open| {
+            if let Some(end) = open.end.take() {
+                end.notify_one();
+            }
+        });
+    }
+
+    fn change(&mut self, number: u32, change: impl FnOnce(&mut Open)) {
+        if let Some(open) = self.open.get_mut(&number) {
+            change(open);
+        }
+    }
+
+    /// When the first request bears no longer that the other end is silent, if it is.
+    fn next_look(&self, now: Instant) -> Instant {
+        let ends = |number: &u32| self.open.get(number).is_some_and(|open| open.end.is_some());
+        let limits = self.limits.iter().filter(|(number, _)| ends(number));
+        let least = limits.map(|(_, limit)| *limit).min();
+        let next = self.silent_since.zip(least);
+        next.map_or(now + LOOK, |(since, limit)| since + limit)
     }
 }
 
@@ -201,6 +336,7 @@ impl Drop for Stream {
         let mut state = self.streams.lock();
         let now = Instant::now();
         state.open.remove(&self.number);
+        state.limits.remove(&self.number);
         state.idle_since = now;
         if !self.is_answered.load(Ordering::Relaxed) {
             let (count, since) = state.abandoned;
@@ -210,102 +346,11 @@ impl Drop for Stream {
                 (count + 1, since)
             };
             if count >= MOST_ABANDONED {
-                self.streams.abandoned.notify_one();
+                self.streams.look.notify_one();
             }
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const IDLE: Duration = Duration::from_secs(75);
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_on_which_nothing_is_asked_is_over_and_one_that_waits_is_not() {
-        let streams = Streams::new();
-        let began = Instant::now();
-        let waiting = streams.begin(None);
-        waiting.arrived();
-        let over = tokio::time::timeout(10 * IDLE, streams.over(IDLE, IDLE)).await;
-        assert!(over.is_err());
-        waiting.is_for_the_client();
-        drop(waiting);
-        assert_eq!(streams.over(IDLE, IDLE).await, Over::Idle);
-        let elapsed = began.elapsed();
-        assert!(elapsed >= 11 * IDLE && elapsed < 11 * IDLE + 2 * LOOK);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_not_taken_ends_the_connection_and_one_that_is_does_not() {
-        let streams = Streams::new();
-        let answered = streams.begin(None);
-        for _ in 0..10 {
-            answered.is_for_the_client();
-            let over = tokio::time::timeout(IDLE / 2, streams.over(IDLE, IDLE)).await;
-            assert!(over.is_err());
-        }
-        answered.is_for_us();
-        let over = tokio::time::timeout(10 * IDLE, streams.over(IDLE, IDLE)).await;
-        assert!(over.is_err());
-        answered.is_for_the_client();
-        assert_eq!(streams.over(IDLE, IDLE).await, Over::Unread);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn whoever_gives_up_one_request_after_the_other_is_not_heard_any_more() {
-        let streams = Streams::new();
-        for _ in 0..MOST_ABANDONED {
-            drop(streams.begin(None));
-            streams.begin(None).is_for_the_client();
-        }
-        let soon = Duration::from_secs(1);
-        assert!(
-            tokio::time::timeout(soon, streams.over(IDLE, IDLE))
-                .await
-                .is_err()
-        );
-        drop(streams.begin(None));
-        let began = Instant::now();
-        assert_eq!(streams.over(IDLE, IDLE).await, Over::Abandoned);
-        assert_eq!(began.elapsed(), Duration::ZERO, "it is found out at once");
-        // It is said once.
-        assert!(
-            tokio::time::timeout(soon, streams.over(IDLE, IDLE))
-                .await
-                .is_err()
-        );
-
-        let patient = Streams::new();
-        for _ in 0..=MOST_ABANDONED {
-            drop(patient.begin(None));
-            tokio::time::advance(Duration::from_millis(50)).await;
-        }
-        assert!(
-            tokio::time::timeout(soon, patient.over(IDLE, IDLE))
-                .await
-                .is_err()
-        );
-    }
-
-    #[test]
-    fn the_burden_is_that_of_the_request_that_would_be_missed_most() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        let _entered = runtime.enter();
-        let streams = Streams::new();
-        assert_eq!(streams.burden(), Burden::Never);
-        let slow = streams.begin(None);
-        assert_eq!(streams.burden(), Burden::Silent);
-        let unread = streams.begin(None);
-        unread.arrived();
-        unread.is_for_the_client();
-        assert_eq!(streams.burden(), Burden::Unread);
-        slow.arrived();
-        assert_eq!(streams.burden(), Burden::Needed);
-        drop((slow, unread));
-        assert_eq!(streams.burden(), Burden::Silent);
-    }
-}
+mod tests;

@@ -3,9 +3,10 @@
 use std::{
     fmt,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, Ordering},
     },
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use rustls::{
@@ -16,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     config::{ClientAuth, HttpTlsConfig},
-    tls::{TlsError, provider},
+    tls::{TlsError, Validity, provider},
 };
 
 /// By what callers know the gateway, and it them. Cheap to clone; its `Debug` shows no key.
@@ -26,9 +27,16 @@ use crate::{
 pub struct Certificates(Arc<Current>);
 
 struct Current {
-    config: RwLock<Arc<ServerConfig>>,
+    shown: RwLock<Shown>,
     /// Whether the files have changed since and cannot be used.
     is_outdated: AtomicBool,
+}
+
+/// What connections are made with.
+pub(super) struct Shown {
+    config: Arc<ServerConfig>,
+    /// When the certificate ends, if it says so.
+    ends: Option<SystemTime>,
 }
 
 /// What is spoken over TLS, the best first.
@@ -38,26 +46,30 @@ const HTTP_1: &[u8] = b"http/1.1";
 // === impl Certificates ===
 
 impl Certificates {
-    pub(super) fn new(config: ServerConfig) -> Self {
+    pub(super) fn new(shown: Shown) -> Self {
         Self(Arc::new(Current {
-            config: RwLock::new(Arc::new(config)),
+            shown: RwLock::new(shown),
             is_outdated: AtomicBool::new(false),
         }))
     }
 
     /// Takes one connection, with what the files said last.
     pub(in crate::http) fn acceptor(&self) -> TlsAcceptor {
-        let config = self.0.config.read().unwrap_or_else(PoisonError::into_inner);
-        TlsAcceptor::from(Arc::clone(&config))
+        TlsAcceptor::from(Arc::clone(&self.shown().config))
+    }
+
+    /// When the certificate ends that new connections are shown, if it says so.
+    pub(in crate::http) fn ends(&self) -> Option<SystemTime> {
+        self.shown().ends
+    }
+
+    fn shown(&self) -> RwLockReadGuard<'_, Shown> {
+        self.0.shown.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// New connections are made with these from now on.
-    pub(super) fn replace(&self, new: ServerConfig) {
-        *self
-            .0
-            .config
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+    pub(super) fn replace(&self, new: Shown) {
+        *(self.0.shown.write()).unwrap_or_else(PoisonError::into_inner) = new;
         self.0.is_outdated.store(false, Ordering::Relaxed);
     }
 
@@ -79,8 +91,10 @@ impl fmt::Debug for Certificates {
 }
 
 /// Reads the files.
-pub(super) fn read(config: &HttpTlsConfig) -> Result<ServerConfig, TlsError> {
+pub(super) fn read(config: &HttpTlsConfig) -> Result<Shown, TlsError> {
     let identity = config.identity().read()?;
+    let validity = identity.chain.first().and_then(Validity::of);
+    let ends = validity.and_then(|it| UNIX_EPOCH.checked_add(Duration::from_secs(it.ends)));
     let callers: Arc<dyn ClientCertVerifier> = match config.client_ca() {
         None => Arc::new(NoClientAuth),
         Some(file) => {
@@ -99,5 +113,8 @@ pub(super) fn read(config: &HttpTlsConfig) -> Result<ServerConfig, TlsError> {
         .with_client_cert_verifier(callers)
         .with_single_cert(identity.chain, identity.key)?;
     tls.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1.to_vec()];
-    Ok(tls)
+    Ok(Shown {
+        config: Arc::new(tls),
+        ends,
+    })
 }

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use rustls::ServerConfig;
 use tokio::{
     sync::Notify,
     task::spawn_blocking,
@@ -10,9 +9,15 @@ use tokio::{
 };
 use tracing::{error, info};
 
-use crate::{config::HttpTlsConfig, lifecycle::Lifecycle, stamp::Stamp, tls::TlsError};
+use crate::{
+    clock::Clock, config::HttpTlsConfig, lifecycle::Lifecycle, stamp::Stamp, tls::TlsError,
+};
 
-use super::{Certificates, certificates};
+use super::{
+    Certificates,
+    certificates::{self, Shown},
+    ending::Ending,
+};
 
 /// Reads the files again when one of them has changed, and when it is told to.
 #[derive(Debug)]
@@ -44,13 +49,16 @@ impl CertificatesWatch {
         Ok((watch, certificates))
     }
 
-    /// Keeps certificates up to date until the gateway stops. `asked` wakes it at once.
+    /// Keeps certificates up to date until the gateway stops, and warns of the end of one. `asked`
+    /// wakes it at once.
     pub async fn keep_current(
         mut self,
         certificates: Certificates,
+        clock: Arc<dyn Clock>,
         asked: Arc<Notify>,
         lifecycle: Lifecycle,
     ) {
+        let mut ending = Ending::new(clock);
         let mut looks = interval(PERIOD);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stopped = std::pin::pin!(lifecycle.stopped());
@@ -74,20 +82,22 @@ impl CertificatesWatch {
             let file = &self.config.cert_file;
             match outcome {
                 None => {}
-                Some(Ok(config)) => {
+                Some(Ok(shown)) => {
                     info!(file, "the certificate was read again");
-                    certificates.replace(config);
+                    certificates.replace(shown);
+                    ending.begin_anew();
                 }
                 Some(Err(error)) => {
                     error!(%error, "the certificate that was read before goes on");
                     certificates.keep_outdated();
                 }
             }
+            ending.look(certificates.ends(), file);
         }
     }
 
     /// What the files say, if one has changed or somebody asked for it.
-    fn look(&mut self, is_asked: bool) -> Option<Result<ServerConfig, TlsError>> {
+    fn look(&mut self, is_asked: bool) -> Option<Result<Shown, TlsError>> {
         let now = stamps(&self.config);
         let is_settled = self.changing.replace(now) == Some(now);
         if !is_asked && (now == self.read || !is_settled) {

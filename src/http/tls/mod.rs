@@ -2,6 +2,7 @@
 
 mod certificates;
 mod certificates_watch;
+mod ending;
 
 pub use certificates::Certificates;
 pub(super) use certificates::HTTP_2;

@@ -32,6 +32,10 @@ impl State {
         let living = self.living(name, now).cloned();
         if let Some(lease) = &living {
             if lease.token == *token {
+                // Under its key a newer request may have been answered it meanwhile, and keeps it.
+                if lease.is_adopted() {
+                    return Ok(Acquisition::Superseded);
+                }
                 return Ok(Acquisition::Granted(self.tell_once(name, lease, now)));
             }
             if let Some(idempotency) = &attempt.idempotency

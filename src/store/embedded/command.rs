@@ -167,6 +167,7 @@ fn acquired(acquisition: Acquisition, later: Duration) -> Result<Acquisition, St
             Acquisition::Queued(Place { ahead, contention })
         }
         other @ (Acquisition::QueueFull
+        | Acquisition::Superseded
         | Acquisition::IdempotencyMismatch
         | Acquisition::IdempotencyExpired) => other,
     })

@@ -31,7 +31,7 @@ impl State {
             superseded: None,
         };
         let Some((order, before)) = self.position_of(attempt) else {
-            if self.queues().len(name) >= waiting.longest_queue {
+            if self.queues().len(name, now) >= waiting.longest_queue {
                 return Acquisition::QueueFull;
             }
             let order = self.next_position();
@@ -72,7 +72,7 @@ impl State {
     pub(super) fn contention(&self, name: &LockName, now: Moment) -> Contention {
         Contention {
             holder: self.held(name, now).map(Holder::Lease),
-            waiters: self.queues().len(name),
+            waiters: self.queues().len(name, now),
         }
     }
 

@@ -23,7 +23,11 @@ impl State {
         if let Some(lease) = self.living(name, now)
             && lease.token == *token
         {
-            return Leaving::Granted(lease.held(now));
+            return if lease.is_adopted() {
+                Leaving::Superseded
+            } else {
+                Leaving::Granted(lease.held(now))
+            };
         }
         let position = self
             .queues()

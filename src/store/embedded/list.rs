@@ -102,6 +102,7 @@ impl<'a> Listing<'a> {
             self.locks.push(HeldLock {
                 name: name.clone(),
                 holder: Holder::Lease(lease.held(now)),
+                waiters: state.waiters(name, now),
             });
         }
     }

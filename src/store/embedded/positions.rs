@@ -7,20 +7,21 @@ use crate::{
     store::positions::Position,
 };
 
-use super::state::State;
+use super::{moment::Moment, state::State};
 
 // === impl State ===
 
 impl State {
     /// Tells these attempts where they stand in the queue of a lock. Walks through it once, however
     /// many they are.
-    pub(super) fn tell_positions(&self, name: &LockName, watched: Vec<TokenHash>) {
+    pub(super) fn tell_positions(&self, name: &LockName, watched: Vec<TokenHash>, now: Moment) {
         let Some(queue) = self.queues().of(name) else {
             return;
         };
         let watched: HashSet<_> = watched.into_iter().collect();
-        let waiters = self.queues().len(name);
-        for (ahead, (_, queued)) in (0..).zip(queue.iter()) {
+        let waiters = self.queues().len(name, now);
+        let queued = queue.iter().filter(|(_, queued)| queued.until > now);
+        for (ahead, (_, queued)) in (0..).zip(queued) {
             let token = &queued.attempt.token;
             if watched.contains(token) {
                 let position = Position { ahead, waiters };

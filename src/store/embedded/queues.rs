@@ -34,9 +34,11 @@ impl Queues {
         self.by_name.get(name)
     }
 
-    /// How many are queued for a name.
-    pub(super) fn len(&self, name: &LockName) -> u64 {
-        self.of(name).map_or(0, |queue| count(queue.len()))
+    /// How many are queued for a name. Those whose time is over are cleared away now and then, and until
+    /// then do not count.
+    pub(super) fn len(&self, name: &LockName, now: Moment) -> u64 {
+        let all = self.of(name).map_or(0, Queue::len);
+        count(all - self.all_over(name, now).count())
     }
 
     /// A position behind everybody.
@@ -75,18 +77,22 @@ impl Queues {
         let changed = |order| queue.and_then(|queue| queue.at(order)).is_some();
         let unchanged = queue.into_iter().flat_map(Queue::iter);
         let mut line: Vec<_> = unchanged
-            .filter(|(order, _)| !undo.contains_key(order))
+            .filter(|(order, queued)| !undo.contains_key(order) && queued.until > now)
             .take(INSPECTED_WAITERS)
             .collect();
-        let mut waiters = self.len(name);
+        let over = self.all_over(name, now);
+        let over = over.filter(|order| !undo.contains_key(order)).count();
+        let mut waiters = queue.map_or(0, Queue::len) - over;
         for (order, before) in undo {
-            line.extend(before.as_ref().map(|before| (*order, before)));
-            waiters += u64::from(before.is_some());
-            waiters -= u64::from(changed(*order));
+            let before = before.as_ref().filter(|before| before.until > now);
+            line.extend(before.map(|before| (*order, before)));
+            waiters += usize::from(before.is_some());
+            waiters -= usize::from(changed(*order));
         }
         line.sort_unstable_by_key(|(order, _)| *order);
         let head = line.into_iter().take(INSPECTED_WAITERS);
-        (head.map(|(_, queued)| queued.shown(now)).collect(), waiters)
+        let head = head.map(|(_, queued)| queued.shown(now)).collect();
+        (head, count(waiters))
     }
 
     /// All changes stand.
@@ -110,6 +116,13 @@ impl Queues {
     /// The names for which anybody is queued.
     pub(super) fn names(&self) -> Vec<LockName> {
         self.by_name.keys().cloned().collect()
+    }
+
+    /// The positions in a queue whose time is over, and that are not cleared away yet.
+    fn all_over(&self, name: &LockName, now: Moment) -> impl Iterator<Item = u64> {
+        let over = self.ends.range(..=(now, u64::MAX));
+        over.filter(move |(_, of)| *of == name)
+            .map(|((_, order), _)| *order)
     }
 
     fn replace(&mut self, name: &LockName, order: u64, queued: Option<Queued>) -> Option<Queued> {

@@ -121,6 +121,11 @@ impl State {
         durable.filter(|lease| lease.lives(now))
     }
 
+    /// How many are queued for a name.
+    pub(super) fn waiters(&self, name: &LockName, now: Moment) -> u64 {
+        self.queues.len(name, now)
+    }
+
     /// The names that have a durable lease, living or not yet cleared away.
     pub(super) fn catalog(&self) -> &Catalog {
         &self.catalog

@@ -318,9 +318,10 @@ impl Writer {
             return;
         }
         self.told_at = Instant::now();
+        let now = Moment::now(&*self.clock);
         for (name, watched) in self.parking.positions().by_name() {
             let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-            state.tell_positions(&name, watched);
+            state.tell_positions(&name, watched, now);
         }
     }
 

@@ -44,7 +44,9 @@ pub(super) struct Gateway {
     pub(super) parking: Parking,
     pub(super) breaks: Breaks,
     pub(super) floors: Arc<Floors>,
-    pub(super) timers: Timers,
+    pub(super) timers: Timers<LockName>,
+    /// The places that are kept for those who left through this gateway.
+    pub(super) kept: Timers<(LockName, TokenHash)>,
     /// Told when messages may have been missed.
     pub(super) missed: Notify,
     /// Whether messages are heard now.
@@ -77,7 +79,8 @@ pub(super) const ALIVE: Duration = Duration::from_secs(6);
 const LENGTH: usize = 16;
 /// No message tells of a lease that lasts longer: the next round sees its end.
 const LONGEST_TOLD: Duration = Duration::from_secs(4);
-/// How many orphans may wait to be given back. Beyond it their TTL ends them.
+/// How many orphans may wait to be given back, beyond which their TTL ends them; and how many kept
+/// places for their end.
 const BACKLOG: usize = 16_384;
 
 // === impl GatewayId ===
@@ -118,6 +121,7 @@ impl Gateway {
             breaks: Breaks::default(),
             floors,
             timers: Timers::default(),
+            kept: Timers::default(),
             missed: Notify::new(),
             hears: AtomicBool::new(false),
             unsubscribed: Mutex::default(),
@@ -238,6 +242,14 @@ impl Gateway {
         // Somebody may have been queued since it was found out who waits.
         slots.retain(|&slot, last| waited_for(slot) || last.elapsed() < ALIVE);
         slots.keys().copied().collect()
+    }
+
+    /// The place of an attempt is kept for so long, and nobody asks for it then.
+    pub(super) fn keeps_place(&self, name: &LockName, token: TokenHash, keep_for: Duration) {
+        // Those beyond it are shown to nobody who looks, and stand until their turn comes.
+        if self.kept.len() < BACKLOG {
+            self.kept.set(&(name.clone(), token), keep_for);
+        }
     }
 
     /// How many messages could not be published.

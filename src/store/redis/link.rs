@@ -34,6 +34,7 @@ use tokio_util::{
 use crate::{
     config::RedisNode,
     store::{Unavailability, Uncertainty},
+    tls::distrust,
 };
 
 use super::{
@@ -345,11 +346,13 @@ fn refused(error: &RedisError) -> Unavailability {
 /// Why a connection is not encrypted. That the two do not believe each other does not pass; that the
 /// connection broke off may.
 fn no_tls(error: &io::Error) -> Unavailability {
+    if let Some(why) = distrust(error, "redis.tls.ca_file") {
+        return Unavailability::Misconfigured(format!(
+            "the certificate of the server is not believed: {why}"
+        ));
+    }
     let rustls = error.get_ref().and_then(|cause| cause.downcast_ref());
     match rustls {
-        Some(rustls::Error::InvalidCertificate(why)) => Unavailability::Misconfigured(format!(
-            "the certificate of the server is not believed: {why}; redis.tls.ca_file names who is"
-        )),
         Some(why @ rustls::Error::InvalidMessage(_)) => Unavailability::Misconfigured(format!(
             "the server does not speak TLS on this port ({why})"
         )),

@@ -16,7 +16,12 @@ use crate::{
 };
 
 use super::{
-    SlotTags, dispatch::Dispatch, gateway::Gateway, keys::Keys, look::Look, scan::Step,
+    SlotTags,
+    dispatch::Dispatch,
+    gateway::Gateway,
+    keys::Keys,
+    look::{Look, Looked},
+    scan::Step,
     scripts::Scripts,
 };
 
@@ -113,14 +118,17 @@ impl Listing<'_> {
         let seen = self.dispatch.look(&batch).await?;
         let mut shown = Vec::new();
         let mut unclear = Vec::new();
-        for (keys, look) in batch.into_iter().zip(seen) {
+        for (keys, Looked { look, waiters }) in batch.into_iter().zip(seen) {
             match look {
-                Look::Lease(lease) => shown.extend(self.shown(&keys, Some(Holder::Lease(lease)))),
+                Look::Lease(lease) => {
+                    let holder = Some(Holder::Lease(lease));
+                    shown.extend(self.shown(&keys, holder, waiters));
+                }
                 Look::Nobody => {}
-                Look::Unclear => unclear.push(keys),
+                Look::Unclear => unclear.push((keys, waiters)),
             }
         }
-        let closer = stream::iter(unclear).map(|keys| self.look_closer(keys));
+        let closer = stream::iter(unclear).map(|(keys, waiters)| self.look_closer(keys, waiters));
         let mut closer = closer.buffer_unordered(SCRIPTS);
         while let Some(lock) = closer.try_next().await? {
             shown.extend(lock);
@@ -129,19 +137,23 @@ impl Listing<'_> {
     }
 
     /// Looks at everything about a lock at one instant.
-    async fn look_closer(&self, keys: Keys) -> Result<Option<HeldLock>, StoreError> {
+    async fn look_closer(&self, keys: Keys, waiters: u64) -> Result<Option<HeldLock>, StoreError> {
         let holder = self.scripts.list(self.dispatch, &keys).await?.holder();
-        Ok(self.shown(&keys, holder))
+        Ok(self.shown(&keys, holder, waiters))
     }
 
     /// The lock as it is shown, if it is held and wanted.
-    fn shown(&self, keys: &Keys, holder: Option<Holder>) -> Option<HeldLock> {
+    fn shown(&self, keys: &Keys, holder: Option<Holder>, waiters: u64) -> Option<HeldLock> {
         self.gateway.floors.saw(keys.slot(), holder.as_ref());
         let holder = holder.filter(|holder| {
             self.query.owner.is_none() || self.query.owner.as_ref() == owner(holder)
         })?;
         let name = keys.name().clone();
-        Some(HeldLock { name, holder })
+        Some(HeldLock {
+            name,
+            holder,
+            waiters,
+        })
     }
 }
 

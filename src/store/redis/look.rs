@@ -24,6 +24,14 @@ use super::{
     scripts::{RECORD_LAYOUT, TOLD, told_lease},
 };
 
+/// What was seen of a lock and its queue.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Looked {
+    pub(super) look: Look,
+    /// How many wait.
+    pub(super) waiters: u64,
+}
+
 /// What was seen of a lock.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Look {
@@ -39,13 +47,13 @@ pub(super) enum Look {
 /// What a foreign client has written may be of any length.
 const LAST_BYTE: usize = 64;
 /// How many commands are sent for a lock.
-const COMMANDS: usize = 3;
+const COMMANDS: usize = 4;
 
 // === impl Dispatch ===
 
 impl Dispatch {
     /// Looks at locks, all of them on the server that the scan has found them on.
-    pub(super) async fn look(&self, batch: &[Keys]) -> Result<Vec<Look>, StoreError> {
+    pub(super) async fn look(&self, batch: &[Keys]) -> Result<Vec<Looked>, StoreError> {
         let commands = commands(batch);
         let mut patience = Patience::new();
         loop {
@@ -56,14 +64,14 @@ impl Dispatch {
         }
     }
 
-    async fn look_once(&self, commands: &Pipeline) -> Result<Vec<Look>, Failure> {
+    async fn look_once(&self, commands: &Pipeline) -> Result<Vec<Looked>, Failure> {
         let slot = Slot::of(Keys::PROBE.as_bytes());
         read(&self.batch(slot, commands).await?)
     }
 }
 
 /// What the replies to [`commands`] say.
-fn read(replies: &[Value]) -> Result<Vec<Look>, Failure> {
+fn read(replies: &[Value]) -> Result<Vec<Looked>, Failure> {
     for error in replies.iter().filter_map(server_error) {
         match answered(error) {
             // Of one lock only, and looked into by the script.
@@ -92,12 +100,24 @@ fn commands(batch: &[Keys]) -> Pipeline {
         commands.cmd("PTTL").arg(keys.lock());
         commands.cmd("HMGET").arg(keys.info());
         commands.arg("lock").arg("v").arg(&TOLD);
+        commands.cmd("ZCARD").arg(keys.queue());
     }
     commands.cmd("INFO").arg("replication");
     commands
 }
 
-fn judge([value, left, record]: &[Value; COMMANDS], now: i64) -> Look {
+fn judge([value, left, record, queue]: &[Value; COMMANDS], now: i64) -> Looked {
+    Looked {
+        look: judge_lock([value, left, record], now),
+        waiters: match queue {
+            Value::Int(count) => count.unsigned_abs(),
+            // A key of another type, in which nobody stands; whoever asks about the lock is told.
+            _ => 0,
+        },
+    }
+}
+
+fn judge_lock([value, left, record]: [&Value; 3], now: i64) -> Look {
     let lease = || {
         let (Value::BulkString(value), Value::Int(left), Value::Array(record)) =
             (value, left, record)
@@ -162,7 +182,9 @@ mod tests {
 
     #[test]
     fn a_lease_is_believed_if_the_record_is_of_what_holds_the_lock() {
-        let seen = |value, left, record| judge(&[text(value), Value::Int(left), record], 1_000);
+        let seen = |value, left, record: Value| {
+            judge_lock([&text(value), &Value::Int(left), &record], 1_000)
+        };
         let Look::Lease(lease) = seen("hash", 500, record("hash", "1")) else {
             panic!("no lease");
         };
@@ -194,7 +216,7 @@ mod tests {
         assert_eq!(seen("hash", -2, record("hash", "1")), Look::Nobody);
     }
 
-    fn replies(seen: &[Value; 3], role: &str) -> Vec<Value> {
+    fn replies(seen: &[Value; 4], role: &str) -> Vec<Value> {
         let time = Value::Array(["1", "0"].map(text).into());
         let role = text(&format!("# Replication\r\nrole:{role}\r\n"));
         [&[time], &seen[..], &[role]].concat()
@@ -207,17 +229,27 @@ mod tests {
 
     #[test]
     fn what_a_replica_or_a_server_that_refuses_has_answered_is_not_believed() {
-        let seen = || [text("hash"), Value::Int(500), record("hash", "1")];
-        assert!(matches!(
-            read(&replies(&seen(), "master")).as_deref(),
-            Ok([Look::Lease(_)])
-        ));
+        let seen = || {
+            let waiters = Value::Int(3);
+            [text("hash"), Value::Int(500), record("hash", "1"), waiters]
+        };
+        let of_master = read(&replies(&seen(), "master")).unwrap();
+        let [
+            Looked {
+                look: Look::Lease(_),
+                waiters: 3,
+            },
+        ] = of_master[..]
+        else {
+            panic!("{of_master:?}");
+        };
         let replica = read(&replies(&seen(), "slave"));
         assert!(matches!(replica, Err(Failure::WrongNode(_))), "{replica:?}");
         let refused = [
             error("NOPERM no getrange"),
             Value::Int(500),
             record("hash", "1"),
+            Value::Int(0),
         ];
         let refused = read(&replies(&refused, "master"));
         assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
@@ -225,8 +257,13 @@ mod tests {
             error("WRONGTYPE a list"),
             Value::Int(500),
             record("hash", "1"),
+            error("WRONGTYPE a list"),
         ];
-        assert_eq!(read(&replies(&odd, "master")), Ok(vec![Look::Unclear]));
+        let unclear = Looked {
+            look: Look::Unclear,
+            waiters: 0,
+        };
+        assert_eq!(read(&replies(&odd, "master")), Ok(vec![unclear]));
         assert!(read(&[Value::Nil]).is_err());
     }
 

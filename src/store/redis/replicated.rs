@@ -1,12 +1,12 @@
 //! Answers a grant when enough replicas have it, and takes it back if they do not in time.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     lock::TokenHash,
     store::{
         StoreError, Unavailability, Uncertainty,
-        contract::{Acquisition, Attempt, Check, Health},
+        contract::{Acquisition, Attempt, Check, Health, Leaving},
     },
 };
 
@@ -47,11 +47,30 @@ impl Replicated {
             Acquisition::Replayed(..) | Acquisition::Collected(..) => self.lease(line).await?,
             Acquisition::Held(_)
             | Acquisition::Queued(_)
+            | Acquisition::Superseded
             | Acquisition::QueueFull
             | Acquisition::IdempotencyMismatch
             | Acquisition::IdempotencyExpired => {}
         }
         Ok(acquisition)
+    }
+
+    /// Takes an attempt out of the queue. What it was granted in time after all it has when enough replicas
+    /// have it.
+    pub(super) async fn leave(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError> {
+        let line = self.line().await?;
+        let (dispatch, gateway) = (&self.dispatch, &self.gateway);
+        let leave = self.scripts.leave(dispatch, gateway, keys, token, keep_for);
+        let leaving = leave.await?;
+        if let Leaving::Granted(_) = leaving {
+            self.grant(line, keys, token).await?;
+        }
+        Ok(leaving)
     }
 
     /// Comes back when enough replicas have a grant that nobody has heard of. Else it is taken back,

@@ -10,7 +10,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use bb8_redis::redis::{Cmd, Pipeline, Value};
 use tokio::time::{Instant, sleep_until};
-use tracing::info;
+use tracing::{debug, info};
 
 use crate::{
     lock::{LockName, TokenHash},
@@ -89,8 +89,14 @@ impl Rounds {
             .look(gateway, dispatch, &self.tags, missed)
             .await?;
         self.show_positions().await?;
+        let known = self.run_id.is_some();
         if missed && self.is_another_run().await? {
-            info!("the server was started anew; everybody who waits asks again");
+            // The first time it is this gateway that was started.
+            if known {
+                info!("the server was started anew; everybody who waits asks again");
+            } else {
+                debug!("the server is known now by its run");
+            }
             self.gateway.parking.forget(|_| true);
         }
         Ok(())

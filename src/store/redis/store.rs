@@ -213,6 +213,7 @@ impl Store for RedisStore {
             // The fence of a grant is noted where it is read.
             Acquisition::Granted(_)
             | Acquisition::QueueFull
+            | Acquisition::Superseded
             | Acquisition::IdempotencyMismatch
             | Acquisition::IdempotencyExpired => {}
         }
@@ -288,15 +289,12 @@ impl Store for RedisStore {
     ) -> Result<Leaving, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
-        let line = self.replicated.line().await?;
-        let scripts = &self.scripts;
-        let leaving = scripts
-            .leave(&self.dispatch, &self.gateway, &keys, token, keep_for)
-            .await?;
-        if let Leaving::Granted(_) = leaving {
-            self.replicated.grant(line, &keys, token).await?;
+        let leaving = self.replicated.leave(&keys, token, keep_for).await;
+        // Perhaps also where it is not known.
+        if let (Ok(Leaving::Left(_)) | Err(_), Some(keep_for)) = (&leaving, keep_for) {
+            self.gateway.keeps_place(name, *token, keep_for);
         }
-        Ok(leaving)
+        leaving
     }
 
     fn parking(&self) -> &Parking {

@@ -1,7 +1,9 @@
-//! When to look after which lock: as soon as the lease ends of which somebody here waits.
+//! When to look after what: a lock, as soon as the lease ends of which somebody here waits; a place that
+//! is kept, when its time is over.
 
 use std::{
     collections::{BTreeSet, HashMap},
+    hash::Hash,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -11,19 +13,17 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::lock::LockName;
-
-/// One timer for each name, however many wait for it.
-#[derive(Debug, Default)]
-pub(super) struct Timers {
-    timers: Mutex<Schedule>,
+/// One timer for each, however often it is set.
+#[derive(Debug)]
+pub(super) struct Timers<K> {
+    timers: Mutex<Schedule<K>>,
     sooner: Notify,
 }
 
-#[derive(Debug, Default)]
-struct Schedule {
-    by_due: BTreeSet<(Instant, LockName)>,
-    due: HashMap<LockName, Instant>,
+#[derive(Debug)]
+struct Schedule<K> {
+    by_due: BTreeSet<(Instant, K)>,
+    due: HashMap<K, Instant>,
 }
 
 /// Redis counts in milliseconds, and a key is gone when its instant has passed.
@@ -31,10 +31,10 @@ const MARGIN: Duration = Duration::from_millis(2);
 
 // === impl Timers ===
 
-impl Timers {
-    /// Looks after a lock when `left` has passed, unless it is looked after earlier anyway. Too
-    /// early does no harm: whoever looks finds out what is left.
-    pub(super) fn set(&self, name: &LockName, left: Duration) {
+impl<K: Clone + Ord + Hash> Timers<K> {
+    /// Looks after it when `left` has passed, unless it is looked after earlier anyway. Too early does
+    /// no harm: whoever looks finds out what is left.
+    pub(super) fn set(&self, name: &K, left: Duration) {
         let due = Instant::now() + left + MARGIN;
         let mut schedule = self.lock();
         if schedule.due.get(name).is_some_and(|&before| before <= due) {
@@ -52,8 +52,13 @@ impl Timers {
         }
     }
 
-    /// Waits for the next name that is due. Safe to drop and call again.
-    pub(super) async fn next(&self) -> LockName {
+    /// How many are set.
+    pub(super) fn len(&self) -> usize {
+        self.lock().due.len()
+    }
+
+    /// Waits for the next that is due. Safe to drop and call again.
+    pub(super) async fn next(&self) -> K {
         loop {
             let due = match self.take_due() {
                 Ok(name) => return name,
@@ -72,8 +77,8 @@ impl Timers {
         }
     }
 
-    /// A name that is due; or when the next one will be.
-    fn take_due(&self) -> Result<LockName, Option<Instant>> {
+    /// One that is due; or when the next one will be.
+    fn take_due(&self) -> Result<K, Option<Instant>> {
         let mut schedule = self.lock();
         match schedule.by_due.first() {
             Some((due, _)) if *due <= Instant::now() => {}
@@ -85,14 +90,28 @@ impl Timers {
         Ok(name)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Schedule> {
+    fn lock(&self) -> MutexGuard<'_, Schedule<K>> {
         self.timers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K> Default for Timers<K> {
+    fn default() -> Self {
+        let timers = Mutex::new(Schedule {
+            by_due: BTreeSet::new(),
+            due: HashMap::new(),
+        });
+        Self {
+            timers,
+            sooner: Notify::new(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::LockName;
 
     fn name(text: &str) -> LockName {
         LockName::new(text).unwrap()

@@ -8,7 +8,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::{lifecycle::Lifecycle, lock::LockName};
+use crate::{
+    lifecycle::Lifecycle,
+    lock::{LockName, TokenHash},
+};
 
 use super::{
     SlotTags,
@@ -82,6 +85,9 @@ impl Wake {
                 name = self.gateway.timers.next(), if free => {
                     running.push(Box::pin(self.advance(name)));
                 }
+                (name, token) = self.gateway.kept.next(), if free => {
+                    running.push(Box::pin(self.lapse(name, token)));
+                }
                 Some(orphan) = orphans.recv(), if free => {
                     running.push(Box::pin(self.give_back(orphan)));
                 }
@@ -105,6 +111,15 @@ impl Wake {
             // The next round looks again, if anybody waits.
             Ok(Advance::Held(None) | Advance::Passed | Advance::Idle) => {}
             Err(error) => debug!(%name, %error, "the next round looks again"),
+        }
+    }
+
+    /// Gives up a place that was kept for a request which has not come. If that fails it counts for
+    /// nothing either, but among those who wait until its turn comes.
+    async fn lapse(&self, name: LockName, token: TokenHash) {
+        let keys = Keys::of(&name, &self.tags, &self.gateway.id);
+        if let Err(error) = self.scripts.lapse(&self.dispatch, &keys, &token).await {
+            debug!(%name, %error, "a place that is kept for nobody stands until its turn comes");
         }
     }
 

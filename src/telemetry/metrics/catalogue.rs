@@ -87,6 +87,9 @@ catalogue! {
     Gauge "latchgate_leases" []
         "Leases granted or renewed through this gateway that, as far as it knows, live."
 
+    Gauge "latchgate_certificate_expiry_timestamp_seconds" []
+        "When the certificate ends that new connections are shown, in seconds since 1970. Only with `http.tls`."
+
     Histogram "latchgate_store_duration_seconds" ["operation"]
         "How long the store took for a command, by operation, with its own retries."
     Counter "latchgate_store_errors" ["operation", "error"]

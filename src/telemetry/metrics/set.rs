@@ -10,13 +10,15 @@ use http::{Method, StatusCode};
 use prometheus_client::{
     encoding::text::encode,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
-    registry::{Metric as Registered, Registry},
+    registry::Registry,
 };
 
 use crate::release;
 
 use super::{
-    Ended, Figures, Metric, Outcome, SeenBy,
+    Ended, Figures, Outcome, SeenBy,
+    buckets::{Buckets, long, short},
+    entry::Entry,
     labels::{Labels, RequestLabels, RouteLabels, Status, method},
     process::Process,
     store_gauges::StoreGauges,
@@ -24,30 +26,34 @@ use super::{
 
 /// All metrics of one gateway. Cheap to clone.
 #[derive(Clone)]
-pub struct Metrics(Arc<Set>);
+pub struct Metrics(pub(super) Arc<Set>);
 
 type Counts<const N: usize> = Family<Labels<N>, Counter>;
 type Histograms<S> = Family<S, Histogram, fn() -> Histogram>;
 pub(super) type FloatGauge = Gauge<f64, AtomicU64>;
 
-struct Set {
+pub(super) struct Set {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     request_duration: Histograms<RouteLabels>,
-    acquires: Counts<1>,
+    pub(super) acquires: Counts<1>,
     wait: Histograms<Labels<1>>,
-    handoffs: Counts<1>,
-    abandoned_waits: Counter,
-    given_back: Counter,
-    renewals: Counts<2>,
+    pub(super) handoffs: Counts<1>,
+    pub(super) abandoned_waits: Counter,
+    pub(super) given_back: Counter,
+    pub(super) renewals: Counts<2>,
     renew_margin: Histograms<Labels<1>>,
-    releases: Counts<1>,
+    /// The same without labels, to be read.
+    pub(super) margins: Buckets,
+    pub(super) releases: Counts<1>,
     hold: Histogram,
-    expired_while_held: Counts<1>,
-    broken: Counter,
+    pub(super) expired_while_held: Counts<1>,
+    pub(super) broken: Counter,
     fence_regressions: Counter,
     store_duration: Histograms<Labels<1>>,
     store_errors: Counts<2>,
+    /// All of them, to be read.
+    pub(super) unanswered: Counter,
     looked_up: LookedUp,
 }
 
@@ -59,6 +65,7 @@ struct LookedUp {
     held_streams: Gauge,
     event_streams: Gauge,
     leases: Gauge,
+    certificate_ends: Family<Labels<0>, Gauge>,
     store: StoreGauges,
     started_at: Family<Labels<0>, FloatGauge>,
     cpu: Family<Labels<0>, Counter<f64, AtomicU64>>,
@@ -66,9 +73,6 @@ struct LookedUp {
     open_files: Family<Labels<0>, Gauge>,
     most_files: Family<Labels<0>, Gauge>,
 }
-
-/// Registers metrics as the catalogue describes them.
-pub(super) struct Entry(Registry);
 
 // === impl Metrics ===
 
@@ -82,7 +86,7 @@ impl Default for Metrics {
 impl Metrics {
     /// New metrics, all at 0, of a program of this version.
     pub fn new(version: &str, commit: &str) -> Self {
-        let mut entry = Entry(Registry::default());
+        let mut entry = Entry::default();
         let build = entry.add(
             "latchgate_build_info",
             Family::<[(&str, String); 2], Gauge>::default(),
@@ -111,6 +115,8 @@ impl Metrics {
                 Family::new_with_constructor(long),
             ),
             releases: entry.add("latchgate_releases", Family::default()),
+            margins: Buckets::default(),
+            unanswered: Counter::default(),
             hold: entry.add("latchgate_hold_seconds", long()),
             expired_while_held: entry.add("latchgate_expired_while_held", Family::default()),
             broken: entry.add("latchgate_broken_leases", Counter::default()),
@@ -121,7 +127,7 @@ impl Metrics {
             ),
             store_errors: entry.add("latchgate_store_errors", Family::default()),
             looked_up,
-            registry: entry.0,
+            registry: entry.into_registry(),
         };
         set.begin();
         Self(Arc::new(set))
@@ -194,6 +200,7 @@ impl Metrics {
         if let (Ended::Done, Some(left)) = (ended, left) {
             let margin = self.0.renew_margin.get_or_create(&[("by", renewer)]);
             margin.observe(left.as_secs_f64());
+            self.0.margins.observe(left);
         }
     }
 
@@ -238,6 +245,7 @@ impl Metrics {
         if let Some(error) = error {
             let labels = [("operation", operation), ("error", error)];
             self.0.store_errors.get_or_create(&labels).inc();
+            self.0.unanswered.inc();
         }
     }
 
@@ -302,6 +310,10 @@ impl LookedUp {
             held_streams: entry.add("latchgate_held_streams", Gauge::default()),
             event_streams: entry.add("latchgate_event_streams", Gauge::default()),
             leases: entry.add("latchgate_leases", Gauge::default()),
+            certificate_ends: entry.add(
+                "latchgate_certificate_expiry_timestamp_seconds",
+                Family::default(),
+            ),
             store: StoreGauges::new(entry),
             started_at: entry.add("process_start_time_seconds", Family::default()),
             cpu: entry.add("process_cpu_seconds", Family::default()),
@@ -332,6 +344,7 @@ impl LookedUp {
             cpu.inc_by((used - cpu.get()).max(0.0));
         }
         for (gauge, figure) in [
+            (&self.certificate_ends, now.certificate_ends),
             (&self.resident, process.resident),
             (&self.open_files, process.open_files),
             (&self.most_files, process.most_files),
@@ -346,32 +359,4 @@ impl LookedUp {
 
 fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-// === impl Entry ===
-
-impl Entry {
-    pub(super) fn add<M: Registered + Clone>(&mut self, name: &str, metric: M) -> M {
-        let described = Metric::named(name).expect("every metric is in the catalogue");
-        // The library ends the sentence.
-        let help = described.help.trim_end_matches('.');
-        self.0.register(name, help, metric.clone());
-        metric
-    }
-}
-
-/// For what takes milliseconds, unless something is wrong.
-fn short() -> Histogram {
-    Histogram::new([
-        0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-        60.0,
-    ])
-}
-
-/// For what callers decide: from milliseconds to a day.
-fn long() -> Histogram {
-    Histogram::new([
-        0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0,
-        86_400.0,
-    ])
 }

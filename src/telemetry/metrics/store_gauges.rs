@@ -6,8 +6,9 @@ use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge}
 
 use super::{
     StoreFigures,
+    entry::Entry,
     labels::{Labels, NodeLabels},
-    set::{Entry, FloatGauge},
+    set::FloatGauge,
 };
 
 /// What the store is like. A store that does not have something leaves it out.

@@ -23,6 +23,7 @@ fn everything() -> Metrics {
 fn figures() -> Figures {
     Figures {
         checks: vec![("connection", 0)],
+        certificate_ends: Some(4_102_444_800),
         store: StoreFigures {
             connections: Some(2),
             hears: Some(true),

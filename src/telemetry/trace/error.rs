@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::config::Invalid;
+use crate::{config::Invalid, tls::TlsError};
 
 /// Why no traces can be sent, whether or not the collector is there.
 #[derive(Debug, thiserror::Error)]
@@ -26,9 +26,9 @@ pub enum TraceError {
         /// The line, counted from 1.
         line: usize,
     },
-    /// No TLS, most likely because the system has no root certificates.
-    #[error("cannot set up TLS to the collector: {0}")]
-    Tls(#[from] rustls::Error),
+    /// No TLS: a file cannot be used, or the system has no root certificates.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The HTTP client could not be built.
     #[error("cannot set up HTTP to the collector: {0}")]
     Http(#[from] reqwest::Error),

@@ -13,15 +13,16 @@ use reqwest::{
     header::{CONTENT_TYPE, HeaderMap},
     redirect,
 };
-use rustls::crypto::{CryptoProvider, ring};
-use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::{
     sync::{Mutex, mpsc},
     time::{Instant, sleep, timeout_at},
 };
 use tracing::{info, warn};
 
-use crate::config::TraceConfig;
+use crate::{
+    config::TraceConfig,
+    tls::{distrust, no_tls},
+};
 
 use super::{
     TraceError,
@@ -78,16 +79,13 @@ impl Exporter {
         lost: Arc<AtomicU64>,
     ) -> Result<Self, TraceError> {
         let url = config.url()?;
-        let headers = match config.headers_file.as_str() {
-            "" => HeaderMap::new(),
-            path => headers::read(path)?,
-        };
+        let (headers, tls) = read_files(config, &url)?;
         let timeout = config.timeout_ms.duration();
         let mut builder = reqwest::Client::builder()
             .connect_timeout(timeout)
             .timeout(timeout)
             .default_headers(headers)
-            .tls_backend_preconfigured(tls(&url)?)
+            .tls_backend_preconfigured(tls)
             // A redirect would carry the headers to a host that nobody named.
             .redirect(redirect::Policy::none())
             .retry(reqwest::retry::never())
@@ -177,7 +175,7 @@ impl Exporter {
             .await;
         let status = match sent {
             Ok(response) => response.status(),
-            Err(error) => return Err(Failure::Passing(causes(&error))),
+            Err(error) => return Err(Failure::Passing(cause(&error))),
         };
         // As the specification of OTLP lists them.
         match status.as_u16() {
@@ -227,17 +225,27 @@ impl Work {
     }
 }
 
-fn tls(url: &Url) -> Result<rustls::ClientConfig, rustls::Error> {
-    let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?;
-    if url.scheme() == "https" {
-        return Ok(builder.with_platform_verifier()?.with_no_client_auth());
+/// Finds out whether there is everything to send spans with, if they are to be sent. It reads files.
+pub fn check_trace(config: &TraceConfig) -> Result<(), TraceError> {
+    if config.is_sent() {
+        read_files(config, &config.url()?)?;
     }
-    // Never asked: there is no way from http:// to TLS.
-    Ok(builder
-        .with_root_certificates(rustls::RootCertStore::empty())
-        .with_no_client_auth())
+    Ok(())
+}
+
+fn read_files(
+    config: &TraceConfig,
+    url: &Url,
+) -> Result<(HeaderMap, rustls::ClientConfig), TraceError> {
+    let headers = match config.headers_file.as_str() {
+        "" => HeaderMap::new(),
+        path => headers::read(path)?,
+    };
+    let tls = match url.scheme() {
+        "https" => config.tls_files().config()?,
+        _ => no_tls()?,
+    };
+    Ok((headers, tls))
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -249,8 +257,11 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// An error with what is behind it.
-fn causes(error: &reqwest::Error) -> String {
+/// What is behind an error.
+fn cause(error: &reqwest::Error) -> String {
+    if let Some(why) = distrust(error, "trace.ca_file") {
+        return format!("its certificate is not believed: {why}");
+    }
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(next) = cause {

@@ -11,5 +11,6 @@ mod span;
 mod tracer;
 
 pub use error::TraceError;
+pub use exporter::check_trace;
 pub use span::{Span, SpanKind, Value, child, within};
 pub use tracer::Tracer;

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::SystemT
 use http::Method;
 use latchgate::{
     audit::{Asker, Audit, Broken, ReloadedKeys},
-    auth::{Gate, KeysFile},
+    auth::{Gate, KeysFile, SessionSeal},
     clock::ManualClock,
     config::{AuditConfig, Config},
     lock::{FencingToken, LockName},
@@ -38,7 +38,7 @@ fn service(directory: &Path, keys: &str) -> Service {
         Gate::open()
     } else {
         let ring = KeysFile::new("keys.toml").parse(keys).unwrap();
-        Gate::guarded(ring, &Config::default().auth, clock)
+        Gate::guarded(ring, SessionSeal::random(), &Config::default().auth, clock)
     };
     let store = Arc::new(Scripted(Arc::new(Script::default())));
     Service::audited(

@@ -251,3 +251,28 @@ async fn one_that_is_refused_while_it_sends_can_send_on_and_hears_why() {
     let refused = answer(&mut stream).await;
     assert!(refused.starts_with("HTTP/1.1 421 "), "{refused}");
 }
+
+#[tokio::test]
+async fn who_has_connected_and_asked_before_it_took_no_more_is_answered() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut asked = Vec::new();
+    for _ in 0..64 {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        send(
+            &mut stream,
+            "GET / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n",
+        )
+        .await;
+        asked.push(stream);
+    }
+    let (config, lifecycle) = (Config::default(), latchgate::lifecycle::Lifecycle::new());
+    lifecycle.stop(Duration::from_secs(10)).await.unwrap();
+    let router = axum::Router::new().route("/", axum::routing::get(async || "hello"));
+    latchgate::http::serve(listener, router, &config.http, None, &lifecycle).await;
+    for mut stream in asked {
+        let answer = answer(&mut stream).await;
+        assert!(answer.ends_with("hello"), "{answer}");
+    }
+    tokio::net::TcpStream::connect(address).await.unwrap_err();
+}

@@ -291,7 +291,7 @@ async fn a_lease_is_adopted_at_another_gateway_when_the_first_one_drains() {
                 (name, _) => assert_eq!(name, "renewed"),
             }
         };
-        assert!(left > 1_900, "about one TTL is left: {left}");
+        assert!(left > 1_000, "most of one TTL is left: {left}");
         drop(listener);
         pair.gateways[0]
             .lifecycle

@@ -42,7 +42,8 @@ fn every_operation_says_what_the_edge_may_answer() {
         assert_eq!(answers("503", "overloaded"), !is_probe, "{route}");
         assert!(answers("400", "invalid-request"), "{route}");
         let streams = operation["responses"]["200"]["content"]["text/event-stream"].is_object();
-        let guarded = streams || !route.starts_with("get ");
+        let takes_session = operation["responses"]["401"].is_object() && route != "get /session";
+        let guarded = streams || takes_session || !route.starts_with("get ");
         assert_eq!(answers("403", "origin-refused"), guarded, "{route}");
     }
 }
@@ -73,6 +74,7 @@ fn it_lists_every_route() {
         listed,
         [
             "get /",
+            "get /dashboard",
             "get /docs",
             "get /events",
             "get /healthz",
@@ -88,6 +90,10 @@ fn it_lists_every_route() {
             "get /openapi.json",
             "get /problems/{code}",
             "get /readyz",
+            "delete /session",
+            "get /session",
+            "post /session",
+            "get /stats",
         ]
         .map(str::to_owned)
     );
@@ -100,10 +106,13 @@ fn every_answer_has_its_headers() {
         for (status, response) in operation["responses"].as_object().unwrap() {
             let headers = &response["headers"];
             assert!(headers["X-Request-Id"].is_object(), "{route} {status}");
-            let private = route.contains("/locks") || route.contains("/events");
+            let private = ["/locks", "/events", "/session", "/stats"]
+                .iter()
+                .any(|path| route.contains(path));
+            let revalidated = route == "get /dashboard" && status == "200";
             assert_eq!(
                 headers["Cache-Control"].is_object(),
-                private,
+                private || revalidated,
                 "{route} {status}"
             );
             assert_eq!(

@@ -27,6 +27,7 @@ fn lock(name: &str, holder: Holder) -> HeldLock {
     HeldLock {
         name: LockName::new(name).unwrap(),
         holder,
+        waiters: 3,
     }
 }
 
@@ -72,7 +73,8 @@ async fn a_page_shows_its_locks_and_where_the_next_begins() {
           "owner": "ci",
           "ttl_ms": 30000
         },
-        "name": "a"
+        "name": "a",
+        "waiter_count": 3
       },
       {
         "holder": {
@@ -86,7 +88,8 @@ async fn a_page_shows_its_locks_and_where_the_next_begins() {
           "owner": null,
           "ttl_ms": null
         },
-        "name": "b"
+        "name": "b",
+        "waiter_count": 3
       }
     ]
     "#);

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// A gateway that works on two requests, and one that keeps a lease.
-fn small() -> Service {
+pub(super) fn small() -> Service {
     let mut config = Config::default();
     config.http.max_concurrent_requests = 2;
     config.http.reserved_requests = 1;
@@ -37,7 +37,7 @@ fn inspects(service: &Service) -> usize {
 }
 
 /// Keeps two requests busy while something else is done.
-async fn while_full(service: &Service, other: impl Future<Output = ()>) {
+pub(super) async fn while_full(service: &Service, other: impl Future<Output = ()>) {
     service.script.paused.set();
     let two = futures_util::future::join(service.get("/locks/a"), service.get("/locks/b"));
     let other = async {

@@ -81,6 +81,7 @@ async fn whoever_opens_the_gateway_finds_the_way() {
     let service = Service::start();
     insta::assert_json_snapshot!(service.get("/").await.json(), @r#"
     {
+      "dashboard": "/dashboard",
       "docs": "/docs",
       "name": "latchgate",
       "openapi": "/openapi.json",

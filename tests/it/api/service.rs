@@ -12,7 +12,7 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use latchgate::{
     audit::Audit,
-    auth::{Gate, KeysFile},
+    auth::{Gate, KeysFile, SessionSeal},
     clock::ManualClock,
     config::Config,
     engine::Engine,
@@ -105,7 +105,12 @@ impl Service {
     pub(crate) fn with_gate(config: Config, keys: &str) -> (Self, Gate, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(noon()));
         let ring = KeysFile::new("keys.toml").parse(keys).unwrap();
-        let gate = Gate::guarded(ring, &config.auth, clock.clone());
+        let gate = Gate::guarded(
+            ring,
+            SessionSeal::open_configured(&config.auth).unwrap(),
+            &config.auth,
+            clock.clone(),
+        );
         let script = Arc::new(Script::default());
         let store = Arc::new(Scripted(Arc::clone(&script)));
         let service = Self {

@@ -84,3 +84,25 @@ fn as_json() {
     let granted: Value = serde_json::from_str(&granted).unwrap();
     assert!(granted.get("code").is_none(), "{granted}");
 }
+
+#[test]
+fn a_reason_does_not_pretend_to_be_another_text() {
+    let reason = "\u{202e}txt.exe\u{200b}";
+    for (format, escaped) in [
+        ("text", r"\u{202e}txt.exe\u{200b}"),
+        ("json", r"\u202etxt.exe\u200b"),
+    ] {
+        let setup = Setup::default().with("LATCHGATE_LOG_FORMAT", format);
+        let gateway = Gateway::start_with(setup);
+        let url = gateway.url();
+        latchgate(&["acquire", "deploy", "--url", &url]).read();
+        let broken = [
+            "break", "deploy", "--yes", "--reason", reason, "--url", &url,
+        ];
+        latchgate(&broken).read();
+        // The answer comes after the line.
+        let log = gateway.log();
+        assert!(log.contains(escaped), "{log}");
+        assert!(!log.contains('\u{202e}'), "{log}");
+    }
+}

@@ -23,7 +23,7 @@ use super::key_fixture::{File, Made};
 type Samples = BTreeMap<String, String>;
 
 /// The status, the content type and the body of an answer.
-async fn get(url: &str, key: Option<&str>) -> (u16, String, String) {
+pub(super) async fn get(url: &str, key: Option<&str>) -> (u16, String, String) {
     let (host, path) = url
         .strip_prefix("http://")
         .unwrap()

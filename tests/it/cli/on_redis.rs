@@ -1,7 +1,7 @@
 //! The program on the Redis store.
 
 use crate::support::{
-    RedisServer,
+    RedisServer, eventually,
     gateway::{Gateway, Setup},
     program::latchgate,
 };
@@ -50,4 +50,20 @@ fn a_gateway_starts_without_its_redis_and_says_that_nothing_happened() {
         "{}",
         gateway.log()
     );
+}
+
+#[tokio::test]
+async fn that_redis_was_started_anew_is_said_when_it_was_and_not_when_the_gateway_was() {
+    let mut server = RedisServer::start_with(&["--requirepass", "s3cret"]).await;
+    let setup = on(server.port()).with("LATCHGATE_LOG_LEVEL", "debug");
+    let gateway = Gateway::start_with(setup);
+    let said = || gateway.log().matches("was started anew").count();
+    eventually("the server is known", async || {
+        gateway.log().contains("is known now").then_some(())
+    })
+    .await;
+    server.kill();
+    server.start_again().await;
+    eventually("it is said", async || (said() > 0).then_some(())).await;
+    assert_eq!(said(), 1, "{}", gateway.log());
 }

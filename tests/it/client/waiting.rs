@@ -148,6 +148,11 @@ async fn a_copy_that_arrives_late_does_not_end_the_wait() {
     wait(&gateway, FOR_EVER).await.unwrap();
     let received = gateway.received();
     assert_eq!(key(&received[0]), key(&received[3]));
+    // Nor does it refuse an acquire that does not wait, whose lease has passed to that copy.
+    let gateway = FakeGateway::new([Reply::Lost, superseded(), lease()]);
+    let request = AcquireRequest::default();
+    client(&gateway).acquire(&name(), &request).await.unwrap();
+    assert_eq!(gateway.received().len(), 3);
     // Under a key of its caller's, somebody else may have asked.
     let gateway = FakeGateway::new([superseded()]);
     let request = AcquireRequest {

@@ -2,7 +2,9 @@
 
 use latchgate::{
     lock::KeeperId,
-    store::contract::{Acquisition, Attempt, GiveBack, Loss, Release, Renewal, Renewer},
+    store::contract::{
+        Acquisition, Attempt, Confirmation, GiveBack, Leaving, Loss, Release, Renewal, Renewer,
+    },
 };
 use tokio::task::JoinSet;
 
@@ -114,6 +116,28 @@ pub(super) async fn an_answer_under_the_key_makes_a_keeper(fixture: &dyn Fixture
     }
     let release = released_as(fixture, &lease, before).await;
     assert_eq!(release, Release::Released);
+}
+
+pub(super) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
+    fixture: &dyn Fixture,
+) {
+    let key = key();
+    let older = keyed("lock", LONG, key);
+    let newer = keyed("lock", LONG, key);
+    granted(&fixture.store(), &older).await;
+    let answer = fixture.store().acquire(&newer).await.unwrap();
+    assert!(matches!(answer, Acquisition::Replayed(..)), "{answer:?}");
+    // Whatever the older one asks next, from whichever gateway, its answer may have been lost.
+    for store in fixture.gateways() {
+        let Attempt { name, token, .. } = &older;
+        let again = store.acquire(&older).await.unwrap();
+        assert_eq!(again, Acquisition::Superseded);
+        let left = store.leave(name, token, None).await.unwrap();
+        assert_eq!(left, Leaving::Superseded);
+        let confirmed = store.confirm(name, token).await.unwrap();
+        assert_eq!(confirmed, Confirmation::Superseded);
+    }
+    kept(fixture, &older, first(&newer)).await;
 }
 
 pub(super) async fn an_adopted_lease_is_not_given_back(fixture: &dyn Fixture) {

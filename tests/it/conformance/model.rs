@@ -26,6 +26,10 @@ struct Held {
     fence: FencingToken,
     key: Option<(IdempotencyHash, Fingerprint)>,
     answered_again: bool,
+    /// The attempts that were answered it under its key.
+    answered: HashSet<TokenHash>,
+    /// The last attempt that was answered it.
+    keeper: TokenHash,
 }
 
 // === impl Model ===
@@ -44,6 +48,9 @@ impl Model {
         }
         let Ok(answer) = answer else { return false };
         if let Some(held) = self.held.get_mut(&attempt.name) {
+            if held.token == attempt.token && held.keeper != attempt.token {
+                return *answer == Acquisition::Superseded;
+            }
             if held.token == attempt.token {
                 return matches!(answer, Acquisition::Granted(lease) if lease.fence == held.fence);
             }
@@ -53,7 +60,14 @@ impl Model {
                 if asked.fingerprint != fingerprint {
                     return *answer == Acquisition::IdempotencyMismatch;
                 }
+                // It was answered the lease before, and a newer one was since. Who resends commands
+                // must tell it so.
+                if *answer == Acquisition::Superseded {
+                    return held.answered.contains(&attempt.token) && held.keeper != attempt.token;
+                }
                 held.answered_again = true;
+                held.answered.insert(attempt.token);
+                held.keeper = attempt.token;
                 return matches!(answer, Acquisition::Replayed(lease, _) if lease.fence == held.fence);
             }
         }
@@ -72,6 +86,8 @@ impl Model {
             fence: lease.fence,
             key: key.map(|key| (key.hash, key.fingerprint)),
             answered_again: false,
+            answered: HashSet::new(),
+            keeper: attempt.token,
         };
         self.held.insert(attempt.name.clone(), held);
         Some(lease.fence) > before

@@ -105,6 +105,7 @@ conformance! {
             an_adoption_may_be_repeated,
             the_token_alone_renews_and_releases_whoever_keeps_it,
             an_answer_under_the_key_makes_a_keeper,
+            an_older_request_of_the_key_is_told_that_it_is_superseded,
             an_adopted_lease_is_not_given_back,
             the_keeper_of_one_lease_is_none_of_the_next,
             a_lease_is_adopted_after_a_restart,
@@ -147,6 +148,7 @@ conformance! {
             the_queue_of_one_name_does_not_touch_another,;
         queue:
             inspect_shows_who_waits_in_order_and_for_how_long,
+            a_list_shows_how_many_wait_for_each_lock,
             a_full_queue_takes_nobody_until_somebody_leaves,
             an_attempt_is_told_how_many_are_before_it,;
         expiries:
@@ -165,7 +167,8 @@ conformance! {
             one_who_leaves_after_the_grant_is_told_so,
             one_who_confirms_is_told_whether_it_holds_the_lock,
             one_who_leaves_without_having_queued_has_left,
-            one_who_leaves_after_it_was_superseded_takes_nobody_along,;
+            one_who_leaves_after_it_was_superseded_takes_nobody_along,
+            one_whose_wait_runs_out_with_the_grant_leaves_it_to_a_newer_request,;
         places:
             are_kept_for_whoever_asks_again,
             belong_to_the_newest_request,

@@ -7,6 +7,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("lock", &[]),
     ("release", &[]),
     ("trace_context", &[]),
+    ("unseen", &[]),
     ("tls", &["lock"]),
     ("stamp", &["lock"]),
     ("clock", &["lock"]),
@@ -16,14 +17,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "telemetry",
         &[
             "lock",
+            "tls",
             "clock",
             "lifecycle",
             "config",
             "release",
             "trace_context",
+            "unseen",
         ],
     ),
-    ("audit", &["lock", "clock", "config"]),
+    ("audit", &["lock", "clock", "config", "unseen"]),
     (
         "auth",
         &["lock", "stamp", "clock", "lifecycle", "config", "audit"],
@@ -89,6 +92,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "client",
             "release",
             "trace_context",
+            "unseen",
         ],
     ),
 ];

@@ -1,10 +1,10 @@
 //! An authority of a test's own, and the certificates that it signs.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose,
+    KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 use tempfile::TempDir;
 
@@ -20,6 +20,8 @@ pub(crate) struct Files {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
 }
+
+const THIS_MACHINE: &[&str] = &["localhost", "127.0.0.1", "::1"];
 
 // === impl Authority ===
 
@@ -45,7 +47,18 @@ impl Authority {
     /// What it has signed for some names, as PEM: the certificate and its key.
     pub(crate) fn sign(&self, names: &[&str]) -> (String, String) {
         let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
+        self.sign_params(CertificateParams::new(names).unwrap())
+    }
+
+    /// The same for this machine and until a time.
+    pub(crate) fn sign_until(&self, ends: SystemTime) -> (String, String) {
+        let names = THIS_MACHINE.iter().map(|&name| name.to_owned());
+        let mut params = CertificateParams::new(names.collect::<Vec<_>>()).unwrap();
+        params.not_after = ends.into();
+        self.sign_params(params)
+    }
+
+    fn sign_params(&self, mut params: CertificateParams) -> (String, String) {
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,
@@ -57,17 +70,41 @@ impl Authority {
 
     /// The same in files that are called so.
     pub(crate) fn files(&self, called: &str, names: &[&str]) -> Files {
-        let files = Files {
+        let files = self.at(called);
+        files.write(&self.sign(names));
+        files
+    }
+
+    fn at(&self, called: &str) -> Files {
+        Files {
             certificate: self.directory.path().join(format!("{called}.pem")),
             key: self.directory.path().join(format!("{called}.key")),
-        };
-        files.write(&self.sign(names));
+        }
+    }
+
+    /// The files of a certificate that has signed itself and is that of an authority, as
+    /// `openssl req -x509` makes them; valid from the beginning of one year to that of another.
+    pub(crate) fn files_of_itself(
+        &self,
+        called: &str,
+        names: &[&str],
+        (from, to): (i32, i32),
+    ) -> Files {
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.not_before = date_time_ymd(from, 1, 1);
+        params.not_after = date_time_ymd(to, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let files = self.at(called);
+        files.write(&(certificate.pem(), key.serialize_pem()));
         files
     }
 
     /// A certificate for this machine.
     pub(crate) fn of_this_machine(&self) -> Files {
-        self.files("gateway", &["localhost", "127.0.0.1", "::1"])
+        self.files("gateway", THIS_MACHINE)
     }
 }
 

@@ -2,7 +2,9 @@
 
 mod authority;
 mod caller;
+mod connection;
 mod deadline;
+mod descriptors;
 pub(crate) mod fake_gateway;
 mod full;
 pub(crate) mod gateway;
@@ -11,12 +13,16 @@ pub(crate) mod program;
 mod proxy;
 mod random;
 mod redis_server;
+mod tally;
 pub(crate) mod tree;
 
 pub(crate) use authority::{Authority, Files};
 pub(crate) use caller::Caller;
+pub(crate) use connection::{Asked, Connection, Event, read_event};
 pub(crate) use deadline::eventually;
+pub(crate) use descriptors::raise_the_limit;
 pub(crate) use full::full;
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;
 pub(crate) use redis_server::{RedisServer, cmd, free_port, url};
+pub(crate) use tally::Tally;

@@ -1,6 +1,6 @@
 //! HTTP/2 by hand, on one connection.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use h2::{
@@ -34,7 +34,15 @@ impl H2 {
 
     /// Connects with settings of its own.
     pub(crate) async fn connect_with(to: &Certified, builder: &h2::client::Builder) -> Self {
-        let address = to.gateway.address;
+        Self::connect_by(to, to.gateway.address, builder).await
+    }
+
+    /// Connects to an address from which it goes on to the gateway.
+    pub(crate) async fn connect_by(
+        to: &Certified,
+        address: SocketAddr,
+        builder: &h2::client::Builder,
+    ) -> Self {
         let stream = tls_client::connect(&to.authority, address, &[b"h2"]).await;
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
         let (requests, connection) = builder.handshake(stream).await.unwrap();
@@ -142,6 +150,20 @@ pub(crate) async fn read(answer: ResponseFuture) -> (u16, Value) {
 /// Waits for the head of an answer.
 pub(crate) async fn head(answer: ResponseFuture) -> Response<RecvStream> {
     timeout(PATIENCE, answer).await.unwrap().unwrap()
+}
+
+/// Waits for an answer to be given up by the gateway, whatever comes of it before.
+pub(crate) async fn reset(body: &mut RecvStream) -> Option<h2::Reason> {
+    let waiting = async {
+        loop {
+            match body.data().await {
+                Some(Ok(_unread)) => {}
+                Some(Err(error)) => return error.reason(),
+                None => panic!("it came to its end"),
+            }
+        }
+    };
+    timeout(PATIENCE, waiting).await.unwrap()
 }
 
 /// Waits for a piece of an answer; `None` at its end.

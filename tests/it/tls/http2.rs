@@ -1,8 +1,12 @@
 //! Locks over HTTPS, with HTTP/1.1 and with HTTP/2.
 
+use std::time::Duration;
+
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use http::Method;
+use rustix::process::Signal;
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::support::eventually;
 
@@ -156,6 +160,30 @@ async fn a_stream_holds_a_lock_until_it_is_reset_or_its_connection_ends() {
         .await;
     }
     drop(h2.inspect("a").await);
+}
+
+#[tokio::test]
+async fn a_release_that_came_while_the_gateway_was_frozen_is_carried_out_although_it_was_given_up()
+{
+    let certified = Certified::start();
+    let mut caller = H2::connect(&certified).await;
+    let (_, lease) = caller.acquire("a", r#"{"ttl_ms": 3600000}"#).await;
+    let token = lease["token"].as_str().unwrap();
+    certified.gateway.signal(Signal::STOP);
+    certified.gateway.stands_still();
+    let headers = [("lock-token", token)];
+    let answer = caller.send(Method::DELETE, "/locks/a", &headers, "").await;
+    // Its time-out. RST_STREAM comes behind the request, and both are there when the gateway goes on.
+    for answer in [answer, caller.send(Method::GET, "/healthz", &[], "").await] {
+        let waited = timeout(Duration::from_millis(300), answer.unwrap()).await;
+        assert!(waited.is_err(), "the gateway is frozen");
+    }
+    certified.gateway.signal(Signal::CONT);
+    eventually("the lock is free", || {
+        let mut h2 = caller.clone();
+        async move { (h2.inspect("a").await["state"] == "free").then_some(()) }
+    })
+    .await;
 }
 
 /// Waits until so many wait for a lock.

@@ -9,7 +9,7 @@ use crate::support::gateway::Setup;
 
 use super::{
     certified::Certified,
-    h2_client::{H2, head, read},
+    h2_client::{H2, read},
 };
 
 #[tokio::test]
@@ -135,23 +135,6 @@ async fn a_body_that_does_not_come_is_given_up() {
     let (status, problem) = read(answer.0).await;
     assert_eq!((status, &problem["code"]), (408, &"request-timeout".into()));
     assert_eq!(h2.inspect("a").await["state"], "free");
-}
-
-#[tokio::test]
-async fn who_takes_nothing_of_an_answer_loses_the_connection() {
-    let certified =
-        Certified::start_with(|_| Setup::default().with("LATCHGATE_HTTP_IDLE_TIMEOUT_MS", "1000"));
-    let mut h2 = H2::connect(&certified).await;
-    // More than the window of one request, which is never opened again.
-    let answer = h2
-        .send(Method::GET, "/docs/swagger-ui-bundle.js", &[], "")
-        .await
-        .unwrap();
-    let answer = head(answer).await;
-    assert_eq!(answer.status(), 200);
-    h2.ended().await;
-    let log = certified.gateway.log();
-    assert!(log.contains("takes nothing of what it is sent"), "{log}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::support::{
-    Authority, RedisServer,
+    Authority, Files, RedisServer,
     gateway::{Gateway, Setup},
     program::latchgate,
 };
@@ -20,6 +20,25 @@ async fn server(authority: &Authority) -> (RedisServer, String) {
         &files.key(),
         "--tls-ca-cert-file",
         &authority.file(),
+    ])
+    .await;
+    let port = server.option("--tls-port").to_owned();
+    (server, port)
+}
+
+/// A server that speaks TLS with this certificate, and to everybody.
+async fn open_server(files: &Files) -> (RedisServer, String) {
+    let server = RedisServer::start_with(&[
+        "--tls-port",
+        RedisServer::FREE_PORT,
+        "--tls-cert-file",
+        &files.certificate(),
+        "--tls-key-file",
+        &files.key(),
+        "--tls-ca-cert-file",
+        &files.certificate(),
+        "--tls-auth-clients",
+        "no",
     ])
     .await;
     let port = server.option("--tls-port").to_owned();
@@ -109,5 +128,43 @@ async fn a_server_that_is_not_believed_or_does_not_believe_us_is_told_of() {
         })
         .await;
         assert!(!acquires(&gateway, "a"));
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_believed_whose_own_certificate_is_named_and_else_it_is_said_in_words_why_not()
+{
+    let authority = Authority::new();
+    let of = |called, names: &[&str], years| authority.files_of_itself(called, names, years);
+    let (named, other) = (
+        of("named", &["localhost"], (2020, 2120)),
+        of("other", &["localhost"], (2020, 2120)),
+    );
+    let ended = of("ended", &["localhost"], (2001, 2002));
+    for (shown, believed, said) in [
+        (&named, &named, None),
+        (
+            &other,
+            &named,
+            Some("it is that of an authority, and redis.tls.ca_file does not name it"),
+        ),
+        (&ended, &ended, Some("is not believed: it expired ")),
+    ] {
+        let (_redis, port) = open_server(shown).await;
+        let setup = Setup::default()
+            .with("LATCHGATE_STORE", &format!("rediss://localhost:{port}"))
+            .with("LATCHGATE_REDIS_TLS_CA_FILE", &believed.certificate());
+        let gateway = Gateway::start_with(setup);
+        let Some(said) = said else {
+            assert!(acquires(&gateway, "a"), "{}", ready(&gateway));
+            continue;
+        };
+        crate::support::eventually("it says why", || async {
+            let ready = ready(&gateway);
+            let log = gateway.log();
+            assert!(!log.contains("CaUsed"), "{log}");
+            (ready.contains(said) || log.contains(said)).then_some(())
+        })
+        .await;
     }
 }

@@ -17,7 +17,7 @@ use crate::support::{Authority, Files, eventually, gateway::Setup};
 use super::{certified::Certified, h2_client::H2, tls_client};
 
 /// The certificate that a new connection is shown, as its bytes.
-async fn shown(certified: &Certified) -> Vec<u8> {
+pub(super) async fn shown(certified: &Certified) -> Vec<u8> {
     let address = certified.gateway.address;
     let stream = tls_client::connect(&certified.authority, address, &[]).await;
     let chain = stream.get_ref().1.peer_certificates().unwrap();
@@ -25,7 +25,7 @@ async fn shown(certified: &Certified) -> Vec<u8> {
 }
 
 /// Waits until a new connection is shown another certificate.
-async fn replaced(certified: &Certified, old: &[u8]) -> Vec<u8> {
+pub(super) async fn replaced(certified: &Certified, old: &[u8]) -> Vec<u8> {
     eventually("a new connection gets the new certificate", || async {
         let now = shown(certified).await;
         (now != old).then_some(now)
@@ -33,7 +33,7 @@ async fn replaced(certified: &Certified, old: &[u8]) -> Vec<u8> {
     .await
 }
 
-const NAMES: &[&str] = &["localhost", "127.0.0.1"];
+pub(super) const NAMES: &[&str] = &["localhost", "127.0.0.1"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_is_replaced_under_load_without_a_failed_request() {

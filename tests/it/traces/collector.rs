@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use latchgate::tls::{IdentityFiles, PemFile};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::{KeyValue, any_value::Value},
@@ -18,7 +19,10 @@ use opentelemetry_proto::tonic::{
     trace::v1::Span,
 };
 use prost::Message;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tokio::time::Instant;
+
+use crate::support::Files;
 
 /// How long anything may take on a machine that does other things as well.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -46,15 +50,44 @@ impl Collector {
     }
 
     pub(super) fn answering(status: u16) -> Self {
+        Self::on("http", status, Kept::serve)
+    }
+
+    /// One that is reached over TLS.
+    pub(super) fn certified(files: &Files) -> Self {
+        let identity = IdentityFiles {
+            certificate: PemFile::new("the test", &files.certificate),
+            key: PemFile::new("the test", &files.key),
+        };
+        let identity = identity.read().unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(identity.chain, identity.key)
+            .unwrap();
+        let config = Arc::new(config);
+        Self::on("https", 200, move |keeps, connection| {
+            let tls = ServerConnection::new(Arc::clone(&config)).unwrap();
+            keeps.serve(StreamOwned::new(tls, connection));
+        })
+    }
+
+    fn on(
+        scheme: &str,
+        status: u16,
+        serve: impl Fn(&Kept, TcpStream) + Clone + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let endpoint = format!("{scheme}://{}", listener.local_addr().unwrap());
         let kept = Arc::new(Kept::default());
         kept.status.store(status, Ordering::SeqCst);
         let keeps = Arc::clone(&kept);
         thread::spawn(move || {
             for connection in listener.incoming() {
-                let keeps = Arc::clone(&keeps);
-                thread::spawn(move || keeps.serve(connection.unwrap()));
+                let (keeps, serve) = (Arc::clone(&keeps), serve.clone());
+                thread::spawn(move || serve(&keeps, connection.unwrap()));
             }
         });
         Self { endpoint, kept }
@@ -113,8 +146,8 @@ impl Collector {
 // === impl Kept ===
 
 impl Kept {
-    fn serve(&self, mut connection: TcpStream) {
-        let mut reader = BufReader::new(connection.try_clone().unwrap());
+    fn serve(&self, connection: impl Read + Write) {
+        let mut reader = BufReader::new(connection);
         loop {
             let mut head = String::new();
             while !head.ends_with("\r\n\r\n") {
@@ -145,7 +178,7 @@ impl Kept {
                 self.heads.lock().unwrap().push(head);
             }
             let answer = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
-            if connection.write_all(answer.as_bytes()).is_err() {
+            if reader.get_mut().write_all(answer.as_bytes()).is_err() {
                 return;
             }
         }

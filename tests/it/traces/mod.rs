@@ -2,6 +2,7 @@
 
 mod away;
 mod collector;
+mod encrypted;
 mod measured;
 mod passed_on;
 mod requests;

@@ -34,6 +34,23 @@ async fn a_place_whose_patience_is_over_is_given_up_a_while_later() {
 }
 
 #[tokio::test]
+async fn a_place_is_not_shown_when_its_time_is_over() {
+    let rig = Rig::start();
+    let holder = attempt("lock", LONG);
+    kept_place_behind(&rig, &holder, key()).await;
+    let _place = queued(&rig, &waiting("lock")).await;
+    rig.clock.advance(KEEP);
+    // At once: nobody has cleared it away yet.
+    let shown = rig.shown("lock").await;
+    assert_eq!((shown.queue.len(), shown.waiters), (1, 1));
+    let refused = rig.store().acquire(&attempt("lock", LONG)).await;
+    let Ok(Acquisition::Held(contention)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(contention.waiters, 1);
+}
+
+#[tokio::test]
 async fn a_place_that_was_given_up_is_not_granted() {
     let rig = Rig::start();
     rig.granted(&attempt("lock", 70_000)).await;

@@ -30,7 +30,9 @@
 --   {collected, ARGV 1, news, lease .., salt} the same, and nobody has heard of it before
 --   {held, ARGV 1, news, contention ..}       somebody else holds it, or will in a moment
 --   {queued, ARGV 1, news, how many are before it, contention ..}
---   {full | superseded | mismatch | expired | withdrawn | exhausted, ARGV 1, news}
+--   {superseded, ARGV 1, news}                a newer request with its key has its place, or keeps its
+--                                             lease
+--   {full | mismatch | expired | withdrawn | exhausted, ARGV 1, news}
 --   {clock, ARGV 1, news, seconds}            the time is impossible
 --   {layout, ARGV 1, news, version}           the record is not of this layout
 --   {counter, ARGV 1, news}                   the fence counter is no number
@@ -141,6 +143,10 @@ end
 
 local ours = held and left >= 0 and record and record[2] == held and record
 if ours and held == token then
+  -- Under its key a newer request may have been answered the lease meanwhile, and keeps it.
+  if key ~= '' and keeper_of(token) ~= token then
+    return refuse('superseded', token, news)
+  end
   if ours[9] then
     left = settle(token, now)
     read()
@@ -159,9 +165,12 @@ if key ~= '' then
     if ours[11] ~= ARGV[10] then
       return refuse('mismatch', token, news)
     end
-    -- Its caller may have heard of it: from now on it is not given back, and this attempt keeps it.
+    -- Its caller may have heard of it: from now on it is not given back, and this attempt keeps it;
+    -- unless it did before, and a newer one does now.
     redis.call('HDEL', info, 'returnable')
-    adopt(held, token, now, now + tombstone)
+    if not adopt(held, token, now, now + tombstone) then
+      return refuse('superseded', token, news)
+    end
     local unheard = ours[9]
     if unheard then
       left = settle(held, now)

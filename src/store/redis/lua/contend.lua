@@ -18,9 +18,10 @@ local function tell_contention(reply, count, held, left, record, at, now)
   return reply
 end
 
--- The same for a script that has not read it yet.
-local function contend(reply, now)
-  local count, held = redis.call('ZCARD', queue), redis.call('GET', lock)
+-- The same for a script that has not read it yet. `over`: of how many tickets it is known that their time
+-- is over.
+local function contend(reply, now, over)
+  local count, held = redis.call('ZCARD', queue) - (over or 0), redis.call('GET', lock)
   if not held then
     return tell_contention(reply, count, held)
   end

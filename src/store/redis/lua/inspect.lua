@@ -33,13 +33,18 @@ if layout then
   return { 'layout', lock, layout }
 end
 local now = instants(redis.call('TIME'))
-local shown = {}
+local shown, over = {}, 0
 local tickets = redis.call('ZRANGE', queue, 0, ARGV[1] - 1)
 if #tickets > 0 then
   for _, text in ipairs(redis.call('HMGET', waiters, unpack(tickets))) do
     local waiter = read_waiter(text)
-    shown[#shown + 1] = waiter and waiter.owner or ''
-    shown[#shown + 1] = waiter and math.max(0, now - waiter.queued) or 0
+    if waiter and waiter.ends <= now then
+      -- Its gateway has died, or would have taken it out.
+      over = over + 1
+    else
+      shown[#shown + 1] = waiter and waiter.owner or ''
+      shown[#shown + 1] = waiter and math.max(0, now - waiter.queued) or 0
+    end
   end
 end
-return contend({ 'shown', lock, shown }, now)
+return contend({ 'shown', lock, shown }, now, over)

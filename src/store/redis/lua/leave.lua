@@ -17,7 +17,8 @@
 -- Reply
 --   {left, ARGV 1, news, contention ..}
 --   {granted, ARGV 1, news, lease ..}  it holds the lock, for its full TTL from now
---   {superseded, ARGV 1, news}         a newer request with its idempotency key has its place
+--   {superseded, ARGV 1, news}         a newer request with its idempotency key has its place, or keeps
+--                                      its lease
 --   {layout, ARGV 1, news, version}    the record is not of this layout
 -- Replay
 --   Has left already; a place that is kept is kept from then.
@@ -35,6 +36,7 @@ local token, tombstone, floor, me, news = ARGV[1], ARGV[2], ARGV[3], ARGV[4], {}
 -- import time
 -- import record
 -- import memory
+-- import keeper
 -- import tell
 -- import settle
 -- import grant
@@ -58,6 +60,9 @@ if not held and head then
   record = read_record(info)
 end
 if held == token and record and record[2] == token then
+  if keeper_of(token) ~= token then
+    return { 'superseded', token, news }
+  end
   local left = settle(token, now)
   if left then
     return tell({ 'granted', token, news }, redis.call('HMGET', info, unpack(TOLD)), 1, left, now)

@@ -13,19 +13,21 @@
 --   3  how long to remember an end, in ms
 --   4  who renews it as its keeper, or empty
 --   5  1 if that one adopts it, else 0
---   6  1 if ARGV 8 was answered by an earlier `sooner`, else 0
+--   6  the mark that an earlier `marked` has answered, or empty
 --   7  the id of this gateway
---   8  a mark of this copy of the command, or empty if no ttl is given
+--   8  a mark for the lease: of this copy of the command, or with ARGV 6 of all its copies
 -- Reply
 --   {renewed, ARGV 1, news, lease ..}
---   {sooner, ARGV 1, ARGV 8}   it would end sooner by that: to be asked again with this mark
+--   {marked, ARGV 1, mark}     nothing was done yet: to be asked again with this mark
 --   {adopted, ARGV 1}          another keeper goes on with it
 --   {another | free, ARGV 1}   the token does not hold the lock; is somebody else holding it?
 --   {broken, ARGV 1, 0 | 1}    its lease was broken; 1: somebody else is holding the lock
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
---   Renews again. Never brings back what has ended. A copy that arrives late never makes the lease end
---   sooner than its holder was told: that takes a mark that nobody has renewed the lease since.
+--   Renews again. Never brings back what has ended. A ttl that is shorter than what the lease has marks
+--   it, and whoever renews a marked lease must name the mark that it has, and leaves another one. So a
+--   copy that arrives late neither makes the lease end sooner than its holder was told, nor last longer
+--   than whoever made it shorter.
 -- Clock
 --   TIME of this Redis, once. Lock and record expire at one instant, at the latest at the limit.
 -- Cluster
@@ -34,7 +36,7 @@
 --   O(1), but for O(log n) in the number of memories of this name.
 
 local lock, info, ended, queue, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, me, copy, news = ARGV[1], ARGV[7], ARGV[8], {}
+local token, named, me, stamp, news = ARGV[1], ARGV[6], ARGV[7], ARGV[8], {}
 
 -- import time
 -- import record
@@ -69,6 +71,21 @@ if expiry <= now then
   redis.call('DEL', lock, info)
   return { 'free', token }
 end
+local marked = record[4] or ''
+if named ~= '' and marked == stamp then
+  -- An earlier copy of this command has done it.
+  return tell({ 'renewed', token, news }, record, 5, redis.call('PTTL', lock), now)
+end
+if marked ~= named then
+  -- It was marked since this command was sent, or somebody has renewed it since the answer.
+  return { 'marked', token, marked }
+end
+-- Every first write here is one that Redis does not refuse when it is out of memory.
+if named == '' and ttl < tonumber(record[6]) and expiry ~= hold then
+  redis.call('HDEL', info, '')
+  redis.call('HSET', info, 'sooner', stamp)
+  return { 'marked', token, stamp }
+end
 if record[3] then
   redis.call('ZSCORE', ended, '')
 end
@@ -76,23 +93,14 @@ if ARGV[5] == '1' and not adopt(token, ARGV[4], now, now + ARGV[3]) then
   return { 'adopted', token }
 end
 
-if ARGV[6] == '1' and record[4] ~= copy then
-  -- Somebody has renewed it since, or an earlier copy of this command has.
-  return tell({ 'renewed', token, news }, record, 5, redis.call('PTTL', lock), now)
-end
--- The first write is one that Redis does not refuse when it is out of memory.
 local sooner = redis.call('PEXPIREAT', lock, expiry, 'GT') == 0
-if sooner and copy ~= '' and expiry ~= hold and ARGV[6] == '0' then
-  redis.call('HSET', info, 'sooner', copy)
-  return { 'sooner', token, copy }
-end
-if record[4] then
-  redis.call('HDEL', info, 'sooner')
-end
 if sooner then
   redis.call('PEXPIREAT', lock, expiry)
 end
 redis.call('PEXPIREAT', info, expiry)
+if named ~= '' then
+  redis.call('HSET', info, 'sooner', stamp)
+end
 if tonumber(record[6]) ~= ttl then
   redis.call('HSET', info, 'ttl', ttl)
   record[6] = ttl

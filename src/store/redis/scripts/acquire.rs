@@ -8,8 +8,7 @@ use crate::{
     lock::{FencingToken, HeldLease, HoldLimit, Owner, Salt},
     store::{
         StoreError, Unavailability,
-        contract::{Acquisition, Attempt, Contention, Idempotency, Place},
-        parking::News,
+        contract::{Acquisition, Attempt, Idempotency, Place},
     },
 };
 
@@ -70,18 +69,6 @@ impl Scripts {
         let run = dispatch.run(&self.acquire, keys, &token, fill);
         let Answer { mut reply, earlier } = run.await?;
         gateway.hear(keys, reply.news()?);
-        if reply.kind() == "superseded" {
-            // It hears so where it stands.
-            let _stands = gateway.parking.tell(&attempt.token, News::Superseded);
-            let contention = Contention {
-                holder: None,
-                waiters: 0,
-            };
-            return Ok(Acquisition::Queued(Place {
-                ahead: 0,
-                contention,
-            }));
-        }
         let outcome = read(&mut reply, keys, attempt);
         match (&outcome, earlier) {
             (Ok(Acquisition::Granted(lease)), _) => gateway.floors.raise(keys.slot(), lease.fence),
@@ -132,6 +119,7 @@ fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition
             Ok(Acquisition::Queued(Place { ahead, contention }))
         }
         "full" => Ok(Acquisition::QueueFull),
+        "superseded" => Ok(Acquisition::Superseded),
         "mismatch" => Ok(Acquisition::IdempotencyMismatch),
         "expired" => Ok(Acquisition::IdempotencyExpired),
         "withdrawn" => Err(Unavailability::Withdrawn.into()),

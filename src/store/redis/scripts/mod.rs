@@ -8,6 +8,7 @@ mod contention;
 mod give_back;
 mod hex;
 mod inspect;
+mod lapse;
 mod leave;
 mod list;
 mod news;

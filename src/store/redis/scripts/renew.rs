@@ -5,7 +5,7 @@ use bb8_redis::redis::Cmd;
 use crate::{
     lock::{TokenHash, Ttl},
     store::{
-        StoreError,
+        StoreError, Unavailability, Uncertainty,
         contract::{Loss, Renewal, Renewer},
     },
 };
@@ -15,6 +15,9 @@ use super::{
     Scripts,
     script::TOMBSTONE_MS,
 };
+
+/// How often a renewal is asked for: each time somebody else has renewed the lease in between.
+const TRIES: usize = 16;
 
 // === impl Scripts ===
 
@@ -29,23 +32,33 @@ impl Scripts {
         ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
         let token = token.to_string();
-        let mut answered = None;
-        let mut reply = loop {
-            let fill = |command: &mut Cmd, _| {
-                fill_who(command, keys, renewer, &token, ttl);
-                match (&answered, ttl) {
-                    (Some(mark), _) => command.arg(1).arg(gateway.id.as_str()).arg(mark),
-                    // Each copy has a mark of its own: that of one which nobody has heard of is
-                    // never asked with again.
-                    (None, Some(_)) => command.arg(0).arg(gateway.id.as_str()).arg(mark()),
-                    (None, None) => command.arg(0).arg(gateway.id.as_str()).arg(""),
+        let (mut named, mut earlier) = (String::new(), None);
+        let mut reply = 'renewed: {
+            for _ in 0..TRIES {
+                // Of all copies that name a mark; one that names none has a mark of its own, so that
+                // the mark of a copy which nobody has heard of is never named.
+                let leaves = mark();
+                let fill = |command: &mut Cmd, _| {
+                    fill_who(command, keys, renewer, &token, ttl);
+                    command.arg(&named).arg(gateway.id.as_str());
+                    match (named.is_empty(), ttl) {
+                        (false, _) => command.arg(&leaves),
+                        (true, Some(_)) => command.arg(mark()),
+                        (true, None) => command.arg(""),
+                    };
                 };
-            };
-            let mut reply = dispatch.run(&self.renew, keys, &token, fill).await?.reply;
-            if reply.kind() != "sooner" || answered.is_some() {
-                break reply;
+                let run = dispatch.run(&self.renew, keys, &token, fill).await;
+                let mut answer = run.map_err(|error| known(error, earlier.as_ref()))?;
+                earlier = answer.earlier.or(earlier);
+                if answer.reply.kind() != "marked" {
+                    break 'renewed answer.reply;
+                }
+                named = answer
+                    .reply
+                    .text()
+                    .ok_or_else(|| answer.reply.unexpected())?;
             }
-            answered = Some(reply.text().ok_or_else(|| reply.unexpected())?);
+            return Err(known(Unavailability::Overloaded.into(), earlier.as_ref()));
         };
         match reply.kind() {
             "renewed" => {
@@ -88,7 +101,15 @@ fn fill_who(command: &mut Cmd, keys: &Keys, renewer: Renewer, token: &str, ttl: 
     };
 }
 
-/// Tells copies of a command apart.
+/// What is known of a renewal of which an earlier command may have been carried out.
+fn known(error: StoreError, earlier: Option<&Uncertainty>) -> StoreError {
+    match (error, earlier) {
+        (StoreError::Unavailable(_), Some(unknown)) => unknown.clone().into(),
+        (error, _) => error,
+    }
+}
+
+/// Tells commands, and copies of a command, apart.
 fn mark() -> String {
     format!("{:016x}", getrandom::u64().unwrap_or_default())
 }

@@ -1,8 +1,8 @@
 //! Gateways that go away while a command runs, or while it is waited for.
 
-use std::{net::TcpListener, time::Duration};
+use std::{fs, net::TcpListener, time::Duration};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use tokio::time::Instant;
 
 use super::fixture::{inspect, run_sh, until, waiters};
@@ -51,6 +51,38 @@ fn a_release_is_tried_until_somebody_takes_it() {
     running.printed("done");
     gateway.signal(Signal::CONT);
     assert_eq!(running.wait().code, Some(0));
+    assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
+}
+
+/// Whether a process hears a signal.
+fn hears(pid: Pid, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = u64::from_str_radix(mask.unwrap().trim(), 16).unwrap();
+    mask & (1 << (signal.as_raw() - 1)) != 0
+}
+
+#[test]
+fn an_acquire_that_is_given_up_while_nobody_answers_leaves_no_lock_behind() {
+    // Longer than anybody is asked who is not there.
+    const NOT_THERE: Duration = Duration::from_secs(4);
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    gateway.signal(Signal::STOP);
+    gateway.stands_still();
+    let mut running = run_sh(&url, &["deploy"], "echo ran");
+    until("it hears signals", || hears(running.pid(), Signal::TERM));
+    running.signal(Signal::TERM);
+    running.said("no answer to giving up yet");
+    let begin = Instant::now();
+    until("nobody would be asked any more", || {
+        assert!(!running.has_ended(), "{}", running.err());
+        begin.elapsed() > NOT_THERE
+    });
+    // All that was asked for is carried out now.
+    gateway.signal(Signal::CONT);
+    let ran = running.wait();
+    assert_eq!((ran.code, ran.out.as_str()), (Some(143), ""), "{ran:?}");
     assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
 }
 

@@ -87,3 +87,28 @@ fn a_command_is_guarded_from_its_first_moment() {
         until("it is dead", || !is_alive(command));
     }
 }
+
+/// The state of a process, as long as it is not collected.
+fn state(pid: Pid) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+#[test]
+fn the_number_of_the_group_goes_to_nobody_while_anybody_is_left_in_it() {
+    let gateway = Gateway::start();
+    let script = r#"trap "" TERM; sleep 60 & echo "left=$!"; echo "leader=$$"; exit 3"#;
+    let mut running = run_sh(&gateway.url(), &["deploy", "--ttl", "6s"], script);
+    let [left, leader] = [running.printed_pid("left"), running.printed_pid("leader")];
+    until("the command has ended", || !is_alive(leader));
+    loop {
+        let state = state(leader);
+        if !is_alive(left) {
+            break;
+        }
+        assert_eq!(state, Some('Z'), "it is not collected");
+    }
+    let ran = running.wait();
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert_eq!(state(leader), None);
+}

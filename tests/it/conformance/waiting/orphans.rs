@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use latchgate::store::contract::{Acquisition, Attempt, Confirmation, GiveBack, Leaving, Waiting};
+use latchgate::{
+    lock::KeeperId,
+    store::contract::{
+        Acquisition, Attempt, Confirmation, GiveBack, Leaving, Renewal, Renewer, Waiting,
+    },
+};
 use tokio::time::timeout;
 
 use super::{
@@ -144,6 +149,39 @@ pub(in super::super) async fn one_who_leaves_after_it_was_superseded_takes_nobod
     released(&store, &holder).await;
     timeout(LATE, place.news()).await.expect("it is granted");
     released(&store, &newer).await;
+}
+
+pub(in super::super) async fn one_whose_wait_runs_out_with_the_grant_leaves_it_to_a_newer_request(
+    fixture: &dyn Fixture,
+) {
+    let gateways = fixture.gateways();
+    let [here, there] = [&gateways[0], &gateways[gateways.len() - 1]];
+    let holder = attempt("lock", LONG);
+    granted(here, &holder).await;
+    let key = key();
+    let [older, newer] = [(); 2].map(|()| Attempt {
+        wait: waiting().wait,
+        ..keyed("lock", LONG, key)
+    });
+    let mut place = there.parking().park(older.name.clone(), older.token);
+    let answer = there.acquire(&older).await.unwrap();
+    assert!(matches!(answer, Acquisition::Queued(_)), "{answer:?}");
+    released(here, &holder).await;
+    timeout(LATE, place.news()).await.expect("it is granted");
+    // It does not look at the news any more, because its wait is over; and the same request comes again.
+    let answer = here.acquire(&newer).await.unwrap();
+    let lease = match answer {
+        Acquisition::Replayed(held, _) | Acquisition::Collected(held, _) => held,
+        other => panic!("{other:?}"),
+    };
+    let answer = there.leave(&older.name, &older.token, None).await;
+    assert_eq!(answer.unwrap(), Leaving::Superseded);
+    let keeper = Renewer::Keeper(KeeperId::of_attempt(&newer.token));
+    let renewal = here.renew_as(keeper, &older.name, &older.token, None).await;
+    assert!(
+        matches!(&renewal, Ok(Renewal::Renewed(held)) if held.fence == lease.fence),
+        "{renewal:?}"
+    );
 }
 
 fn waiting() -> Attempt {

@@ -13,7 +13,7 @@ use super::{
         Fixture,
         attempts::{LONG, ttl},
     },
-    Gateways, new_key, request,
+    Gateways, LATE, new_key, request,
 };
 
 /// Long enough to ask again on a busy machine.
@@ -189,11 +189,24 @@ pub(in super::super) async fn run_out(fixture: &dyn Fixture) {
     let lease = gateways.hold("lock").await;
     let key = new_key();
     let gone = gateways.queue(keyed("gone", &key), 1).await;
-    gone.hang_up();
-    gateways.parked(0).await;
     let next = gateways.queue(request("lock", "next"), 2).await;
-    // A place that has run out may be shown until its turn comes, and then counts for nothing.
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    gone.hang_up();
+    // Nobody asks for it, and yet it goes away.
+    let deadline = Instant::now() + LATE;
+    loop {
+        let error = gateways.ask(at_once("looks")).refused().await;
+        let AcquireError::Held { contention, .. } = error else {
+            panic!("{error:?}");
+        };
+        if contention.waiters == 1 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "it is kept for ever");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let shown = gateways.shown("lock").await;
+    assert_eq!((shown.queue.len(), shown.waiters), (1, 1));
+    assert_eq!(shown.queue[0].owner, request("lock", "next").owner);
     gateways.release("lock", &lease.token).await;
     let lease = next.granted().await;
     assert_eq!(lease.held.owner, request("lock", "next").owner);

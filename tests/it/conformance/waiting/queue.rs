@@ -5,7 +5,11 @@ use std::time::Duration;
 use latchgate::{
     config::LimitsConfig,
     engine::AcquireError,
-    store::contract::{Acquisition, Attempt, Place, Waiting},
+    lock::NamePrefix,
+    store::{
+        contract::{Acquisition, Attempt, Place, Waiting},
+        page::ListQuery,
+    },
 };
 use tokio::time::sleep;
 
@@ -16,6 +20,7 @@ use super::{
     },
     Gateways, request,
 };
+use crate::support::eventually;
 
 pub(in super::super) async fn inspect_shows_who_waits_in_order_and_for_how_long(
     fixture: &dyn Fixture,
@@ -45,6 +50,37 @@ pub(in super::super) async fn inspect_shows_who_waits_in_order_and_for_how_long(
     assert_eq!(shown.waiters, 3);
     let holder = gateways.holder("lock").await;
     assert_eq!(holder, lease.held.owner);
+}
+
+pub(in super::super) async fn a_list_shows_how_many_wait_for_each_lock(fixture: &dyn Fixture) {
+    let gateways = Gateways::of(fixture);
+    gateways.hold("lock").await;
+    gateways.hold("other").await;
+    let first = gateways.queue(request("lock", "first"), 1).await;
+    let _second = gateways.queue(request("lock", "second"), 2).await;
+    listed(&gateways, &[("lock", 2), ("other", 0)]).await;
+    first.hang_up();
+    listed(&gateways, &[("lock", 1), ("other", 0)]).await;
+}
+
+/// Waits until a list shows these locks with so many who wait.
+async fn listed(gateways: &Gateways, expected: &[(&str, u64)]) {
+    let query = ListQuery {
+        prefix: NamePrefix::default(),
+        owner: None,
+        limit: 1_000,
+        cursor: None,
+    };
+    eventually(&format!("{expected:?} is listed"), async || {
+        let page = gateways.any().list(&query, |_| true).await.unwrap();
+        let locks = page.locks.iter();
+        let mut shown: Vec<_> = locks
+            .map(|lock| (lock.name.as_str(), lock.waiters))
+            .collect();
+        shown.sort_unstable();
+        (shown == expected).then_some(())
+    })
+    .await;
 }
 
 pub(in super::super) async fn a_full_queue_takes_nobody_until_somebody_leaves(

@@ -40,6 +40,15 @@ pub(super) enum Told {
     Superseded,
 }
 
+/// How somebody stands who was granted the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holds {
+    /// By its lease, which is its own.
+    Lease,
+    /// By a lease that a newer request under its key was answered.
+    Superseded,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Standing {
     who: usize,
@@ -48,6 +57,8 @@ struct Standing {
     attended: bool,
     /// Whether the lease was answered again under its key.
     settled: bool,
+    /// The last who was answered it.
+    keeper: usize,
 }
 
 // === impl Model ===
@@ -68,6 +79,7 @@ impl Model {
             ask,
             attended: true,
             settled: false,
+            keeper: who,
         };
         let waiters = self.queue.len() as u64;
         let Some(holder) = &mut self.holder else {
@@ -80,6 +92,7 @@ impl Model {
             }
             holder.attended = true;
             holder.settled = true;
+            holder.keeper = who;
             return Answer::Replayed(holder.who);
         }
         let same = |it: &Standing| ask.key.is_some() && it.ask.key == ask.key;
@@ -137,17 +150,24 @@ impl Model {
         }
     }
 
-    /// How many are queued then; `None` if it holds the lock.
-    pub(super) fn leave(&mut self, who: usize, keep: bool) -> Option<u64> {
-        if self.holder().is_some_and(|holder| holder == who) {
-            return None;
-        }
+    /// What one who holds the lock, or did not know yet, is answered that asks again or leaves.
+    pub(super) fn holds(&self, who: usize) -> Option<Holds> {
+        let holder = self.holder.filter(|holder| holder.who == who)?;
+        Some(if holder.keeper == who {
+            Holds::Lease
+        } else {
+            Holds::Superseded
+        })
+    }
+
+    /// How many are queued then. Not for one who holds the lock.
+    pub(super) fn leave(&mut self, who: usize, keep: bool) -> u64 {
         for it in &mut self.queue {
             it.attended &= it.who != who;
         }
         self.queue
             .retain(|it| it.who != who || (keep && it.ask.key.is_some()));
-        Some(self.queue.len() as u64)
+        self.queue.len() as u64
     }
 
     pub(super) fn take_news(&mut self) -> Vec<(usize, Told)> {

@@ -23,7 +23,7 @@ use super::{
         attempts::{LONG, attempt, key, keyed, name},
     },
     LATE,
-    queue_model::{Answer, Ask, Model, Told},
+    queue_model::{Answer, Ask, Holds, Model, Told},
 };
 use crate::support::Random;
 
@@ -74,8 +74,9 @@ impl Game {
         let Some(&one) = standing.get(self.random.below(standing.len() + 3)) else {
             return self.ask().await;
         };
-        match self.random.below(9) {
+        match self.random.below(10) {
             0..3 => self.release().await,
+            9 => self.ask_again(one).await,
             8 => self.break_lock().await,
             3 => self.give_back(one).await,
             4 => self.renew().await,
@@ -220,12 +221,38 @@ impl Game {
         player.place = None;
         self.history
             .push(format!("{one} leaves, keeping {keep}: {answer:?}"));
-        let right = match (self.model.leave(one, keep), &answer) {
-            (None, Leaving::Granted(held)) => Some(held.fence) == self.fence,
-            (Some(waiters), Leaving::Left(contention)) => contention.waiters == waiters,
+        let right = match (self.model.holds(one), &answer) {
+            (Some(Holds::Lease), Leaving::Granted(held)) => Some(held.fence) == self.fence,
+            (Some(Holds::Superseded), Leaving::Superseded) => true,
+            (None, Leaving::Left(contention)) => contention.waiters == self.model.leave(one, keep),
             _ => false,
         };
         self.check(right, "");
+    }
+
+    /// One that was granted the lock asks again, or confirms its grant, as if the answer had been lost.
+    async fn ask_again(&mut self, one: usize) {
+        let Some(holds) = self
+            .model
+            .holds(one)
+            .filter(|_| self.model.is_attended(one))
+        else {
+            return;
+        };
+        let Player { attempt, store, .. } = &self.players[one];
+        let again = store.acquire(attempt).await.unwrap();
+        let confirmed = store.confirm(&attempt.name, &attempt.token).await.unwrap();
+        self.history.push(format!(
+            "{one} asks again: {again:?}, and confirms: {confirmed:?}"
+        ));
+        let right = match (holds, &again, &confirmed) {
+            (Holds::Lease, Acquisition::Granted(held), Confirmation::Confirmed(same)) => {
+                Some(held.fence) == self.fence && same.fence == held.fence
+            }
+            (Holds::Superseded, Acquisition::Superseded, Confirmation::Superseded) => true,
+            _ => false,
+        };
+        self.check(right, &format!("it holds the {holds:?}"));
     }
 
     /// Everybody hears what the model says, and nothing else.

@@ -7,7 +7,7 @@ use latchgate::{
     engine::{AcquireError, AcquireRequest},
     store::{
         Store,
-        contract::{Attempt, Leaving},
+        contract::{Acquisition, Attempt, Leaving},
         parking::News,
     },
 };
@@ -157,6 +157,22 @@ async fn a_place_that_nobody_comes_back_for_is_gone_after_the_grace() {
 }
 
 #[tokio::test]
+async fn a_place_that_a_dead_gateway_kept_is_shown_no_longer_than_the_grace() {
+    let server = RedisServer::start().await;
+    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let _lease = here.take("shown").await;
+    there.ask(brief(50, keyed("shown", "k"))).refusal().await;
+    there.kill().await;
+    let _behind = here.queue(request("shown")).await;
+    let shown = here.look("shown").await;
+    assert_eq!((shown.queue.len(), shown.waiters), (2, 2));
+    here.until_queued("shown", 1).await;
+    assert_eq!(here.look("shown").await.queue.len(), 1);
+    let standing = server.integer(&["ZCARD", "lg:{shown}:queue"]).await;
+    assert_eq!(standing, 2, "nobody has taken it out");
+}
+
+#[tokio::test]
 async fn a_caller_that_hangs_up_keeps_its_place_for_the_grace() {
     let server = RedisServer::start().await;
     let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
@@ -191,9 +207,9 @@ async fn an_attempt_whose_place_was_taken_over_does_not_come_back_for_it() {
     assert_eq!(told.news().await, News::Superseded);
     // Its gateway asks again for it: the message was lost, or the queue seemed to be.
     drop(told);
-    let mut told = park(&here, &older);
-    here.store.acquire(&older).await.unwrap();
-    assert_eq!(told.news_so_far(), Some(News::Superseded));
+    let _place = park(&here, &older);
+    let answer = here.store.acquire(&older).await.unwrap();
+    assert_eq!(answer, Acquisition::Superseded);
     let left = here.store.leave(&older.name, &older.token, Some(GRACE));
     assert_eq!(left.await.unwrap(), Leaving::Superseded);
     here.release(&lease).await;

@@ -1,0 +1,130 @@
+//! Packs the files of the dashboard into the program, each with its type, its mark and a smaller copy.
+
+use std::{
+    env,
+    ffi::OsStr,
+    fmt::Write as _,
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use flate2::{Compression, GzBuilder};
+use sha2::{Digest, Sha256};
+
+/// Where the files are.
+const DIRECTORY: &str = "dashboard";
+
+/// What is served, by the end of its name. Nothing is served without a type.
+const TYPES: &[(&str, &str)] = &[
+    ("css", "text/css; charset=utf-8"),
+    ("html", "text/html; charset=utf-8"),
+    ("ico", "image/x-icon"),
+    ("js", "text/javascript; charset=utf-8"),
+    ("json", "application/json"),
+    ("png", "image/png"),
+    ("svg", "image/svg+xml"),
+    // Licences of what others have written.
+    ("txt", "text/plain; charset=utf-8"),
+    ("woff2", "font/woff2"),
+];
+
+/// Writes `dashboard.rs`, a list of `Packed` in the order of their paths.
+pub(super) fn pack() {
+    println!("cargo:rerun-if-changed={DIRECTORY}");
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("Cargo names the package"));
+    let out = PathBuf::from(env::var("OUT_DIR").expect("Cargo names a place for what is built"));
+    let directory = root.join(DIRECTORY);
+    let mut paths = Vec::new();
+    collect(&directory, &directory, &mut paths);
+    paths.sort();
+    let packed = out.join("dashboard");
+    fs::create_dir_all(&packed).expect("the place for what is built takes directories");
+    let mut list = String::from("&[\n");
+    for (number, path) in paths.iter().enumerate() {
+        let file = directory.join(path);
+        let bytes = fs::read(&file).expect("a file that was just found can be read");
+        let smaller = compressed(&bytes).map(|small| {
+            let place = packed.join(format!("{number}.gz"));
+            fs::write(&place, small).expect("the place for what is built takes files");
+            place
+        });
+        let entry = entry(path, &file, &bytes, smaller.as_deref());
+        writeln!(list, "    {entry},").expect("a String takes every text");
+    }
+    list.push_str("]\n");
+    fs::write(out.join("dashboard.rs"), list).expect("the place for what is built takes files");
+}
+
+fn entry(path: &str, file: &Path, bytes: &[u8], smaller: Option<&Path>) -> String {
+    let media = media(path);
+    let mark = mark(bytes);
+    let included = |file: &Path| {
+        let file = file.to_str().expect("the path of the package is UTF-8");
+        format!("include_bytes!({file:?})")
+    };
+    let plain = included(file);
+    let gzip = match smaller {
+        Some(place) => format!("Some({})", included(place)),
+        None => "None".to_owned(),
+    };
+    format!(
+        "Packed {{ path: {path:?}, media: {media:?}, mark: {mark:?}, plain: {plain}, gzip: {gzip} }}"
+    )
+}
+
+/// The files below a directory that are served, by their paths below `top`.
+fn collect(top: &Path, directory: &Path, paths: &mut Vec<String>) {
+    let entries = fs::read_dir(directory)
+        .unwrap_or_else(|error| panic!("cannot read {}: {error}", directory.display()));
+    for entry in entries {
+        let path = entry.expect("a directory can be read to its end").path();
+        let is_hidden = path
+            .file_name()
+            .is_none_or(|name| name.to_string_lossy().starts_with('.'));
+        if is_hidden || path.extension() == Some(OsStr::new("md")) {
+            // Of the editor, or for those who change the page.
+            continue;
+        }
+        if path.is_dir() {
+            collect(top, &path, paths);
+            continue;
+        }
+        let below = path.strip_prefix(top).expect("it was found below");
+        let below = below
+            .to_str()
+            .expect("the names of the page's files are ASCII");
+        paths.push(below.replace('\\', "/"));
+    }
+}
+
+fn media(path: &str) -> &'static str {
+    let end = path.rsplit('.').next().unwrap_or_default();
+    let known = TYPES.iter().find(|(known, _)| *known == end);
+    known.map_or_else(
+        || {
+            panic!(
+                "{DIRECTORY}/{path} would be served without a type: build/dashboard.rs lists them"
+            )
+        },
+        |(_, media)| media,
+    )
+}
+
+/// 64 bits of its hash tell two versions of a file apart.
+fn mark(bytes: &[u8]) -> String {
+    let hash = Sha256::digest(bytes);
+    let first: [u8; 8] = std::array::from_fn(|at| hash[at]);
+    format!("{:016x}", u64::from_be_bytes(first))
+}
+
+/// The same, if it is worth it: an image is compressed already. Without a time, so that the same files
+/// make the same program.
+fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut writer = GzBuilder::new()
+        .mtime(0)
+        .write(Vec::new(), Compression::best());
+    writer.write_all(bytes).expect("a Vec takes all bytes");
+    let small = writer.finish().expect("a Vec takes all bytes");
+    (small.len() < bytes.len()).then_some(small)
+}

@@ -1,0 +1,182 @@
+// The stream of events, and whether it lives: everything that is shown as live hangs on it.
+
+import { signal } from "../view.js";
+import { ask, problem as toProblem, root, unauthorized } from "./api.js";
+import { now } from "./clock.js";
+import { Parser } from "./sse.js";
+
+/**
+ * `{state}`: `off`, `connecting`, `live`, `lost` with `since` and `problem`, or `refused` with a
+ * `problem` that trying again does not mend.
+ */
+export const connection = signal({ state: "off" });
+
+/** After how long without a word the gateway is asked whether it is there, and how long that may take. */
+const SILENCE = 5_000;
+const PROBE = 4_000;
+/** How long to wait before trying again: longer each time, up to the last. */
+const PAUSES = [250, 500, 1_000, 2_000, 3_000];
+/** How many past events are asked for when the page is opened. */
+const PAST = 1_000;
+
+let listeners = { event() {}, resync() {} };
+let stop = null;
+let lastId = null;
+let heardAt = 0;
+let wake = () => {};
+
+/** Who is told of events, and when everything has to be looked at anew. */
+export function listen(to) {
+  listeners = to;
+}
+
+/** Opens the stream and keeps it open until `close`. */
+export function open() {
+  if (stop) return;
+  stop = new AbortController();
+  run(stop.signal);
+}
+
+/** Closes the stream. What was read last is remembered unless `forget` is given. */
+export function close({ forget = false } = {}) {
+  stop?.abort();
+  stop = null;
+  if (forget) lastId = null;
+  connection.value = { state: "off" };
+}
+
+/** Tries again at once. */
+export function retry() {
+  wake();
+}
+
+async function run(signal) {
+  let failures = 0;
+  let known = false;
+  const lost = (problem) => {
+    const { state, since } = connection.value;
+    connection.value = { state: "lost", since: state === "lost" ? since : now(), problem };
+  };
+  if (connection.value.state !== "lost") connection.value = { state: "connecting" };
+  while (!signal.aborted) {
+    let pause = PAUSES[Math.min(failures, PAUSES.length - 1)];
+    try {
+      const past = lastId === null ? await newest(signal) : null;
+      await read(past ?? lastId, signal, {
+        opened: () => {
+          failures = 0;
+          connection.value = { state: "live" };
+          listeners.resync(known ? "again" : "first");
+          known = true;
+        },
+        replayed: past,
+      });
+      pause = PAUSES[0];
+      lost();
+    } catch (error) {
+      if (signal.aborted) return;
+      // Whether that is the end of the session is asked; if it is, this is closed.
+      if (error.status === 401) unauthorized.value += 1;
+      if (error.status === 403) {
+        connection.value = { state: "refused", problem: error };
+        return;
+      }
+      lost(error);
+      pause = Math.max(pause, Math.min(error.extra?.retry_after_ms ?? 0, 10_000));
+    }
+    failures += 1;
+    await rest(pause, signal);
+  }
+}
+
+/** Where to begin so that some past events come as well: found out by a look at the stream's head. */
+async function newest(signal) {
+  const stop = new AbortController();
+  let head = null;
+  await stream(null, AbortSignal.any([signal, stop.signal]), (event) => {
+    head ??= event.id;
+    stop.abort();
+  }).catch((error) => {
+    if (!stop.signal.aborted) throw error;
+  });
+  const cut = head?.lastIndexOf("-") ?? -1;
+  if (cut < 0) return null;
+  const number = Number(head.slice(cut + 1));
+  return { id: `${head.slice(0, cut)}-${Math.max(0, number - PAST)}`, until: number };
+}
+
+/** Reads the stream to its end. What the past has in it is told as such. */
+async function read(from, signal, { opened, replayed }) {
+  let first = true;
+  await stream(typeof from === "string" ? from : (from?.id ?? null), signal, (event) => {
+    if (first) {
+      first = false;
+      opened();
+    }
+    if (event.id) lastId = event.id;
+    if (!event.kind) return;
+    const past = replayed !== null && Number(event.id?.slice(event.id.lastIndexOf("-") + 1)) <= replayed.until;
+    const data = JSON.parse(event.data);
+    if (event.kind === "gap" && past) return; // No more is kept than that.
+    if (event.kind === "gap") listeners.resync("gap");
+    if (event.kind === "end") return;
+    listeners.event({ ...data, kind: event.kind, id: event.id }, past);
+  });
+}
+
+/** One connection: hands over what comes, until it ends, fails, or the gateway stops answering. */
+async function stream(from, signal, hand) {
+  const dead = new AbortController();
+  const headers = { Accept: "text/event-stream" };
+  if (from) headers["Last-Event-ID"] = from;
+  heardAt = now();
+  const watch = setInterval(() => probe(dead), 1_000);
+  try {
+    const response = await fetch(new URL("events", root), {
+      headers,
+      signal: AbortSignal.any([signal, dead.signal]),
+      credentials: "same-origin",
+      cache: "no-store",
+    });
+    if (!response.ok) throw toProblem(response, await response.json().catch(() => null));
+    const parser = new Parser(hand);
+    const reader = response.body.getReader();
+    for (;;) {
+      const { done, value } = await reader.read();
+      heardAt = now();
+      if (done) return;
+      parser.push(value);
+    }
+  } finally {
+    clearInterval(watch);
+  }
+}
+
+let probing = false;
+
+/** Heartbeats are further apart than a viewer wants to wait: after a silence the gateway is asked. */
+async function probe(dead) {
+  if (probing || document.hidden || now() - heardAt < SILENCE) return;
+  probing = true;
+  try {
+    await ask("healthz", { timeout: PROBE });
+    heardAt = now();
+  } catch {
+    dead.abort();
+  } finally {
+    probing = false;
+  }
+}
+
+function rest(ms, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    wake = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    signal.addEventListener("abort", wake, { once: true });
+  });
+}
+
+addEventListener("online", () => wake());

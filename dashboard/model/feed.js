@@ -1,0 +1,52 @@
+// The last events that were heard, oldest first.
+
+import { signal } from "../view.js";
+import { here } from "./clock.js";
+import { soon } from "./soon.js";
+
+/** How many are kept. */
+export const KEPT = 5_000;
+
+/** The kinds, in the order in which they are offered. */
+export const KINDS = ["queued", "acquired", "renewed", "released", "expired", "lost", "broken", "gap"];
+
+const heard = [];
+let number = 0;
+const watchers = new Set();
+
+/** Changes after events have come: whoever shows them reads it. */
+export const feedVersion = signal(0);
+const changed = soon(() => (feedVersion.value += 1), 150);
+
+/** Takes in an event of the stream. */
+export function hear(event) {
+  heard.push({ ...event, number: ++number, heardAt: here(Date.parse(event.at)) });
+  // Cut off in lots: one at a time would move all of them each time.
+  if (heard.length > KEPT * 1.1) heard.splice(0, heard.length - KEPT);
+  for (const to of watchers) to(event);
+  changed();
+}
+
+/** Has each event told to `to` until the function that is returned is called. */
+export function watch(to) {
+  watchers.add(to);
+  return () => watchers.delete(to);
+}
+
+/** The events that are kept, oldest first; not to be changed. */
+export const events = () => heard;
+
+/** The last events of one lock, newest first; a gap concerns every lock. */
+export function eventsOf(name, most) {
+  const found = [];
+  for (let at = heard.length - 1; at >= 0 && found.length < most; at -= 1) {
+    if (heard[at].name === name || heard[at].kind === "gap") found.push(heard[at]);
+  }
+  return found;
+}
+
+/** Forgets everything. */
+export function forgetEvents() {
+  heard.length = 0;
+  changed();
+}

@@ -1,0 +1,112 @@
+// The figures of the gateway, asked for again and again, and what they were over the last minutes.
+
+import { signal } from "../view.js";
+import { ask, Problem } from "./api.js";
+import { tick } from "./clock.js";
+import { listing, locks } from "./locks.js";
+import { route } from "./route.js";
+import { seesFigures } from "./session.js";
+
+/** What the charts show. */
+export const SPAN = 5 * 60_000;
+/** How often the figures are asked for where they are shown, and elsewhere, in seconds. */
+const OFTEN = 2;
+const SELDOM = 10;
+/** So many milliseconds without an answer are shown as a gap. */
+const GAP = 15_000;
+/** Rates are those of so many milliseconds: over two seconds a few grants would look like a storm. */
+const RATE_WINDOW = 9_000;
+/** Renewals are fewer still. */
+const MARGIN_WINDOW = 30_000;
+
+/** The last answer of `GET /stats`, or null; and why there is none. */
+export const figures = signal(null);
+export const figuresProblem = signal(null);
+
+/** Oldest first: `{time, held, waiters, grants, refusals, margin, least}`; null is not known. */
+export const samples = [];
+
+/** The last answers by instance: behind a load balancer not every answer comes from the same one. */
+const answers = new Map();
+let asked = false;
+let due = 0;
+
+/** Asks if it is time to. Called once a second. */
+export function lookAtFigures() {
+  if (!seesFigures() || asked || document.hidden || tick.peek() < due) return;
+  due = tick.peek() + (route.value.page === "overview" ? OFTEN : SELDOM);
+  look();
+}
+
+async function look() {
+  asked = true;
+  try {
+    const { body } = await ask("stats", { timeout: 4_000 });
+    sample(body, Date.now());
+    figures.value = body;
+    figuresProblem.value = null;
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem;
+    figuresProblem.value = problem;
+    // The charts show that nothing is known of now.
+    samples.push({ ...UNKNOWN, time: Date.now() });
+  } finally {
+    asked = false;
+  }
+}
+
+const UNKNOWN = { held: null, waiters: null, grants: null, refusals: null, margin: null, least: null };
+
+function sample(stats, time) {
+  // Where nobody has looked, nothing is known.
+  if (samples.length && time - samples.at(-1).time > GAP) samples.push({ ...UNKNOWN, time: time - 1 });
+  const past = answers.get(stats.instance) ?? [];
+  const before = past.find((one) => one.time >= time - RATE_WINDOW)?.stats ?? past.at(-1)?.stats;
+  past.push({ stats, time });
+  while (past.length > 1 && past[0].time < time - MARGIN_WINDOW) past.shift();
+  answers.set(stats.instance, past);
+  const seconds = before ? (stats.uptime_ms - before.uptime_ms) / 1000 : 0;
+  const { granted, held, refused } = stats.totals.acquires;
+  const per = (now, then) => (seconds > 0 ? Math.max(0, now - then) / seconds : null);
+  const then = before?.totals.acquires;
+  const margins = renewals(past[0].stats.renew_margin, stats.renew_margin);
+  samples.push({
+    time,
+    held: listing.value.state === "ready" && !listing.value.more ? locks.size : stats.leases,
+    waiters: stats.waiters,
+    grants: then ? per(granted, then.granted) : null,
+    refusals: then ? per(held + refused, then.held + then.refused) : null,
+    margin: quantile(margins, stats.renew_margin.bounds_ms, 0.5),
+    least: quantile(margins, stats.renew_margin.bounds_ms, 0.05),
+  });
+  while (samples[0].time < time - SPAN) samples.shift();
+}
+
+function renewals(then, now) {
+  return now.counts.map((count, index) => count - then.counts[index]);
+}
+
+/** Where within a bucket something lies is not known: taken as spread evenly. */
+function quantile(counts, bounds, part) {
+  const all = counts.reduce((sum, count) => sum + count, 0);
+  if (all === 0) return null;
+  let below = 0;
+  for (const [index, count] of counts.entries()) {
+    if (count > 0 && below + count >= all * part) {
+      const from = bounds[index - 1] ?? 0;
+      const to = bounds[index] ?? from;
+      return from + ((all * part - below) / count) * (to - from);
+    }
+    below += count;
+  }
+  return null;
+}
+
+/** Forgets everything. */
+export function forgetFigures() {
+  samples.length = 0;
+  answers.clear();
+  figures.value = null;
+  figuresProblem.value = null;
+  due = 0;
+}

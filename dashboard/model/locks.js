@@ -1,0 +1,210 @@
+// The held locks as the page knows them: listed once, kept up to date by events, listed again when
+// events may be missing.
+
+import { signal } from "../view.js";
+import { ask, Problem } from "./api.js";
+import { here, now, times } from "./clock.js";
+import { visiblePrefixes } from "./session.js";
+import { soon } from "./soon.js";
+
+/** How many locks are loaded before the viewer is asked to narrow the search. */
+export const MOST = 10_000;
+/** The first page is small, so that there is something to see at once. */
+const FIRST_PAGE = 100;
+const PAGE = 1_000;
+/** How long a lock whose lease has ended stays in sight, so that rows do not vanish under a finger. */
+const FAREWELL = 3_000;
+/** An end that nobody told of: so long after the time of a lease is over its row goes. */
+const OVERDUE = 8_000;
+/** Events come as well as they can, and none tells that a waiter has left: so everything is looked at
+ * anew now and then, more often if it is little. */
+const REFRESH = { failed: 5_000, few: 15_000, many: 60_000 };
+const FEW = 2_000;
+
+/** By name: `{name, fence, owner, metadata, ttl, expiresAt, acquiredAt, foreign, waiters, ended}`. */
+export const locks = new Map();
+/** Changes after the locks have: whoever shows them reads it. */
+export const locksVersion = signal(0);
+/**
+ * `{state}`: `idle`, `loading`, `ready` or `failed` with a `problem`; `partial` while some are still to
+ * come, `more` if not all of them are loaded.
+ */
+export const listing = signal({ state: "idle", more: false, partial: false });
+
+const changed = soon(() => (locksVersion.value += 1), 200);
+/** The highest fencing token by name that is known to have ended: word of it may come late. */
+const endedFences = new Map();
+let prefix = "";
+let walk = null;
+let begun = 0;
+let listedAt = -Infinity;
+
+/** Loads every visible lock whose name begins so. What is loaded stays in sight until it is known anew. */
+export async function load(begin = prefix) {
+  walk?.abort();
+  const stop = (walk = new AbortController());
+  // What is not listened to any more would only grow old.
+  for (const name of locks.keys()) if (!name.startsWith(begin)) locks.delete(name);
+  prefix = begin;
+  const round = ++begun;
+  const fresh = locks.size === 0;
+  listing.value = { ...listing.value, state: fresh ? "loading" : listing.value.state };
+  try {
+    const more = await walkThrough(begin, round, stop.signal);
+    for (const [name, lock] of locks) {
+      if (lock.round < round && !lock.ended && !more) locks.delete(name);
+    }
+    listedAt = now();
+    listing.value = { state: "ready", more, partial: false };
+  } catch (error) {
+    if (stop.signal.aborted) return;
+    if (!(error instanceof Problem)) throw error;
+    listedAt = now();
+    const state = fresh && locks.size === 0 ? "failed" : "ready";
+    listing.value = { ...listing.value, state, partial: false, problem: error };
+  }
+  changed();
+}
+
+async function walkThrough(begin, round, signal) {
+  let loaded = 0;
+  for (const asked of visiblePrefixes(begin)) {
+    let cursor = null;
+    do {
+      const limit = loaded === 0 ? FIRST_PAGE : PAGE;
+      const query = new URLSearchParams({ limit });
+      if (asked && asked !== "*") query.set("prefix", asked);
+      if (cursor) query.set("cursor", cursor);
+      const { body, sentAt } = await ask(`locks?${query}`, { signal });
+      for (const lock of body.locks) take(lock, sentAt, round);
+      loaded += body.locks.length;
+      cursor = body.next_cursor;
+      changed();
+      const begun = listing.value.state === "loading" && loaded > 0;
+      if (begun) listing.value = { ...listing.value, state: "ready", partial: true };
+      if (loaded >= MOST && cursor) return true;
+    } while (cursor);
+  }
+  return false;
+}
+
+/** Takes in a lock as a list or an inspection shows it. */
+export function take({ name, holder, waiter_count: waiters }, sentAt, round = begun) {
+  const known = locks.get(name);
+  if (holder === null) {
+    // How it ended, an event may tell; that it has ended is certain.
+    if (known) end(known, "free", known.fence);
+    return;
+  }
+  const fence = holder.fencing_token;
+  if (fence !== null && isOld(name, fence)) return;
+  if (known && !known.foreign && fence !== null && known.fence > fence) return;
+  locks.set(name, {
+    name,
+    fence,
+    owner: holder.owner,
+    metadata: holder.metadata,
+    ttl: holder.ttl_ms,
+    foreign: holder.foreign,
+    waiters,
+    ended: null,
+    round,
+    ...times(holder, sentAt),
+  });
+}
+
+/** Takes in an event; `past` ones are of before the list was asked for, and tell nothing new. */
+export function apply(event, past) {
+  const { name, fencing_token: fence, kind } = event;
+  if (past || !name || !name.startsWith(prefix)) return;
+  const known = locks.get(name);
+  if (kind === "acquired") acquired(event, known);
+  else if (kind === "queued") {
+    if (known) known.waiters = Math.max(known.waiters ?? 0, event.position ?? 1);
+  } else if (kind === "renewed") {
+    if (known && (fence === null || known.fence === fence)) {
+      known.expiresAt = here(Date.parse(event.at)) + event.expires_in_ms;
+      known.ttl = Math.max(event.expires_in_ms, known.fence === fence ? 0 : known.ttl);
+      known.round = begun;
+    }
+  } else if (known && kind !== "lost") end(known, kind, fence);
+  else if (fence && kind !== "lost") remember(name, fence);
+  changed();
+}
+
+function acquired(event, known) {
+  const { name, fencing_token: fence, owner, expires_in_ms: left } = event;
+  if (fence === null || isOld(name, fence) || (known && known.fence >= fence && !known.ended)) return;
+  if (!known && locks.size >= MOST && listing.value.more) return;
+  const at = here(Date.parse(event.at));
+  // One who has waited is served: there is one fewer in the queue.
+  const waiters = event.waited_ms > 0 && known?.waiters ? known.waiters - 1 : (known?.waiters ?? 0);
+  locks.set(name, {
+    name,
+    fence,
+    owner,
+    metadata: {},
+    ttl: left,
+    foreign: false,
+    waiters,
+    ended: null,
+    round: begun,
+    expiresAt: at + left,
+    acquiredAt: at,
+    holdEndsAt: null,
+  });
+}
+
+function end(lock, kind, fence) {
+  if (lock.ended) return;
+  if (fence !== null && lock.fence !== null && lock.fence > fence) return;
+  if (fence) remember(lock.name, fence);
+  lock.ended = { kind, at: now() };
+  setTimeout(() => {
+    if (locks.get(lock.name) === lock) {
+      locks.delete(lock.name);
+      changed();
+    }
+  }, FAREWELL);
+}
+
+function remember(name, fence) {
+  endedFences.set(name, Math.max(fence, endedFences.get(name) ?? 0));
+}
+
+function isOld(name, fence) {
+  return (endedFences.get(name) ?? 0) >= fence;
+}
+
+/** Whether the locks whose name begins so are among those that are loaded. */
+export function isLoaded(begin) {
+  return begin.startsWith(prefix) && (begin === prefix || !listing.value.more);
+}
+
+/** Forgets every lock. */
+export function forgetLocks() {
+  walk?.abort();
+  locks.clear();
+  endedFences.clear();
+  prefix = "";
+  listing.value = { state: "idle", more: false, partial: false };
+  changed();
+}
+
+/** Drops what is overdue, and looks at everything anew when that is due. Called once a second. */
+export function tidy(isLive) {
+  const late = now() - OVERDUE;
+  for (const lock of locks.values()) {
+    if (isLive && !lock.ended && lock.expiresAt !== null && lock.expiresAt < late) {
+      locks.delete(lock.name);
+      changed();
+    }
+  }
+  if (endedFences.size > MOST) endedFences.clear();
+  const { state, problem } = listing.value;
+  const pause = problem ? REFRESH.failed : locks.size > FEW ? REFRESH.many : REFRESH.few;
+  if (isLive && now() - listedAt > pause && (state === "ready" || state === "failed")) {
+    listedAt = now();
+    load();
+  }
+}

@@ -1,0 +1,131 @@
+// What happens, as it happens: with filters, a pause, and an export.
+
+import { html, useEffect, useRef, useSignal } from "../view.js";
+import { count, plural } from "../model/format.js";
+import { events, feedVersion, KEPT, KINDS } from "../model/feed.js";
+import { go, lockHref, requery, route } from "../model/route.js";
+import { seesSomething } from "../model/session.js";
+import { Details, Kind } from "../parts/event_text.js";
+import { Field } from "../parts/field.js";
+import { Grid } from "../parts/grid.js";
+import { Icon } from "../parts/icon.js";
+import { Empty } from "../parts/notice.js";
+import { say } from "../parts/said.js";
+import { Foreign } from "../parts/text.js";
+import { Moment } from "../parts/times.js";
+
+const COLUMNS = [
+  { id: "at", title: "Time", cell: (event) => html`<${Moment} at=${event.at} />` },
+  { id: "kind", title: "Event", cell: (event) => html`<${Kind} kind=${event.kind} />` },
+  {
+    id: "name",
+    title: "Lock",
+    cell: (event) =>
+      event.name
+        ? html`<a href=${lockHref(event.name)} tabindex="-1"><${Foreign} value=${event.name} /></a>`
+        : html`<span class="none">all locks</span>`,
+  },
+  { id: "owner", title: "Owner", cell: (event) => event.name && html`<${Foreign} value=${event.owner} none="not said" />` },
+  { id: "details", title: "Details", cell: (event) => html`<${Details} event=${event} />` },
+  { id: "fence", title: "Fencing token", cell: (event) => event.fencing_token ?? "" },
+];
+
+/** The page. */
+export function Events() {
+  const { prefix = "", owner = "", kinds = "" } = route.value.query;
+  const chosen = new Set(kinds.split(",").filter((kind) => KINDS.includes(kind)));
+  const paused = useSignal(false);
+  const scrolled = useSignal(false);
+  const held = useRef(null);
+  const change = (changed) => requery({ ...route.value.query, ...changed });
+  const toggle = (kind) => {
+    chosen.has(kind) ? chosen.delete(kind) : chosen.add(kind);
+    change({ kinds: [...chosen].join(",") });
+  };
+  // Who reads further down, or has paused, is not pushed about: what comes waits, and is counted.
+  const still = paused.value || scrolled.value;
+  if (!still) held.current = null;
+  else held.current ??= events().at(-1)?.number ?? 0;
+  useEffect(() => () => (held.current = null), []);
+  return html`<div class="page events-page">
+    <div class="title">
+      <h1 tabindex="-1">Events</h1>
+      <span class="space"></span>
+      <button type="button" aria-pressed=${paused.value} onClick=${() => (paused.value = !paused.value)}>
+        <${Icon} name=${paused.value ? "play" : "pause"} />${paused.value ? "Go on" : "Pause"}
+      </button>
+      <button type="button" onClick=${() => save(found(prefix, owner, chosen))}><${Icon} name="export" />Export</button>
+    </div>
+    <div class="toolbar" role="search">
+      <${Field} label="Name begins with" short="Name" icon="search" value=${prefix} hint="/" change=${(value) => change({ prefix: value })} />
+      <${Field} label="Owner contains" short="Owner" value=${owner} change=${(value) => change({ owner: value })} />
+    </div>
+    <div class="kinds" role="group" aria-label="Kinds of events">
+      ${KINDS.map(
+        (kind) => html`<button type="button" class="chip" key=${kind} aria-pressed=${chosen.has(kind)} onClick=${() => toggle(kind)}>
+          <${Icon} name=${kind} />${kind}
+        </button>`,
+      )}
+      ${chosen.size > 0 && html`<button type="button" class="quiet" onClick=${() => change({ kinds: "" })}>All kinds</button>`}
+    </div>
+    <${List} ...${{ prefix, owner, chosen, until: held.current, paused }} scrolled=${(top) => (scrolled.value = top > 20)} />
+  </div>`;
+}
+
+function List({ prefix, owner, chosen, until, paused, scrolled }) {
+  feedVersion.value;
+  const all = found(prefix, owner, chosen);
+  const rows = until === null ? all : all.filter((event) => event.number <= until);
+  const waiting = all.length - rows.length;
+  if (!seesSomething()) {
+    return html`<${Empty} icon="events" title="Your key may not see any lock">It takes the permission <code>view</code>.<//>`;
+  }
+  const onward = () => {
+    paused.value = false;
+    const grid = document.querySelector("main .grid");
+    if (grid) grid.scrollTop = 0;
+  };
+  return html`<p class="count" role="status">
+      ${plural(rows.length, "event", "events")}${events().length >= KEPT && `, of the last ${count(KEPT)}`}
+      ${waiting > 0 && html`<button type="button" class="fresh" onClick=${onward}><${Icon} name="up" />${count(waiting)} new</button>`}
+    </p>
+    ${rows.length === 0
+      ? html`<${Empty} icon="events" title=${events().length ? "No event is like that" : "Nothing has happened yet"}>
+          <p>Events appear here as they happen; what was before this gateway had anybody to tell is not known.</p>
+        <//>`
+      : html`<${Grid}
+          id="events"
+          label="Events, newest first"
+          columns=${COLUMNS}
+          rows=${rows}
+          keyOf=${(event) => event.number}
+          heights=${[32, 58]}
+          open=${(event) => event.name && go(lockHref(event.name))}
+          scrolled=${scrolled}
+          rowClass=${(event) => event.kind}
+        />`}`;
+}
+
+/** Those that are looked for, newest first. */
+function found(prefix, owner, kinds) {
+  const part = owner.toLowerCase();
+  const rows = [];
+  for (const event of events()) {
+    if (kinds.size > 0 && !kinds.has(event.kind)) continue;
+    // A gap concerns every lock.
+    const fits = !event.name || (event.name.startsWith(prefix) && (!part || (event.owner ?? "").toLowerCase().includes(part)));
+    if (fits) rows.push(event);
+  }
+  return rows.reverse();
+}
+
+/** As JSON lines, oldest first, as the gateway told them. */
+function save(rows) {
+  const lines = rows.reverse().map(({ number: _, heardAt: __, ...event }) => `${JSON.stringify(event)}\n`);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob(lines, { type: "application/jsonl" }));
+  link.download = `latchgate-events-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.jsonl`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  say(`Exported ${plural(rows.length, "event", "events")}.`);
+}

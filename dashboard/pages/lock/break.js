@@ -1,0 +1,137 @@
+// Takes the lock away from its holder: says whom it hits, wants a reason, and asks twice.
+
+import { html, useEffect, useRef, useSignal } from "../../view.js";
+import { ask, lockPath, Problem } from "../../model/api.js";
+import { plural } from "../../model/format.js";
+import { Dialog } from "../../parts/dialog.js";
+import { Icon } from "../../parts/icon.js";
+import { Trouble } from "../../parts/notice.js";
+import { say } from "../../parts/said.js";
+import { Foreign } from "../../parts/text.js";
+import { Age, TimeLeft } from "../../parts/times.js";
+
+const LONGEST_REASON = 200;
+
+/** The dialog. The lease that it was opened for is the only one that it breaks. */
+export function Break({ name, lock, close, done }) {
+  const meant = useSignal(lock);
+  const reason = useSignal("");
+  const sure = useSignal(false);
+  const busy = useSignal(false);
+  const trouble = useSignal(null);
+  const field = useRef(null);
+  const safe = useRef(null);
+  const { holder } = meant.value;
+  const current = lock.holder?.fencing_token;
+  const changed = lock.state === "free" || current !== holder.fencing_token;
+  useEffect(() => {
+    // Whoever presses Enter once too often goes back.
+    const target = sure.value ? safe.current : field.current;
+    target?.focus();
+  }, [sure.value]);
+
+  const submit = async (event) => {
+    event.preventDefault();
+    if (changed || busy.value) return;
+    if (!reason.value.trim()) return field.current.focus();
+    if (!sure.value) return void (sure.value = true);
+    busy.value = true;
+    trouble.value = null;
+    const body = { reason: reason.value.trim() };
+    if (holder.fencing_token !== null) body.fencing_token = holder.fencing_token;
+    try {
+      await ask(lockPath(name, "break"), { method: "POST", body });
+      say("The lease is broken.");
+      close();
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      trouble.value = problem;
+    } finally {
+      busy.value = false;
+      done();
+    }
+  };
+  const back = () => {
+    meant.value = lock;
+    trouble.value = null;
+    sure.value = false;
+  };
+  return html`<${Dialog} title="Break the lock" close=${close}>
+    <form onSubmit=${submit} class="break">
+      <dl class="facts">
+        <div class="wide"><dt>Lock</dt><dd class="mono"><${Foreign} value=${name} whole /></dd></div>
+        <div class="wide"><dt>Taken from</dt><dd class="who"><${Foreign} value=${holder.owner} none=${holder.foreign ? "a foreign client" : "owner not said"} whole /></dd></div>
+        <div><dt>Held for</dt><dd><${Age} since=${meant.value.shown.acquiredAt} /></dd></div>
+        <div><dt>Time left</dt><dd><${TimeLeft} lock=${meant.value.shown} /></dd></div>
+        <div><dt>Fencing token</dt><dd class="mono">${holder.fencing_token ?? "–"}</dd></div>
+        <div><dt>Goes to</dt><dd><${Next} lock=${lock} /></dd></div>
+      </dl>
+      ${changed && html`<${Changed} lock=${lock} back=${back} close=${close} />`}
+      ${!changed && holder.foreign && html`<p class="remark">A foreign lease has no fencing token: whoever holds the lock when this arrives is hit.</p>`}
+      ${!changed && !sure.value && html`<${Reason} reason=${reason} field=${field} />`}
+      ${!changed &&
+      sure.value &&
+      html`<div class="sure" role="alert">
+        <${Icon} name="warning" />
+        <div>
+          <p>
+            <strong>Take the lock away from <${Foreign} value=${holder.owner} none="its holder" />?</strong>
+            ${" "}Nobody stops the holder. It hears of it with its next renewal and works on until then: only what checks
+            the fencing token is safe.
+          </p>
+          <p class="given">Reason: <${Foreign} value=${reason.value} whole /></p>
+        </div>
+      </div>`}
+      <${Trouble} problem=${trouble.value} />
+      ${trouble.value?.isUnknown &&
+      html`<p class="remark">
+        It may have happened.${" "}
+        ${holder.foreign ? "Look at the holder before you ask again." : "Asking again is safe: nobody else can be hit."}
+      </p>`}
+      ${!changed &&
+      html`<footer>
+        <button type="button" class="quiet" ref=${safe} onClick=${sure.value ? back : close}>${sure.value ? "Back" : "Cancel"}</button>
+        ${sure.value
+          ? html`<button type="submit" class="danger full" key="yes" disabled=${busy.value}>${busy.value ? "Breaking…" : "Break it now"}</button>`
+          : html`<button type="submit" class="danger" key="next">Continue</button>`}
+      </footer>`}
+    </form>
+  <//>`;
+}
+
+function Reason({ reason, field }) {
+  return html`<label for="reason">Why? It goes to the audit log, and to those who listen.</label>
+    <input
+      id="reason"
+      ref=${field}
+      type="text"
+      required
+      maxlength=${LONGEST_REASON}
+      autocomplete="off"
+      value=${reason.value}
+      onInput=${(event) => (reason.value = event.target.value)}
+      placeholder="runner 7 is gone, asked in #ops"
+    />`;
+}
+
+function Next({ lock }) {
+  const [first] = lock.waiters;
+  if (!first) return html`<span class="none">nobody: it is free then</span>`;
+  const others = lock.waiter_count - 1;
+  return html`<${Foreign} value=${first.owner} none="the next, owner not said" />${others > 0 && html`${" "}<span class="none">and ${plural(others, "waits", "wait")} behind</span>`}`;
+}
+
+function Changed({ lock, back, close }) {
+  if (lock.state === "free") {
+    return html`<div class="sure" role="alert"><${Icon} name="done" /><p>The lock is free by now: there is nothing to break.</p></div>
+      <footer><button type="button" onClick=${close}>Close</button></footer>`;
+  }
+  return html`<div class="sure" role="alert">
+      <${Icon} name="warning" />
+      <p>Somebody else holds the lock by now: <${Foreign} value=${lock.holder.owner} none="owner not said" />. Nothing was broken.</p>
+    </div>
+    <footer>
+      <button type="button" class="quiet" onClick=${close}>Leave it</button>
+      <button type="button" onClick=${back}>Look at the new holder</button>
+    </footer>`;
+}

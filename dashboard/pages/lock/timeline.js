@@ -1,0 +1,32 @@
+// What has happened to the lock since somebody listens, newest first.
+
+import { html } from "../../view.js";
+import { eventsOf, feedVersion } from "../../model/feed.js";
+import { href } from "../../model/route.js";
+import { Details, Kind } from "../../parts/event_text.js";
+import { Foreign } from "../../parts/text.js";
+import { Moment } from "../../parts/times.js";
+
+const MOST = 30;
+
+/** The last events of the lock. */
+export function Timeline({ name }) {
+  feedVersion.value;
+  const events = eventsOf(name, MOST);
+  return html`<section class="panel timeline" aria-labelledby="timeline">
+    <h2 id="timeline">Last events <a class="aside" href=${href("events", { prefix: name })}>All events</a></h2>
+    ${events.length === 0 && html`<p class="nothing">Nothing has happened to it since somebody listens.</p>`}
+    <ol>
+      ${events.map(
+        (event) => html`<li key=${event.number} class=${event.kind}>
+          <${Kind} kind=${event.kind} />
+          <span class="what">
+            ${event.name && html`<${Foreign} value=${event.owner} none="owner not said" />`}
+            <span class="details"><${Details} event=${event} /></span>
+          </span>
+          <${Moment} at=${event.at} />
+        </li>`,
+      )}
+    </ol>
+  </section>`;
+}

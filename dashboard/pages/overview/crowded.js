@@ -1,0 +1,45 @@
+// Where it is crowded: the locks that most wait for.
+
+import { html } from "../../view.js";
+import { figures } from "../../model/figures.js";
+import { count, duration, NOTHING } from "../../model/format.js";
+import { listing, locks, locksVersion } from "../../model/locks.js";
+import { lockHref } from "../../model/route.js";
+import { seesSomething } from "../../model/session.js";
+import { Foreign } from "../../parts/text.js";
+
+const MOST = 8;
+
+/** The most contended locks, at all gateways. */
+export function Crowded() {
+  locksVersion.value;
+  if (!seesSomething()) return null;
+  const crowded = [...locks.values()].filter((lock) => lock.waiters > 0 && !lock.ended);
+  crowded.sort((one, other) => other.waiters - one.waiters || (one.name < other.name ? -1 : 1));
+  return html`<section class="panel crowded" aria-labelledby="crowded">
+    <h2 id="crowded">Most contended</h2>
+    ${crowded.length === 0
+      ? html`<p class="nothing">${listing.value.state === "ready" ? "Nobody waits for a lock." : NOTHING}</p>`
+      : html`<table>
+          <thead>
+            <tr><th scope="col">Lock</th><th scope="col">Holder</th><th scope="col" class="number">Waiters</th><th scope="col" class="number">Longest wait</th></tr>
+          </thead>
+          <tbody>
+            ${crowded.slice(0, MOST).map((lock) => html`<${Row} key=${lock.name} ...${{ lock, most: crowded[0].waiters }} />`)}
+          </tbody>
+        </table>`}
+  </section>`;
+}
+
+function Row({ lock, most }) {
+  // Known of those who wait through this gateway only.
+  const here = figures.value?.contended.find((one) => one.name === lock.name);
+  return html`<tr>
+    <td class="name"><a href=${lockHref(lock.name)}><${Foreign} value=${lock.name} /></a></td>
+    <td class="owner"><${Foreign} value=${lock.owner} none=${lock.foreign ? "foreign client" : "not said"} /></td>
+    <td class="number">
+      <span class="share" aria-hidden="true"><i style=${{ transform: `scaleX(${lock.waiters / most})` }} /></span>${count(lock.waiters)}
+    </td>
+    <td class="number">${here ? duration(here.longest_wait_ms) : NOTHING}</td>
+  </tr>`;
+}

@@ -1,0 +1,59 @@
+// Sign in with an API key.
+
+import { html, useEffect, useRef, useSignal } from "../view.js";
+import { session, signIn } from "../model/session.js";
+import { Icon, Logo } from "../parts/icon.js";
+import { Trouble } from "../parts/notice.js";
+import { Theme } from "../parts/shell.js";
+
+/** Stands in place of the page that was asked for, which is shown as soon as one is signed in. */
+export function SignIn() {
+  const field = useRef(null);
+  const shown = useSignal(false);
+  const busy = useSignal(false);
+  const trouble = useSignal(null);
+  useEffect(() => field.current.focus(), []);
+  const send = async (event) => {
+    event.preventDefault();
+    const key = field.current.value.trim();
+    if (!key || busy.value) return field.current.focus();
+    busy.value = true;
+    trouble.value = null;
+    try {
+      await signIn(key);
+    } catch (problem) {
+      trouble.value = problem;
+      busy.value = false;
+      field.current.select();
+    }
+  };
+  return html`<main class="sign-in">
+    <form onSubmit=${send} aria-labelledby="sign-in-title">
+      <div class="brand"><${Logo} /><span>Latchgate</span><${Theme} /></div>
+      <h1 id="sign-in-title">Sign in</h1>
+      ${session.value.why && html`<p class="why" role="status"><${Icon} name="warning" />${session.value.why}</p>`}
+      <label for="key">API key</label>
+      <div class="field">
+        <input
+          id="key"
+          ref=${field}
+          type=${shown.value ? "text" : "password"}
+          autocomplete="current-password"
+          autocapitalize="off"
+          spellcheck=${false}
+          required
+          placeholder="lgk_…"
+        />
+        <button type="button" class="quiet" aria-pressed=${shown.value} onClick=${() => (shown.value = !shown.value)}>
+          ${shown.value ? "Hide" : "Show"}
+        </button>
+      </div>
+      <${Trouble} problem=${trouble.value} />
+      <button type="submit" class="main" disabled=${busy.value}>${busy.value ? "Signing in…" : "Sign in"}</button>
+      <p class="hint">
+        Made by <code>latchgate key new</code>. The page does not keep it: it gets a session, which ends when you sign
+        out, when it has run out, or with the key.
+      </p>
+    </form>
+  </main>`;
+}

@@ -1,0 +1,109 @@
+// A live chart of the last minutes.
+
+import { html, useEffect, useLayoutEffect, useRef, useSignal } from "../view.js";
+import uPlot from "../vendor/uplot@1.6.32/uplot.js";
+import { clock, NOTHING } from "../model/format.js";
+
+const HEIGHT = 150;
+const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
+
+/** The first minute fills the chart; then it grows to its whole span. */
+const LEAST = 60;
+
+/**
+ * `times` are milliseconds on the clock on the wall, `series` `{label, values, tone, dashed}`: the
+ * second of two lines is dashed as well as of another colour.
+ */
+export function Chart({ title, times, series, format, span, note }) {
+  const box = useRef(null);
+  const plot = useRef(null);
+  const theme = useSignal(0);
+  const at = useSignal(null);
+  useEffect(() => {
+    const anew = () => (theme.value += 1);
+    addEventListener("latchgate-theme", anew);
+    return () => removeEventListener("latchgate-theme", anew);
+  }, []);
+  useLayoutEffect(() => {
+    const element = box.current;
+    const made = new uPlot(options(element, series, format, span, (index) => (at.value = index)), [[], ...series.map(() => [])], element);
+    plot.current = made;
+    const sized = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
+    sized.observe(element);
+    return () => {
+      sized.disconnect();
+      made.destroy();
+    };
+  }, [theme.value, series.length]);
+  useLayoutEffect(() => {
+    plot.current.setData([times.map((time) => time / 1000), ...series.map((line) => line.values)]);
+  });
+  const shown = at.value ?? times.length - 1;
+  const value = (line) => format(line.values[shown]);
+  const says = series.map((line) => `${line.label} ${value(line)}`).join(", ");
+  return html`<figure class="chart panel">
+    <figcaption>
+      <h2>${title}</h2>
+      <ul class="legend">
+        ${series.map(
+          (line) => html`<li key=${line.label}>
+            <span class="key ${line.tone} ${line.dashed ? "dashed" : ""}" aria-hidden="true"></span>${line.label}
+            <b>${times.length ? value(line) : NOTHING}</b>
+          </li>`,
+        )}
+      </ul>
+    </figcaption>
+    <div class="plot" ref=${box} role="img" aria-label="${title} over the last minutes; now: ${says}"></div>
+    ${note && html`<p class="note">${note}</p>`}
+    ${times.length < 2 && html`<p class="gathering">Gathering the first figures…</p>`}
+  </figure>`;
+}
+
+/** Only whole minutes have a label. */
+function minute(seconds) {
+  return seconds % 60 === 0 ? clock(new Date(seconds * 1000)).slice(-8, -3) : null;
+}
+
+function window(first, last, span) {
+  const until = last || Date.now() / 1000;
+  return [until - Math.min(span, Math.max(LEAST, until - (first || until))), until];
+}
+
+function options(element, series, format, span, moved) {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+  const axis = {
+    stroke: colour("muted"),
+    font: FONT,
+    grid: { stroke: colour("line"), width: 1 },
+    ticks: { show: false },
+  };
+  return {
+    width: Math.max(element.clientWidth, 100),
+    height: HEIGHT,
+    legend: { show: false },
+    padding: [8, 8, 0, 0],
+    cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
+    scales: {
+      x: { time: true, range: (_, first, last) => window(first, last, span / 1000) },
+      // From 0, and never so close that nothing looks like something.
+      y: { range: (_, __, most) => [0, Math.max(most ?? 0, 1) * 1.15] },
+    },
+    axes: [
+      { ...axis, size: 24, space: 70, values: (_, ticks) => ticks.map(minute) },
+      { ...axis, size: 44, space: 32, values: (_, ticks) => ticks.map((tick) => format(tick)) },
+    ],
+    series: [
+      {},
+      ...series.map((line) => ({
+        stroke: colour(line.tone),
+        width: 1.5,
+        dash: line.dashed ? [5, 4] : undefined,
+        fill: line.dashed ? undefined : `${colour(line.tone)}1f`,
+        points: { show: false },
+        spanGaps: false,
+      })),
+    ],
+    hooks: { setCursor: [(plot) => moved(plot.cursor.idx ?? null)] },
+  };
+}

@@ -1,0 +1,46 @@
+// The state of a lock, as a shape and a word: neither needs the colour.
+
+import { html } from "../view.js";
+import { now, tick } from "../model/clock.js";
+
+const SHAPES = {
+  held: html`<circle cx="6" cy="6" r="4.5" class="full" />`,
+  ending: html`<circle cx="6" cy="6" r="4.5" /><path d="M6 1.5a4.5 4.5 0 0 1 0 9z" class="full" />`,
+  foreign: html`<path d="M6 .8L11.2 6 6 11.2.8 6z" class="full" />`,
+  free: html`<circle cx="6" cy="6" r="4.5" />`,
+  over: html`<path d="M2.5 2.5l7 7M9.5 2.5l-7 7" />`,
+};
+
+const SAYS = {
+  held: "Somebody holds it",
+  ending: "Less than a quarter of its time is left",
+  foreign: "Taken in the store itself by a client that does not use the gateway",
+  free: "Nobody holds it",
+  overdue: "Its time is over; word of its end has not come yet",
+  released: "Its holder gave it back",
+  expired: "Its time was over",
+  broken: "Somebody took it away",
+};
+
+/** What is to be said of a lock now: one of the words of `SAYS`. */
+export function stateOf(lock) {
+  if (lock.ended) return lock.ended.kind;
+  const left = lock.expiresAt === null ? Infinity : lock.expiresAt - now();
+  if (left < -500) return "overdue";
+  if (lock.foreign) return "foreign";
+  return lock.ttl && left < lock.ttl / 4 ? "ending" : "held";
+}
+
+/** The state of a lock that is held, or was a moment ago. */
+export function LockState({ lock }) {
+  tick.value;
+  return html`<${StateMark} state=${stateOf(lock)} />`;
+}
+
+/** A state by its word. */
+export function StateMark({ state }) {
+  const shape = SHAPES[state] ?? SHAPES.over;
+  return html`<span class="state ${state}" title=${SAYS[state]}>
+    <svg viewBox="0 0 12 12" aria-hidden="true">${shape}</svg>${state}
+  </span>`;
+}

@@ -1,0 +1,40 @@
+// Decides light or dark before anything is drawn, and keeps to what the viewer has switched to.
+
+(() => {
+  const KEPT = "latchgate-theme";
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+
+  function kept() {
+    try {
+      return localStorage.getItem(KEPT);
+    } catch {
+      return null; // A browser may forbid storage; then the system decides.
+    }
+  }
+
+  function show() {
+    const choice = kept();
+    const theme = choice === "light" || choice === "dark" ? choice : dark.matches ? "dark" : "light";
+    document.documentElement.dataset.theme = theme;
+    dispatchEvent(new Event("latchgate-theme"));
+  }
+
+  window.latchgateTheme = {
+    /** `system`, `light` or `dark`. */
+    choice: () => kept() ?? "system",
+    choose(choice) {
+      try {
+        if (choice === "system") localStorage.removeItem(KEPT);
+        else localStorage.setItem(KEPT, choice);
+      } catch {
+        document.documentElement.dataset.theme = choice === "system" ? "light" : choice;
+        return;
+      }
+      show();
+    },
+  };
+
+  dark.addEventListener("change", show);
+  addEventListener("storage", show);
+  show();
+})();

@@ -1,0 +1,142 @@
+//! One file on its way to a browser.
+
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    header::{
+        ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
+    },
+};
+
+/// A file, and what is said of it.
+#[derive(Debug, Clone)]
+pub(super) struct File {
+    pub(super) media: &'static str,
+    /// Another one for every other content.
+    pub(super) mark: String,
+    pub(super) plain: Bytes,
+    /// The same in fewer bytes, if there is such a form.
+    pub(super) gzip: Option<Bytes>,
+    pub(super) keep: Keep,
+}
+
+/// For how long a browser may use what it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// The path changes with the content.
+    ForEver,
+    /// It asks each time, and is sent nothing if nothing has changed: page and scripts must be of
+    /// one version, and of that of the API.
+    WhileItIsTheSame,
+}
+
+// === impl File ===
+
+impl File {
+    /// The answer to a request with these headers.
+    pub(super) fn answer(&self, asked: &HeaderMap) -> Response {
+        let gzip = self.gzip.as_ref().filter(|_| takes_gzip(asked));
+        // What is sent differs, and so must its name.
+        let tag = match gzip {
+            Some(_) => format!("\"{}-gzip\"", self.mark),
+            None => format!("\"{}\"", self.mark),
+        };
+        let keep = match self.keep {
+            Keep::ForEver => "public, max-age=31536000, immutable",
+            Keep::WhileItIsTheSame => "no-cache",
+        };
+        let has_it = has(asked, &tag);
+        let tag = HeaderValue::try_from(tag).expect("a mark is of hexadecimal digits");
+        let headers = [
+            (ETAG, tag),
+            (CACHE_CONTROL, HeaderValue::from_static(keep)),
+            (VARY, HeaderValue::from_static("Accept-Encoding")),
+        ];
+        if has_it {
+            return (StatusCode::NOT_MODIFIED, headers).into_response();
+        }
+        let media = [(CONTENT_TYPE, HeaderValue::from_static(self.media))];
+        match gzip {
+            Some(bytes) => {
+                let coding = [(CONTENT_ENCODING, HeaderValue::from_static("gzip"))];
+                (headers, media, coding, bytes.clone()).into_response()
+            }
+            None => (headers, media, self.plain.clone()).into_response(),
+        }
+    }
+}
+
+/// Whether the browser says that it has the content of this name.
+fn has(asked: &HeaderMap, tag: &str) -> bool {
+    items(asked, &IF_NONE_MATCH).any(|item| item == "*" || item.trim_start_matches("W/") == tag)
+}
+
+/// Whether the request says that its sender understands gzip. Who says nothing is sent what needs
+/// no understanding.
+fn takes_gzip(asked: &HeaderMap) -> bool {
+    let of = |coding| items(asked, &ACCEPT_ENCODING).find_map(|item| weight(item, coding));
+    of("gzip")
+        .or_else(|| of("*"))
+        .is_some_and(|weight| weight > 0.0)
+}
+
+/// How much an item of `Accept-Encoding` wants a coding, if it is about that one. 0 excludes it, and
+/// so does what is no number.
+fn weight(item: &str, coding: &str) -> Option<f32> {
+    let mut parts = item.split(';').map(str::trim);
+    let is_it = parts.next()?.eq_ignore_ascii_case(coding);
+    let weight = parts.find_map(|part| part.strip_prefix("q="));
+    is_it.then(|| weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0)))
+}
+
+/// What a header lists.
+fn items<'a>(asked: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let values = asked.get_all(name).iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    texts.flat_map(|text| text.split(',')).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(name: HeaderName, value: &str) -> HeaderMap {
+        [(name, value.parse().unwrap())].into_iter().collect()
+    }
+
+    #[test]
+    fn gzip_is_sent_to_those_who_say_that_they_take_it() {
+        for taken in [
+            "gzip",
+            "br, GZIP;q=0.5",
+            "*",
+            "deflate, *;q=0.1",
+            "gzip; q=1",
+        ] {
+            assert!(takes_gzip(&asked(ACCEPT_ENCODING, taken)), "{taken}");
+        }
+        for not in [
+            "",
+            "br",
+            "gzip;q=0",
+            "*;q=0",
+            "gzip;q=0, *",
+            "identity",
+            "gzip;q=x",
+        ] {
+            assert!(!takes_gzip(&asked(ACCEPT_ENCODING, not)), "{not}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_browser_has_what_it_names() {
+        for named in ["\"a\"", "W/\"a\"", "\"b\", \"a\"", "*"] {
+            assert!(has(&asked(IF_NONE_MATCH, named), "\"a\""), "{named}");
+        }
+        for named in ["", "a", "\"b\"", "\"a-gzip\""] {
+            assert!(!has(&asked(IF_NONE_MATCH, named), "\"a\""), "{named}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A session instead of a key, for those requests for which it counts.
+
+use http::{HeaderName, Method, request::Parts};
+
+use crate::{
+    auth::Access,
+    http::{
+        edge::Sender,
+        problem::{Problem, ProblemCode},
+        serve::Peer,
+        session::CookieNames,
+        state::Gateway,
+    },
+};
+
+/// What no page of another origin can send without being asked about it first, and is then refused:
+/// it is not among the headers that a listed page may send.
+const X_REQUESTED_WITH: HeaderName = HeaderName::from_static("x-requested-with");
+
+/// How many sessions of a request are looked at. A browser has one, and sends another one first if
+/// somebody else on the host has set it.
+const MOST: usize = 2;
+
+/// Somebody who has a session; `None` if the request brings none.
+///
+/// A key is in a request because its sender has put it there. A cookie is in every request that a
+/// browser sends, whoever asked for it: so it counts only for pages of ours.
+pub(super) fn session(parts: &Parts, gateway: &Gateway) -> Result<Option<Access>, Problem> {
+    let names = CookieNames::of(parts, gateway);
+    let mut sealed = names.sealed(&parts.headers).take(MOST).peekable();
+    if sealed.peek().is_none() {
+        return Ok(None);
+    }
+    must_be_ours(parts, gateway)?;
+    let from = parts.extensions.get::<Peer>().map(Peer::ip);
+    let mut refusal = None;
+    for sealed in sealed {
+        match gateway.gate.resume(sealed, from) {
+            Ok(access) => return Ok(Some(access)),
+            Err(why) => refusal = refusal.or(Some(why)),
+        }
+    }
+    refusal.map_or(Ok(None), |why| Err(why.into()))
+}
+
+fn must_be_ours(parts: &Parts, gateway: &Gateway) -> Result<(), Problem> {
+    let only_looks = matches!(parts.method, Method::GET | Method::HEAD);
+    let (detail, cause) = match Sender::of(parts, gateway.config.http.tls.is_on()) {
+        Sender::Ours => return Ok(()),
+        Sender::Unsaid if only_looks || parts.headers.contains_key(X_REQUESTED_WITH) => {
+            return Ok(());
+        }
+        Sender::Unsaid => (
+            "The request has the cookie of a session, and does not say for which page it was sent. \
+             Nothing happened. Add the header X-Requested-With, or send an API key.",
+            "a session, and no word of which page it was sent for",
+        ),
+        Sender::Foreign => (
+            "The request has the cookie of a session, which counts for pages of the gateway itself \
+             only. Nothing happened. A page elsewhere sends an API key.",
+            "a session, used by a page of another origin",
+        ),
+    };
+    let problem = Problem::new(ProblemCode::OriginRefused, detail);
+    Err(problem.caused_by(cause.to_owned()))
+}

@@ -1,0 +1,56 @@
+//! Who asks, on routes for which nobody needs to be known.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use http::{header::AUTHORIZATION, request::Parts};
+
+use crate::{
+    auth::Access,
+    http::{edge::CallerName, problem::Problem, state::Gateway},
+};
+
+use super::{caller::admit, session::session};
+
+/// Who asks, if they are known. Only a key that is wrong is refused: somebody has put it there.
+pub(in crate::http) struct Visitor(Option<Access>);
+
+// === impl Visitor ===
+
+impl Visitor {
+    /// Who it is. `None`: nobody that is known here.
+    pub(in crate::http) fn access(&self) -> Option<&Access> {
+        self.0.as_ref()
+    }
+
+    /// Who it is, if they are known by a session.
+    pub(in crate::http) fn session(&self) -> Option<&Access> {
+        self.access().filter(|access| access.is_session())
+    }
+}
+
+impl FromRequestParts<Arc<Gateway>> for Visitor {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, Problem> {
+        if gateway.gate.is_open() {
+            return Ok(Self(Some(Access::ANYBODY)));
+        }
+        let access = if parts.headers.contains_key(AUTHORIZATION) {
+            Some(admit(parts, gateway)?)
+        } else {
+            // Over, or of another page: then it is nobody.
+            session(parts, gateway).ok().flatten()
+        };
+        if let Some(access) = &access {
+            if let (Some(log), Some(name)) = (parts.extensions.get::<CallerName>(), access.name()) {
+                log.set(Arc::clone(name));
+            }
+            access.count_request()?;
+        }
+        Ok(Self(access))
+    }
+}

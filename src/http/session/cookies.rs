@@ -1,0 +1,255 @@
+//! The cookie in which a browser keeps a session.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::extract::FromRequestParts;
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{COOKIE, FORWARDED},
+    request::Parts,
+};
+
+use crate::{
+    auth::SealedSession,
+    http::{
+        base_path::BasePath,
+        edge::Sender,
+        problem::{Problem, ProblemCode},
+        state::Gateway,
+    },
+};
+
+/// What the cookie is called where the browser came over plain HTTP, which a loopback address is
+/// reached by.
+pub(in crate::http) const SESSION_COOKIE: &str = "latchgate-session";
+/// The same over HTTPS. A browser takes a cookie with this name only from that host, and only over
+/// HTTPS: nobody can put one under it from a neighbouring host, or on the way.
+const OF_HOST: &str = "__Host-latchgate-session";
+/// The same where the gateway has a path of its own on its host, which the name above rules out.
+const OF_PATH: &str = "__Secure-latchgate-session";
+
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// By what names a request may bring a session.
+#[derive(Debug)]
+pub(in crate::http) struct CookieNames {
+    /// Whether the browser is known to have come over HTTPS.
+    is_secure: bool,
+    /// What the cookie is called then.
+    secure: &'static str,
+}
+
+/// The means to have a browser keep a session or forget it. Only a page of ours gets them: another one
+/// must not exchange whom its reader is here.
+pub(in crate::http) struct CookieJar {
+    names: CookieNames,
+    /// Whether the browser came over HTTPS, as far as anybody says.
+    is_secure: bool,
+    path: BasePath,
+    /// The names of those that the request has brought.
+    brought: Vec<&'static str>,
+}
+
+// === impl CookieNames ===
+
+impl CookieNames {
+    pub(in crate::http) fn of(parts: &Parts, gateway: &Gateway) -> Self {
+        let is_secure = gateway.config.http.tls.is_on() || a_proxy_says_https(&parts.headers);
+        Self {
+            is_secure,
+            secure: if gateway.base_path.as_str().is_empty() {
+                OF_HOST
+            } else {
+                OF_PATH
+            },
+        }
+    }
+
+    /// The sessions that a request brings. There are two if one was put behind the other by somebody
+    /// else on the host, or for another path.
+    pub(in crate::http) fn sealed<'a>(
+        &self,
+        headers: &'a HeaderMap,
+    ) -> impl Iterator<Item = &'a str> {
+        let accepted = self.accepted();
+        cookies(headers)
+            .filter(move |(name, _)| accepted.contains(name))
+            .map(|(_, value)| value)
+    }
+
+    /// The name without a prefix counts as long as nobody knows that the browser came over HTTPS.
+    fn accepted(&self) -> [&'static str; 2] {
+        let plain = if self.is_secure {
+            self.secure
+        } else {
+            SESSION_COOKIE
+        };
+        [self.secure, plain]
+    }
+}
+
+// === impl CookieJar ===
+
+impl CookieJar {
+    /// Has the browser keep a session for as long as it lasts.
+    pub(super) fn keep(&self, session: &SealedSession, ttl: Duration) -> HeaderValue {
+        let name = if self.is_secure {
+            self.names.secure
+        } else {
+            SESSION_COOKIE
+        };
+        self.cookie(name, session.expose(), ttl.as_secs())
+    }
+
+    /// Has the browser forget every session that it has brought.
+    pub(super) fn forget(&self) -> impl Iterator<Item = HeaderValue> {
+        self.brought.iter().map(|name| self.cookie(name, "", 0))
+    }
+
+    fn cookie(&self, name: &'static str, value: &str, max_age: u64) -> HeaderValue {
+        let path = match self.path.as_str() {
+            "" => "/",
+            path => path,
+        };
+        let secure = if name == SESSION_COOKIE {
+            ""
+        } else {
+            "; Secure"
+        };
+        let text = format!(
+            "{name}={value}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite=Strict{secure}"
+        );
+        let mut value = HeaderValue::try_from(text).expect("base64 and paths are visible ASCII");
+        // It does not print itself, and HTTP/2 keeps it out of its tables.
+        value.set_sensitive(true);
+        value
+    }
+}
+
+impl FromRequestParts<Arc<Gateway>> for CookieJar {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, Problem> {
+        if Sender::of(parts, gateway.config.http.tls.is_on()) == Sender::Foreign {
+            let detail = "Only a page of the gateway itself can sign somebody in or out. Nothing \
+                          happened. A page elsewhere shows its API key with each request.";
+            let problem = Problem::new(ProblemCode::OriginRefused, detail);
+            let cause = "a session was asked for by a page of another origin";
+            return Err(problem.caused_by(cause.to_owned()));
+        }
+        let names = CookieNames::of(parts, gateway);
+        let is_ours = |name: &str| {
+            [names.secure, SESSION_COOKIE]
+                .into_iter()
+                .find(|it| *it == name)
+        };
+        let mut brought: Vec<_> = cookies(&parts.headers)
+            .filter_map(|(name, _)| is_ours(name))
+            .collect();
+        brought.sort_unstable();
+        brought.dedup();
+        Ok(Self {
+            // The page says itself how it came to the browser, whatever the proxies in between say.
+            is_secure: names.is_secure || is_of_https(&parts.headers),
+            names,
+            path: gateway.base_path.clone(),
+            brought,
+        })
+    }
+}
+
+/// The names and values of all cookies. What is no cookie is left out: others on the host set them.
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    let texts = headers
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    texts
+        .flat_map(|text| text.split(';'))
+        .filter_map(|cookie| cookie.trim().split_once('='))
+}
+
+/// Whether a proxy says that the browser came over HTTPS. Somebody else who says so takes nothing from
+/// anybody: the cookie is then sent over HTTPS only.
+fn a_proxy_says_https(headers: &HeaderMap) -> bool {
+    let said = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let first = |text: &'_ str| {
+        text.split(',')
+            .next()
+            .unwrap_or_default()
+            .to_ascii_lowercase()
+    };
+    let by_custom = said(&X_FORWARDED_PROTO).is_some_and(|text| first(text).trim() == "https");
+    let by_standard = said(&FORWARDED).is_some_and(|text| {
+        first(text)
+            .split(';')
+            .any(|pair| matches!(pair.trim(), "proto=https" | "proto=\"https\""))
+    });
+    by_custom || by_standard
+}
+
+fn is_of_https(headers: &HeaderMap) -> bool {
+    let origin = headers.get(http::header::ORIGIN);
+    origin.is_some_and(|origin| origin.as_bytes().starts_with(b"https://"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(list: &[(&str, &str)]) -> HeaderMap {
+        let header = |(name, value): &(&str, &str)| {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            (name, value.parse().unwrap())
+        };
+        list.iter().map(header).collect()
+    }
+
+    fn names(is_secure: bool) -> CookieNames {
+        CookieNames {
+            is_secure,
+            secure: OF_HOST,
+        }
+    }
+
+    #[test]
+    fn a_session_is_found_among_the_cookies_of_others() {
+        let brought = headers(&[
+            (
+                "cookie",
+                "a=b; latchgate-session=one;x; =; latchgate-sessions=no",
+            ),
+            ("cookie", "__Host-latchgate-session=two"),
+        ]);
+        let found = |is_secure| names(is_secure).sealed(&brought).collect::<Vec<_>>();
+        assert_eq!(found(false), ["one", "two"]);
+        // Whoever is on the way, or on a neighbouring host, can set the one without a prefix.
+        assert_eq!(found(true), ["two"]);
+    }
+
+    #[test]
+    fn a_proxy_says_how_the_browser_came() {
+        for said in [
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-proto", "HTTPS, http"),
+            (
+                "forwarded",
+                "for=192.0.2.1;proto=https;by=x, for=y;proto=http",
+            ),
+            ("forwarded", "Proto=\"https\""),
+        ] {
+            assert!(a_proxy_says_https(&headers(&[said])), "{said:?}");
+        }
+        for said in [
+            ("x-forwarded-proto", "http, https"),
+            ("x-forwarded-proto", ""),
+            ("forwarded", "for=192.0.2.1;proto=http, proto=https"),
+            ("forwarded", "for=\"proto=https\""),
+        ] {
+            assert!(!a_proxy_says_https(&headers(&[said])), "{said:?}");
+        }
+    }
+}

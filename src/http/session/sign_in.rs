@@ -1,0 +1,101 @@
+//! `POST /session`: show a key once, and be known by a cookie from then on.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Extension,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::header::SET_COOKIE;
+use utoipa::{
+    IntoResponses,
+    openapi::{RefOr, Response as OpenApiResponse},
+};
+
+use crate::{
+    audit::Asker,
+    http::{
+        answer::Answer,
+        edge::CallerName,
+        extract::{AcceptsJson, ApiJson, NoQuery, Provenance},
+        problem::{Problem, ProblemCode as Code, problem_responses},
+        state::Gateway,
+    },
+};
+
+use super::{cookies::CookieJar, session_body::SessionBody, sign_in_body::SignInBody};
+
+/// The problems of signing in.
+struct SignInProblems;
+
+/// Sign in
+///
+/// For pages of the gateway itself, such as the dashboard: shows an API key once, and gets a cookie for
+/// it that no script can read. From then on the cookie does what the header `Authorization` does, for
+/// `auth.session_ttl_ms`, and not longer than the key and the secret that was shown are there. If a
+/// request has both, the header counts. Other programs send the key with each request.
+///
+/// The cookie is `latchgate-session`, over HTTPS `__Host-latchgate-session` (`__Secure-latchgate-session`
+/// below a base path); it is `HttpOnly` and `SameSite=Strict`. It counts for requests of pages of the gateway, as
+/// `Sec-Fetch-Site` or `Origin` say. Where a browser sends neither, what could change something needs
+/// the header `X-Requested-With`, with any value.
+///
+/// A gateway without API keys knows everybody, and sets no cookie.
+#[utoipa::path(
+    post,
+    path = "/session",
+    operation_id = "sign-in",
+    tag = "session",
+    request_body(content = SignInBody, description = "The key."),
+    responses(
+        (status = 200, body = SessionBody, description = "Who was signed in.",
+         headers(("Set-Cookie", description = "The session, unless the gateway has no API keys."))),
+        SignInProblems,
+    )
+)]
+pub(in crate::http) async fn sign_in(
+    State(gateway): State<Arc<Gateway>>,
+    jar: CookieJar,
+    provenance: Provenance,
+    Extension(log): Extension<CallerName>,
+    _: AcceptsJson,
+    _: NoQuery,
+    ApiJson(SignInBody { key }): ApiJson<SignInBody>,
+) -> Result<Response, Problem> {
+    let access = gateway.gate.admit(Some(&key), provenance.remote);
+    let access = access.map_err(Problem::of_sign_in)?;
+    if let Some(name) = access.name() {
+        log.set(Arc::clone(name));
+    }
+    access.count_request()?;
+    let Some((access, session)) = gateway.gate.begin_session(access) else {
+        return Ok(Answer(SessionBody::of_anybody()).into_response());
+    };
+    gateway.audit.signed_in(&Asker {
+        key: access.name().map(|name| &**name),
+        request_id: provenance.request_id.as_str(),
+        remote: provenance.remote,
+    });
+    // Nothing of it is kept here. A caller that has hung up has no session.
+    let ttl = gateway.config.auth.session_ttl_ms.duration();
+    let cookie = [(SET_COOKIE, jar.keep(&session, ttl))];
+    let body = SessionBody::of(&access, gateway.clock.wall());
+    Ok((cookie, Answer(body)).into_response())
+}
+
+// === impl SignInProblems ===
+
+impl IntoResponses for SignInProblems {
+    fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
+        problem_responses(&[
+            Code::InvalidRequest,
+            Code::Unauthorized,
+            Code::OriginRefused,
+            Code::RequestTimeout,
+            Code::TooLarge,
+            Code::UnsupportedMediaType,
+            Code::RateLimited,
+        ])
+    }
+}

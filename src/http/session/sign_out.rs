@@ -1,0 +1,69 @@
+//! `DELETE /session`: be known no more.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    extract::State,
+    response::{AppendHeaders, IntoResponse, Response},
+};
+use http::header::SET_COOKIE;
+use utoipa::{
+    IntoResponses,
+    openapi::{RefOr, Response as OpenApiResponse},
+};
+
+use crate::{
+    audit::Asker,
+    http::{
+        answer::Empty,
+        extract::{NoQuery, Provenance, Visitor},
+        problem::{Problem, ProblemCode as Code, problem_responses},
+        state::Gateway,
+    },
+};
+
+use super::cookies::CookieJar;
+
+/// The problems of signing out.
+struct SignOutProblems;
+
+/// Sign out
+///
+/// Has the browser forget its session. Nothing else is there to be forgotten: a copy of the cookie, if
+/// somebody has one, counts until it ends. To end those too, take the secret out of its key.
+#[utoipa::path(
+    delete,
+    path = "/session",
+    operation_id = "sign-out",
+    tag = "session",
+    responses(
+        (status = 204, description = "The session is forgotten, or there was none.",
+         headers(("Set-Cookie", description = "Takes the cookie away."))),
+        SignOutProblems,
+    )
+)]
+pub(in crate::http) async fn sign_out(
+    State(gateway): State<Arc<Gateway>>,
+    jar: CookieJar,
+    visitor: Visitor,
+    provenance: Provenance,
+    _: NoQuery,
+) -> Result<Response, Problem> {
+    if let Some(access) = visitor.session() {
+        gateway.audit.signed_out(&Asker {
+            key: access.name().map(|name| &**name),
+            request_id: provenance.request_id.as_str(),
+            remote: provenance.remote,
+        });
+    }
+    let cookies: Vec<_> = jar.forget().map(|cookie| (SET_COOKIE, cookie)).collect();
+    Ok((AppendHeaders(cookies), Empty).into_response())
+}
+
+// === impl SignOutProblems ===
+
+impl IntoResponses for SignOutProblems {
+    fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
+        problem_responses(&[Code::Unauthorized, Code::OriginRefused, Code::RateLimited])
+    }
+}

@@ -1,0 +1,7 @@
+//! The numbers of one gateway, for pages that show them.
+
+mod show;
+mod stats_body;
+mod totals_body;
+
+pub(super) use show::{__path_stats, stats};

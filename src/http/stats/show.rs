@@ -1,0 +1,73 @@
+//! `GET /stats`: how this gateway is doing.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::extract::State;
+use utoipa::{
+    IntoResponses,
+    openapi::{RefOr, Response},
+};
+
+use crate::{
+    auth::{Permission, scope},
+    http::{
+        answer::Answer,
+        extract::{AcceptsJson, Caller, NoQuery},
+        health,
+        problem::{Problem, ProblemCode as Code, problem_responses},
+        state::Gateway,
+    },
+    lock::NamePrefix,
+};
+
+use super::stats_body::StatsBody;
+
+/// The problems of stats.
+struct StatsProblems;
+
+/// How is this gateway doing?
+///
+/// The numbers that a person looks at, of **this gateway**: what it did since its start, who waits
+/// through it now, how its store is. For all gateways together, and over time, collect `/metrics`. Rates
+/// are differences of two answers with the same `instance`.
+///
+/// With API keys it takes one with the permission `metrics`, or with `view` on every lock. Names are those
+/// that the key may view.
+#[utoipa::path(
+    get,
+    path = "/stats",
+    operation_id = "stats",
+    tag = "health",
+    responses(
+        (status = 200, body = StatsBody, description = "The numbers."),
+        StatsProblems,
+    )
+)]
+pub(in crate::http) async fn stats(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller<scope::AnyKey>,
+    _: AcceptsJson,
+    _: NoQuery,
+) -> Result<Answer<StatsBody>, Problem> {
+    let may_read = caller.permits(Permission::Metrics, None);
+    if !may_read && !caller.views_all(&NamePrefix::default()) {
+        return Err(Problem::forbidden_stats());
+    }
+    let readiness = health::readiness(&gateway).await;
+    Ok(Answer(StatsBody::new(&gateway, readiness, |name| {
+        caller.views(name)
+    })))
+}
+
+// === impl StatsProblems ===
+
+impl IntoResponses for StatsProblems {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problem_responses(&[
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::OriginRefused,
+            Code::RateLimited,
+        ])
+    }
+}

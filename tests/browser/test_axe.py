@@ -1,0 +1,82 @@
+"""Accessibility, by axe-core: on every page, light and dark, wide and as a phone, nothing serious."""
+
+import os
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from browser import BrowserCase
+
+AXE = Path(os.environ.get("AXE", "axe.min.js"))
+SERIOUS = ("serious", "critical")
+LOOKS = [
+    (theme, size)
+    for theme in ("light", "dark")
+    for size in ({"width": 1280, "height": 800}, {"width": 390, "height": 800})
+]
+
+
+class Axe(BrowserCase):
+    KEYS = {"ops": ["--acquire", "*", "--view", "*", "--break", "*", "--metrics"]}
+
+    def assert_accessible(self, page, where):
+        # What fades in is not looked at half-way.
+        page.evaluate("Promise.all(document.getAnimations().filter((a) => a.effect?.getTiming().iterations === 1)"
+                      ".map((a) => a.finished.catch(() => {})))")
+        page.evaluate(AXE.read_text())
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        bad = [
+            f"{where}: {rule['id']} ({rule['impact']}) {rule['help']}: "
+            + "; ".join(f"{node['target']} {node.get('failureSummary', '')}" for node in rule["nodes"][:3])
+            for rule in found["violations"]
+            if rule["impact"] in SERIOUS
+        ]
+        self.assertEqual(bad, [])
+
+    def test_every_page_in_every_look(self):
+        self.gateway.acquire("deploy:prod", owner="ci-runner-7", ttl_ms=600_000, metadata={"job": "4711"})
+        self.gateway.acquire("ends-soon", ttl_ms=86_000_000)
+        self.gateway.wait_for("deploy:prod", "ci-runner-9")
+        for theme, size in LOOKS:
+            context = self.context(color_scheme=theme, viewport=size, reduced_motion="reduce")
+            look = f"{theme} {size['width']}"
+            page = self.open(context=context)
+            expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+            self.assert_accessible(page, f"sign in, {look}")
+            self.sign_in(page, "ops")
+            expect(page.get_by_role("heading", name="Health")).to_be_visible()
+            self.assert_accessible(page, f"overview, {look}")
+            page.get_by_role("link", name="Locks", exact=True).click()
+            row = page.get_by_role("row").filter(has_text="deploy:prod")
+            expect(row).to_have_count(1)
+            self.assert_accessible(page, f"locks, {look}")
+            page.get_by_label("Name begins with").fill("no-such")
+            expect(page.get_by_text("No held lock is like that")).to_be_visible()
+            self.assert_accessible(page, f"no locks, {look}")
+            page.goto(f"{self.gateway.url}/dashboard/locks/deploy:prod")
+            expect(page.get_by_role("region", name="Queue")).to_contain_text("ci-runner-9")
+            self.assert_accessible(page, f"one lock, {look}")
+            page.get_by_role("button", name="Break…").click()
+            self.assert_accessible(page, f"break, {look}")
+            page.get_by_label("Why").fill("because")
+            page.get_by_role("button", name="Continue").click()
+            expect(page.get_by_role("button", name="Break it now")).to_be_visible()
+            self.assert_accessible(page, f"break, asked again, {look}")
+            page.keyboard.press("Escape")
+            page.goto(f"{self.gateway.url}/dashboard/locks/free:one")
+            expect(page.get_by_text("Nobody holds the lock.")).to_be_visible()
+            self.assert_accessible(page, f"a free lock, {look}")
+            page.get_by_role("link", name="Events", exact=True).click()
+            expect(page.locator(".live.is-live")).to_be_visible()
+            lease = self.gateway.acquire("deploy:staging", owner="anna", ttl_ms=60_000)
+            self.gateway.call("DELETE", "/locks/deploy:staging", headers={"Lock-Token": lease["token"]})
+            expect(page.get_by_role("row").filter(has_text="released").first).to_be_visible()
+            self.assert_accessible(page, f"events, {look}")
+            page.keyboard.press("?")
+            expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+            self.assert_accessible(page, f"help, {look}")
+            page.keyboard.press("Escape")
+            page.goto(f"{self.gateway.url}/dashboard/nowhere")
+            expect(page.get_by_text("There is no such page")).to_be_visible()
+            self.assert_accessible(page, f"no such page, {look}")
+            context.close()

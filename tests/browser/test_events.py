@@ -1,0 +1,85 @@
+"""The feed: filters, a pause, an export, and what was before the page was opened."""
+
+import json
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from browser import BrowserCase
+
+
+class Events(BrowserCase):
+    def rows(self, page):
+        return page.locator(".grid .body .row")
+
+    def test_filters_by_name_owner_and_kind(self):
+        page = self.open("/events")
+        expect(page.locator(".live.is-live")).to_be_visible()
+        lease = self.gateway.acquire("deploy:a", owner="Anna", ttl_ms=600_000)
+        self.gateway.acquire("deploy:b", owner="Ben", ttl_ms=600_000)
+        self.gateway.acquire("cron:a", owner="Anna", ttl_ms=600_000)
+        self.gateway.call("DELETE", "/locks/deploy:a", headers={"Lock-Token": lease["token"]})
+        expect(self.rows(page)).to_have_count(4)
+        page.get_by_label("Name begins with").fill("deploy:")
+        expect(self.rows(page)).to_have_count(3)
+        page.get_by_label("Owner contains").fill("anna")
+        expect(self.rows(page)).to_have_count(2)
+        page.get_by_role("button", name="released").click()
+        expect(self.rows(page)).to_have_count(1)
+        # The address has it all.
+        other = self.open(page.url.split("/dashboard")[1], context=page.context)
+        expect(other.get_by_label("Name begins with")).to_have_value("deploy:")
+        expect(other.get_by_role("button", name="released")).to_have_attribute("aria-pressed", "true")
+
+    def test_a_pause_keeps_what_is_shown_and_counts_what_comes(self):
+        page = self.open("/events")
+        expect(page.locator(".live.is-live")).to_be_visible()
+        self.gateway.acquire("one", ttl_ms=600_000)
+        expect(self.rows(page)).to_have_count(1)
+        page.get_by_role("button", name="Pause").click()
+        self.gateway.acquire("two", ttl_ms=600_000)
+        self.gateway.acquire("three", ttl_ms=600_000)
+        expect(page.get_by_role("button", name="2 new")).to_be_visible()
+        expect(self.rows(page)).to_have_count(1)
+        page.get_by_role("button", name="2 new").click()
+        expect(self.rows(page)).to_have_count(3)
+
+    def test_exports_what_is_shown_as_json_lines(self):
+        page = self.open("/events")
+        expect(page.locator(".live.is-live")).to_be_visible()
+        lease = self.gateway.acquire("exported", owner="\u202e<b>\"", ttl_ms=600_000)
+        self.gateway.acquire("other", ttl_ms=600_000)
+        expect(self.rows(page)).to_have_count(2)
+        page.get_by_label("Name begins with").fill("exp")
+        expect(self.rows(page)).to_have_count(1)
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Export").click()
+        lines = Path(download.value.path()).read_text().splitlines()
+        [event] = [json.loads(line) for line in lines]
+        self.assertRegex(download.value.suggested_filename, r"^latchgate-events-.*\.jsonl$")
+        self.assertEqual(event["kind"], "acquired")
+        self.assertEqual(event["owner"], "\u202e<b>\"")
+        self.assertEqual(event["fencing_token"], lease["fencing_token"])
+        self.assertRegex(event["id"], r"-\d+$")
+
+    def test_who_opens_the_page_sees_what_has_just_been(self):
+        first = self.open("/events")
+        expect(first.locator(".live.is-live")).to_be_visible()
+        self.gateway.acquire("before", owner="early", ttl_ms=600_000)
+        expect(self.rows(first)).to_have_count(1)
+        second = self.open("/locks/before")
+        expect(second.get_by_role("region", name="Last events")).to_contain_text("acquired")
+        third = self.open("/events")
+        expect(self.rows(third)).to_have_count(1)
+        expect(third.get_by_role("row").filter(has_text="gap")).to_have_count(0)
+
+    def test_times_are_of_the_zone_of_the_viewer_and_exact_on_hover(self):
+        page = self.open("/events", timezone_id="Asia/Tokyo")
+        expect(page.locator(".live.is-live")).to_be_visible()
+        self.gateway.acquire("when", ttl_ms=600_000)
+        time = self.rows(page).locator("time")
+        at = time.get_attribute("datetime")
+        shown = page.evaluate("(at) => new Date(at).toLocaleTimeString('en-GB', {timeZone: 'Asia/Tokyo'})", at)
+        expect(time).to_have_text(shown)
+        self.assertIn("GMT+9", time.get_attribute("title"))
+        self.assertIn(at, time.get_attribute("title"))

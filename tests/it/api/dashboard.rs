@@ -1,0 +1,255 @@
+//! The dashboard is served from the binary, whole, small, and with what a browser must be told.
+
+use std::collections::BTreeMap;
+
+use axum::body::Body;
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use latchgate::config::Config;
+
+use super::service::{Answer, Service};
+
+const GZIP: (&str, &str) = ("accept-encoding", "gzip, deflate, br");
+/// What the first page may cost, as it is sent.
+const MOST_SENT: usize = 150 * 1024;
+
+async fn look(service: &Service, path: &str, headers: &[(&str, &str)]) -> Answer {
+    service.ask(Method::GET, path, headers, "").await
+}
+
+/// How many bytes an answer has as it is sent, with its headers.
+async fn sent(service: &Service, path: &str) -> usize {
+    let request = Request::get(path).header(GZIP.0, GZIP.1);
+    let answer = service.unread(request.body(Body::empty()).unwrap()).await;
+    assert_eq!(answer.status(), 200, "{path}");
+    let (head, body) = answer.into_parts();
+    let headers = head.headers.iter();
+    let headers: usize = headers
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
+    headers + body.collect().await.unwrap().to_bytes().len()
+}
+
+/// What a text names between these and the next quote.
+fn named<'a>(text: &'a str, marks: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+    marks.iter().flat_map(|mark| {
+        text.split(mark)
+            .skip(1)
+            .filter_map(|rest| rest.split(['"', '\'', ')']).next())
+    })
+}
+
+/// An address that is relative to a path.
+fn resolved(from: &str, to: &str) -> String {
+    let mut parts: Vec<_> = from.split('/').collect();
+    parts.pop();
+    for part in to.split('/') {
+        match part {
+            "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Everything that the page at this path loads, directly or by way of others, with itself.
+async fn loaded(service: &Service, page: &str, base: &str) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![page.to_owned()];
+    while let Some(path) = left.pop() {
+        if found.contains_key(&path) {
+            continue;
+        }
+        let answer = look(service, &path, &[]).await;
+        assert_eq!(answer.status, 200, "{path}");
+        let marks: &[&str] = match answer.header("content-type").split(';').next().unwrap() {
+            "text/html" => &["src=\"", "href=\""],
+            "text/javascript" => &[
+                "from \"",
+                "from '",
+                "from\"",
+                "import \"",
+                "import '",
+                "import\"",
+            ],
+            "text/css" => &["url(", "@import \""],
+            _ => &[],
+        };
+        let from = if path == page { base } else { path.as_str() };
+        for to in named(&answer.body, marks) {
+            let is_here =
+                to.contains('.') && !to.contains(':') && !to.contains(char::is_whitespace);
+            if is_here && (path == page || to.starts_with('.')) {
+                left.push(resolved(from, to));
+            }
+        }
+        found.insert(path.clone(), sent(service, &path).await);
+    }
+    found
+}
+
+#[tokio::test]
+async fn everything_that_the_first_page_loads_is_there_and_little() {
+    let service = Service::start();
+    let loaded = loaded(&service, "/dashboard", "/dashboard/").await;
+    let all: usize = loaded.values().sum();
+    assert!(all < MOST_SENT, "{all} bytes: {loaded:#?}");
+}
+
+#[tokio::test]
+async fn below_a_base_path_the_page_finds_all_of_it_too() {
+    let mut config = Config::default();
+    config.http.base_path = "/gate".to_owned();
+    let service = Service::with(config);
+    let page = look(&service, "/gate/dashboard", &[]).await;
+    assert!(
+        page.body.contains("<base href=\"/gate/dashboard/\">"),
+        "{}",
+        page.body
+    );
+    let below = loaded(&service, "/gate/dashboard", "/gate/dashboard/").await;
+    let at_root = loaded(&Service::start(), "/dashboard", "/dashboard/").await;
+    assert_eq!(below.len(), at_root.len());
+    let deep = look(&service, "/gate/dashboard/locks/a", &[]).await;
+    assert_eq!(deep.body, page.body);
+    assert_eq!(look(&service, "/dashboard", &[]).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_link_into_the_page_is_the_page_and_a_file_that_is_missing_is_missing() {
+    let service = Service::start();
+    let page = look(&service, "/dashboard", &[]).await;
+    assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+    for path in [
+        "/dashboard/",
+        "/dashboard/locks",
+        "/dashboard/locks/deploy:prod",
+        "/dashboard/locks/a.b.js?tab=queue",
+        "/dashboard/locks/%3Cscript%3E",
+        "/dashboard/events",
+        "/dashboard/index.html",
+    ] {
+        let answer = look(&service, path, &[]).await;
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body),
+            (200, &page.body),
+            "{path}"
+        );
+        assert_eq!(
+            answer.header("content-security-policy"),
+            page.header("content-security-policy"),
+            "{path}"
+        );
+    }
+    for path in [
+        "/dashboard/nope.js",
+        "/dashboard/vendor/nope@1.0.0/nope.js",
+        "/dashboard/README.md",
+        "/dashboard/../Cargo.toml",
+        "/dashboard/%2e%2e/Cargo.toml",
+    ] {
+        let answer = look(&service, path, &[]).await;
+        assert_eq!(answer.problem(), (404, "not-found".to_owned()), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_browser_is_told_to_load_nothing_from_elsewhere_and_to_run_nothing_in_the_page() {
+    let service = Service::start();
+    let page = look(&service, "/dashboard", &[]).await;
+    for (header, value) in [
+        (
+            "content-security-policy",
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+             connect-src 'self'; font-src 'self'; base-uri 'self'; form-action 'self'; \
+             frame-ancestors 'none'",
+        ),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("x-frame-options", "DENY"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("cache-control", "no-cache"),
+        ("vary", "Accept-Encoding"),
+    ] {
+        assert_eq!(page.header(header), value, "{header}");
+    }
+    assert!(page.header("permissions-policy").contains("camera=()"));
+    for path in loaded(&service, "/dashboard", "/dashboard/")
+        .await
+        .into_keys()
+    {
+        let answer = look(&service, &path, &[]).await;
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
+        let media = answer.header("content-type");
+        assert!(
+            !media.starts_with("text/") || media.ends_with("; charset=utf-8"),
+            "{media}"
+        );
+        let keep = answer.header("cache-control");
+        let versioned = path.contains("/vendor/") && path.contains('@');
+        assert_eq!(keep.contains("immutable"), versioned, "{path}: {keep}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_browser_has_is_not_sent_again() {
+    let service = Service::start();
+    for coding in [&[][..], &[GZIP]] {
+        let first = Request::get("/dashboard");
+        let first = coding.iter().fold(first, |request, (name, value)| {
+            request.header(*name, *value)
+        });
+        let first = service.unread(first.body(Body::empty()).unwrap()).await;
+        let tag = first.headers()["etag"].to_str().unwrap().to_owned();
+        let headers = [coding, &[("if-none-match", tag.as_str())]].concat();
+        let again = look(&service, "/dashboard", &headers).await;
+        assert_eq!((again.status.as_u16(), again.body.as_str()), (304, ""));
+        assert_eq!(again.header("etag"), tag);
+        assert_eq!(again.header("cache-control"), "no-cache");
+        // One that was changed, or the other form of this one.
+        for other in ["\"0123456789abcdef\"", "x"] {
+            let headers = [coding, &[("if-none-match", other)]].concat();
+            let request = headers
+                .iter()
+                .fold(Request::get("/dashboard"), |request, (name, value)| {
+                    request.header(*name, *value)
+                });
+            let answer = service.unread(request.body(Body::empty()).unwrap()).await;
+            assert_eq!(answer.status(), 200, "{other}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn it_is_looked_at_and_nothing_else() {
+    let service = Service::start();
+    for path in [
+        "/dashboard",
+        "/dashboard/",
+        "/dashboard/index.html",
+        "/dashboard/locks/a",
+    ] {
+        let head = service.ask(Method::HEAD, path, &[], "").await;
+        assert_eq!(
+            (head.status.as_u16(), head.body.as_str()),
+            (200, ""),
+            "{path}"
+        );
+        for method in [Method::POST, Method::PUT, Method::DELETE] {
+            let answer = service.ask(method, path, &[], "").await;
+            assert_eq!(
+                answer.problem(),
+                (405, "method-not-allowed".to_owned()),
+                "{path}"
+            );
+            assert_eq!(answer.header("allow"), "GET, HEAD, OPTIONS");
+        }
+        let options = service.ask(Method::OPTIONS, path, &[], "").await;
+        assert_eq!(options.status, 204);
+    }
+    let json = [("accept", "application/json")];
+    let refused = look(&service, "/dashboard", &json).await;
+    assert_eq!(refused.problem(), (406, "not-acceptable".to_owned()));
+}

@@ -1,0 +1,89 @@
+//! Looks at the locks in Redis itself, whatever gateways and clients say.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use bb8_redis::redis::{self, aio::MultiplexedConnection};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::client::Load;
+use crate::support::RedisServer;
+
+/// What is seen of a lock: who holds it, for how long, with which fencing token.
+type Seen = (Option<String>, i64, Option<u64>);
+
+/// How often it looks: many times within a TTL.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// Looks until it is over. The locks of the first list must be held by the same lease all the time;
+/// those of the second may pass on, to larger fencing tokens.
+///
+/// Answers the least that was ever left of a lease of the first list.
+pub(super) async fn observe(
+    load: Arc<Load>,
+    mut redis: MultiplexedConnection,
+    kept: Vec<String>,
+    passed_on: Vec<String>,
+) -> Duration {
+    let mut least = i64::MAX;
+    let mut first: BTreeMap<&String, Seen> = BTreeMap::new();
+    let mut fences: BTreeMap<&String, u64> = BTreeMap::new();
+    let mut period = interval(PERIOD);
+    period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while !load.is_over() {
+        period.tick().await;
+        let seen = look(&mut redis, &kept).await;
+        // The clients give them back when it is over.
+        if load.is_over() {
+            break;
+        }
+        for (name, seen) in kept.iter().zip(seen) {
+            least = least.min(seen.1);
+            let first = first.entry(name).or_insert_with(|| seen.clone());
+            assert!(seen.0.is_some(), "{name} is not held");
+            assert_eq!(
+                (&seen.0, seen.2),
+                (&first.0, first.2),
+                "{name} has passed on"
+            );
+        }
+        let seen = look(&mut redis, &passed_on).await;
+        for (name, (_, _, fence)) in passed_on.iter().zip(seen) {
+            let before = fences.entry(name).or_default();
+            let Some(fence) = fence.filter(|fence| fence != before) else {
+                continue;
+            };
+            assert!(fence > *before, "{name}: {fence} came after {before}");
+            *before = fence;
+        }
+    }
+    Duration::from_millis(least.try_into().unwrap())
+}
+
+/// The names of all locks that are held, and of all queues.
+pub(super) async fn left(redis: &RedisServer) -> Vec<String> {
+    let mut keys = redis.keys().await;
+    keys.retain(|key| {
+        [":lock", ":queue", ":waiters"]
+            .iter()
+            .any(|end| key.ends_with(end))
+    });
+    keys
+}
+
+async fn look(redis: &mut MultiplexedConnection, names: &[String]) -> Vec<Seen> {
+    let mut pipe = redis::pipe();
+    // Each lock in one instant: it may pass on between two commands.
+    pipe.atomic();
+    for name in names {
+        pipe.get(format!("lg:{{{name}}}:lock"));
+        pipe.pttl(format!("lg:{{{name}}}:lock"));
+        pipe.hget(format!("lg:{{{name}}}:info"), "fence");
+    }
+    let replies: Vec<redis::Value> = pipe.query_async(redis).await.unwrap();
+    let seen =
+        |reply: &[redis::Value]| redis::from_redis_value(redis::Value::Array(reply.to_vec()));
+    replies
+        .chunks(3)
+        .map(|reply| seen(reply).unwrap())
+        .collect()
+}

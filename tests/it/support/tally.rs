@@ -1,0 +1,53 @@
+//! What clients count together.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{Display, Formatter, Result},
+    sync::Mutex,
+    time::Duration,
+};
+
+/// Counts by what is counted, and the longest of some times.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    counts: Mutex<BTreeMap<&'static str, u64>>,
+    longest: Mutex<BTreeMap<&'static str, Duration>>,
+}
+
+// === impl Tally ===
+
+impl Tally {
+    /// Counts one.
+    pub(crate) fn count(&self, what: &'static str) {
+        *self.counts.lock().unwrap().entry(what).or_default() += 1;
+    }
+
+    /// Remembers a time if it is the longest so far.
+    pub(crate) fn took(&self, what: &'static str, time: Duration) {
+        let mut longest = self.longest.lock().unwrap();
+        let longest = longest.entry(what).or_default();
+        *longest = time.max(*longest);
+    }
+
+    /// How many there were.
+    pub(crate) fn of(&self, what: &str) -> u64 {
+        self.counts
+            .lock()
+            .unwrap()
+            .get(what)
+            .copied()
+            .unwrap_or_default()
+    }
+}
+
+impl Display for Tally {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        for (what, count) in &*self.counts.lock().unwrap() {
+            writeln!(f, "{count:>8}  {what}")?;
+        }
+        for (what, time) in &*self.longest.lock().unwrap() {
+            writeln!(f, "{:>6}ms  {what}, the longest", time.as_millis())?;
+        }
+        Ok(())
+    }
+}
