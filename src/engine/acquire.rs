@@ -146,7 +146,7 @@ impl Engine {
             return Err(AcquireError::Draining);
         }
         if !request.wait.is_zero() {
-            let waiting = self.store.parking().len() + self.kept_places.len();
+            let waiting = self.kept_places.with(self.store.parking().len());
             if waiting >= self.most_waiters {
                 return Err(AcquireError::TooManyWaiters);
             }

@@ -4,7 +4,7 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{
     sync::oneshot,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep_until},
 };
 
 use crate::{
@@ -27,6 +27,7 @@ use super::{
     AcquireError, AcquireRequest, Delivery, Engine, Granted,
     events::Bus,
     fences::Fences,
+    kept_places::KeptPlaces,
     owed::Owed,
     reaper::{Abandoned, Abandoner, Reaper},
 };
@@ -43,6 +44,7 @@ pub(super) struct Run {
     fence_before: Option<FencingToken>,
     lifecycle: Lifecycle,
     reconnect_grace: Duration,
+    kept_places: KeptPlaces,
     attempt: Attempt,
     token: Token,
     request: AcquireRequest,
@@ -119,6 +121,7 @@ impl Run {
             fence_before: engine.fences.last(&request.name),
             lifecycle: engine.lifecycle.clone(),
             reconnect_grace: engine.reconnect_grace,
+            kept_places: engine.kept_places.clone(),
             attempt,
             token,
             request,
@@ -224,16 +227,18 @@ impl Run {
     /// comes back for it within the grace finds it, or what it was granted, which nobody gives back
     /// until then.
     fn keep_place(&self, outcome: &Outcome, parked: Parked) {
-        if !matches!(outcome, Err(AcquireError::Store(_))) || self.attempt.idempotency.is_none() {
+        let (Err(AcquireError::Store(_)), Some(idempotency)) = (outcome, &self.attempt.idempotency)
+        else {
             return;
-        }
-        let (stopped, grace) = (self.lifecycle.stopped(), self.reconnect_grace);
+        };
+        let over = Instant::now() + self.reconnect_grace;
+        self.kept_places.park(idempotency.hash, over, parked);
+        let (stopped, kept_places) = (self.lifecycle.stopped(), self.kept_places.clone());
         self.lifecycle.spawn_background(async move {
             tokio::select! {
-                () = sleep(grace) => {}
+                () = sleep_until(over) => kept_places.let_go(),
                 () = stopped => {}
             }
-            drop(parked);
         });
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{auth::Slot, lock::IdempotencyHash};
+use crate::{auth::Slot, lock::IdempotencyHash, store::parking::Parked};
 
 use super::Engine;
 
@@ -20,6 +20,8 @@ pub(super) struct KeptPlaces(Arc<Mutex<Kept>>);
 #[derive(Debug, Default)]
 struct Kept {
     places: HashMap<IdempotencyHash, KeptPlace>,
+    /// Those of them that the store was not told of: they must stay parked.
+    parked: HashMap<IdempotencyHash, (Instant, Parked)>,
     /// How many there may be before what is over is struck off.
     sweep_at: usize,
 }
@@ -51,16 +53,27 @@ impl KeptPlaces {
         }
     }
 
+    /// A place stays parked until then, also when somebody has asked for it again: what it is granted in
+    /// between is theirs.
+    pub(super) fn park(&self, key: IdempotencyHash, until: Instant, parked: Parked) {
+        self.lock().parked.insert(key, (until, parked));
+    }
+
+    /// Lets go of what is over.
+    pub(super) fn let_go(&self) {
+        self.lock().sweep(Instant::now());
+    }
+
     /// Whoever has a place under this key asks for it again, and counts by themselves.
     fn resume(&self, key: &IdempotencyHash) {
         self.lock().places.remove(key);
     }
 
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    /// How many wait or may come back, if so many are parked. Nobody counts twice.
+    pub(super) fn with(&self, parked: usize) -> usize {
         let mut kept = self.lock();
         kept.sweep(Instant::now());
-        kept.places.len()
+        (parked + kept.places.len()).saturating_sub(kept.parked.len())
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -89,5 +102,6 @@ impl Engine {
 impl Kept {
     fn sweep(&mut self, now: Instant) {
         self.places.retain(|_, place| place.until > now);
+        self.parked.retain(|_, (until, _)| *until > now);
     }
 }

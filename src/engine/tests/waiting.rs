@@ -96,6 +96,8 @@ async fn a_place_that_the_store_was_not_told_to_keep_is_kept_all_the_same() {
         let token = store.attempts.lock().unwrap()[0].token;
         sleep(GRACE / 2).await;
         assert_eq!(store.parking.has_place(&token), kept);
+        // It is no waiter beside the place that its caller is counted for.
+        assert_eq!(engine.kept_places.with(store.parking.len()), 0);
         sleep(GRACE).await;
         assert!(store.parking.is_empty());
     }

@@ -1,6 +1,6 @@
 //! `POST /locks/{name}/hold`: hold a lock for as long as a connection lives.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::extract::State;
 use utoipa::{
@@ -32,6 +32,10 @@ use super::{
 
 /// The problems of hold, before there is a stream.
 struct HoldProblems;
+
+/// For how long a client that is queued may be silent at least: it holds nothing, and a short pause of its
+/// own must not cost it its place.
+const QUEUED: Duration = Duration::from_secs(30);
 
 /// Hold a lock
 ///
@@ -130,7 +134,8 @@ pub(in crate::http) async fn hold(
     caller.count_request()?;
     let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
     let counted = Counted::asking(&gateway.engine, &caller, &request)?;
-    stream.limit_silence(request.ttl.duration());
+    // Nothing is held yet. From the grant on it is the TTL.
+    stream.limit_silence(request.ttl.duration().max(QUEUED));
     let hold = gateway.engine.hold(request).await;
     let hold = hold.map_err(|error| Problem::for_one(error, sees_holder))?;
     Ok(HoldStream::new(hold, counted, stream, gateway, sees_holder))

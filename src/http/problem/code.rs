@@ -124,8 +124,9 @@ problem_codes! {
         "A newer request with the same key took over",
         "A later request with the same `Idempotency-Key` came before this one was answered. The \
          newest one owns the place in the queue and the lease, and has the answer.",
-        "Wait for the answer to the newer request. If you sent only one, something between you \
-         and the gateway has repeated it.";
+        "Wait for the answer to the newer request, and if that one has none either, ask once more \
+         with the same key. If you sent only one, something between you and the gateway has \
+         repeated it.";
     HolderChanged = "holder-changed", CONFLICT,
         "Somebody else holds the lock now",
         "The lock was to be broken only if a certain lease held it, and another lease does.",

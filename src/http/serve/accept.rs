@@ -6,10 +6,8 @@
 use std::{io, sync::Arc, time::Duration};
 
 use axum::Router;
-use futures_util::FutureExt;
 use tokio::{
     net::{TcpListener, TcpStream},
-    task::unconstrained,
     time::{Instant, sleep},
 };
 use tracing::{debug, warn};
@@ -89,12 +87,26 @@ pub async fn serve(
             }
         }
     }
+    // Asked of the kernel: what the runtime knows of the listener may be older than they are.
+    let Ok(listener) = listener.into_std() else {
+        return;
+    };
     for _ in 0..BACKLOG {
-        let Some(Ok((stream, _))) = unconstrained(listener.accept()).now_or_never() else {
-            return;
-        };
-        serve(stream);
+        match listener.accept() {
+            Ok((stream, _)) => {
+                if let Ok(stream) = into_tokio(stream) {
+                    serve(stream);
+                }
+            }
+            Err(error) if is_of_the_connection(&error) => {}
+            Err(_) => return,
+        }
     }
+}
+
+fn into_tokio(stream: std::net::TcpStream) -> io::Result<TcpStream> {
+    stream.set_nonblocking(true)?;
+    TcpStream::from_std(stream)
 }
 
 // === impl Notice ===

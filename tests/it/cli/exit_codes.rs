@@ -68,7 +68,10 @@ fn what_a_gateway_cannot_do_has_a_code_for_each_reason() {
     ] {
         let gateway = FakeGateway::new([reply.clone()]);
         // It asks for as long as a lease of unknown fate would last.
-        let ran = run(&gateway.url, &["acquire", "deploy", "--ttl", "1s", "--json"]);
+        let ran = run(
+            &gateway.url,
+            &["acquire", "deploy", "--ttl", "1s", "--json"],
+        );
         assert_eq!(ran.code, Some(code), "{reply:?}: {ran:?}");
         // With --json a problem is on standard output as the gateway sent it.
         if let Reply::Answer(400.., body) = reply {

@@ -238,6 +238,26 @@ async fn giving_up_releases_what_was_granted_unheard() {
 }
 
 #[tokio::test]
+async fn giving_up_asks_again_when_an_earlier_copy_arrived_late() {
+    let superseded = || Reply::problem(409, "superseded", "");
+    let done = Reply::Answer(204, String::new());
+    let gateway = FakeGateway::new([Reply::Silence, superseded(), superseded(), lease(), done]);
+    let request = AcquireRequest {
+        wait: FOR_EVER,
+        ..AcquireRequest::default()
+    };
+    let mut acquiring = client(&gateway).acquiring(name(), request);
+    let soon = Duration::from_millis(100);
+    tokio::time::timeout(soon, acquiring.finish())
+        .await
+        .unwrap_err();
+    acquiring.withdraw().await;
+    let received = gateway.received();
+    assert_eq!(key(&received[0]), key(&received[3]));
+    assert_eq!(received[4].line, "DELETE /locks/deploy HTTP/1.1");
+}
+
+#[tokio::test]
 async fn giving_up_leaves_a_callers_key_to_its_caller() {
     let gateway = FakeGateway::new([Reply::Silence]);
     let request = AcquireRequest {
