@@ -8,7 +8,7 @@ use crate::{
     auth::{KeysFile, SessionSeal},
     config::{StoreUrl, reference},
     http::CertificatesWatch,
-    store::redis::check_credentials,
+    store::redis::{RedisServers, check_credentials},
     telemetry::trace::check_trace,
 };
 
@@ -40,8 +40,13 @@ fn check(sources: &SourceArgs, environment: &Environment) -> Result<String, CliE
     if loaded.config.http.tls.is_on() {
         CertificatesWatch::open(loaded.config.http.tls.clone())?;
     }
-    if let StoreUrl::Redis(url) = &loaded.config.store {
-        check_credentials(url, &loaded.config.redis)?;
+    let servers: Option<RedisServers> = match &loaded.config.store {
+        StoreUrl::Embedded(_) => None,
+        StoreUrl::Redis(url) => Some(url.into()),
+        StoreUrl::Sentinel(url) => Some(url.into()),
+    };
+    if let Some(servers) = servers {
+        check_credentials(&servers, &loaded.config.redis)?;
     }
     check_trace(&loaded.config.trace)?;
     if loaded.set.is_empty() {

@@ -66,8 +66,8 @@ impl Sources {
             .map(|setting| (setting.path.clone(), setting))
             .collect();
         let config = build(&settings)?;
-        if let (StoreUrl::Redis(url), Some(setting)) = (&config.store, settings.get("store"))
-            && url.password().is_some()
+        if let (Some(login), Some(setting)) = (config.store.login(), settings.get("store"))
+            && login.password.is_some()
             && let Source::Flag(_) = setting.source
         {
             let allowed = "a URL without a password, because every process of the machine can see \

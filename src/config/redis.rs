@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Invalid, Millis, RedisTlsConfig, RedisUrl};
+use super::{Invalid, Millis, RedisLogin, RedisSentinelConfig, RedisTlsConfig, StoreUrl};
 
 /// The Redis store.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +22,12 @@ pub struct RedisConfig {
     /// Serve although Redis may evict keys when its memory is full (`maxmemory` with a
     /// `maxmemory-policy` other than `noeviction`). Evicting a lock frees it while it is held.
     pub accept_eviction: bool,
+    /// How many replicas must have a grant before it is answered, 0 to 16. Where fewer have it in time
+    /// it is taken back, and the answer is 503. 0 to answer at once: what no replica has is forgotten
+    /// when one becomes the master, and granted again.
+    pub wait_replicas: u32,
+    /// How long `wait_replicas` may take to have it, 1 to 60000 and at most `deadline_ms`.
+    pub wait_timeout_ms: Millis,
     /// The ACL user, unless the URL of the store names one. Empty for the default user.
     pub username: String,
     /// A file with the password, unless the URL of the store has one. A line break at its end is no
@@ -30,6 +36,8 @@ pub struct RedisConfig {
     /// TLS to Redis, for a store that is `rediss://`. The files are read again when they have
     /// changed.
     pub tls: RedisTlsConfig,
+    /// The sentinels, for a store that is `redis+sentinel://`.
+    pub sentinel: RedisSentinelConfig,
 }
 
 // === impl RedisConfig ===
@@ -45,38 +53,69 @@ impl RedisConfig {
             Invalid::unless_in(key, value.0, 10..=60_000)?;
         }
         Invalid::unless_at_most(command, deadline)?;
+        Invalid::unless_in("redis.wait_replicas", self.wait_replicas.into(), 0..=16)?;
+        let wait = ("redis.wait_timeout_ms", self.wait_timeout_ms);
+        Invalid::unless_in(wait.0, wait.1.0, 1..=60_000)?;
+        if self.wait_replicas > 0 {
+            Invalid::unless_at_most(wait, deadline)?;
+        }
         let user = ("redis.username", self.username.as_str());
         let password = ("redis.password_file", self.password_file.as_str());
         Invalid::unless_with(user, password)?;
-        self.tls.validate()
+        self.tls.validate()?;
+        self.sentinel.validate()
     }
 
     /// Finds out whether these values and the URL of the store say the same.
-    pub(super) fn validate_for(&self, url: &RedisUrl) -> Result<(), Invalid> {
-        let has_login = url.username().is_some() || url.password().is_some();
+    pub(super) fn validate_for(&self, url: &StoreUrl) -> Result<(), Invalid> {
+        let Some(login) = url.login() else {
+            return Ok(());
+        };
+        self.validate_login(&login)?;
         let contradiction = |(key, value): (&'static str, &str), allowed: &str| Invalid {
             depends_on: Some("store"),
             ..Invalid::new(key, format!("{value:?}"), allowed)
         };
-        if has_login {
-            for set in [
-                ("redis.username", self.username.as_str()),
-                ("redis.password_file", &self.password_file),
-            ] {
-                if !set.1.is_empty() {
-                    let allowed = "nothing, because the URL of the store has a password";
-                    return Err(contradiction(set, allowed));
-                }
+        match self.sentinel.set() {
+            // Somebody believes that sentinels are asked.
+            Some(set) if !matches!(url, StoreUrl::Sentinel(_)) => {
+                let allowed = "nothing, because the store is not redis+sentinel://";
+                return Err(contradiction(set, allowed));
             }
+            _ => {}
         }
         match self.tls.set() {
             // Somebody believes that what is sent is encrypted.
-            Some(set) if !url.is_tls() => {
-                let allowed = "nothing, because the store is redis://; for TLS it is rediss://";
+            Some(set) if !login.is_tls => {
+                let allowed = match url {
+                    StoreUrl::Sentinel(_) => {
+                        "nothing, because the store is redis+sentinel://; for TLS it is \
+                         rediss+sentinel://"
+                    }
+                    StoreUrl::Embedded(_) | StoreUrl::Redis(_) => {
+                        "nothing, because the store is redis://; for TLS it is rediss://"
+                    }
+                };
                 Err(contradiction(set, allowed))
             }
             _ => Ok(()),
         }
+    }
+
+    fn validate_login(&self, login: &RedisLogin) -> Result<(), Invalid> {
+        for (key, value) in [
+            ("redis.username", &self.username),
+            ("redis.password_file", &self.password_file),
+        ] {
+            if login.names_somebody() && !value.is_empty() {
+                let allowed = "nothing, because the URL of the store has a password";
+                return Err(Invalid {
+                    depends_on: Some("store"),
+                    ..Invalid::new(key, format!("{value:?}"), allowed)
+                });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -93,9 +132,15 @@ impl Default for RedisConfig {
             // Below the 10 s after which many HTTP clients give up.
             deadline_ms: Millis(5_000),
             accept_eviction: false,
+            // A Redis without replicas is the usual one.
+            wait_replicas: 0,
+            // Replicas in one data centre take a millisecond; a caller waits for it, and those who
+            // come meanwhile wait twice as long at most.
+            wait_timeout_ms: Millis(500),
             username: String::new(),
             password_file: String::new(),
             tls: RedisTlsConfig::default(),
+            sentinel: RedisSentinelConfig::default(),
         }
     }
 }
@@ -121,5 +166,38 @@ mod tests {
         };
         let invalid = config.validate().unwrap_err();
         assert_eq!(invalid.depends_on, Some("redis.deadline_ms"));
+    }
+
+    #[test]
+    fn replicas_are_waited_for_within_the_deadline() {
+        let config = |wait_replicas| RedisConfig {
+            wait_replicas,
+            wait_timeout_ms: Millis(5_001),
+            ..RedisConfig::default()
+        };
+        config(0).validate().unwrap();
+        let invalid = config(1).validate().unwrap_err();
+        assert_eq!(invalid.depends_on, Some("redis.deadline_ms"));
+        assert_eq!(
+            config(17).validate().unwrap_err().key,
+            "redis.wait_replicas"
+        );
+    }
+
+    #[test]
+    fn what_is_set_for_sentinels_is_refused_where_there_are_none() {
+        let mut config = RedisConfig::default();
+        config.sentinel.password_file = "f".to_owned();
+        let sentinels = "redis+sentinel://s/m".parse().unwrap();
+        config.validate_for(&sentinels).unwrap();
+        let invalid = config.validate_for(&"redis://h".parse().unwrap());
+        let invalid = invalid.unwrap_err();
+        assert_eq!(
+            (invalid.key, invalid.depends_on),
+            ("redis.sentinel.password_file", Some("store"))
+        );
+        config.tls.ca_file = "ca".to_owned();
+        let invalid = config.validate_for(&sentinels).unwrap_err();
+        assert!(invalid.allowed.contains("rediss+sentinel://"), "{invalid}");
     }
 }

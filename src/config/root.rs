@@ -17,8 +17,10 @@ pub struct Config {
     /// The address on which the gateway listens, as `IP:PORT`. Port 0 takes a free port and prints
     /// it.
     pub listen: SocketAddr,
-    /// Where leases live: `embedded:DIR` or `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, with TLS
-    /// `rediss://..`. A password is better kept in `redis.password_file`.
+    /// Where leases live: `embedded:DIR`, `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or
+    /// `redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB]` for the master that these
+    /// sentinels name; with TLS `rediss://..` and `rediss+sentinel://..`. A password is better kept in
+    /// `redis.password_file`.
     pub store: StoreUrl,
     /// Serve without API keys on an address that other machines can reach. Whoever reaches it can
     /// take and inspect every lock. By name it is reached only if `http.allowed_hosts` lists the name.
@@ -78,9 +80,7 @@ impl Config {
         self.limits.validate()?;
         self.embedded.validate()?;
         self.redis.validate()?;
-        if let StoreUrl::Redis(url) = &self.store {
-            self.redis.validate_for(url)?;
-        }
+        self.redis.validate_for(&self.store)?;
         self.shutdown.validate()?;
         self.metrics.validate()?;
         self.log.validate()?;

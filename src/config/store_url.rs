@@ -5,6 +5,8 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::{RedisLogin, RedisNode, SentinelUrl};
+
 /// Names a store. Neither its `Debug` nor its `Display` shows a password.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[schemars(with = "String")]
@@ -14,6 +16,9 @@ pub enum StoreUrl {
     /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`: one Redis, or a compatible server. With
     /// `rediss://` over TLS.
     Redis(RedisUrl),
+    /// `redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB]`: the master that these
+    /// sentinels name. With `rediss+sentinel://` over TLS.
+    Sentinel(SentinelUrl),
 }
 
 /// The URL of one Redis. It holds the password; its `Debug` and `Display` mask it.
@@ -38,6 +43,9 @@ pub enum StoreUrlError {
     /// `redis://` that is not a URL.
     #[error("is not a Redis URL: {0}")]
     Redis(String),
+    /// `redis+sentinel://` that names no sentinels, or not what to ask them for.
+    #[error("is not a URL of sentinels: {0}")]
+    Sentinel(String),
 }
 
 // === impl StoreUrl ===
@@ -65,6 +73,11 @@ impl FromStr for StoreUrl {
         if text.starts_with("redis://") || text.starts_with("rediss://") {
             return RedisUrl::parse(text).map(Self::Redis);
         }
+        for (scheme, is_tls) in SentinelUrl::SCHEMES {
+            if let Some(rest) = text.strip_prefix(scheme) {
+                return SentinelUrl::parse(rest, is_tls).map(Self::Sentinel);
+            }
+        }
         let announced = Self::NOT_IN_THIS_VERSION;
         match announced
             .into_iter()
@@ -78,10 +91,19 @@ impl FromStr for StoreUrl {
 
 impl StoreUrl {
     /// What names a store.
-    pub const FORMS: &str =
-        "embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], or rediss://.. for TLS";
+    pub const FORMS: &str = "embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], \
+        redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB], or rediss.. for TLS";
 
-    const NOT_IN_THIS_VERSION: [&str; 3] = ["redis+sentinel://", "redis+cluster://", "redlock://"];
+    const NOT_IN_THIS_VERSION: [&str; 2] = ["redis+cluster://", "redlock://"];
+
+    /// How to log in where the store is; `None` for one that nobody logs in to.
+    pub fn login(&self) -> Option<RedisLogin> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Redis(url) => Some(url.login()),
+            Self::Sentinel(url) => Some(url.login()),
+        }
+    }
 
     /// What may be shown of a text that should have named a store: a malformed URL cannot be told
     /// apart into password and rest, so nothing after its scheme is shown.
@@ -100,6 +122,7 @@ impl fmt::Display for StoreUrl {
         match self {
             Self::Embedded(dir) => write!(f, "embedded:{}", dir.display()),
             Self::Redis(url) => url.fmt(f),
+            Self::Sentinel(url) => url.fmt(f),
         }
     }
 }
@@ -172,6 +195,21 @@ impl RedisUrl {
             .unwrap_or_default()
     }
 
+    /// Where the server listens.
+    pub fn node(&self) -> RedisNode {
+        RedisNode::new(self.host(), self.port())
+    }
+
+    /// How to log in.
+    pub fn login(&self) -> RedisLogin {
+        RedisLogin {
+            username: self.username(),
+            password: self.password(),
+            database: self.database(),
+            is_tls: self.is_tls(),
+        }
+    }
+
     /// The ACL user, if the URL names one.
     pub fn username(&self) -> Option<String> {
         let user = decode(self.0.username());
@@ -214,7 +252,8 @@ impl fmt::Debug for RedisUrl {
     }
 }
 
-fn decode(text: &str) -> String {
+/// A text without the escapes of URLs.
+pub(super) fn decode(text: &str) -> String {
     percent_encoding::percent_decode_str(text)
         .decode_utf8_lossy()
         .into_owned()
@@ -227,7 +266,7 @@ mod tests {
     fn redis(text: &str) -> RedisUrl {
         match text.parse().unwrap() {
             StoreUrl::Redis(url) => url,
-            StoreUrl::Embedded(_) => panic!("{text} is not embedded"),
+            other => panic!("{text} is {other:?}"),
         }
     }
 

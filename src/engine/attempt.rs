@@ -315,9 +315,10 @@ impl Run {
         }
         AcquireError::Store(match error {
             // Known of the command, but not of the attempt: it may stand in the queue still.
-            StoreError::Unavailable(why) if self.was_queued && why != Unavailability::Withdrawn => {
-                Uncertainty::LeftQueued(why).into()
-            }
+            StoreError::Unavailable(
+                why @ (Unavailability::Withdrawn | Unavailability::TooFewReplicas { .. }),
+            ) => why.into(),
+            StoreError::Unavailable(why) if self.was_queued => Uncertainty::LeftQueued(why).into(),
             error => error,
         })
     }

@@ -162,6 +162,7 @@ fn audited(audit: &Audit) -> Option<Check> {
     audit.is_kept().then_some(Check {
         name: "audit",
         health,
+        note: None,
     })
 }
 
@@ -177,6 +178,7 @@ fn keys(gate: &Gate) -> Option<Check> {
     (!gate.is_open()).then_some(Check {
         name: "keys",
         health,
+        note: None,
     })
 }
 
@@ -192,6 +194,7 @@ fn certified(certificates: Option<&Certificates>) -> Option<Check> {
     Some(Check {
         name: "certificate",
         health,
+        note: None,
     })
 }
 
@@ -200,6 +203,7 @@ fn no_answer() -> Check {
     Check {
         name: "store",
         health: Health::Outage(detail),
+        note: None,
     }
 }
 
@@ -251,7 +255,7 @@ impl NamedCheck {
 impl From<Check> for NamedCheck {
     fn from(check: Check) -> Self {
         let (status, detail) = match check.health {
-            Health::Passing => (CheckStatus::Passing, None),
+            Health::Passing => (CheckStatus::Passing, check.note),
             Health::Warning(detail) => (CheckStatus::Warning, Some(detail)),
             Health::Outage(detail) => (CheckStatus::Outage, Some(detail)),
             Health::Misconfigured(detail) => (CheckStatus::Misconfigured, Some(detail)),

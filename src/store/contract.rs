@@ -12,6 +12,7 @@ use crate::{
     telemetry::metrics::StoreFigures,
 };
 
+pub use super::check::{Check, Health};
 use super::{
     StoreError,
     breaks::{Breaking, Breaks},
@@ -374,27 +375,4 @@ pub struct Waiter {
     pub owner: Option<Owner>,
     /// For how long already.
     pub waited: Duration,
-}
-
-/// One finding of [`Store::check`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Check {
-    /// What was looked at, as a stable name in lower case: `connection`, `permissions`, ..
-    pub name: &'static str,
-    /// What was found.
-    pub health: Health,
-}
-
-/// The outcome of a check.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Health {
-    /// As it should be.
-    Passing,
-    /// Locks are safe, but somebody should look.
-    Warning(String),
-    /// The store does not answer. A gateway stays in service through this: every other gateway on
-    /// the store would see the same.
-    Outage(String),
-    /// The store is not configured so that it can keep its promises.
-    Misconfigured(String),
 }

@@ -66,6 +66,14 @@ pub enum Unavailability {
     /// The store is being closed.
     #[error("the store is closing")]
     Closing,
+    /// Not enough replicas had the grant in time, and it was taken back.
+    #[error("{}", too_few(*wanted, *confirmed))]
+    TooFewReplicas {
+        /// How many must have it.
+        wanted: u32,
+        /// How many had it in time, if that is known.
+        confirmed: Option<u32>,
+    },
     /// The attempt was given back before it was carried out; it can never be granted.
     #[error("the attempt was withdrawn")]
     Withdrawn,
@@ -89,10 +97,21 @@ pub enum Uncertainty {
     /// The lease was renewed, and what was to follow did not happen.
     #[error("the lease was renewed, and could not be cut to what its key may have: {0}")]
     Renewed(Unavailability),
+    /// The lease is not on enough replicas, and was not taken back: somebody may have heard of it, or it
+    /// could not be.
+    #[error("it was granted, and then {0}")]
+    NotReplicated(Unavailability),
     /// Something answered that is not an answer to this command.
     #[error("an unexpected answer: {0}")]
     UnexpectedReply(String),
     /// The data directory failed while the command was being written.
     #[error("the write failed half-way: {0}")]
     Disk(String),
+}
+
+fn too_few(wanted: u32, confirmed: Option<u32>) -> String {
+    match confirmed {
+        Some(count) => format!("{count} of {wanted} replicas had the grant in time"),
+        None => format!("whether {wanted} replicas have the grant was not to be found out"),
+    }
 }

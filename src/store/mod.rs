@@ -1,6 +1,7 @@
 //! Where leases live: one contract, several stores.
 
 pub mod breaks;
+mod check;
 pub mod contract;
 pub mod cursor;
 pub mod embedded;

@@ -13,7 +13,7 @@ use crate::{
 use super::{
     Store,
     embedded::{self, EmbeddedStore},
-    redis::{CredentialsError, RedisStore, check_credentials},
+    redis::{CredentialsError, RedisServers, RedisStore, check_credentials},
 };
 
 /// Why a store could not be opened. A server that is away is no reason: such a store opens and
@@ -43,12 +43,20 @@ pub async fn open(
             let store = spawn_blocking(open).await;
             Ok(Arc::new(store.expect("opening a store does not panic")?))
         }
-        StoreUrl::Redis(url) => {
-            let (asked, redis) = (url.clone(), config.redis.clone());
-            let checked = spawn_blocking(move || check_credentials(&asked, &redis)).await;
-            checked.expect("reading files does not panic")?;
-            let store = RedisStore::open(url, &config.redis, clock, lifecycle);
-            Ok(Arc::new(store))
-        }
+        StoreUrl::Redis(url) => redis(url.into(), config, clock, lifecycle).await,
+        StoreUrl::Sentinel(url) => redis(url.into(), config, clock, lifecycle).await,
     }
+}
+
+async fn redis(
+    servers: RedisServers,
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    lifecycle: &Lifecycle,
+) -> Result<Arc<dyn Store>, OpenError> {
+    let (asked, redis) = (servers.clone(), config.redis.clone());
+    let checked = spawn_blocking(move || check_credentials(&asked, &redis)).await;
+    checked.expect("reading files does not panic")?;
+    let store = RedisStore::open(servers, &config.redis, clock, lifecycle);
+    Ok(Arc::new(store))
 }

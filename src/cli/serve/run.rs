@@ -133,7 +133,7 @@ fn traced(store: Arc<dyn Store>, url: &StoreUrl, tracer: &Tracer) -> Arc<dyn Sto
     }
     let kind = match url {
         StoreUrl::Embedded(_) => TracedKind::Embedded,
-        StoreUrl::Redis(_) => TracedKind::Redis,
+        StoreUrl::Redis(_) | StoreUrl::Sentinel(_) => TracedKind::Redis,
     };
     Arc::new(TracedStore::new(store, kind))
 }

@@ -170,6 +170,9 @@ fn unavailable(reason: &Unavailability) -> Problem {
         Unavailability::Disk(_) => {
             "The store cannot write to its disk. Nothing happened. /readyz says what is wrong."
         }
+        Unavailability::TooFewReplicas { .. } => {
+            "Not enough replicas had the lease in time, and it was taken back. Nothing happened."
+        }
         Unavailability::Withdrawn => "The attempt was withdrawn. Nothing happened.",
         Unavailability::Overloaded => {
             return Problem::new(

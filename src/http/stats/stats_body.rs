@@ -157,7 +157,7 @@ impl StoreKind {
     fn of(url: &StoreUrl) -> Self {
         match url {
             StoreUrl::Embedded(_) => Self::Embedded,
-            StoreUrl::Redis(_) => Self::Redis,
+            StoreUrl::Redis(_) | StoreUrl::Sentinel(_) => Self::Redis,
         }
     }
 }

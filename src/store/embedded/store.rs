@@ -208,6 +208,7 @@ impl Store for EmbeddedStore {
         vec![Check {
             name: "disk",
             health,
+            note: None,
         }]
     }
 

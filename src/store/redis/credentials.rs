@@ -13,38 +13,43 @@ use tokio_rustls::TlsConnector;
 use tracing::warn;
 
 use crate::{
-    config::{RedisConfig, RedisUrl},
+    config::{RedisConfig, RedisLogin, RedisNode},
     stamp::Stamp,
     tls::{ClientFiles, PemFile, TlsError},
 };
 
-/// By what a server knows the gateway, and the gateway the server: as the files say now.
+use super::servers::RedisServers;
+
+/// By what servers know the gateway, and the gateway the servers: as the files say now.
 pub(super) struct Credentials {
     login: RedisConnectionInfo,
-    password_file: Option<PathBuf>,
-    tls: Option<Tls>,
+    password_file: Option<PasswordFile>,
+    tls: Option<ClientFiles>,
     /// What was read last.
     read: Mutex<Option<(Vec<Stamp>, Shown)>>,
 }
 
-struct Tls {
-    files: ClientFiles,
-    host: String,
+struct PasswordFile {
+    /// The key of the configuration that names it.
+    key: &'static str,
+    path: PathBuf,
 }
 
 /// What a connection is made with.
 #[derive(Clone)]
 pub(super) struct Shown {
     pub(super) login: RedisConnectionInfo,
-    pub(super) tls: Option<(TlsConnector, ServerName<'static>)>,
+    pub(super) tls: Option<TlsConnector>,
 }
 
 /// Why there is nothing to connect with. Shows nothing of what is in a file.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// The password cannot be read.
-    #[error("redis.password_file cannot be used: {} {reason}", path.display())]
+    #[error("{key} cannot be used: {} {reason}", path.display())]
     Password {
+        /// The key of the configuration that names the file.
+        key: &'static str,
         /// The file.
         path: PathBuf,
         /// Why.
@@ -54,8 +59,13 @@ pub enum CredentialsError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// No certificate can be for the host.
-    #[error("the host of the store's URL is no name that a certificate could have: {0}")]
-    Host(InvalidDnsNameError),
+    #[error("{host} is no name that a certificate could have: {reason}")]
+    Host {
+        /// The host.
+        host: String,
+        /// Why.
+        reason: InvalidDnsNameError,
+    },
 }
 
 /// What is wrong with a file that should hold a password.
@@ -76,40 +86,87 @@ pub enum PasswordError {
 const MAX_PASSWORD: u64 = 4_096;
 
 /// Finds out whether there is everything to connect with. It reads files.
-pub fn check_credentials(url: &RedisUrl, config: &RedisConfig) -> Result<(), CredentialsError> {
-    Credentials::new(url, config).current().map(drop)
+pub fn check_credentials(
+    servers: &RedisServers,
+    config: &RedisConfig,
+) -> Result<(), CredentialsError> {
+    let of_redis = Credentials::of_redis(&servers.login(), config);
+    of_redis.current()?;
+    let named = match servers {
+        RedisServers::One(url) => vec![url.node()],
+        RedisServers::Sentinel(url) => {
+            Credentials::of_sentinels(&url.login(), config).current()?;
+            url.sentinels().to_vec()
+        }
+    };
+    for node in named.iter().filter(|_| of_redis.is_tls()) {
+        server_name(node)?;
+    }
+    Ok(())
+}
+
+/// The name that must be in the certificate of a server.
+pub(super) fn server_name(node: &RedisNode) -> Result<ServerName<'static>, CredentialsError> {
+    let host = node.host().to_owned();
+    ServerName::try_from(host.clone()).map_err(|reason| CredentialsError::Host { host, reason })
 }
 
 // === impl Credentials ===
 
 impl Credentials {
-    /// Reads no file yet.
-    pub(super) fn new(url: &RedisUrl, config: &RedisConfig) -> Self {
+    /// Of a server that has locks. Reads no file yet.
+    pub(super) fn of_redis(login: &RedisLogin, config: &RedisConfig) -> Self {
+        let configured = Some(config.username.clone()).filter(|user| !user.is_empty());
+        let login = RedisLogin {
+            username: login.username.clone().or(configured),
+            ..login.clone()
+        };
+        let file = ("redis.password_file", config.password_file.as_str());
+        Self::new(login, file, config)
+    }
+
+    /// Of the sentinels, who are told nothing of the login to Redis. Reads no file yet.
+    pub(super) fn of_sentinels(redis: &RedisLogin, config: &RedisConfig) -> Self {
+        let user = Some(config.sentinel.username.clone()).filter(|user| !user.is_empty());
+        let login = RedisLogin {
+            username: user,
+            password: None,
+            database: 0,
+            is_tls: redis.is_tls,
+        };
+        let path = config.sentinel.password_file.as_str();
+        Self::new(login, ("redis.sentinel.password_file", path), config)
+    }
+
+    fn new(
+        of: RedisLogin,
+        (key, password_file): (&'static str, &str),
+        config: &RedisConfig,
+    ) -> Self {
         let mut login = RedisConnectionInfo::default()
-            .set_db(url.database().into())
+            .set_db(of.database.into())
             // Every reply of ours is an array of texts and integers.
             .set_protocol(ProtocolVersion::RESP2)
             // It would cost a round trip, and a permission.
             .set_skip_set_lib_name();
-        let configured = Some(config.username.clone()).filter(|user| !user.is_empty());
-        if let Some(user) = url.username().or(configured) {
+        if let Some(user) = of.username {
             login = login.set_username(user);
         }
-        if let Some(password) = url.password() {
+        if let Some(password) = of.password {
             login = login.set_password(password);
         }
-        let password_file =
-            (!config.password_file.is_empty()).then(|| config.password_file.clone());
-        let tls = || Tls {
-            files: config.tls.files(),
-            host: url.host().to_owned(),
-        };
+        let path = (!password_file.is_empty()).then(|| PathBuf::from(password_file));
         Self {
             login,
-            password_file: password_file.map(PathBuf::from),
-            tls: url.is_tls().then(tls),
+            password_file: path.map(|path| PasswordFile { key, path }),
+            tls: of.is_tls.then(|| config.tls.files()),
             read: Mutex::default(),
         }
+    }
+
+    /// The number of the database.
+    pub(super) fn database(&self) -> i64 {
+        self.login.db()
     }
 
     /// Whether the server is reached over TLS.
@@ -121,7 +178,7 @@ impl Credentials {
     pub(super) fn shows_no_certificate(&self) -> bool {
         self.tls
             .as_ref()
-            .is_some_and(|tls| tls.files.identity.is_none())
+            .is_some_and(|files| files.identity.is_none())
     }
 
     /// What to connect with now. Files that have changed and cannot be used leave in place what was
@@ -149,16 +206,17 @@ impl Credentials {
     }
 
     fn stamps(&self) -> Vec<Stamp> {
-        let of_tls = self.tls.iter().flat_map(|tls| tls.files.all());
-        let password = self.password_file.iter().map(PathBuf::as_path);
+        let of_tls = self.tls.iter().flat_map(ClientFiles::all);
+        let password = self.password_file.iter().map(|file| file.path.as_path());
         let all = password.chain(of_tls.map(PemFile::path));
         all.map(Stamp::of).collect()
     }
 
     fn read_files(&self) -> Result<Shown, CredentialsError> {
         let mut login = self.login.clone();
-        if let Some(path) = &self.password_file {
+        if let Some(PasswordFile { key, path }) = &self.password_file {
             let password = read_password(path).map_err(|reason| CredentialsError::Password {
+                key,
                 path: path.clone(),
                 reason,
             })?;
@@ -166,11 +224,7 @@ impl Credentials {
         }
         let tls = match &self.tls {
             None => None,
-            Some(tls) => {
-                let name = ServerName::try_from(tls.host.clone());
-                let name = name.map_err(CredentialsError::Host)?;
-                Some((TlsConnector::from(Arc::new(tls.files.config()?)), name))
-            }
+            Some(files) => Some(TlsConnector::from(Arc::new(files.config()?))),
         };
         Ok(Shown { login, tls })
     }
@@ -198,10 +252,9 @@ mod tests {
     use crate::config::StoreUrl;
 
     fn credentials(url: &str, config: &RedisConfig) -> Credentials {
-        let Ok(StoreUrl::Redis(url)) = url.parse() else {
-            panic!("{url} is a Redis URL");
-        };
-        Credentials::new(&url, config)
+        let url: StoreUrl = url.parse().unwrap();
+        let login = url.login().expect("somebody logs in to Redis");
+        Credentials::of_redis(&login, config)
     }
 
     fn password(credentials: &Credentials) -> String {
@@ -229,6 +282,27 @@ mod tests {
         assert_eq!(password(&credentials), "another");
         std::fs::remove_file(&path).unwrap();
         assert_eq!(password(&credentials), "another");
+    }
+
+    #[test]
+    fn the_sentinels_are_not_told_the_password_of_redis() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        let url = "redis+sentinel://al:s3cret@h/m/3".parse::<StoreUrl>();
+        let login = url.unwrap().login().unwrap();
+        let mut config = RedisConfig::default();
+        let shown = |config: &RedisConfig| {
+            let of_sentinels = Credentials::of_sentinels(&login, config);
+            of_sentinels.current().map(|shown| shown.login)
+        };
+        let nobody = shown(&config).unwrap();
+        assert_eq!((nobody.username(), nobody.password()), (None, None));
+        assert_eq!(nobody.db(), 0, "a sentinel has no databases");
+        config.sentinel.password_file = path.display().to_string();
+        let said = shown(&config).err().unwrap().to_string();
+        assert!(said.starts_with("redis.sentinel.password_file "), "{said}");
+        std::fs::write(&path, "watch\n").unwrap();
+        assert_eq!(shown(&config).unwrap().password(), Some("watch"));
     }
 
     #[test]

@@ -23,6 +23,7 @@ use super::{
     gateway::Gateway,
     keys::Keys,
     permissions,
+    replicated::Replicated,
     scripts::{Permission, Probed, Scripts},
 };
 
@@ -30,6 +31,7 @@ use super::{
 pub(super) struct Examiner {
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) scripts: Arc<Scripts>,
+    pub(super) replicated: Arc<Replicated>,
     pub(super) floors: Arc<Floors>,
     pub(super) gateway: Arc<Gateway>,
     pub(super) clock: Arc<dyn Clock>,
@@ -70,10 +72,15 @@ impl Examiner {
     /// Examines the server now.
     pub(super) async fn examine(&self, limit: Duration) -> Findings {
         let probed = self.scripts.probe(&self.dispatch, Instant::now() + limit);
-        match probed.await {
+        let mut findings = match probed.await {
             Ok(probed) => self.findings(&probed, self.eviction().await),
             Err(failure) => Findings::of_failure(failure),
+        };
+        if let Verdict::Safe = findings.verdict {
+            findings.checks.extend(self.replicated.check().await);
         }
+        findings.checks.extend(self.dispatch.topology.checks());
+        findings
     }
 
     /// Ends when a new connection has been made: to a server that may have been configured anew.
@@ -219,7 +226,11 @@ impl Findings {
         Self {
             at: Instant::now(),
             checks: checks
-                .map(|(name, health)| Check { name, health })
+                .map(|(name, health)| Check {
+                    name,
+                    health,
+                    note: None,
+                })
                 .collect(),
             verdict,
         }

@@ -72,6 +72,18 @@ impl Failure {
         }
     }
 
+    /// Why there is no answer, where asking changes nothing.
+    pub(super) fn reason(self) -> Unavailability {
+        match self {
+            Self::Transient(why) | Self::WrongNode(why) | Self::Refused(why) => why,
+            Self::Unknown(Uncertainty::UnexpectedReply(what)) => Unavailability::Refused(what),
+            Self::Unknown(why) => Unavailability::Connect(why.to_string()),
+            Self::NoScript | Self::WrongType => {
+                Unavailability::Refused("an answer to another command".to_owned())
+            }
+        }
+    }
+
     fn misconfigured(what: String) -> Self {
         Self::Refused(Unavailability::Misconfigured(what))
     }

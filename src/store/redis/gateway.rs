@@ -55,6 +55,8 @@ pub(super) struct Gateway {
     pub(super) unsubscribed: Mutex<Option<String>>,
     /// Told when another gateway has asked for news.
     pub(super) news_wanted: NewsWanted,
+    /// Whether a grant is kept back until replicas have it: whoever is handed a lock asks for that.
+    keeps_back: bool,
     /// The slots in which somebody was queued through this gateway, and when the last.
     slots: Mutex<HashMap<Slot, Instant>>,
     /// Grants that nobody waits for any more.
@@ -111,7 +113,7 @@ impl GatewayId {
 // === impl Gateway ===
 
 impl Gateway {
-    pub(super) fn new(floors: Arc<Floors>) -> (Self, mpsc::Receiver<Orphan>) {
+    pub(super) fn new(floors: Arc<Floors>, keeps_back: bool) -> (Self, mpsc::Receiver<Orphan>) {
         let (orphans, found) = mpsc::channel(BACKLOG);
         let gateway = Self {
             id: GatewayId::random(),
@@ -124,6 +126,7 @@ impl Gateway {
             hears: AtomicBool::new(false),
             unsubscribed: Mutex::default(),
             news_wanted: NewsWanted::default(),
+            keeps_back,
             slots: Mutex::default(),
             orphans,
             unsent: AtomicU64::new(0),
@@ -139,7 +142,12 @@ impl Gateway {
                     self.floors.raise(keys.slot(), lease.fence);
                     self.expect_end(keys.name(), lease.expires_in);
                     let fence = Some(lease.fence);
-                    if !self.parking.tell(&token, News::Granted(lease)) {
+                    let granted = if self.keeps_back {
+                        News::GrantedProvisionally
+                    } else {
+                        News::Granted(lease)
+                    };
+                    if !self.parking.tell(&token, granted) {
                         self.pass_on(keys.name().clone(), token, fence);
                     }
                 }

@@ -18,6 +18,8 @@ pub(super) struct Keys {
 impl Keys {
     /// A key of no lock, since no lock has an empty name; also a channel of no lock.
     pub(super) const PROBE: &str = "lg:{}:probe";
+    /// What is written to find out which replicas have all that was written before.
+    pub(super) const MARKER: &str = "lg:{}:marker";
 
     pub(super) fn of(name: &LockName, tags: &SlotTags, gateway: &GatewayId) -> Self {
         let tag = name.as_str();

@@ -32,13 +32,14 @@ use tokio_util::{
 };
 
 use crate::{
-    config::{RedisConfig, RedisUrl},
+    config::RedisNode,
     store::{Unavailability, Uncertainty},
     tls::distrust,
 };
 
 use super::{
-    credentials::{Credentials, Shown},
+    credentials::{Credentials, Shown, server_name},
+    ear::Ear,
     failure::{self, Failure},
 };
 
@@ -51,14 +52,13 @@ pub(super) struct Link {
 
 struct Life {
     broken: Arc<AtomicBool>,
+    closing: CancellationToken,
     _closes: DropGuard,
 }
 
 /// Where to connect to, and who owns the connections.
 pub(super) struct Endpoint {
-    host: String,
-    port: u16,
-    database: u16,
+    node: RedisNode,
     credentials: Arc<Credentials>,
     connect_timeout: Duration,
     /// The tasks that move bytes, one for each connection. They outlive every other task, because
@@ -76,22 +76,49 @@ const PIPELINE: usize = 1_024;
 // === impl Endpoint ===
 
 impl Endpoint {
-    pub(super) fn new(url: &RedisUrl, config: &RedisConfig) -> Self {
+    pub(super) fn new(
+        node: RedisNode,
+        credentials: Arc<Credentials>,
+        connect_timeout: Duration,
+    ) -> Self {
         Self {
-            host: url.host().to_owned(),
-            port: url.port(),
-            database: url.database(),
-            credentials: Arc::new(Credentials::new(url, config)),
-            connect_timeout: config.connect_timeout_ms.duration(),
+            node,
+            credentials,
+            connect_timeout,
             drivers: TaskTracker::new(),
             closing: CancellationToken::new(),
         }
     }
 
+    /// Where it is.
+    pub(super) fn node(&self) -> &RedisNode {
+        &self.node
+    }
+
+    /// How long connecting may take.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.connect_timeout
+    }
+
     pub(super) async fn connect(&self) -> Result<Link, Unavailability> {
-        timeout(self.connect_timeout, self.open())
-            .await
-            .unwrap_or_else(|_elapsed| Err(self.too_slow()))
+        self.in_time(self.open()).await
+    }
+
+    /// Ends at the latest when the time is over, or when the server is not used any more.
+    async fn in_time<T>(
+        &self,
+        connecting: impl Future<Output = Result<T, Unavailability>>,
+    ) -> Result<T, Unavailability> {
+        tokio::select! {
+            biased;
+            () = self.closing.cancelled() => {
+                let reason = "the server is not used any more".to_owned();
+                Err(Unavailability::Connect(reason))
+            }
+            connected = timeout(self.connect_timeout, connecting) => {
+                connected.unwrap_or_else(|_elapsed| Err(self.too_slow()))
+            }
+        }
     }
 
     fn too_slow(&self) -> Unavailability {
@@ -113,18 +140,18 @@ impl Endpoint {
         let shown = shown.map_err(|stopped| Unavailability::Connect(stopped.to_string()))?;
         let Shown { login, tls } =
             shown.map_err(|error| Unavailability::Misconfigured(error.to_string()))?;
-        let stream = TcpStream::connect((self.host.as_str(), self.port))
+        let stream = TcpStream::connect((self.node.host(), self.node.port()))
             .await
             .map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         let wire = match tls {
             None => Either::Left(stream),
-            Some((connector, name)) => Either::Right(Box::new(
-                connector
-                    .connect(name, stream)
-                    .await
-                    .map_err(|error| no_tls(&error))?,
-            )),
+            Some(connector) => {
+                let name = server_name(&self.node)
+                    .map_err(|error| Unavailability::Misconfigured(error.to_string()))?;
+                let encrypted = connector.connect(name, stream).await;
+                Either::Right(Box::new(encrypted.map_err(|error| no_tls(&error))?))
+            }
         };
         Ok((wire, login))
     }
@@ -153,12 +180,15 @@ impl Endpoint {
         let closing = self.closing.child_token();
         let life = Arc::new(Life {
             broken: Arc::clone(&broken),
+            closing: closing.clone(),
             _closes: closing.clone().drop_guard(),
         });
         self.drivers.spawn(async move {
             tokio::select! {
-                () = driver => {}
+                // What was not sent when the server was given up is not sent any more.
+                biased;
                 () = closing.cancelled() => {}
+                () = driver => {}
             }
             broken.store(true, Ordering::Release);
         });
@@ -166,23 +196,24 @@ impl Endpoint {
     }
 
     /// A connection of its own that listens to channels.
-    pub(super) async fn subscribe(&self, channels: &[&str]) -> Result<PubSub, Unavailability> {
+    pub(super) async fn subscribe(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
         let open = async {
             let (stream, login) = self.reach().await?;
             let subscription = PubSub::new(&login, stream).await;
             let mut subscription = subscription.map_err(|error| self.login_failed(&error))?;
             let subscribed = subscription.subscribe(channels).await;
             subscribed.map_err(|error| refused(&error))?;
-            Ok(subscription)
+            Ok(Ear {
+                connection: subscription,
+                over: self.closing.clone(),
+            })
         };
-        timeout(self.connect_timeout, open)
-            .await
-            .unwrap_or_else(|_elapsed| Err(self.too_slow()))
+        self.in_time(open).await
     }
 
     /// Why a login failed, the choice of the database included.
     fn login_failed(&self, error: &RedisError) -> Unavailability {
-        let database = self.database;
+        let database = self.credentials.database();
         let detail = error.detail().unwrap_or_default();
         if failure::tells_of_no_database(detail) {
             return Unavailability::Misconfigured(format!(
@@ -212,9 +243,14 @@ impl Endpoint {
         }
     }
 
+    /// Gives the server up: from now on nothing is sent to it, and every connection ends.
+    pub(super) fn cut(&self) {
+        self.closing.cancel();
+    }
+
     /// Closes every connection, whoever still has one.
     pub(super) async fn close(&self) {
-        self.closing.cancel();
+        self.cut();
         self.drivers.close();
         self.drivers.wait().await;
     }
@@ -225,7 +261,7 @@ impl Endpoint {
 impl Link {
     /// Whether no new command may be sent.
     pub(super) fn is_broken(&self) -> bool {
-        self.life.broken.load(Ordering::Acquire)
+        self.life.closing.is_cancelled() || self.life.broken.load(Ordering::Acquire)
     }
 
     /// Keeps new commands from this connection.

@@ -1,32 +1,29 @@
-//! The connections to one server.
+//! The connections to one server, or to whichever is the master.
 //!
 //! A connection is taken from the pool, cloned, and given back before anything is sent: requests
 //! share connections, and their commands travel together.
 
 use std::{convert::Infallible, fmt, sync::Arc};
 
-use bb8_redis::{bb8, redis::aio::PubSub};
+use bb8_redis::bb8;
 use tokio::{
     sync::Notify,
     time::{Duration, Instant, timeout_at},
 };
 
-use crate::{
-    config::{RedisConfig, RedisUrl},
-    store::Unavailability,
-};
+use crate::{config::RedisConfig, store::Unavailability};
 
-use super::link::{Endpoint, Link};
+use super::{ear::Ear, link::Link, route::Route};
 
 /// The pool of one server's connections.
 pub(super) struct Pool {
     connections: bb8::Pool<Manager>,
-    endpoint: Arc<Endpoint>,
+    route: Route,
     connected: Arc<Notify>,
 }
 
 struct Manager {
-    endpoint: Arc<Endpoint>,
+    route: Route,
     connected: Arc<Notify>,
 }
 
@@ -44,12 +41,11 @@ const GRACE: Duration = Duration::from_millis(100);
 // === impl Pool ===
 
 impl Pool {
-    pub(super) fn new(url: &RedisUrl, config: &RedisConfig) -> Self {
-        let connect_timeout = config.connect_timeout_ms.duration();
-        let endpoint = Arc::new(Endpoint::new(url, config));
+    pub(super) fn new(route: Route, config: &RedisConfig) -> Self {
+        let longest = route.longest_connect();
         let connected = Arc::new(Notify::new());
         let manager = Manager {
-            endpoint: Arc::clone(&endpoint),
+            route: route.clone(),
             connected: Arc::clone(&connected),
         };
         let size = config.connections.max(1);
@@ -61,11 +57,11 @@ impl Pool {
             .retry_connection(false)
             .max_lifetime(None)
             .idle_timeout(None)
-            .connection_timeout(connect_timeout + GRACE)
+            .connection_timeout(longest + GRACE)
             .build_unchecked(manager);
         Self {
             connections,
-            endpoint,
+            route,
             connected,
         }
     }
@@ -99,12 +95,17 @@ impl Pool {
     }
 
     /// A connection outside the pool that listens to channels.
-    pub(super) async fn subscribe(&self, channels: &[&str]) -> Result<PubSub, Unavailability> {
-        self.endpoint.subscribe(channels).await
+    pub(super) async fn subscribe(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
+        self.route.subscribe(channels).await
+    }
+
+    /// A connection outside the pool, for commands that keep others waiting.
+    pub(super) async fn dedicated(&self) -> Result<Link, Unavailability> {
+        self.route.connect().await
     }
 
     pub(super) async fn close(&self) {
-        self.endpoint.close().await;
+        self.route.close().await;
     }
 }
 
@@ -121,7 +122,7 @@ impl bb8::ManageConnection for Manager {
     type Error = Infallible;
 
     async fn connect(&self) -> Result<Place, Infallible> {
-        Ok(match self.endpoint.connect().await {
+        Ok(match self.route.connect().await {
             Ok(link) => {
                 self.connected.notify_one();
                 Place::Up(link)
@@ -149,18 +150,26 @@ mod tests {
         net::TcpListener,
     };
 
-    use super::*;
-    use crate::{config::StoreUrl, lifecycle::Lifecycle};
+    use super::{
+        super::{credentials::Credentials, link::Endpoint},
+        *,
+    };
+    use crate::{
+        config::{RedisLogin, RedisNode},
+        lifecycle::Lifecycle,
+    };
 
     #[tokio::test]
     async fn a_failure_of_some_time_ago_is_not_told_to_the_next_caller() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        let Ok(StoreUrl::Redis(url)) = format!("redis://{address}").parse() else {
-            panic!("an address makes a URL");
-        };
-        let pool = Pool::new(&url, &RedisConfig::default());
+        let config = RedisConfig::default();
+        let node = RedisNode::new("127.0.0.1", address.port());
+        let credentials = Credentials::of_redis(&RedisLogin::default(), &config);
+        let connect_timeout = config.connect_timeout_ms.duration();
+        let endpoint = Endpoint::new(node, Arc::new(credentials), connect_timeout);
+        let pool = Pool::new(Route::to(endpoint), &config);
         let limit = Instant::now() + Duration::from_secs(20);
         let refused = pool.link(limit).await.err();
         assert!(

@@ -1,13 +1,12 @@
 //! Carries news between gateways over two channels: one on which they are asked for, which every
 //! gateway hears, and one on which they are sent, which those hear who take part.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bb8_redis::redis::Cmd;
 use futures_util::{
     StreamExt,
-    future::{Either, select},
     stream::{self, BoxStream},
 };
 use tokio_util::sync::CancellationToken;
@@ -17,6 +16,7 @@ use crate::store::{StoreError, Unavailability, relay::Relay};
 use super::{
     Slot,
     dispatch::Dispatch,
+    ear::Ear,
     failure::Failure,
     gateway::{Gateway, GatewayId},
     subscription::silence,
@@ -70,7 +70,8 @@ impl Relay for RedisRelay {
 
     async fn listen(&self) -> Result<BoxStream<'static, String>, StoreError> {
         let messenger = self.dispatch.topology.messenger();
-        let (mut requests, messages) = messenger.subscribe(&[NEWS]).await?.split();
+        let Ear { connection, over } = messenger.subscribe(&[NEWS]).await?;
+        let (mut requests, messages) = connection.split();
         let me = format!("{}\n", self.gateway.id.as_str());
         let closing = self.closing.clone();
         // What nobody knows to be of another gateway is left out.
@@ -81,9 +82,10 @@ impl Relay for RedisRelay {
             std::future::ready(batch)
         });
         let lost = async move {
-            let silence = pin!(silence(&mut requests));
-            match select(silence, pin!(closing.cancelled())).await {
-                Either::Left(_) | Either::Right(_) => {}
+            tokio::select! {
+                () = silence(&mut requests) => {}
+                () = over.cancelled() => {}
+                () = closing.cancelled() => {}
             }
         };
         let batches = messages.map(Some).chain(stream::once(async { None }));

@@ -20,7 +20,7 @@ use tokio_util::{
 
 use crate::{
     clock::Clock,
-    config::{RedisConfig, RedisUrl},
+    config::RedisConfig,
     lifecycle::Lifecycle,
     lock::{FencingToken, KeeperId, LockName, TokenHash, Ttl},
     store::{
@@ -49,7 +49,10 @@ use super::{
     list::Listing,
     pool::Pool,
     relay::RedisRelay,
+    replicas::Replicas,
+    replicated::Replicated,
     scripts::{Knowledge, Scripts},
+    servers::RedisServers,
     topology::Topology,
     wake::Wake,
 };
@@ -65,8 +68,7 @@ pub struct RedisStore {
     admission: Arc<Admission>,
     tags: Arc<SlotTags>,
     relay: RedisRelay,
-    /// What its server is called in metrics.
-    node: String,
+    replicated: Arc<Replicated>,
     description: String,
     closed: AtomicBool,
     /// Ends what goes on by itself.
@@ -91,21 +93,30 @@ impl RedisStore {
     ///
     /// The clock is only compared with the server's, to warn of a difference.
     pub fn open(
-        url: &RedisUrl,
+        servers: impl Into<RedisServers>,
         config: &RedisConfig,
         clock: Arc<dyn Clock>,
         lifecycle: &Lifecycle,
     ) -> Self {
-        let topology = Topology::Single(Pool::new(url, config));
+        let servers = servers.into();
+        let topology = Topology::new(&servers, config, &clock);
         let dispatch = Arc::new(Dispatch::new(topology, config));
         let scripts = Arc::new(Scripts::new());
         let floors = Arc::new(Floors::new());
         let tags = Arc::new(SlotTags::compute());
-        let (gateway, orphans) = Gateway::new(Arc::clone(&floors));
+        let replicas = Replicas::new(config);
+        let (gateway, orphans) = Gateway::new(Arc::clone(&floors), replicas.are_waited_for());
         let gateway = Arc::new(gateway);
+        let replicated = Arc::new(Replicated {
+            replicas,
+            dispatch: Arc::clone(&dispatch),
+            scripts: Arc::clone(&scripts),
+            gateway: Arc::clone(&gateway),
+        });
         let examiner = Examiner {
             dispatch: Arc::clone(&dispatch),
             scripts: Arc::clone(&scripts),
+            replicated: Arc::clone(&replicated),
             floors,
             gateway: Arc::clone(&gateway),
             clock,
@@ -124,6 +135,7 @@ impl RedisStore {
             tags: Arc::clone(&tags),
         };
         let closing = CancellationToken::new();
+        dispatch.topology.start(lifecycle, &closing);
         wake.start(orphans, lifecycle, &closing);
         let relay = RedisRelay {
             gateway: Arc::clone(&gateway),
@@ -137,8 +149,8 @@ impl RedisStore {
             admission,
             tags,
             relay,
-            node: format!("{}:{}", url.host(), url.port()),
-            description: format!("Redis at {url}"),
+            replicated,
+            description: servers.to_string(),
             closed: AtomicBool::new(false),
             closing,
             working: TaskTracker::new(),
@@ -182,6 +194,7 @@ impl Store for RedisStore {
         self.admission.admit().await?;
         let _room = self.room().await?;
         let keys = self.keys(&attempt.name);
+        let line = self.replicated.line().await?;
         let acquire = self
             .scripts
             .acquire(&self.dispatch, &self.gateway, &keys, attempt);
@@ -204,7 +217,10 @@ impl Store for RedisStore {
             | Acquisition::IdempotencyMismatch
             | Acquisition::IdempotencyExpired => {}
         }
-        Ok(acquisition)
+        let replicated = self
+            .replicated
+            .acquisition(line, &keys, attempt, acquisition);
+        replicated.await
     }
 
     async fn renew_as(
@@ -256,9 +272,11 @@ impl Store for RedisStore {
     ) -> Result<Confirmation, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
+        let line = self.replicated.line().await?;
         let confirmation = self.scripts.confirm(&self.dispatch, &keys, token).await?;
         if let Confirmation::Confirmed(lease) = &confirmation {
             self.gateway.floors.raise(keys.slot(), lease.fence);
+            self.replicated.grant(line, &keys, token).await?;
         }
         Ok(confirmation)
     }
@@ -271,10 +289,7 @@ impl Store for RedisStore {
     ) -> Result<Leaving, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
-        let leaving = self
-            .scripts
-            .leave(&self.dispatch, &self.gateway, &keys, token, keep_for)
-            .await;
+        let leaving = self.replicated.leave(&keys, token, keep_for).await;
         // Perhaps also where it is not known.
         if let (Ok(Leaving::Left(_)) | Err(_), Some(keep_for)) = (&leaving, keep_for) {
             self.gateway.keeps_place(name, *token, keep_for);
@@ -334,22 +349,25 @@ impl Store for RedisStore {
             Err(closing) => vec![Check {
                 name: "connection",
                 health: Health::Outage(closing.to_string()),
+                note: None,
             }],
         }
     }
 
     fn figures(&self) -> StoreFigures {
-        let pools = self.dispatch.topology.pools();
+        let topology = &self.dispatch.topology;
+        let pools = topology.pools();
         let skew = self.admission.clock_skew();
-        StoreFigures {
+        let mut figures = StoreFigures {
             connections: Some(pools.map(Pool::open).sum()),
             hears: Some(self.gateway.hears.load(Ordering::Relaxed)),
             unsent_messages: Some(self.gateway.unsent()),
-            clock_skew: skew
-                .map(|skew| (self.node.clone(), skew))
-                .into_iter()
-                .collect(),
-        }
+            clock_skew: topology.node().zip(skew).into_iter().collect(),
+            replicas: self.replicated.replicas.confirmed(),
+            ..StoreFigures::default()
+        };
+        topology.figures(&mut figures);
+        figures
     }
 
     async fn close(&self) {

@@ -5,10 +5,7 @@ use std::{
     time::Duration,
 };
 
-use bb8_redis::redis::{
-    Cmd, Value,
-    aio::{PubSub, PubSubSink},
-};
+use bb8_redis::redis::{Cmd, Value, aio::PubSubSink};
 use futures_util::StreamExt;
 use tokio::time::{sleep, timeout};
 
@@ -17,6 +14,7 @@ use crate::store::Unavailability;
 use super::{
     Slot,
     dispatch::{Dispatch, Pauses},
+    ear::Ear,
     gateway::{Gateway, GatewayId},
 };
 
@@ -41,12 +39,12 @@ impl Subscription {
         loop {
             let messenger = self.dispatch.topology.messenger();
             let pause = match messenger.subscribe(&[&channel, GatewayId::ALL]).await {
-                Ok(connection) => {
+                Ok(ear) => {
                     pauses = Pauses::new();
                     self.note(None);
                     self.gateway.missed.notify_one();
                     self.gateway.hears.store(true, Ordering::Relaxed);
-                    self.hear(connection).await;
+                    self.hear(ear).await;
                     self.gateway.hears.store(false, Ordering::Relaxed);
                     pauses.next()
                 }
@@ -61,8 +59,8 @@ impl Subscription {
         }
     }
 
-    /// Hears messages until the connection is lost.
-    async fn hear(&self, connection: PubSub) {
+    /// Hears messages until the connection is lost, or the server given up.
+    async fn hear(&self, Ear { connection, over }: Ear) {
         let (mut requests, mut messages) = connection.split();
         let messages = async {
             while let Some(message) = messages.next().await {
@@ -72,6 +70,7 @@ impl Subscription {
         };
         tokio::select! {
             () = messages => {}
+            () = over.cancelled() => {}
             () = silence(&mut requests) => {}
             () = self.talk() => {}
         }

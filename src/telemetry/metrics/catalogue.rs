@@ -102,6 +102,14 @@ catalogue! {
         "Messages to other gateways that could not be sent; each delays a waiter by up to two seconds. Redis only."
     Gauge "latchgate_store_clock_skew_seconds" ["node"]
         "By how much the clock of a store's node is ahead of the gateway's, when it was last looked at. Redis only."
+    Gauge "latchgate_store_master_since_seconds" ["node"]
+        "Since when this node is followed as the master, in seconds since 1970. Missing while there is none. Sentinel only."
+    Counter "latchgate_store_master_changes" []
+        "How often a master was left, mostly for another one. Sentinel only."
+    Gauge "latchgate_store_sentinel" ["node"]
+        "1 while this sentinel answers and is heard, else 0. Sentinel only."
+    Gauge "latchgate_store_replicas" []
+        "How many replicas had the last grants when they were waited for. With redis.wait_replicas only."
 
     Gauge "process_start_time_seconds" []
         "When the process began, in seconds since 1970."

@@ -32,4 +32,12 @@ pub struct StoreFigures {
     pub unsent_messages: Option<u64>,
     /// By how many seconds the clock of each node is ahead of ours.
     pub clock_skew: Vec<(String, f64)>,
+    /// The node that is the master, and since when it is followed, in seconds since 1970.
+    pub master: Option<(String, f64)>,
+    /// How often another node became the master.
+    pub master_changes: Option<u64>,
+    /// Whether each sentinel answers.
+    pub sentinels: Vec<(String, bool)>,
+    /// How many replicas had what was last waited for.
+    pub replicas: Option<u32>,
 }

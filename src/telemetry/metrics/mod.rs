@@ -8,6 +8,7 @@ mod labels;
 mod outcome;
 mod process;
 mod set;
+mod store_gauges;
 #[cfg(test)]
 mod tests;
 mod totals;

@@ -19,8 +19,9 @@ use super::{
     Ended, Figures, Outcome, SeenBy,
     buckets::{Buckets, long, short},
     entry::Entry,
-    labels::{Labels, NodeLabels, RequestLabels, RouteLabels, Status, method},
+    labels::{Labels, RequestLabels, RouteLabels, Status, method},
     process::Process,
+    store_gauges::StoreGauges,
 };
 
 /// All metrics of one gateway. Cheap to clone.
@@ -29,7 +30,7 @@ pub struct Metrics(pub(super) Arc<Set>);
 
 type Counts<const N: usize> = Family<Labels<N>, Counter>;
 type Histograms<S> = Family<S, Histogram, fn() -> Histogram>;
-type FloatGauge = Gauge<f64, AtomicU64>;
+pub(super) type FloatGauge = Gauge<f64, AtomicU64>;
 
 pub(super) struct Set {
     registry: Registry,
@@ -65,10 +66,7 @@ struct LookedUp {
     event_streams: Gauge,
     leases: Gauge,
     certificate_ends: Family<Labels<0>, Gauge>,
-    connections: Family<Labels<0>, Gauge>,
-    hears: Family<Labels<0>, Gauge>,
-    unsent: Family<Labels<0>, Counter>,
-    clock_skew: Family<NodeLabels, FloatGauge>,
+    store: StoreGauges,
     started_at: Family<Labels<0>, FloatGauge>,
     cpu: Family<Labels<0>, Counter<f64, AtomicU64>>,
     resident: Family<Labels<0>, Gauge>,
@@ -316,10 +314,7 @@ impl LookedUp {
                 "latchgate_certificate_expiry_timestamp_seconds",
                 Family::default(),
             ),
-            connections: entry.add("latchgate_store_connections", Family::default()),
-            hears: entry.add("latchgate_store_channel", Family::default()),
-            unsent: entry.add("latchgate_store_unsent_messages", Family::default()),
-            clock_skew: entry.add("latchgate_store_clock_skew_seconds", Family::default()),
+            store: StoreGauges::new(entry),
             started_at: entry.add("process_start_time_seconds", Family::default()),
             cpu: entry.add("process_cpu_seconds", Family::default()),
             resident: entry.add("process_resident_memory_bytes", Family::default()),
@@ -332,7 +327,6 @@ impl LookedUp {
         self.draining.set(i64::from(now.is_withdrawn));
         // What is not looked at any more says nothing.
         self.checks.clear();
-        self.clock_skew.clear();
         for (check, severity) in &now.checks {
             let check = self.checks.get_or_create_owned(&[("check", *check)]);
             check.set(i64::from(*severity));
@@ -341,22 +335,7 @@ impl LookedUp {
         self.held_streams.set(count(now.held_streams));
         self.event_streams.set(count(now.event_streams));
         self.leases.set(count(now.leases));
-        if let Some(open) = now.store.connections {
-            self.connections.get_or_create(&[]).set(i64::from(open));
-        }
-        if let Some(hears) = now.store.hears {
-            self.hears.get_or_create(&[]).set(i64::from(hears));
-        }
-        if let Some(unsent) = now.store.unsent_messages {
-            let counter = self.unsent.get_or_create(&[]);
-            counter
-                .inner()
-                .store(unsent, std::sync::atomic::Ordering::Relaxed);
-        }
-        for (node, skew) in &now.store.clock_skew {
-            let node = NodeLabels { node: node.clone() };
-            self.clock_skew.get_or_create(&node).set(*skew);
-        }
+        self.store.set(&now.store);
         if let Some(started_at) = process.started_at {
             self.started_at.get_or_create(&[]).set(started_at);
         }

@@ -29,6 +29,10 @@ fn figures() -> Figures {
             hears: Some(true),
             unsent_messages: Some(3),
             clock_skew: vec![("127.0.0.1:6379".to_owned(), -0.25)],
+            master: Some(("127.0.0.1:6379".to_owned(), 1.8e9)),
+            master_changes: Some(1),
+            sentinels: vec![("127.0.0.1:26379".to_owned(), true)],
+            replicas: Some(2),
         },
         ..Figures::default()
     }

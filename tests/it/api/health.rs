@@ -9,7 +9,11 @@ fn checks(service: &Service, found: Vec<Health>) {
     *service.script.check.lock().unwrap() = names
         .into_iter()
         .zip(found)
-        .map(|(name, health)| Check { name, health })
+        .map(|(name, health)| Check {
+            name,
+            health,
+            note: None,
+        })
         .collect();
 }
 

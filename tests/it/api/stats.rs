@@ -36,6 +36,7 @@ async fn a_gateway_that_has_done_nothing_says_so() {
     let connection = Check {
         name: "connection",
         health: Health::Warning("slow".to_owned()),
+        note: None,
     };
     service.script.check.lock().unwrap().push(connection);
     let mut told = stats(&service).await;

@@ -44,11 +44,30 @@ fn the_redis_file_works() {
 }
 
 #[test]
+fn the_sentinel_file_works() {
+    let config = load("sentinel.toml").config;
+    assert_eq!(
+        config.store.to_string(),
+        "redis+sentinel://sentinel-1:26379,sentinel-2:26379,sentinel-3:26379/mymaster/0"
+    );
+    assert_eq!(config.redis.wait_replicas, 1);
+    assert_eq!(config.auth.keys_file, "/etc/latchgate/keys.toml");
+}
+
+#[test]
 fn every_file_has_a_test() {
     let entries = std::fs::read_dir(path("")).unwrap();
     let mut names: Vec<_> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, ["embedded.toml", "latchgate.toml", "redis.toml"]);
+    assert_eq!(
+        names,
+        [
+            "embedded.toml",
+            "latchgate.toml",
+            "redis.toml",
+            "sentinel.toml"
+        ]
+    );
 }

@@ -174,7 +174,8 @@ fn a_store_of_a_later_version_is_called_that() {
     assert_eq!(
         message,
         "store is \"redlock:***\" (the environment variable LATCHGATE_STORE); allowed is \
-         embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], or rediss://.. for TLS \
+         embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], \
+         redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB], or rediss.. for TLS \
          (this one uses redlock://, which this version does not have)"
     );
 }
@@ -206,7 +207,9 @@ fn what_is_set_and_empty_is_not_the_same_as_nothing() {
     assert_eq!(
         variable("LATCHGATE_STORE", ""),
         "store is \"\" (the environment variable LATCHGATE_STORE); allowed is \
-         embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], or rediss://.. for TLS (this one is empty)"
+         embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], \
+         redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB], or rediss.. for TLS \
+         (this one is empty)"
     );
 }
 

@@ -1,22 +1,33 @@
-//! The Redis store, on a server of its own, with two gateways.
+//! The Redis store, on a server of its own or on a master that a sentinel names, with two gateways.
 
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use latchgate::{
     clock::SystemClock,
-    config::RedisConfig,
+    config::{Millis, RedisConfig},
     lifecycle::Lifecycle,
-    store::{Store, redis::RedisStore},
+    store::{
+        Store,
+        redis::{RedisServers, RedisStore},
+    },
 };
 
 use super::Fixture;
-use crate::support::RedisServer;
+use crate::{redis::sentinel::watched::Watched, support::RedisServer};
 
-/// The Redis store, on a server of its own, with two gateways.
+/// The Redis store, on servers of its own, with two gateways.
 pub(super) struct Redis {
     gateways: Mutex<[Arc<RedisStore>; 2]>,
-    server: RedisServer,
+    servers: RedisServers,
+    config: RedisConfig,
+    /// They run as long as this lives.
+    _processes: Processes,
+}
+
+enum Processes {
+    One(#[expect(dead_code, reason = "dropping it ends it")] RedisServer),
+    Watched(#[expect(dead_code, reason = "dropping it ends them")] Watched),
 }
 
 // === impl Redis ===
@@ -24,8 +35,32 @@ pub(super) struct Redis {
 impl Redis {
     pub(super) async fn start() -> Self {
         let server = RedisServer::start().await;
-        let gateways = Mutex::new([open(&server), open(&server)]);
-        Self { gateways, server }
+        let url = &server.url();
+        Self::open(url, RedisConfig::default(), Processes::One(server))
+    }
+
+    /// On the master that a sentinel names, where nothing is answered before the replica has it.
+    pub(super) async fn watched() -> Self {
+        let watched = Watched::start_small().await;
+        let config = RedisConfig {
+            wait_replicas: 1,
+            // Nobody is refused because the machine is busy with something else.
+            wait_timeout_ms: Millis(5_000),
+            ..RedisConfig::default()
+        };
+        let url = &watched.url();
+        Self::open(url, config, Processes::Watched(watched))
+    }
+
+    fn open(servers: impl Into<RedisServers>, config: RedisConfig, processes: Processes) -> Self {
+        let servers = servers.into();
+        let gateways = [open(&servers, &config), open(&servers, &config)];
+        Self {
+            gateways: Mutex::new(gateways),
+            servers,
+            config,
+            _processes: processes,
+        }
     }
 }
 
@@ -53,15 +88,15 @@ impl Fixture for Redis {
         for gateway in self.gateways() {
             gateway.close().await;
         }
-        *self.gateways.lock().unwrap() = [open(&self.server), open(&self.server)];
+        let anew = || open(&self.servers, &self.config);
+        *self.gateways.lock().unwrap() = [anew(), anew()];
     }
 }
 
-fn open(server: &RedisServer) -> Arc<RedisStore> {
-    let config = RedisConfig::default();
+fn open(servers: &RedisServers, config: &RedisConfig) -> Arc<RedisStore> {
     Arc::new(RedisStore::open(
-        &server.url(),
-        &config,
+        servers.clone(),
+        config,
         Arc::new(SystemClock),
         &Lifecycle::new(),
     ))

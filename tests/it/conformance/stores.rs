@@ -36,6 +36,7 @@ conformance! {
     stores: {
         embedded = ready(Embedded::start());
         redis = Redis::start();
+        sentinel = Redis::watched();
     }
     cases: {
         exclusion:

@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 use bb8_redis::redis::Value;
 use latchgate::{
     clock::SystemClock,
-    config::{Millis, RedisConfig, RedisUrl},
+    config::{Millis, RedisConfig},
     lifecycle::Lifecycle,
     lock::{HeldLease, HoldLimit, LockName, Metadata, Token, TokenHash, Ttl},
     store::{
         Store, StoreError,
         contract::{Acquisition, Attempt, Health},
-        redis::RedisStore,
+        redis::{RedisServers, RedisStore},
     },
 };
 use tokio::time::{Instant, sleep};
@@ -99,8 +99,12 @@ pub(crate) fn quick() -> RedisConfig {
     }
 }
 
-pub(crate) fn open(url: &RedisUrl, config: &RedisConfig, lifecycle: &Lifecycle) -> RedisStore {
-    RedisStore::open(url, config, Arc::new(SystemClock), lifecycle)
+pub(crate) fn open(
+    servers: impl Into<RedisServers>,
+    config: &RedisConfig,
+    lifecycle: &Lifecycle,
+) -> RedisStore {
+    RedisStore::open(servers, config, Arc::new(SystemClock), lifecycle)
 }
 
 pub(crate) fn name(text: &str) -> LockName {

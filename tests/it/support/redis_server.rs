@@ -132,6 +132,12 @@ impl RedisServer {
         reply.expect("the server answers a test's own command")
     }
 
+    /// Runs a command on a server that may hang up on it.
+    pub(crate) async fn try_run(&self, command: &[&str]) -> Option<Value> {
+        let mut connection = self.connect().await.ok()?;
+        connection.send_packed_command(&cmd(command)).await.ok()
+    }
+
     /// Runs a command whose reply is a text; empty if there is none.
     pub(crate) async fn text(&self, command: &[&str]) -> String {
         let reply = self.run(command).await;
@@ -228,7 +234,8 @@ pub(crate) fn url(text: &str) -> RedisUrl {
     }
 }
 
-fn free_port() -> u16 {
+/// A port that nobody listens on now.
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("a listener has an address");
     address.port()

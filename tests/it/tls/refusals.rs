@@ -147,10 +147,12 @@ fn what_is_to_be_secret_or_believed_of_redis_names_key_and_file() {
 
 #[test]
 fn a_password_in_an_argument_is_refused() {
-    let refused = latchgate(&["serve", "--store", "rediss://:s3cret@h"]).read();
-    assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(refused.err.contains("can see an argument"), "{refused:?}");
-    assert!(!refused.err.contains("s3cret"), "{refused:?}");
+    for store in ["rediss://:s3cret@h", "redis+sentinel://:s3cret@h,i/m"] {
+        let refused = latchgate(&["serve", "--store", store]).read();
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.err.contains("can see an argument"), "{refused:?}");
+        assert!(!refused.err.contains("s3cret"), "{refused:?}");
+    }
 }
 
 #[test]

@@ -14,7 +14,8 @@
 --   2  how long to remember an end, in ms
 --   3  the highest fence that the gateway has seen in this slot
 --   4  the id of this gateway
---   5  1 to give back only what nobody has heard of, else 0
+--   5  1 to give back only what nobody has heard of, 2 for a grant that was kept back so that nobody
+--      can have heard of it, else 0. Only with 0 its idempotency key counts as used
 --   6  the fence of the grant that is meant, or empty for whatever the attempt holds
 -- Reply
 --   {given_back, ARGV 1, news}

@@ -22,7 +22,7 @@ mod script;
 
 pub(super) use advance::Advance;
 pub(super) use break_lock::{Meant, Struck};
-pub(super) use give_back::Knowledge;
+pub(super) use give_back::{Knowledge, TakenBack};
 pub(super) use hex::token_hash;
 pub(super) use list::Seen;
 pub(super) use news::Heard;

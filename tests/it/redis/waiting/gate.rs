@@ -12,7 +12,7 @@ use latchgate::{
     store::{
         Store,
         contract::{Attempt, Inspection, Release, Waiting},
-        redis::RedisStore,
+        redis::{RedisServers, RedisStore},
     },
 };
 use tokio::{
@@ -59,9 +59,9 @@ impl Gate {
         Self::with(url, &quick())
     }
 
-    pub(crate) fn with(url: &RedisUrl, config: &RedisConfig) -> Self {
+    pub(crate) fn with(servers: impl Into<RedisServers>, config: &RedisConfig) -> Self {
         let lifecycle = Lifecycle::new();
-        let store = Arc::new(open(url, config, &lifecycle));
+        let store = Arc::new(open(servers, config, &lifecycle));
         let limits = LimitsConfig {
             reconnect_grace_ms: Millis(u64::try_from(GRACE.as_millis()).unwrap()),
             ..LimitsConfig::default()

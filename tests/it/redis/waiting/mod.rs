@@ -4,7 +4,7 @@ mod bounds;
 mod dead;
 mod faults;
 mod foreign;
-mod gate;
+pub(crate) mod gate;
 mod history;
 mod keyed;
 mod late_news;

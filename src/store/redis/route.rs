@@ -1,0 +1,71 @@
+//! To which server a connection is made.
+
+use std::sync::Arc;
+
+use tokio::time::Duration;
+
+use crate::{
+    config::{RedisConfig, RedisUrl},
+    store::Unavailability,
+};
+
+use super::{
+    credentials::Credentials,
+    ear::Ear,
+    link::{Endpoint, Link},
+    sentinels::Followed,
+};
+
+/// To which server a connection is made.
+#[derive(Clone)]
+pub(super) enum Route {
+    /// Always to this one.
+    Fixed(Arc<Endpoint>),
+    /// To the one that is the master when it is made.
+    Followed(Arc<Followed>),
+}
+
+// === impl Route ===
+
+impl Route {
+    pub(super) fn to(endpoint: Endpoint) -> Self {
+        Self::Fixed(Arc::new(endpoint))
+    }
+
+    pub(super) fn to_one(url: &RedisUrl, config: &RedisConfig) -> Self {
+        let credentials = Arc::new(Credentials::of_redis(&url.login(), config));
+        let connect_timeout = config.connect_timeout_ms.duration();
+        Self::to(Endpoint::new(url.node(), credentials, connect_timeout))
+    }
+
+    /// How long it takes at most until there is a connection, or none.
+    pub(super) fn longest_connect(&self) -> Duration {
+        match self {
+            Self::Fixed(endpoint) => endpoint.connect_timeout(),
+            Self::Followed(followed) => followed.longest_connect(),
+        }
+    }
+
+    pub(super) async fn connect(&self) -> Result<Link, Unavailability> {
+        match self {
+            Self::Fixed(endpoint) => endpoint.connect().await,
+            Self::Followed(followed) => followed.connect().await,
+        }
+    }
+
+    /// A connection of its own that listens to channels.
+    pub(super) async fn subscribe(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
+        match self {
+            Self::Fixed(endpoint) => endpoint.subscribe(channels).await,
+            Self::Followed(followed) => followed.subscribe(channels).await,
+        }
+    }
+
+    /// Closes every connection, whoever still has one.
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Fixed(endpoint) => endpoint.close().await,
+            Self::Followed(followed) => followed.close().await,
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Which server is the master: the sentinels are asked, and what they say is verified.
+
+mod followed;
+mod hints;
+mod master;
+mod question;
+mod report;
+mod sentinel;
+mod word;
+
+pub(super) use followed::Followed;

@@ -1,0 +1,81 @@
+//! What the store is like, set when somebody asks.
+
+use std::sync::atomic::Ordering;
+
+use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge};
+
+use super::{
+    StoreFigures,
+    entry::Entry,
+    labels::{Labels, NodeLabels},
+    set::FloatGauge,
+};
+
+/// What the store is like. A store that does not have something leaves it out.
+pub(super) struct StoreGauges {
+    connections: Family<Labels<0>, Gauge>,
+    hears: Family<Labels<0>, Gauge>,
+    unsent: Family<Labels<0>, Counter>,
+    clock_skew: Family<NodeLabels, FloatGauge>,
+    master: Family<NodeLabels, FloatGauge>,
+    master_changes: Family<Labels<0>, Counter>,
+    sentinels: Family<NodeLabels, Gauge>,
+    replicas: Family<Labels<0>, Gauge>,
+}
+
+// === impl StoreGauges ===
+
+impl StoreGauges {
+    pub(super) fn new(entry: &mut Entry) -> Self {
+        Self {
+            connections: entry.add("latchgate_store_connections", Family::default()),
+            hears: entry.add("latchgate_store_channel", Family::default()),
+            unsent: entry.add("latchgate_store_unsent_messages", Family::default()),
+            clock_skew: entry.add("latchgate_store_clock_skew_seconds", Family::default()),
+            master: entry.add("latchgate_store_master_since_seconds", Family::default()),
+            master_changes: entry.add("latchgate_store_master_changes", Family::default()),
+            sentinels: entry.add("latchgate_store_sentinel", Family::default()),
+            replicas: entry.add("latchgate_store_replicas", Family::default()),
+        }
+    }
+
+    pub(super) fn set(&self, now: &StoreFigures) {
+        // A node that is not looked at any more says nothing.
+        self.clock_skew.clear();
+        self.master.clear();
+        for (gauge, figure) in [
+            (&self.connections, now.connections.map(i64::from)),
+            (&self.hears, now.hears.map(i64::from)),
+            (&self.replicas, now.replicas.map(i64::from)),
+        ] {
+            if let Some(figure) = figure {
+                gauge.get_or_create(&[]).set(figure);
+            }
+        }
+        for (counter, figure) in [
+            (&self.unsent, now.unsent_messages),
+            (&self.master_changes, now.master_changes),
+        ] {
+            if let Some(figure) = figure {
+                let counter = counter.get_or_create(&[]);
+                counter.inner().store(figure, Ordering::Relaxed);
+            }
+        }
+        for (node, skew) in &now.clock_skew {
+            self.clock_skew.get_or_create(&of(node)).set(*skew);
+        }
+        if let Some((node, since)) = &now.master {
+            self.master.get_or_create(&of(node)).set(*since);
+        }
+        for (node, answers) in &now.sentinels {
+            let sentinel = self.sentinels.get_or_create(&of(node));
+            sentinel.set(i64::from(*answers));
+        }
+    }
+}
+
+fn of(node: &str) -> NodeLabels {
+    NodeLabels {
+        node: node.to_owned(),
+    }
+}

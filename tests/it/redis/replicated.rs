@@ -1,0 +1,320 @@
+//! Grants that are answered only when replicas have them.
+
+use std::time::Duration;
+
+use bb8_redis::redis::Value;
+use futures_util::future::join_all;
+use latchgate::{
+    config::{Millis, RedisConfig},
+    engine::AcquireError,
+    lifecycle::Lifecycle,
+    store::{
+        Store, StoreError, Unavailability, Uncertainty,
+        contract::{Acquisition, Confirmation, Health},
+        redis::RedisStore,
+    },
+};
+
+use super::{
+    expected,
+    leases::keyed,
+    rig::{attempt, eventually, granted, health, name, open, quick},
+    waiting::gate::{Gate, request},
+};
+use crate::support::{Fault, Proxy, RedisServer};
+
+/// A master and its replica.
+struct Pair {
+    master: RedisServer,
+    replica: RedisServer,
+}
+
+// === impl Pair ===
+
+impl Pair {
+    async fn start() -> Self {
+        let master = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]).await;
+        let port = master.port().to_string();
+        let options = ["--replicaof", "127.0.0.1", &port];
+        let pair = Self {
+            replica: RedisServer::start_with(&options).await,
+            master,
+        };
+        pair.together().await;
+        pair
+    }
+
+    /// Waits until the replica has all that the master has.
+    async fn together(&self) {
+        eventually("the replica has come", async || {
+            let count = self.master.integer(&["WAIT", "1", "500"]).await;
+            (count == 1).then_some(())
+        })
+        .await;
+    }
+
+    fn store(&self, lifecycle: &Lifecycle) -> RedisStore {
+        open(&self.master.url(), &waits(), lifecycle)
+    }
+
+    async fn holder(&self, lock: &str) -> String {
+        let key = format!("lg:{{{lock}}}:lock");
+        self.master.text(&["GET", &key]).await
+    }
+}
+
+/// One replica must have what is granted.
+fn waits() -> RedisConfig {
+    RedisConfig {
+        wait_replicas: 1,
+        wait_timeout_ms: Millis(500),
+        ..quick()
+    }
+}
+
+#[track_caller]
+fn too_few(error: Option<StoreError>) -> Option<u32> {
+    match error {
+        Some(StoreError::Unavailable(Unavailability::TooFewReplicas {
+            wanted: 1,
+            confirmed,
+        })) => confirmed,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_is_answered_is_on_the_replica() {
+    let pair = Pair::start().await;
+    let store = pair.store(&Lifecycle::new());
+    for lock in ["a", "b", "c"] {
+        let asked = attempt(lock);
+        granted(store.acquire(&asked).await);
+        let key = format!("lg:{{{lock}}}:lock");
+        let there = pair.replica.text(&["GET", &key]).await;
+        assert_eq!(there, asked.token.to_string());
+    }
+    assert_eq!(health(&store, "replicas").await, Some(Health::Passing));
+    assert_eq!(store.figures().replicas, Some(1));
+}
+
+#[tokio::test]
+async fn a_grant_that_the_replica_does_not_get_is_taken_back_and_its_key_may_be_used_again() {
+    let pair = Pair::start().await;
+    let store = pair.store(&Lifecycle::new());
+    granted(store.acquire(&attempt("first")).await);
+    // It is there, and says nothing.
+    pair.replica.freeze();
+    let asked = keyed("a", "k");
+    assert_eq!(too_few(store.acquire(&asked).await.err()), Some(0));
+    assert_eq!(pair.holder("a").await, "", "nothing happened");
+    let late = store.acquire(&asked).await.err();
+    let withdrawn = StoreError::Unavailable(Unavailability::Withdrawn);
+    assert_eq!(late, Some(withdrawn), "and nothing will");
+    eventually("readiness says so", async || {
+        match health(&store, "replicas").await {
+            Some(Health::Outage(why)) => why.starts_with("0 of 1 replicas").then_some(()),
+            _ => None,
+        }
+    })
+    .await;
+    pair.replica.thaw();
+    pair.together().await;
+    granted(store.acquire(&keyed("a", "k")).await);
+}
+
+#[tokio::test]
+async fn a_lock_that_is_handed_on_is_answered_when_the_replica_has_it() {
+    let pair = Pair::start().await;
+    let gates = [0, 1].map(|_| Gate::with(&pair.master.url(), &waits()));
+    let mut lease = gates[0].take("a").await;
+    // By the reply of the release, and by a message.
+    for gate in [&gates[0], &gates[1]] {
+        let next = gate.queue(request("a")).await;
+        gates[0].release(&lease).await;
+        lease = next.lease().await;
+        let there = pair.replica.text(&["GET", "lg:{a}:lock"]).await;
+        assert_eq!(there, lease.token.hash().to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_is_handed_on_and_not_on_the_replica_is_nobodys() {
+    let pair = Pair::start().await;
+    let gates = [0, 1].map(|_| Gate::with(&pair.master.url(), &waits()));
+    for gate in [&gates[0], &gates[1]] {
+        let lease = gates[0].take("a").await;
+        let next = gate.queue(request("a")).await;
+        pair.replica.freeze();
+        gates[0].release(&lease).await;
+        match next.refusal().await {
+            AcquireError::Store(error) => assert_eq!(too_few(Some(error)), Some(0)),
+            other => panic!("{other:?}"),
+        }
+        pair.replica.thaw();
+        pair.together().await;
+        assert_eq!(gates[0].look("a").await, expected::free());
+    }
+}
+
+#[tokio::test]
+async fn one_who_leaves_the_queue_with_a_grant_that_is_not_on_the_replica_has_none() {
+    let pair = Pair::start().await;
+    let store = pair.store(&Lifecycle::new());
+    let asked = attempt("a");
+    granted(store.acquire(&asked).await);
+    pair.replica.freeze();
+    // As they are told who are granted a lock that they have waited for.
+    let left = store.leave(&asked.name, &asked.token, None).await.err();
+    assert_eq!(too_few(left), Some(0));
+    let lost = store.confirm(&asked.name, &asked.token).await.unwrap();
+    assert_eq!(lost, Confirmation::Lost);
+    assert_eq!(pair.holder("a").await, "");
+    pair.replica.thaw();
+}
+
+#[tokio::test]
+async fn a_lease_that_somebody_may_have_heard_of_is_not_taken_back() {
+    let pair = Pair::start().await;
+    let store = pair.store(&Lifecycle::new());
+    let asked = keyed("a", "k");
+    granted(store.acquire(&asked).await);
+    pair.replica.freeze();
+    match store.acquire(&keyed("a", "k")).await {
+        Err(StoreError::Indeterminate(Uncertainty::NotReplicated(_))) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(pair.holder("a").await, asked.token.to_string());
+    pair.replica.thaw();
+    pair.together().await;
+    let again = store.acquire(&keyed("a", "k")).await.unwrap();
+    assert!(matches!(again, Acquisition::Replayed(..)), "{again:?}");
+}
+
+#[tokio::test]
+async fn many_who_are_granted_together_share_a_marker() {
+    let pair = Pair::start().await;
+    let store = pair.store(&Lifecycle::new());
+    granted(store.acquire(&attempt("first")).await);
+    pair.master.run(&["CONFIG", "RESETSTAT"]).await;
+    let asked: Vec<_> = (0..200).map(|n| attempt(&format!("lock-{n}"))).collect();
+    let all = join_all(asked.iter().map(|asked| store.acquire(asked))).await;
+    for acquired in all {
+        granted(acquired);
+    }
+    let stats = pair.master.text(&["INFO", "commandstats"]).await;
+    let calls = stats.split("cmdstat_wait:calls=").nth(1);
+    let calls = calls.and_then(|rest| rest.split(',').next()?.parse().ok());
+    let calls: u32 = calls.expect("replicas were waited for");
+    assert!(calls < 100, "{calls} markers for 200 grants");
+}
+
+#[tokio::test]
+async fn a_grant_that_was_lost_before_it_was_marked_is_not_answered() {
+    let mut pair = Pair::start().await;
+    let lifecycle = Lifecycle::new();
+    let proxy = Proxy::start(pair.master.port(), &lifecycle).await;
+    let store = open(&proxy.url(), &waits(), &lifecycle);
+    granted(store.acquire(&attempt("first")).await);
+    proxy.strike("marker", Fault::HoldRequest);
+    let asked = attempt("a");
+    let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
+        proxy.struck(1).await;
+        // A server without persistence forgets the grant, and its replica with it.
+        pair.master.kill();
+        pair.master.start_again().await;
+        pair.together().await;
+        proxy.let_go();
+    });
+    assert_eq!(too_few(acquired.err()), None, "nobody knows who had it");
+    assert_eq!(pair.holder("a").await, "");
+    granted(store.acquire(&attempt("a")).await);
+}
+
+#[tokio::test]
+async fn a_grant_that_cannot_be_taken_back_either_may_have_happened() {
+    let pair = Pair::start().await;
+    let lifecycle = Lifecycle::new();
+    let proxy = Proxy::start(pair.master.port(), &lifecycle).await;
+    let store = open(&proxy.url(), &waits(), &lifecycle);
+    let first = attempt("first");
+    granted(store.acquire(&first).await);
+    // The script is known from here on, so that a late copy is carried out.
+    store.give_back(&first.name, &first.token).await.unwrap();
+    pair.replica.freeze();
+    proxy.strike("marker", Fault::HoldReply);
+    let asked = attempt("a");
+    let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
+        proxy.struck(1).await;
+        pair.master.freeze();
+        proxy.let_go();
+    });
+    match acquired {
+        Err(StoreError::Indeterminate(Uncertainty::NotReplicated(_))) => {}
+        other => panic!("{other:?}"),
+    }
+    pair.master.thaw();
+    pair.replica.thaw();
+    // What was sent to take it back is carried out late.
+    eventually("nobody holds it", async || {
+        let inspection = store.inspect(&name("a")).await.ok()?;
+        (inspection == expected::free()).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_for_markers_that_was_lost_costs_one_caller_at_most() {
+    let pair = Pair::start().await;
+    let store = pair.store(&Lifecycle::new());
+    granted(store.acquire(&attempt("first")).await);
+    pair.master.run(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+    eventually("they are answered again", async || {
+        match store.acquire(&attempt("a")).await {
+            Ok(acquisition) => {
+                granted(Ok(acquisition));
+                Some(())
+            }
+            Err(error) => {
+                too_few(Some(error));
+                None
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_wait_is_told_so() {
+    let pair = Pair::start().await;
+    let rules = ["on", ">pw", "~*", "&*", "+@all", "-wait"];
+    let user = [&["ACL", "SETUSER", "gate"][..], &rules].concat();
+    assert_eq!(pair.master.run(&user).await, Value::Okay);
+    let url = pair.master.url_as("gate", "pw");
+    let store = open(&url, &waits(), &Lifecycle::new());
+    match store.acquire(&attempt("a")).await {
+        Err(StoreError::Unavailable(Unavailability::Misconfigured(why))) => {
+            assert!(why.contains("wait"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+    match health(&store, "replicas").await {
+        Some(Health::Misconfigured(why)) => assert!(why.contains("ACL SETUSER"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(pair.holder("a").await, "", "nothing was granted");
+}
+
+#[tokio::test]
+async fn without_a_replica_nobody_is_kept_waiting_who_does_not_ask_for_one() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url(), &quick(), &Lifecycle::new());
+    granted(store.acquire(&attempt("a")).await);
+    assert_eq!(health(&store, "replicas").await, None);
+    assert_eq!(store.figures().replicas, None);
+    let stats = server.text(&["INFO", "commandstats"]).await;
+    assert!(!stats.contains("cmdstat_wait"), "{stats}");
+    tokio::time::timeout(Duration::from_secs(5), store.close())
+        .await
+        .unwrap();
+}

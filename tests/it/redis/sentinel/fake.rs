@@ -1,0 +1,156 @@
+//! Something that speaks like a sentinel and says what a test wants.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use latchgate::{config::RedisNode, lifecycle::Lifecycle};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+
+/// A sentinel that is none; it works as long as its lifecycle.
+pub(crate) struct FakeSentinel {
+    port: u16,
+    says: Arc<Mutex<Says>>,
+    /// Counts what is told to those who listen.
+    told: watch::Sender<u64>,
+    /// How often it was asked.
+    asked: Arc<AtomicUsize>,
+}
+
+/// What it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Says {
+    /// This server is the master, by a word of this epoch.
+    Master(u16, u64),
+    /// It knows no such service.
+    NoSuchService,
+    /// Nothing: it takes connections and hangs up when it is asked.
+    Nothing,
+}
+
+// === impl FakeSentinel ===
+
+impl FakeSentinel {
+    pub(crate) async fn start(says: Says, lifecycle: &Lifecycle) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.expect("a port is free");
+        let address = listener.local_addr().expect("a listener has an address");
+        let says = Arc::new(Mutex::new(says));
+        let told = watch::Sender::new(0);
+        let (said, tasks, telling) = (Arc::clone(&says), lifecycle.clone(), told.clone());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        lifecycle.spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (said, telling) = (Arc::clone(&said), telling.subscribe());
+                let counted = Arc::clone(&counted);
+                tasks.spawn(async move {
+                    drop(serve(client, &said, telling, &counted).await);
+                });
+            }
+        });
+        Self {
+            port: address.port(),
+            says,
+            told,
+            asked,
+        }
+    }
+
+    pub(crate) fn node(&self) -> RedisNode {
+        RedisNode::new("127.0.0.1", self.port)
+    }
+
+    /// How often it was asked something.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// What it says from now on.
+    pub(crate) fn say(&self, says: Says) {
+        *self.says.lock().expect("no code panics with this lock") = says;
+    }
+
+    /// Tells those who listen that the master has changed.
+    pub(crate) fn hint(&self) {
+        self.told.send_modify(|count| *count += 1);
+    }
+}
+
+async fn serve(
+    client: TcpStream,
+    says: &Mutex<Says>,
+    mut told: watch::Receiver<u64>,
+    asked: &AtomicUsize,
+) -> std::io::Result<()> {
+    let (reader, mut writer) = client.into_split();
+    let mut lines = BufReader::new(reader).lines();
+    let mut listens = false;
+    loop {
+        let head = tokio::select! {
+            head = lines.next_line() => head?,
+            changed = told.changed(), if listens => {
+                if changed.is_err() {
+                    return Ok(());
+                }
+                let hint = texts(&["message", "+switch-master", "locks h 1 h 2"]);
+                writer.write_all(hint.as_bytes()).await?;
+                continue;
+            }
+        };
+        let Some(head) = head else {
+            return Ok(());
+        };
+        let count = head.trim_start_matches('*').parse().unwrap_or(0);
+        let mut words = Vec::new();
+        for _ in 0..count {
+            // Its length, which lines tell as well.
+            lines.next_line().await?;
+            words.push(lines.next_line().await?.unwrap_or_default());
+        }
+        asked.fetch_add(usize::from(!listens), Ordering::SeqCst);
+        let said = *says.lock().expect("no code panics with this lock");
+        let Some(answer) = answer(&words, said, &mut listens) else {
+            return Ok(());
+        };
+        writer.write_all(answer.as_bytes()).await?;
+    }
+}
+
+fn answer(words: &[String], says: Says, listens: &mut bool) -> Option<String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    Some(match (words.as_slice(), says) {
+        (_, Says::Nothing) => return None,
+        (["SUBSCRIBE", channels @ ..], _) => {
+            *listens = true;
+            let subscribed = channels.iter().zip(1..).map(|(channel, n)| {
+                let head = texts(&["subscribe", channel]).replacen("*2", "*3", 1);
+                format!("{head}:{n}\r\n")
+            });
+            subscribed.collect()
+        }
+        (["PING"], _) if *listens => texts(&["pong", ""]),
+        (["SENTINEL", "MASTER", _], Says::Master(_, epoch)) => {
+            texts(&["name", "locks", "config-epoch", &epoch.to_string()])
+        }
+        (["SENTINEL", "MASTER", _], Says::NoSuchService) => {
+            "-ERR No such master with that name\r\n".to_owned()
+        }
+        (["SENTINEL", _, _], Says::Master(port, _)) => texts(&["127.0.0.1", &port.to_string()]),
+        (["SENTINEL", _, _], Says::NoSuchService) => "*-1\r\n".to_owned(),
+        _ => "+PONG\r\n".to_owned(),
+    })
+}
+
+/// A list of texts.
+fn texts(texts: &[&str]) -> String {
+    let list = texts
+        .iter()
+        .map(|text| format!("${}\r\n{text}\r\n", text.len()));
+    format!("*{}\r\n{}", texts.len(), list.collect::<String>())
+}

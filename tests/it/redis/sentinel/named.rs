@@ -1,0 +1,324 @@
+//! Whom a gateway believes, and which server it then connects to.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use latchgate::{
+    config::{Millis, RedisConfig},
+    lifecycle::Lifecycle,
+    lock::LockName,
+    store::{
+        Store, StoreError, Unavailability,
+        contract::{Health, Release, Renewal},
+        redis::RedisStore,
+    },
+};
+
+use super::{
+    super::{
+        rig::{attempt, eventually, granted, health, name, open, quick},
+        waiting::gate::subscribers,
+    },
+    FakeSentinel, Says,
+    watched::url,
+};
+use crate::support::RedisServer;
+
+/// Two servers that do not know of each other, sentinels that say what they are told to, and a store.
+struct Rig {
+    servers: [RedisServer; 2],
+    sentinels: Vec<FakeSentinel>,
+    store: RedisStore,
+}
+
+/// Says that the first server is the master.
+const FIRST: fn(&Rig) -> Says = |rig| Says::Master(rig.servers[0].port(), 1);
+/// Says that the second one is, since then.
+const SECOND: fn(&Rig) -> Says = |rig| Says::Master(rig.servers[1].port(), 2);
+
+// === impl Rig ===
+
+impl Rig {
+    async fn start(sentinels: usize) -> Self {
+        let servers = [RedisServer::start().await, RedisServer::start().await];
+        let lifecycle = Lifecycle::new();
+        let says = Says::Master(servers[0].port(), 1);
+        let sentinels = join_all((0..sentinels).map(|_| FakeSentinel::start(says, &lifecycle)));
+        let sentinels = sentinels.await;
+        let url = url(sentinels.iter().map(FakeSentinel::node));
+        let store = open(&url, &config(), &lifecycle);
+        Self {
+            servers,
+            sentinels,
+            store,
+        }
+    }
+
+    fn all_say(&self, says: Says) {
+        for sentinel in &self.sentinels {
+            sentinel.say(says);
+        }
+    }
+
+    /// Takes a lock on this server, and leaves it.
+    async fn acquires_on(&self, server: usize, lock: &str) {
+        let asked = attempt(lock);
+        granted(self.store.acquire(&asked).await);
+        let value = format!("lg:{{{lock}}}:lock");
+        let value = self.servers[server].text(&["GET", &value]).await;
+        assert_eq!(value, asked.token.to_string(), "{lock} on {server}");
+        let released = self.store.release(&asked.name, &asked.token).await;
+        assert_eq!(released.unwrap(), Release::Released);
+    }
+
+    /// Waits until locks are taken on this server.
+    async fn follows(&self, server: usize) {
+        eventually("the other server is followed", async || {
+            let acquired = self.store.acquire(&attempt("which")).await;
+            let asked = self.servers[server].text(&["GET", "lg:{which}:lock"]).await;
+            drop(self.store.break_lock(&name("which"), None).await);
+            (acquired.is_ok() && !asked.is_empty()).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until all sentinels were asked anew: what was heard before is not believed for long.
+    async fn all_were_asked(&self) {
+        for sentinel in &self.sentinels {
+            // One that is connected to is asked twice and said hello to.
+            let enough = sentinel.asked() + 4;
+            eventually("they are asked", async || {
+                (sentinel.asked() >= enough).then_some(())
+            })
+            .await;
+        }
+    }
+
+    /// Ends all connections of clients to a server.
+    async fn hang_up(&self, server: usize) {
+        for kind in ["normal", "pubsub"] {
+            let kill = ["CLIENT", "KILL", "TYPE", kind];
+            self.servers[server].run(&kill).await;
+        }
+    }
+}
+
+fn config() -> RedisConfig {
+    let mut config = quick();
+    config.sentinel.timeout_ms = Millis(800);
+    config
+}
+
+#[tokio::test]
+async fn the_master_that_is_named_has_the_locks() {
+    let rig = Rig::start(3).await;
+    rig.acquires_on(0, "a").await;
+    let checks = rig.store.check().await;
+    let said = |check: &str| {
+        checks
+            .iter()
+            .find(|found| found.name == check)?
+            .note
+            .clone()
+    };
+    let master = said("master").unwrap();
+    let expected = format!("127.0.0.1:{} since ", rig.servers[0].port());
+    assert!(master.starts_with(&expected), "{master}");
+    eventually("all are heard", async || {
+        (health(&rig.store, "sentinels").await == Some(Health::Passing)).then_some(())
+    })
+    .await;
+    let figures = rig.store.figures();
+    let (node, since) = figures.master.unwrap();
+    assert_eq!(node, format!("127.0.0.1:{}", rig.servers[0].port()));
+    assert!(since > 1.7e9, "{since}");
+    assert_eq!(figures.master_changes, Some(0));
+    assert!(figures.sentinels.iter().all(|(_, answers)| *answers));
+    assert_eq!(figures.sentinels.len(), 3);
+}
+
+#[tokio::test]
+async fn a_master_that_was_demoted_is_left_although_its_connections_live() {
+    let rig = Rig::start(1).await;
+    rig.acquires_on(0, "before").await;
+    let [first, second] = &rig.servers;
+    let port = second.port().to_string();
+    first.run(&["REPLICAOF", "127.0.0.1", &port]).await;
+    rig.all_say(SECOND(&rig));
+    // Refused by a replica nothing has happened, so a caller is told that at worst.
+    eventually("it is served", async || {
+        match rig.store.acquire(&attempt("next")).await {
+            Err(StoreError::Unavailable(_)) => None,
+            other => Some(granted(other)),
+        }
+    })
+    .await;
+    rig.acquires_on(1, "after").await;
+    assert_eq!(rig.store.figures().master_changes, Some(1));
+}
+
+#[tokio::test]
+async fn a_sentinel_that_names_a_replica_leads_nobody_there() {
+    let rig = Rig::start(3).await;
+    let [first, second] = &rig.servers;
+    let port = first.port().to_string();
+    rig.acquires_on(0, "a").await;
+    second.run(&["REPLICAOF", "127.0.0.1", &port]).await;
+    // It claims to know better than the others, and later.
+    rig.sentinels[0].say(Says::Master(second.port(), 99));
+    rig.all_were_asked().await;
+    for lock in ["b", "c", "d"] {
+        rig.hang_up(0).await;
+        rig.acquires_on(0, lock).await;
+    }
+    assert_eq!(rig.store.figures().master_changes, Some(0));
+}
+
+#[tokio::test]
+async fn a_sentinel_that_has_missed_a_failover_leads_nobody_back() {
+    let rig = Rig::start(3).await;
+    rig.acquires_on(0, "a").await;
+    rig.all_say(SECOND(&rig));
+    rig.follows(1).await;
+    // The others are gone, and the deposed master still believes in itself.
+    rig.sentinels[0].say(FIRST(&rig));
+    rig.sentinels[1].say(Says::Nothing);
+    rig.sentinels[2].say(Says::Nothing);
+    rig.all_were_asked().await;
+    for lock in ["b", "c", "d"] {
+        rig.hang_up(1).await;
+        rig.acquires_on(1, lock).await;
+    }
+    // More than half of them are believed: their state may have been made anew.
+    rig.sentinels[1].say(FIRST(&rig));
+    rig.follows(0).await;
+}
+
+#[tokio::test]
+async fn the_first_sentinel_to_see_a_failover_is_followed_at_once() {
+    let rig = Rig::start(3).await;
+    rig.acquires_on(0, "a").await;
+    rig.sentinels[2].say(SECOND(&rig));
+    rig.follows(1).await;
+    rig.acquires_on(1, "b").await;
+    // Its messages come from there, although the first server has not hung up.
+    eventually("it listens to the other server", async || {
+        let at = [&rig.servers[0], &rig.servers[1]].map(subscribers);
+        let [before, now] = join_all(at).await[..] else {
+            return None;
+        };
+        ((before, now) == (0, 1)).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_master_is_left_that_more_than_half_have_deposed_although_the_next_is_not_there_yet() {
+    let rig = Rig::start(3).await;
+    rig.acquires_on(0, "a").await;
+    let nobody = crate::support::free_port();
+    rig.all_say(Says::Master(nobody, 2));
+    // Of what was under way to the deposed master the outcome is not known.
+    eventually("it is refused", async || {
+        rig.store.acquire(&attempt("b")).await.err()
+    })
+    .await;
+    assert!(
+        matches!(health(&rig.store, "master").await, Some(Health::Outage(_))),
+        "there is none"
+    );
+    let refused = rig.store.acquire(&attempt("c")).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
+    let wrote = rig.servers[0].text(&["GET", "lg:{c}:lock"]).await;
+    assert_eq!(wrote, "", "the deposed master has not heard of it");
+    rig.all_say(SECOND(&rig));
+    rig.follows(1).await;
+}
+
+#[tokio::test]
+async fn without_sentinels_the_master_is_used_as_long_as_its_process_lives() {
+    let mut rig = Rig::start(3).await;
+    rig.acquires_on(0, "a").await;
+    rig.all_say(Says::Nothing);
+    eventually("nobody answers", async || {
+        match health(&rig.store, "sentinels").await {
+            Some(Health::Warning(why)) => why.starts_with("0 of 3 answer").then_some(()),
+            _ => None,
+        }
+    })
+    .await;
+    // Connected anew, to the same run.
+    rig.hang_up(0).await;
+    rig.acquires_on(0, "b").await;
+    // Started anew it may have been replaced meanwhile, for all that is known here.
+    rig.servers[0].kill();
+    rig.servers[0].start_again().await;
+    match rig.store.acquire(&attempt("c")).await {
+        Err(StoreError::Unavailable(Unavailability::Connect(why))) => {
+            assert!(why.contains("started anew"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+    rig.sentinels[1].say(FIRST(&rig));
+    rig.follows(0).await;
+}
+
+#[tokio::test]
+async fn a_service_that_no_sentinel_knows_is_a_mistake_in_the_configuration() {
+    let rig = Rig::start(2).await;
+    rig.all_say(Says::NoSuchService);
+    let lifecycle = Lifecycle::new();
+    let url = url(rig.sentinels.iter().map(FakeSentinel::node));
+    let store = open(&url, &config(), &lifecycle);
+    match store.acquire(&attempt("a")).await {
+        Err(StoreError::Unavailable(Unavailability::Misconfigured(why))) => {
+            assert!(why.contains("knows no service \"locks\""), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+    // One that knows it is enough.
+    rig.sentinels[1].say(FIRST(&rig));
+    eventually("it is found", async || {
+        store.acquire(&attempt("b")).await.ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hint_is_followed_without_waiting_for_the_next_question() {
+    let rig = Rig::start(1).await;
+    rig.acquires_on(0, "a").await;
+    eventually("it is heard", async || {
+        (health(&rig.store, "sentinels").await == Some(Health::Passing)).then_some(())
+    })
+    .await;
+    // Of several changes in a row at least one is between two regular questions.
+    let mut quickest = Duration::MAX;
+    for epoch in 2..8 {
+        let next = usize::from(epoch % 2 == 0);
+        rig.all_say(Says::Master(rig.servers[next].port(), epoch));
+        let told = tokio::time::Instant::now();
+        rig.sentinels[0].hint();
+        let node = format!("127.0.0.1:{}", rig.servers[next].port());
+        eventually("it is followed", async || {
+            let (master, _) = rig.store.figures().master?;
+            (master == node).then_some(())
+        })
+        .await;
+        quickest = quickest.min(told.elapsed());
+    }
+    assert!(quickest < Duration::from_millis(150), "{quickest:?}");
+}
+
+#[tokio::test]
+async fn what_is_held_goes_on_over_a_new_connection_to_the_same_master() {
+    let rig = Rig::start(2).await;
+    let held = attempt("held");
+    granted(rig.store.acquire(&held).await);
+    rig.hang_up(0).await;
+    let name: &LockName = &held.name;
+    let renewed = rig.store.renew(name, &held.token, None).await.unwrap();
+    assert!(matches!(renewed, Renewal::Renewed(_)), "{renewed:?}");
+    let released = rig.store.release(name, &held.token).await.unwrap();
+    assert_eq!(released, Release::Released);
+}

@@ -1,0 +1,229 @@
+//! A master, its replicas, and sentinels that watch them.
+
+use std::time::Duration;
+
+use bb8_redis::redis::{Value, from_redis_value};
+use futures_util::future::join_all;
+use latchgate::config::{RedisNode, SentinelUrl, StoreUrl};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    super::rig::eventually,
+    process::{SERVICE, SentinelProcess},
+};
+use crate::support::RedisServer;
+
+/// A master, its replicas, and sentinels that watch them.
+pub(crate) struct Watched {
+    /// The first was the master in the beginning.
+    pub(crate) servers: Vec<RedisServer>,
+    pub(crate) sentinels: Vec<SentinelProcess>,
+}
+
+/// A replica is synchronised at once and not when others may have come too.
+const OPTIONS: [&str; 4] = [
+    "--repl-diskless-sync-delay",
+    "0",
+    "--repl-ping-replica-period",
+    "1",
+];
+
+// === impl Watched ===
+
+impl Watched {
+    /// Two replicas and three sentinels, of which two decide.
+    pub(crate) async fn start() -> Self {
+        let watched = Self::begin(2, 3).await;
+        watched.settled(0).await;
+        watched
+    }
+
+    /// One replica, and a sentinel that names the master and knows nobody else yet.
+    pub(crate) async fn start_small() -> Self {
+        let watched = Self::begin(1, 1).await;
+        watched.has_replicas(0).await;
+        watched
+    }
+
+    async fn begin(replicas: usize, sentinels: usize) -> Self {
+        let master = RedisServer::start_with(&OPTIONS).await;
+        let port = master.port().to_string();
+        let mut options = OPTIONS.to_vec();
+        options.extend(["--replicaof", "127.0.0.1", &port]);
+        let replicas = join_all((0..replicas).map(|_| RedisServer::start_with(&options)));
+        let replicas = replicas.await;
+        let mut servers = vec![master];
+        servers.extend(replicas);
+        let quorum = sentinels / 2 + 1;
+        let watch = (0..sentinels).map(|_| SentinelProcess::start(servers[0].port(), quorum, &[]));
+        Self {
+            sentinels: join_all(watch).await,
+            servers,
+        }
+    }
+
+    /// Where the sentinels are.
+    pub(crate) fn url(&self) -> SentinelUrl {
+        url(self.sentinels.iter().map(SentinelProcess::node))
+    }
+
+    /// Waits until this server is the master, all others are its replicas and have what it has, and
+    /// all sentinels that run know all of that.
+    pub(crate) async fn settled(&self, master: usize) {
+        self.has_replicas(master).await;
+        let (replicas, port) = (
+            self.servers.len() - 1,
+            self.servers[master].port().to_string(),
+        );
+        for sentinel in &self.sentinels {
+            eventually("the sentinel knows all of them", async || {
+                let known = [
+                    (sentinel.master("port").await, port.clone()),
+                    (sentinel.master("flags").await, "master".to_owned()),
+                    (sentinel.master("num-slaves").await, replicas.to_string()),
+                    (
+                        sentinel.master("num-other-sentinels").await,
+                        (self.sentinels.len() - 1).to_string(),
+                    ),
+                ];
+                let healthy = healthy(sentinel).await == replicas;
+                (healthy && known.iter().all(|(found, wanted)| found == wanted)).then_some(())
+            })
+            .await;
+        }
+    }
+
+    async fn has_replicas(&self, master: usize) {
+        let replicas = self.servers.len() - 1;
+        eventually("the replicas have come", async || {
+            let role = self.servers[master].run(&["ROLE"]).await;
+            let Value::Array(role) = role else {
+                return None;
+            };
+            match role.get(2) {
+                Some(Value::Array(online)) => (online.len() == replicas).then_some(()),
+                _ => None,
+            }
+        })
+        .await;
+    }
+
+    /// The server that more than half of the sentinels name.
+    pub(crate) async fn master(&self) -> Option<usize> {
+        let mut votes = vec![0; self.servers.len()];
+        for sentinel in &self.sentinels {
+            let named = named(sentinel).await;
+            let found = self.servers.iter().position(|it| Some(it.port()) == named);
+            if let Some(found) = found {
+                votes[found] += 1;
+            }
+        }
+        votes
+            .iter()
+            .position(|&votes| votes > self.sentinels.len() / 2)
+    }
+
+    /// Waits until another server than this one is the master, and takes writes.
+    pub(crate) async fn replaced(&self, before: usize) -> usize {
+        let start = Instant::now();
+        loop {
+            if let Some(master) = self.master().await.filter(|&master| master != before)
+                && is_master(&self.servers[master]).await
+            {
+                return master;
+            }
+            assert!(
+                start.elapsed() < ELECTED_WITHIN,
+                "no other master; a sentinel says\n{}",
+                self.sentinels[0].log()
+            );
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Cuts the replicas' link to their master, so that they miss what comes. (A replica that is only
+    /// stopped misses nothing: it waits in its socket.)
+    pub(crate) async fn cut_off_replicas(&self, master: usize) {
+        for (n, server) in self.servers.iter().enumerate() {
+            if n != master {
+                server.run(&["CONFIG", "SET", "masterauth", "wrong"]).await;
+            }
+        }
+        let master = &self.servers[master];
+        eventually("no replica is left", async || {
+            master.run(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+            let info = master.text(&["INFO", "replication"]).await;
+            info.contains("connected_slaves:0").then_some(())
+        })
+        .await;
+    }
+
+    /// Lets the servers that were cut off find a master again.
+    pub(crate) async fn join_replicas(&self, but: usize) {
+        for (n, server) in self.servers.iter().enumerate() {
+            if n != but {
+                server.run(&["CONFIG", "SET", "masterauth", ""]).await;
+            }
+        }
+    }
+
+    /// Has the sentinels make a replica the master, as an operator would.
+    pub(crate) async fn fail_over(&self) {
+        eventually("a failover begins", async || {
+            for sentinel in &self.sentinels {
+                let begun = sentinel.run(&["SENTINEL", "FAILOVER", SERVICE]).await;
+                if begun == Value::Okay {
+                    return Some(());
+                }
+            }
+            None
+        })
+        .await;
+    }
+}
+
+/// Where these sentinels are.
+pub(crate) fn url(sentinels: impl Iterator<Item = RedisNode>) -> SentinelUrl {
+    let sentinels: Vec<_> = sentinels.map(|node| node.to_string()).collect();
+    let text = format!("redis+sentinel://{}/{SERVICE}/0", sentinels.join(","));
+    match text.parse() {
+        Ok(StoreUrl::Sentinel(url)) => url,
+        other => panic!("{text} names no sentinels: {other:?}"),
+    }
+}
+
+/// Whether a server says that it is the master. One that is just made a replica hangs up.
+pub(crate) async fn is_master(server: &RedisServer) -> bool {
+    match server.try_run(&["ROLE"]).await {
+        Some(Value::Array(role)) => role.first() == Some(&Value::BulkString("master".into())),
+        _ => false,
+    }
+}
+
+async fn named(sentinel: &SentinelProcess) -> Option<u16> {
+    let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
+    let address: Vec<String> = from_redis_value(sentinel.run(&words).await).ok()?;
+    address.get(1)?.parse().ok()
+}
+
+/// How many replicas a sentinel could make the master.
+async fn healthy(sentinel: &SentinelProcess) -> usize {
+    let Value::Array(replicas) = sentinel.run(&["SENTINEL", "REPLICAS", SERVICE]).await else {
+        return 0;
+    };
+    let healthy = replicas.into_iter().filter(|replica| {
+        let fields: Vec<String> = from_redis_value(replica.clone()).unwrap_or_default();
+        let has = |name: &str, value: &str| {
+            let mut pairs = fields.chunks_exact(2);
+            pairs.any(|pair| pair[0] == name && pair[1] == value)
+        };
+        has("flags", "slave") && has("master-link-status", "ok")
+    });
+    healthy.count()
+}
+
+/// How long the sentinels may take to elect one of them, and that one to make a replica the master.
+const ELECTED_WITHIN: Duration = Duration::from_mins(1);
+/// How long it may take until service is back after a new master takes writes: ten times what is
+/// promised.
+pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(20);
