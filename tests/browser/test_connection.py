@@ -39,6 +39,8 @@ class Connection(BrowserCase):
         self.gateway.acquire("before", ttl_ms=600_000)
         page = self.open("/locks/before")
         expect(page.locator(".live.is-live")).to_be_visible()
+        # The stream may live before the lock has been looked at.
+        expect(page.get_by_role("region", name="Holder")).to_be_visible()
         self.gateway.freeze()
         expect(self.banner(page)).to_be_visible(timeout=30_000)
         # What cannot be asked is said to be old, and not taken for an answer.
