@@ -6,7 +6,7 @@ import { close, connection, listen, open } from "./model/connection.js";
 import { forgetEvents, hear } from "./model/feed.js";
 import { forgetFigures, lookAtFigures } from "./model/figures.js";
 import { forgetLeases } from "./model/leases.js";
-import { apply, forgetLocks, load, tidy } from "./model/locks.js";
+import { apply, catchUp, forgetLocks, load, tidy } from "./model/locks.js";
 import { route } from "./model/route.js";
 import { begin, seesSomething, session } from "./model/session.js";
 import { bring, Page } from "./pages/page.js";
@@ -45,7 +45,7 @@ listen({
     hear(event);
     apply(event, past);
   },
-  resync: () => load(),
+  resync: (why) => (why === "first" ? load() : catchUp()),
 });
 
 // Somebody is signed in: the page lives. Nobody is: it forgets what it has seen.

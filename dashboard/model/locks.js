@@ -21,6 +21,9 @@ const OVERDUE = 8_000;
 const REFRESH = { failed: 5_000, few: 15_000, many: 60_000 };
 const FEW = 2_000;
 
+/** Between loads that gaps and reconnects ask for. */
+const PAUSE = { least: 1_000, most: 15_000 };
+
 /** By name: `{name, fence, owner, metadata, ttl, expiresAt, acquiredAt, foreign, waiters, ended}`. */
 export const locks = new Map();
 /** Changes after the locks have: whoever shows them reads it. */
@@ -36,6 +39,8 @@ const changed = soon(() => (locksVersion.value += 1), 200);
 const endedFences = new Map();
 let prefix = "";
 let walk = null;
+/** A walk through the list is under way. */
+let walking = false;
 let begun = 0;
 let listedAt = -Infinity;
 
@@ -49,6 +54,7 @@ export async function load(begin = prefix) {
   const round = ++begun;
   const fresh = locks.size === 0;
   listing.value = { ...listing.value, state: fresh ? "loading" : listing.value.state };
+  walking = true;
   try {
     const more = await walkThrough(begin, round, stop.signal);
     for (const [name, lock] of locks) {
@@ -62,8 +68,32 @@ export async function load(begin = prefix) {
     listedAt = now();
     const state = fresh && locks.size === 0 ? "failed" : "ready";
     listing.value = { ...listing.value, state, partial: false, problem: error };
+  } finally {
+    if (walk === stop) walking = false;
   }
   changed();
+}
+
+let catching = null;
+let caughtUpAt = -Infinity;
+let pause = 0;
+
+/**
+ * Loads everything anew after a gap or a reconnect. Where these come again and again it is one walk at a time, with longer
+ * and longer pauses between them: each is read to its end, or there would never be one that is whole.
+ */
+export function catchUp() {
+  if (catching !== null) return;
+  const calm = now() - caughtUpAt > 4 * PAUSE.most;
+  pause = calm ? 0 : Math.min(PAUSE.most, Math.max(PAUSE.least, pause * 2));
+  const due = () => {
+    if (listing.value.state === "idle") return void (catching = null);
+    if (walking) return void (catching = setTimeout(due, PAUSE.least));
+    catching = null;
+    caughtUpAt = now();
+    load();
+  };
+  catching = setTimeout(due, pause);
 }
 
 async function walkThrough(begin, round, signal) {
@@ -184,6 +214,8 @@ export function isLoaded(begin) {
 /** Forgets every lock. */
 export function forgetLocks() {
   walk?.abort();
+  clearTimeout(catching);
+  catching = null;
   locks.clear();
   endedFences.clear();
   prefix = "";
