@@ -216,20 +216,26 @@ async fn whoever_watches_is_told_of_holder_and_trouble() {
     assert_eq!(told[1].waiters, Some(3));
 }
 
-#[tokio::test]
-async fn giving_up_releases_what_was_granted_unheard() {
-    let done = Reply::Answer(204, String::new());
-    let gateway = FakeGateway::new([Reply::Silence, lease(), done]);
+/// Waits without hearing anything, and gives up.
+async fn give_up(gateway: &FakeGateway, idempotency_key: Option<IdempotencyKey>) {
     let request = AcquireRequest {
         wait: FOR_EVER,
+        idempotency_key,
         ..AcquireRequest::default()
     };
-    let mut acquiring = client(&gateway).acquiring(name(), request);
+    let mut acquiring = client(gateway).acquiring(name(), request);
     let soon = Duration::from_millis(100);
     tokio::time::timeout(soon, acquiring.finish())
         .await
         .unwrap_err();
     acquiring.withdraw().await;
+}
+
+#[tokio::test]
+async fn giving_up_releases_what_was_granted_unheard() {
+    let done = Reply::Answer(204, String::new());
+    let gateway = FakeGateway::new([Reply::Silence, lease(), done]);
+    give_up(&gateway, None).await;
     let received = gateway.received();
     assert_eq!(key(&received[0]), key(&received[1]));
     assert!(!received[1].body.contains("wait_ms"));
@@ -242,16 +248,7 @@ async fn giving_up_asks_again_when_an_earlier_copy_arrived_late() {
     let superseded = || Reply::problem(409, "superseded", "");
     let done = Reply::Answer(204, String::new());
     let gateway = FakeGateway::new([Reply::Silence, superseded(), superseded(), lease(), done]);
-    let request = AcquireRequest {
-        wait: FOR_EVER,
-        ..AcquireRequest::default()
-    };
-    let mut acquiring = client(&gateway).acquiring(name(), request);
-    let soon = Duration::from_millis(100);
-    tokio::time::timeout(soon, acquiring.finish())
-        .await
-        .unwrap_err();
-    acquiring.withdraw().await;
+    give_up(&gateway, None).await;
     let received = gateway.received();
     assert_eq!(key(&received[0]), key(&received[3]));
     assert_eq!(received[4].line, "DELETE /locks/deploy HTTP/1.1");
@@ -260,16 +257,6 @@ async fn giving_up_asks_again_when_an_earlier_copy_arrived_late() {
 #[tokio::test]
 async fn giving_up_leaves_a_callers_key_to_its_caller() {
     let gateway = FakeGateway::new([Reply::Silence]);
-    let request = AcquireRequest {
-        wait: FOR_EVER,
-        idempotency_key: Some(IdempotencyKey::random()),
-        ..AcquireRequest::default()
-    };
-    let mut acquiring = client(&gateway).acquiring(name(), request);
-    let soon = Duration::from_millis(100);
-    tokio::time::timeout(soon, acquiring.finish())
-        .await
-        .unwrap_err();
-    acquiring.withdraw().await;
+    give_up(&gateway, Some(IdempotencyKey::random())).await;
     assert_eq!(gateway.received().len(), 1);
 }
