@@ -44,7 +44,8 @@ struct Notice {
 ///
 /// Draining does not end it: renew and release go on working, on new connections too. When the
 /// lifecycle closes, no more connections are taken but those that are there already, idle ones end,
-/// and those with a request under way end after it. With certificates every connection begins with TLS.
+/// and those with a request under way end after it. With certificates every connection begins with TLS;
+/// one that has not done so when the lifecycle closes ends without it, and has asked for nothing.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
