@@ -6,11 +6,12 @@ FROM docker.io/library/rust:1.91-slim-bookworm AS build
 WORKDIR /build
 
 # What the program depends on is built on its own: a layer that stays until Cargo.lock changes. For that
-# the program itself is empty, and its tests and benchmarks are not there.
+# the program itself is empty, and its tests and benchmarks are not there. What builds it is empty as well,
+# so that the crates are built which that depends on.
 COPY Cargo.toml Cargo.lock ./
 RUN mkdir -p src \
     && touch src/lib.rs \
-    && echo 'fn main() {}' > src/main.rs \
+    && echo 'fn main() {}' | tee build.rs > src/main.rs \
     && cargo build --locked --release --lib --bins
 
 # Files come with the time of the checkout. Without a new one Cargo might take the empty program for
@@ -21,7 +22,7 @@ COPY dashboard ./dashboard
 COPY src ./src
 # Whoever builds it for others says from which commit: --build-arg REVISION=$(git rev-parse HEAD)
 ARG REVISION=unknown
-RUN touch src/lib.rs src/main.rs \
+RUN touch build.rs src/lib.rs src/main.rs \
     && LATCHGATE_COMMIT="${REVISION:-}" cargo build --locked --release --bins \
     && install -D target/release/latchgate /out/usr/bin/latchgate \
     && install -d -m 0700 /out/var/lib/latchgate

@@ -20,7 +20,7 @@ const DIGITS: usize = 12;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=build/dashboard.rs");
+    println!("cargo:rerun-if-changed=build");
     #[cfg(feature = "server")]
     dashboard::pack();
     println!("cargo:rerun-if-env-changed=LATCHGATE_COMMIT");

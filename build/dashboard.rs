@@ -1,4 +1,8 @@
-//! Packs the files of the dashboard into the program, each with its type, its mark and a smaller copy.
+//! Packs the files of the dashboard into the program, each with its type, its mark and a smaller copy; the
+//! modules as one script, and the style sheets as one.
+
+mod modules;
+mod sheets;
 
 use std::{
     env,
@@ -12,9 +16,13 @@ use std::{
 use flate2::{Compression, GzBuilder};
 use sha2::{Digest, Sha256};
 
+use self::{
+    modules::SCRIPT,
+    sheets::{INDEX, SHEET},
+};
+
 /// Where the files are.
 const DIRECTORY: &str = "dashboard";
-
 /// What is served, by the end of its name. Nothing is served without a type.
 const TYPES: &[(&str, &str)] = &[
     ("css", "text/css; charset=utf-8"),
@@ -37,12 +45,23 @@ pub(super) fn pack() {
     let directory = root.join(DIRECTORY);
     let mut paths = Vec::new();
     collect(&directory, &directory, &mut paths);
-    paths.sort();
     let packed = out.join("dashboard");
     fs::create_dir_all(&packed).expect("the place for what is built takes directories");
+    let (page, sheet, sheets) = sheets::join(&directory);
+    let (script, modules) = modules::join(&directory);
+    let made = [(INDEX, page), (SHEET, sheet), (SCRIPT, script)];
+    paths.retain(|path| !sheets.contains(path) && !modules.contains(path));
+    for (path, text) in &made {
+        fs::write(packed.join(path), text).expect("the place for what is built takes files");
+        paths.push((*path).to_owned());
+    }
+    paths.sort();
+    // The page was there before.
+    paths.dedup();
     let mut list = String::from("&[\n");
     for (number, path) in paths.iter().enumerate() {
-        let file = directory.join(path);
+        let is_made = made.iter().any(|(made, _)| made == path);
+        let file = if is_made { &packed } else { &directory }.join(path);
         let bytes = fs::read(&file).expect("a file that was just found can be read");
         let smaller = compressed(&bytes).map(|small| {
             let place = packed.join(format!("{number}.gz"));

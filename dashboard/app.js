@@ -2,14 +2,15 @@
 
 import { effect, html, render, untracked } from "./view.js";
 import { tick } from "./model/clock.js";
-import { close, connection, listen, open } from "./model/connection.js";
-import { forgetEvents, hear } from "./model/feed.js";
-import { forgetFigures, lookAtFigures } from "./model/figures.js";
-import { forgetLeases } from "./model/leases.js";
-import { apply, catchUp, forgetLocks, load, tidy } from "./model/locks.js";
+import { answers, close, connection, listen, open } from "./model/connection.js";
+import { forgetEvents, hear, keepEvents } from "./model/feed.js";
+import { forgetFigures, keepFigures, lookAtFigures } from "./model/figures.js";
+import { forgetLeases, keepLeases } from "./model/leases.js";
+import { apply, catchUp, forgetLocks, isIdle, keepLocks, load, tidy } from "./model/locks.js";
 import { route } from "./model/route.js";
-import { begin, seesSomething, session } from "./model/session.js";
-import { bring, Page } from "./pages/page.js";
+import { begin, beginAnew, lookAgain, lookAtSession, may, seesFigures, seesSomething, session } from "./model/session.js";
+import { forgetStore, lookAtStore, store } from "./model/store.js";
+import { Page } from "./pages/page.js";
 import { Failed, Loading } from "./parts/notice.js";
 import { Said } from "./parts/said.js";
 import { Shell } from "./parts/shell.js";
@@ -45,19 +46,48 @@ listen({
     hear(event);
     apply(event, past);
   },
-  resync: (why) => (why === "first" ? load() : catchUp()),
+  resync(why) {
+    if (why === "first") return load();
+    catchUp();
+    // What the stream would have told of the key meanwhile was not heard either.
+    if (why === "again") lookAgain();
+  },
+  session: lookAgain,
+  // Then the locks are asked for, again and again.
+  unheard: () => isIdle() && load(),
 });
+
+/** What the key may do has changed: what it may not see any more goes at once, and what it may see now comes. */
+function reconsider() {
+  const isSeen = (name) => may("view", name);
+  keepEvents(isSeen);
+  keepLeases((name) => may("acquire", name));
+  if (seesFigures()) keepFigures(isSeen);
+  else forgetFigures();
+  keepLocks(isSeen);
+  if (seesSomething()) return load();
+  close({ forget: true });
+  forgetLocks();
+}
+
+let permitted = null;
 
 // Somebody is signed in: the page lives. Nobody is: it forgets what it has seen.
 effect(() => {
-  const here = session.value.state === "in";
+  const { state, permissions } = session.value;
   untracked(() => {
-    if (here) return follow();
+    const before = permitted;
+    permitted = state === "in" ? JSON.stringify(permissions) : null;
+    if (state === "in") {
+      if (before !== null && before !== permitted) reconsider();
+      return follow();
+    }
     close({ forget: true });
     forgetLocks();
     forgetEvents();
     forgetFigures();
     forgetLeases();
+    forgetStore();
   });
 });
 
@@ -66,7 +96,11 @@ effect(() => {
   untracked(() => {
     if (session.value.state !== "in") return;
     lookAtFigures();
-    tidy(connection.value.state === "live");
+    lookAtStore();
+    const { state } = connection.value;
+    if (state !== "lost" || answers()) lookAtSession({ told: state === "live" });
+    // Where the store does not answer, nobody knows what has ended.
+    tidy({ live: state === "live" && store.value.state !== "silent", answers: answers() });
   });
 });
 
@@ -77,6 +111,9 @@ effect(() => {
 });
 
 document.addEventListener("visibilitychange", follow);
+// A browser keeps a page that was left as it was, and shows it again when somebody goes back.
+addEventListener("pagehide", () => close());
+addEventListener("pageshow", (event) => event.persisted && beginAnew());
 
 // How soon the page can be used is measured, by us and by whoever wants to.
 const drawn = effect(() => {
@@ -86,6 +123,4 @@ const drawn = effect(() => {
 });
 
 render(html`<${App} />`, document.getElementById("app"));
-// While the gateway is asked who this is, the page comes.
-bring(route.value.page);
 begin();

@@ -19,11 +19,15 @@ pub mod clock;
 pub mod config;
 #[cfg(feature = "server")]
 pub mod engine;
+#[cfg(all(feature = "server", any(test, feature = "fuzzing")))]
+pub mod fuzzing;
 #[cfg(feature = "server")]
 pub mod http;
 #[cfg(feature = "server")]
 pub mod lifecycle;
 pub mod lock;
+#[cfg(feature = "server")]
+mod mutants;
 pub mod release;
 #[cfg(feature = "server")]
 pub mod stamp;

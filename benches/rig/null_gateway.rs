@@ -9,7 +9,7 @@ use latchgate::{
     engine::Engine,
     http,
     lifecycle::Lifecycle,
-    lock::{FencingToken, HeldLease, KeeperId, LockName, Metadata, TokenHash, Ttl},
+    lock::{FencingToken, HeldLease, KeeperId, LockName, Meant, Metadata, TokenHash, Ttl},
     store::{
         Store, StoreError,
         breaks::{Breaking, Breaks},
@@ -42,17 +42,22 @@ pub(crate) fn asked_for() -> bool {
 
 /// Serves until it is killed.
 pub(crate) fn run() -> ExitCode {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+    let config = Arc::new(Config::default());
+    // The access log is a part of the edge that is compared.
+    let _log = telemetry::init(&config.log).expect("the default level is one");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(config.request_threads())
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
     runtime.block_on(async {
         let lifecycle = Lifecycle::new();
-        let config = Arc::new(Config::default());
-        // The access log is a part of the edge that is compared.
-        telemetry::init(&config.log).expect("the default level is one");
+        let metrics = Metrics::default();
         let engine = Engine::start(
             Arc::new(NullStore::default()),
             lifecycle.clone(),
             &config.limits,
-            Metrics::default(),
+            metrics.clone(),
         );
         let gateway = http::Gateway::new(engine, Arc::clone(&config), Arc::new(SystemClock));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
@@ -69,6 +74,7 @@ pub(crate) fn run() -> ExitCode {
             http::router(gateway),
             &config.http,
             None,
+            &metrics,
             &lifecycle,
         )
         .await;
@@ -161,7 +167,7 @@ impl Store for NullStore {
     async fn break_lock(
         &self,
         _name: &LockName,
-        _fence: Option<FencingToken>,
+        _meant: Option<Meant>,
     ) -> Result<Breaking, StoreError> {
         Ok(Breaking::NotHeld)
     }

@@ -118,6 +118,16 @@ impl Gateway {
         Self::start(&mut command)
     }
 
+    /// The same, for as many requests at one instant as the benchmark has clients.
+    pub(crate) fn serving_a_crowd(store: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_latchgate"));
+        command
+            .env("LATCHGATE_HTTP_MAX_CONCURRENT_REQUESTS", "20000")
+            .env("LATCHGATE_HTTP_MAX_CONNECTIONS", "20000")
+            .args(["serve", "--listen", "127.0.0.1:0", "--store", store]);
+        Self::start(&mut command)
+    }
+
     /// The same router over a store that does nothing.
     pub(crate) fn null() -> Self {
         let this = std::env::current_exe().expect("a process knows its program");

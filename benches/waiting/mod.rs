@@ -15,13 +15,13 @@ pub(crate) async fn measure() -> bool {
     let mut met = true;
     println!("clients that take ONE lock in turns, at one gateway");
     {
-        let embedded = Gateway::serving(&format!("embedded:{}", data.path().display()));
+        let embedded = Gateway::serving_a_crowd(&format!("embedded:{}", data.path().display()));
         for clients in [10, 100, 1_000] {
             let cycled = cycling::measure(&embedded, clients, each).await;
             println!("  embedded {clients:>6} clients  {cycled}");
         }
     }
-    let gateway = Gateway::serving(&redis.url());
+    let gateway = Gateway::serving_a_crowd(&redis.url());
     let mut costs = Vec::new();
     for clients in [10, 100, 1_000, 10_000] {
         let before = redis.commands().await;

@@ -18,7 +18,7 @@ const WAIT: &str = r#"{"wait_ms":55000}"#;
 
 /// All of them wait for the same lock.
 pub(super) async fn on_one_name(redis: &RedisServer) -> bool {
-    let gateway = Gateway::serving(&redis.url());
+    let gateway = Gateway::serving_a_crowd(&redis.url());
     let mut holder = Caller::connect(gateway.address()).await;
     let token = holder.acquire("parked", LONG).await;
     let names = (0..WAITERS).map(|_| "parked".to_owned());
@@ -29,7 +29,7 @@ pub(super) async fn on_one_name(redis: &RedisServer) -> bool {
 
 /// Each of them waits for a lock of its own.
 pub(super) async fn on_a_name_each(redis: &RedisServer) -> bool {
-    let gateway = Gateway::serving(&redis.url());
+    let gateway = Gateway::serving_a_crowd(&redis.url());
     let mut holder = Caller::connect(gateway.address()).await;
     for number in 0..WAITERS {
         holder.acquire(&format!("parked:{number}"), LONG).await;
@@ -66,7 +66,7 @@ async fn idle(
 
 /// Locks that are held by a stream each.
 pub(super) async fn held(redis: &RedisServer) {
-    let gateway = Gateway::serving(&redis.url());
+    let gateway = Gateway::serving_a_crowd(&redis.url());
     let before = gateway.resident_kib();
     let mut holds = Vec::new();
     for number in 0..HOLDS {

@@ -4,10 +4,15 @@ import { signal } from "../view.js";
 import { heard } from "./clock.js";
 
 /** Where the gateway is: the page is served at `dashboard/` below it, whatever its base path. */
-export const root = new URL("../../", import.meta.url);
+export const root = new URL("../", document.baseURI);
 
-/** The last answer was 401, or 403: whoever shows what needs a session looks at this. */
+/** Changes with each answer after which it is to be asked who is signed in. */
 export const unauthorized = signal(0);
+/** Changes with each answer that the store had no part in. */
+export const doubtful = signal(0);
+/** Between two of those that may have another reason than that somebody else is, or nobody. */
+const DOUBTS = 5_000;
+let doubtedAt = -Infinity;
 
 /** Longer than a gateway takes to say that its store does not answer. */
 const TIME_OUT = 10_000;
@@ -16,6 +21,19 @@ const JSON_BODY = { "Content-Type": "application/json" };
 /** What a form on a foreign page cannot send, for browsers that do not say where a request is from. */
 const CHANGES = { "X-Requested-With": "latchgate" };
 const OURS = { POST: CHANGES, PUT: CHANGES, DELETE: CHANGES };
+
+let signedInAs = null;
+
+/**
+ * Says by which name of a key the page knows who is signed in, or null. Requests say it too: another tab may sign in
+ * somebody else at any moment, and what is meant by one person is not to be done as another.
+ */
+export function sendAs(name) {
+  signedInAs = name;
+}
+
+/** The header that says so. */
+export const identity = () => (signedInAs === null ? {} : { "Signed-In-As": signedInAs });
 
 /** Something that was not done, or of which it is not known whether it was. */
 export class Problem extends Error {
@@ -39,32 +57,51 @@ export function lockPath(name, verb) {
   return verb ? `${path}/${verb}` : path;
 }
 
-/** Sends a request. The answer is `{status, body, headers, sentAt}`; anything above 299 is thrown. */
+/**
+ * Sends a request, or takes the answer to one that was sent `early`. The answer is `{status, body, headers, sentAt}`;
+ * anything above 299 is thrown. A 403 that is `expected` tells nothing new of who is signed in.
+ */
 export async function ask(path, options = {}) {
-  const { method = "GET", body, headers = {}, signal: stop, timeout = TIME_OUT } = options;
-  const sentAt = performance.now();
+  const { method = "GET", body, headers = {}, signal: stop, timeout = TIME_OUT, early, expected } = options;
+  const sentAt = early?.sentAt ?? performance.now();
   const limit = AbortSignal.timeout(timeout);
   let response;
   let text;
   try {
-    response = await fetch(new URL(path, root), {
-      method,
-      headers: { ...OURS[method], ...(body !== undefined && JSON_BODY), ...headers },
-      body: body === undefined ? undefined : JSON.stringify(body),
-      signal: stop ? AbortSignal.any([stop, limit]) : limit,
-      credentials: "same-origin",
-      cache: "no-store",
-    });
+    const send = () =>
+      fetch(new URL(path, root), {
+        method,
+        headers: { ...OURS[method], ...(path !== "session" && identity()), ...(body !== undefined && JSON_BODY), ...headers },
+        body: body === undefined ? undefined : JSON.stringify(body),
+        signal: stop ? AbortSignal.any([stop, limit]) : limit,
+        credentials: "same-origin",
+        cache: "no-store",
+      });
+    response = await (early?.response ?? send());
     text = await response.text();
   } catch (error) {
     if (stop?.aborted) throw error;
     throw unreachable(limit.aborted);
   }
   heard(response.headers.get("date"), sentAt);
-  if ((response.status === 401 || response.status === 403) && path !== "session") unauthorized.value += 1;
+  if (path !== "session" && response.status !== expected) refused(response.status);
   const json = parsed(text);
+  if (json?.code === "store-unavailable" || json?.code === "outcome-unknown") doubtful.value += 1;
   if (!response.ok) throw problem(response, json);
   return { status: response.status, body: json, headers: response.headers, sentAt };
+}
+
+/**
+ * Takes note of an answer that may be the first word of a session that is over: 401; 403, for who is signed in now may
+ * not do what the page was made for; 429, for who comes again and again with a cookie of another gateway, which has
+ * the same name on another port of this host, is told no more than that.
+ */
+export function refused(status) {
+  if (status !== 401 && status !== 403 && status !== 429) return;
+  const certain = status !== 429;
+  if (!certain && performance.now() - doubtedAt < DOUBTS) return;
+  if (!certain) doubtedAt = performance.now();
+  unauthorized.value += 1;
 }
 
 /** What a refusal means, for a response whose body has been read. */
@@ -76,6 +113,7 @@ export function problem(response, json) {
     code: "unexpected",
     title: `The answer was ${response.status}`,
     detail: "It did not come from the gateway, but from something between it and this page.",
+    body: json,
   });
 }
 

@@ -1,7 +1,7 @@
 // The stream of events, and whether it lives: everything that is shown as live hangs on it.
 
 import { signal } from "../view.js";
-import { ask, problem as toProblem, root, unauthorized } from "./api.js";
+import { ask, identity, problem as toProblem, refused, root } from "./api.js";
 import { now } from "./clock.js";
 import { Parser } from "./sse.js";
 
@@ -16,16 +16,19 @@ const SILENCE = 5_000;
 const PROBE = 4_000;
 /** How long to wait before trying again: longer each time, up to the last. */
 const PAUSES = [250, 500, 1_000, 2_000, 3_000];
-/** How many past events are asked for when the page is opened. */
+/** How many past events are asked for when the page is opened: with them, one stream is enough. */
 const PAST = 1_000;
 
-let listeners = { event() {}, resync() {} };
+let listeners = { event() {}, resync() {}, session() {}, unheard() {} };
 let stop = null;
 let lastId = null;
 let heardAt = 0;
 let wake = () => {};
 
-/** Who is told of events, and when everything has to be looked at anew. */
+/**
+ * Who is told of events, when everything has to be looked at anew, when the key of the session may do something else,
+ * and that there will be no events.
+ */
 export function listen(to) {
   listeners = to;
 }
@@ -45,6 +48,12 @@ export function close({ forget = false } = {}) {
   connection.value = { state: "off" };
 }
 
+/** Whether the gateway answers, although nothing is heard of events. */
+export function answers() {
+  const { state, problem } = connection.peek();
+  return state === "live" || (state === "lost" && problem?.status >= 400);
+}
+
 /** Tries again at once. */
 export function retry() {
   wake();
@@ -61,27 +70,26 @@ async function run(signal) {
   while (!signal.aborted) {
     let pause = PAUSES[Math.min(failures, PAUSES.length - 1)];
     try {
-      const past = lastId === null ? await newest(signal) : null;
-      await read(past ?? lastId, signal, {
-        opened: () => {
-          failures = 0;
-          connection.value = { state: "live" };
-          listeners.resync(known ? "again" : "first");
-          known = true;
-        },
-        replayed: past,
+      await read(signal, () => {
+        failures = 0;
+        connection.value = { state: "live" };
+        listeners.resync(known ? "again" : "first");
+        known = true;
       });
       pause = PAUSES[0];
       lost();
     } catch (error) {
       if (signal.aborted) return;
       // Whether that is the end of the session is asked; if it is, this is closed.
-      if (error.status === 401) unauthorized.value += 1;
+      if (error.status !== 403) refused(error.status);
       if (error.status === 403) {
         connection.value = { state: "refused", problem: error };
+        stop = null;
         return;
       }
       lost(error);
+      // The gateway is there, and has no place for one more who listens, or not now.
+      if (answers()) listeners.unheard();
       pause = Math.max(pause, Math.min(error.extra?.retry_after_ms ?? 0, 10_000));
     }
     failures += 1;
@@ -89,62 +97,33 @@ async function run(signal) {
   }
 }
 
-/** Where to begin so that some past events come as well: found out by a look at the stream's head. */
-async function newest(signal) {
-  const stop = new AbortController();
-  let head = null;
-  await stream(null, AbortSignal.any([signal, stop.signal]), (event) => {
-    head ??= event.id;
-    stop.abort();
-  }).catch((error) => {
-    if (!stop.signal.aborted) throw error;
-  });
-  const cut = head?.lastIndexOf("-") ?? -1;
-  if (cut < 0) return null;
-  const number = Number(head.slice(cut + 1));
-  const instance = head.slice(0, cut);
-  return { id: `${instance}-${Math.max(0, number - PAST)}`, instance, until: number };
-}
-
-/**
- * Whether an event was before the stream's head. Behind a load balancer the gateway that tells events may
- * be another one than that which was asked for its head: numbers are those of one gateway alone.
- */
-function isPast(id, replayed) {
-  const cut = id?.lastIndexOf("-") ?? -1;
-  if (replayed === null || cut < 0) return false;
-  return id.slice(0, cut) === replayed.instance && Number(id.slice(cut + 1)) <= replayed.until;
-}
-
-/** Reads the stream to its end. What the past has in it is told as such. */
-async function read(from, signal, { opened, replayed }) {
+/** Reads the stream to its end. What was before it is told as such. */
+async function read(signal, opened) {
   let first = true;
-  await stream(typeof from === "string" ? from : (from?.id ?? null), signal, (event) => {
+  await stream(signal, (event) => {
     if (first) {
       first = false;
       opened();
     }
     if (event.id) lastId = event.id;
     if (!event.kind) return;
-    const past = isPast(event.id, replayed);
-    const data = JSON.parse(event.data);
-    // No more is kept than that.
-    if (event.kind === "gap" && past && data.reason === "too-old") return;
-    if (event.kind === "gap") listeners.resync("gap");
+    if (event.kind === "session") return listeners.session();
     if (event.kind === "end") return;
+    const { past = false, ...data } = JSON.parse(event.data);
+    if (event.kind === "gap" && !past) listeners.resync("gap");
     listeners.event({ ...data, kind: event.kind, id: event.id }, past);
   });
 }
 
 /** One connection: hands over what comes, until it ends, fails, or the gateway stops answering. */
-async function stream(from, signal, hand) {
+async function stream(signal, hand) {
   const dead = new AbortController();
-  const headers = { Accept: "text/event-stream" };
-  if (from) headers["Last-Event-ID"] = from;
+  const headers = { Accept: "text/event-stream", ...identity() };
+  if (lastId !== null) headers["Last-Event-ID"] = lastId;
   heardAt = now();
   const watch = setInterval(() => probe(dead), 1_000);
   try {
-    const response = await fetch(new URL("events", root), {
+    const response = await fetch(new URL(`events?past=${PAST}`, root), {
       headers,
       signal: AbortSignal.any([signal, dead.signal]),
       credentials: "same-origin",

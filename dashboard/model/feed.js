@@ -45,6 +45,13 @@ export function eventsOf(name, most) {
   return found;
 }
 
+/** Forgets those of locks that may not be seen any more. */
+export function keepEvents(isSeen) {
+  const left = heard.filter((event) => !event.name || isSeen(event.name));
+  heard.splice(0, heard.length, ...left);
+  changed();
+}
+
 /** Forgets everything. */
 export function forgetEvents() {
   heard.length = 0;

@@ -5,7 +5,8 @@ import { ask, Problem } from "./api.js";
 import { tick } from "./clock.js";
 import { listing, locks } from "./locks.js";
 import { route } from "./route.js";
-import { seesFigures } from "./session.js";
+import { seesAll, seesFigures } from "./session.js";
+import { hearChecks } from "./store.js";
 
 /** What the charts show. */
 export const SPAN = 5 * 60_000;
@@ -43,7 +44,8 @@ async function look() {
   asked = true;
   const { signal: stopped } = (stop = new AbortController());
   try {
-    const { body } = await ask("stats", { timeout: 4_000, signal: stopped });
+    const { body, sentAt } = await ask("stats", { timeout: 4_000, signal: stopped });
+    hearChecks(body.checks, sentAt);
     sample(body, Date.now());
     figures.value = body;
     figuresProblem.value = null;
@@ -76,7 +78,8 @@ function sample(stats, time) {
   const margins = renewals(past[0].stats.renew_margin, stats.renew_margin);
   samples.push({
     time,
-    held: listing.value.state === "ready" && !listing.value.more ? locks.size : stats.leases,
+    // Beside figures of the whole gateway those that are seen would look like all.
+    held: seesAll() && listing.value.state === "ready" && !listing.value.more ? locks.size : stats.leases,
     waiters: stats.waiters,
     grants: then ? per(granted, then.granted) : null,
     refusals: then ? per(held + refused, then.held + then.refused) : null,
@@ -90,6 +93,12 @@ function sample(stats, time) {
 function trim(time) {
   while (samples.length && samples[0].time < time - SPAN) samples.shift();
   for (const [instance, past] of answers) if (past.at(-1).time < time - SPAN) answers.delete(instance);
+}
+
+/** The last answer of each gateway that has answered lately, `{stats, time}`: the one that did last comes first. */
+export function gateways() {
+  const last = [...answers.values()].map((past) => past.at(-1));
+  return last.sort((one, other) => other.time - one.time);
 }
 
 function renewals(then, now) {
@@ -110,6 +119,12 @@ function quantile(counts, bounds, part) {
     below += count;
   }
   return null;
+}
+
+/** Forgets what they say of locks that may not be seen any more. */
+export function keepFigures(isSeen) {
+  const stats = figures.value;
+  if (stats) figures.value = { ...stats, contended: stats.contended.filter(({ name }) => isSeen(name)) };
 }
 
 /** Forgets everything. */

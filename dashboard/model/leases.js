@@ -6,10 +6,13 @@ import { now } from "./clock.js";
 import { watch } from "./feed.js";
 
 /**
- * By lock name a signal of `{state, lease, expiresAt, waitsUntil, keep, problem, said}`; `state` is
- * `idle`, `waiting`, `unsure` (whether it was granted), `held`, `busy` (renewing or releasing) or `over`.
+ * By lock name a signal of `{state, lease, grantedAt, expiresAt, doubt, waitsUntil, keep, problem, said}`; `state` is
+ * `idle`, `waiting`, `unsure` (whether it was granted), `held`, `busy` (renewing or releasing) or `over`. `doubt`: a
+ * renewal was not answered, and may have made it last longer.
  */
 const kept = new Map();
+
+const TIME_IS_OVER = "Its time is over.";
 
 /** When it is asked whether the lock was granted to an attempt that was given up, in milliseconds. */
 const RECLAIMS = [0, 2_000, 5_000];
@@ -32,7 +35,7 @@ export async function acquire(name, body, attempt = { body, key: newKey() }) {
     if (kept.get(name) !== mine) return giveBack(name, answer.body);
     // A lease that was granted before tells how long that took then.
     const waited = answer.status === 201 ? answer.body.waited_ms : 0;
-    mine.value = { state: "held", ...granted(answer, waited), said: told("POST", lockPath(name), answer) };
+    mine.value = { state: "held", ...granted(answer, waited), grantedAt: now(), said: told("POST", lockPath(name), answer) };
   } catch (problem) {
     if (stop.signal.aborted) letGo(name, mine, attempt);
     else if (problem.isUnknown) {
@@ -74,13 +77,15 @@ async function letGo(name, mine, attempt) {
 export async function renew(name) {
   const mine = leaseOf(name);
   const before = mine.value;
+  if (isOver(before)) return over(mine, TIME_IS_OVER);
   mine.value = { ...before, state: "busy", problem: null };
   const path = lockPath(name, "renew");
   try {
     const answer = await ask(path, { method: "PUT", headers: tokenOf(before) });
     if (isStill(name, mine, before)) mine.value = { ...mine.value, state: "held", ...granted(answer), said: told("PUT", path, answer) };
   } catch (problem) {
-    if (isStill(name, mine, before)) failed(mine, { ...mine.value, state: "held" }, problem);
+    const doubt = before.doubt || problem.isUnknown;
+    if (isStill(name, mine, before)) failed(mine, { ...mine.value, state: "held", doubt }, problem);
   }
 }
 
@@ -88,6 +93,7 @@ export async function renew(name) {
 export async function release(name) {
   const mine = leaseOf(name);
   const before = mine.value;
+  if (isOver(before)) return over(mine, TIME_IS_OVER);
   mine.value = { ...before, state: "busy", problem: null, keep: false };
   try {
     const answer = await ask(lockPath(name), { method: "DELETE", headers: tokenOf(before) });
@@ -96,6 +102,9 @@ export async function release(name) {
     if (isStill(name, mine, before)) failed(mine, { ...mine.value, state: "held" }, problem);
   }
 }
+
+/** Whether it is known that there is nothing to renew or to give back any more. */
+const isOver = ({ expiresAt, doubt }) => !doubt && now() >= expiresAt;
 
 /** Whether what was begun with `before` still concerns what is shown: meanwhile it may have ended. */
 function isStill(name, mine, before) {
@@ -112,12 +121,12 @@ export function keep(name, on) {
 /** Renews what is to be kept, and sees what is over; a lease does not wait until it is looked at. */
 function tend() {
   for (const [name, mine] of kept) {
-    const { state, keep, expiresAt, renewAt, lease } = mine.value;
+    const { state, keep, expiresAt, renewAt, lease, doubt } = mine.value;
     if (state !== "held") continue;
     if (now() >= expiresAt) {
-      over(mine, "Its time is over.");
-      // Our clock decides what is shown. A renewal whose answer was lost may have made it last longer.
-      giveBack(name, lease);
+      over(mine, TIME_IS_OVER);
+      // Our clock decides what is shown, and not what the store was told.
+      if (doubt) giveBack(name, lease);
     } else if (keep && now() >= renewAt) renew(name);
   }
 }
@@ -131,15 +140,34 @@ export function forgetLeases() {
   for (const [name, mine] of forgotten) leave(name, mine.value);
 }
 
-function leave(name, { state, lease, giveUp }) {
+/** Forgets those of locks that may not be acquired any more: nobody could renew them. */
+export function keepLeases(isPermitted) {
+  for (const [name, mine] of kept) {
+    if (isPermitted(name)) continue;
+    kept.delete(name);
+    leave(name, mine.value);
+  }
+}
+
+function leave(name, value) {
+  const { state, lease, giveUp } = value;
   if (state === "waiting") giveUp();
-  if (state === "held" || state === "busy") giveBack(name, lease);
+  // What is under way may be a renewal.
+  if (state === "busy" || (state === "held" && !isOver(value))) giveBack(name, lease);
+}
+
+/** Takes in who holds a lock by an answer that was asked for then. */
+export function seeHolder(name, holder, sentAt) {
+  const mine = kept.get(name);
+  const { state, lease, grantedAt } = mine?.value ?? {};
+  if (state !== "held" || sentAt < grantedAt || holder?.fencing_token === lease.fencing_token) return;
+  over(mine, holder === null ? "Nobody holds the lock any more." : "Somebody else holds the lock by now.");
 }
 
 /** Times count from the store's answer: from when it was asked, after the wait, to be on the safe side. */
 function granted({ body: lease, sentAt }, waited = 0) {
   const from = Math.min(now(), sentAt + waited);
-  return { lease, expiresAt: from + lease.expires_in_ms, renewAt: from + lease.renew_after_ms };
+  return { lease, doubt: false, expiresAt: from + lease.expires_in_ms, renewAt: from + lease.renew_after_ms };
 }
 
 /** Gives back what is not shown as held any more, as well as that can be done: also while a page closes. */

@@ -50,9 +50,10 @@ export async function load(begin = prefix) {
   const stop = (walk = new AbortController());
   // What is not listened to any more would only grow old.
   for (const name of locks.keys()) if (!name.startsWith(begin)) locks.delete(name);
+  // Where nothing was found a moment ago, that stays in sight too.
+  const fresh = locks.size === 0 && !(listing.value.state === "ready" && begin === prefix);
   prefix = begin;
   const round = ++begun;
-  const fresh = locks.size === 0;
   listing.value = { ...listing.value, state: fresh ? "loading" : listing.value.state };
   walking = true;
   try {
@@ -211,6 +212,12 @@ export function isLoaded(begin) {
   return begin.startsWith(prefix) && (begin === prefix || !listing.value.more);
 }
 
+/** Forgets those that may not be seen any more. */
+export function keepLocks(isSeen) {
+  for (const name of locks.keys()) if (!isSeen(name)) locks.delete(name);
+  changed();
+}
+
 /** Forgets every lock. */
 export function forgetLocks() {
   walk?.abort();
@@ -223,11 +230,17 @@ export function forgetLocks() {
   changed();
 }
 
-/** Drops what is overdue, and looks at everything anew when that is due. Called once a second. */
-export function tidy(isLive) {
+/** Whether nobody has asked for any lock. */
+export const isIdle = () => listing.peek().state === "idle";
+
+/**
+ * Drops what is overdue, and looks at everything anew when that is due. Called once a second. `live`: events are
+ * heard; `answers`: the gateway can be asked.
+ */
+export function tidy({ live, answers }) {
   const late = now() - OVERDUE;
   for (const lock of locks.values()) {
-    if (isLive && !lock.ended && lock.expiresAt !== null && lock.expiresAt < late) {
+    if (live && !lock.ended && lock.expiresAt !== null && lock.expiresAt < late) {
       locks.delete(lock.name);
       changed();
     }
@@ -235,7 +248,8 @@ export function tidy(isLive) {
   if (endedFences.size > MOST) endedFences.clear();
   const { state, problem } = listing.value;
   const pause = problem ? REFRESH.failed : locks.size > FEW ? REFRESH.many : REFRESH.few;
-  if (isLive && now() - listedAt > pause && (state === "ready" || state === "failed")) {
+  // A walk that is under way is not begun anew: what has come so far counts as ready.
+  if (answers && !walking && now() - listedAt > pause && (state === "ready" || state === "failed")) {
     listedAt = now();
     load();
   }

@@ -4,13 +4,14 @@ import { html, useEffect, useRef, useSignal } from "../view.js";
 import { count, plural } from "../model/format.js";
 import { events, feedVersion, KEPT, KINDS } from "../model/feed.js";
 import { go, lockHref, requery, route } from "../model/route.js";
-import { seesSomething } from "../model/session.js";
+import { seesAll, seesSomething } from "../model/session.js";
 import { Details, Kind } from "../parts/event_text.js";
 import { Field } from "../parts/field.js";
 import { Grid } from "../parts/grid.js";
 import { Icon } from "../parts/icon.js";
 import { Empty } from "../parts/notice.js";
 import { say } from "../parts/said.js";
+import { SEEN } from "../parts/sight.js";
 import { Foreign } from "../parts/text.js";
 import { Moment } from "../parts/times.js";
 
@@ -85,12 +86,13 @@ function List({ prefix, owner, chosen, until, paused, scrolled }) {
     const grid = document.querySelector("main .grid");
     if (grid) grid.scrollTop = 0;
   };
+  const nothing = seesAll() ? "Nothing has happened yet" : `Nothing ${SEEN} has happened yet`;
   return html`<p class="count">
       ${plural(rows.length, "event", "events")}${events().length >= KEPT && `, of the last ${count(KEPT)}`}
       ${waiting > 0 && html`<button type="button" class="fresh" onClick=${onward}><${Icon} name="up" />${count(waiting)} new</button>`}
     </p>
     ${rows.length === 0
-      ? html`<${Empty} icon="events" title=${events().length ? "No event is like that" : "Nothing has happened yet"}>
+      ? html`<${Empty} icon="events" title=${events().length ? "No event is like that" : nothing}>
           <p>Events appear here as they happen; what was before this gateway had anybody to tell is not known.</p>
         <//>`
       : html`<${Grid}

@@ -1,13 +1,14 @@
 // One lock: who holds it, who waits, what has happened, and what can be done.
 
 import { html, useSignal } from "../view.js";
-import { connection } from "../model/connection.js";
+import { isName, RULE } from "../model/name.js";
 import { href, route } from "../model/route.js";
 import { may } from "../model/session.js";
+import { isStale } from "../model/store.js";
 import { Copy } from "../parts/copy.js";
 import { Icon } from "../parts/icon.js";
 import { LockState, StateMark } from "../parts/lock_state.js";
-import { Failed, Loading, Trouble } from "../parts/notice.js";
+import { Empty, Failed, Loading, Trouble } from "../parts/notice.js";
 import { Foreign } from "../parts/text.js";
 import { Break } from "./lock/break.js";
 import { Curl } from "./lock/curl.js";
@@ -20,11 +21,22 @@ import { Try } from "./lock/try.js";
 /** The page of the lock that the address names. */
 export function Lock() {
   const { name } = route.value;
-  return html`<${Page} key=${name} name=${name} />`;
+  return isName(name) ? html`<${Page} key=${name} name=${name} />` : html`<${Impossible} name=${name} />`;
+}
+
+/** Nobody has to be asked. */
+function Impossible({ name }) {
+  return html`<div class="page lock-page">
+    <p class="path"><a href=${href("locks")}><${Icon} name="back" />Locks</a></p>
+    <div class="title"><h1 tabindex="-1" class="mono"><${Foreign} value=${name} whole /></h1></div>
+    <${Empty} icon="search" title="No lock can be called that"><p>${RULE}</p><//>
+  </div>`;
 }
 
 function Page({ name }) {
-  const { state, lock, problem, again } = useLook(name);
+  const sees = may("view", name);
+  const { state, lock, problem, again } = useLook(name, sees);
+  const acquires = may("acquire", name);
   const breaking = useSignal(false);
   const held = lock?.state === "held";
   return html`<div class="page lock-page">
@@ -38,21 +50,34 @@ function Page({ name }) {
       may("break", name) &&
       html`<button type="button" class="danger" onClick=${() => (breaking.value = true)}><${Icon} name="broken" />Break…</button>`}
     </div>
-    ${state === "failed" && !lock && html`<${Failed} problem=${problem} again=${again} />`}
-    ${state === "loading" && !lock && html`<${Loading} what="Looking at the lock…" />`}
+    ${!lock && !sees && acquires && html`<${Unseen} name=${name} />`}
+    ${state === "failed" && !lock && (sees || !acquires) && html`<${Failed} problem=${problem} again=${again} />`}
+    ${state === "loading" && !lock && sees && html`<${Loading} what="Looking at the lock…" />`}
     ${lock &&
     html`<${Trouble} problem=${problem} />
-      <div class="columns ${connection.value.state === "lost" ? "stale" : ""}">
+      <div class="columns ${isStale() ? "stale" : ""}">
         <div class="main-column">
           <${Holder} lock=${lock} />
           <${Queue} lock=${lock} />
           <${Timeline} name=${name} />
         </div>
         <div class="side-column">
-          ${may("acquire", name) && html`<${Try} name=${name} />`}
+          ${acquires && html`<${Try} name=${name} />`}
           <${Curl} name=${name} lock=${lock} />
         </div>
       </div>`}
-    ${breaking.value && html`<${Break} name=${name} lock=${lock} close=${() => (breaking.value = false)} done=${again} />`}
+    ${breaking.value && lock && may("break", name) && html`<${Break} name=${name} lock=${lock} close=${() => (breaking.value = false)} done=${again} />`}
   </div>`;
+}
+
+/** Who may acquire the lock and not see it can try that all the same. */
+function Unseen({ name }) {
+  return html`<p class="remark unseen"><span>
+      You may acquire this lock, and not see it: who holds it, who waits for it and what happens to it is shown with the
+      permission <code>view</code>.
+    </span></p>
+    <div class="columns">
+      <div class="main-column"><${Try} name=${name} /></div>
+      <div class="side-column"><${Curl} name=${name} lock=${{}} /></div>
+    </div>`;
 }

@@ -1,19 +1,23 @@
 // The held locks, live.
 
-import { html, useEffect } from "../view.js";
+import { html, useEffect, useRef } from "../view.js";
 import { count, NOTHING, plural } from "../model/format.js";
 import { isLoaded, listing, load, locks, locksVersion, MOST } from "../model/locks.js";
+import { canBegin, isName, RULE } from "../model/name.js";
 import { go, lockHref, requery, route } from "../model/route.js";
-import { seesSomething } from "../model/session.js";
+import { exampleName, may, seesAll, seesSomething } from "../model/session.js";
+import { curl } from "../model/terminal.js";
+import { Copy } from "../parts/copy.js";
 import { Field } from "../parts/field.js";
 import { Grid } from "../parts/grid.js";
 import { Icon } from "../parts/icon.js";
 import { LockState } from "../parts/lock_state.js";
 import { Empty, Failed, Loading, Trouble } from "../parts/notice.js";
+import { tell } from "../parts/said.js";
+import { SEEN, Sight } from "../parts/sight.js";
 import { Foreign } from "../parts/text.js";
 import { Age, TimeLeft } from "../parts/times.js";
-
-const NAME = /^(?!\.{1,2}$)[A-Za-z0-9._:@~-]{1,200}$/;
+import { Unlisted } from "./locks/unlisted.js";
 
 const COLUMNS = [
   { id: "state", title: "State", cell: (lock) => html`<${LockState} lock=${lock} />` },
@@ -55,16 +59,17 @@ export function Locks() {
   const { prefix = "", owner = "", sort = "name" } = route.value.query;
   const order = { by: sort.replace(/^-/, ""), down: sort.startsWith("-") };
   useEffect(() => {
-    const narrowed = setTimeout(() => isLoaded(prefix) || load(prefix), 250);
+    const narrowed = setTimeout(() => !canBegin(prefix) || isLoaded(prefix) || load(prefix), 250);
     return () => clearTimeout(narrowed);
   }, [prefix]);
+  useTold(() => plural(found(prefix, owner).length, "lock is", "locks are") + " shown", [prefix, owner]);
   const change = (changed) => requery({ ...route.value.query, ...changed });
   return html`<div class="page locks-page">
     <div class="title">
       <h1 tabindex="-1">Locks</h1>
       <${Count} ...${{ prefix, owner }} />
     </div>
-    <form class="toolbar" role="search" onSubmit=${(event) => submitted(event, prefix)}>
+    ${seesSomething() && html`<form class="toolbar" role="search" onSubmit=${(event) => submitted(event, prefix)}>
       <${Field} label="Name begins with" short="Name" icon="search" value=${prefix} hint="/" change=${(value) => change({ prefix: value })} />
       <${Field} label="Owner contains" short="Owner" value=${owner} change=${(value) => change({ owner: value })} />
       <label class="sort">
@@ -74,19 +79,26 @@ export function Locks() {
           ${SORTS.map(([by, title]) => html`<option value=${by} key=${by}>${title}</option>`)}
         </select>
       </label>
-    </form>
+    </form>`}
     <${List} ...${{ prefix, owner, order }} sortBy=${({ by, down }) => change({ sort: (down ? "-" : "") + by })} />
   </div>`;
+}
+
+/** How much a search has found is told; that rows come and go by themselves is not. */
+function useTold(words, search) {
+  const first = useRef(true);
+  useEffect(() => {
+    if (!first.current) tell("found", words);
+    first.current = false;
+  }, search);
 }
 
 function List({ prefix, owner, order, sortBy }) {
   locksVersion.value;
   const { state, problem, more } = listing.value;
   const rows = sorted(prefix, owner, order);
-  if (!seesSomething()) {
-    return html`<${Empty} title="Your key may not see any lock">It takes the permission <code>view</code>.<//>`;
-  }
-  if (rows.length === 0 && state === "failed") return html`<${Failed} problem=${problem} again=${() => load(prefix)} />`;
+  if (!seesSomething()) return html`<${Unlisted} />`;
+  if (rows.length === 0 && problem) return html`<${Failed} problem=${problem} again=${() => load(prefix)} />`;
   if (rows.length === 0 && state !== "ready") return html`<${Loading} what="Loading the locks…" />`;
   if (rows.length === 0) return html`<${Nothing} ...${{ prefix, owner }} />`;
   return html`<${Trouble} problem=${problem} />
@@ -106,16 +118,30 @@ function List({ prefix, owner, order, sortBy }) {
 }
 
 function Nothing({ prefix, owner }) {
+  const all = seesAll();
   if (!prefix && !owner) {
-    return html`<${Empty} title="No lock is held">
-      <p>A lock appears here as soon as somebody acquires it:</p>
-      <pre><code>curl -X POST ${new URL("../locks/deploy", document.baseURI).href}</code></pre>
+    const example = exampleName();
+    const line = example && curl(["-X POST"], example);
+    return html`<${Empty} title=${all ? "No lock is held" : `No lock ${SEEN} is held`}>
+      ${!all && html`<p><${Sight} /></p>`}
+      <p>${all ? "A lock" : "Such a lock"} appears here as soon as somebody acquires it${line ? ":" : "."}</p>
+      ${line && html`<pre><code>${line}</code></pre><${Copy} text=${line} what="the line">Copy the line<//>`}
     <//>`;
   }
-  return html`<${Empty} icon="search" title="No held lock is like that">
-    ${NAME.test(prefix) && html`<p>Look at the free lock <a href=${lockHref(prefix)}><${Foreign} value=${prefix} /></a>.</p>`}
+  const none = all ? "No held lock is like that" : `No held lock ${SEEN} is like that`;
+  return html`<${Empty} icon="search" title=${canBegin(prefix) ? none : "No lock can be called that"}>
+    ${!canBegin(prefix) && html`<p>${RULE}</p>`}
+    ${isName(prefix) && html`<${Named} name=${prefix} />`}
     <button type="button" onClick=${() => requery({})}>Clear the search</button>
   <//>`;
+}
+
+/** What is searched for may be the whole name of a lock: one that may not be seen is not said to be free. */
+function Named({ name }) {
+  const link = html`<a href=${lockHref(name)}><${Foreign} value=${name} /></a>`;
+  if (may("view", name)) return html`<p>Look at the ${locks.has(name) ? "" : "free "}lock ${link}.</p>`;
+  if (may("acquire", name)) return html`<p>Your key may acquire ${link}, and not see whether it is held.</p>`;
+  return html`<p>Your key may not see whether <${Foreign} value=${name} /> is held.</p>`;
 }
 
 function Count({ prefix, owner }) {
@@ -127,7 +153,8 @@ function Count({ prefix, owner }) {
   const shown = prefix || owner ? `${count(found(prefix, owner).length)} of ` : "";
   const rest = partial ? " so far" : more ? " and more" : "";
   const all = `${shown}${plural(locks.size, "lock", "locks")}${rest}`;
-  return html`<p class="count">${all} held${waiting > 0 && `, ${count(waiting)} waited for`}</p>`;
+  const scope = seesAll() ? "" : ` ${SEEN}`;
+  return html`<p class="count">${all} held${scope}${waiting > 0 && `, ${count(waiting)} waited for`}</p>`;
 }
 
 function Waiters({ number }) {

@@ -1,20 +1,35 @@
 // A live chart of the last minutes.
 
-import { html, useEffect, useLayoutEffect, useRef, useSignal } from "../view.js";
-import uPlot from "../vendor/uplot@1.6.32/uplot.js";
+import { html, signal, useEffect, useLayoutEffect, useRef, useSignal } from "../view.js";
 import { clock, NOTHING } from "../model/format.js";
 
 const HEIGHT = 150;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
+
+/** What draws: larger than all the rest of the page, so it is brought when that is there. */
+const library = signal(null);
+let asked = false;
+
+async function bring() {
+  if (asked) return;
+  asked = true;
+  const path = new URL("vendor/uplot@1.6.32/uplot.js", document.baseURI);
+  // Without it the figures stand above an empty chart; the next page tries again.
+  const brought = await import(path).catch(() => (asked = false));
+  if (brought) library.value = brought.default;
+}
+
+/** Between the lines of a chart: with others there would be labels that are rounded. The least is the chart's own. */
+const STEPS = [0.5, ...Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat()];
 
 /** The first minute fills the chart; then it grows to its whole span. */
 const LEAST = 60;
 
 /**
  * `times` are milliseconds on the clock on the wall, `series` `{label, values, tone, dashed}`: the
- * second of two lines is dashed as well as of another colour.
+ * second of two lines is dashed as well as of another colour. `step` is the least that `format` tells apart.
  */
-export function Chart({ title, times, series, format, span, note }) {
+export function Chart({ title, times, series, format, step, span, note }) {
   const box = useRef(null);
   const plot = useRef(null);
   const theme = useSignal(0);
@@ -24,9 +39,15 @@ export function Chart({ title, times, series, format, span, note }) {
     addEventListener("latchgate-theme", anew);
     return () => removeEventListener("latchgate-theme", anew);
   }, []);
+  const uPlot = library.value;
+  useEffect(() => {
+    // After what is there has been drawn.
+    requestAnimationFrame(() => setTimeout(bring));
+  }, []);
   useLayoutEffect(() => {
+    if (!uPlot) return;
     const element = box.current;
-    const made = new uPlot(options(element, series, format, span, (index) => (at.value = index)), [[], ...series.map(() => [])], element);
+    const made = new uPlot(options(element, series, format, step, span, (index) => (at.value = index)), [[], ...series.map(() => [])], element);
     plot.current = made;
     const sized = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
     sized.observe(element);
@@ -34,9 +55,9 @@ export function Chart({ title, times, series, format, span, note }) {
       sized.disconnect();
       made.destroy();
     };
-  }, [theme.value, series.length]);
+  }, [theme.value, series.length, uPlot]);
   useLayoutEffect(() => {
-    plot.current.setData([times.map((time) => time / 1000), ...series.map((line) => line.values)]);
+    plot.current?.setData([times.map((time) => time / 1000), ...series.map((line) => line.values)]);
   });
   const shown = at.value ?? times.length - 1;
   const value = (line) => format(line.values[shown]);
@@ -69,7 +90,7 @@ function window(first, last, span) {
   return [until - Math.min(span, Math.max(LEAST, until - (first || until))), until];
 }
 
-function options(element, series, format, span, moved) {
+function options(element, series, format, step, span, moved) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
   const axis = {
@@ -91,7 +112,7 @@ function options(element, series, format, span, moved) {
     },
     axes: [
       { ...axis, size: 24, space: 70, values: (_, ticks) => ticks.map(minute) },
-      { ...axis, size: 44, space: 32, values: (_, ticks) => ticks.map((tick) => format(tick)) },
+      { ...axis, size: 44, space: 32, incrs: STEPS.filter((one) => one >= step), values: (_, ticks) => ticks.map((tick) => format(tick)) },
     ],
     series: [
       {},

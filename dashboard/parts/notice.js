@@ -2,6 +2,7 @@
 
 import { html } from "../view.js";
 import { Icon } from "./icon.js";
+import { Foreign } from "./text.js";
 
 /** Something is being loaded. */
 export function Loading({ what }) {
@@ -22,10 +23,10 @@ export function Failed({ problem, again }) {
   const id = problem.extra?.request_id;
   return html`<div class="notice failed" role="alert">
     <span class="mark"><${Icon} name="failed" /></span>
-    <p class="title">${problem.title}</p>
+    <p class="title"><${Foreign} value=${problem.title} whole /></p>
     <div class="more">
-      <p>${problem.detail}</p>
-      ${id && html`<p class="small">Request <code>${id}</code></p>`}
+      <p><${Foreign} value=${problem.detail} none="" whole /></p>
+      ${id && html`<p class="small">Request <code><${Foreign} value=${id} whole /></code></p>`}
       ${again && html`<button type="button" onClick=${again}>Try again</button>`}
     </div>
   </div>`;
@@ -38,8 +39,11 @@ export function Trouble({ problem }) {
   return html`<div class="trouble" role="alert">
     <${Icon} name="failed" />
     <div>
-      <strong>${problem.title}.</strong> ${problem.detail}
-      ${fields.length > 0 && html`<ul>${fields.map((field) => html`<li><code>${field.field}</code> ${field.reason}</li>`)}</ul>`}
+      <strong><${Foreign} value=${problem.title} whole />.</strong> <${Foreign} value=${problem.detail} none="" whole />
+      ${fields.length > 0 &&
+      html`<ul>
+        ${fields.map((field) => html`<li><code><${Foreign} value=${field.field} whole /></code> <${Foreign} value=${field.reason} whole /></li>`)}
+      </ul>`}
     </div>
   </div>`;
 }

@@ -1,15 +1,17 @@
 // What stands around every page: the way to the others, who is signed in, and whether the page is live.
 
-import { html, useSignal } from "../view.js";
+import { html, useEffect, useSignal } from "../view.js";
 import { connection, retry } from "../model/connection.js";
 import { now, tick } from "../model/clock.js";
 import { duration } from "../model/format.js";
 import { href, route } from "../model/route.js";
-import { session, signOut } from "../model/session.js";
+import { seesSomething, session, signOut } from "../model/session.js";
+import { store } from "../model/store.js";
 import { Foreign } from "./text.js";
 import { Icon, Logo } from "./icon.js";
-import { say } from "./said.js";
+import { assume, say, tell } from "./said.js";
 import { help } from "./shortcuts.js";
+import { Moment } from "./times.js";
 
 const PAGES = [
   { page: "overview", path: "", title: "Overview" },
@@ -52,17 +54,46 @@ function Link({ page, path, title }) {
   </a>`;
 }
 
-const WORDS = { live: "Live", connecting: "Connecting", lost: "Reconnecting", off: "Paused", refused: "Not live" };
+const WORDS = {
+  live: "Live",
+  connecting: "Connecting",
+  lost: "Reconnecting",
+  off: "Paused",
+  refused: "Not live",
+  silent: "Store silent",
+  blind: "No events",
+};
+
+/** Who may see no lock hears of none: that is no pause. And nothing is live without the store. */
+function standing() {
+  const { state } = connection.value;
+  if (!seesSomething()) return "blind";
+  return store.value.state === "silent" && state !== "lost" ? "silent" : state;
+}
+
+/** What is told of it: a page that has just been opened need not say that it is about to be live. */
+const TOLD = {
+  live: "The page is live",
+  lost: "Reconnecting: the connection is lost",
+  off: "Paused",
+  refused: "The page is not live",
+  silent: "The store does not answer",
+};
 
 function Live() {
-  const { state } = connection.value;
-  return html`<span class="live is-${state}" role="status"><span class="dot" aria-hidden="true"></span>${WORDS[state]}</span>`;
+  const state = standing();
+  useEffect(() => {
+    assume("connection", TOLD.live);
+    if (state in TOLD) tell("connection", TOLD[state]);
+  }, [state]);
+  return html`<span class="live is-${state}" title=${state === "blind" ? "Your key may not see any lock" : undefined}><span class="dot" aria-hidden="true"></span>${WORDS[state]}</span>`;
 }
 
 function Lost() {
   const { state, since, problem } = connection.value;
+  if (store.value.state === "silent" && state !== "lost") return html`<${Silent} ...${store.value} />`;
   if (state === "refused") {
-    return html`<div class="banner" role="status">
+    return html`<div class="banner">
       <${Icon} name="warning" /><span><strong>${problem.title}.</strong> ${problem.detail}</span>
     </div>`;
   }
@@ -71,13 +102,29 @@ function Lost() {
   const away = now() - since;
   // A gateway that restarts is back before anybody has to know.
   if (away < 700) return null;
-  return html`<div class="banner" role="alert">
+  return html`<div class="banner">
+    <${Icon} name="warning" />
+    ${problem?.status >= 400
+      ? html`<span>
+          <strong>No events: ${problem.title}.</strong> ${" "}
+          <span><${Foreign} value=${problem.detail} whole /> The locks are asked for now and then.</span>
+        </span>`
+      : html`<span>
+          <strong>Connection lost, reconnecting.</strong> ${" "}
+          <span>What you see is ${duration(away)} old.</span>
+        </span>`}
+    <button type="button" onClick=${retry}>Try now</button>
+  </div>`;
+}
+
+function Silent({ since, detail }) {
+  tick.value;
+  return html`<div class="banner">
     <${Icon} name="warning" />
     <span>
-      <strong>Connection lost, reconnecting.</strong> ${" "}
-      <span aria-hidden="true">What you see is ${duration(away)} old. ${problem?.code === "unreachable" ? "" : problem?.title}</span>
+      <strong>The store does not answer since <${Moment} at=${since} />.</strong> ${" "}
+      <span>What you see may be ${duration(now() - since)} old, and requests may fail. The gateway says: <${Foreign} value=${detail} whole />.</span>
     </span>
-    <button type="button" onClick=${retry}>Try now</button>
   </div>`;
 }
 

@@ -6,6 +6,8 @@ use serde::Serialize;
 
 use crate::unseen::escape_json;
 
+use super::{Asker, bounds::LeftOut};
+
 /// One line. What does not apply to an event is left out.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Entry<'a> {
@@ -36,6 +38,9 @@ pub(super) struct Entry<'a> {
     /// How many refusals were left out of the log since the last line that says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refusals_left_out: Option<u64>,
+    /// How many sign-outs were left out of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sign_outs_left_out: Option<u64>,
     /// The names of keys that are new.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub(super) added: &'a [Arc<str>],
@@ -58,12 +63,28 @@ const MAX_VALUE: usize = 512;
 
 // === impl Entry ===
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
     pub(super) fn new(event: &'static str, at: SystemTime) -> Self {
         Self {
             at: humantime::format_rfc3339_millis(at).to_string(),
             event,
             ..Self::default()
+        }
+    }
+
+    /// Says who asked.
+    pub(super) fn asked_by(&mut self, asker: &Asker<'a>) {
+        self.key = asker.key.map(bounded);
+        self.request_id = Some(bounded(asker.request_id));
+        self.remote = asker.remote;
+    }
+
+    /// The same line, with what was left out before it.
+    pub(super) fn behind(self, left_out: LeftOut) -> Self {
+        Self {
+            refusals_left_out: left_out.refusals,
+            sign_outs_left_out: left_out.sign_outs,
+            ..self
         }
     }
 

@@ -24,9 +24,9 @@ use crate::{
 
 use super::{
     Asker, Broken, Refused, ReloadedKeys,
+    bounds::{Bounded, Bounds},
     entry::{Entry, bounded},
     output::Output,
-    refusals::Refusals,
     writer::{Message, Missing, Writer},
 };
 
@@ -40,7 +40,7 @@ pub struct Audit(Option<Log>);
 struct Log {
     messages: SyncSender<Message>,
     missing: Arc<Missing>,
-    refusals: Arc<Refusals>,
+    bounds: Arc<Bounds>,
     clock: Arc<dyn Clock>,
 }
 
@@ -48,7 +48,7 @@ struct Log {
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
     /// The file cannot be opened.
-    #[error("cannot open the audit log {path}: {error}")]
+    #[error("audit.path: cannot open the audit log {path}: {error}")]
     Open {
         /// The file.
         path: String,
@@ -88,12 +88,12 @@ impl Audit {
         })?;
         let (messages, received) = mpsc::sync_channel(QUEUE);
         let missing = Arc::new(Missing::default());
-        let refusals = Arc::new(Refusals::default());
+        let bounds = Arc::new(Bounds::default());
         let writer = Writer {
             messages: received,
             output,
             missing: Arc::clone(&missing),
-            refusals: Arc::clone(&refusals),
+            bounds: Arc::clone(&bounds),
             clock: Arc::clone(&clock),
         };
         thread::Builder::new()
@@ -103,7 +103,7 @@ impl Audit {
         Ok(Self(Some(Log {
             messages,
             missing,
-            refusals,
+            bounds,
             clock,
         })))
     }
@@ -130,12 +130,13 @@ impl Audit {
 
     /// Somebody has shown a key, and has a session for it.
     pub fn signed_in(&self, asker: &Asker<'_>) {
-        self.asked("sign-in", asker);
+        self.tell("sign-in", |entry| entry.asked_by(asker));
     }
 
-    /// Somebody has ended their session.
+    /// Somebody has ended their session. Nothing is charged for it, and it can be done with one cookie
+    /// as often as anybody likes: so it is bounded as [`Audit::refused`] is.
     pub fn signed_out(&self, asker: &Asker<'_>) {
-        self.asked("sign-out", asker);
+        self.tell_bounded(Bounded::SignOut, "sign-out", asker, |_| {});
     }
 
     /// The API keys were read again: how many count now and what is new, or why the old ones still do.
@@ -158,14 +159,7 @@ impl Audit {
     /// Somebody was refused. Who is refused over and over has not all of it written, and it does not
     /// take the room of anything else: what was left out is counted, and stands in the next line.
     pub fn refused(&self, refused: &Refused<'_>) {
-        let Some(log) = &self.0 else { return };
-        if !log.refusals.admit(&refused.asker, Instant::now()) {
-            return;
-        }
-        log.tell("refused", Message::Refusal, |entry| {
-            entry.key = refused.asker.key.map(bounded);
-            entry.request_id = Some(bounded(refused.asker.request_id));
-            entry.remote = refused.asker.remote;
+        self.tell_bounded(Bounded::Refusal, "refused", &refused.asker, |entry| {
             entry.method = Some(bounded(refused.method));
             entry.route = Some(refused.route);
             entry.name = refused.name.map(LockName::as_str);
@@ -180,11 +174,9 @@ impl Audit {
     /// Dropped half-way, the line is written or not: call it where the break itself is seen through.
     pub async fn broke(&self, broken: &Broken<'_>) {
         let Some(log) = &self.0 else { return };
-        let mut entry = Entry::new("break", log.clock.wall());
-        entry.refusals_left_out = log.refusals.take_left_out();
-        entry.key = broken.asker.key.map(bounded);
-        entry.request_id = Some(bounded(broken.asker.request_id));
-        entry.remote = broken.asker.remote;
+        let left_out = log.bounds.take_left_out();
+        let mut entry = Entry::new("break", log.clock.wall()).behind(left_out);
+        entry.asked_by(&broken.asker);
         entry.name = Some(broken.name.as_str());
         entry.fencing_token = broken.fencing_token.map(FencingToken::get);
         entry.outcome = Some(broken.outcome);
@@ -197,7 +189,7 @@ impl Audit {
             // An error: the thread has ended, and with it the process is about to.
             drop(timeout(KEPT_WITHIN, is_kept).await);
         } else {
-            log.refusals.put_back(entry.refusals_left_out);
+            log.bounds.put_back(left_out);
             log.missing.add(1, NO_ROOM);
         }
     }
@@ -229,11 +221,21 @@ impl Audit {
         self.0.as_ref().map_or(0, |log| log.missing.total())
     }
 
-    fn asked(&self, event: &'static str, asker: &Asker<'_>) {
-        self.tell(event, |entry| {
-            entry.key = asker.key.map(bounded);
-            entry.request_id = Some(bounded(asker.request_id));
-            entry.remote = asker.remote;
+    /// Tells what somebody can cause over and over, if it is not too much.
+    fn tell_bounded<'a>(
+        &self,
+        what: Bounded,
+        event: &'static str,
+        asker: &Asker<'a>,
+        fill: impl FnOnce(&mut Entry<'a>),
+    ) {
+        let Some(log) = &self.0 else { return };
+        if !log.bounds.admit(what, asker, Instant::now()) {
+            return;
+        }
+        log.tell(event, Message::Bounded, |entry| {
+            entry.asked_by(asker);
+            fill(entry);
         });
     }
 
@@ -259,14 +261,14 @@ impl Log {
         message: fn(Vec<u8>) -> Message,
         fill: impl FnOnce(&mut Entry<'a>),
     ) {
-        let mut entry = Entry::new(event, self.clock.wall());
-        entry.refusals_left_out = self.refusals.take_left_out();
+        let left_out = self.bounds.take_left_out();
+        let mut entry = Entry::new(event, self.clock.wall()).behind(left_out);
         fill(&mut entry);
         if let Err(unsent) = self.messages.try_send(message(entry.line())) {
-            if let TrySendError::Full(Message::Refusal(_)) = unsent {
-                self.refusals.taken();
+            if let TrySendError::Full(Message::Bounded(_)) = unsent {
+                self.bounds.taken();
             }
-            self.refusals.put_back(entry.refusals_left_out);
+            self.bounds.put_back(left_out);
             self.missing.add(1, NO_ROOM);
         }
     }

@@ -3,11 +3,11 @@
 //! It never stops the service: what cannot be written is counted, told in the readiness report, and
 //! noted in the log itself as soon as that can be written again. No secret is ever in it.
 
+mod bounds;
 mod entry;
 mod event;
 mod log;
 mod output;
-mod refusals;
 mod writer;
 
 pub use event::{Asker, Broken, Refused, ReloadedKeys};

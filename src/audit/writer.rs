@@ -15,14 +15,14 @@ use tracing::{error, info};
 
 use crate::clock::Clock;
 
-use super::{entry::Entry, output::Output, refusals::Refusals};
+use super::{bounds::Bounds, entry::Entry, output::Output};
 
 /// What is sent to the thread.
 pub(super) enum Message {
     /// A line to write.
     Line(Vec<u8>),
-    /// A line about somebody who was refused. Only so many of them wait.
-    Refusal(Vec<u8>),
+    /// A line of what is bounded. Only so many of them wait.
+    Bounded(Vec<u8>),
     /// A line to write, and to tell when it is kept.
     Kept(Vec<u8>, oneshot::Sender<()>),
     /// The file may have been moved away.
@@ -47,7 +47,7 @@ pub(super) struct Writer {
     pub(super) messages: Receiver<Message>,
     pub(super) output: Output,
     pub(super) missing: Arc<Missing>,
-    pub(super) refusals: Arc<Refusals>,
+    pub(super) bounds: Arc<Bounds>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -82,8 +82,8 @@ impl Writer {
                     lines.extend(line);
                     count += 1;
                 }
-                Message::Refusal(line) => {
-                    self.refusals.taken();
+                Message::Bounded(line) => {
+                    self.bounds.taken();
                     lines.extend(line);
                     count += 1;
                 }

@@ -38,8 +38,9 @@ impl Warrant {
             return std::future::pending().await;
         };
         loop {
-            // Before the look at it: a change in between is not missed.
-            let changed = access.changed();
+            // Before the look at it: a change in between is not missed. In a box: who needs no key
+            // has no room for it.
+            let changed = Box::pin(access.changed());
             if !self.stands() {
                 return;
             }

@@ -21,18 +21,22 @@ use super::{
 };
 
 /// Whatever ends it while it waits: the place in the queue is given up in order.
-const HEARD: [Signal; 5] = [
+const HEARD: [Signal; 7] = [
     Signal::INT,
     Signal::TERM,
     Signal::HUP,
     Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
     Signal::TSTP,
 ];
 
 /// Ask for a lock and print the token of the lease.
 ///
 /// Standard output is the token and nothing else, so that `TOKEN=$(latchgate acquire deploy)` works.
-/// The lease ends by itself when its TTL is over; renew it in time to keep it.
+/// The lease ends by itself when its TTL is over; renew it in time to keep it. A token that cannot be
+/// written is given up, and its lease released; a standard output that is closed (`>&-`) cannot be told
+/// from /dev/null, so there the lease lasts for its TTL and nobody has its token.
 #[derive(Args)]
 pub(super) struct AcquireArgs {
     /// The lock: letters, digits and . _ : @ ~ -
@@ -41,7 +45,9 @@ pub(super) struct AcquireArgs {
     request: RequestArgs,
     /// How long to wait for a lock that is held [default: not at all]
     ///
-    /// On a terminal a line shows how the wait goes.
+    /// On a terminal a line shows how the wait goes. A gateway that is there and does not answer is
+    /// asked again for as long as the wait may take, or for 25 s without one; then it is asked for 33 s
+    /// at most to take back what it may have granted unheard. A signal ends both.
     #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
     wait: Option<Duration>,
     /// A file with the key under which the same request may be repeated; - reads standard input

@@ -3,24 +3,19 @@
 use std::sync::Arc;
 
 use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+    Error,
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 use tokio_rustls::TlsConnector;
 
-use crate::tls::{IdentityFiles, TlsError, provider};
+use crate::tls::{IdentityFiles, Judge, TlsError, judged_by};
 
 #[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
+struct AnyCertificate;
 
 /// TLS to whoever it is, with a certificate to show to one that asks for it.
 pub(super) fn any_certificate(identity: Option<IdentityFiles>) -> Result<TlsConnector, TlsError> {
-    let builder = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider())));
+    let builder = judged_by(AnyCertificate)?;
     let config = match identity {
         None => builder.with_no_client_auth(),
         Some(files) => {
@@ -33,39 +28,14 @@ pub(super) fn any_certificate(identity: Option<IdentityFiles>) -> Result<TlsConn
 
 // === impl AnyCertificate ===
 
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
+impl Judge for AnyCertificate {
+    fn judge(
         &self,
         _: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         _: &ServerName<'_>,
-        _: &[u8],
         _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+    ) -> Result<(), Error> {
+        Ok(())
     }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::{
     client::{Client, ClientError, Holder, Inspection, LockState},
-    lock::{FencingToken, LockName, Reason},
+    lock::{FencingToken, ForeignMark, LockName, Meant, Reason},
 };
 
 use super::{
@@ -19,8 +19,8 @@ use super::{
 
 /// Take a lock away from whoever holds it.
 ///
-/// Looks who holds it and asks, and breaks that lease and no other: if another one holds the lock by
-/// then, nothing is broken. The old holder is told with its next renewal, or at once if it holds the
+/// Looks who holds it and asks, and takes it from that one and no other: if something else holds the
+/// lock by then, nothing is broken. The old holder is told with its next renewal, or at once if it holds the
 /// lock by a stream, but nobody can stop it from working on.
 #[derive(Args)]
 pub(super) struct BreakArgs {
@@ -32,10 +32,15 @@ pub(super) struct BreakArgs {
     /// Break the lease with this fencing token, without asking
     #[arg(long, value_name = "N", conflicts_with = "any")]
     fencing_token: Option<u64>,
+    /// Break what a client that uses no gateway holds, by its mark, without asking
+    ///
+    /// `inspect` shows the mark. A client that always writes the same value always has the same.
+    #[arg(long, value_name = "MARK", conflicts_with_all = ["any", "fencing_token"])]
+    foreign_mark: Option<String>,
     /// Break whatever is found to hold the lock, without asking
     ///
-    /// Also a client that uses no gateway, and also with an API key that may not see who holds it.
-    /// Only then there is no fencing token to tell it by, and whoever holds the lock by then is hit.
+    /// Also with an API key that may not see who holds it. Only then there is nothing to tell it by,
+    /// and whoever holds the lock by then is hit.
     #[arg(long)]
     any: bool,
     /// Do not ask
@@ -53,15 +58,14 @@ pub(super) async fn break_lock(
     environment: &Environment,
 ) -> Result<(), CliError> {
     let reason = Reason::new(&args.reason).map_err(|error| argument("--reason", &error))?;
-    let given = args.fencing_token.map(FencingToken::new).transpose();
-    let given = given.map_err(|error| argument("--fencing-token", &error))?;
+    let given = given(args)?;
     let client = args.connection.client(environment)?;
-    let fence = match given {
+    let meant = match given {
         Some(given) => Some(given),
         None if args.any => seen(args, &client).await?,
         None => Some(confirmed(args, &client).await?),
     };
-    let broken = client.break_lock(&args.name, &reason, fence).await?;
+    let broken = client.break_lock(&args.name, &reason, meant).await?;
     if args.json {
         return output::answer(broken.json()).map_err(CliError::Output);
     }
@@ -71,19 +75,32 @@ pub(super) async fn break_lock(
     Ok(())
 }
 
-/// The fencing token of the lease that holds the lock, if it is a lease and may be seen.
-async fn seen(args: &BreakArgs, client: &Client) -> Result<Option<FencingToken>, CliError> {
+/// What the command line says.
+fn given(args: &BreakArgs) -> Result<Option<Meant>, CliError> {
+    let fence = args.fencing_token.map(FencingToken::new).transpose();
+    let fence = fence.map_err(|error| argument("--fencing-token", &error))?;
+    let mark = args
+        .foreign_mark
+        .as_deref()
+        .map(ForeignMark::new)
+        .transpose();
+    let mark = mark.map_err(|error| argument("--foreign-mark", &error))?;
+    Ok(fence.map(Meant::Lease).or(mark.map(Meant::Foreign)))
+}
+
+/// What holds the lock, if it may be seen and can be told from others.
+async fn seen(args: &BreakArgs, client: &Client) -> Result<Option<Meant>, CliError> {
     let lock = match client.inspect(&args.name).await {
         Ok(lock) => lock,
         // To break and to see are two permissions.
         Err(ClientError::Refused(problem)) if problem.code == "forbidden" => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    Ok(fence(&holder(&lock)?))
+    Ok(meant(&holder(&lock)?))
 }
 
-/// The fencing token of the lease that whoever asks has seen, and means.
-async fn confirmed(args: &BreakArgs, client: &Client) -> Result<FencingToken, CliError> {
+/// What whoever asks has seen, and means.
+async fn confirmed(args: &BreakArgs, client: &Client) -> Result<Meant, CliError> {
     let lock = match client.inspect(&args.name).await {
         Err(ClientError::Refused(problem)) if problem.code == "forbidden" => {
             return Err(argument(
@@ -94,10 +111,10 @@ async fn confirmed(args: &BreakArgs, client: &Client) -> Result<FencingToken, Cl
         lock => lock?,
     };
     let holder = holder(&lock)?;
-    let Some(fence) = fence(&holder) else {
+    let Some(meant) = meant(&holder) else {
         return Err(argument(
             "--any",
-            &"is needed: a client that uses no gateway holds the lock",
+            &"is needed: what holds the lock cannot be told from others",
         ));
     };
     let left = match left(&holder) {
@@ -113,7 +130,7 @@ async fn confirmed(args: &BreakArgs, client: &Client) -> Result<FencingToken, Cl
         output::note(&format!("{} waiting; the first is next", lock.waiter_count));
     }
     if args.yes {
-        return Ok(fence);
+        return Ok(meant);
     }
     if !io::stdin().is_terminal() {
         return Err(argument("--yes", &"is needed where nobody can be asked"));
@@ -122,7 +139,7 @@ async fn confirmed(args: &BreakArgs, client: &Client) -> Result<FencingToken, Cl
     let mut line = String::new();
     let read = io::stdin().read_line(&mut line);
     match (read, line.trim()) {
-        (Ok(_), "y" | "Y" | "yes") => Ok(fence),
+        (Ok(_), "y" | "Y" | "yes") => Ok(meant),
         _ => Err(CliError::Declined),
     }
 }
@@ -134,10 +151,13 @@ fn holder(lock: &Inspection) -> Result<Holder, CliError> {
     }
 }
 
-/// What a client that uses no gateway has none of.
-fn fence(holder: &Holder) -> Option<FencingToken> {
-    let fence = holder.fencing_token?;
-    FencingToken::new(fence).ok()
+/// By what a holder is told from others.
+fn meant(holder: &Holder) -> Option<Meant> {
+    if let Some(fence) = holder.fencing_token {
+        return FencingToken::new(fence).ok().map(Meant::Lease);
+    }
+    let mark = holder.foreign_mark.as_deref()?;
+    ForeignMark::new(mark).ok().map(Meant::Foreign)
 }
 
 fn argument(flag: &'static str, error: &dyn std::fmt::Display) -> CliError {

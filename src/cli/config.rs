@@ -8,7 +8,7 @@ use crate::{
     auth::{KeysFile, SessionSeal},
     config::{StoreUrl, reference},
     http::CertificatesWatch,
-    store::redis::{RedisServers, check_credentials},
+    store::redis::{RedisServers, check_credentials, check_quorum_credentials},
     telemetry::trace::check_trace,
 };
 
@@ -44,6 +44,11 @@ fn check(sources: &SourceArgs, environment: &Environment) -> Result<String, CliE
         StoreUrl::Embedded(_) => None,
         StoreUrl::Redis(url) => Some(url.into()),
         StoreUrl::Sentinel(url) => Some(url.into()),
+        StoreUrl::Cluster(url) => Some(url.into()),
+        StoreUrl::Redlock(url) => {
+            check_quorum_credentials(url, &loaded.config.redis)?;
+            None
+        }
     };
     if let Some(servers) = servers {
         check_credentials(&servers, &loaded.config.redis)?;

@@ -21,6 +21,15 @@ use super::{environment::Environment, error::CliError, secret};
 const WITHOUT_KEY: &str = "needs --client-key-file or LATCHGATE_CLIENT_KEY_FILE with it";
 const WITHOUT_CERTIFICATE: &str = "needs --client-cert-file or LATCHGATE_CLIENT_CERT_FILE with it";
 
+/// What there is to know about the address, and how long it is asked.
+const URL_HELP: &str = "\
+The address of the gateway; several on one store, separated by commas, are tried in turn \
+[env: LATCHGATE_URL] [default: http://127.0.0.1:7420]
+
+A gateway that is there and does not answer is asked again for 25s, which is how long a command that does \
+not wait for a lock may take to say so (acquire and run: see --wait). An address at which nobody listens is \
+tried 4 times in about a second; each try takes 2s where not even a refusal comes back.";
+
 /// The options of every command that calls a gateway.
 #[derive(Args)]
 #[command(next_help_heading = "Gateway")]
@@ -29,7 +38,8 @@ pub(super) struct ConnectionArgs {
         long,
         value_name = "URL",
         help = "The address of the gateway; several on one store, separated by commas, are tried in \
-                turn [env: LATCHGATE_URL] [default: http://127.0.0.1:7420]"
+                turn [env: LATCHGATE_URL] [default: http://127.0.0.1:7420]",
+        long_help = URL_HELP
     )]
     url: Option<String>,
     /// A file with the API key; - reads standard input [env: LATCHGATE_KEY, LATCHGATE_KEY_FILE]
@@ -72,11 +82,11 @@ impl ConnectionArgs {
     /// A client for the gateway.
     pub(super) fn client(&self, environment: &Environment) -> Result<Client, CliError> {
         let mut options = ClientOptions::default();
-        if let Some(url) = self
-            .url
-            .as_deref()
-            .or_else(|| environment.text("LATCHGATE_URL"))
-        {
+        let url = match &self.url {
+            Some(url) => Some(url.as_str()),
+            None => environment.given("LATCHGATE_URL")?,
+        };
+        if let Some(url) = url {
             url.clone_into(&mut options.url);
         }
         options.tls = self.tls.files(environment)?;
@@ -97,7 +107,7 @@ impl TlsArgs {
             "--ca-file",
             "LATCHGATE_CA_FILE",
             environment,
-        );
+        )?;
         let identity = self.identity.files(environment)?;
         Ok(ClientFiles { ca, identity })
     }
@@ -117,13 +127,13 @@ impl IdentityArgs {
             certificate_flag,
             "LATCHGATE_CLIENT_CERT_FILE",
             environment,
-        );
+        )?;
         let key = file(
             self.client_key_file.as_deref(),
             key_flag,
             "LATCHGATE_CLIENT_KEY_FILE",
             environment,
-        );
+        )?;
         let alone = |flag, error: &str| CliError::Argument {
             flag,
             error: error.to_owned(),
@@ -143,10 +153,28 @@ fn file(
     flag: &'static str,
     variable: &'static str,
     environment: &Environment,
-) -> Option<PemFile> {
-    match (given, environment.text(variable)) {
-        (Some(path), _) => Some(PemFile::new(flag, path)),
-        (None, Some(path)) => Some(PemFile::new(variable, path)),
-        (None, None) => None,
+) -> Result<Option<PemFile>, CliError> {
+    if let Some(path) = given {
+        return Ok(Some(PemFile::new(flag, path)));
+    }
+    let path = environment.given(variable)?;
+    Ok(path.map(|path| PemFile::new(variable, path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::duration;
+
+    #[test]
+    fn the_help_says_for_how_long_a_gateway_is_asked() {
+        let options = ClientOptions::default();
+        for said in [
+            format!("asked again for {}", duration::show(options.deadline)),
+            format!("tried {} times", options.attempts),
+            format!("takes {}", duration::show(options.connect_timeout)),
+        ] {
+            assert!(URL_HELP.contains(&said), "{said}");
+        }
     }
 }

@@ -87,7 +87,7 @@ impl Exit {
             Self::OutcomeUnknown => "it may have happened; inspect the lock",
             Self::Refused => "the gateway refused the request, and would again",
             Self::NotHeld => "break: nobody holds the lock",
-            Self::HolderChanged => "break: another lease holds the lock now; nothing was broken",
+            Self::HolderChanged => "break: somebody else holds the lock now; nothing was broken",
             Self::CannotListen => "serve: cannot listen on the address",
             Self::NoStore => "serve: the store cannot be opened",
             Self::CutShort => "serve: a second signal, or the grace period, cut something short",

@@ -129,7 +129,7 @@ async fn ask_on(
     match (words.next(), words.next()) {
         (Some(version), Some("200")) if version.starts_with("HTTP/1.") => Ok(body.to_owned()),
         (Some(version), Some(status)) if version.starts_with("HTTP/1.") => {
-            Err(format!("answered with {status}: {body}"))
+            Err(format!("answered with {status}: {}", body.trim_end()))
         }
         _ => Err("did not answer in HTTP".to_owned()),
     }

@@ -85,6 +85,9 @@ fn facts(holder: &Holder) -> String {
     if let Some(fence) = holder.fencing_token {
         fact("fencing token", &fence.to_string());
     }
+    if let Some(mark) = &holder.foreign_mark {
+        fact("foreign mark", mark);
+    }
     match holder.expires_in_ms {
         Some(ms) => fact("expires in", &duration::show(Duration::from_millis(ms))),
         None => fact("expires", "never"),

@@ -1,6 +1,6 @@
 //! `latchgate list`.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, num::NonZeroUsize, time::Duration};
 
 use clap::Args;
 
@@ -23,9 +23,9 @@ pub(super) struct ListArgs {
     /// Only locks whose leases have this owner, exactly
     #[arg(long)]
     owner: Option<String>,
-    /// Show at most so many [default: all]
-    #[arg(long, value_name = "N")]
-    limit: Option<usize>,
+    /// Show at most so many, 1 or more [default: all]
+    #[arg(long, value_name = "N", value_parser = limit)]
+    limit: Option<NonZeroUsize>,
     /// Print one JSON object a line, as they come
     #[arg(long)]
     pub(super) json: bool,
@@ -43,7 +43,7 @@ pub(super) async fn list(args: &ListArgs, environment: &Environment) -> Result<(
         error: error.to_string(),
     })?;
     let client = args.connection.client(environment)?;
-    let mut left = args.limit.unwrap_or(usize::MAX);
+    let mut left = args.limit.map_or(usize::MAX, NonZeroUsize::get);
     let mut request = ListRequest {
         prefix: args.prefix.clone(),
         owner,
@@ -79,6 +79,11 @@ pub(super) async fn list(args: &ListArgs, environment: &Environment) -> Result<(
         return Ok(());
     }
     output::answer(&show(&table)).map_err(CliError::Output)
+}
+
+fn limit(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse()
+        .map_err(|_invalid| "expected a whole number, 1 or more".to_owned())
 }
 
 fn print(locks: &[HeldLock]) -> Result<(), CliError> {

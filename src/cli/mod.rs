@@ -19,6 +19,7 @@ mod lease;
 mod list;
 mod metadata;
 mod openapi;
+mod outage;
 mod output;
 mod owner;
 mod program;

@@ -56,10 +56,14 @@ impl Drop for ProgressLine {
     }
 }
 
+/// What there is to be said before anything was heard.
+pub(super) fn unheard(name: &LockName, waited: Duration) -> String {
+    beginning(name, waited) + ", no answer yet"
+}
+
 /// What there is to be said of a wait.
 pub(super) fn describe(name: &LockName, waiting: &Waiting, waited: Duration) -> String {
-    let waited = spoken(Duration::from_secs(waited.as_secs().max(1)));
-    let mut text = format!("waiting for {name}: {waited}");
+    let mut text = beginning(name, waited);
     let mut add = |fact: std::fmt::Arguments<'_>| {
         text.write_fmt(fact).expect("a string takes every text");
     };
@@ -85,6 +89,11 @@ pub(super) fn describe(name: &LockName, waiting: &Waiting, waited: Duration) -> 
         }
     }
     visible(&text)
+}
+
+fn beginning(name: &LockName, waited: Duration) -> String {
+    let waited = spoken(Duration::from_secs(waited.as_secs().max(1)));
+    format!("waiting for {name}: {waited}")
 }
 
 /// Nothing that an answer holds may move the cursor.

@@ -57,6 +57,9 @@ pub(super) enum SecretError {
     /// It was looked for everywhere.
     #[error("no {}: set {}, or name a file with {} (- reads standard input)", .0.name, .0.variable, .0.flag)]
     Missing(Kind),
+    /// The variable that names its file names none.
+    #[error("{}_FILE is set and empty; give it a value, or unset it", .0.variable)]
+    NoFileName(Kind),
     /// Its file cannot be read.
     #[error("cannot read the {} from {from}: {error}", kind.name)]
     Unreadable {
@@ -115,6 +118,7 @@ impl Kind {
             }));
         }
         match environment.get(&format!("{}_FILE", self.variable)) {
+            Some(path) if path.is_empty() => Err(SecretError::NoFileName(self)),
             Some(path) => self.in_file(&PathBuf::from(path)).map(Some),
             None => Ok(None),
         }

@@ -18,6 +18,17 @@ use tokio::{
 /// Signals that end a command which does not hear them.
 pub(super) const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
+/// Signals that make a command give up before what it is for has begun: those that end it, and those
+/// that would end it if nobody heard them. Nothing is there yet to which they could say something else.
+pub(super) const GIVING_UP: [Signal; 6] = [
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+];
+
 /// For how long a command that ends owes to others what it has begun, whatever signals come. Whoever
 /// ends a command may send more than one at once, or one to each of its processes: none of them means
 /// that somebody has waited for too long.
@@ -57,9 +68,14 @@ impl Signals {
 
     /// The next signal that ends a command. Others are dropped.
     pub(super) async fn ending(&mut self) -> Signal {
+        self.one_of(&ENDING).await
+    }
+
+    /// The next of these signals. Others are dropped.
+    pub(super) async fn one_of(&mut self, signals: &[Signal]) -> Signal {
         loop {
             let signal = self.next().await;
-            if ENDING.contains(&signal) {
+            if signals.contains(&signal) {
                 return signal;
             }
         }

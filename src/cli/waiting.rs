@@ -15,8 +15,9 @@ use crate::{
 
 use super::{
     error::CliError,
-    progress::{ProgressLine, describe},
-    signals::{ENDING, Signals},
+    outage::Outage,
+    progress::{ProgressLine, describe, unheard},
+    signals::{GIVING_UP, Signals},
     unanswered::aloud,
     visible::visible,
 };
@@ -63,10 +64,13 @@ async fn watched(
     };
     let acquire = async {
         if drawn {
-            acquiring.finish_watched(&mut watcher).await
-        } else {
-            acquiring.finish().await
+            return acquiring.finish_watched(&mut watcher).await;
         }
+        let mut outage = Outage::of(name, asked);
+        let mut listener = |waiting: &Waiting| outage.hear(waiting.trouble.as_ref());
+        let lease = acquiring.finish_told(&mut listener).await?;
+        outage.hear(None);
+        Ok(lease)
     };
     let mut acquire = std::pin::pin!(acquire);
     let mut tick = interval(DRAWN_EVERY);
@@ -78,14 +82,17 @@ async fn watched(
                     line.clear();
                     suspend();
                 }
-                signal if ENDING.contains(&signal) => return Err(CliError::Interrupted(signal)),
-                // What is meant for the command does not start it.
+                signal if GIVING_UP.contains(&signal) => return Err(CliError::Interrupted(signal)),
+                // The end of a child that somebody left us with, or that we go on after a stop.
                 _ => {}
             },
             lease = &mut acquire => return Ok(lease?),
             _ = tick.tick(), if drawn => {
-                if let Some(waiting) = &*news.borrow() {
-                    line.draw(&visible(&describe(name, waiting, asked.elapsed())));
+                let waited = asked.elapsed();
+                match &*news.borrow() {
+                    Some(waiting) => line.draw(&visible(&describe(name, waiting, waited))),
+                    None if waited >= DRAWN_EVERY => line.draw(&unheard(name, waited)),
+                    None => {}
                 }
             }
         }

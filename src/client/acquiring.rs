@@ -53,8 +53,12 @@ pub struct Acquiring {
     waiting: Waiting,
 }
 
-/// Whoever wants to see how the wait goes.
-type Watcher<'a> = Option<&'a mut (dyn FnMut(&Waiting) + Send)>;
+/// Whoever wants to know how the wait goes.
+struct Watcher<'a> {
+    tell: &'a mut (dyn FnMut(&Waiting) + Send),
+    /// Whether the queue is looked at for it.
+    looks: bool,
+}
 
 // === impl Client ===
 
@@ -92,7 +96,18 @@ impl Acquiring {
         &mut self,
         watcher: &mut (dyn FnMut(&Waiting) + Send),
     ) -> Result<Lease, ClientError> {
-        self.run(Some(watcher)).await
+        let (tell, looks) = (watcher, true);
+        self.run(Some(Watcher { tell, looks })).await
+    }
+
+    /// The same, telling no more than what the requests of the wait come to by themselves: nothing is
+    /// asked for it.
+    pub async fn finish_told(
+        &mut self,
+        listener: &mut (dyn FnMut(&Waiting) + Send),
+    ) -> Result<Lease, ClientError> {
+        let (tell, looks) = (listener, false);
+        self.run(Some(Watcher { tell, looks })).await
     }
 
     /// Gives up: asks once more without waiting, which gives the place in the queue up. What was granted
@@ -147,7 +162,7 @@ impl Acquiring {
         }
     }
 
-    async fn run(&mut self, mut watcher: Watcher<'_>) -> Result<Lease, ClientError> {
+    async fn run(&mut self, mut watcher: Option<Watcher<'_>>) -> Result<Lease, ClientError> {
         let options = &self.client.options;
         let mut retry = Retry::until(&self.client, Instant::now() + options.deadline);
         // Answers that came at once although they were asked to wait.
@@ -199,7 +214,7 @@ impl Acquiring {
         &mut self,
         wait: Duration,
         retry: &Retry,
-        watcher: &mut Watcher<'_>,
+        watcher: &mut Option<Watcher<'_>>,
     ) -> Result<Answer, Setback> {
         let call = self.call(wait);
         let client = self.client.clone();
@@ -209,11 +224,12 @@ impl Acquiring {
             wait + client.options.request_timeout
         };
         let mut copy = std::pin::pin!(call.send_copy(&client, time_out));
+        let looks = watcher.as_ref().is_some_and(|watcher| watcher.looks);
         let mut look_at = Instant::now() + FIRST_LOOK;
         loop {
             tokio::select! {
                 answer = &mut copy => return answer,
-                () = sleep_until(look_at), if watcher.is_some() => {}
+                () = sleep_until(look_at), if looks => {}
             }
             let lock = tokio::select! {
                 answer = &mut copy => return answer,
@@ -281,10 +297,10 @@ impl Acquiring {
             .json(&Body::of(&self.request, wait))
     }
 
-    fn tell(&mut self, waiting: Waiting, watcher: &mut Watcher<'_>) {
+    fn tell(&mut self, waiting: Waiting, watcher: &mut Option<Watcher<'_>>) {
         self.waiting = waiting;
         if let Some(watcher) = watcher {
-            watcher(&self.waiting);
+            (watcher.tell)(&self.waiting);
         }
     }
 

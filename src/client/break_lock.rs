@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::lock::{FencingToken, LockName, Reason};
+use crate::lock::{LockName, Meant, Reason};
 
 use super::{Client, ClientError, HeldLock, answer::Answer, call::Call, retry::Retry};
 
@@ -13,26 +13,35 @@ struct Body<'a> {
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     fencing_token: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    foreign_mark: Option<&'a str>,
 }
 
 // === impl Client ===
 
 impl Client {
-    /// Takes a lock away from whoever holds it; with a fencing token, only from the lease that has
-    /// it. Answers what was broken, as it was before.
+    /// Takes a lock away from whoever holds it; with `meant`, only if that is what holds it. Answers
+    /// what was broken, as it was before.
     ///
-    /// With a fencing token a break that is not answered is sent again: if the lease is gone by then,
-    /// it is not known whether an earlier copy has broken it. Without one it is not sent again, for
-    /// the second copy would hit the next holder.
+    /// A break of a lease that is not answered is sent again: if the lease is gone by then, it is not
+    /// known whether an earlier copy has broken it. Another is not sent again, for the second copy would
+    /// hit the next holder, and a foreign client may have come back with the same mark.
     pub async fn break_lock(
         &self,
         name: &LockName,
         reason: &Reason,
-        fence: Option<FencingToken>,
+        meant: Option<Meant>,
     ) -> Result<HeldLock, ClientError> {
         let body = Body {
             reason: reason.as_str(),
-            fencing_token: fence.map(FencingToken::get),
+            fencing_token: match meant {
+                Some(Meant::Lease(fence)) => Some(fence.get()),
+                Some(Meant::Foreign(_)) | None => None,
+            },
+            foreign_mark: match &meant {
+                Some(Meant::Foreign(mark)) => Some(mark.as_str()),
+                Some(Meant::Lease(_)) | None => None,
+            },
         };
         let call = Call::new(Method::POST, name, "/break").json(&body);
         let mut retry = Retry::until(self, Instant::now() + self.options.deadline);
@@ -42,7 +51,7 @@ impl Client {
                     answer.in_doubt = retry.in_doubt;
                     return broken(answer);
                 }
-                Err(setback) if setback.in_doubt && fence.is_none() => {
+                Err(setback) if setback.in_doubt && !matches!(meant, Some(Meant::Lease(_))) => {
                     return Err(setback.after(false));
                 }
                 Err(setback) => retry.after(setback).await?,

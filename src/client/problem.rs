@@ -64,6 +64,9 @@ pub struct Holder {
     /// The fencing token of the lease.
     #[serde(default)]
     pub fencing_token: Option<u64>,
+    /// What tells one client without a gateway from another, as far as that is known.
+    #[serde(default)]
+    pub foreign_mark: Option<String>,
     /// What is left of it in milliseconds; `None` if it has no expiry.
     #[serde(default)]
     pub expires_in_ms: Option<u64>,

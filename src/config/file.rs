@@ -4,7 +4,7 @@ use std::{fmt, fs, path::Path};
 
 use toml::de::{DeTable, DeValue};
 
-use super::{ConfigError, Source, setting::Setting};
+use super::{ConfigError, Source, error::Refusal, setting::Setting};
 
 /// One `key = value` of a TOML text. It may hold a password, so its `Debug` shows no value.
 pub(super) struct Entry {
@@ -14,11 +14,17 @@ pub(super) struct Entry {
     pub(super) line: usize,
 }
 
-/// Why a text is not TOML, and where.
+/// Why a text cannot be read, and where.
 #[derive(Debug)]
-pub(super) struct Syntax {
-    reason: String,
-    line: usize,
+pub(super) enum Fault {
+    /// It is not TOML.
+    Syntax { reason: String, line: usize },
+    /// No number is as large as this one.
+    TooLarge {
+        path: String,
+        number: String,
+        line: usize,
+    },
 }
 
 // === impl Entry ===
@@ -40,9 +46,18 @@ pub(super) fn read(path: &Path, named_by: Source) -> Result<Vec<Setting>, Config
         path: path.to_owned(),
         line,
     };
-    let entries = entries(&text).map_err(|Syntax { reason, line }| ConfigError::NotToml {
-        source_line: at(line),
-        reason,
+    let entries = entries(&text).map_err(|fault| match fault {
+        Fault::Syntax { reason, line } => ConfigError::NotToml {
+            source_line: at(line),
+            reason,
+        },
+        Fault::TooLarge { path, number, line } => ConfigError::Refused(Box::new(Refusal {
+            key: path,
+            value: number,
+            set_by: at(line),
+            allowed: format!("a whole number up to {}", i64::MAX),
+            depends_on: None,
+        })),
     })?;
     let setting = |entry: Entry| Setting {
         path: entry.path,
@@ -53,16 +68,26 @@ pub(super) fn read(path: &Path, named_by: Source) -> Result<Vec<Setting>, Config
 }
 
 /// Every `key = value` of a text, in the order of the text.
-pub(super) fn entries(text: &str) -> Result<Vec<Entry>, Syntax> {
+pub(super) fn entries(text: &str) -> Result<Vec<Entry>, Fault> {
     let line = |offset: usize| 1 + text[..offset.min(text.len())].matches('\n').count();
     // The message alone: its long form repeats the line, which may hold a password.
-    let syntax = |error: &toml::de::Error| Syntax {
+    let syntax = |error: &toml::de::Error| Fault::Syntax {
         reason: error.message().to_owned(),
         line: error.span().map_or(1, |span| line(span.start)),
     };
     let document = DeTable::parse(text).map_err(|error| syntax(&error))?;
     // Not by way of the spanned tree: a value there is still the text of a number.
-    let values: toml::Table = text.parse().map_err(|error| syntax(&error))?;
+    let values: toml::Table = text.parse().map_err(|error| {
+        let too_large = too_large(document.get_ref(), "");
+        too_large.map_or_else(
+            || syntax(&error),
+            |(offset, path, number)| Fault::TooLarge {
+                path,
+                number,
+                line: line(offset),
+            },
+        )
+    })?;
     let mut found = Vec::new();
     collect(document.get_ref(), &values, "", &mut found);
     found.sort_by_key(|(offset, ..)| *offset);
@@ -72,6 +97,30 @@ pub(super) fn entries(text: &str) -> Result<Vec<Entry>, Syntax> {
         line: line(offset),
     };
     Ok(found.into_iter().map(entry).collect())
+}
+
+/// A number that is none of TOML's, if there is one: where its key stands, the key, and the number.
+fn too_large(table: &DeTable<'_>, prefix: &str) -> Option<(usize, String, String)> {
+    table.iter().find_map(|(key, value)| {
+        let path = format!("{prefix}{}", key.get_ref());
+        if let DeValue::Table(inner) = value.get_ref() {
+            return too_large(inner, &format!("{path}."));
+        }
+        let number = too_large_in(value.get_ref())?;
+        Some((key.span().start, path, number))
+    })
+}
+
+fn too_large_in(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .is_err()
+            .then(|| number.to_string()),
+        DeValue::Array(values) => values
+            .iter()
+            .find_map(|value| too_large_in(value.get_ref())),
+        _ => None,
+    }
 }
 
 fn collect(
@@ -119,8 +168,27 @@ mod tests {
 
     #[test]
     fn does_not_repeat_a_line_that_is_not_toml() {
-        let syntax = entries("x = 1\nstore = \"redis://:s3cret@h\nlisten = 2").unwrap_err();
-        assert_eq!(syntax.line, 2);
-        assert!(!syntax.reason.contains("s3cret"), "{}", syntax.reason);
+        let fault = entries("x = 1\nstore = \"redis://:s3cret@h\nlisten = 2").unwrap_err();
+        let Fault::Syntax { reason, line } = fault else {
+            panic!("{fault:?}");
+        };
+        assert_eq!(line, 2);
+        assert!(!reason.contains("s3cret"), "{reason}");
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_found() {
+        for (text, key) in [
+            ("a = 1\nb = 9223372036854775808", "b"),
+            ("[t]\nc = 0xffffffffffffffffffffffffffffffffffff", "t.c"),
+            ("\nd = [1, -99999999999999999999]", "d"),
+        ] {
+            let fault = entries(text).unwrap_err();
+            let Fault::TooLarge { path, line, .. } = fault else {
+                panic!("{fault:?}");
+            };
+            assert_eq!((path.as_str(), line), (key, 2));
+        }
+        assert!(entries("a = 9223372036854775807").is_ok());
     }
 }

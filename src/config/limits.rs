@@ -19,8 +19,8 @@ pub struct LimitsConfig {
     pub max_ttl_ms: Millis,
     /// The longest hold limit that a request may name: 604800000 (seven days) or less.
     pub max_hold_limit_ms: Millis,
-    /// The longest time that a request may wait for a lock (`wait_ms`): 55000 or less. Keep the time-out
-    /// of HTTP clients and proxies longer than this.
+    /// The longest time that a request may wait for a lock (`wait_ms`). Keep the time-out of HTTP
+    /// clients and proxies longer than this: most give up after 60 s.
     pub max_wait_ms: Millis,
     /// How many requests may wait at this gateway. One more is answered with 429.
     pub max_waiters: usize,

@@ -88,6 +88,7 @@ impl Sources {
             Some((key.path.clone(), shown, setting.source.clone()))
         };
         let set = keys.iter().filter_map(set).collect();
+        let config = config.within_the_store();
         Ok(Loaded { config, set })
     }
 

@@ -29,6 +29,25 @@ impl MetricsConfig {
         Err(Invalid::new("metrics.listen", &self.listen, allowed))
     }
 
+    /// Finds out whether the gateway's own address leaves it free.
+    pub fn validate_beside(&self, gateway: SocketAddr) -> Result<(), Invalid> {
+        let Some(address) = self.address() else {
+            return Ok(());
+        };
+        let same_port = address.port() == gateway.port() && address.port() != 0;
+        let (here, there) = (address.ip().to_canonical(), gateway.ip().to_canonical());
+        let any = here.is_unspecified() || there.is_unspecified();
+        if same_port && (here == there || any && here.is_ipv4() == there.is_ipv4()) {
+            let allowed = "an address that the gateway does not listen on itself: it serves \
+                           GET /metrics on its own address all the same";
+            return Err(Invalid {
+                depends_on: Some("listen"),
+                ..Invalid::new("metrics.listen", &self.listen, allowed)
+            });
+        }
+        Ok(())
+    }
+
     /// The address, if there is one.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listen.parse().ok()

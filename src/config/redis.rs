@@ -26,7 +26,10 @@ pub struct RedisConfig {
     /// it is taken back, and the answer is 503. 0 to answer at once: what no replica has is forgotten
     /// when one becomes the master, and granted again.
     pub wait_replicas: u32,
-    /// How long `wait_replicas` may take to have it, 1 to 60000 and at most `deadline_ms`.
+    /// How long `wait_replicas` may take to have it, 1 to 60000 and at most `deadline_ms`. Who asks while
+    /// others are waited for waits twice as long at most. Of `deadline_ms` as much is kept for taking the
+    /// grant back as one command takes, a quarter of it at most. What is left of the lease is told with
+    /// the answer; one that is over by then is taken back.
     pub wait_timeout_ms: Millis,
     /// The ACL user, unless the URL of the store names one. Empty for the default user.
     pub username: String,
@@ -84,6 +87,14 @@ impl RedisConfig {
             }
             _ => {}
         }
+        if let (StoreUrl::Redlock(_), 1..) = (url, self.wait_replicas) {
+            // Its nodes are on their own: a majority of them is what a lease is on.
+            let allowed = "0, because the store is redlock://";
+            return Err(Invalid {
+                depends_on: Some("store"),
+                ..Invalid::new("redis.wait_replicas", self.wait_replicas, allowed)
+            });
+        }
         match self.tls.set() {
             // Somebody believes that what is sent is encrypted.
             Some(set) if !login.is_tls => {
@@ -91,6 +102,13 @@ impl RedisConfig {
                     StoreUrl::Sentinel(_) => {
                         "nothing, because the store is redis+sentinel://; for TLS it is \
                          rediss+sentinel://"
+                    }
+                    StoreUrl::Cluster(_) => {
+                        "nothing, because the store is redis+cluster://; for TLS it is \
+                         rediss+cluster://"
+                    }
+                    StoreUrl::Redlock(_) => {
+                        "nothing, because the store is redlock://; for TLS it is redlocks://"
                     }
                     StoreUrl::Embedded(_) | StoreUrl::Redis(_) => {
                         "nothing, because the store is redis://; for TLS it is rediss://"
@@ -199,5 +217,9 @@ mod tests {
         config.tls.ca_file = "ca".to_owned();
         let invalid = config.validate_for(&sentinels).unwrap_err();
         assert!(invalid.allowed.contains("rediss+sentinel://"), "{invalid}");
+        config.sentinel.password_file.clear();
+        let cluster = "redis+cluster://n".parse().unwrap();
+        let invalid = config.validate_for(&cluster).unwrap_err();
+        assert!(invalid.allowed.contains("rediss+cluster://"), "{invalid}");
     }
 }

@@ -1,13 +1,13 @@
 //! The whole configuration.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, num::NonZero, thread};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
     AuditConfig, AuthConfig, EmbeddedConfig, HttpConfig, Invalid, LimitsConfig, LogConfig,
-    MetricsConfig, RedisConfig, ShutdownConfig, StoreUrl, TraceConfig,
+    MetricsConfig, RedisConfig, RedlockConfig, ShutdownConfig, StoreUrl, TraceConfig,
 };
 
 /// The configuration of `latchgate serve`.
@@ -17,14 +17,19 @@ pub struct Config {
     /// The address on which the gateway listens, as `IP:PORT`. Port 0 takes a free port and prints
     /// it.
     pub listen: SocketAddr,
-    /// Where leases live: `embedded:DIR`, `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or
+    /// Where leases live: `embedded:DIR`, `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`,
     /// `redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB]` for the master that these
-    /// sentinels name; with TLS `rediss://..` and `rediss+sentinel://..`. A password is better kept in
-    /// `redis.password_file`.
+    /// sentinels name, `redis+cluster://[USER:PASSWORD@]HOST[:PORT],..` for the cluster that these
+    /// servers are part of, or `redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB]` for a quorum of
+    /// independent servers; with TLS `rediss://..`, `rediss+sentinel://..`, `rediss+cluster://..` and
+    /// `redlocks://..`. A password is better kept in `redis.password_file`.
     pub store: StoreUrl,
     /// Serve without API keys on an address that other machines can reach. Whoever reaches it can
     /// take and inspect every lock. By name it is reached only if `http.allowed_hosts` lists the name.
     pub insecure_no_auth: bool,
+    /// How many threads answer requests, 1 to 512; 0 for as many as there are processors. With an
+    /// embedded store that is one fewer, but at least one: what is left is the store's.
+    pub threads: usize,
     /// Who may use the gateway.
     pub auth: AuthConfig,
     /// What is kept of who did what.
@@ -37,6 +42,8 @@ pub struct Config {
     pub embedded: EmbeddedConfig,
     /// The Redis store.
     pub redis: RedisConfig,
+    /// The Redlock store.
+    pub redlock: RedlockConfig,
     /// How the gateway stops.
     pub shutdown: ShutdownConfig,
     /// What is logged, and how.
@@ -50,6 +57,29 @@ pub struct Config {
 // === impl Config ===
 
 impl Config {
+    const MOST_THREADS: usize = 512;
+
+    /// The same with the longest TTL that the store can keep.
+    pub(super) fn within_the_store(mut self) -> Self {
+        if let StoreUrl::Redlock(_) = self.store {
+            let most = &mut self.limits.max_ttl_ms;
+            *most = self.redlock.max_ttl_ms.min(*most);
+        }
+        self
+    }
+
+    /// How many threads answer requests.
+    pub fn request_threads(&self) -> usize {
+        match self.threads {
+            0 => {
+                let processors = thread::available_parallelism().map_or(1, NonZero::get);
+                let of_the_store = usize::from(matches!(self.store, StoreUrl::Embedded(_)));
+                (processors - of_the_store).clamp(1, Self::MOST_THREADS)
+            }
+            threads => threads,
+        }
+    }
+
     /// Finds out whether a gateway can be started with these values.
     pub fn validate(&self) -> Result<(), Invalid> {
         self.auth.validate()?;
@@ -76,13 +106,21 @@ impl Config {
                 )
             });
         }
+        Invalid::unless_in(
+            "threads",
+            count(self.threads),
+            0..=count(Self::MOST_THREADS),
+        )?;
         self.http.validate()?;
         self.limits.validate()?;
         self.embedded.validate()?;
         self.redis.validate()?;
         self.redis.validate_for(&self.store)?;
+        self.redlock.validate()?;
+        self.redlock.validate_for(&self.store, &self.limits)?;
         self.shutdown.validate()?;
         self.metrics.validate()?;
+        self.metrics.validate_beside(self.listen)?;
         self.log.validate()?;
         self.trace.validate()
     }
@@ -95,18 +133,24 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 7420)),
             store: StoreUrl::default(),
             insecure_no_auth: false,
+            threads: 0,
             auth: AuthConfig::default(),
             audit: AuditConfig::default(),
             http: HttpConfig::default(),
             limits: LimitsConfig::default(),
             embedded: EmbeddedConfig::default(),
             redis: RedisConfig::default(),
+            redlock: RedlockConfig::default(),
             shutdown: ShutdownConfig::default(),
             log: LogConfig::default(),
             metrics: MetricsConfig::default(),
             trace: TraceConfig::default(),
         }
     }
+}
+
+fn count(threads: usize) -> u64 {
+    u64::try_from(threads).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -116,6 +160,26 @@ mod tests {
     #[test]
     fn the_defaults_are_valid() {
         Config::default().validate().unwrap();
+    }
+
+    #[test]
+    fn there_is_always_a_thread_for_requests_and_never_an_absurd_number() {
+        let with = |threads| Config {
+            threads,
+            ..Config::default()
+        };
+        let embedded = with(0).request_threads();
+        assert!((1..=512).contains(&embedded));
+        let remote = Config {
+            store: "redis://localhost".parse().unwrap(),
+            ..with(0)
+        };
+        let processors = thread::available_parallelism().unwrap().get();
+        assert_eq!(remote.request_threads(), processors.min(512));
+        assert_eq!(embedded, (processors - 1).clamp(1, 512));
+        assert_eq!(with(3).request_threads(), 3);
+        with(512).validate().unwrap();
+        assert_eq!(with(513).validate().unwrap_err().key, "threads");
     }
 
     #[test]

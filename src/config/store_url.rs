@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{RedisLogin, RedisNode, SentinelUrl};
+use super::{ClusterUrl, RedisLogin, RedisNode, RedlockUrl, SentinelUrl};
 
 /// Names a store. Neither its `Debug` nor its `Display` shows a password.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
@@ -19,6 +19,12 @@ pub enum StoreUrl {
     /// `redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB]`: the master that these
     /// sentinels name. With `rediss+sentinel://` over TLS.
     Sentinel(SentinelUrl),
+    /// `redis+cluster://[USER:PASSWORD@]HOST[:PORT],..`: the cluster that these servers are part of.
+    /// With `rediss+cluster://` over TLS.
+    Cluster(ClusterUrl),
+    /// `redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB]`: a quorum of independent servers, 3 or 5, say.
+    /// With `redlocks://` over TLS.
+    Redlock(RedlockUrl),
 }
 
 /// The URL of one Redis. It holds the password; its `Debug` and `Display` mask it.
@@ -34,9 +40,6 @@ pub enum StoreUrlError {
     /// The scheme is none of ours.
     #[error("has no scheme of these")]
     Scheme,
-    /// The scheme is one that only a later version will have.
-    #[error("uses {0}, which this version does not have")]
-    NotInThisVersion(&'static str),
     /// `embedded:` without a directory.
     #[error("names no directory")]
     NoDirectory,
@@ -46,6 +49,12 @@ pub enum StoreUrlError {
     /// `redis+sentinel://` that names no sentinels, or not what to ask them for.
     #[error("is not a URL of sentinels: {0}")]
     Sentinel(String),
+    /// `redis+cluster://` that names no servers.
+    #[error("is not a URL of a cluster: {0}")]
+    Cluster(String),
+    /// `redlock://` that names no quorum.
+    #[error("is not a URL of a quorum: {0}")]
+    Redlock(String),
 }
 
 // === impl StoreUrl ===
@@ -78,23 +87,26 @@ impl FromStr for StoreUrl {
                 return SentinelUrl::parse(rest, is_tls).map(Self::Sentinel);
             }
         }
-        let announced = Self::NOT_IN_THIS_VERSION;
-        match announced
-            .into_iter()
-            .find(|scheme| text.starts_with(scheme))
-        {
-            Some(scheme) => Err(StoreUrlError::NotInThisVersion(scheme)),
-            None => Err(StoreUrlError::Scheme),
+        for (scheme, is_tls) in ClusterUrl::SCHEMES {
+            if let Some(rest) = text.strip_prefix(scheme) {
+                return ClusterUrl::parse(rest, is_tls).map(Self::Cluster);
+            }
         }
+        for (scheme, is_tls) in RedlockUrl::SCHEMES {
+            if let Some(rest) = text.strip_prefix(scheme) {
+                return RedlockUrl::parse(rest, is_tls).map(Self::Redlock);
+            }
+        }
+        Err(StoreUrlError::Scheme)
     }
 }
 
 impl StoreUrl {
     /// What names a store.
     pub const FORMS: &str = "embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], \
-        redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB], or rediss.. for TLS";
-
-    const NOT_IN_THIS_VERSION: [&str; 2] = ["redis+cluster://", "redlock://"];
+        redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB], \
+        redis+cluster://[USER:PASSWORD@]HOST[:PORT],.., \
+        redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB], or rediss.. and redlocks.. for TLS";
 
     /// How to log in where the store is; `None` for one that nobody logs in to.
     pub fn login(&self) -> Option<RedisLogin> {
@@ -102,6 +114,8 @@ impl StoreUrl {
             Self::Embedded(_) => None,
             Self::Redis(url) => Some(url.login()),
             Self::Sentinel(url) => Some(url.login()),
+            Self::Cluster(url) => Some(url.login()),
+            Self::Redlock(url) => Some(url.login()),
         }
     }
 
@@ -123,6 +137,8 @@ impl fmt::Display for StoreUrl {
             Self::Embedded(dir) => write!(f, "embedded:{}", dir.display()),
             Self::Redis(url) => url.fmt(f),
             Self::Sentinel(url) => url.fmt(f),
+            Self::Cluster(url) => url.fmt(f),
+            Self::Redlock(url) => url.fmt(f),
         }
     }
 }
@@ -295,14 +311,6 @@ mod tests {
         assert_eq!(StoreUrl::redact("embedded:./data"), "embedded:./data");
         assert_eq!(StoreUrl::redact("redis://:s3cret"), "redis:***");
         assert_eq!(StoreUrl::redact("s3cret@db"), "***");
-    }
-
-    #[test]
-    fn says_that_a_store_comes_with_a_later_version() {
-        for later in StoreUrl::NOT_IN_THIS_VERSION {
-            let error = format!("{later}h/0").parse::<StoreUrl>().unwrap_err();
-            assert_eq!(error, StoreUrlError::NotInThisVersion(later));
-        }
     }
 
     #[test]

@@ -108,6 +108,14 @@ pub(super) enum Attempted<F> {
     Queued(Place, TokenHash, F),
 }
 
+/// An attempt that is about to be sent.
+struct Prepared<F> {
+    token: TokenHash,
+    /// Its place, if it comes to stand in the queue.
+    place: oneshot::Receiver<Place>,
+    outcome: F,
+}
+
 // === impl Engine ===
 
 impl Engine {
@@ -119,46 +127,84 @@ impl Engine {
         self.acquire_telling(request, || {}).await
     }
 
-    /// The same, and says when it is known that there is a wait.
-    pub async fn acquire_telling(
+    /// The same, and says when it is known that there is a wait. Whether it may begin is decided by this call,
+    /// and the wait counts from here: await it at once.
+    pub fn acquire_telling<Q: FnOnce() + Send>(
         &self,
         request: AcquireRequest,
-        queued: impl FnOnce() + Send,
-    ) -> Result<Granted, AcquireError> {
-        match self.attempt(request).await? {
-            Attempted::Done(granted) => Ok(granted),
-            Attempted::Queued(_place, _token, outcome) => {
-                queued();
-                outcome.await
+        queued: Q,
+    ) -> impl Future<Output = Result<Granted, AcquireError>> + Send + use<Q> {
+        // No `async fn`: that would keep the request for as long as the wait, beside the attempt that is made
+        // of it. So it is with `attempt`.
+        let prepared = self.prepare(request);
+        async move {
+            let Prepared {
+                mut outcome, place, ..
+            } = prepared?;
+            tokio::select! {
+                biased;
+                outcome = &mut outcome => return outcome,
+                Ok(_place) = place => queued(),
             }
+            outcome.await
         }
     }
 
     /// The same, but comes back as soon as it is known whether there is a wait.
-    pub(super) async fn attempt(
+    pub(super) fn attempt(
         &self,
         request: AcquireRequest,
-    ) -> Result<
-        Attempted<impl Future<Output = Result<Granted, AcquireError>> + Send + use<>>,
-        AcquireError,
-    > {
+    ) -> impl Future<
+        Output = Result<
+            Attempted<impl Future<Output = Result<Granted, AcquireError>> + Send + use<>>,
+            AcquireError,
+        >,
+    > + Send
+    + use<> {
+        let prepared = self.prepare(request);
+        async move {
+            let Prepared {
+                mut outcome,
+                place,
+                token,
+            } = prepared?;
+            tokio::select! {
+                biased;
+                outcome = &mut outcome => outcome.map(Attempted::Done),
+                Ok(place) = place => Ok(Attempted::Queued(place, token, outcome)),
+            }
+        }
+    }
+
+    fn may_begin(&self, wait: Duration) -> Result<(), AcquireError> {
         if self.is_draining() {
             return Err(AcquireError::Draining);
         }
-        if !request.wait.is_zero() {
+        if !wait.is_zero() {
             let waiting = self.kept_places.with(self.store.parking().len());
             if waiting >= self.most_waiters {
                 return Err(AcquireError::TooManyWaiters);
             }
         }
-        let (say_queued, queued) = oneshot::channel();
-        let warrant = request.warrant.clone();
-        let run = Run::new(self, request, say_queued);
+        Ok(())
+    }
+
+    fn prepare(
+        &self,
+        request: AcquireRequest,
+    ) -> Result<
+        Prepared<impl Future<Output = Result<Granted, AcquireError>> + Unpin + Send + use<>>,
+        AcquireError,
+    > {
+        self.may_begin(request.wait)
+            .inspect_err(|error| self.metrics.acquired(counted::failure(error)))?;
+        let (say_queued, place) = oneshot::channel();
+        let mut run = Run::new(self, request, say_queued);
         let token = run.token();
         let metrics = self.metrics.clone();
-        let mut outcome = SeenThrough::new(&self.lifecycle, |hung_up| async move {
+        let outcome = SeenThrough::new(&self.lifecycle, |hung_up| async move {
             let outcome = run.finish(hung_up).await.and_then(|granted| {
-                if warrant.stands() {
+                if run.is_warranted() {
                     Ok(granted)
                 } else {
                     // Dropped, it is given back.
@@ -168,10 +214,10 @@ impl Engine {
             metrics.acquired(counted::outcome(&outcome));
             outcome
         });
-        tokio::select! {
-            biased;
-            outcome = &mut outcome => outcome.map(Attempted::Done),
-            Ok(place) = queued => Ok(Attempted::Queued(place, token, outcome)),
-        }
+        Ok(Prepared {
+            token,
+            place,
+            outcome,
+        })
     }
 }

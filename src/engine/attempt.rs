@@ -1,20 +1,21 @@
 //! One attempt to acquire, from its token to its outcome.
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{future::Future, ops::ControlFlow, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep_until},
 };
+use tracing::warn;
 
 use crate::{
+    auth::Warrant,
     lifecycle::Lifecycle,
-    lock::{FencingToken, Fingerprint, HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
+    lock::{CallerId, FencingToken, Fingerprint, IdempotencyKey, Salt, Token, TokenHash},
+    mutants::{self, Mutant},
     store::{
-        Store, StoreError, Unavailability, Uncertainty,
-        contract::{
-            Acquisition, Attempt, Confirmation, Contention, Idempotency, Leaving, Place, Waiting,
-        },
+        Store,
+        contract::{Attempt, Confirmation, Idempotency, Leaving, Place, Waiting},
         parking::{News, Parked},
     },
     telemetry::{
@@ -24,48 +25,57 @@ use crate::{
 };
 
 use super::{
-    AcquireError, AcquireRequest, Delivery, Engine, Granted,
-    events::Bus,
-    fences::Fences,
-    kept_places::KeptPlaces,
-    owed::Owed,
-    reaper::{Abandoned, Abandoner, Reaper},
+    AcquireError, AcquireRequest, Engine, Granted, events::Bus, fences::Fences,
+    kept_places::KeptPlaces, owed::Owed, reaper::Reaper, unheard::Unheard,
 };
 
 /// One attempt, with what is needed to tell its caller about it and to give it back.
 pub(super) struct Run {
-    store: Arc<dyn Store>,
-    reaper: Reaper,
-    owed: Owed,
-    events: Bus,
-    metrics: Metrics,
-    fences: Fences,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) reaper: Reaper,
+    pub(super) unheard: Unheard,
+    pub(super) owed: Owed,
+    pub(super) events: Bus,
+    pub(super) metrics: Metrics,
+    pub(super) fences: Fences,
     /// The fencing token that the name had reached when the attempt began.
-    fence_before: Option<FencingToken>,
+    pub(super) fence_before: Option<FencingToken>,
     lifecycle: Lifecycle,
     reconnect_grace: Duration,
     kept_places: KeptPlaces,
-    attempt: Attempt,
-    token: Token,
-    request: AcquireRequest,
-    started: Instant,
+    pub(super) attempt: Attempt,
+    pub(super) token: Token,
+    /// The key under which the attempt may be repeated, and whose it is.
+    pub(super) repeatable: Option<(CallerId, IdempotencyKey)>,
+    /// How long the caller wants to stand in the queue.
+    pub(super) wait: Duration,
+    warrant: Warrant,
+    pub(super) started: Instant,
     /// Told once, when the attempt has been queued.
     say_queued: Option<oneshot::Sender<Place>>,
     /// Whether it has been queued once: it may be so still, or hold the lock.
-    was_queued: bool,
+    pub(super) was_queued: bool,
+}
+
+/// What ends a stretch of standing in the queue.
+enum Heard {
+    News(News),
+    End(End),
 }
 
 /// Why an attempt stops standing in the queue without having been granted the lock.
 enum End {
-    /// Its wait ran out, or its caller has gone and nobody hears the answer.
+    /// Its wait ran out.
     WaitOver,
+    /// Its caller has gone, and nobody hears the answer.
+    HungUp,
     /// The gateway drains.
     Draining,
     /// Its caller may not have the lock any more.
     Revoked,
 }
 
-type Outcome = Result<Granted, AcquireError>;
+pub(super) type Outcome = Result<Granted, AcquireError>;
 
 // === impl Run ===
 
@@ -101,30 +111,34 @@ impl Run {
             patience: request.wait,
             longest_queue: engine.most_waiters_per_name,
         };
+        let fence_before = engine.fences.last(&request.name);
         let attempt = Attempt {
-            name: request.name.clone(),
+            name: request.name,
             token: token.hash(),
             ttl: request.ttl,
             hold_limit: request.hold_limit,
-            owner: request.owner.clone(),
-            metadata: request.metadata.clone(),
+            owner: request.owner,
+            metadata: request.metadata,
             idempotency,
             wait: (!request.wait.is_zero()).then_some(waiting),
         };
         Self {
             store: Arc::clone(&engine.store),
             reaper: engine.reaper.clone(),
+            unheard: engine.unheard.clone(),
             owed: engine.owed.clone(),
             events: engine.events.clone(),
             metrics: engine.metrics.clone(),
             fences: engine.fences.clone(),
-            fence_before: engine.fences.last(&request.name),
+            fence_before,
             lifecycle: engine.lifecycle.clone(),
             reconnect_grace: engine.reconnect_grace,
             kept_places: engine.kept_places.clone(),
             attempt,
             token,
-            request,
+            repeatable: request.idempotency_key.map(|key| (request.caller, key)),
+            wait: request.wait,
+            warrant: request.warrant,
             started: Instant::now(),
             say_queued: Some(say_queued),
             was_queued: false,
@@ -136,8 +150,15 @@ impl Run {
         self.attempt.token
     }
 
+    /// Whether its caller may still have the lock.
+    pub(super) fn is_warranted(&self) -> bool {
+        self.warrant.stands()
+    }
+
     /// Sees the attempt through. `hung_up` ends when nobody waits for the outcome any more.
-    pub(super) async fn finish(mut self, hung_up: impl Future<Output = ()>) -> Outcome {
+    ///
+    /// Of those who wait there may be many: nothing that is done with is kept over the wait.
+    pub(super) async fn finish(&mut self, hung_up: impl Future<Output = ()>) -> Outcome {
         let mut hung_up = std::pin::pin!(hung_up);
         // Before the attempt is sent: news may overtake its answer.
         let mut parked = self.attempt.wait.map(|_| {
@@ -146,50 +167,28 @@ impl Run {
                 .park(self.attempt.name.clone(), self.attempt.token)
         });
         loop {
-            let contention = match (self.store.acquire(&self.attempt).await, &mut parked) {
-                (Ok(Acquisition::Queued(place)), Some(place_of_ours)) => {
-                    let stood = self.stand_in_queue(place_of_ours, place, hung_up.as_mut());
-                    let Some(outcome) = stood.await else {
-                        continue;
-                    };
-                    self.metrics.waited(self.started.elapsed(), outcome.is_ok());
-                    if let Some(parked) = parked {
-                        self.keep_place(&outcome, parked);
-                    }
-                    return outcome;
-                }
-                (Ok(Acquisition::Queued(place)), None) => place.contention,
-                (Ok(Acquisition::Held(contention)), _) => contention,
-                (Ok(Acquisition::Granted(held)), _) => return Ok(self.granted(held)),
-                (Ok(Acquisition::Replayed(held, salt)), _) => return Ok(self.replayed(held, &salt)),
-                (Ok(Acquisition::Collected(held, salt)), _) => {
-                    let collected = self.replayed(held, &salt);
-                    self.events.acquired(&collected.lease);
-                    return Ok(collected);
-                }
-                (Ok(Acquisition::QueueFull), _) => return Err(AcquireError::TooManyWaiters),
-                (Ok(Acquisition::Superseded), _) => return Err(AcquireError::Superseded),
-                (Ok(Acquisition::IdempotencyMismatch), _) => {
-                    return Err(AcquireError::IdempotencyMismatch);
-                }
-                (Ok(Acquisition::IdempotencyExpired), _) => {
-                    return Err(AcquireError::IdempotencyExpired);
-                }
-                (Err(error), _) => return Err(self.failed(error)),
+            let answer = self.store.acquire(&self.attempt).await;
+            let place = match self.decided(answer) {
+                ControlFlow::Break(outcome) => return outcome,
+                ControlFlow::Continue(place) => place,
             };
-            return Err(self.held(contention));
+            let Some(place_of_ours) = &mut parked else {
+                return Err(self.held(place.contention));
+            };
+            self.queued(place);
+            let heard = self.stand_in_queue(place_of_ours, hung_up.as_mut()).await;
+            let Some(outcome) = self.act_on(heard, place_of_ours).await else {
+                continue;
+            };
+            self.metrics.waited(self.started.elapsed(), outcome.is_ok());
+            if let Some(parked) = parked {
+                self.keep_place(&outcome, parked);
+            }
+            return outcome;
         }
     }
 
-    /// Waits for the queue's news. `None`: the queue has forgotten the attempt, which must be sent
-    /// again.
-    async fn stand_in_queue(
-        &mut self,
-        parked: &mut Parked,
-        place: Place,
-        hung_up: Pin<&mut impl Future<Output = ()>>,
-    ) -> Option<Outcome> {
-        let over = self.started + self.request.wait;
+    fn queued(&mut self, place: Place) {
         self.was_queued = true;
         if let Some(say_queued) = self.say_queued.take() {
             let (name, owner) = (&self.attempt.name, self.attempt.owner.as_ref());
@@ -197,30 +196,46 @@ impl Run {
             // Only a hold listens to it.
             drop(say_queued.send(place));
         }
-        let waited = trace::child("wait in the queue", SpanKind::Internal);
-        let end = tokio::select! {
-            news = parked.news() => match news {
-                News::Granted(held) => {
-                    self.metrics.handed_over(false);
-                    return Some(Ok(self.granted(held)));
-                }
-                News::Superseded => return Some(Err(AcquireError::Superseded)),
-                News::GrantedProvisionally => match self.confirm().await {
-                    Some(outcome) => return Some(outcome),
-                    None => return self.ask_again(parked, over).await,
-                },
-                News::Forgotten => return self.ask_again(parked, over).await,
-            },
-            () = sleep_until(over) => End::WaitOver,
-            () = hung_up => {
+    }
+
+    async fn stand_in_queue(
+        &mut self,
+        parked: &mut Parked,
+        hung_up: Pin<&mut impl Future<Output = ()>>,
+    ) -> Heard {
+        let _waited = trace::child("wait in the queue", SpanKind::Internal);
+        Heard::End(tokio::select! {
+            news = parked.news() => return Heard::News(news),
+            () = sleep_until(self.over()) => End::WaitOver,
+            () = hung_up, if !mutants::is(Mutant::NoCompensation) => {
                 self.metrics.wait_abandoned();
-                End::WaitOver
+                End::HungUp
             }
             () = self.lifecycle.drained() => End::Draining,
-            () = self.request.warrant.ended() => End::Revoked,
-        };
-        drop(waited);
-        Some(self.leave(&end, parked).await)
+            () = self.warrant.ended() => End::Revoked,
+        })
+    }
+
+    /// `None`: the queue has forgotten the attempt, which must be sent again.
+    async fn act_on(&mut self, heard: Heard, parked: &mut Parked) -> Option<Outcome> {
+        match heard {
+            Heard::News(News::Granted(held)) => {
+                self.metrics.handed_over(false);
+                Some(Ok(self.granted(held)))
+            }
+            Heard::News(News::Superseded) => Some(Err(AcquireError::Superseded)),
+            Heard::News(News::GrantedProvisionally) => match self.confirm().await {
+                Some(outcome) => Some(outcome),
+                None => self.ask_again(parked).await,
+            },
+            Heard::News(News::Forgotten) => self.ask_again(parked).await,
+            Heard::End(end) => Some(self.leave(&end, parked).await),
+        }
+    }
+
+    /// When its wait is over.
+    fn over(&self) -> Instant {
+        self.started + self.wait
     }
 
     /// If the store could not be told that the place is to be kept, keeps it all the same: whoever
@@ -259,8 +274,8 @@ impl Run {
         }
     }
 
-    async fn ask_again(&mut self, parked: &mut Parked, over: Instant) -> Option<Outcome> {
-        let left = over.saturating_duration_since(Instant::now());
+    async fn ask_again(&mut self, parked: &mut Parked) -> Option<Outcome> {
+        let left = self.over().saturating_duration_since(Instant::now());
         match &mut self.attempt.wait {
             Some(waiting) if !left.is_zero() => {
                 waiting.patience = left;
@@ -292,96 +307,18 @@ impl Run {
                 Err(AcquireError::Superseded)
             }
             Ok(Leaving::Left(contention)) => match end {
-                End::WaitOver => Err(self.held(contention)),
+                End::WaitOver | End::HungUp => Err(self.held(contention)),
                 End::Draining => Err(AcquireError::Draining),
                 End::Revoked => Err(AcquireError::Revoked),
             },
-            Err(error) => Err(self.failed(error)),
-        }
-    }
-
-    fn held(&self, contention: Contention) -> AcquireError {
-        AcquireError::Held {
-            contention,
-            waited: self.waited(),
-        }
-    }
-
-    /// What is known when the store has not answered a command of the attempt.
-    fn failed(&self, error: StoreError) -> AcquireError {
-        if self.was_queued || matches!(error, StoreError::Indeterminate(_)) {
-            // It may hold the lock, or may yet come to hold it, and nobody knows its token.
-            self.reaper.submit(self.abandoned());
-        }
-        AcquireError::Store(match error {
-            // Known of the command, but not of the attempt: it may stand in the queue still.
-            StoreError::Unavailable(
-                why @ (Unavailability::Withdrawn | Unavailability::TooFewReplicas { .. }),
-            ) => why.into(),
-            StoreError::Unavailable(why) if self.was_queued => Uncertainty::LeftQueued(why).into(),
-            error => error,
-        })
-    }
-
-    fn granted(&self, held: HeldLease) -> Granted {
-        let delivery = Delivery::of(self.reaper.clone(), self.abandoned());
-        let granted = self.answer(self.token.clone(), held, delivery);
-        let lease = &granted.lease;
-        self.fences
-            .granted(&lease.name, lease.held.fence, self.fence_before);
-        self.events.acquired(lease);
-        granted
-    }
-
-    fn replayed(&self, held: HeldLease, salt: &Salt) -> Granted {
-        let key = self.request.idempotency_key.as_ref();
-        let key = key.expect("only an attempt with a key is answered with a replay");
-        let token = key.derive_token(&self.request.caller, &self.request.name, salt);
-        // Its caller may have heard of it before: not ours to give back.
-        self.answer(token, held, Delivery::of_replay())
-    }
-
-    fn answer(&self, token: Token, held: HeldLease, delivery: Delivery) -> Granted {
-        let name = self.request.name.clone();
-        self.owed.owe(token.hash(), &name, &held);
-        Granted {
-            lease: Lease {
-                name,
-                token,
-                held,
-                waited: self.waited(),
-            },
-            delivery,
-            keeper: KeeperId::of_attempt(&self.attempt.token),
-        }
-    }
-
-    /// How long the caller has waited; nothing if it did not ask to.
-    fn waited(&self) -> Duration {
-        if self.request.wait.is_zero() {
-            Duration::ZERO
-        } else {
-            self.started.elapsed()
-        }
-    }
-
-    fn abandoned(&self) -> Abandoned {
-        Abandoned {
-            name: self.attempt.name.clone(),
-            token: self.attempt.token,
-            by: match self.attempt.idempotency {
-                Some(_) => Abandoner::KeyedAttempt,
-                None => Abandoner::Attempt,
-            },
-        }
-    }
-}
-
-impl Drop for Run {
-    /// A panic may have come after the grant, and nobody knows the token any more.
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.reaper.submit(self.abandoned());
+            Err(error) => {
+                if matches!(end, End::HungUp) {
+                    // There is no answer with which it would be logged.
+                    let name = &self.attempt.name;
+                    warn!(%name, %error, "a caller that hung up could not be taken out of the queue yet");
+                }
+                Err(self.failed(error))
+            }
         }
     }
 }

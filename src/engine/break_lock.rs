@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    lock::{FencingToken, LockName, Reason},
+    lock::{LockName, Meant, Reason},
     store::{StoreError, breaks::Breaking, contract::Holder},
 };
 
@@ -12,7 +12,7 @@ use super::{Engine, seen_through::SeenThrough};
 /// Why a lock was not broken.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BreakError {
-    /// Somebody else holds the lock than the lease that was to be broken.
+    /// Something else holds the lock than what was to be broken.
     #[error("somebody else holds the lock")]
     HolderChanged(Holder),
     /// Nobody holds the lock.
@@ -26,15 +26,15 @@ pub enum BreakError {
 // === impl Engine ===
 
 impl Engine {
-    /// Takes a lock away and passes it on; answers who held it. With a fencing token, only the lease
-    /// that has it is broken. Works while the gateway drains.
+    /// Takes a lock away and passes it on; answers who held it. With `meant`, only if that is what
+    /// holds it. Works while the gateway drains.
     ///
     /// A caller that hangs up half-way has decided already, so the command is seen through. `record` is part of it, and comes before the answer: what it notes down is noted
     /// whether or not anybody hears the answer.
     pub async fn break_lock<F>(
         &self,
         name: LockName,
-        fence: Option<FencingToken>,
+        meant: Option<Meant>,
         reason: Reason,
         record: impl FnOnce(Result<Holder, BreakError>) -> F + Send + 'static,
     ) -> Result<Holder, BreakError>
@@ -44,7 +44,7 @@ impl Engine {
         let (store, events) = (Arc::clone(&self.store), self.events.clone());
         let metrics = self.metrics.clone();
         SeenThrough::new(&self.lifecycle, |_hung_up| async move {
-            let outcome = match store.break_lock(&name, fence).await {
+            let outcome = match store.break_lock(&name, meant).await {
                 Ok(Breaking::Broken(holder)) => {
                     metrics.broke();
                     let lease = match &holder {

@@ -31,18 +31,23 @@ pub(super) fn outcome(answer: &Result<Granted, AcquireError>) -> Outcome {
     match answer {
         Ok(granted) if granted.delivery.is_replay() => Outcome::Again,
         Ok(_) => Outcome::Granted,
-        Err(AcquireError::Held { .. }) => Outcome::Held,
-        Err(
-            AcquireError::TooManyWaiters
-            | AcquireError::Superseded
-            | AcquireError::IdempotencyMismatch
-            | AcquireError::IdempotencyExpired
-            | AcquireError::Revoked
-            | AcquireError::Draining,
-        ) => Outcome::Refused,
-        Err(AcquireError::Store(StoreError::Unavailable(_))) => Outcome::Unavailable,
-        Err(AcquireError::Store(StoreError::Indeterminate(_))) => Outcome::Unknown,
-        Err(AcquireError::Store(StoreError::ForeignData { .. } | StoreError::FenceExhausted)) => {
+        Err(error) => failure(error),
+    }
+}
+
+/// In which way an acquire ended that got no lock.
+pub(super) fn failure(error: &AcquireError) -> Outcome {
+    match error {
+        AcquireError::Held { .. } => Outcome::Held,
+        AcquireError::TooManyWaiters
+        | AcquireError::Superseded
+        | AcquireError::IdempotencyMismatch
+        | AcquireError::IdempotencyExpired
+        | AcquireError::Revoked
+        | AcquireError::Draining => Outcome::Refused,
+        AcquireError::Store(StoreError::Unavailable(_)) => Outcome::Unavailable,
+        AcquireError::Store(StoreError::Indeterminate(_)) => Outcome::Unknown,
+        AcquireError::Store(StoreError::ForeignData { .. } | StoreError::FenceExhausted) => {
             Outcome::Failed
         }
     }

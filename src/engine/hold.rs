@@ -27,7 +27,8 @@ use super::{AcquireError, AcquireRequest, Attempted, Engine, keeper::Keeper};
 /// A lock that is held for as long as this stays alive: dropped, the lock is released.
 #[derive(Debug)]
 pub struct Hold {
-    events: mpsc::Receiver<HoldEvent>,
+    /// In boxes: a channel has room for many at once, and there is seldom more than one.
+    events: mpsc::Receiver<Box<HoldEvent>>,
     /// Set when too many events were left unread: those that are still there are out of date.
     overrun: Arc<AtomicBool>,
     phase: Phase,
@@ -121,12 +122,16 @@ impl Engine {
         let (name, warrant) = (request.name.clone(), request.warrant.clone());
         match self.attempt(request).await? {
             Attempted::Done(granted) => Ok(self.start_keeper(warrant, move |keeper| async move {
-                keeper.keep_grant(granted, asked).await;
+                let mut kept = keeper.take_over(granted, asked);
+                keeper.keep_granted(&mut kept).await;
             })),
             Attempted::Queued(place, token, outcome) => {
                 let watcher = self.store.parking().positions().watch(name, &token);
                 Ok(self.start_keeper(warrant, move |keeper| async move {
-                    keeper.queue_and_keep(&place, watcher, outcome).await;
+                    let outcome = keeper.stand_in_queue(&place, watcher, outcome).await;
+                    if let Some(mut kept) = outcome.and_then(|outcome| keeper.heard(outcome)) {
+                        keeper.keep_granted(&mut kept).await;
+                    }
                 }))
             }
         }
@@ -172,8 +177,8 @@ impl Engine {
             waited,
         };
         Ok(self.start_keeper(warrant, move |keeper| async move {
-            let kept = keeper.kept(lease, id, asked);
-            keeper.keep_granted(kept).await;
+            let mut kept = keeper.kept(lease, id, asked);
+            keeper.keep_granted(&mut kept).await;
         }))
     }
 
@@ -222,7 +227,7 @@ impl Hold {
             HoldEvent::Ended(HoldEnd::Lost(LossReason::Unread))
         } else {
             let event = ready!(self.events.poll_recv(cx));
-            event.unwrap_or_else(|| HoldEvent::Ended(self.phase.broken_off()))
+            event.map_or_else(|| HoldEvent::Ended(self.phase.broken_off()), |event| *event)
         };
         match &event {
             HoldEvent::Granted(_) => self.phase = Phase::Held,

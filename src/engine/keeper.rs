@@ -17,6 +17,7 @@ use crate::{
     auth::Warrant,
     lifecycle::Lifecycle,
     lock::{HeldLease, KeeperId, Lease},
+    mutants::{self, Mutant},
     store::{
         Store, StoreError,
         contract::{Loss, Place, Release, Renewal, Renewer},
@@ -46,7 +47,7 @@ pub(super) struct Keeper {
     pub(super) owed: Owed,
     pub(super) bus: Bus,
     pub(super) metrics: Metrics,
-    pub(super) events: mpsc::Sender<HoldEvent>,
+    pub(super) events: mpsc::Sender<Box<HoldEvent>>,
     pub(super) overrun: Arc<AtomicBool>,
 }
 
@@ -62,61 +63,61 @@ enum Gone {
     Unread,
 }
 
+/// How long whoever held a lock by a stream may take to renew or release it here with its token, when the
+/// gateway drains.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 // === impl Keeper ===
 
 impl Keeper {
-    /// Waits in the queue, telling the place there, and then keeps what is granted.
-    pub(super) async fn queue_and_keep(
-        self,
+    /// Waits in the queue, telling the place there; `None` if nobody listens any more.
+    pub(super) async fn stand_in_queue(
+        &self,
         place: &Place,
         mut watcher: Watcher,
         outcome: impl Future<Output = Result<Granted, AcquireError>>,
-    ) {
+    ) -> Option<Result<Granted, AcquireError>> {
         let mut said = Position::from(place);
-        if self.say(HoldEvent::Queued(said)).is_err() {
-            return;
-        }
+        self.say(HoldEvent::Queued(said)).ok()?;
         let mut now = said;
         // Dropping `outcome` leaves the queue.
         let mut outcome = std::pin::pin!(outcome);
-        let outcome = loop {
+        loop {
             tokio::select! {
-                outcome = &mut outcome => break outcome,
-                () = self.events.closed() => return,
+                outcome = &mut outcome => return Some(outcome),
+                () = self.events.closed() => return None,
                 position = watcher.looked_up() => now = position,
                 () = sleep(READ), if now.ahead != said.ahead => {}
             }
             if now.ahead != said.ahead && self.all_is_read() {
                 said = now;
-                if self.say(HoldEvent::Queued(said)).is_err() {
-                    return;
-                }
+                self.say(HoldEvent::Queued(said)).ok()?;
             }
-        };
-        drop(watcher);
-        match outcome {
-            Ok(granted) => {
-                // From here on this task answers for the lease.
-                granted.delivery.delivered();
-                let kept = self.kept(granted.lease, granted.keeper, Instant::now());
-                self.keep_granted(kept.renewed_first()).await;
-            }
-            Err(AcquireError::Draining) => self.end(HoldEnd::Draining { left: None }),
-            Err(error) => self.end(HoldEnd::Refused(error)),
         }
     }
 
-    /// Keeps what was granted at once, counting from when it was asked for.
-    pub(super) async fn keep_grant(self, granted: Granted, asked: Instant) {
-        // From here on this task answers for the lease.
-        granted.delivery.delivered();
-        let kept = self.kept(granted.lease, granted.keeper, asked);
-        self.keep_granted(kept).await;
+    /// What is to be kept when the wait in the queue is over, if there is anything.
+    pub(super) fn heard(&self, outcome: Result<Granted, AcquireError>) -> Option<Kept> {
+        match outcome {
+            Ok(granted) => return Some(self.take_over(granted, Instant::now()).renewed_first()),
+            Err(AcquireError::Draining) => self.end(HoldEnd::Draining { left: None }),
+            Err(error) => self.end(HoldEnd::Refused(error)),
+        }
+        None
     }
 
-    pub(super) async fn keep_granted(self, mut kept: Kept) {
+    /// What was granted, counting from when it was asked for. From here on this task answers for the
+    /// lease.
+    pub(super) fn take_over(&self, granted: Granted, asked: Instant) -> Kept {
+        granted.delivery.delivered();
+        self.kept(granted.lease, granted.keeper, asked)
+    }
+
+    /// Keeps a lease until it is over, one way or another. Borrows what it works with: of those who hold
+    /// there may be many, and what is moved into a future is there twice.
+    pub(super) async fn keep_granted(&self, kept: &mut Kept) {
         let mut drained = std::pin::pin!(self.lifecycle.drained());
-        if let Err(gone) = self.say_granted(&mut kept) {
+        if let Err(gone) = self.say_granted(kept) {
             return self.release(kept, gone).await;
         }
         loop {
@@ -130,10 +131,10 @@ impl Keeper {
                     Displaced::Adopted | Displaced::Broken | Displaced::Renewed => false,
                 },
                 () = self.events.closed() => return self.release(kept, Gone::HungUp).await,
-                () = self.warrant.ended() => return self.revoke(&kept),
+                () = self.warrant.ended() => return self.revoke(kept),
             };
             if !self.warrant.stands() {
-                return self.revoke(&kept);
+                return self.revoke(kept);
             }
             if let Some(reason) = kept.lost_by_now() {
                 if reason == LossReason::Expired {
@@ -143,7 +144,7 @@ impl Keeper {
                 kept.leave_behind(Some(reason));
                 return self.end(HoldEnd::Lost(reason));
             }
-            let heard = match self.renew(&mut kept).await {
+            let heard = match self.renew(kept).await {
                 Some(Renewal::Adopted) => {
                     return self.end(HoldEnd::Lost(LossReason::Adopted));
                 }
@@ -162,7 +163,7 @@ impl Keeper {
                     if kept.entry.is_displaced() {
                         kept.entry = self.streams.enter(kept.name.clone(), kept.token.hash());
                     }
-                    self.say_renewed(&mut kept, held)
+                    self.say_renewed(kept, held)
                 }
                 // Not known; tried again soon, for as long as the lease is certainly ours.
                 None => Ok(()),
@@ -170,7 +171,7 @@ impl Keeper {
             match heard {
                 Err(gone) => return self.release(kept, gone).await,
                 // A gateway that drains tries just once: the lease has what is left of its TTL.
-                Ok(()) if draining => return self.drain(&kept),
+                Ok(()) if draining => return self.drain(kept),
                 Ok(()) => {}
             }
         }
@@ -201,14 +202,20 @@ impl Keeper {
     }
 
     fn drain(&self, kept: &Kept) {
-        let left = kept.valid_until.saturating_duration_since(Instant::now());
-        let left = kept.unsaid.is_none().then_some(left);
-        // Its holder is told to go elsewhere, where the lease must be adopted before it is over.
-        self.owed.settle(&kept.token.hash());
-        if left.is_none() {
+        let token = kept.token.hash();
+        let left = if kept.unsaid.is_none() {
+            let left = kept.valid_until.saturating_duration_since(Instant::now());
+            // Its holder is told to go elsewhere, where the lease must be adopted before it is over: also
+            // to the gateway that comes in the place of this one, which must have most of a short one
+            // left. Or it has nowhere to go, and renews or releases it here.
+            self.owed.owe_at_most(&token, FAREWELL.min(left / 4));
+            Some(left)
+        } else {
             // Nobody knows its token.
+            self.owed.settle(&kept.name, &token);
             kept.leave_behind(None);
-        }
+            None
+        };
         self.end(HoldEnd::Draining { left });
     }
 
@@ -246,7 +253,7 @@ impl Keeper {
                     }
                     // Whoever adopted it may keep it through this very gateway.
                     Renewal::Adopted => {}
-                    Renewal::Lost(_) => drop(self.owed.settle(&token)),
+                    Renewal::Lost(_) => drop(self.owed.settle(&kept.name, &token)),
                 }
                 Some(renewal)
             }
@@ -263,7 +270,10 @@ impl Keeper {
     }
 
     /// Nobody listens any more: the lock is released at once, unless somebody else keeps it now.
-    async fn release(&self, kept: Kept, gone: Gone) {
+    async fn release(&self, kept: &Kept, gone: Gone) {
+        if mutants::is(Mutant::HoldNotReleased) {
+            return;
+        }
         let (keeper, token) = (Some(kept.keeper), kept.token.hash());
         let unread = (gone == Gone::Unread).then_some(LossReason::Unread);
         if let Some(unread) = unread {
@@ -276,9 +286,9 @@ impl Keeper {
             Ok(Release::Adopted) => None,
             Ok(Release::Released) => {
                 self.bus.released(&kept.name, &token);
-                self.owed.settle(&token)
+                self.owed.settle(&kept.name, &token)
             }
-            Ok(Release::Lost(_)) => self.owed.settle(&token),
+            Ok(Release::Lost(_)) => self.owed.settle(&kept.name, &token),
             Err(_) => {
                 kept.leave_behind(unread);
                 None
@@ -295,13 +305,15 @@ impl Keeper {
     }
 
     fn say(&self, event: HoldEvent) -> Result<(), Gone> {
-        self.events.try_send(event).map_err(|error| match error {
-            TrySendError::Full(_) => {
-                self.overrun.store(true, Ordering::Relaxed);
-                Gone::Unread
-            }
-            TrySendError::Closed(_) => Gone::HungUp,
-        })
+        self.events
+            .try_send(Box::new(event))
+            .map_err(|error| match error {
+                TrySendError::Full(_) => {
+                    self.overrun.store(true, Ordering::Relaxed);
+                    Gone::Unread
+                }
+                TrySendError::Closed(_) => Gone::HungUp,
+            })
     }
 
     pub(super) fn end(&self, end: HoldEnd) {

@@ -20,18 +20,23 @@ pub(super) struct KeptPlaces(Arc<Mutex<Kept>>);
 #[derive(Debug, Default)]
 struct Kept {
     places: HashMap<IdempotencyHash, KeptPlace>,
-    /// Those of them that the store was not told of: they must stay parked.
-    parked: HashMap<IdempotencyHash, (Instant, Parked)>,
     /// How many there may be before what is over is struck off.
     sweep_at: usize,
 }
 
+/// A place that is kept, and all that is kept with it.
 #[derive(Debug)]
 struct KeptPlace {
     until: Instant,
-    /// What it counts as among the limits of its API key.
-    _counted: Option<Slot>,
+    /// What it counts as among those who wait, until somebody asks for it again.
+    counted: Option<Counted>,
+    /// The place of an attempt that the store was not told of: it must stay parked.
+    parked: Option<Parked>,
 }
+
+/// One of those who wait; with what it counts as among the limits of its API key.
+#[derive(Debug)]
+struct Counted(#[expect(dead_code, reason = "it counts for as long as it is kept")] Option<Slot>);
 
 /// As few as these are not worth sweeping.
 const SWEEP_FROM: usize = 64;
@@ -41,12 +46,8 @@ const SWEEP_FROM: usize = 64;
 impl KeptPlaces {
     /// A place is kept until then.
     fn keep(&self, key: IdempotencyHash, until: Instant, counted: Option<Slot>) {
-        let place = KeptPlace {
-            until,
-            _counted: counted,
-        };
         let mut kept = self.lock();
-        kept.places.insert(key, place);
+        kept.place(key, until).counted = Some(Counted(counted));
         if kept.places.len() > kept.sweep_at.max(SWEEP_FROM) {
             kept.sweep(Instant::now());
             kept.sweep_at = 2 * kept.places.len();
@@ -55,8 +56,10 @@ impl KeptPlaces {
 
     /// A place stays parked until then, also when somebody has asked for it again: what it is granted in
     /// between is theirs.
-    pub(super) fn park(&self, key: IdempotencyHash, until: Instant, parked: Parked) {
-        self.lock().parked.insert(key, (until, parked));
+    pub(super) fn park(&self, key: IdempotencyHash, until: Instant, mut parked: Parked) {
+        // It counts here, if at all.
+        parked.keep();
+        self.lock().place(key, until).parked = Some(parked);
     }
 
     /// Lets go of what is over.
@@ -66,14 +69,21 @@ impl KeptPlaces {
 
     /// Whoever has a place under this key asks for it again, and counts by themselves.
     fn resume(&self, key: &IdempotencyHash) {
-        self.lock().places.remove(key);
+        let mut kept = self.lock();
+        if let Some(place) = kept.places.get_mut(key) {
+            place.counted = None;
+            if place.parked.is_none() {
+                kept.places.remove(key);
+            }
+        }
     }
 
-    /// How many wait or may come back, if so many are parked. Nobody counts twice.
-    pub(super) fn with(&self, parked: usize) -> usize {
+    /// How many wait or may come back, if so many wait. Nobody counts twice.
+    pub(super) fn with(&self, waiting: usize) -> usize {
         let mut kept = self.lock();
         kept.sweep(Instant::now());
-        (parked + kept.places.len()).saturating_sub(kept.parked.len())
+        let counted = kept.places.values().filter(|it| it.counted.is_some());
+        waiting + counted.count()
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -100,8 +110,18 @@ impl Engine {
 // === impl Kept ===
 
 impl Kept {
+    /// The place under a key, which is kept at least until then.
+    fn place(&mut self, key: IdempotencyHash, until: Instant) -> &mut KeptPlace {
+        let place = self.places.entry(key).or_insert(KeptPlace {
+            until,
+            counted: None,
+            parked: None,
+        });
+        place.until = place.until.max(until);
+        place
+    }
+
     fn sweep(&mut self, now: Instant) {
         self.places.retain(|_, place| place.until > now);
-        self.parked.retain(|_, (until, _)| *until > now);
     }
 }

@@ -13,6 +13,7 @@ mod keeper;
 mod kept;
 mod kept_places;
 mod list;
+mod outcome;
 mod owed;
 mod reaper;
 mod release;
@@ -22,6 +23,7 @@ mod start;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod unheard;
 
 use acquire::Attempted;
 pub use acquire::{AcquireError, AcquireRequest, Granted, Stated};

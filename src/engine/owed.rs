@@ -32,7 +32,10 @@ pub(super) struct Owing {
     pub(super) owner: Option<Owner>,
     /// When it was granted, for those who only count.
     pub(super) since: Instant,
+    /// When it is over.
     pub(super) until: Instant,
+    /// Until when a gateway that ends stays for its holder.
+    waited_until: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -51,13 +54,15 @@ impl Owed {
     /// A lease has so long to live from now.
     pub(super) fn owe(&self, token: TokenHash, name: &LockName, held: &HeldLease) {
         let now = Instant::now();
+        let until = now + held.expires_in;
         let owing = Owing {
             token,
             name: name.clone(),
             fence: held.fence,
             owner: held.owner.clone(),
             since: now.checked_sub(held.held_for).unwrap_or(now),
-            until: now + held.expires_in,
+            until,
+            waited_until: until,
         };
         let mut leases = self.lock();
         leases.owing.insert(token, owing);
@@ -68,13 +73,29 @@ impl Owed {
         }
     }
 
-    /// A lease has ended, or nobody knows its token.
-    pub(super) fn settle(&self, token: &TokenHash) -> Option<Owing> {
-        let owing = self.lock().owing.remove(token);
+    /// A lease has ended, or nobody knows its token. A token of another lock holds nothing here, and says
+    /// nothing of its own lease.
+    pub(super) fn settle(&self, name: &LockName, token: &TokenHash) -> Option<Owing> {
+        let mut leases = self.lock();
+        let of_lock = leases.owing.get(token)?.name == *name;
+        let owing = of_lock.then(|| leases.owing.remove(token)).flatten();
+        drop(leases);
         if owing.is_some() {
             self.settled.send_replace(());
         }
         owing
+    }
+
+    /// Nobody is waited for on account of this lease for longer than this, unless it is renewed here.
+    /// Whoever waits until nothing is owed is told.
+    pub(super) fn owe_at_most(&self, token: &TokenHash, at_most: Duration) {
+        let mut leases = self.lock();
+        let Some(owing) = leases.owing.get_mut(token) else {
+            return;
+        };
+        owing.waited_until = owing.waited_until.min(Instant::now() + at_most);
+        drop(leases);
+        self.settled.send_replace(());
     }
 
     /// What is left of a lease, as far as is known here.
@@ -108,7 +129,7 @@ impl Owed {
         owing.is_some_and(|owing| owing.name == *name && owing.until > Instant::now())
     }
 
-    /// Ends when, from this call on, a lease has ended before its time.
+    /// Ends when, from this call on, a lease has ended before its time, or is not waited for as long.
     pub(super) fn settled(&self) -> impl Future<Output = ()> + use<> {
         let mut settled = self.settled.subscribe();
         async move {
@@ -117,9 +138,10 @@ impl Owed {
         }
     }
 
-    /// When the last of them is over; `None` if none lives.
-    pub(super) fn until(&self) -> Option<Instant> {
-        let last = self.lock().owing.values().map(|owing| owing.until).max();
+    /// Until when somebody is waited for; `None` if nobody is.
+    pub(super) fn waited_until(&self) -> Option<Instant> {
+        let leases = self.lock();
+        let last = leases.owing.values().map(|owing| owing.waited_until).max();
         last.filter(|&until| until > Instant::now())
     }
 
@@ -158,18 +180,55 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn is_over_with_the_last_lease_that_was_not_settled() {
         let owed = Owed::default();
-        assert_eq!(owed.until(), None);
+        assert_eq!(owed.waited_until(), None);
         let begin = Instant::now();
         let [short, long] = [(); 2].map(|()| Token::random().hash());
         owed.owe(short, &name(), &lasting(10));
         owed.owe(long, &name(), &lasting(30));
-        assert_eq!(owed.until(), Some(begin + Duration::from_secs(30)));
-        owed.settle(&long);
-        assert_eq!(owed.until(), Some(begin + Duration::from_secs(10)));
+        assert_eq!(owed.waited_until(), Some(begin + Duration::from_secs(30)));
+        owed.settle(&name(), &long);
+        assert_eq!(owed.waited_until(), Some(begin + Duration::from_secs(10)));
         owed.owe(short, &name(), &lasting(20));
-        assert_eq!(owed.until(), Some(begin + Duration::from_secs(20)));
+        assert_eq!(owed.waited_until(), Some(begin + Duration::from_secs(20)));
         advance(Duration::from_secs(20)).await;
-        assert_eq!(owed.until(), None);
+        assert_eq!(owed.waited_until(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_sent_away_is_waited_for_a_while_and_longer_when_they_renew() {
+        let owed = Owed::default();
+        let begin = Instant::now();
+        let token = Token::random().hash();
+        let after = |seconds| Some(begin + Duration::from_secs(seconds));
+        owed.owe(token, &name(), &lasting(30));
+        let told = owed.settled();
+        owed.owe_at_most(&token, Duration::from_secs(2));
+        told.await;
+        assert_eq!(owed.waited_until(), after(2));
+        advance(Duration::from_secs(2)).await;
+        assert_eq!(owed.waited_until(), None);
+        assert!(owed.is_owed(&name(), &token), "its lease lives on");
+        assert_eq!(owed.left(&token), Some(Duration::from_secs(28)));
+        owed.owe_at_most(&token, Duration::from_secs(3));
+        assert_eq!(
+            owed.waited_until(),
+            None,
+            "it grows by nothing but a renewal"
+        );
+        owed.owe(token, &name(), &lasting(30));
+        assert_eq!(owed.waited_until(), after(32));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_that_is_tried_on_another_lock_says_nothing_of_its_lease() {
+        let owed = Owed::default();
+        let token = Token::random().hash();
+        owed.owe(token, &name(), &lasting(10));
+        let other = LockName::new("other").unwrap();
+        assert!(owed.settle(&other, &token).is_none());
+        assert!(owed.is_owed(&name(), &token));
+        assert!(owed.settle(&name(), &token).is_some());
+        assert_eq!(owed.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]

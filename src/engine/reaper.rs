@@ -15,6 +15,7 @@ use tracing::{debug, warn};
 use crate::{
     lifecycle::Lifecycle,
     lock::{KeeperId, LockName, TokenHash},
+    mutants::{self, Mutant},
     store::{
         Store, StoreError,
         contract::{GiveBack, Release},
@@ -55,6 +56,8 @@ pub(super) enum Abandoner {
     Attempt,
     /// The same with an idempotency key: its caller may come back for it.
     KeyedAttempt,
+    /// The same, where its lease was answered again to others, of whom none has heard: this one was the last.
+    KeyedAnswer(KeeperId),
     /// A keeper that keeps it no longer, for the reason that its stream was told if there was anybody to
     /// be told. What somebody else has adopted is left to them.
     Keeper(KeeperId, Option<LossReason>),
@@ -107,7 +110,13 @@ impl Reaper {
     /// ask again.
     pub(super) fn submit(&self, lease: Abandoned) {
         // Nobody has its token, so nobody will ask for it.
-        self.owed.settle(&lease.token);
+        self.owed.settle(&lease.name, &lease.token);
+        let by_stream = matches!(lease.by, Abandoner::Keeper(..));
+        if mutants::is(Mutant::NoCompensation)
+            || (by_stream && mutants::is(Mutant::HoldNotReleased))
+        {
+            return;
+        }
         if let Err(error) = self.queue.try_send(lease) {
             warn!(%error, "a lease that could not be delivered is left to its TTL");
         }
@@ -167,7 +176,11 @@ impl Task {
         }
         self.overflowing = false;
         // Whoever stops does not wait: there will be nobody to give it back later.
-        let waits = lease.by == Abandoner::KeyedAttempt && !self.stopping;
+        let comes_back = matches!(
+            lease.by,
+            Abandoner::KeyedAttempt | Abandoner::KeyedAnswer(_)
+        );
+        let waits = comes_back && !self.stopping;
         let wait = if waits { self.grace } else { Duration::ZERO };
         let entry = Entry {
             due: Instant::now() + wait,
@@ -215,13 +228,17 @@ async fn give_back(
                 }
             })
         }
-        Abandoner::Keeper(keeper, lost) => {
+        Abandoner::KeyedAnswer(keeper) | Abandoner::Keeper(keeper, _) => {
+            let lost = match by {
+                Abandoner::Keeper(_, lost) => *lost,
+                Abandoner::Attempt | Abandoner::KeyedAttempt | Abandoner::KeyedAnswer(_) => None,
+            };
             let released = store.release_as(Some(*keeper), name, token).await;
             released.map(|outcome| {
                 debug!(%name, ?outcome, "released what is not kept any more");
                 if outcome == Release::Released {
                     metrics.given_back();
-                    events.given_back(name, token, *lost);
+                    events.given_back(name, token, lost);
                 }
             })
         }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::task::yield_now;
+
 use crate::{
     lock::{LockName, Token},
     store::{
@@ -38,7 +40,7 @@ impl Engine {
         let release = SeenThrough::new(&self.lifecycle, |_hung_up| async move {
             let release = store.release(&name, &hash).await;
             let owing = match &release {
-                Ok(_) => owed.settle(&hash),
+                Ok(_) => owed.settle(&name, &hash),
                 Err(_) => None,
             };
             // What was never granted or renewed here may be anything.
@@ -52,6 +54,8 @@ impl Engine {
             if let Ok(Release::Released) = &release {
                 events.released(&name, &hash);
                 streams.displace(name, hash, Displaced::Released);
+                // Whoever has the lock now is answered first: others wait for what they do with it.
+                yield_now().await;
             }
             release
         });

@@ -71,7 +71,8 @@ impl Engine {
             Renewal::Adopted => Err(RenewError::Lost(Loss::HeldByAnother)),
             Renewal::Lost(loss) => {
                 // What was never granted or renewed here may be anything.
-                if self.owed.settle(&hash).is_some() && !matches!(loss, Loss::Broken { .. }) {
+                if self.owed.settle(&name, &hash).is_some() && !matches!(loss, Loss::Broken { .. })
+                {
                     self.metrics.expired_while_held(SeenBy::Renew);
                 }
                 Err(RenewError::Lost(loss))

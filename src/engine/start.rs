@@ -20,6 +20,7 @@ use super::{
     owed::Owed,
     reaper::Reaper,
     streams::{Displaced, Streams},
+    unheard::Unheard,
 };
 
 /// The operations on locks over one store. Cheap to clone.
@@ -28,6 +29,7 @@ pub struct Engine {
     pub(super) store: Arc<dyn Store>,
     pub(super) lifecycle: Lifecycle,
     pub(super) reaper: Reaper,
+    pub(super) unheard: Unheard,
     pub(super) streams: Streams,
     pub(super) owed: Owed,
     pub(super) events: Bus,
@@ -86,6 +88,7 @@ impl Engine {
             store,
             lifecycle,
             reaper,
+            unheard: Unheard::default(),
             streams,
             owed,
             events,
@@ -145,10 +148,11 @@ impl Engine {
         self.owed.longest()
     }
 
-    /// When the last lease is over that was granted or renewed here and, as far as is known here,
-    /// lives; `None` if there is none. Until then somebody may want to renew or release it.
+    /// Until when somebody may want to renew or release a lease here that was granted or renewed here;
+    /// `None` if, as far as is known here, nobody may. For those whose streams have ended because the gateway
+    /// does, that is a moment and not their TTL.
     pub fn owed_until(&self) -> Option<Instant> {
-        self.owed.until()
+        self.owed.waited_until()
     }
 
     /// Whether a lease was granted or renewed here and, as far as is known here, lives.

@@ -22,6 +22,8 @@ mod state;
 mod stats;
 mod tls;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use locks::fuzzed_body;
 pub use openapi::openapi;
 pub use problem::{ProblemCode, problems_markdown};
 pub use router::{metrics_router, router};

@@ -37,3 +37,43 @@ pub struct Lease {
     /// How long the caller stood in the queue.
     pub waited: Duration,
 }
+
+// === impl HeldLease ===
+
+impl HeldLease {
+    /// The lease as it is so much later; `None` if it is over by then.
+    #[must_use]
+    pub fn later(self, by: Duration) -> Option<Self> {
+        let left = self.expires_in.saturating_sub(by);
+        (!left.is_zero()).then(|| Self {
+            expires_in: left,
+            held_for: self.held_for + by,
+            hold_expires_in: self.hold_expires_in.map(|left| left.saturating_sub(by)),
+            ..self
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goes_on_in_all_its_times_until_it_is_over() {
+        let seconds = Duration::from_secs;
+        let lease = HeldLease {
+            fence: FencingToken::new(1).unwrap(),
+            ttl: Ttl::MIN,
+            expires_in: seconds(60),
+            held_for: seconds(1),
+            hold_expires_in: Some(seconds(120)),
+            owner: None,
+            metadata: Metadata::default(),
+        };
+        let later = lease.clone().later(seconds(1)).unwrap();
+        assert_eq!(later.expires_in, seconds(59));
+        assert_eq!(later.held_for, seconds(2));
+        assert_eq!(later.hold_expires_in, Some(seconds(119)));
+        assert_eq!(lease.later(seconds(60)), None);
+    }
+}

@@ -2,10 +2,12 @@
 
 mod caller;
 mod fence;
+mod foreign_mark;
 mod hold_limit;
 mod idempotency;
 mod keeper_id;
 mod lease;
+mod meant;
 mod metadata;
 mod name;
 mod name_prefix;
@@ -17,10 +19,12 @@ mod ttl;
 
 pub use caller::CallerId;
 pub use fence::{FenceError, FencingToken};
+pub use foreign_mark::{ForeignMark, ForeignMarkError};
 pub use hold_limit::{HoldLimit, HoldLimitError};
 pub use idempotency::{Fingerprint, IdempotencyHash, IdempotencyKey, IdempotencyKeyError, Salt};
 pub use keeper_id::KeeperId;
 pub use lease::{HeldLease, Lease};
+pub use meant::Meant;
 pub use metadata::{Metadata, MetadataError};
 pub use name::{LockName, NameError};
 pub use name_prefix::NamePrefix;

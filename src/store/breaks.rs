@@ -11,7 +11,7 @@ use super::contract::Holder;
 pub enum Breaking {
     /// This held the lock until now, as it was last seen.
     Broken(Holder),
-    /// Somebody else holds the lock than the lease that was to be broken.
+    /// Something else holds the lock than what was to be broken.
     HolderChanged(Holder),
     /// Nobody holds the lock.
     NotHeld,

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{
     lock::{
-        FencingToken, Fingerprint, HeldLease, HoldLimit, IdempotencyHash, KeeperId, LockName,
+        Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId, LockName, Meant,
         Metadata, Owner, Salt, TokenHash, Ttl,
     },
     telemetry::metrics::StoreFigures,
@@ -45,7 +45,8 @@ use super::{
 /// 8. **No orphan.** [`Store::give_back`] ends the grant of an attempt whatever has become of it: a
 ///    grant that exists ends now, one that is still on its way will not come about. A lease that was
 ///    answered again under its idempotency key has a caller who may have heard of it, and one that
-///    was adopted has a keeper: from then on it is not given back.
+///    was adopted has a keeper: from then on it is not given back. (Who was answered it last, and knows that
+///    none of the others has heard of it, releases it as its keeper.)
 /// 9. **One keeper.** A lease is kept by the attempt that it was granted to, until somebody adopts it
 ///    ([`Renewer::Adopter`]) or is answered it under its idempotency key: from then on by the last
 ///    who did. Whoever renews or releases it as a keeper that it is not any more changes nothing, and
@@ -57,7 +58,7 @@ use super::{
 ///     be short, or empty, and still have another behind it.
 /// 11. **What is broken stays broken.** [`Store::break_lock`] ends whatever holds the lock, a foreign
 ///     client's hold included, and passes the lock on. With a fencing token it ends the lease with
-///     this one and no other. For [`TOMBSTONE`] its token is told that the lease was broken
+///     this one and no other, with a mark what a foreign client has written that has this one. For [`TOMBSTONE`] its token is told that the lease was broken
 ///     ([`Loss::Broken`]), its idempotency key is refused, and a late copy of its acquire is not
 ///     granted. Repeated after a lost reply it ends no other lease.
 ///
@@ -140,12 +141,11 @@ pub trait Store: Send + Sync + 'static {
     /// Shows locks that are held, in no order: a part of them at a time (clause 10).
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
-    /// Takes a lock away from whoever holds it: with `fence`, only from the lease that has it
-    /// (clause 11). What a foreign client holds has no fencing token, so with one it is not broken.
+    /// Takes a lock away from whoever holds it: with `meant`, only if that is what holds it (clause 11).
     async fn break_lock(
         &self,
         name: &LockName,
-        fence: Option<FencingToken>,
+        meant: Option<Meant>,
     ) -> Result<Breaking, StoreError>;
 
     /// Where this process hears which leases were broken; not at all if the word of it is lost.
@@ -226,9 +226,9 @@ pub enum Acquisition {
     /// This attempt holds the lock, by a new lease.
     Granted(HeldLease),
     /// This attempt holds the lock by the lease that already lived under its idempotency key. The
-    /// lease's token is the one derived with this salt.
-    Replayed(HeldLease, Salt),
-    /// The same, of a lease that was granted to the place that was kept under the key, or through
+    /// lease's token is the one derived with this salt. Until now this keeper kept it, if the store knows that.
+    Replayed(HeldLease, Salt, Option<KeeperId>),
+    /// The lease with the token of this salt, of a lease that was granted to the place that was kept under the key, or through
     /// another gateway that has not confirmed it: nobody has heard of it before.
     Collected(HeldLease, Salt),
     /// Somebody else holds the lock, or is about to: those before us in the queue.
@@ -294,6 +294,8 @@ pub enum Holder {
     Foreign {
         /// What is left of it; `None` if it has no expiry.
         expires_in: Option<Duration>,
+        /// What it has written; `None` if that is nothing that a client writes into a lock.
+        mark: Option<ForeignMark>,
     },
 }
 

@@ -14,16 +14,46 @@ pub enum Cursor {
         /// The place.
         place: u64,
     },
-    /// Redis: what `SCAN` answered.
-    Redis {
-        /// Which of the servers of the store.
-        node: u16,
-        /// Tells the run of that server apart from others: what `SCAN` answers means nothing to
-        /// another.
-        run: u32,
-        /// What it answered.
-        scan: u64,
+    /// Redis: how far it was scanned.
+    Redis(Scanned),
+    /// A quorum of servers, which are scanned one after the other.
+    Quorum {
+        /// Which of them.
+        node: u8,
+        /// How many before it could not be scanned.
+        skipped: u8,
+        /// When the walk began, in milliseconds by the clock of the first of them; 0 if nobody knows.
+        since: u64,
+        /// How far that one was scanned.
+        scanned: Scanned,
     },
+    /// A Redis cluster: behind the locks up to this place in the order of the slots.
+    Cluster {
+        /// The slot.
+        slot: u16,
+        /// The place in it; 0 is before all locks of the slot.
+        after: u64,
+    },
+}
+
+/// How far a server of Redis was scanned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scanned {
+    /// Tells the run of that server apart from others: what `SCAN` answers means nothing to another.
+    pub run: u32,
+    /// What it answered.
+    pub scan: u64,
+    /// What was shown of that which it shows there together.
+    pub split: Option<Split>,
+}
+
+/// How much of what a store shows together was shown on the page before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Split {
+    /// The place of the last of them in an order that depends on their names only.
+    pub behind: u64,
+    /// Tells where they end: what lies together may be more, or less, when it is shown again.
+    pub until: u32,
 }
 
 /// The text is no cursor of this list.
@@ -34,32 +64,72 @@ pub enum Cursor {
 )]
 pub struct CursorError;
 
-/// How many bytes a cursor has: a kind, a node, a run, a position and a check.
-const BYTES: usize = 18;
-/// How many of them are not the check.
+/// How many bytes a cursor has: a kind, a node, a run, a position, and a check.
+const BYTES: usize = CONTENT + CHECK;
 const CONTENT: usize = 15;
+const CHECK: usize = 3;
+/// How many more it has with a split: a place and an end.
+const SPLIT: usize = 12;
+/// How many more it has with the beginning of the walk.
+const SINCE: usize = 6;
+const LONGEST: usize = BYTES + SPLIT + SINCE;
 const EMBEDDED: u8 = 1;
 const REDIS: u8 = 2;
+const REDIS_SPLIT: u8 = 3;
+const CLUSTER: u8 = 4;
+const QUORUM: u8 = 5;
+const QUORUM_SPLIT: u8 = 6;
 
 // === impl Cursor ===
 
 impl Cursor {
-    /// How many characters a cursor has as text.
-    pub const LEN: usize = BYTES / 3 * 4;
+    /// How many characters a cursor has as text: as many as one of these.
+    pub const LENGTHS: [usize; 4] = [
+        BYTES / 3 * 4,
+        (BYTES + SINCE) / 3 * 4,
+        (BYTES + SPLIT) / 3 * 4,
+        LONGEST / 3 * 4,
+    ];
 
     /// The cursor as text, for the walk with this prefix and owner.
     pub fn expose(self, prefix: &NamePrefix, owner: Option<&Owner>) -> String {
-        let mut bytes = [0; BYTES];
-        let (kind, node, run, position) = match self {
-            Self::Embedded { place } => (EMBEDDED, 0, 0, place),
-            Self::Redis { node, run, scan } => (REDIS, node, run, scan),
+        let at = |scan| Scanned {
+            run: 0,
+            scan,
+            split: None,
         };
-        bytes[0] = kind;
-        bytes[1..3].copy_from_slice(&node.to_be_bytes());
-        bytes[3..7].copy_from_slice(&run.to_be_bytes());
-        bytes[7..CONTENT].copy_from_slice(&position.to_be_bytes());
-        let check = check(&bytes[..CONTENT], prefix, owner);
-        bytes[CONTENT..].copy_from_slice(&check);
+        let (kind, node, scanned, since) = match self {
+            Self::Embedded { place } => (EMBEDDED, 0, at(place), None),
+            Self::Redis(scanned) if scanned.split.is_some() => (REDIS_SPLIT, 0, scanned, None),
+            Self::Redis(scanned) => (REDIS, 0, scanned, None),
+            Self::Quorum {
+                node,
+                skipped,
+                since,
+                scanned,
+            } => {
+                let is_split = scanned.split.is_some();
+                let kind = if is_split { QUORUM_SPLIT } else { QUORUM };
+                let node = u16::from_be_bytes([skipped, node]);
+                (kind, node, scanned, Some(since))
+            }
+            Self::Cluster { slot, after } => (CLUSTER, slot, at(after), None),
+        };
+        let mut bytes = Vec::with_capacity(LONGEST);
+        bytes.push(kind);
+        bytes.extend(node.to_be_bytes());
+        bytes.extend(scanned.run.to_be_bytes());
+        bytes.extend(scanned.scan.to_be_bytes());
+        if let Some(Split { behind, until }) = scanned.split {
+            bytes.extend(behind.to_be_bytes());
+            bytes.extend(until.to_be_bytes());
+        }
+        if let Some(since) = since {
+            let [_, _, since @ ..] = since.to_be_bytes();
+            bytes.extend(since);
+        }
+        let check = check(&bytes, prefix, owner);
+        bytes.extend(check);
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
@@ -72,33 +142,72 @@ impl Cursor {
         prefix: &NamePrefix,
         owner: Option<&Owner>,
     ) -> Result<Self, CursorError> {
-        let mut bytes = [0; BYTES];
-        if URL_SAFE_NO_PAD.decode_slice(text, &mut bytes) != Ok(BYTES) {
+        let mut bytes = [0; LONGEST];
+        let decoded = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes);
+        let bytes = &bytes[..decoded.map_err(|_| CursorError)?];
+        let (content, given) = bytes.split_last_chunk::<CHECK>().ok_or(CursorError)?;
+        if check(content, prefix, owner) != *given {
             return Err(CursorError);
         }
-        let (content, given) = bytes.split_at(CONTENT);
-        if check(content, prefix, owner) != given {
-            return Err(CursorError);
-        }
-        let node = u16::from_be_bytes([bytes[1], bytes[2]]);
-        let run = u32::from_be_bytes([bytes[3], bytes[4], bytes[5], bytes[6]]);
-        let (_, position) = content
-            .split_last_chunk()
-            .expect("a position has eight bytes");
-        let position = u64::from_be_bytes(*position);
-        match bytes[0] {
-            EMBEDDED => Ok(Self::Embedded { place: position }),
-            REDIS => Ok(Self::Redis {
-                node,
-                run,
-                scan: position,
+        Self::read(content).ok_or(CursorError)
+    }
+
+    fn read(content: &[u8]) -> Option<Self> {
+        let mut rest = content;
+        let [kind] = take(&mut rest)?;
+        let node = u16::from_be_bytes(take(&mut rest)?);
+        let run = u32::from_be_bytes(take(&mut rest)?);
+        let position = u64::from_be_bytes(take(&mut rest)?);
+        let split = match kind {
+            REDIS_SPLIT | QUORUM_SPLIT => Some(Split {
+                behind: u64::from_be_bytes(take(&mut rest)?),
+                until: u32::from_be_bytes(take(&mut rest)?),
             }),
-            _ => Err(CursorError),
+            _ => None,
+        };
+        let since = match kind {
+            QUORUM | QUORUM_SPLIT => {
+                let since: [u8; SINCE] = take(&mut rest)?;
+                since
+                    .iter()
+                    .fold(0, |since, byte| (since << 8) | u64::from(*byte))
+            }
+            _ => 0,
+        };
+        let scanned = Scanned {
+            run,
+            scan: position,
+            split,
+        };
+        match kind {
+            _ if !rest.is_empty() => None,
+            EMBEDDED => Some(Self::Embedded { place: position }),
+            REDIS | REDIS_SPLIT => Some(Self::Redis(scanned)),
+            QUORUM | QUORUM_SPLIT => {
+                let [skipped, node] = node.to_be_bytes();
+                Some(Self::Quorum {
+                    node,
+                    skipped,
+                    since,
+                    scanned,
+                })
+            }
+            CLUSTER => Some(Self::Cluster {
+                slot: node,
+                after: position,
+            }),
+            _ => None,
         }
     }
 }
 
-fn check(content: &[u8], prefix: &NamePrefix, owner: Option<&Owner>) -> [u8; BYTES - CONTENT] {
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, left) = rest.split_first_chunk()?;
+    *rest = left;
+    Some(*taken)
+}
+
+fn check(content: &[u8], prefix: &NamePrefix, owner: Option<&Owner>) -> [u8; CHECK] {
     let mut hash = Sha256::new();
     hash.update(b"latchgate list");
     hash.update(content);
@@ -114,17 +223,44 @@ fn check(content: &[u8], prefix: &NamePrefix, owner: Option<&Owner>) -> [u8; BYT
 mod tests {
     use super::*;
 
-    const CURSORS: [Cursor; 3] = [
-        Cursor::Embedded { place: u64::MAX },
-        Cursor::Redis {
-            node: 7,
-            run: 0xdead_beef,
-            scan: 1 << 40,
+    const fn scanned(run: u32, scan: u64, split: Option<Split>) -> Scanned {
+        Scanned { run, scan, split }
+    }
+
+    const CURSORS: [Cursor; 7] = [
+        Cursor::Quorum {
+            node: 2,
+            skipped: 1,
+            since: (1 << 48) - 1,
+            scanned: scanned(0xdead_beef, 1 << 40, None),
         },
-        Cursor::Redis {
-            node: 0,
-            run: 0,
-            scan: u64::MAX,
+        Cursor::Quorum {
+            node: 14,
+            skipped: 0,
+            since: 1_795_000_000_000,
+            scanned: scanned(
+                7,
+                0,
+                Some(Split {
+                    behind: 3,
+                    until: 4,
+                }),
+            ),
+        },
+        Cursor::Embedded { place: u64::MAX },
+        Cursor::Redis(scanned(0xdead_beef, 1 << 40, None)),
+        Cursor::Redis(scanned(
+            0xdead_beef,
+            0,
+            Some(Split {
+                behind: u64::MAX - 1,
+                until: 0xcafe_feed,
+            }),
+        )),
+        Cursor::Redis(scanned(0, u64::MAX, None)),
+        Cursor::Cluster {
+            slot: 16_383,
+            after: u64::MAX - 1,
         },
     ];
 
@@ -135,7 +271,7 @@ mod tests {
         for cursor in CURSORS {
             for owner in [None, Some(&owner)] {
                 let text = cursor.expose(&prefix, owner);
-                assert_eq!(text.len(), Cursor::LEN);
+                assert!(Cursor::LENGTHS.contains(&text.len()), "{text}");
                 assert_eq!(Cursor::parse(&text, &prefix, owner), Ok(cursor));
             }
         }
@@ -159,12 +295,17 @@ mod tests {
     #[test]
     fn that_was_changed_anywhere_is_none() {
         let prefix = NamePrefix::default();
-        let text = CURSORS[1].expose(&prefix, None);
+        for cursor in CURSORS {
+            changed_anywhere(&cursor.expose(&prefix, None), &prefix);
+        }
+    }
+
+    fn changed_anywhere(text: &str, prefix: &NamePrefix) {
         for at in 0..text.len() {
-            let mut changed = text.clone().into_bytes();
+            let mut changed = text.to_owned().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
-            let read = Cursor::parse(&changed, &prefix, None);
+            let read = Cursor::parse(&changed, prefix, None);
             assert_eq!(read, Err(CursorError), "{changed}");
         }
         for odd in [
@@ -174,7 +315,7 @@ mod tests {
             &format!("{text}A"),
             &format!("{text}="),
         ] {
-            assert_eq!(Cursor::parse(odd, &prefix, None), Err(CursorError), "{odd}");
+            assert_eq!(Cursor::parse(odd, prefix, None), Err(CursorError), "{odd}");
         }
     }
 }

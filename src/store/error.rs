@@ -66,6 +66,9 @@ pub enum Unavailability {
     /// The store is being closed.
     #[error("the store is closing")]
     Closing,
+    /// Too few nodes of a quorum have answered, or may vote.
+    #[error("too few nodes: {0}")]
+    TooFewNodes(String),
     /// Not enough replicas had the grant in time, and it was taken back.
     #[error("{}", too_few(*wanted, *confirmed))]
     TooFewReplicas {
@@ -74,6 +77,9 @@ pub enum Unavailability {
         /// How many had it in time, if that is known.
         confirmed: Option<u32>,
     },
+    /// The grant was over when enough replicas were known to have it.
+    #[error("the time of the grant was over before it was known that enough replicas have it")]
+    RanOut,
     /// The attempt was given back before it was carried out; it can never be granted.
     #[error("the attempt was withdrawn")]
     Withdrawn,

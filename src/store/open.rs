@@ -13,7 +13,10 @@ use crate::{
 use super::{
     Store,
     embedded::{self, EmbeddedStore},
-    redis::{CredentialsError, RedisServers, RedisStore, check_credentials},
+    redis::{
+        CredentialsError, RedisServers, RedisStore, RedlockStore, check_credentials,
+        check_quorum_credentials,
+    },
 };
 
 /// Why a store could not be opened. A server that is away is no reason: such a store opens and
@@ -45,6 +48,15 @@ pub async fn open(
         }
         StoreUrl::Redis(url) => redis(url.into(), config, clock, lifecycle).await,
         StoreUrl::Sentinel(url) => redis(url.into(), config, clock, lifecycle).await,
+        StoreUrl::Cluster(url) => redis(url.into(), config, clock, lifecycle).await,
+        StoreUrl::Redlock(url) => {
+            let (asked, redis) = (url.clone(), config.redis.clone());
+            let checked = spawn_blocking(move || check_quorum_credentials(&asked, &redis)).await;
+            checked.expect("reading files does not panic")?;
+            let (redis, redlock) = (&config.redis, &config.redlock);
+            let store = RedlockStore::open(url, redis, redlock, clock, lifecycle);
+            Ok(Arc::new(store))
+        }
     }
 }
 

@@ -11,8 +11,7 @@ pub struct ListQuery {
     pub prefix: NamePrefix,
     /// The owner of their leases, exactly; a foreign client has none.
     pub owner: Option<Owner>,
-    /// How many on one page, from 1 to [`LONGEST_PAGE`]. A store that finds locks in handfuls may
-    /// show a handful more.
+    /// How many on one page at most, from 1 to [`LONGEST_PAGE`].
     pub limit: usize,
     /// Where the page before ended. One that another kind of store gave, or a server that is not
     /// there any more, begins the walk anew.
@@ -38,6 +37,6 @@ pub struct HeldLock {
     pub name: LockName,
     /// Who holds it.
     pub holder: Holder,
-    /// How many wait for it. Not of the same instant, and those who are just leaving may count.
+    /// How many wait for it, as an inspect counts them. Not of the same instant as the rest.
     pub waiters: u64,
 }

@@ -67,12 +67,18 @@ struct Places {
     by_token: BTreeMap<Key, Place>,
     /// How many wait for each name; the keys are the names that somebody waits for.
     by_name: HashMap<LockName, usize>,
+    /// How many of them somebody waits at.
+    attended: usize,
 }
 
 #[derive(Debug)]
 struct Place {
     name: LockName,
     since: Instant,
+    /// Whether copies of its acquire may still arrive, however often it asks.
+    sent_again: bool,
+    /// Whether somebody waits there, and not only the news are kept for who may come back.
+    attended: bool,
     /// `None`: it has heard its news, and deals with them.
     news: Option<oneshot::Sender<News>>,
 }
@@ -87,10 +93,13 @@ impl Parking {
         let place = Place {
             name: name.clone(),
             since: Instant::now(),
+            sent_again: false,
+            attended: true,
             news: Some(sender),
         };
         places.by_token.insert(*token.as_bytes(), place);
         *places.by_name.entry(name.clone()).or_default() += 1;
+        places.attended += 1;
         drop(places);
         Parked {
             parking: self.clone(),
@@ -131,9 +140,9 @@ impl Parking {
         &self.positions
     }
 
-    /// How many attempts wait here.
+    /// How many attempts wait here, of which somebody waits for the outcome.
     pub fn len(&self) -> usize {
-        self.lock().by_token.len()
+        self.lock().attended
     }
 
     /// Whether nobody waits here.
@@ -177,6 +186,20 @@ impl Parking {
         self.lock().by_token.contains_key(token.as_bytes())
     }
 
+    /// Takes note that an acquire of this attempt was sent more than once.
+    pub fn sent_again(&self, token: &TokenHash) {
+        if let Some(place) = self.lock().by_token.get_mut(token.as_bytes()) {
+            place.sent_again = true;
+        }
+    }
+
+    /// Whether an acquire of this attempt, which waits here, was sent more than once.
+    pub fn was_sent_again(&self, token: &TokenHash) -> bool {
+        let places = self.lock();
+        let place = places.by_token.get(token.as_bytes());
+        place.is_some_and(|place| place.sent_again)
+    }
+
     /// At most so many of those who wait for news here, from behind `last` on: whoever goes on with the
     /// last of these, and begins anew when there are fewer, comes by all of them.
     pub fn next(&self, last: Option<&TokenHash>, most: usize) -> Vec<(LockName, TokenHash)> {
@@ -213,9 +236,10 @@ impl Parking {
 
 impl Places {
     fn remove(&mut self, token: &TokenHash) {
-        let Some(Place { name, .. }) = self.by_token.remove(token.as_bytes()) else {
+        let Some(Place { name, attended, .. }) = self.by_token.remove(token.as_bytes()) else {
             return;
         };
+        self.attended -= usize::from(attended);
         if let Some(count) = self.by_name.get_mut(&name) {
             *count -= 1;
             if *count == 0 {
@@ -249,6 +273,15 @@ impl Parked {
         self.news = news;
     }
 
+    /// Stays in place for who may come back. Nobody waits there now.
+    pub fn keep(&mut self) {
+        let mut places = self.parking.lock();
+        if let Some(place) = places.by_token.get_mut(self.token.as_bytes()) {
+            let attended = std::mem::replace(&mut place.attended, false);
+            places.attended -= usize::from(attended);
+        }
+    }
+
     /// The lock that is waited for.
     pub fn name(&self) -> &LockName {
         &self.name
@@ -262,116 +295,4 @@ impl Drop for Parked {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lock::Token;
-
-    fn place(parking: &Parking, name: &str) -> (Parked, TokenHash) {
-        let token = Token::random().hash();
-        (parking.park(LockName::new(name).unwrap(), token), token)
-    }
-
-    #[tokio::test]
-    async fn news_reach_the_attempt_they_are_for() {
-        let parking = Parking::default();
-        let (mut first, _) = place(&parking, "a");
-        let (mut second, token) = place(&parking, "a");
-        assert!(parking.tell(&token, News::Superseded));
-        assert_eq!(second.news().await, News::Superseded);
-        assert_eq!(first.news_so_far(), None);
-    }
-
-    #[tokio::test]
-    async fn nobody_hears_news_for_a_place_that_was_left() {
-        let parking = Parking::default();
-        let (parked, token) = place(&parking, "a");
-        drop(parked);
-        assert!(!parking.tell(&token, News::GrantedProvisionally));
-        assert!(parking.is_empty());
-    }
-
-    #[tokio::test]
-    async fn news_that_come_twice_are_heard_once_and_still_have_their_attempt() {
-        let parking = Parking::default();
-        let (mut parked, token) = place(&parking, "a");
-        assert!(parking.tell(&token, News::GrantedProvisionally));
-        assert!(parking.tell(&token, News::Forgotten));
-        assert_eq!(parked.news().await, News::GrantedProvisionally);
-    }
-
-    #[tokio::test]
-    async fn all_who_wait_are_come_by_in_turns() {
-        let parking = Parking::default();
-        let places: Vec<_> = (0..7).map(|_| place(&parking, "a")).collect();
-        let (_told, told) = &places[3];
-        assert!(parking.tell(told, News::Forgotten));
-        let (mut seen, mut last) = (Vec::new(), None);
-        for expected in [3, 3, 0] {
-            let turn = parking.next(last.as_ref(), 3);
-            assert_eq!(turn.len(), expected);
-            last = turn.last().map(|(_, token)| *token);
-            seen.extend(turn.into_iter().map(|(_, token)| token));
-        }
-        for (_, token) in &places {
-            assert_eq!(seen.contains(token), token != told, "who was told has news");
-        }
-    }
-
-    #[tokio::test]
-    async fn one_who_asks_again_keeps_the_place_and_hears_what_comes_then() {
-        let parking = Parking::default();
-        let (mut parked, token) = place(&parking, "a");
-        assert!(parking.tell(&token, News::Forgotten));
-        assert_eq!(parked.news().await, News::Forgotten);
-        parked.wait_again();
-        assert_eq!(parked.news_so_far(), None);
-        assert!(parking.tell(&token, News::Superseded));
-        assert_eq!(parked.news().await, News::Superseded);
-        assert_eq!(parking.len(), 1);
-        drop(parked);
-        assert!(parking.is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_waits_for_a_name_is_a_crowd_with_the_time_of_its_first() {
-        let parking = Parking::default();
-        assert_eq!(parking.crowds(), []);
-        let (mut first, token) = place(&parking, "a");
-        tokio::time::advance(Duration::from_secs(2)).await;
-        let _others = [place(&parking, "a"), place(&parking, "b")];
-        // Who asks again has waited all the while.
-        assert!(parking.tell(&token, News::Forgotten));
-        first.wait_again();
-        tokio::time::advance(Duration::from_secs(1)).await;
-        let mut crowds = parking.crowds();
-        crowds.sort_by_key(|crowd| crowd.waiters);
-        let seen = crowds
-            .iter()
-            .map(|crowd| (crowd.name.as_str(), crowd.waiters, crowd.longest.as_secs()));
-        assert_eq!(seen.collect::<Vec<_>>(), [("b", 1, 1), ("a", 2, 3)]);
-    }
-
-    #[tokio::test]
-    async fn a_queue_is_forgotten_for_those_who_stood_in_it() {
-        let parking = Parking::default();
-        let (mut concerned, _) = place(&parking, "a");
-        let (mut other, _) = place(&parking, "b");
-        parking.forget(|name| name.as_str() == "a");
-        assert_eq!(concerned.news_so_far(), Some(News::Forgotten));
-        assert_eq!(other.news_so_far(), None);
-    }
-
-    #[tokio::test]
-    async fn a_name_is_awaited_until_its_last_place_is_left() {
-        let parking = Parking::default();
-        let (first, _) = place(&parking, "a");
-        let (second, token) = place(&parking, "a");
-        let name = first.name().clone();
-        drop(first);
-        assert!(parking.awaits(&name));
-        assert_eq!(parking.waiting_for(&name), [token]);
-        drop(second);
-        assert!(!parking.awaits(&name));
-        assert!(parking.names().is_empty());
-    }
-}
+mod tests;

@@ -1,7 +1,12 @@
-//! Log lines on standard error.
+//! What is logged, in which form.
 
-use std::io::{self, IsTerminal};
+use std::{
+    fs::File,
+    io::{self, IsTerminal},
+    os::fd::AsFd,
+};
 
+use tracing::warn;
 use tracing_subscriber::{
     Layer, filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt, util::TryInitError,
 };
@@ -11,7 +16,11 @@ use crate::{
     unseen::{escape_json, escape_text},
 };
 
-use super::{panics, plain_lines::PlainLines};
+use super::{
+    log_lines::{LogEnd, LogLines},
+    panics,
+    plain_lines::PlainLines,
+};
 
 /// Why nothing can be logged.
 #[derive(Debug, thiserror::Error)]
@@ -22,33 +31,54 @@ pub enum LoggingError {
     /// Somebody else logs already.
     #[error("cannot log: {0}")]
     Taken(#[from] TryInitError),
+    /// The system has no thread or no descriptor for it.
+    #[error("cannot start the thread of the log: {0}")]
+    Thread(io::Error),
 }
 
-/// Begins to log. Once per process.
+/// Begins to log on standard error. Once per process.
 ///
 /// A line that cannot be written is lost, and nothing else: the library would complain about it on
 /// standard error, which panics where that is the very stream that cannot be written.
-pub fn init(config: &LogConfig) -> Result<(), LoggingError> {
+pub fn init(config: &LogConfig) -> Result<LogEnd, LoggingError> {
     let filter = config.filter()?;
+    let lines = LogLines::start(standard_error()?, |lost| {
+        warn!(
+            lost,
+            "log lines were lost: nobody read them as fast as they came"
+        );
+    })
+    .map_err(LoggingError::Thread)?;
+    let end = LogEnd::of(lines.clone());
+    let panicked = lines.clone();
     match config.format {
         LogFormat::Text => {
             let lines = fmt::layer()
-                .with_writer(|| PlainLines::new(io::stderr(), escape_text))
+                .with_writer(move || PlainLines::new(lines.clone(), escape_text))
                 .log_internal_errors(false)
                 .with_ansi(io::stderr().is_terminal());
-            start(lines, filter)
+            start(lines, filter)?;
         }
         LogFormat::Json => {
             let lines = fmt::layer()
-                .with_writer(|| PlainLines::new(io::stderr(), escape_json))
+                .with_writer(move || PlainLines::new(lines.clone(), escape_json))
                 .log_internal_errors(false)
                 .json()
                 .flatten_event(true)
                 .with_current_span(true)
                 .with_span_list(false);
-            start(lines, filter)
+            start(lines, filter)?;
         }
     }
+    panics::log(panicked);
+    Ok(end)
+}
+
+/// Not through the library's handle: that is locked while somebody writes, so that a log which nobody reads would
+/// keep the last words of the program waiting too.
+fn standard_error() -> Result<File, LoggingError> {
+    let descriptor = io::stderr().as_fd().try_clone_to_owned();
+    Ok(File::from(descriptor.map_err(LoggingError::Thread)?))
 }
 
 fn start<L>(lines: L, filter: Targets) -> Result<(), LoggingError>
@@ -58,6 +88,5 @@ where
     tracing_subscriber::registry()
         .with(lines.with_filter(filter))
         .try_init()?;
-    panics::log();
     Ok(())
 }

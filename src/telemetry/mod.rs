@@ -1,10 +1,12 @@
 //! What the program says about itself while it runs.
 
+mod log_lines;
 mod logging;
 pub mod metrics;
 mod panics;
 mod plain_lines;
 pub mod trace;
 
+pub use log_lines::LogEnd;
 pub use logging::{LoggingError, init};
 pub use panics::expecting_panics;

@@ -5,17 +5,23 @@ use std::{
     cell::Cell,
     panic::{self, AssertUnwindSafe},
     thread,
+    time::Duration,
 };
 
 use tracing::{debug, error};
+
+use super::log_lines::LogLines;
+
+/// How long a panic waits until it is written down: it may be the last thing that the process does.
+const WRITTEN_WITHIN: Duration = Duration::from_millis(100);
 
 thread_local! {
     static EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Logs panics instead of printing them over several lines. Once per process.
-pub(super) fn log() {
-    panic::set_hook(Box::new(|panic| {
+pub(super) fn log(lines: LogLines) {
+    panic::set_hook(Box::new(move |panic| {
         let message = message(panic.payload());
         let at = panic.location().map(ToString::to_string);
         let at = at.as_deref().unwrap_or("an unknown place");
@@ -25,6 +31,7 @@ pub(super) fn log() {
             let thread = thread::current();
             let thread = thread.name().unwrap_or("without a name");
             error!(panic = message, at, thread, "a panic: please report it");
+            lines.flush(WRITTEN_WITHIN);
         }
     }));
 }

@@ -1,11 +1,9 @@
 //! What whoever connects knows of the other side, and shows of itself.
 
-use std::sync::Arc;
-
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 
-use super::{IdentityFiles, PemFile, TlsError, named::Named, provider};
+use super::{IdentityFiles, PemFile, TlsError, judged::judged_by, named::Named, provider};
 
 /// What whoever connects knows of the other side, and shows of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,13 +29,11 @@ pub(crate) fn no_tls() -> Result<ClientConfig, TlsError> {
 impl ClientFiles {
     /// Reads the files.
     pub fn config(&self) -> Result<ClientConfig, TlsError> {
-        let builder = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()?;
         let builder = match &self.ca {
-            Some(ca) => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Named::read(ca)?)),
-            None => builder.with_platform_verifier()?,
+            Some(ca) => judged_by(Named::read(ca)?)?,
+            None => ClientConfig::builder_with_provider(provider())
+                .with_safe_default_protocol_versions()?
+                .with_platform_verifier()?,
         };
         Ok(match &self.identity {
             None => builder.with_no_client_auth(),

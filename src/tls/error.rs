@@ -1,7 +1,5 @@
 //! Why there is no TLS.
 
-use std::path::PathBuf;
-
 use super::{PemError, PemFile};
 
 /// Why TLS cannot be set up. Shows nothing of what is in a file.
@@ -12,14 +10,14 @@ pub enum TlsError {
     File(#[from] PemError),
     /// A certificate and a key do not fit.
     #[error(
-        "{} cannot be used: {} with the key in {}: {error}",
-        certificate.named_by(), certificate.path().display(), key.display()
+        "{} cannot be used: {} with the key in {} ({}): {error}",
+        certificate.named_by(), certificate.path().display(), key.path().display(), key.named_by()
     )]
     Pair {
         /// The file of the certificate.
         certificate: PemFile,
         /// The file of the key.
-        key: PathBuf,
+        key: PemFile,
         /// Why.
         error: Box<rustls::Error>,
     },

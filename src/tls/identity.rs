@@ -33,7 +33,7 @@ impl IdentityFiles {
         CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider()).map_err(|error| {
             TlsError::Pair {
                 certificate: self.certificate.clone(),
-                key: self.key.path().to_owned(),
+                key: self.key.clone(),
                 error: Box::new(error),
             }
         })?;

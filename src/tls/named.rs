@@ -1,28 +1,26 @@
 //! Believes the authorities of a file, and the certificates in it themselves.
 
-use std::sync::Arc;
-
 use rustls::{
-    CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme,
-    client::{
-        WebPkiServerVerifier,
-        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-        verify_server_name,
-    },
+    CertificateError, Error, OtherError, RootCertStore,
+    client::{verify_server_cert_signed_by_trust_anchor, verify_server_name},
     pki_types::{CertificateDer, ServerName, UnixTime},
     server::ParsedCertificate,
 };
 
-use super::{PemFile, TlsError, Validity, provider};
+use super::{
+    PemFile, TlsError,
+    judged::{Judge, algorithms},
+    purpose::Purpose,
+};
 
 /// Believes what the authorities in a file vouch for, and a certificate that is in the file itself.
 ///
-/// `openssl req -x509` makes certificates of authorities, and whoever names such a file means the
-/// gateway that shows it. A verifier takes no authority for a server, for fear of a certificate that
-/// would be good for everything; one that is named, byte for byte, is good for its own names.
+/// Whoever names the very certificate of a gateway means the gateway that shows it, whoever has signed it.
+/// It is good for its own names, in its time and as that of a server, and vouches for nobody else: its key
+/// lies where the gateway is.
 #[derive(Debug)]
 pub(super) struct Named {
-    authorities: Arc<WebPkiServerVerifier>,
+    authorities: RootCertStore,
     certificates: Vec<CertificateDer<'static>>,
 }
 
@@ -32,11 +30,12 @@ impl Named {
     /// Reads the file.
     pub(super) fn read(file: &PemFile) -> Result<Self, TlsError> {
         let certificates = file.certificates()?;
-        let authorities = Arc::new(file.authorities_among(&certificates)?);
-        let authorities = WebPkiServerVerifier::builder_with_provider(authorities, provider());
-        let authorities = authorities.build();
+        // All of them must be certificates, also those that vouch for nobody.
+        file.authorities_among(&certificates)?;
+        let vouches = |it: &&CertificateDer<'_>| Purpose::of(it).is_some_and(|it| it.vouches);
+        let vouching: Vec<_> = certificates.iter().filter(vouches).cloned().collect();
         Ok(Self {
-            authorities: authorities.map_err(|error| TlsError::Setup(error.to_string()))?,
+            authorities: file.authorities_among(&vouching)?,
             certificates,
         })
     }
@@ -47,44 +46,29 @@ impl Named {
     }
 }
 
-impl ServerCertVerifier for Named {
-    fn verify_server_cert(
+impl Judge for Named {
+    fn judge(
         &self,
         certificate: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
         name: &ServerName<'_>,
-        ocsp: &[u8],
         now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let verified = (self.authorities).verify_server_cert(certificate, others, name, ocsp, now);
-        match verified {
-            Err(error) if is_authority(&error) && self.has(certificate) => {
-                verify_by_itself(certificate, name, now)
-            }
-            verified => verified,
+    ) -> Result<(), Error> {
+        let shown = ParsedCertificate::try_from(certificate)?;
+        if self.has(certificate) {
+            verify_by_itself(certificate, &shown, now)?;
+        } else {
+            let algorithms = algorithms().all;
+            let authorities = &self.authorities;
+            verify_server_cert_signed_by_trust_anchor(
+                &shown,
+                authorities,
+                others,
+                now,
+                algorithms,
+            )?;
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        (self.authorities).verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        (self.authorities).verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.authorities.supported_verify_schemes()
+        verify_server_name(&shown, name)
     }
 }
 
@@ -97,21 +81,29 @@ pub(super) fn is_authority(error: &Error) -> bool {
     cause.is_some_and(|cause| *cause == webpki::Error::CaUsedAsEndEntity)
 }
 
-/// Verifies a certificate that is believed, if it is valid now and for this name.
+/// Verifies a certificate that is believed, if it is valid now and that of a server. It may call itself
+/// an authority, as everything does that `openssl req -x509` makes: it is good for its own names only.
 fn verify_by_itself(
     certificate: &CertificateDer<'_>,
-    name: &ServerName<'_>,
+    shown: &ParsedCertificate<'_>,
     now: UnixTime,
-) -> Result<ServerCertVerified, Error> {
-    let validity = Validity::of(certificate).ok_or(CertificateError::BadEncoding)?;
-    if now.as_secs() < validity.begins {
-        return Err(CertificateError::NotValidYet.into());
+) -> Result<(), Error> {
+    let nobody = RootCertStore::empty();
+    let algorithms = algorithms().all;
+    // Who has signed it is looked at last.
+    match verify_server_cert_signed_by_trust_anchor(shown, &nobody, &[], now, algorithms) {
+        Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => Ok(()),
+        // What else an authority is for was not looked at.
+        Err(error) if is_authority(&error) => {
+            let purpose = Purpose::of(certificate).ok_or(CertificateError::BadEncoding)?;
+            if purpose.serves {
+                Ok(())
+            } else {
+                Err(CertificateError::InvalidPurpose.into())
+            }
+        }
+        verified => verified,
     }
-    if now.as_secs() > validity.ends {
-        return Err(CertificateError::Expired.into());
-    }
-    verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
-    Ok(ServerCertVerified::assertion())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ from gateway import Gateway
 
 CHROMIUM = "/usr/bin/chromium"
 # How long something may take to show: tests bound what lives, they do not measure it.
-expect.set_options(timeout=15_000)
+expect.set_options(timeout=60_000)
 
 _opened = {}
 

@@ -14,7 +14,9 @@ from urllib.parse import urlparse
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "target" / "debug" / "latchgate"
-DEADLINE = 20
+DEADLINE = 60
+# Of sessions: they outlive the process, as they do where several gateways share one.
+SECRET = "0123456789abcdef" * 4
 
 
 def until(what, ask, deadline=DEADLINE):
@@ -32,7 +34,7 @@ def until(what, ask, deadline=DEADLINE):
 class Gateway:
     """`keys` are those of the keys file, by name: the arguments of `latchgate key new`."""
 
-    def __init__(self, keys=None, base_path="", environment=None, store=None):
+    def __init__(self, keys=None, base_path="", environment=None, store=None, secret=SECRET):
         self._directory = tempfile.TemporaryDirectory(prefix="latchgate-browser-")
         self.home = Path(self._directory.name)
         self._environment = {"PATH": os.environ["PATH"], **(environment or {})}
@@ -45,17 +47,16 @@ class Gateway:
             self._mint(name, arguments)
         if keys:
             self._environment["LATCHGATE_AUTH_KEYS_FILE"] = str(self.home / "keys.toml")
-            # A session outlives the process, as it does where several gateways share a secret.
-            self._environment["LATCHGATE_AUTH_SESSION_SECRET_FILE"] = self._secret()
+            self._environment["LATCHGATE_AUTH_SESSION_SECRET_FILE"] = self._secret(secret)
             self._write_keys()
         self._store = store or f"embedded:{self.home / 'data'}"
         self._listen = "127.0.0.1:0"
         self._process = None
         self.start()
 
-    def _secret(self):
+    def _secret(self, secret):
         path = self.home / "session-secret"
-        path.write_text("0123456789abcdef" * 4)
+        path.write_text(secret)
         path.chmod(0o600)
         return str(path)
 
@@ -76,6 +77,15 @@ class Gateway:
     def revoke(self, name):
         """Takes a key out of the file, and has the file read."""
         del self._tables[name]
+        self._write_keys()
+        self._process.send_signal(signal.SIGHUP)
+
+    def permit(self, name, **lines):
+        """Changes what a key may do: `view=["team:"]`, `metrics=False`. And has the file read."""
+        for what, value in lines.items():
+            said = f"{what.rstrip('_')} = {json.dumps(value)}"
+            self._tables[name], found = re.subn(rf"(?m)^{what.rstrip('_')} = .*$", said, self._tables[name])
+            assert found == 1, self._tables[name]
         self._write_keys()
         self._process.send_signal(signal.SIGHUP)
 
@@ -121,7 +131,7 @@ class Gateway:
         to = urlparse(self.url)
         headers = dict(headers or {})
         key = key or next(iter(self.keys), None)
-        if key:
+        if key and "Authorization" not in headers:
             headers["Authorization"] = f"Bearer {self.keys[key]}"
         if body is not None:
             headers["Content-Type"] = "application/json"

@@ -28,10 +28,13 @@ class Redis:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def command(self, *words):
+        """The last line of a short reply."""
         with socket.create_connection(("127.0.0.1", self.port)) as connection:
             parts = "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
             connection.sendall(f"*{len(words)}\r\n{parts}".encode())
-            assert connection.recv(100).startswith(b"+OK")
+            reply = connection.recv(1_000).decode()
+            assert reply[0] in "+$:", reply
+            return reply.strip().splitlines()[-1]
 
     def freeze(self):
         self._process.send_signal(signal.SIGSTOP)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlparse
@@ -37,7 +38,8 @@ class Many(BrowserCase):
         print(f"; {len(frames['gaps'])} frames of scrolling, the longest {max(frames['gaps']):.0f} ms", end="")
         self.assertLess(frames["rows"], MOST_ROWS, "only rows in sight exist")
         self.assertEqual(frames["empty"], 0, "every frame showed rows")
-        self.assertLess(max(frames["gaps"]), 1_000)
+        # Two frames are 33 ms; one that is late because of what else the machine does is no lag.
+        self.assertLess(statistics.median(frames["gaps"]), 330)
 
         page.locator(".grid").press("End")
         expect(page.get_by_role("row").filter(has_text="many:04999")).to_have_count(1)
@@ -49,6 +51,22 @@ class Many(BrowserCase):
         page.get_by_label("Name begins with").fill("")
         page.get_by_label("Owner contains").fill("OWNER-7")
         expect(page.get_by_text("of 5,000 locks held")).to_be_visible()
+
+    def test_a_walk_that_takes_long_is_not_begun_anew(self):
+        asked = []
+
+        def slow(route):
+            asked.append(route.request.url)
+            # The page looks every second whether the list is to be read again.
+            time.sleep(0.7)
+            route.continue_()
+
+        context = self.context()
+        context.route("**/locks?*", slow)
+        page = self.open("/locks", context=context)
+        expect(page.get_by_text("5,000 locks held", exact=True)).to_be_visible()
+        self.assertEqual([url for url in asked if "cursor=" not in url], asked[:1])
+        self.assertEqual(len(asked), 6)
 
     def test_sorts_what_is_loaded(self):
         page = self.open("/locks")

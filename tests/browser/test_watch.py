@@ -69,7 +69,7 @@ class Watch(BrowserCase):
         page = self.open("/locks")
         self.sign_in(page, "ops")
         lease = self.gateway.acquire("short", ttl_ms=60_000)
-        self.gateway.acquire("expires", ttl_ms=1_500)
+        self.gateway.acquire("expires", ttl_ms=3_000)
         row = page.get_by_role("row").filter(has_text="short")
         expect(row).to_have_count(1)
         expect(page.get_by_role("row").filter(has_text="expires")).to_have_count(1)

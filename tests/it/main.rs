@@ -5,6 +5,8 @@
 )]
 
 mod api;
+mod bad_input;
+mod checker;
 mod cli;
 mod client;
 mod config;
@@ -13,9 +15,12 @@ mod contention;
 mod embedded;
 mod events;
 mod golden;
+mod history;
 mod layers;
 mod lua;
+mod model;
 mod redis;
+mod redlock;
 mod rolling;
 mod support;
 mod tls;

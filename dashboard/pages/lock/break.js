@@ -12,7 +12,17 @@ import { Age, TimeLeft } from "../../parts/times.js";
 
 const LONGEST_REASON = 200;
 
-/** The dialog. The lease that it was opened for is the only one that it breaks. */
+const FOREIGN =
+  "A client that does not use the gateway has no fencing token. It is told from others by a mark of what it has written into the store: if something else holds the lock by then, nothing is broken.";
+const UNMARKED = "What holds the lock cannot be told from others: whoever holds it when this arrives is hit.";
+const TOLD =
+  "Nobody stops the holder. It hears of it with its next renewal and works on until then: only what checks the fencing token is safe.";
+const UNTOLD = "Nobody stops the holder, and the gateway cannot tell it: it finds out when it next looks into the store.";
+
+/** By what a holder is told from the next: a lease by its number, a foreign client by what it has written. */
+const markOf = (holder) => holder?.fencing_token ?? holder?.foreign_mark ?? null;
+
+/** The dialog. The holder that it was opened for is the only one that it breaks. */
 export function Break({ name, lock, close, done }) {
   const meant = useSignal(lock);
   const reason = useSignal("");
@@ -22,8 +32,9 @@ export function Break({ name, lock, close, done }) {
   const field = useRef(null);
   const safe = useRef(null);
   const { holder } = meant.value;
-  const current = lock.holder?.fencing_token;
-  const changed = lock.state === "free" || current !== holder.fencing_token;
+  const changed = lock.state === "free" || markOf(lock.holder) !== markOf(holder);
+  // What lies there is nothing that a client writes into a lock.
+  const unmarked = markOf(holder) === null;
   useEffect(() => {
     // Whoever presses Enter once too often goes back.
     const target = sure.value ? safe.current : field.current;
@@ -39,6 +50,7 @@ export function Break({ name, lock, close, done }) {
     trouble.value = null;
     const body = { reason: reason.value.trim() };
     if (holder.fencing_token !== null) body.fencing_token = holder.fencing_token;
+    else if (holder.foreign_mark) body.foreign_mark = holder.foreign_mark;
     try {
       await ask(lockPath(name, "break"), { method: "POST", body });
       say("The lease is broken.");
@@ -63,11 +75,13 @@ export function Break({ name, lock, close, done }) {
         <div class="wide"><dt>Taken from</dt><dd class="who"><${Foreign} value=${holder.owner} none=${holder.foreign ? "a foreign client" : "owner not said"} whole /></dd></div>
         <div><dt>Held for</dt><dd><${Age} since=${meant.value.shown.acquiredAt} /></dd></div>
         <div><dt>Time left</dt><dd><${TimeLeft} lock=${meant.value.shown} /></dd></div>
-        <div><dt>Fencing token</dt><dd class="mono">${holder.fencing_token ?? "–"}</dd></div>
-        <div><dt>Goes to</dt><dd><${Next} lock=${lock} /></dd></div>
+        ${holder.foreign
+          ? html`<div><dt>Mark</dt><dd class="mono" title=${holder.foreign_mark ?? ""}>${holder.foreign_mark?.slice(0, 12) ?? "–"}</dd></div>`
+          : html`<div><dt>Fencing token</dt><dd class="mono">${holder.fencing_token}</dd></div>`}
+        <div class="wide"><dt>Goes to</dt><dd><${Next} lock=${lock} /></dd></div>
       </dl>
       ${changed && html`<${Changed} lock=${lock} back=${back} close=${close} />`}
-      ${!changed && holder.foreign && html`<p class="remark">A foreign lease has no fencing token: whoever holds the lock when this arrives is hit.</p>`}
+      ${!changed && holder.foreign && html`<p class="remark">${unmarked ? UNMARKED : FOREIGN}</p>`}
       ${!changed && !sure.value && html`<${Reason} reason=${reason} field=${field} />`}
       ${!changed &&
       sure.value &&
@@ -76,8 +90,7 @@ export function Break({ name, lock, close, done }) {
         <div>
           <p>
             <strong>Take the lock away from <${Foreign} value=${holder.owner} none="its holder" />?</strong>
-            ${" "}Nobody stops the holder. It hears of it with its next renewal and works on until then: only what checks
-            the fencing token is safe.
+            ${" "}${holder.foreign ? UNTOLD : TOLD}
           </p>
           <p class="given">Reason: <${Foreign} value=${reason.value} whole /></p>
         </div>

@@ -1,21 +1,19 @@
 // The same from a terminal, to be copied.
 
 import { html } from "../../view.js";
-import { lockPath, root } from "../../model/api.js";
-import { may, session } from "../../model/session.js";
+import { may } from "../../model/session.js";
+import { curl } from "../../model/terminal.js";
 import { Copy } from "../../parts/copy.js";
 
 /** A line for each thing that one may do with the lock. */
 export function Curl({ name, lock }) {
-  const key = session.value.authentication ? `-H "Authorization: Bearer $LATCHGATE_KEY" ` : "";
-  const url = (verb) => `'${new URL(lockPath(name, verb), root).href}'`;
-  const fence = lock.holder?.fencing_token;
-  const body = JSON.stringify({ reason: "why", ...(fence && { fencing_token: fence }) });
+  const { fencing_token: fence, foreign_mark: mark } = lock.holder ?? {};
+  const body = JSON.stringify({ reason: "why", ...(fence && { fencing_token: fence }), ...(mark && { foreign_mark: mark }) });
   const lines = [
-    ["inspect it", "view", `curl ${key}${url()}`],
-    ["acquire it", "acquire", `curl -X POST ${key}${url()}`],
-    ["hold it until Ctrl-C", "acquire", `curl -N -X POST ${key}${url("hold")}`],
-    lock.holder && ["break it", "break", `curl ${key}--json '${body}' ${url("break")}`],
+    ["inspect it", "view", curl([], name)],
+    ["acquire it", "acquire", curl(["-X POST"], name)],
+    ["hold it until Ctrl-C", "acquire", curl(["-N -X POST"], name, "hold")],
+    lock.holder && ["break it", "break", curl([`--json '${body}'`], name, "break")],
   ];
   const shown = lines.filter((line) => line && may(line[1], name));
   return html`<section class="panel curl" aria-labelledby="curl">

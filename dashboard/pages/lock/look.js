@@ -5,6 +5,7 @@ import { ask, lockPath, Problem } from "../../model/api.js";
 import { times } from "../../model/clock.js";
 import { connection } from "../../model/connection.js";
 import { watch } from "../../model/feed.js";
+import { seeHolder } from "../../model/leases.js";
 import { take } from "../../model/locks.js";
 import { soon } from "../../model/soon.js";
 
@@ -12,9 +13,14 @@ import { soon } from "../../model/soon.js";
 const QUEUED = 2_000;
 const QUIET = 10_000;
 
-/** `{state, lock, problem, again}`; a lock that was seen once stays while it is looked at anew. */
-export function useLook(name) {
-  const seen = useSignal({ state: "loading", lock: null, problem: null });
+const UNSEEN = { state: "loading", lock: null, problem: null };
+
+/**
+ * `{state, lock, problem, again}`; a lock that was seen once stays while it is looked at anew. One that the key may not
+ * see, as far as is known (`sees`), is asked for once: the answer says it better.
+ */
+export function useLook(name, sees) {
+  const seen = useSignal({ ...UNSEEN, sees });
   const again = useSignal(() => {});
   const { state } = connection.value;
   useEffect(() => {
@@ -27,22 +33,25 @@ export function useLook(name) {
       asked = true;
       clearTimeout(timer);
       try {
-        const { body, sentAt } = await ask(lockPath(name), { signal: stop.signal });
+        const { body, sentAt } = await ask(lockPath(name), { signal: stop.signal, expected: sees ? undefined : 403 });
         take(body, sentAt);
-        seen.value = { state: "ready", lock: shaped(body, sentAt), problem: null };
+        seeHolder(name, body.holder, sentAt);
+        seen.value = { state: "ready", lock: shaped(body, sentAt), problem: null, sees };
       } catch (problem) {
         if (stop.signal.aborted) return;
         if (!(problem instanceof Problem)) throw problem;
         // Whoever is signed in by now may not see what was seen before.
         const lock = problem.status === 403 ? null : seen.value.lock;
-        seen.value = { lock, state: "failed", problem };
+        seen.value = { lock, state: "failed", problem, sees };
       }
       asked = false;
       if (askAgain) soonLook();
       askAgain = false;
+      if (seen.value.problem?.status === 403) return;
       timer = setTimeout(() => document.hidden || look(), seen.value.lock?.waiter_count ? QUEUED : QUIET);
     };
-    const soonLook = soon(() => stop.signal.aborted || look(), 120);
+    const soonLook = soon(() => stop.signal.aborted || !sees || look(), 120);
+    if (seen.value.sees !== sees) seen.value = { ...UNSEEN, sees };
     const unwatch = watch((event) => (event.name === name || event.kind === "gap") && soonLook());
     const shown = () => document.hidden || soonLook();
     document.addEventListener("visibilitychange", shown);
@@ -54,11 +63,13 @@ export function useLook(name) {
       unwatch();
       document.removeEventListener("visibilitychange", shown);
     };
-  }, [name]);
+  }, [name, sees]);
   useEffect(() => {
-    if (state === "live") again.value();
+    if (state === "live" && sees) again.value();
   }, [state]);
-  return { ...seen.value, again: () => again.value() };
+  // What was seen before is not for who may not see it any more.
+  const shown = seen.value.sees === sees ? seen.value : UNSEEN;
+  return { ...shown, again: () => again.value() };
 }
 
 function shaped(body, sentAt) {

@@ -54,7 +54,7 @@ function Ask({ name }) {
     <label class="wide">Metadata
       <textarea rows="2" spellcheck=${false} placeholder="name=value, one on each line" value=${given.value.metadata} onInput=${set("metadata")} />
     </label>
-    ${wrong.value && html`<p class="trouble" role="alert"><${Icon} name="failed" />${wrong.value}</p>`}
+    ${wrong.value && html`<p class="trouble wide" role="alert"><${Icon} name="failed" />${wrong.value}</p>`}
     <button type="submit" class="main wide">Acquire</button>
   </form>`;
 }

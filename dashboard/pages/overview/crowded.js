@@ -5,7 +5,8 @@ import { figures } from "../../model/figures.js";
 import { count, duration, NOTHING } from "../../model/format.js";
 import { listing, locks, locksVersion } from "../../model/locks.js";
 import { lockHref } from "../../model/route.js";
-import { seesSomething } from "../../model/session.js";
+import { seesAll, seesSomething } from "../../model/session.js";
+import { SEEN } from "../../parts/sight.js";
 import { Foreign } from "../../parts/text.js";
 
 const MOST = 8;
@@ -16,10 +17,11 @@ export function Crowded() {
   if (!seesSomething()) return null;
   const crowded = [...locks.values()].filter((lock) => lock.waiters > 0 && !lock.ended);
   crowded.sort((one, other) => other.waiters - one.waiters || (one.name < other.name ? -1 : 1));
+  const nobody = seesAll() ? "Nobody waits for a lock." : `Nobody waits for a lock ${SEEN}.`;
   return html`<section class="panel crowded" aria-labelledby="crowded">
     <h2 id="crowded">Most contended</h2>
     ${crowded.length === 0
-      ? html`<p class="nothing">${listing.value.state === "ready" ? "Nobody waits for a lock." : NOTHING}</p>`
+      ? html`<p class="nothing">${listing.value.state === "ready" ? nobody : NOTHING}</p>`
       : html`<table>
           <thead>
             <tr><th scope="col">Lock</th><th scope="col">Holder</th><th scope="col" class="number">Waiters</th><th scope="col" class="number">Longest wait</th></tr>

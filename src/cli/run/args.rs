@@ -43,7 +43,9 @@ pub(in crate::cli) struct RunArgs {
     /// How long to wait for a lock that is held; 0 is not at all [default: for as long as it takes]
     ///
     /// The requests that wait come and go, but keep their place in the queue. On a terminal a line
-    /// shows how the wait goes. A gateway that was never reached is not waited for.
+    /// shows how the wait goes. A gateway that was never reached is not waited for. One that is there and
+    /// does not answer is asked again for as long as the wait may take, or for 25 s with 0; then it is
+    /// asked for 33 s at most to take back what it may have granted unheard. A signal ends both.
     #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
     pub(super) wait: Option<Duration>,
     /// What becomes of the command when the lease is lost

@@ -6,7 +6,12 @@ use crate::client::{Client, Keeper, Lease};
 
 use super::{
     super::{
-        duration, environment::Environment, error::CliError, output, signals::Signals, waiting,
+        duration,
+        environment::Environment,
+        error::CliError,
+        output,
+        signals::{GIVING_UP, Signals},
+        waiting,
     },
     args::RunArgs,
     giving_back::{give_back, give_back_unused},
@@ -49,7 +54,7 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
 async fn keep(client: &Client, lease: &Lease, signals: &mut Signals) -> Result<Keeper, CliError> {
     let interrupted = tokio::select! {
         biased;
-        signal = signals.ending() => CliError::Interrupted(signal),
+        signal = signals.one_of(&GIVING_UP) => CliError::Interrupted(signal),
         keeper = Keeper::start(client, lease.clone()) => match keeper {
             Ok(keeper) => return Ok(keeper),
             Err(error) => CliError::Client(error),

@@ -7,12 +7,16 @@ use rustix::{
     process::{Pid, Signal, kill_process_group, test_kill_process_group},
 };
 
+use super::search::{Found, Search, lives_in};
+
 /// A process group.
 #[derive(Debug)]
 pub(super) struct Group {
     id: Pid,
     /// Who in it was alive when it was last looked at: most likely still is.
     alive: Option<i32>,
+    /// For those whom the system does not show.
+    search: Search,
 }
 
 /// How a group stands.
@@ -20,8 +24,8 @@ pub(super) struct Group {
 pub(super) enum Standing {
     /// Somebody in it is alive.
     Alive,
-    /// Somebody is in it, and it cannot be seen who is alive: the system does not show its processes, or
-    /// not those of other users.
+    /// Somebody is in it, and it is not known yet who is alive: the system does not show its processes, or
+    /// not those of other users, and they are searched for.
     Unseen,
     /// All that was seen of it is dead and waits to be collected: its first process, at least, until we
     /// have done that. Somebody may have been started in the middle of the look.
@@ -45,7 +49,11 @@ const PROCESSES: &str = "/proc";
 
 impl Group {
     pub(super) fn new(id: Pid) -> Self {
-        Self { id, alive: None }
+        Self {
+            id,
+            alive: None,
+            search: Search::default(),
+        }
     }
 
     pub(super) fn id(&self) -> Pid {
@@ -65,12 +73,20 @@ impl Group {
         if test_kill_process_group(self.id) == Err(Errno::SRCH) {
             return Standing::Gone;
         }
-        let group = self.id.as_raw_pid();
-        let lives = |pid| Shown::of(pid).is_some_and(|it| it.group == group && !it.dead);
-        if self.alive.is_some_and(lives) {
+        if self.alive.is_some_and(|pid| lives_in(self.id, pid)) {
             return Standing::Alive;
         }
-        self.look()
+        if shows_all() {
+            return self.look();
+        }
+        match self.search.go_on(self.id) {
+            Found::Alive(pid) => {
+                self.alive = Some(pid);
+                Standing::Alive
+            }
+            Found::NotYet => Standing::Unseen,
+            Found::Nobody => Standing::Dead,
+        }
     }
 
     fn look(&mut self) -> Standing {
@@ -97,6 +113,12 @@ pub(super) fn dead_children() -> impl Iterator<Item = Pid> {
     processes()
         .filter(move |&pid| Shown::of(pid).is_some_and(|it| it.dead && is_ours(&it)))
         .filter_map(Pid::from_raw)
+}
+
+/// Whether the system shows all of its processes, those of other users too: the first one is of another
+/// user, or it shows all to its own.
+fn shows_all() -> bool {
+    processes().next().is_some() && Shown::of(1).is_some()
 }
 
 /// The numbers of all processes that the system shows.

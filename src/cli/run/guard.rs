@@ -2,18 +2,23 @@
 
 use std::{
     env,
-    io::{self, Write},
+    io::{self, Read, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
+    time::Duration,
 };
 
-use rustix::process::Pid;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::Pid,
+};
 use tokio::time::Instant;
 
 use crate::clock::{Clock, SystemClock};
 
-use super::guard_process::{GUARD, Order};
+use super::guard_process::{GUARD, Order, READY_WORD};
 
 /// A second process that stops the command where this one cannot: it was killed, or it does not run.
 ///
@@ -22,20 +27,31 @@ pub(super) struct Guard {
     child: Child,
 }
 
+/// How long it is waited for that the guard is there, which takes milliseconds. The command does not run
+/// yet.
+const READY: Duration = Duration::from_secs(5);
+
 // === impl Guard ===
 
 impl Guard {
-    /// Starts a guard of a process group, with nothing to do yet.
+    /// Starts a guard of a process group, with nothing to do yet. From now on no signal ends it that is
+    /// meant for the command.
     pub(super) fn start(group: Pid) -> io::Result<Self> {
-        let child = Command::new(own_program()?)
+        let mut child = Command::new(own_program()?)
             .arg0(GUARD)
             .stdin(Stdio::piped())
-            // Whoever reads what the command writes does not wait for the guard.
-            .stdout(Stdio::null())
+            // Not those of the command: whoever reads what that writes does not wait for the guard.
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             // Ctrl-C is not meant for it.
             .process_group(0)
             .spawn()?;
+        let ready = child.stdout.take().map_or(Ok(()), is_ready);
+        if let Err(error) = ready {
+            // It may stand still.
+            drop(child.kill().and_then(|()| child.wait()));
+            return Err(error);
+        }
         let mut guard = Self { child };
         guard.order(&Order::Watch(group));
         Ok(guard)
@@ -69,6 +85,21 @@ impl Guard {
         if let Some(pipe) = &mut self.child.stdin {
             // A guard that has gone guards nothing; the command goes on without.
             drop(writeln!(pipe, "{order}"));
+        }
+    }
+}
+
+/// Waits until a guard has said that it is there.
+fn is_ready(mut says: ChildStdout) -> io::Result<()> {
+    let until = Instant::now() + READY;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&says, PollFlags::IN)], Some(&left)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => return says.read_exact(&mut [0; READY_WORD.len()]),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{
     env, fmt,
-    io::{self, BufRead},
+    io::{self, BufRead, Write},
     process::ExitCode,
     sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
     thread,
@@ -20,6 +20,8 @@ use crate::clock::{Clock, SystemClock};
 
 /// The name under which the program is a guard.
 pub(super) const GUARD: &str = "latchgate-run-guard";
+/// What it says when no signal ends it any more.
+pub(super) const READY_WORD: &[u8; 1] = b".";
 /// How often it looks at the clock: that of the machine goes on while the machine sleeps, the one
 /// by which a process waits does not.
 const LOOK: Duration = Duration::from_secs(1);
@@ -43,6 +45,9 @@ pub(in crate::cli) fn is_guard() -> bool {
 /// Guards until it is dismissed or has killed.
 pub(in crate::cli) fn guard() -> ExitCode {
     ignore_signals();
+    // Whoever does not hear it has gone: the orders have ended, too.
+    let mut out = io::stdout();
+    drop(out.write_all(READY_WORD).and_then(|()| out.flush()));
     let (sender, orders) = sync_channel(1);
     thread::spawn(move || {
         for line in io::stdin().lock().lines() {

@@ -8,6 +8,7 @@ mod guard;
 mod guard_process;
 mod job;
 mod orphans;
+mod search;
 mod start_process;
 mod stopping;
 mod supervisor;

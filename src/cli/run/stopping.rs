@@ -40,6 +40,9 @@ pub(super) enum Remains {
 /// How long the end of a group is waited for that was killed. The kernel needs a moment for a process
 /// with a lot of memory; who is alive after this waits for something that may never come.
 const KILLED: Duration = Duration::from_secs(5);
+/// How much longer it is waited for who has to be searched for: a busy machine takes a while for all numbers
+/// that processes may have. Elsewhere nobody is searched for.
+const SEARCHED: Duration = Duration::from_secs(if cfg!(target_os = "linux") { 60 } else { 0 });
 /// How often a group is looked at that is to end.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
@@ -103,9 +106,8 @@ impl Remains {
         loop {
             match job.standing() {
                 Standing::Gone | Standing::Dead => return Self::Nobody,
-                Standing::Alive | Standing::Unseen if Instant::now() >= until => {
-                    return Self::Somebody;
-                }
+                Standing::Alive if Instant::now() >= until => return Self::Somebody,
+                Standing::Unseen if Instant::now() >= until + SEARCHED => return Self::Somebody,
                 Standing::Alive | Standing::Unseen => sleep(LOOK).await,
             }
         }

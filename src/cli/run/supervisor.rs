@@ -169,6 +169,8 @@ impl Supervisor {
             guard.dismiss();
         }
         let code = self.job.collect();
+        // It is in the way of others that have ended no more.
+        self.orphans.collect();
         End {
             code,
             remains: remains.or_hidden(&mut self.job).await,

@@ -15,8 +15,10 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum ServeError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {error}{}", hint(error))]
+    #[error("{key}: cannot listen on {address}: {error}{}", hint(error, key))]
     Listen {
+        /// The key of the configuration that names it.
+        key: &'static str,
         /// The address.
         address: SocketAddr,
         /// Why.
@@ -57,11 +59,14 @@ pub(in crate::cli) enum ServeError {
     StoreLeft,
 }
 
-fn hint(error: &io::Error) -> &'static str {
+fn hint(error: &io::Error, key: &str) -> String {
     match error.kind() {
-        io::ErrorKind::AddrInUse => "; another program, or another gateway, has it. Try --listen",
-        io::ErrorKind::AddrNotAvailable => "; this machine does not have it",
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege",
-        _ => "",
+        io::ErrorKind::AddrInUse => {
+            let by = if key == "listen" { "--listen" } else { key };
+            format!("; another program, or another gateway, has it. Name another address with {by}")
+        }
+        io::ErrorKind::AddrNotAvailable => "; this machine does not have it".to_owned(),
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege".to_owned(),
+        _ => String::new(),
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use axum::middleware::from_fn_with_state;
 use clap::Args;
 use tokio::{net::TcpListener, sync::Notify};
 use tracing::{info, warn};
@@ -16,7 +15,7 @@ use crate::{
     engine::Engine,
     http::{self, Certificates, CertificatesWatch, Gateway},
     lifecycle::Lifecycle,
-    store::{self, Metered, Store, TracedKind, TracedStore},
+    store::{self, Observed, TracedKind},
     telemetry::{self, metrics::Metrics, trace::Tracer},
 };
 
@@ -42,8 +41,10 @@ pub(in crate::cli) struct ServeArgs {
 /// Serves until a signal ends it.
 pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Result<(), CliError> {
     let config = args.sources.of(environment).load()?.config;
-    telemetry::init(&config.log).map_err(ServeError::from)?;
+    // Dropped last: by then everything is said.
+    let _log = telemetry::init(&config.log).map_err(ServeError::from)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(config.request_threads())
         .enable_all()
         .build()
         .map_err(CliError::Runtime)?;
@@ -56,9 +57,9 @@ pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Resu
 async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), ServeError> {
     // First of all, so that no signal is missed.
     let mut signals = Signals::new().map_err(ServeError::Signals)?;
-    let (listener, address) = listen(config.listen).await?;
+    let (listener, address) = listen("listen", config.listen).await?;
     let scraped_at = match config.metrics.address() {
-        Some(address) => Some(listen(address).await?),
+        Some(address) => Some(listen("metrics.listen", address).await?),
         None => None,
     };
     let lifecycle = Lifecycle::new();
@@ -70,18 +71,21 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
     let store = store::open(&config, Arc::clone(&clock), &lifecycle).await?;
     let metrics = Metrics::default();
     // Measured from outside: what is measured is what the engine waits for.
-    let measured = traced(Arc::clone(&store), &config.store, &tracer);
-    let measured = Arc::new(Metered::new(measured, metrics.clone()));
-    let engine = Engine::start(measured, lifecycle.clone(), &config.limits, metrics);
+    let observed = Observed::new(Arc::clone(&store), kind(&config.store), metrics.clone());
+    let engine = Engine::start(
+        Arc::new(observed),
+        lifecycle.clone(),
+        &config.limits,
+        metrics.clone(),
+    );
     let gateway = Gateway::new(engine.clone(), Arc::clone(&config), clock)
         .behind(gate)
         .certified(certificates.clone())
         .audited(audit.clone())
         .traced(tracer.clone());
     let under_way = UnderWay::new();
-    let count = from_fn_with_state(under_way.clone(), UnderWay::count);
     let gateway = Arc::new(gateway);
-    let router = http::router(Arc::clone(&gateway)).layer(count);
+    let router = http::router(Arc::clone(&gateway)).layer(under_way.clone());
 
     if config.insecure_no_auth && !address.ip().to_canonical().is_loopback() {
         warn!(%address, "there is no authentication: whoever reaches this address can take every lock");
@@ -97,18 +101,16 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
         certificates.is_some(),
         scraped_at.as_ref().map(|(_, address)| *address),
     )));
-    let accepting = (lifecycle.clone(), Arc::clone(&config));
-    lifecycle.spawn(async move {
-        let (lifecycle, config) = accepting;
-        http::serve(listener, router, &config.http, certificates, &lifecycle).await;
-    });
-    if let Some((listener, _)) = scraped_at {
-        let router = http::metrics_router(gateway);
-        let accepting = (lifecycle.clone(), Arc::clone(&config));
+    let accept = |listener, router, certificates| {
+        let (config, metrics, tasks) = (Arc::clone(&config), metrics.clone(), lifecycle.clone());
         lifecycle.spawn(async move {
-            let (lifecycle, config) = accepting;
-            http::serve(listener, router, &config.http, None, &lifecycle).await;
+            let http = &config.http;
+            http::serve(listener, router, http, certificates, &metrics, &tasks).await;
         });
+    };
+    accept(listener, router, certificates);
+    if let Some((listener, _)) = scraped_at {
+        accept(listener, http::metrics_router(gateway), None);
     }
     let service_manager = ServiceManager::of(environment);
     service_manager.keep_watchdog(&lifecycle);
@@ -126,26 +128,32 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
     serving.stop(&mut signals, &config.shutdown).await
 }
 
-/// The store with a span around what is asked of it, if spans are sent.
-fn traced(store: Arc<dyn Store>, url: &StoreUrl, tracer: &Tracer) -> Arc<dyn Store> {
-    if !tracer.is_on() {
-        return store;
-    }
-    let kind = match url {
+/// Which kind of store it is, as traces name it.
+fn kind(url: &StoreUrl) -> TracedKind {
+    match url {
         StoreUrl::Embedded(_) => TracedKind::Embedded,
-        StoreUrl::Redis(_) | StoreUrl::Sentinel(_) => TracedKind::Redis,
-    };
-    Arc::new(TracedStore::new(store, kind))
+        StoreUrl::Redis(_)
+        | StoreUrl::Sentinel(_)
+        | StoreUrl::Cluster(_)
+        | StoreUrl::Redlock(_) => TracedKind::Redis,
+    }
 }
 
-async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+async fn listen(
+    key: &'static str,
+    address: SocketAddr,
+) -> Result<(TcpListener, SocketAddr), ServeError> {
     let listening = async {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         Ok((listener, address))
     };
     let listening = listening.await;
-    listening.map_err(|error| ServeError::Listen { address, error })
+    listening.map_err(|error| ServeError::Listen {
+        key,
+        address,
+        error,
+    })
 }
 
 /// By what callers know the gateway, as the files say from now on. `None` without TLS.

@@ -1,22 +1,24 @@
 //! Knows how many requests are under way, so that shutdown ends when there is nothing left to do.
 
-use std::{sync::Arc, time::Duration};
-
-use axum::{
-    extract::{Request, State},
-    middleware::Next,
-    response::Response,
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
 };
+
 use tokio::{
     sync::watch,
     time::{Instant, timeout_at},
 };
+use tower::{Layer, Service};
 
 /// How long no request may have been under way before the gateway takes it that none will come.
 /// Whoever still sends requests here has not heard yet that it drains.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Counts requests. Cheap to clone.
+/// Counts requests. Cheap to clone. As a layer it counts those of a service; a caller that hangs up
+/// drops the future, and the count with it.
 #[derive(Debug, Clone)]
 pub(super) struct UnderWay(Arc<watch::Sender<Traffic>>);
 
@@ -27,6 +29,19 @@ struct Traffic {
     ended: Option<Instant>,
 }
 
+/// A service whose requests are counted.
+#[derive(Debug, Clone)]
+pub(super) struct CountedService<S> {
+    under_way: UnderWay,
+    inner: S,
+}
+
+/// A request that is counted until it has been answered.
+pub(super) struct CountedRequest<F> {
+    answer: Pin<Box<F>>,
+    _counted: Counted,
+}
+
 struct Counted(UnderWay);
 
 // === impl UnderWay ===
@@ -34,12 +49,6 @@ struct Counted(UnderWay);
 impl UnderWay {
     pub(super) fn new() -> Self {
         Self(Arc::new(watch::Sender::new(Traffic::default())))
-    }
-
-    /// The middleware that counts. A caller that hangs up drops the future, and the count with it.
-    pub(super) async fn count(State(this): State<Self>, request: Request, next: Next) -> Response {
-        let _counted = this.one();
-        next.run(request).await
     }
 
     /// Ends when nothing is under way and nothing has been for [`QUIET`]: at once if nobody asked
@@ -70,6 +79,44 @@ impl UnderWay {
     fn one(&self) -> Counted {
         self.0.send_modify(|traffic| traffic.count += 1);
         Counted(self.clone())
+    }
+}
+
+impl<S> Layer<S> for UnderWay {
+    type Service = CountedService<S>;
+
+    fn layer(&self, inner: S) -> CountedService<S> {
+        let under_way = self.clone();
+        CountedService { under_way, inner }
+    }
+}
+
+// === impl CountedService ===
+
+impl<S: Service<R>, R> Service<R> for CountedService<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = CountedRequest<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: R) -> Self::Future {
+        CountedRequest {
+            _counted: self.under_way.one(),
+            answer: Box::pin(self.inner.call(request)),
+        }
+    }
+}
+
+// === impl CountedRequest ===
+
+impl<F: Future> Future for CountedRequest<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.answer.as_mut().poll(cx)
     }
 }
 

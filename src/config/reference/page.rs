@@ -23,7 +23,8 @@ allowed. That holds for `LATCHGATE_CONFIG` as well, because a gateway without it
 serve from another store.
 
 Variables of the client commands (`LATCHGATE_URL`, `LATCHGATE_KEY`, `LATCHGATE_TOKEN`, ..) and those
-that Kubernetes sets for a Service whose name begins with `latchgate` are left alone.
+that Kubernetes sets for a Service whose name begins with `latchgate` are left alone. The commands refuse
+theirs as well if they are set and empty.
 ";
 
 /// The page.
@@ -56,9 +57,32 @@ fn entry(key: &Key) -> String {
     )
 }
 
+/// What begins a sentence, as it stands within one: `TLS` and its like stay as they are.
 fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| {
-        first.to_lowercase().chain(chars).collect()
-    })
+    let Some(first) = chars.next() else {
+        return String::new();
+    };
+    if chars.clone().next().is_some_and(char::is_uppercase) {
+        return text.to_owned();
+    }
+    first.to_lowercase().chain(chars).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_abbreviation_keeps_its_capitals() {
+        for (text, within) in [
+            ("Redis, for one", "redis, for one"),
+            ("HTTPS. With", "HTTPS. With"),
+            ("TLS to Redis", "TLS to Redis"),
+            ("A", "a"),
+            ("", ""),
+        ] {
+            assert_eq!(lower_first(text), within);
+        }
+    }
 }

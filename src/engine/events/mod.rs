@@ -20,4 +20,4 @@ mod tracker;
 
 pub(in crate::engine) use bus::Bus;
 pub use event::{Event, EventKind};
-pub use listener::{Heard, ListenError, Listener};
+pub use listener::{Heard, ListenError, ListenFrom, Listener};

@@ -10,7 +10,7 @@ use tokio::time::{Instant, advance};
 use super::{
     event::{Event, EventKind},
     line::{LeaseId, News},
-    listener::{Heard, Listener},
+    listener::{Heard, ListenFrom, Listener},
     take_in::Knowledge,
     tracker::{LeaseKey, Origin},
 };
@@ -171,7 +171,9 @@ async fn next(listener: &mut Listener) -> Vec<Arc<Event>> {
 async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
-    let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
+    let mut listener = engine
+        .listen(NamePrefix::default(), ListenFrom::Now)
+        .unwrap();
     let bus = &engine.events;
     let token = Token::random();
     bus.renewed(&name(), &token.hash(), &held());
@@ -200,7 +202,11 @@ async fn what_nobody_listens_to_is_not_even_made() {
     let (engine, _lifecycle) = engine(&store);
     settle().await;
     engine.events.tell(|_| panic!("nobody listens"));
-    drop(engine.listen(NamePrefix::default(), None).unwrap());
+    drop(
+        engine
+            .listen(NamePrefix::default(), ListenFrom::Now)
+            .unwrap(),
+    );
     engine
         .events
         .renewed(&name(), &Token::random().hash(), &held());
@@ -213,7 +219,9 @@ async fn what_nobody_listens_to_is_not_even_made() {
 async fn more_than_can_be_taken_in_leaves_a_gap() {
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
-    let first = engine.listen(NamePrefix::default(), None).unwrap();
+    let first = engine
+        .listen(NamePrefix::default(), ListenFrom::Now)
+        .unwrap();
     let token = Token::random().hash();
     let lease = HeldLease { ..held() };
     for _ in 0..20_000 {
@@ -221,7 +229,9 @@ async fn more_than_can_be_taken_in_leaves_a_gap() {
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let begin = format!("{}-0", first.instance());
-    let mut listener = engine.listen(NamePrefix::default(), Some(&begin)).unwrap();
+    let mut listener = engine
+        .listen(NamePrefix::default(), ListenFrom::Behind(&begin))
+        .unwrap();
     loop {
         let told = next(&mut listener).await;
         if told

@@ -5,5 +5,6 @@ mod hold;
 mod keepers;
 mod owed;
 pub(super) mod scripted_store;
+mod sizes;
 mod undelivered;
 mod waiting;

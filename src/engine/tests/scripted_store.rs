@@ -19,8 +19,8 @@ use crate::{
     engine::{AcquireRequest, Engine, Stated},
     lifecycle::Lifecycle,
     lock::{
-        CallerId, FencingToken, HeldLease, IdempotencyKey, KeeperId, LockName, Metadata, TokenHash,
-        Ttl,
+        CallerId, FencingToken, HeldLease, IdempotencyKey, KeeperId, LockName, Meant, Metadata,
+        TokenHash, Ttl,
     },
     store::{
         Store, StoreError, Unavailability, Uncertainty,
@@ -65,7 +65,7 @@ pub(in crate::engine) struct ScriptedStore {
     /// What break answers; otherwise nobody holds the lock.
     pub(super) breakings: Mutex<VecDeque<Result<Breaking, StoreError>>>,
     /// Which lease was to be broken.
-    pub(super) broken: Mutex<Vec<Option<FencingToken>>>,
+    pub(super) broken: Mutex<Vec<Option<Meant>>>,
     /// What list answers; otherwise an empty page.
     pub(super) pages: Mutex<VecDeque<Result<Page, StoreError>>>,
     /// Commands wait here for a permit.
@@ -265,10 +265,10 @@ impl Store for ScriptedStore {
     async fn break_lock(
         &self,
         _name: &LockName,
-        fence: Option<FencingToken>,
+        meant: Option<Meant>,
     ) -> Result<Breaking, StoreError> {
         self.pass_gate().await;
-        self.broken.lock().unwrap().push(fence);
+        self.broken.lock().unwrap().push(meant);
         self.changed.notify_waiters();
         let answer = self.breakings.lock().unwrap().pop_front();
         answer.unwrap_or(Ok(Breaking::NotHeld))

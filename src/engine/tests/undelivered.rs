@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::scripted_store::*;
 use crate::{
-    engine::{AcquireError, ReleaseError},
-    lock::{CallerId, IdempotencyKey, Salt, Token},
+    engine::{AcquireError, Granted, ReleaseError},
+    lock::{CallerId, IdempotencyKey, KeeperId, Salt, Token},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Loss},
@@ -48,21 +48,81 @@ async fn a_lease_with_a_key_is_given_back_after_the_reconnect_grace() {
     assert_eq!(store.given_back(), 1);
 }
 
+/// The answer to who asks again after `granted`, of the lease that was granted to it.
+fn answered_again(store: &ScriptedStore, granted: &Granted, before: Option<KeeperId>) {
+    let salt = store.attempts.lock().unwrap()[0]
+        .idempotency
+        .as_ref()
+        .unwrap()
+        .salt;
+    let again = Acquisition::Replayed(granted.lease.held.clone(), salt, before);
+    store.acquisitions.lock().unwrap().push_back(Ok(again));
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_replayed_lease_is_never_given_back() {
-    let store = ScriptedStore::answering(Ok(Acquisition::Replayed(held(), Salt::random())));
+async fn a_lease_that_somebody_may_have_heard_of_is_never_given_back_by_who_asks_again() {
+    for before in [None, Some(KeeperId::random())] {
+        let store = ScriptedStore::answering(Ok(granted()));
+        let (engine, _lifecycle) = engine(&store);
+        let first = engine.acquire(request(KEY)).await.unwrap();
+        answered_again(&store, &first, before);
+        drop(first);
+        let again = engine.acquire(request(KEY)).await.unwrap();
+        assert!(again.delivery.is_replay());
+        drop(again);
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert!(store.released.lock().unwrap().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_delivered_is_kept_whatever_is_answered_again_and_lost() {
+    let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
-    let granted = engine.acquire(request(KEY)).await.unwrap();
-    assert!(granted.delivery.is_replay());
-    drop(granted);
+    let first = engine.acquire(request(KEY)).await.unwrap();
+    let keeper = KeeperId::of_attempt(&first.lease.token.hash());
+    answered_again(&store, &first, Some(keeper));
+    first.delivery.delivered();
+    drop(engine.acquire(request(KEY)).await.unwrap());
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(store.given_back(), 0);
+    assert!(store.released.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_answers_were_all_lost_is_released_after_the_grace_by_who_keeps_it() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let first = engine.acquire(request(KEY)).await.unwrap();
+    let token = first.lease.token.hash();
+    let mut before = KeeperId::of_attempt(&token);
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        answered_again(&store, &first, Some(before));
+        answers.push(engine.acquire(request(KEY)).await.unwrap());
+        let asked = store.attempts.lock().unwrap();
+        before = KeeperId::of_attempt(&asked.last().unwrap().token);
+    }
+    assert_eq!(answers[1].lease.token.hash(), token);
+    // Nobody else may release it as its keeper.
+    *store.adopted_by.lock().unwrap() = Some(before);
+    drop(answers);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert!(
+        store.released.lock().unwrap().is_empty(),
+        "one is on its way"
+    );
+    drop(first);
+    tokio::time::sleep(GRACE.saturating_sub(Duration::from_millis(2))).await;
+    assert!(store.released.lock().unwrap().is_empty());
+    tokio::time::sleep(Duration::from_millis(4)).await;
+    assert_eq!(*store.released.lock().unwrap(), [token]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_replayed_lease_has_the_token_of_its_salt() {
     let salt = Salt::random();
-    let store = ScriptedStore::answering(Ok(Acquisition::Replayed(held(), salt)));
+    let store = ScriptedStore::answering(Ok(Acquisition::Replayed(held(), salt, None)));
     let (engine, _lifecycle) = engine(&store);
     let granted = engine.acquire(request(KEY)).await.unwrap();
     let key = IdempotencyKey::new(KEY.unwrap()).unwrap();

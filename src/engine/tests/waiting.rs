@@ -10,6 +10,7 @@ use tokio::{
 use super::scripted_store::*;
 use crate::{
     engine::{AcquireError, AcquireRequest, Engine, Granted},
+    lock::Token,
     store::{
         StoreError,
         contract::{Acquisition, Confirmation, Contention, Leaving},
@@ -99,8 +100,34 @@ async fn a_place_that_the_store_was_not_told_to_keep_is_kept_all_the_same() {
         // It is no waiter beside the place that its caller is counted for.
         assert_eq!(engine.kept_places.with(store.parking.len()), 0);
         sleep(GRACE).await;
-        assert!(store.parking.is_empty());
+        assert!(!store.parking.has_place(&token));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
+    let store = ScriptedStore::queueing();
+    store.leavings.lock().unwrap().push_back(Err(away()));
+    let (engine, _lifecycle) = engine(&store);
+    engine.acquire(waiting_request(KEY)).await.unwrap_err();
+    let attempt = store.attempts.lock().unwrap()[0].clone();
+    let key = attempt.idempotency.unwrap().hash;
+    let counted = || engine.kept_places.with(store.parking.len());
+    engine.keep_place(key, None);
+    assert_eq!(counted(), 1);
+    // It is asked for again: what it is granted in between has somebody to hear of it all the same.
+    engine.resume_place(&key);
+    assert_eq!(counted(), 0);
+    assert!(store.parking.has_place(&attempt.token));
+    let again = store
+        .parking
+        .park(attempt.name.clone(), Token::random().hash());
+    assert_eq!(counted(), 1);
+    drop(again);
+    engine.keep_place(key, None);
+    assert_eq!(counted(), 1);
+    sleep(GRACE).await;
+    assert_eq!(counted(), 0);
 }
 
 #[tokio::test(start_paused = true)]

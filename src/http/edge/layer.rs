@@ -147,22 +147,24 @@ where
         let route = Arc::clone(&self.route);
         let ready = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, ready);
+        let private = edge.is_private(&route, request.uri().path());
+        let log = edge.begin(&request, route);
+        let asked = edge.audit.is_kept().then(|| Asked::of(&request));
+        let extensions = request.extensions_mut();
+        extensions.insert(log.request_id().clone());
+        extensions.insert(log.caller().clone());
+        let mut listed = None;
+        let admitted = edge.admit(&request, log.route(), &mut listed).map(|turn| {
+            request.extensions_mut().insert(turn.clone());
+            let handled = trace::within(log.traced().span(), inner.call(request));
+            (turn, AssertUnwindSafe(handled).catch_unwind())
+        });
+        // Nothing of the request is kept here: there may be many who wait for a lock.
         Box::pin(async move {
-            let private = edge.is_private(&route, request.uri().path());
-            let log = edge.begin(&request, route);
-            let asked = edge.audit.is_kept().then(|| Asked::of(&request));
-            let extensions = request.extensions_mut();
-            extensions.insert(log.request_id().clone());
-            extensions.insert(log.caller().clone());
-            let mut listed = None;
-            let response = match edge.admit(&request, log.route(), &mut listed) {
+            let response = match admitted {
                 Err(problem) => problem.into_response(),
-                Ok(turn) => {
-                    request.extensions_mut().insert(turn.clone());
-                    let handled =
-                        AssertUnwindSafe(trace::within(log.traced().span(), inner.call(request)))
-                            .catch_unwind()
-                            .await;
+                Ok((turn, handled)) => {
+                    let handled = handled.await;
                     // A stream that goes on is bounded by others.
                     turn.put_down();
                     match handled {

@@ -5,7 +5,7 @@
 
 use std::{
     future::poll_fn,
-    pin::pin,
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::Poll,
 };
@@ -149,9 +149,8 @@ impl Turn {
     /// Does not count while something waits for its caller, and counts again after it.
     pub(in crate::http) async fn put_down_for<T>(
         &self,
-        waiting: impl Future<Output = T>,
+        mut waiting: Pin<&mut impl Future<Output = T>>,
     ) -> Result<T, Problem> {
-        let mut waiting = pin!(waiting);
         if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await {
             return Ok(done);
         }

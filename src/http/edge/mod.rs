@@ -3,6 +3,7 @@
 
 mod access_log;
 mod caller_name;
+mod copied;
 mod hosts;
 mod layer;
 mod load;

@@ -19,6 +19,8 @@ use crate::{
     http::problem::{Problem, ProblemCode},
 };
 
+use super::copied::copied;
+
 /// The origins that may use the gateway besides its own.
 pub(super) struct Origins {
     listed: Vec<Origin>,
@@ -61,7 +63,7 @@ impl Origins {
         if let Page::At(origin, name) = &page
             && self.listed.contains(origin)
         {
-            return Ok(Some(Listed((*name).clone())));
+            return Ok(Some(Listed(copied(name))));
         }
         let only_looks = match *request.method() {
             Method::GET | Method::HEAD => !is_stream(route),

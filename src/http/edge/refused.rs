@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use axum::extract::Request;
-use http::Uri;
 use percent_encoding::percent_decode_str;
 
 use crate::{
@@ -20,7 +19,9 @@ use super::access_log::AccessLog;
 
 /// What the audit log wants to know of a request, should it be refused.
 pub(super) struct Asked {
-    uri: Uri,
+    /// A copy: the URI shares its memory with the whole head of the request, which would stay for as
+    /// long as somebody waits for a lock.
+    path: Box<str>,
     remote: Option<IpAddr>,
 }
 
@@ -29,7 +30,7 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn of(request: &Request) -> Self {
         Self {
-            uri: request.uri().clone(),
+            path: request.uri().path().into(),
             remote: request.extensions().get::<Peer>().map(Peer::ip),
         }
     }
@@ -58,7 +59,7 @@ impl Asked {
     /// The lock that was meant, unless it looks as if somebody had put a token, an API key or a
     /// session in its place.
     fn name(&self) -> Option<LockName> {
-        let (_, path) = self.uri.path().split_once("/locks/")?;
+        let (_, path) = self.path.split_once("/locks/")?;
         let segment = path.split('/').next()?;
         let text = percent_decode_str(segment).decode_utf8().ok()?;
         if Token::parse(&text).is_ok() || ApiKey::resembles(&text) || SealedSession::is_in(&text) {

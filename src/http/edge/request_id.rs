@@ -13,6 +13,8 @@ use crate::{
     lock::{IdempotencyKey, Token},
 };
 
+use super::copied::copied;
+
 /// The header that carries it in both directions.
 pub(in crate::http) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest that is taken over from a caller.
@@ -50,7 +52,7 @@ impl RequestId {
             && value.as_bytes().iter().all(|&byte| is_harmless(byte))
             && !is_secret(value)
             && !repeats_secret(value, headers);
-        fit.then(|| Self(value.clone()))
+        fit.then(|| Self(copied(value)))
     }
 
     pub(in crate::http) fn as_str(&self) -> &str {

@@ -1,5 +1,7 @@
 //! Events as server-sent events.
 
+use std::ops::Not;
+
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -26,7 +28,7 @@ pub(in crate::http) struct EventSchema {
     data: String,
 }
 
-/// What has happened to a lock. `end` is no event of a lock, but the last of the stream.
+/// What has happened to a lock. `session` and `end` are no events of a lock.
 #[derive(ToSchema)]
 #[schema(as = LockEventName, rename_all = "lowercase")]
 #[expect(dead_code, reason = "it only describes what is written as text")]
@@ -47,6 +49,8 @@ pub(in crate::http) enum EventName {
     Broken,
     /// Events may be missing here.
     Gap,
+    /// What the key of the session may do may have changed.
+    Session,
     /// The stream ends here.
     End,
 }
@@ -56,13 +60,13 @@ pub(in crate::http) enum EventName {
 struct EventData<'a> {
     /// What has happened, again.
     kind: &'static str,
-    /// The lock. Not with `gap` and `end`.
+    /// The lock. Not with `gap`, `session` and `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    /// The fencing token of the lease; null if it is not known. Not with `queued`, `gap` and `end`.
+    /// The fencing token of the lease; null if it is not known. Not with `queued`, `gap`, `session` and `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     fencing_token: Option<OrNull<u64>>,
-    /// Who asked for it; null if that was not said or is not known. Not with `gap` and `end`.
+    /// Who asked for it; null if that was not said or is not known. Not with `gap`, `session` and `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<OrNull<&'a str>>,
     /// With `acquired` and `renewed`: what was left of the lease then.
@@ -78,9 +82,12 @@ struct EventData<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
     /// When, in RFC 3339, by the clock of the gateway where it happened. For display only. Not with
-    /// `end`.
+    /// `session` and `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<String>,
+    /// True if it was before the stream, and was asked for with `past`.
+    #[serde(skip_serializing_if = "Not::not")]
+    past: bool,
 }
 
 /// Something that is shown as null if it is not known, and not left out.
@@ -91,16 +98,28 @@ struct OrNull<T>(Option<T>);
 /// How soon a browser connects again, in milliseconds.
 const RETRY: u64 = 2_000;
 
-/// An event with its id.
-pub(super) fn encode(instance: &str, number: u64, event: &Event) -> Vec<u8> {
-    let data = json(&EventData::of(event));
+/// An event with its id; `past`: it is told to one who has asked for what was before.
+pub(super) fn encode(instance: &str, number: u64, event: &Event, past: bool) -> Vec<u8> {
+    let data = json(&EventData {
+        past,
+        ..EventData::of(event)
+    });
     let (kind, data) = (event.kind.as_str(), text(&data));
     format!("id: {instance}-{number}\nevent: {kind}\ndata: {data}\n\n").into_bytes()
 }
 
+/// What the key of the session may do may have changed.
+pub(super) fn encode_session() -> Vec<u8> {
+    let data = json(&EventData::bare("session"));
+    format!("event: session\ndata: {}\n\n", text(&data)).into_bytes()
+}
+
 /// The last event.
 pub(super) fn encode_end(reason: &str) -> Vec<u8> {
-    let data = json(&EventData::end(reason));
+    let data = json(&EventData {
+        reason: Some(reason),
+        ..EventData::bare("end")
+    });
     format!("event: end\ndata: {}\n\n", text(&data)).into_bytes()
 }
 
@@ -145,20 +164,23 @@ impl<'a> EventData<'a> {
             position: event.position,
             reason: event.reason.as_deref(),
             at: Some(timestamp(Some(event.at))),
+            past: false,
         }
     }
 
-    fn end(reason: &'a str) -> Self {
+    /// One of the stream itself.
+    fn bare(kind: &'static str) -> Self {
         Self {
-            kind: "end",
+            kind,
             name: None,
             fencing_token: None,
             owner: None,
             expires_in_ms: None,
             waited_ms: None,
             position: None,
-            reason: Some(reason),
+            reason: None,
             at: None,
+            past: false,
         }
     }
 }

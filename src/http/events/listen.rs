@@ -10,7 +10,7 @@ use utoipa::{
 
 use crate::{
     auth::{Access, scope},
-    engine::events::ListenError,
+    engine::events::{ListenError, ListenFrom},
     http::{
         extract::{ApiQuery, Caller, EventStream},
         problem::{Extra, Problem, ProblemCode as Code, problem_responses},
@@ -49,14 +49,16 @@ struct EventsProblems;
 /// * `end` is the last event, if the connection is not cut: `draining`, the gateway is about to stop;
 ///   `unread`, too much was left unread; `revoked`, the API key is gone or may not see any lock now.
 ///   Whoever takes next to nothing for 30 seconds is cut off without it.
+/// * `session` is told to pages, which listen with a session: what its key may do may have changed. Ask
+///   `GET /session`.
 /// * Lines that begin with a colon say nothing, and keep the connection open.
 ///
 /// With API keys you hear of the locks that your key may view, and of every `gap`.
 ///
 /// The data has `kind` (the event's name again), `name`, `fencing_token` (null if it is not known),
 /// `owner` (null if there is none or it is not known), `expires_in_ms` (`acquired`, `renewed`),
-/// `waited_ms` (`acquired`), `position` (`queued`), `reason`, and `at`, in RFC 3339 and for display
-/// only. There may be more fields in later versions.
+/// `waited_ms` (`acquired`), `position` (`queued`), `reason`, `past` (true for what was told before, if
+/// that is asked for with `past`), and `at`, in RFC 3339 and for display only. There may be more fields in later versions.
 ///
 /// **Events are for people, dashboards and wake-up calls. Decide nothing by them**: a lock is held by
 /// whoever has been granted it, and only the store knows. They come as well as they can: one may be
@@ -89,7 +91,12 @@ pub(in crate::http) async fn events(
 ) -> Result<Events, Problem> {
     let counted = caller.stream()?;
     // A caller that hangs up from here on drops the listener.
-    let listener = gateway.engine.listen(query.prefix, last_id.as_deref())?;
+    let from = match (&last_id, query.past) {
+        (Some(id), _) => ListenFrom::Behind(id),
+        (None, Some(past)) => ListenFrom::Past(past),
+        (None, None) => ListenFrom::Now,
+    };
+    let listener = gateway.engine.listen(query.prefix, from)?;
     Ok(Events::new(
         listener,
         stream,

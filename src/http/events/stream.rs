@@ -1,6 +1,6 @@
 //! The answer to somebody who listens: a stream of events.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, pin::Pin};
 
 use axum::{
     body::Body,
@@ -18,7 +18,7 @@ use crate::{
     http::extract::EventStream,
 };
 
-use super::event_body::{encode, encode_end, greeting, heartbeat};
+use super::event_body::{encode, encode_end, encode_session, greeting, heartbeat};
 
 /// Events on their way to somebody who listens. Dropped, nobody does.
 pub(in crate::http) struct Events {
@@ -28,6 +28,8 @@ pub(in crate::http) struct Events {
     _counted: Option<Slot>,
     /// Which locks it may see, asked anew for each event.
     access: Access,
+    /// Ends with the next change of the keys, also with one that comes while nothing is asked for.
+    changed: Pin<Box<dyn Future<Output = ()> + Send>>,
     phase: Phase,
     heartbeat_at: Instant,
 }
@@ -66,6 +68,7 @@ impl Events {
             listener,
             stream,
             _counted: counted,
+            changed: Box::pin(access.changed()),
             access,
             phase: Phase::New,
             heartbeat_at: Instant::now() + HEARTBEAT,
@@ -87,15 +90,23 @@ impl Events {
     }
 
     async fn more(&mut self) -> Vec<u8> {
+        let mut has_changed = false;
         loop {
-            // Before the look at it: no change is missed.
-            let changed = self.access.changed();
             if !self.access.still_permits(Permission::View, None) {
                 return self.end("revoked");
             }
+            // A page shows what one may do, and hears of nothing else that it has changed.
+            if has_changed && self.access.is_session() {
+                return encode_session();
+            }
             let heard = tokio::select! {
                 heard = timeout_at(self.heartbeat_at, self.listener.next()) => heard,
-                () = changed => continue,
+                () = &mut self.changed => {
+                    // Before the look at what is permitted: no change is missed.
+                    self.changed = Box::pin(self.access.changed());
+                    has_changed = true;
+                    continue;
+                }
             };
             let Ok(heard) = heard else {
                 return heartbeat(self.listener.instance(), self.listener.position());
@@ -110,7 +121,8 @@ impl Events {
                 // A gap concerns everybody.
                 let name = event.name.as_ref();
                 if name.is_none_or(|name| self.access.still_views(name)) {
-                    bytes.extend(encode(self.listener.instance(), number, &event));
+                    let past = self.listener.is_past(number);
+                    bytes.extend(encode(self.listener.instance(), number, &event, past));
                 }
             }
             if !bytes.is_empty() {

@@ -1,6 +1,6 @@
 //! A JSON body.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, pin::pin, sync::Arc};
 
 use axum::extract::{FromRequest, Request};
 use http::{
@@ -44,7 +44,7 @@ impl<T: RequestBody> FromRequest<Arc<Gateway>> for ApiJson<T> {
         let turn = parts.extensions.get::<Turn>().cloned();
         let turn = turn.expect("the edge around every route has given the request its turn");
         // A slow sender takes no room from those whose requests have come.
-        let receiving = receive(body, waits, &gateway.config.http);
+        let receiving = pin!(receive(body, waits, &gateway.config.http));
         let bytes = turn.put_down_for(receiving).await??;
         if !bytes.is_empty() {
             must_be_json(&parts.headers)?;

@@ -108,7 +108,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Everything that was wrong, fields that nobody has taken included.
-    pub(super) fn finish(mut self) -> Result<(), Problem> {
+    pub(in crate::http) fn finish(mut self) -> Result<(), Problem> {
         let known = self.known.join(", ");
         for (name, _) in std::mem::take(&mut self.left) {
             self.refuse(

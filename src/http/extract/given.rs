@@ -1,6 +1,6 @@
 //! A JSON value as it was given, before anybody knows whether it fits.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, collections::HashSet, fmt};
 
 use serde::{
     Deserialize, Deserializer,
@@ -24,6 +24,9 @@ pub(super) enum Given<'a> {
 pub(super) type Object<'a> = Vec<(Cow<'a, str>, Given<'a>)>;
 
 struct GivenVisitor;
+
+/// As many keys as a body has that is right.
+const FEW: usize = 16;
 
 /// A key of an object, borrowed if it has no escapes.
 struct Key<'a>(Cow<'a, str>);
@@ -106,8 +109,18 @@ impl<'de> Visitor<'de> for GivenVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Given<'de>, A::Error> {
         let mut entries = Object::new();
+        // Of a few keys each is compared with each; of many that would take the square of their number.
+        let mut many = HashSet::new();
         while let Some((Key(key), value)) = map.next_entry()? {
-            if entries.iter().any(|(other, _)| *other == key) {
+            if entries.len() == FEW {
+                many.extend(entries.iter().map(|(key, _)| key.clone()));
+            }
+            let is_repeated = if entries.len() < FEW {
+                entries.iter().any(|(other, _)| *other == key)
+            } else {
+                !many.insert(key.clone())
+            };
+            if is_repeated {
                 return Err(A::Error::custom(format_args!(
                     "the key {key:?} is repeated"
                 )));

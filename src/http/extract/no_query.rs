@@ -16,7 +16,8 @@ impl<S: Sync> FromRequestParts<S> for NoQuery {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Parameters::of(parts.uri.query().unwrap_or_default()).finish()?;
+        let parameters = Parameters::of(parts.uri.query().unwrap_or_default());
+        parameters.finish(&parts.method)?;
         Ok(Self)
     }
 }

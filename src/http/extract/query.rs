@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt::Display};
 
 use axum::extract::FromRequestParts;
-use http::request::Parts;
+use http::{Method, request::Parts};
 use percent_encoding::percent_decode;
 
 use crate::{
@@ -40,7 +40,7 @@ impl<T: Query, S: Sync> FromRequestParts<S> for ApiQuery<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let mut parameters = Parameters::of(parts.uri.query().unwrap_or_default());
         let query = T::read(&mut parameters);
-        parameters.finish()?;
+        parameters.finish(&parts.method)?;
         Ok(Self(query))
     }
 }
@@ -109,8 +109,10 @@ impl<'a> Parameters<'a> {
     }
 
     /// Everything that was wrong, parameters that nobody has taken included.
-    pub(super) fn finish(mut self) -> Result<(), Problem> {
+    pub(super) fn finish(mut self, method: &Method) -> Result<(), Problem> {
         let taken = match self.known.as_slice() {
+            // What only looks has no body.
+            [] if method.is_safe() => "this call takes no query parameters".to_owned(),
             [] => "this call takes no query parameters, only fields of the JSON body".to_owned(),
             [one] => format!("the only parameter of this call is {one}"),
             known => format!("the parameters of this call are {}", known.join(", ")),

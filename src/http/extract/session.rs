@@ -1,6 +1,6 @@
 //! A session instead of a key, for those requests for which it counts.
 
-use http::{HeaderName, Method, request::Parts};
+use http::{HeaderName, HeaderValue, Method, request::Parts};
 
 use crate::{
     auth::Access,
@@ -16,6 +16,10 @@ use crate::{
 /// What no page of another origin can send without being asked about it first, and is then refused:
 /// it is not among the headers that a listed page may send.
 const X_REQUESTED_WITH: HeaderName = HeaderName::from_static("x-requested-with");
+
+/// Who a page takes to be signed in, by the name of the key. Another page in the browser may have signed
+/// in somebody else since, and a cookie says nothing of that.
+const SIGNED_IN_AS: HeaderName = HeaderName::from_static("signed-in-as");
 
 /// How many sessions of a request are looked at. A browser has one, and sends another one first if
 /// somebody else on the host has set it.
@@ -36,11 +40,18 @@ pub(super) fn session(parts: &Parts, gateway: &Gateway) -> Result<Option<Access>
     let mut refusal = None;
     for sealed in sealed {
         match gateway.gate.resume(sealed, from) {
-            Ok(access) => return Ok(Some(access)),
-            Err(why) => refusal = refusal.or(Some(why)),
+            Ok(access) if is_meant(parts, &access) => return Ok(Some(access)),
+            Ok(_) => refusal = refusal.or_else(|| Some(Problem::somebody_else())),
+            Err(why) => refusal = refusal.or_else(|| Some(why.into())),
         }
     }
-    refusal.map_or(Ok(None), |why| Err(why.into()))
+    refusal.map_or(Ok(None), Err)
+}
+
+/// Whether a session is that of whom the request was sent for, if it says so.
+fn is_meant(parts: &Parts, access: &Access) -> bool {
+    let named = parts.headers.get(SIGNED_IN_AS).map(HeaderValue::as_bytes);
+    named.is_none_or(|named| access.name().is_some_and(|name| name.as_bytes() == named))
 }
 
 fn must_be_ours(parts: &Parts, over_https: bool) -> Result<(), Problem> {

@@ -86,12 +86,15 @@ pub(in crate::http) async fn acquire(
 ) -> Result<Acquired, Problem> {
     // A caller that hangs up from here on: the engine leaves the queue and gives the lease back.
     let sees_holder = caller.views(&name);
-    let request = body.into_request(name, key, &caller)?;
-    let waits = !request.wait.is_zero();
-    let _stay = waits.then(|| lasting.stay()).transpose()?;
-    let mut waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
-    let slot = caller.lease(&request.name, request.idempotency_key.as_ref())?;
-    let granted = gateway.engine.acquire_telling(request, || turn.put_down());
+    let (_stay, mut waiter, slot, granted) = {
+        let request = body.into_request(name, key, &caller)?;
+        let waits = !request.wait.is_zero();
+        let stay = waits.then(|| lasting.stay()).transpose()?;
+        let waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
+        let slot = caller.lease(&request.name, request.idempotency_key.as_ref())?;
+        let granted = gateway.engine.acquire_telling(request, || turn.put_down());
+        (stay, waiter, slot, granted)
+    };
     let granted = granted.await;
     if !matches!(granted, Err(AcquireError::Held { .. })) {
         waiter.over();

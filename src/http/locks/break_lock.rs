@@ -19,7 +19,7 @@ use crate::{
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
-    lock::{FencingToken, LockName, Metadata, Reason},
+    lock::{FencingToken, LockName, Meant, Metadata, Reason},
     store::contract::Holder,
 };
 
@@ -46,11 +46,14 @@ struct Record {
 /// `lease-lost` and say that the lease was broken, and its hold stream ends with `lost` (`broken`).
 /// Only what checks the fencing token is safe from it at once.
 ///
-/// Send the `fencing_token` of the lease that is meant, as inspect or list shows it. If another lease
+/// Send the `fencing_token` of the lease that is meant, as inspect or list shows it. If something else
 /// holds the lock by then the answer is 409 `holder-changed`; if nobody does, 409 `not-held`. So a
 /// repetition of a break that was not answered breaks nothing else: either of these answers says that
-/// the lease is gone. Without it whoever holds the lock is hit, and a repetition hits the next one. A
-/// foreign client has no fencing token, and can be broken only without.
+/// the lease is gone. Without it whoever holds the lock is hit, and a repetition hits the next one.
+///
+/// A foreign client has no fencing token. Send its `foreign_mark` instead, with the same answers. Most
+/// clients write something new each time, and so have another mark each time; one that always writes the
+/// same cannot be told from itself, so look before you repeat such a break.
 ///
 /// An API key without `view` on the lock is not told the owner and the metadata of what it broke.
 ///
@@ -61,7 +64,7 @@ struct Record {
     operation_id = "break",
     tag = "locks",
     params(LockPath),
-    request_body(content = BreakBody, description = "Why, and which lease."),
+    request_body(content = BreakBody, description = "Why, and from whom."),
     responses(
         (status = 200, body = HeldLockBody, description = "What was broken, as it was before."),
         BreakProblems,
@@ -74,20 +77,24 @@ pub(in crate::http) async fn break_lock(
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
-    ApiJson(BreakBody { reason, fence }): ApiJson<BreakBody>,
+    ApiJson(body): ApiJson<BreakBody>,
 ) -> Result<Answer<HeldLockBody>, Problem> {
-    let reason = reason.expect("a body without a reason is refused");
+    let meant = body.meant();
+    let reason = body.reason.expect("a body without a reason is refused");
     let record = Record {
         audit: gateway.audit.clone(),
         key: caller.name().cloned(),
         provenance,
         name: name.clone(),
-        fence,
+        fence: match meant {
+            Some(Meant::Lease(fence)) => Some(fence),
+            Some(Meant::Foreign(_)) | None => None,
+        },
         reason: reason.clone(),
     };
     // A caller that hangs up from here on still wants it: the engine sees the command through.
     let told = async move |outcome| record.tell(&outcome).await;
-    let broken = gateway.engine.break_lock(name.clone(), fence, reason, told);
+    let broken = gateway.engine.break_lock(name.clone(), meant, reason, told);
     let mut holder = broken.await?;
     if let (Holder::Lease(lease), false) = (&mut holder, caller.views(&name)) {
         lease.owner = None;

@@ -5,7 +5,11 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{http::locks::MetadataBody, lock::Lease};
+use crate::{
+    http::locks::MetadataBody,
+    lock::Lease,
+    mutants::{self, Mutant},
+};
 
 /// A lease, as only its holder gets to see it: it has the token.
 #[derive(Serialize, ToSchema)]
@@ -69,7 +73,7 @@ impl LeaseBody {
             token: lease.token.expose(),
             fencing_token: held.fence.get(),
             ttl_ms: held.ttl.as_millis(),
-            expires_in_ms: millis(held.expires_in),
+            expires_in_ms: millis(told(held.expires_in)),
             expires_at: timestamp(now.checked_add(held.expires_in)),
             acquired_at: timestamp(now.checked_sub(held.held_for)),
             renew_after_ms: millis(held.expires_in / 3),
@@ -78,6 +82,15 @@ impl LeaseBody {
             metadata: MetadataBody(held.metadata),
             waited_ms: millis(lease.waited),
         }
+    }
+}
+
+/// What is told of the time that is left.
+fn told(left: Duration) -> Duration {
+    if mutants::is(Mutant::ToldTooLong) {
+        left * 2
+    } else {
+        left
     }
 }
 

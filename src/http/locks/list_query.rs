@@ -32,14 +32,14 @@ pub(super) struct ListParameters {
         pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$"
     )]
     owner: Option<String>,
-    /// About how many locks on one page: it may be fewer, and over Redis a handful more.
+    /// How many locks on one page at most. It may be fewer, or none, and still not be the last.
     #[param(nullable = false, minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u32>,
     /// The `next_cursor` of the page before, with the same `prefix` and `owner`.
     #[param(
         nullable = false,
         min_length = 24,
-        max_length = 24,
+        max_length = 40,
         pattern = "^[A-Za-z0-9_-]*$"
     )]
     cursor: Option<String>,

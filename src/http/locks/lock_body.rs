@@ -30,6 +30,7 @@ use super::{
         "acquired_at": "2026-11-20T12:00:00.000Z",
         "hold_expires_in_ms": null,
         "foreign": false,
+        "foreign_mark": null,
     },
     "waiters": [{"position": 1, "owner": "ci-runner-9", "waited_ms": 8_504}],
     "waiter_count": 1,
@@ -73,7 +74,7 @@ pub(in crate::http) struct WaiterBody {
     waited_ms: u64,
 }
 
-/// Who holds a lock. Of a foreign client only its expiry is known.
+/// Who holds a lock. Of a foreign client only its expiry is known, and what it can be told by.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Holder)]
 pub(in crate::http) struct HolderBody {
@@ -103,6 +104,15 @@ pub(in crate::http) struct HolderBody {
     hold_expires_in_ms: Option<u64>,
     /// Whether a client that does not use the gateway took the lock in the store itself.
     foreign: bool,
+    /// What tells one foreign holder from another, for a break: a hash of what it has written. Null for
+    /// a lease, and for what no client writes into a lock.
+    #[schema(
+        required = true,
+        min_length = 40,
+        max_length = 40,
+        pattern = "^[0-9a-f]{40}$"
+    )]
+    foreign_mark: Option<String>,
 }
 
 // === impl LockBody ===
@@ -155,8 +165,9 @@ impl HolderBody {
                 acquired_at: Some(timestamp(now.checked_sub(lease.held_for))),
                 hold_expires_in_ms: lease.hold_expires_in.map(millis),
                 foreign: false,
+                foreign_mark: None,
             },
-            Holder::Foreign { expires_in } => Self {
+            Holder::Foreign { expires_in, mark } => Self {
                 owner: None,
                 metadata: MetadataBody::default(),
                 fencing_token: None,
@@ -166,6 +177,7 @@ impl HolderBody {
                 acquired_at: None,
                 hold_expires_in_ms: None,
                 foreign: true,
+                foreign_mark: mark.map(|mark| mark.to_string()),
             },
         }
     }

@@ -5,6 +5,8 @@ mod acquire_body;
 mod break_body;
 mod break_lock;
 mod delivered;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzed_body;
 mod header_params;
 mod hold;
 mod hold_count;
@@ -26,6 +28,8 @@ mod waiter_count;
 
 pub(super) use acquire::{__path_acquire, acquire};
 pub(super) use break_lock::{__path_break_lock, break_lock};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use fuzzed_body::fuzzed_body;
 pub(super) use hold::{__path_hold, hold};
 pub(super) use inspect::{__path_inspect, inspect};
 pub(super) use lease_body::{millis, timestamp};

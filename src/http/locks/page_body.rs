@@ -41,6 +41,7 @@ pub(in crate::http) struct PageBody {
         "acquired_at": "2026-11-20T12:00:00.000Z",
         "hold_expires_in_ms": null,
         "foreign": false,
+        "foreign_mark": null,
     },
 }))]
 pub(in crate::http) struct HeldLockBody {

@@ -32,8 +32,8 @@ struct ReleaseProblems;
 /// Release a lease
 ///
 /// Ends a living lease. It is carried out even if the caller hangs up, as soon as the whole request has
-/// come; over HTTP/2 a request that comes together with the end of its whole connection may be lost, as if
-/// it had never been sent. Works while the gateway drains.
+/// come (over HTTP/2 a body needs its `Content-Length` for that), unless so many callers of releases have
+/// hung up at once that the gateway keeps its room for those who wait. Works while the gateway drains.
 ///
 /// Repeated after the lease has ended, the answer is 410; for a minute after a release of a lease
 /// that was acquired with an `Idempotency-Key` it is 204 again.

@@ -11,7 +11,8 @@ use crate::{
 /// not granted the lock: its place is kept for a while, and counts for that long.
 pub(super) struct WaiterCount {
     slot: Option<Slot>,
-    keeps: Option<(Engine, IdempotencyHash)>,
+    /// In a box: most have no key, and no room for it.
+    keeps: Option<Box<(Engine, IdempotencyHash)>>,
 }
 
 // === impl WaiterCount ===
@@ -36,7 +37,7 @@ impl WaiterCount {
         }
         Ok(Self {
             slot: caller.waiter()?,
-            keeps: key.map(|key| (engine.clone(), key)),
+            keeps: key.map(|key| Box::new((engine.clone(), key))),
         })
     }
 
@@ -49,7 +50,8 @@ impl WaiterCount {
 
 impl Drop for WaiterCount {
     fn drop(&mut self) {
-        if let Some((engine, key)) = self.keeps.take() {
+        if let Some(keeps) = self.keeps.take() {
+            let (engine, key) = *keeps;
             engine.keep_place(key, self.slot.take());
         }
     }

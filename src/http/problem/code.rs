@@ -129,7 +129,7 @@ problem_codes! {
          repeated it.";
     HolderChanged = "holder-changed", CONFLICT,
         "Somebody else holds the lock now",
-        "The lock was to be broken only if a certain lease held it, and another lease does.",
+        "The lock was to be broken only if a certain holder had it, and another one does.",
         "Inspect the lock and decide again.";
     NotHeld = "not-held", CONFLICT,
         "Nobody holds the lock",
@@ -231,8 +231,9 @@ problem_codes! {
          forget the fencing tokens that they remember. Correct the clock if it was one. Stop all \
          gateways: they remember the counter. With Redis, delete the counter: the key that \
          matches `lg:*:fence` and has the value 9007199254740991 (`redis-cli --scan --pattern \
-         'lg:*:fence'` lists the candidates). With the embedded store, begin with a new data \
-         directory: its leases are lost. Then start the gateways.";
+         'lg:*:fence'` lists the candidates); on a quorum delete it and `lg:{}:node` on each of its \
+         nodes. With the embedded store, begin with a new data directory: its leases are lost. \
+         Then start the gateways.";
     OutcomeUnknown = "outcome-unknown", GATEWAY_TIMEOUT,
         "It is not known what happened",
         "The store was asked and did not answer in time. **It may have happened.** A lease \

@@ -24,9 +24,29 @@ impl FieldError {
         field: impl Into<Cow<'static, str>>,
         reason: impl Into<String>,
     ) -> Self {
+        let mut field = field.into();
+        // Whoever reads it on a terminal chose the name of a field that is not known, or was led to it.
+        if field.contains(char::is_control) {
+            field = Cow::Owned(field.escape_debug().to_string());
+        }
         Self {
-            field: field.into(),
+            field,
             reason: reason.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_would_move_a_terminal_is_shown_by_its_characters() {
+        let field = FieldError::new("a\u{7f}\u{9b}31m\n".to_owned(), "is not known").field;
+        assert_eq!(field, "a\\u{7f}\\u{9b}31m\\n");
+        assert_eq!(
+            FieldError::new("metadata.näher", "").field,
+            "metadata.näher"
+        );
     }
 }

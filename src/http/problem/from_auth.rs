@@ -87,6 +87,15 @@ impl Problem {
         }
     }
 
+    /// 401: a page was sent for somebody, and somebody else is signed in by now.
+    pub(in crate::http) fn somebody_else() -> Self {
+        let detail = "Somebody else is signed in by now than `Signed-In-As` names. Nothing happened. Ask \
+                      `GET /session` who it is.";
+        Self::new(Code::Unauthorized, detail)
+            .with(Extra::Challenge(INVALID))
+            .caused_by("a page was sent for another key than that of the session".to_owned())
+    }
+
     fn too_many(code: Code, detail: &'static str, retry_after: Duration) -> Self {
         let ms = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
         Self::new(code, detail).with(Extra::RetryAfter { ms })

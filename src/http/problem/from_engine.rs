@@ -97,12 +97,11 @@ impl From<BreakError> for Problem {
         match error {
             BreakError::HolderChanged(Holder::Lease(_)) => Self::new(
                 Code::HolderChanged,
-                "The lock is held by another lease than the one with this fencing token. Nothing \
-                 was broken.",
+                "The lock is held by another lease than what was meant. Nothing was broken.",
             ),
             BreakError::HolderChanged(Holder::Foreign { .. }) => Self::new(
                 Code::HolderChanged,
-                "The lock is held by a client that uses no gateway, and so has no fencing token. \
+                "The lock is held by a client that uses no gateway, and it is not what was meant. \
                  Nothing was broken.",
             ),
             BreakError::NotHeld => Self::new(Code::NotHeld, "Nobody holds the lock."),
@@ -170,8 +169,15 @@ fn unavailable(reason: &Unavailability) -> Problem {
         Unavailability::Disk(_) => {
             "The store cannot write to its disk. Nothing happened. /readyz says what is wrong."
         }
+        Unavailability::TooFewNodes(_) => {
+            "Too few nodes of the store answer, or may vote yet. Nothing happened."
+        }
         Unavailability::TooFewReplicas { .. } => {
             "Not enough replicas had the lease in time, and it was taken back. Nothing happened."
+        }
+        Unavailability::RanOut => {
+            "The time of the lock was over before enough replicas were known to have it. Nothing \
+             happened. Ask for a longer ttl_ms."
         }
         Unavailability::Withdrawn => "The attempt was withdrawn. Nothing happened.",
         Unavailability::Overloaded => {

@@ -94,7 +94,7 @@ impl From<Holder> for CurrentHolder {
                 expires_in_ms: Some(millis(lease.expires_in)),
                 foreign: false,
             },
-            Holder::Foreign { expires_in } => Self {
+            Holder::Foreign { expires_in, .. } => Self {
                 owner: None,
                 metadata: MetadataBody::default(),
                 fencing_token: None,
@@ -121,7 +121,8 @@ mod tests {
 
     fn foreign(ms: Option<u64>, jitter: u32) -> (u64, u64) {
         let expires_in = ms.map(Duration::from_millis);
-        retry_after(Some(Holder::Foreign { expires_in }), jitter)
+        let mark = None;
+        retry_after(Some(Holder::Foreign { expires_in, mark }), jitter)
     }
 
     #[test]

@@ -12,7 +12,9 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use crate::{config::HttpConfig, http::tls::Certificates, lifecycle::Lifecycle};
+use crate::{
+    config::HttpConfig, http::tls::Certificates, lifecycle::Lifecycle, telemetry::metrics::Metrics,
+};
 
 use super::{
     connection::Protocol,
@@ -51,10 +53,17 @@ pub async fn serve(
     router: Router,
     config: &HttpConfig,
     certificates: Option<Certificates>,
+    metrics: &Metrics,
     lifecycle: &Lifecycle,
 ) {
     let most = descriptors::connections(config.max_connections);
-    let protocol = Arc::new(Protocol::new(config, certificates, most, lifecycle));
+    let protocol = Arc::new(Protocol::new(
+        config,
+        certificates,
+        most,
+        metrics.clone(),
+        lifecycle,
+    ));
     let connections = Connections::new(most);
     let doorman = Doorman::new(Arc::clone(&protocol.refusals), protocol.is_tls());
     let mut notice = Notice::default();

@@ -59,7 +59,11 @@ impl<W: Watcher> HttpBody for Arriving<W> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let mut frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        // Its connection has ended behind it. That it is complete is known only if its length was said.
+        if matches!(frame, Some(Err(_))) && self.body.size_hint().exact() == Some(0) {
+            frame = None;
+        }
         if frame.is_none() || self.body.is_end_stream() {
             self.watcher.arrived();
         }

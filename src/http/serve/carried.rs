@@ -9,36 +9,32 @@ use std::{
 
 use futures_util::future::Either;
 use http::{Method, Request};
-use tracing::debug;
 
-use crate::lifecycle::Lifecycle;
+use super::carrier::Carrier;
 
-/// The answer to a release, which goes on in a task of its own when it is dropped.
+/// The answer to a release, which goes on in a task of its own when it is dropped, if there is room.
 ///
 /// HTTP looks for the end of a connection before it asks for the answer to what came on it. So of a
 /// caller that hung up while the gateway did not run not even the handler is begun, although its
-/// request is there. (What came over HTTP/2 together with the end of its whole connection is lost even so:
-/// nobody is told of it.)
+/// request is there.
 pub(super) struct Carried<F: Future + Send + 'static> {
     /// None once it is there.
     answer: Option<Pin<Box<F>>>,
-    lifecycle: Lifecycle,
+    has_begun: bool,
+    carrier: Carrier,
 }
 
 /// Sees an answer through if its request ends a lease. Any other is of use to its caller alone, and ends
 /// with the connection.
-pub(super) fn carried<F>(
-    answer: F,
-    ends_lease: bool,
-    lifecycle: &Lifecycle,
-) -> Either<F, Carried<F>>
+pub(super) fn carried<F>(answer: F, ends_lease: bool, carrier: &Carrier) -> Either<F, Carried<F>>
 where
     F: Future + Send + 'static,
 {
     if ends_lease {
         Either::Right(Carried {
             answer: Some(Box::pin(answer)),
-            lifecycle: lifecycle.clone(),
+            has_begun: false,
+            carrier: carrier.clone(),
         })
     } else {
         Either::Left(answer)
@@ -63,6 +59,7 @@ where
     type Output = Result<T, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.has_begun = true;
         let answer = self.answer.as_mut();
         let answer = answer.expect("an answer that is there is not polled for again");
         let answer = ready!(answer.as_mut().poll(cx));
@@ -77,8 +74,8 @@ impl<F: Future + Send + 'static> Drop for Carried<F> {
         if let Some(answer) = self.answer.take()
             && !thread::panicking()
         {
-            debug!("the caller of a release has hung up; it is carried out all the same");
-            self.lifecycle.spawn(async move { drop(answer.await) });
+            let seen_through = async move { drop(answer.await) };
+            self.carrier.carry(seen_through, self.has_begun);
         }
     }
 }

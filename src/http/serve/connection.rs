@@ -10,9 +10,11 @@ use crate::{
     config::HttpConfig,
     http::tls::{Certificates, HTTP_2},
     lifecycle::Lifecycle,
+    telemetry::metrics::Metrics,
 };
 
 use super::{
+    carrier::CarryingRoom,
     connections::Place,
     handshake::Handshake,
     http1::Http1,
@@ -56,6 +58,7 @@ impl Protocol {
         config: &HttpConfig,
         certificates: Option<Certificates>,
         most: usize,
+        metrics: Metrics,
         lifecycle: &Lifecycle,
     ) -> Self {
         let patience = Patience {
@@ -63,13 +66,15 @@ impl Protocol {
             head: config.header_timeout_ms.duration(),
         };
         let refusals = Arc::new(Refusals::new(config));
+        let carrying = CarryingRoom::new(config.reserved_requests, metrics, lifecycle);
+        let carry = || carrying.clone();
         let refuse = || Arc::clone(&refusals);
         let shaken_within = config.tls.handshake_timeout_ms.duration();
         Self {
             handshake: certificates
                 .map(|certificates| Handshake::new(certificates, shaken_within, refuse())),
-            http1: Http1::new(config, patience, refuse(), lifecycle),
-            http2: Http2::new(config, patience, refuse(), most, lifecycle),
+            http1: Http1::new(config, patience, refuse(), carry(), lifecycle),
+            http2: Http2::new(config, patience, refuse(), carry(), most, lifecycle),
             lasting: Lasting::of(most),
             refusals,
         }

@@ -3,6 +3,7 @@
 use std::{error::Error, io, sync::Arc, time::Duration};
 
 use axum::Router;
+use futures_util::future::{Either, ready};
 use http::{HeaderValue, header::CONNECTION};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -18,6 +19,7 @@ use crate::{config::HttpConfig, lifecycle::Lifecycle};
 use super::{
     arriving::Arriving,
     carried::{carried, ends_lease},
+    carrier::CarryingRoom,
     connection::{HEAD_BUFFER, Opened},
     connections::Place,
     leaving::Leaving,
@@ -32,6 +34,7 @@ pub(super) struct Http1 {
     http: http1::Builder,
     patience: Patience,
     refusals: Arc<Refusals>,
+    carrying: CarryingRoom,
     lifecycle: Lifecycle,
 }
 
@@ -46,6 +49,7 @@ impl Http1 {
         config: &HttpConfig,
         patience: Patience,
         refusals: Arc<Refusals>,
+        carrying: CarryingRoom,
         lifecycle: &Lifecycle,
     ) -> Self {
         let mut http = http1::Builder::new();
@@ -58,6 +62,7 @@ impl Http1 {
             http,
             patience,
             refusals,
+            carrying,
             lifecycle: lifecycle.clone(),
         }
     }
@@ -73,7 +78,7 @@ impl Http1 {
         closed: impl Future<Output = ()>,
     ) {
         let opened_at = Instant::now();
-        let lifecycle = self.lifecycle.clone();
+        let (lifecycle, carrier) = (self.lifecycle.clone(), self.carrying.of_connection());
         let pace = Arc::clone(&seat.pace);
         let refusals = Arc::clone(&self.refusals);
         let paced = Paced::new(stream, Arc::clone(&pace), self.patience, refusals);
@@ -89,12 +94,13 @@ impl Http1 {
             pace.busy();
             let ends_lease = ends_lease(&request);
             let stopping = lifecycle.clone();
+            let request = request.map(|body| Arriving::watch(body, &pace));
+            let answer = match refusal {
+                Some(refusal) => Either::Left(ready(Ok(refusal))),
+                None => Either::Right(router.call(request)),
+            };
             let answer = async move {
-                let request = request.map(|body| Arriving::watch(body, &pace));
-                let answer = match refusal {
-                    Some(refusal) => Ok(refusal),
-                    None => router.call(request).await,
-                };
+                let answer = answer.await;
                 answer.map(|mut answer| {
                     // The next request may be sent elsewhere then, and none is under way on this
                     // connection when the gateway closes it.
@@ -105,7 +111,7 @@ impl Http1 {
                     answer.map(|body| Leaving::new(body, pace))
                 })
             };
-            carried(answer, ends_lease, &lifecycle)
+            carried(answer, ends_lease, &carrier)
         });
         let mut connection = std::pin::pin!(self.http.serve_connection(io, service));
         let ended = tokio::select! {

@@ -19,8 +19,10 @@ use super::{
     arriving::Arriving,
     asking::Asking,
     carried::{carried, ends_lease},
+    carrier::CarryingRoom,
     connection::Opened,
     connections::Place,
+    late_end::{LateEnd, Turns},
     pace::Burden,
     paced::Patience,
     refusal::{MAX_HEADERS, Refusals},
@@ -38,6 +40,7 @@ pub(super) struct Http2 {
     refusals: Arc<Refusals>,
     /// Room for requests, on all connections together.
     room: Arc<Semaphore>,
+    carrying: CarryingRoom,
     lifecycle: Lifecycle,
 }
 
@@ -69,6 +72,7 @@ impl Http2 {
         config: &HttpConfig,
         patience: Patience,
         refusals: Arc<Refusals>,
+        carrying: CarryingRoom,
         most: usize,
         lifecycle: &Lifecycle,
     ) -> Self {
@@ -81,6 +85,7 @@ impl Http2 {
             patience,
             refusals,
             room: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            carrying,
             lifecycle: lifecycle.clone(),
         }
     }
@@ -117,7 +122,7 @@ impl Http2 {
         // A sign of life cannot be asked for where nothing is taken: then the kernel gives up.
         opened.silence_limit.set(2 * SIGN_OF_LIFE);
         let (refusals, room) = (Arc::clone(&self.refusals), Arc::clone(&self.room));
-        let (asked, lifecycle) = (Arc::clone(&streams), self.lifecycle.clone());
+        let (asked, carrier) = (Arc::clone(&streams), self.carrying.of_connection());
         let service = service_fn(move |mut request: http::Request<Incoming>| {
             let permit = Arc::clone(&room).try_acquire_owned().ok();
             let refusal = if request.headers().len() > MAX_HEADERS {
@@ -132,8 +137,10 @@ impl Http2 {
             opened.tell(&mut request, limit);
             let ends_lease = ends_lease(&request);
             let answer = answer(request, refusal, stream, router.clone());
-            carried(answer, ends_lease, &lifecycle)
+            carried(answer, ends_lease, &carrier)
         });
+        let turns = Turns::default();
+        let stream = LateEnd::new(stream, turns.clone());
         let io = TokioIo::new(Asking::new(stream, Arc::clone(&streams)));
         let connection = self.builder(&streams).serve_connection(io, service);
         let mut connection = std::pin::pin!(connection);
@@ -151,7 +158,7 @@ impl Http2 {
             };
             tokio::select! {
                 biased;
-                ended = connection.as_mut() => break ended,
+                ended = turns.run(connection.as_mut()) => break ended,
                 () = seat.needed(), if !leaving => {
                     if seat.pace.burden() != Burden::Needed {
                         return;
@@ -231,7 +238,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
 mod tests {
     use tokio::{io::duplex, time::timeout};
 
-    use crate::http::serve::connections::Connections;
+    use crate::{http::serve::connections::Connections, telemetry::metrics::Metrics};
 
     use super::*;
 
@@ -243,7 +250,9 @@ mod tests {
             head: Duration::from_secs(10),
         };
         let refusals = Arc::new(Refusals::new(&config));
-        let http = Http2::new(&config, patience, refusals, 1, &Lifecycle::new());
+        let lifecycle = Lifecycle::new();
+        let carrying = CarryingRoom::new(1, Metrics::default(), &lifecycle);
+        let http = Http2::new(&config, patience, refusals, carrying, 1, &lifecycle);
         let (seat, (ours, _theirs)) = (Connections::new(1).admit().unwrap(), duplex(1_024));
         let opened = Opened::unknown();
         let limit = opened.silence_limit.clone();

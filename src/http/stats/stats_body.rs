@@ -157,7 +157,10 @@ impl StoreKind {
     fn of(url: &StoreUrl) -> Self {
         match url {
             StoreUrl::Embedded(_) => Self::Embedded,
-            StoreUrl::Redis(_) | StoreUrl::Sentinel(_) => Self::Redis,
+            StoreUrl::Redis(_)
+            | StoreUrl::Sentinel(_)
+            | StoreUrl::Cluster(_)
+            | StoreUrl::Redlock(_) => Self::Redis,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     lock::{HeldLease, KeeperId, LockName},
+    mutants::{self, Mutant},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Attempt, Idempotency},
@@ -29,7 +30,10 @@ impl State {
         if self.remembers(&RowKey::given_back(name, token), now) {
             return Err(Unavailability::Withdrawn.into());
         }
-        let living = self.living(name, now).cloned();
+        let mut living = self.living(name, now).cloned();
+        if mutants::is(Mutant::NoNx) {
+            living = None;
+        }
         if let Some(lease) = &living {
             if lease.token == *token {
                 // Under its key a newer request may have been answered it meanwhile, and keeps it.
@@ -46,6 +50,7 @@ impl State {
         }
         if let Some(idempotency) = &attempt.idempotency
             && self.remembers(&RowKey::used_key(&idempotency.hash), now)
+            && !mutants::is(Mutant::NoTombstone)
         {
             return Ok(Acquisition::IdempotencyExpired);
         }
@@ -79,13 +84,16 @@ impl State {
         }
         let salt = key.idempotency.salt;
         let keeper = KeeperId::of_attempt(&attempt.token);
-        let settled = lease.told(Told::Again, now).adopted(keeper);
+        let mut settled = lease.told(Told::Again, now).adopted(keeper);
+        if mutants::is(Mutant::ReplayWithNewFence) {
+            settled.fence = self.next_fence().ok()?;
+        }
         let held = settled.held(now);
         self.set(&attempt.name, settled);
         Some(if lease.is_unheard() {
             Acquisition::Collected(held, salt)
         } else {
-            Acquisition::Replayed(held, salt)
+            Acquisition::Replayed(held, salt, Some(lease.keeper()))
         })
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
-    lock::{FencingToken, HeldLease, KeeperId, LockName, TokenHash, Ttl},
+    lock::{HeldLease, KeeperId, LockName, Meant, TokenHash, Ttl},
     store::{
         StoreError, Uncertainty,
         breaks::Breaking,
@@ -38,7 +38,7 @@ pub(super) enum Command {
     /// See [`crate::store::Store::break_lock`]. Answers the token of a lease that was broken as well.
     Break(
         LockName,
-        Option<FencingToken>,
+        Option<Meant>,
         Answer<(Breaking, Option<TokenHash>)>,
     ),
     /// Finish what came before, let go of the file and end.
@@ -93,8 +93,8 @@ impl Command {
             Self::GiveBack(name, token, answer) => {
                 Ready::GiveBack(answer, state.give_back(&name, &token, now))
             }
-            Self::Break(name, fence, answer) => {
-                Ready::Break(answer, state.break_lock(&name, fence, now))
+            Self::Break(name, meant, answer) => {
+                Ready::Break(answer, state.break_lock(&name, meant, now))
             }
             Self::Close(closed) => return Err(closed),
         };
@@ -110,7 +110,7 @@ impl Command {
             Self::Renew(_renewer, _name, _token, _ttl, answer) => drop(answer.send(Err(error))),
             Self::Release(_keeper, _name, _token, answer) => drop(answer.send(Err(error))),
             Self::GiveBack(_name, _token, answer) => drop(answer.send(Err(error))),
-            Self::Break(_name, _fence, answer) => drop(answer.send(Err(error))),
+            Self::Break(_name, _meant, answer) => drop(answer.send(Err(error))),
             Self::Close(closed) => return Some(closed),
         }
         None
@@ -159,7 +159,9 @@ impl Done {
 fn acquired(acquisition: Acquisition, later: Duration) -> Result<Acquisition, StoreError> {
     Ok(match acquisition {
         Acquisition::Granted(held) => Acquisition::Granted(living(held, later)?),
-        Acquisition::Replayed(held, salt) => Acquisition::Replayed(living(held, later)?, salt),
+        Acquisition::Replayed(held, salt, before) => {
+            Acquisition::Replayed(living(held, later)?, salt, before)
+        }
         Acquisition::Collected(held, salt) => Acquisition::Collected(living(held, later)?, salt),
         Acquisition::Held(contention) => Acquisition::Held(contended(contention, later)),
         Acquisition::Queued(Place { ahead, contention }) => {

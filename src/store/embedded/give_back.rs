@@ -2,6 +2,7 @@
 
 use crate::{
     lock::{LockName, TokenHash},
+    mutants::{self, Mutant},
     store::contract::GiveBack,
 };
 
@@ -19,7 +20,8 @@ impl State {
     ) -> GiveBack {
         match self.living(name, now) {
             Some(lease) if lease.token == *token => {
-                if lease.is_settled() || lease.is_adopted() {
+                let kept = lease.is_settled() || lease.is_adopted();
+                if kept && !mutants::is(Mutant::GiveBackOfReplayed) {
                     return GiveBack::NothingHeld;
                 }
                 self.end(name, false, now);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::{
     lock::{FencingToken, HeldLease, KeeperId, Metadata, Owner, TokenHash, Ttl},
+    mutants::{self, Mutant},
     store::contract::{Attempt, Idempotency},
 };
 
@@ -103,12 +104,15 @@ impl Lease {
         self.key.as_ref().is_some_and(|key| key.told == Told::Never)
     }
 
+    /// Who keeps it: whoever has adopted it last, or the attempt that it was granted to.
+    pub(super) fn keeper(&self) -> KeeperId {
+        let adopter = self.keeper.as_deref().copied();
+        adopter.unwrap_or_else(|| KeeperId::of_attempt(&self.token))
+    }
+
     /// Whether nobody else has adopted it.
     pub(super) fn is_kept_by(&self, keeper: KeeperId) -> bool {
-        match &self.keeper {
-            Some(adopter) => **adopter == keeper,
-            None => KeeperId::of_attempt(&self.token) == keeper,
-        }
+        self.keeper() == keeper
     }
 
     /// Whether it is kept by anybody but the attempt that it was granted to.
@@ -171,7 +175,10 @@ impl Lease {
     }
 
     fn end(ttl: Ttl, hold_ends_at: Option<Moment>, now: Moment) -> Moment {
-        let end = now.after(ttl.duration());
+        let mut end = now.after(ttl.duration());
+        if mutants::is(Mutant::TtlInSeconds) {
+            end = now.after(ttl.duration() / 1_000);
+        }
         hold_ends_at.map_or(end, |limit| end.min(limit))
     }
 }

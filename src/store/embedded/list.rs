@@ -45,7 +45,7 @@ impl<'a> Listing<'a> {
         let place = match query.cursor {
             Some(Cursor::Embedded { place }) => Some(place),
             // Of another store: the walk begins anew.
-            Some(Cursor::Redis { .. }) | None => None,
+            Some(Cursor::Redis(_) | Cursor::Cluster { .. } | Cursor::Quorum { .. }) | None => None,
         };
         Self {
             query,

@@ -8,6 +8,8 @@ mod confirm;
 mod directory;
 mod field;
 mod file;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzed_row;
 mod give_back;
 mod hand_off;
 mod header_last;
@@ -36,7 +38,10 @@ mod state;
 mod store;
 #[cfg(test)]
 mod tests;
+mod too_early;
 mod writer;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use fuzzed_row::fuzzed_row;
 pub use open_error::OpenError;
 pub use store::EmbeddedStore;

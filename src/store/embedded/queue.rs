@@ -1,10 +1,13 @@
 //! The queue of one name.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::lock::{IdempotencyHash, TokenHash};
+use crate::{
+    lock::{IdempotencyHash, TokenHash},
+    mutants::{self, Mutant},
+};
 
-use super::queued::Queued;
+use super::{moment::Moment, queued::Queued};
 
 /// The queue of one name, by the order of arrival.
 #[derive(Debug, Default)]
@@ -13,6 +16,8 @@ pub(super) struct Queue {
     /// Also those who were superseded last.
     by_token: HashMap<TokenHash, u64>,
     by_key: HashMap<IdempotencyHash, u64>,
+    /// When each position is given up.
+    ends: BTreeSet<(Moment, u64)>,
 }
 
 // === impl Queue ===
@@ -30,6 +35,9 @@ impl Queue {
 
     /// The next to be granted the lock.
     pub(super) fn head(&self) -> Option<u64> {
+        if mutants::is(Mutant::Lifo) {
+            return self.line.keys().next_back().copied();
+        }
         self.line.keys().next().copied()
     }
 
@@ -53,6 +61,13 @@ impl Queue {
         self.find(self.by_key.get(key))
     }
 
+    /// The positions whose time is over, and that are not cleared away yet. Only those of this name are
+    /// looked at.
+    pub(super) fn over(&self, now: Moment) -> impl Iterator<Item = u64> {
+        let over = self.ends.range(..=(now, u64::MAX));
+        over.map(|(_, order)| *order)
+    }
+
     /// How many are before a position. Counts them: only asked for those who do not come last.
     pub(super) fn ahead_of(&self, order: u64) -> usize {
         match self.line.last_key_value() {
@@ -65,6 +80,7 @@ impl Queue {
     pub(super) fn put(&mut self, order: u64, queued: Option<Queued>) -> Option<Queued> {
         let before = self.line.remove(&order);
         if let Some(before) = &before {
+            self.ends.remove(&(before.until, order));
             for token in tokens(before) {
                 self.by_token.remove(&token);
             }
@@ -79,6 +95,7 @@ impl Queue {
             if let Some(idempotency) = &queued.attempt.idempotency {
                 self.by_key.insert(idempotency.hash, order);
             }
+            self.ends.insert((queued.until, order));
             self.line.insert(order, queued);
         }
         before

@@ -37,8 +37,8 @@ impl Queues {
     /// How many are queued for a name. Those whose time is over are cleared away now and then, and until
     /// then do not count.
     pub(super) fn len(&self, name: &LockName, now: Moment) -> u64 {
-        let all = self.of(name).map_or(0, Queue::len);
-        count(all - self.all_over(name, now).count())
+        let queue = self.of(name);
+        count(queue.map_or(0, |queue| queue.len() - queue.over(now).count()))
     }
 
     /// A position behind everybody.
@@ -80,7 +80,7 @@ impl Queues {
             .filter(|(order, queued)| !undo.contains_key(order) && queued.until > now)
             .take(INSPECTED_WAITERS)
             .collect();
-        let over = self.all_over(name, now);
+        let over = queue.into_iter().flat_map(|queue| queue.over(now));
         let over = over.filter(|order| !undo.contains_key(order)).count();
         let mut waiters = queue.map_or(0, Queue::len) - over;
         for (order, before) in undo {
@@ -116,13 +116,6 @@ impl Queues {
     /// The names for which anybody is queued.
     pub(super) fn names(&self) -> Vec<LockName> {
         self.by_name.keys().cloned().collect()
-    }
-
-    /// The positions in a queue whose time is over, and that are not cleared away yet.
-    fn all_over(&self, name: &LockName, now: Moment) -> impl Iterator<Item = u64> {
-        let over = self.ends.range(..=(now, u64::MAX));
-        over.filter(move |(_, of)| *of == name)
-            .map(|((_, order), _)| *order)
     }
 
     fn replace(&mut self, name: &LockName, order: u64, queued: Option<Queued>) -> Option<Queued> {

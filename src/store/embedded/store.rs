@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     clock::Clock,
-    lock::{FencingToken, KeeperId, LockName, TokenHash, Ttl},
+    lock::{KeeperId, LockName, Meant, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
         breaks::{Breaking, Breaks, BrokenLease},
@@ -172,9 +172,9 @@ impl Store for EmbeddedStore {
     async fn break_lock(
         &self,
         name: &LockName,
-        fence: Option<FencingToken>,
+        meant: Option<Meant>,
     ) -> Result<Breaking, StoreError> {
-        let ask = self.ask(|answer| Command::Break(name.clone(), fence, answer));
+        let ask = self.ask(|answer| Command::Break(name.clone(), meant, answer));
         let (breaking, token) = ask.await?;
         if let Some(token) = token {
             let name = name.clone();

@@ -196,6 +196,7 @@ impl Writer {
 
     fn commit(&mut self, change: Change, now: Moment, done: Vec<Done>) {
         let meta = self.next_meta(&change, now);
+        let done = self.too_early(done, now);
         let Some(file) = &self.file else { return };
         self.health.writing(now);
         if let Err(failure) = file.write(&meta, change.rows) {
@@ -208,7 +209,7 @@ impl Writer {
         self.answer(done, now);
     }
 
-    fn answer(&mut self, done: Vec<Done>, carried_out: Moment) {
+    pub(super) fn answer(&mut self, done: Vec<Done>, carried_out: Moment) {
         let notices = self.state().settle();
         let later = Moment::now(&*self.clock).since(carried_out);
         let untold = notices

@@ -1,11 +1,11 @@
 //! Whether acquires are let through: only to a server that was examined, and found to be safe.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::{
     select,
     sync::{Mutex as AsyncMutex, Notify},
-    time::{Duration, Instant, sleep, sleep_until},
+    time::{Duration, Instant, sleep, sleep_until, timeout_at},
 };
 use tracing::{info, warn};
 
@@ -16,13 +16,14 @@ use crate::store::{
 
 use super::{
     dispatch::Pauses,
+    eviction::Eviction,
     examination::{Examiner, Findings, Verdict},
+    shard::{Errand, Shard},
 };
 
-/// Keeps what the last examination found.
+/// Keeps what the last examination of a server found.
+#[derive(Debug)]
 pub(super) struct Admission {
-    examiner: Examiner,
-    limit: Duration,
     /// Held while examining, so that those who ask together get one examination.
     turn: AsyncMutex<()>,
     last: Mutex<Option<Findings>>,
@@ -30,6 +31,10 @@ pub(super) struct Admission {
     standing: Mutex<Option<Result<(), String>>>,
     /// Somebody asked, and there are new findings.
     found: Notify,
+    /// By how many seconds the server's clock was ahead of ours when it was last looked at.
+    skew: Mutex<Option<f64>>,
+    /// What was last read of the eviction policy.
+    policy: Mutex<Option<Eviction>>,
 }
 
 /// How long findings count for those who ask: readiness probes must not keep a server busy.
@@ -42,27 +47,32 @@ const PERIOD_OF_TROUBLE: Duration = Duration::from_secs(1);
 // === impl Admission ===
 
 impl Admission {
-    pub(super) fn new(examiner: Examiner, limit: Duration) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            examiner,
-            limit,
             turn: AsyncMutex::new(()),
             last: Mutex::new(None),
             standing: Mutex::new(None),
             found: Notify::new(),
+            skew: Mutex::new(None),
+            policy: Mutex::new(None),
         }
     }
 
-    /// Lets an acquire through, or says why not.
-    pub(super) async fn admit(&self) -> Result<(), Unavailability> {
+    /// Lets an acquire through to the server whose admission this is, or says why not.
+    async fn admit(&self, shard: &Arc<Shard>, examiner: &Examiner) -> Result<(), Unavailability> {
         let start = Instant::now();
         let mut pauses = Pauses::new();
+        let mut waiting = None;
         loop {
             if let Some(standing) = self.standing() {
                 return standing.map_err(Unavailability::Misconfigured);
             }
             // Nobody has reached the server yet.
-            if let Verdict::Unreachable(why) = self.examine_since(Instant::now()).await.verdict {
+            if waiting.is_none() {
+                waiting = shard.patience(Errand::Ask)?;
+            }
+            let found = self.examine_since(Instant::now(), shard, examiner);
+            if let Verdict::Unreachable(why) = found.await.verdict {
                 let pause = pauses.next();
                 if start.elapsed() + pause >= FRESH {
                     return Err(why);
@@ -72,29 +82,57 @@ impl Admission {
         }
     }
 
+    /// The same, as long as whoever asks may wait.
+    pub(super) async fn admit_by(
+        &self,
+        shard: &Arc<Shard>,
+        examiner: &Examiner,
+        limit: Instant,
+    ) -> Result<(), Unavailability> {
+        let admitted = timeout_at(limit, self.admit(shard, examiner)).await;
+        admitted.unwrap_or_else(|_elapsed| {
+            let why = "it was not found out in time whether locks are safe there";
+            Err(Unavailability::Connect(why.to_owned()))
+        })
+    }
+
     /// By how many seconds the server's clock was ahead of ours when it was last looked at.
     pub(super) fn clock_skew(&self) -> Option<f64> {
-        let skew = &self.examiner.skew;
-        *skew.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.skew.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of that.
+    pub(super) fn note_skew(&self, ahead: f64) {
+        *self.skew.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
+    }
+
+    /// What was last read of the eviction policy.
+    pub(super) fn last_policy(&self) -> MutexGuard<'_, Option<Eviction>> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the server answered when it was last looked at.
+    pub(super) fn is_reached(&self) -> bool {
+        let last = self.last();
+        last.is_some_and(|last| !matches!(last.verdict, Verdict::Unreachable(_)))
     }
 
     /// What is known of the server, not older than [`FRESH`].
-    pub(super) async fn check(&self) -> Vec<Check> {
+    pub(super) async fn check(&self, shard: &Arc<Shard>, examiner: &Examiner) -> Vec<Check> {
         let now = Instant::now();
         let since = now.checked_sub(FRESH).unwrap_or(now);
-        self.examine_since(since).await.checks
+        self.examine_since(since, shard, examiner).await.checks
     }
 
     /// Examines the server again and again.
-    pub(super) async fn watch(&self, stopped: impl Future<Output = ()>) {
-        let mut stopped = std::pin::pin!(stopped);
+    pub(super) async fn watch(&self, shard: &Arc<Shard>, examiner: &Examiner) {
         let mut told_before = None;
         loop {
             let last = self.last();
             if let Some(findings) = &last {
                 let now: Vec<_> = findings.checks.iter().map(told).collect();
                 if told_before.as_ref() != Some(&now) {
-                    tell(&now);
+                    tell(&now, shard);
                     told_before = Some(now);
                 }
             }
@@ -103,20 +141,22 @@ impl Admission {
                 Verdict::Unsafe(_) | Verdict::Unreachable(_) => last.at + PERIOD_OF_TROUBLE,
             });
             select! {
-                () = &mut stopped => return,
                 () = self.found.notified() => continue,
                 () = sleep_until(due) => {}
-                () = self.examiner.connected() => {}
+                // To a server that may have been configured anew.
+                () = shard.pool.connected() => {}
             }
-            select! {
-                () = &mut stopped => return,
-                _findings = self.examine_since(Instant::now()) => {}
-            }
+            self.examine_since(Instant::now(), shard, examiner).await;
         }
     }
 
     /// The findings of an examination that ended after `since`.
-    async fn examine_since(&self, since: Instant) -> Findings {
+    async fn examine_since(
+        &self,
+        since: Instant,
+        shard: &Arc<Shard>,
+        examiner: &Examiner,
+    ) -> Findings {
         let _turn = self.turn.lock().await;
         let last = self
             .last
@@ -126,7 +166,7 @@ impl Admission {
         if let Some(last) = last.filter(|last| last.at >= since) {
             return last;
         }
-        let findings = self.examiner.examine(self.limit).await;
+        let findings = examiner.examine(shard).await;
         let standing = match &findings.verdict {
             Verdict::Safe => Some(Ok(())),
             Verdict::Unsafe(why) => Some(Err(why.clone())),
@@ -168,12 +208,16 @@ fn told(check: &Check) -> (&'static str, Option<String>) {
 }
 
 /// Says what has changed, once: the rest is in the readiness report.
-fn tell(findings: &[(&'static str, Option<String>)]) {
+fn tell(findings: &[(&'static str, Option<String>)], shard: &Shard) {
+    let node = shard.node().map(ToString::to_string);
     for (name, trouble) in findings {
         if let Some(finding) = trouble {
-            warn!(check = name, finding, "the store is not as it should be");
+            warn!(
+                check = name,
+                node, finding, "the store is not as it should be"
+            );
         } else {
-            info!(check = name, "the store is as it should be");
+            info!(check = name, node, "the store is as it should be");
         }
     }
 }

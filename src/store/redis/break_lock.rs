@@ -1,22 +1,22 @@
 //! Breaks a lock: looks at what holds it, and ends exactly that.
 
 use crate::{
-    lock::FencingToken,
-    store::{StoreError, Unavailability, breaks::Breaking, contract::Holder},
+    lock::Meant,
+    store::{StoreError, Unavailability, breaks::Breaking},
 };
 
 use super::{
     dispatch::Dispatch,
     gateway::Gateway,
     keys::Keys,
-    scripts::{Meant, Scripts, Seen, Struck},
+    scripts::{Scripts, Seen, Struck},
 };
 
 /// How often it is looked again if the lock has passed on between the look and the break. Each time
 /// takes a round trip in which that happens.
 const LOOKS: usize = 32;
 
-/// Breaks what holds the lock; with a fence, only the lease that has it.
+/// Breaks what holds the lock; with `meant`, only if it is that.
 ///
 /// What is broken was looked at before, so that a copy of the command breaks nothing else, and its
 /// answer can be told from the look although the reply was lost.
@@ -25,24 +25,25 @@ pub(super) async fn break_lock(
     scripts: &Scripts,
     gateway: &Gateway,
     keys: &Keys,
-    fence: Option<FencingToken>,
+    meant: Option<Meant>,
 ) -> Result<Breaking, StoreError> {
     for _ in 0..LOOKS {
         let seen = scripts.list(dispatch, keys).await?;
-        let meant = match &seen {
+        let found = match &seen {
             Seen::Nobody => None,
             Seen::Lease(lease) => Some(Meant::Lease(lease.fence)),
-            Seen::Foreign(_, mark) => Some(Meant::Foreign(mark.clone())),
+            Seen::Foreign(_, mark) => Some(Meant::Foreign(*mark)),
             Seen::Odd(_) => return Err(odd(dispatch, scripts, gateway, keys).await),
         };
-        let (Some(meant), Some(holder)) = (meant, seen.holder()) else {
+        let (Some(found), Some(holder)) = (found, seen.holder()) else {
             return Ok(Breaking::NotHeld);
         };
         gateway.floors.saw(keys.slot(), Some(&holder));
-        if fence.is_some() && fence != fence_of(&holder) {
+        if meant.is_some_and(|meant| meant != found) {
             return Ok(Breaking::HolderChanged(holder));
         }
-        match scripts.break_lock(dispatch, gateway, keys, &meant).await? {
+        let struck = scripts.break_lock(dispatch, gateway, keys, Some(found));
+        match struck.await? {
             Struck::Broken => return Ok(Breaking::Broken(holder)),
             Struck::Changed => {}
         }
@@ -53,19 +54,11 @@ pub(super) async fn break_lock(
 
 /// Says which key is in the way: the script finds out, and breaks nothing.
 async fn odd(dispatch: &Dispatch, scripts: &Scripts, gateway: &Gateway, keys: &Keys) -> StoreError {
-    let nothing = Meant::Foreign(String::new());
-    match scripts.break_lock(dispatch, gateway, keys, &nothing).await {
+    match scripts.break_lock(dispatch, gateway, keys, None).await {
         Err(error) => error,
         Ok(Struck::Broken | Struck::Changed) => StoreError::ForeignData {
             key: keys.info().to_owned(),
             found: "a lease record that makes no sense".into(),
         },
-    }
-}
-
-fn fence_of(holder: &Holder) -> Option<FencingToken> {
-    match holder {
-        Holder::Lease(lease) => Some(lease.fence),
-        Holder::Foreign { .. } => None,
     }
 }

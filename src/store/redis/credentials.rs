@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 use tracing::warn;
 
 use crate::{
-    config::{RedisConfig, RedisLogin, RedisNode},
+    config::{RedisConfig, RedisLogin, RedisNode, RedlockUrl},
     stamp::Stamp,
     tls::{ClientFiles, PemFile, TlsError},
 };
@@ -98,8 +98,22 @@ pub fn check_credentials(
             Credentials::of_sentinels(&url.login(), config).current()?;
             url.sentinels().to_vec()
         }
+        RedisServers::Cluster(url) => url.nodes().to_vec(),
     };
     for node in named.iter().filter(|_| of_redis.is_tls()) {
+        server_name(node)?;
+    }
+    Ok(())
+}
+
+/// The same for the nodes of a quorum.
+pub fn check_quorum_credentials(
+    url: &RedlockUrl,
+    config: &RedisConfig,
+) -> Result<(), CredentialsError> {
+    let of_nodes = Credentials::of_redis(&url.login(), config);
+    of_nodes.current()?;
+    for node in url.nodes().iter().filter(|_| of_nodes.is_tls()) {
         server_name(node)?;
     }
     Ok(())

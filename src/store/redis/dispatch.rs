@@ -3,29 +3,36 @@
 //! What certainly did not happen is tried again for a short while. What may have happened is sent
 //! again until the deadline: every script recognises its own repetition.
 
-use bb8_redis::redis::{Cmd, Pipeline, Value};
+use std::sync::Arc;
+
+use bb8_redis::redis::Cmd;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
     config::RedisConfig,
+    mutants::{self, Mutant},
     store::{StoreError, Unavailability, Uncertainty},
 };
 
 use super::{
-    Slot,
     failure::Failure,
     foreign,
     keys::Keys,
-    link::Link,
     scripts::{Reply, Script},
+    sending::Form,
+    shard::Errand,
     topology::Topology,
 };
 
 /// Carries commands to the servers of a store.
+#[derive(Clone)]
 pub(super) struct Dispatch {
-    pub(super) topology: Topology,
-    command_timeout: Duration,
+    pub(super) topology: Arc<Topology>,
+    pub(super) command_timeout: Duration,
     deadline: Duration,
+    /// When the outcome of what is sent must be known: that of one request, whatever it takes. Without
+    /// one each command has the deadline for itself.
+    limit: Option<Instant>,
 }
 
 /// Which copy of a command is sent.
@@ -57,10 +64,30 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 impl Dispatch {
     pub(super) fn new(topology: Topology, config: &RedisConfig) -> Self {
         Self {
-            topology,
+            topology: Arc::new(topology),
             command_timeout: config.command_timeout_ms.duration(),
             deadline: config.deadline_ms.duration(),
+            limit: None,
         }
+    }
+
+    /// The same for all that is sent for one request: together it has the time that a single command
+    /// has.
+    pub(super) fn for_one_request(&self) -> Self {
+        Self {
+            limit: Some(Instant::now() + self.deadline),
+            ..self.clone()
+        }
+    }
+
+    /// When the outcome of what is sent now must be known.
+    pub(super) fn limit(&self) -> Instant {
+        self.limit.unwrap_or_else(|| Instant::now() + self.deadline)
+    }
+
+    /// How much of a request's time is kept for undoing what it has done.
+    pub(super) fn reserve(&self) -> Duration {
+        self.command_timeout.min(self.deadline / 4)
     }
 
     /// Runs a script on the keys of a lock. `fill` appends keys and arguments.
@@ -74,19 +101,34 @@ impl Dispatch {
     where
         F: Fn(&mut Cmd, Sending) + Send + Sync,
     {
-        let start = Instant::now();
-        let mut earlier = None;
+        let (start, limit) = (Instant::now(), self.limit());
+        let mut earlier: Option<Uncertainty> = None;
         let mut pauses = Pauses::new();
+        let mut waiting = None;
+        let errand = if script.knows_its_own() {
+            Errand::Keep
+        } else {
+            Errand::Ask
+        };
         loop {
+            if waiting.is_none() {
+                waiting = match self.topology.patience(keys.slot(), errand) {
+                    Ok(waiting) => waiting,
+                    Err(why) => return Err(earlier.map_or_else(|| why.into(), StoreError::from)),
+                };
+            }
             let sending = match earlier {
                 None => Sending::First,
                 Some(_) => Sending::Again,
             };
-            let limit = start + self.deadline;
-            let tried = self.once(script, keys.slot(), echo, limit, |command| {
+            let tried = self.in_any_form(script, keys, echo, limit, |command| {
                 fill(command, sending);
             });
-            let (patience, error) = match tried.await {
+            let tried = tried.await;
+            if tried.is_err() {
+                self.topology.doubt();
+            }
+            let (until, error) = match tried {
                 Ok(reply) => return Ok(Answer { reply, earlier }),
                 Err(Failure::Unknown(Uncertainty::UnexpectedReply(what))) => {
                     // Whatever answers there is no Redis that runs our scripts.
@@ -94,11 +136,16 @@ impl Dispatch {
                 }
                 Err(Failure::Unknown(why)) => {
                     earlier = Some(why.clone());
-                    (self.deadline, why.into())
+                    (limit, why.into())
                 }
-                Err(Failure::Transient(why) | Failure::WrongNode(why)) => match &earlier {
-                    Some(unknown) => (self.deadline, unknown.clone().into()),
-                    None => (PATIENCE.min(self.deadline), why.into()),
+                Err(
+                    failure @ (Failure::Transient(_)
+                    | Failure::WrongNode(_)
+                    | Failure::Elsewhere(_)
+                    | Failure::Moving(_)),
+                ) => match &earlier {
+                    Some(unknown) => (limit, unknown.clone().into()),
+                    None => (limit.min(start + PATIENCE), failure.reason().into()),
                 },
                 Err(failure @ (Failure::Refused(_) | Failure::WrongType | Failure::NoScript)) => {
                     return Err(match earlier {
@@ -108,82 +155,57 @@ impl Dispatch {
                 }
             };
             let pause = pauses.next();
-            if start.elapsed() + pause >= patience {
+            if Instant::now() + pause >= until {
+                if mutants::is(Mutant::UnknownIsRefused) {
+                    return Err(Unavailability::Overloaded.into());
+                }
                 return Err(error);
             }
             sleep(pause).await;
         }
     }
 
-    /// Sends one copy. A script that the server does not know is sent in full.
-    pub(super) async fn once(
+    /// Sends one copy; if its slot is being moved, and the script can do with the lease's own keys, with
+    /// them alone.
+    async fn in_any_form(
         &self,
         script: &Script,
-        slot: Slot,
+        keys: &Keys,
         echo: &str,
-        deadline: Instant,
+        limit: Instant,
         fill: impl Fn(&mut Cmd) + Send + Sync,
     ) -> Result<Reply, Failure> {
-        let limit = deadline.min(Instant::now() + self.command_timeout);
-        let pool = self.topology.pool(slot);
-        let mut link = pool.link(deadline).await.map_err(unconnected)?;
-        let mut command = script.by_hash();
-        fill(&mut command);
-        let value = match link.send(&command, limit).await {
-            Err(Failure::NoScript) => {
-                let mut command = script.in_full();
-                fill(&mut command);
-                link.send(&command, limit).await
-            }
-            other => other,
-        }?;
-        Reply::read(value, echo).map_err(|what| unexpected(&link, what))
+        let mut form = Form::Whole;
+        loop {
+            let sent = self.once((script, form), keys, echo, limit, &fill).await;
+            form = match (form, sent) {
+                (Form::Whole, Err(Failure::Moving(_))) if script.knows_its_own() => Form::Own(2),
+                // What is remembered of its idempotency key belongs to it too.
+                (Form::Own(2), Ok(reply)) if reply.kind() == "keyed" => Form::Own(3),
+                (Form::Own(_), Ok(reply)) if reply.kind() == "moving" => {
+                    let why = "the slot is being moved".to_owned();
+                    return Err(Failure::Moving(Unavailability::Refused(why)));
+                }
+                (_, sent) => return sent,
+            };
+        }
     }
 
-    /// Sends a plain command, once.
-    pub(super) async fn plain(&self, slot: Slot, command: &Cmd) -> Result<Value, Failure> {
-        let limit = Instant::now() + self.command_timeout;
-        let pool = self.topology.pool(slot);
-        let mut link = pool.link(limit).await.map_err(unconnected)?;
-        link.send(command, limit).await
-    }
-
-    /// Sends plain commands together, once. A refusal of one of them is among the replies.
-    pub(super) async fn batch(
+    pub(super) async fn refused(
         &self,
-        slot: Slot,
-        commands: &Pipeline,
-    ) -> Result<Vec<Value>, Failure> {
-        let limit = Instant::now() + self.command_timeout;
-        let pool = self.topology.pool(slot);
-        let mut link = pool.link(limit).await.map_err(unconnected)?;
-        link.send_all(commands, limit).await
-    }
-
-    async fn refused(&self, failure: Failure, keys: &Keys, limit: Instant) -> StoreError {
+        failure: Failure,
+        keys: &Keys,
+        limit: Instant,
+    ) -> StoreError {
         match failure {
             Failure::WrongType => foreign::find(self, keys, limit).await,
-            Failure::Refused(why) | Failure::Transient(why) | Failure::WrongNode(why) => why.into(),
             Failure::NoScript => {
                 Unavailability::Refused("NOSCRIPT: the server forgets scripts".to_owned()).into()
             }
             Failure::Unknown(why) => why.into(),
+            known => known.reason().into(),
         }
     }
-}
-
-/// No connection: nothing was sent.
-fn unconnected(why: Unavailability) -> Failure {
-    match why {
-        Unavailability::Misconfigured(_) => Failure::Refused(why),
-        other => Failure::Transient(other),
-    }
-}
-
-/// A reply to something else: whatever comes on this connection cannot be believed any more.
-fn unexpected(link: &Link, what: String) -> Failure {
-    link.retire();
-    Failure::Unknown(Uncertainty::UnexpectedReply(what))
 }
 
 // === impl Pauses ===

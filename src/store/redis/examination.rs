@@ -1,10 +1,10 @@
 //! Looks whether the server is one in which locks are safe: at the start, on every new connection,
 //! once a minute, and whenever somebody asks.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use bb8_redis::redis::{Cmd, Value};
-use tokio::time::{Duration, Instant};
+use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
     clock::Clock,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 use super::{
-    Slot,
+    SlotTags,
     dispatch::Dispatch,
     eviction::Eviction,
     failure::Failure,
@@ -25,6 +25,7 @@ use super::{
     permissions,
     replicated::Replicated,
     scripts::{Permission, Probed, Scripts},
+    shard::Shard,
 };
 
 /// What it takes to examine a server.
@@ -35,11 +36,10 @@ pub(super) struct Examiner {
     pub(super) floors: Arc<Floors>,
     pub(super) gateway: Arc<Gateway>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) tags: Arc<SlotTags>,
     pub(super) accept_eviction: bool,
-    /// By how many seconds the server's clock was ahead of ours when it was last looked at.
-    pub(super) skew: Mutex<Option<f64>>,
-    /// What was last read of the eviction policy.
-    pub(super) policy: Mutex<Option<Eviction>>,
+    /// How long an examination may take.
+    pub(super) limit: Duration,
 }
 
 /// What an examination found.
@@ -61,6 +61,8 @@ pub(super) enum Verdict {
     Unreachable(Unavailability),
 }
 
+/// How soon a server is probed in another slot.
+const ANOTHER_SLOT: Duration = Duration::from_millis(10);
 /// By how much the clocks may differ before it is worth a look.
 const SKEW: Duration = Duration::from_secs(1);
 /// The times from which fences may be made, as in `acquire.lua`.
@@ -69,31 +71,56 @@ const POSSIBLE: std::ops::Range<u64> = 1_735_689_600..7_258_118_400;
 // === impl Examiner ===
 
 impl Examiner {
-    /// Examines the server now.
-    pub(super) async fn examine(&self, limit: Duration) -> Findings {
-        let probed = self.scripts.probe(&self.dispatch, Instant::now() + limit);
-        let mut findings = match probed.await {
-            Ok(probed) => self.findings(&probed, self.eviction().await),
+    /// Examines a server now.
+    pub(super) async fn examine(&self, shard: &Arc<Shard>) -> Findings {
+        let mut findings = match self.probe(shard).await {
+            Ok(probed) => self.findings(shard, &probed, self.eviction(shard).await),
             Err(failure) => Findings::of_failure(failure),
         };
         if let Verdict::Safe = findings.verdict {
-            findings.checks.extend(self.replicated.check().await);
+            findings.checks.extend(self.replicated.check(shard).await);
         }
-        findings.checks.extend(self.dispatch.topology.checks());
+        if !self.dispatch.topology.is_cluster() {
+            findings.checks.extend(self.dispatch.topology.checks());
+        }
         findings
     }
 
-    /// Ends when a new connection has been made: to a server that may have been configured anew.
-    pub(super) async fn connected(&self) {
-        self.dispatch.topology.connected().await;
+    async fn probe(&self, shard: &Arc<Shard>) -> Result<Probed, Failure> {
+        let limit = Instant::now() + self.limit;
+        loop {
+            let slot = self.dispatch.topology.some_slot(shard);
+            let key = match slot {
+                Some(slot) => Keys::probe_in(slot, &self.tags),
+                None => Keys::PROBE.to_owned(),
+            };
+            let probe = self.scripts.probe(&self.dispatch, shard, &key, limit);
+            match probe.await {
+                // That slot is on its way to another server, or has gone there. The next is another.
+                Err(Failure::Elsewhere(_) | Failure::Moving(_)) if Instant::now() < limit => {
+                    sleep(ANOTHER_SLOT).await;
+                }
+                Err(Failure::Elsewhere(redirect)) => {
+                    return Err(Failure::Transient(redirect.reason()));
+                }
+                Ok(mut probed) => {
+                    if slot.is_some() {
+                        let of_cluster = self.dispatch.of_cluster(shard).await?;
+                        probed.listing.extend(of_cluster);
+                    }
+                    return Ok(probed);
+                }
+                other => return other,
+            }
+        }
     }
 
-    fn findings(&self, probed: &Probed, eviction: Health) -> Findings {
+    fn findings(&self, shard: &Shard, probed: &Probed, eviction: Health) -> Findings {
         let refused = &self.gateway.unsubscribed;
         let refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
         let permissions = permissions::judge(probed, refused.as_deref());
         drop(refused);
-        let clock = self.judge_clock(probed.time);
+        let clock = self.judge_clock(shard, probed.time);
         let may_run = |(_, permission): &(String, Permission)| *permission == Permission::Given;
         let verdict = match (&permissions, &eviction) {
             (Health::Misconfigured(why), _) if !probed.commands.iter().all(may_run) => {
@@ -115,23 +142,23 @@ impl Examiner {
         )
     }
 
-    async fn eviction(&self) -> Health {
+    async fn eviction(&self, shard: &Arc<Shard>) -> Health {
         let mut command = Cmd::new();
         command.arg("INFO").arg("memory");
-        let slot = Slot::of(Keys::PROBE.as_bytes());
-        let eviction = match self.dispatch.plain(slot, &command).await {
+        let eviction = match self.dispatch.plain_to(shard, &command).await {
             Ok(Value::BulkString(info)) => Eviction::from_info(&String::from_utf8_lossy(&info)),
             Ok(_) => None,
             Err(Failure::Refused(why)) => {
                 let missing = format!("the eviction policy cannot be read: {why}");
-                return self.unread(permissions::explain(&missing));
+                return self.unread(shard, permissions::explain(&missing));
             }
             Err(failure) => return Health::Outage(describe(failure).to_string()),
         };
         let Some(eviction) = eviction else {
-            return self.unread("the server does not tell its eviction policy".to_owned());
+            let why = "the server does not tell its eviction policy".to_owned();
+            return self.unread(shard, why);
         };
-        *self.last_policy() = Some(eviction.clone());
+        *shard.admission.last_policy() = Some(eviction.clone());
         self.judge_eviction(&eviction)
     }
 
@@ -154,8 +181,8 @@ impl Examiner {
 
     /// A policy that cannot be read any more is taken for the one that was read last: a server that
     /// evicts does not become safe by not saying so.
-    fn unread(&self, why: String) -> Health {
-        let last = self.last_policy().clone();
+    fn unread(&self, shard: &Shard, why: String) -> Health {
+        let last = shard.admission.last_policy().clone();
         match last.map(|policy| self.judge_eviction(&policy)) {
             Some(Health::Misconfigured(what)) => {
                 Health::Misconfigured(format!("{what} (when it was last read: {why})"))
@@ -164,11 +191,7 @@ impl Examiner {
         }
     }
 
-    fn last_policy(&self) -> MutexGuard<'_, Option<Eviction>> {
-        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn judge_clock(&self, time: Duration) -> Health {
+    fn judge_clock(&self, shard: &Shard, time: Duration) -> Health {
         if !POSSIBLE.contains(&time.as_secs()) {
             let seconds = time.as_secs();
             let finding = format!("the server's clock shows {seconds} s since 1970");
@@ -177,7 +200,7 @@ impl Examiner {
         let here = self.clock.wall().duration_since(std::time::UNIX_EPOCH);
         let here = here.unwrap_or_default();
         let ahead = time.as_secs_f64() - here.as_secs_f64();
-        *self.skew.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
+        shard.admission.note_skew(ahead);
         if Duration::from_micros(self.floors.highest()) > time + SKEW {
             let finding = "a fencing token is ahead of the server's clock: the clock has stepped back, or \
                            the counter was raised (by another server's data, or by hand); tokens go \
@@ -209,12 +232,12 @@ fn judge_refusals(probed: &Probed) -> Health {
 
 fn describe(failure: Failure) -> Unavailability {
     match failure {
-        Failure::Transient(why) | Failure::WrongNode(why) | Failure::Refused(why) => why,
         Failure::Unknown(why) => Unavailability::Connect(why.to_string()),
         Failure::NoScript | Failure::WrongType => {
             let key = Keys::PROBE;
             Unavailability::Refused(format!("the server does not run the probe on {key}"))
         }
+        known => known.reason(),
     }
 }
 

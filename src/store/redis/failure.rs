@@ -2,6 +2,8 @@
 
 use crate::store::{Unavailability, Uncertainty};
 
+use super::redirect::Redirect;
+
 /// Why one try of a command has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
@@ -10,6 +12,12 @@ pub(super) enum Failure {
     /// Nothing happened because this server is not the one that takes writes: look for the right
     /// one, by a new connection.
     WrongNode(Unavailability),
+    /// Nothing happened: another server of the cluster has the slot, or what is not here of it any
+    /// more.
+    Elsewhere(Redirect),
+    /// Nothing happened: the slot is being moved to another server, and not all keys that were named
+    /// are in one place.
+    Moving(Unavailability),
     /// Nothing happened, and asking again would not help.
     Refused(Unavailability),
     /// Nothing happened: the server does not know the script yet.
@@ -34,8 +42,11 @@ impl Failure {
         let refused = |what: &str| Unavailability::Refused(format!("{code}: {what}"));
         match code {
             "READONLY" => Self::WrongNode(refused("this server is a replica")),
-            "MOVED" | "ASK" => Self::WrongNode(refused("the slot lives on another node")),
-            "TRYAGAIN" => Self::Transient(refused("the slot is being moved")),
+            "MOVED" | "ASK" => match Redirect::read(code, text) {
+                Some(redirect) => Self::Elsewhere(redirect),
+                None => Self::WrongNode(refused("the slot lives on another node")),
+            },
+            "TRYAGAIN" => Self::Moving(refused("the slot is being moved")),
             "CLUSTERDOWN" => Self::Transient(refused("the cluster is down")),
             "MASTERDOWN" => Self::Transient(refused("the replica has lost its master")),
             "LOADING" => Self::Transient(refused("the server is loading its data")),
@@ -75,7 +86,11 @@ impl Failure {
     /// Why there is no answer, where asking changes nothing.
     pub(super) fn reason(self) -> Unavailability {
         match self {
-            Self::Transient(why) | Self::WrongNode(why) | Self::Refused(why) => why,
+            Self::Transient(why)
+            | Self::WrongNode(why)
+            | Self::Moving(why)
+            | Self::Refused(why) => why,
+            Self::Elsewhere(redirect) => redirect.reason(),
             Self::Unknown(Uncertainty::UnexpectedReply(what)) => Unavailability::Refused(what),
             Self::Unknown(why) => Unavailability::Connect(why.to_string()),
             Self::NoScript | Self::WrongType => {
@@ -119,7 +134,6 @@ mod tests {
     #[test]
     fn only_what_certainly_did_not_happen_may_be_tried_again() {
         for code in [
-            "TRYAGAIN",
             "CLUSTERDOWN",
             "MASTERDOWN",
             "LOADING",
@@ -134,6 +148,12 @@ mod tests {
             let failure = Failure::of(code, "text");
             assert!(matches!(failure, Failure::WrongNode(_)), "{code}");
         }
+        for code in ["MOVED", "ASK"] {
+            let failure = Failure::of(code, "3999 10.0.0.1:6379");
+            assert!(matches!(failure, Failure::Elsewhere(_)), "{code}");
+        }
+        let moving = Failure::of("TRYAGAIN", "Multiple keys request during rehashing of slot");
+        assert!(matches!(moving, Failure::Moving(_)));
         let clients = Failure::of("ERR", "max number of clients reached");
         assert!(matches!(clients, Failure::Transient(_)));
     }

@@ -16,6 +16,7 @@ pub(super) async fn find(dispatch: &Dispatch, keys: &Keys, limit: Instant) -> St
         (keys.fence(), "string"),
         (keys.queue(), "zset"),
         (keys.waiters(), "hash"),
+        (Keys::NODE, "hash"),
     ];
     for (key, ours) in expected {
         let mut command = Cmd::new();

@@ -10,13 +10,14 @@ use std::{
 };
 
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::{broadcast, mpsc, watch},
     time::Instant,
 };
 use tracing::{debug, warn};
 
 use crate::{
     lock::{FencingToken, LockName, Token, TokenHash},
+    mutants::{self, Mutant},
     store::{
         breaks::{Breaks, BrokenLease},
         contract::{Contention, Holder},
@@ -26,8 +27,10 @@ use crate::{
 
 use super::{
     Slot,
+    channels::Channels,
     floors::Floors,
     keys::Keys,
+    marks::Marks,
     news_wanted::NewsWanted,
     scripts::{Heard, token_hash},
     timers::Timers,
@@ -41,18 +44,23 @@ pub(super) struct GatewayId(Box<str>);
 #[derive(Debug)]
 pub(super) struct Gateway {
     pub(super) id: GatewayId,
+    pub(super) channels: Channels,
     pub(super) parking: Parking,
     pub(super) breaks: Breaks,
     pub(super) floors: Arc<Floors>,
     pub(super) timers: Timers<LockName>,
     /// The places that are kept for those who left through this gateway.
     pub(super) kept: Timers<(LockName, TokenHash)>,
-    /// Told when messages may have been missed.
-    pub(super) missed: Notify,
+    /// How often messages may have been missed.
+    pub(super) missed: watch::Sender<u64>,
+    /// The marks of leases that were made shorter.
+    pub(super) marks: Marks,
     /// Whether messages are heard now.
     pub(super) hears: AtomicBool,
     /// Why messages cannot be subscribed to, if the server refuses it for good.
     pub(super) unsubscribed: Mutex<Option<String>>,
+    /// Told which locks have become free at a node, where there is no queue for all gateways.
+    pub(super) freed: broadcast::Sender<LockName>,
     /// Told when another gateway has asked for news.
     pub(super) news_wanted: NewsWanted,
     /// Whether a grant is kept back until replicas have it: whoever is handed a lock asks for that.
@@ -79,6 +87,8 @@ pub(super) const ALIVE: Duration = Duration::from_secs(6);
 const LENGTH: usize = 16;
 /// No message tells of a lease that lasts longer: the next round sees its end.
 const LONGEST_TOLD: Duration = Duration::from_secs(4);
+/// How many locks may have become free before the first of them is left to those who look again.
+const FREED: usize = 1_024;
 /// How many orphans may wait to be given back, beyond which their TTL ends them; and how many kept
 /// places for their end.
 const BACKLOG: usize = 16_384;
@@ -86,9 +96,6 @@ const BACKLOG: usize = 16_384;
 // === impl GatewayId ===
 
 impl GatewayId {
-    /// Where messages for all gateways are published.
-    pub(super) const ALL: &str = "lg:gw:all";
-
     /// An id that no other gateway has, and that nobody guesses.
     pub(super) fn random() -> Self {
         let digits = Token::random().hash().to_string();
@@ -113,18 +120,25 @@ impl GatewayId {
 // === impl Gateway ===
 
 impl Gateway {
-    pub(super) fn new(floors: Arc<Floors>, keeps_back: bool) -> (Self, mpsc::Receiver<Orphan>) {
+    pub(super) fn new(
+        channels: Channels,
+        floors: Arc<Floors>,
+        keeps_back: bool,
+    ) -> (Self, mpsc::Receiver<Orphan>) {
         let (orphans, found) = mpsc::channel(BACKLOG);
         let gateway = Self {
             id: GatewayId::random(),
+            channels,
             parking: Parking::default(),
             breaks: Breaks::default(),
             floors,
             timers: Timers::default(),
             kept: Timers::default(),
-            missed: Notify::new(),
+            missed: watch::Sender::new(0),
+            marks: Marks::default(),
             hears: AtomicBool::new(false),
             unsubscribed: Mutex::default(),
+            freed: broadcast::channel(FREED).0,
             news_wanted: NewsWanted::default(),
             keeps_back,
             slots: Mutex::default(),
@@ -171,6 +185,13 @@ impl Gateway {
         if let Some(id) = message.strip_prefix("come ") {
             return self.news_wanted.hear_newcomer(id, &self.id);
         }
+        if let Some(name) = message.strip_prefix("free ") {
+            if let Ok(name) = LockName::new(name) {
+                // An error: nobody contends for locks.
+                drop(self.freed.send(name));
+            }
+            return;
+        }
         if let Some(told) = message.strip_prefix("ends ") {
             return self.hear_end(told);
         }
@@ -203,10 +224,14 @@ impl Gateway {
             }
             Some(Holder::Foreign {
                 expires_in: Some(left),
+                ..
             }) => self.expect_end(keys.name(), *left),
             // Without an expiry, or free although nobody could be granted it: looked after once a
             // period.
-            Some(Holder::Foreign { expires_in: None }) | None => {}
+            Some(Holder::Foreign {
+                expires_in: None, ..
+            })
+            | None => {}
         }
     }
 
@@ -221,7 +246,7 @@ impl Gateway {
 
     /// Looks after a lock when its lease ends, if somebody waits for it here.
     pub(super) fn expect_end(&self, name: &LockName, left: Duration) {
-        if self.parking.awaits(name) {
+        if self.parking.awaits(name) && !mutants::is(Mutant::NoTimers) {
             self.timers.set(name, left);
         }
     }

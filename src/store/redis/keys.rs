@@ -20,6 +20,12 @@ impl Keys {
     pub(super) const PROBE: &str = "lg:{}:probe";
     /// What is written to find out which replicas have all that was written before.
     pub(super) const MARKER: &str = "lg:{}:marker";
+    /// What a node of a quorum has learnt, and in which life of its data.
+    pub(super) const NODE: &str = "lg:{}:node";
+    /// How the tag of a slot stands in a key of the slot, and of no lock.
+    fn of_slot(tag: &str, kind: &str) -> String {
+        format!("lg:{{{tag}}}:{kind}")
+    }
 
     pub(super) fn of(name: &LockName, tags: &SlotTags, gateway: &GatewayId) -> Self {
         let tag = name.as_str();
@@ -47,6 +53,28 @@ impl Keys {
             ends,
             slot,
         }
+    }
+
+    /// [`Keys::PROBE`] on the server of a cluster that has this slot.
+    pub(super) fn probe_in(slot: Slot, tags: &SlotTags) -> String {
+        Self::of_slot(tags.of(slot), "probe")
+    }
+
+    /// [`Keys::MARKER`] on the server of a cluster that has this slot.
+    pub(super) fn marker_in(slot: Slot, tags: &SlotTags) -> String {
+        Self::of_slot(tags.of(slot), "marker")
+    }
+
+    /// A key of the slot that never exists. Whoever names it beside one that does is refused as long as
+    /// the slot is being moved, because the two are not in one place then.
+    pub(super) fn absent_in(slot: Slot, tags: &SlotTags) -> String {
+        Self::of_slot(tags.of(slot), "absent")
+    }
+
+    /// [`Keys::absent_in`] the slot of the lock.
+    pub(super) fn absent(&self) -> String {
+        let tag = self.fence().strip_suffix("}:fence");
+        format!("{}}}:absent", tag.expect("a counter is called so"))
     }
 
     /// A pattern for the locks whose names begin so. No name holds a character that means something
@@ -114,6 +142,12 @@ impl Keys {
         &self.text[self.ends[5]..self.ends[6]]
     }
 
+    /// There if a gateway was refused the lock that waits for it; only where there is no queue for all
+    /// gateways.
+    pub(super) fn wanted(&self) -> String {
+        format!("lg:{{{}}}:wanted", self.name)
+    }
+
     pub(super) fn slot(&self) -> Slot {
         self.slot
     }
@@ -139,6 +173,9 @@ mod tests {
         let alive = format!("lg:{{{tag}}}:gw:{}", gateway.as_str());
         assert_eq!(Keys::of_gateway(keys.slot(), &tags, &gateway), alive);
         assert_eq!(keys.gateway(), alive);
+        assert_eq!(keys.absent(), format!("lg:{{{tag}}}:absent"));
+        assert_eq!(keys.absent(), Keys::absent_in(keys.slot(), &tags));
+        assert_eq!(keys.wanted(), "lg:{deploy:eu}:wanted");
         assert!(keys.all().eq([
             keys.lock(),
             keys.info(),

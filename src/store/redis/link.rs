@@ -14,8 +14,7 @@ use std::{
 };
 
 use bb8_redis::redis::{
-    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, ServerError,
-    Value,
+    AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, ServerError, Value,
     aio::{MultiplexedConnection, PubSub},
     cmd,
 };
@@ -34,13 +33,14 @@ use tokio_util::{
 use crate::{
     config::RedisNode,
     store::{Unavailability, Uncertainty},
-    tls::distrust,
 };
 
 use super::{
     credentials::{Credentials, Shown, server_name},
     ear::Ear,
     failure::{self, Failure},
+    login::{is_full, login_failed, no_tls},
+    run::{Run, RunId},
 };
 
 /// A handle to a connection. Cheap to clone; the last one closes it.
@@ -52,6 +52,7 @@ pub(super) struct Link {
 
 struct Life {
     broken: Arc<AtomicBool>,
+    run: Run,
     closing: CancellationToken,
     _closes: DropGuard,
 }
@@ -61,6 +62,8 @@ pub(super) struct Endpoint {
     node: RedisNode,
     credentials: Arc<Credentials>,
     connect_timeout: Duration,
+    /// Whether a server is asked for its run before anything else is.
+    asks_run: bool,
     /// The tasks that move bytes, one for each connection. They outlive every other task, because
     /// what is given back at the very end needs them; closing the store ends them.
     drivers: TaskTracker,
@@ -85,9 +88,16 @@ impl Endpoint {
             node,
             credentials,
             connect_timeout,
+            asks_run: false,
             drivers: TaskTracker::new(),
             closing: CancellationToken::new(),
         }
+    }
+
+    /// The same; with `asks_run` asked on every new connection which run of which server it is, and for
+    /// how long it has run.
+    pub(super) fn asked_for_its_run(self, asks_run: bool) -> Self {
+        Self { asks_run, ..self }
     }
 
     /// Where it is.
@@ -167,6 +177,9 @@ impl Endpoint {
 
         let mut link = self.drive(connection, driver);
         link.greet().await.map_err(|why| self.with_hint(why))?;
+        if self.asks_run {
+            link.life.run.ask(&mut link.connection).await;
+        }
         Ok(link)
     }
 
@@ -180,6 +193,7 @@ impl Endpoint {
         let closing = self.closing.child_token();
         let life = Arc::new(Life {
             broken: Arc::clone(&broken),
+            run: Run::default(),
             closing: closing.clone(),
             _closes: closing.clone().drop_guard(),
         });
@@ -288,6 +302,16 @@ impl Link {
         }
     }
 
+    /// For how long the server has run; `None` if it was not asked, or does not say.
+    pub(super) fn age(&self) -> Option<Duration> {
+        self.life.run.age()
+    }
+
+    /// Which run of which server it leads to; `None` if that was not asked, or is not said.
+    pub(super) fn run(&self) -> Option<&RunId> {
+        self.life.run.id()
+    }
+
     /// Sends a command and waits for its reply, at most until `limit`.
     pub(super) async fn send(&mut self, command: &Cmd, limit: Instant) -> Result<Value, Failure> {
         let reply = timeout_at(limit, self.connection.send_packed_command(command)).await;
@@ -336,61 +360,9 @@ fn lost(error: &RedisError) -> Failure {
 fn refused(error: &RedisError) -> Unavailability {
     let code = error.code().unwrap_or_default();
     match Failure::of(code, error.detail().unwrap_or_default()) {
-        Failure::Transient(why) | Failure::WrongNode(why) | Failure::Refused(why) => why,
         Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
             Unavailability::Connect("the connection was lost".to_owned())
         }
-    }
-}
-
-/// Why a connection is not encrypted. That the two do not believe each other does not pass; that the
-/// connection broke off may.
-fn no_tls(error: &io::Error) -> Unavailability {
-    if let Some(why) = distrust(error, "redis.tls.ca_file") {
-        return Unavailability::Misconfigured(format!(
-            "the certificate of the server is not believed: {why}"
-        ));
-    }
-    let rustls = error.get_ref().and_then(|cause| cause.downcast_ref());
-    match rustls {
-        Some(why @ rustls::Error::InvalidMessage(_)) => Unavailability::Misconfigured(format!(
-            "the server does not speak TLS on this port ({why})"
-        )),
-        Some(why @ rustls::Error::AlertReceived(_)) => {
-            Unavailability::Misconfigured(format!("the server refuses the TLS connection: {why}"))
-        }
-        _ => Unavailability::Connect(format!("no TLS connection: {error}")),
-    }
-}
-
-/// Whether the server has too many clients, and closes the connection.
-fn is_full(error: &ServerError) -> bool {
-    error
-        .details()
-        .is_some_and(failure::tells_of_too_many_clients)
-}
-
-/// Nothing of ours is sent before the login is complete. What the server says to a login may repeat
-/// the password, so of its text nothing is passed on.
-fn login_failed(error: &RedisError) -> Unavailability {
-    let detail = error.detail().unwrap_or_default();
-    match error.kind() {
-        ErrorKind::AuthenticationFailed if failure::tells_of_too_many_clients(detail) => {
-            Unavailability::Refused("the server has too many clients".to_owned())
-        }
-        ErrorKind::AuthenticationFailed => {
-            Unavailability::Misconfigured("the server refuses the user or the password".to_owned())
-        }
-        ErrorKind::Io => Unavailability::Connect("the server closed the connection".to_owned()),
-        ErrorKind::Server(_) | ErrorKind::Extension => {
-            let code = error.code().unwrap_or_default();
-            match Failure::of(code, "") {
-                Failure::Transient(why) | Failure::WrongNode(why) | Failure::Refused(why) => why,
-                Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
-                    Unavailability::Misconfigured(format!("the server refuses the login: {code}"))
-                }
-            }
-        }
-        _ => Unavailability::Misconfigured("the server refuses the login or database".to_owned()),
+        known => known.reason(),
     }
 }

@@ -1,28 +1,21 @@
-//! Fills a page of a list: scans for locks, step by step, and looks at what was found.
+//! Fills a page of a list: scans for locks, step by step.
 
-use std::collections::HashSet;
+use std::sync::Arc;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use sha2::{Digest, Sha256};
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    lock::{LockName, Owner},
+    lock::LockName,
     store::{
         StoreError, Unavailability,
-        contract::Holder,
-        cursor::Cursor,
+        cursor::{Cursor, Scanned, Split},
         page::{HeldLock, ListQuery, Page},
     },
 };
 
 use super::{
-    SlotTags,
-    dispatch::Dispatch,
-    gateway::Gateway,
-    keys::Keys,
-    look::{Look, Looked},
-    scan::Step,
-    scripts::Scripts,
+    SlotTags, dispatch::Dispatch, gateway::Gateway, keys::Keys, scripts::Scripts, shard::Shard,
 };
 
 /// What it takes to fill a page.
@@ -34,157 +27,290 @@ pub(super) struct Listing<'a> {
     pub(super) query: &'a ListQuery,
 }
 
-/// How many keys one step looks at: at least as many as are worth a round trip, at most as many as
-/// keep the server from others for a fraction of a millisecond.
+/// How many keys one step looks at: where none was found yet at least as many as are worth a round trip,
+/// at most as many as keep the server from others for a fraction of a millisecond.
 const FEWEST: usize = 16;
 const MOST: usize = 512;
 /// How many steps a page may take, and for how long another may begin.
 const STEPS: usize = 32;
 const TIME: Duration = Duration::from_millis(250);
-/// How many locks are looked at with one batch, and how many batches are under way at once. What is
-/// read at one go keeps the server from others for a fraction of a millisecond.
-const BATCH: usize = 64;
-const BATCHES: usize = 4;
-/// How many locks of a batch are looked at with a script at once.
-const SCRIPTS: usize = 16;
-/// The one server of this topology.
-const NODE: u16 = 0;
+/// Which part of a page may be left empty: to fill it might take a step for each lock.
+const SPARE: usize = 8;
+/// By which part fewer keys are looked at than are expected to be needed, because what lies together is found
+/// together, and too much of it is looked for again.
+const CAUTION: usize = 16;
+
+/// Where a walk is.
+struct Walk {
+    /// The run of the server, if it is known.
+    run: Option<u32>,
+    scan: u64,
+    /// What was shown of what lies there.
+    split: Option<Split>,
+    /// Whether it has come to its end.
+    is_over: bool,
+}
 
 // === impl Listing ===
 
 impl Listing<'_> {
-    /// As many locks as were asked for, and a handful more if the last step has found them: Redis
-    /// shows keys that lie together only together.
+    /// As many locks as were asked for, or a few less.
     pub(super) async fn page(&self) -> Result<Page, StoreError> {
+        let topology = &self.dispatch.topology;
+        topology.known().await;
+        // All servers have room for as many; this one stands for them.
+        let shard = topology.messenger()?;
+        let _room = shard.room().await?;
+        if topology.is_cluster() {
+            self.walk().await
+        } else {
+            self.scan(&shard).await
+        }
+    }
+
+    async fn scan(&self, shard: &Arc<Shard>) -> Result<Page, StoreError> {
         let start = Instant::now();
         let pattern = Keys::pattern(&self.query.prefix);
-        let (mut known, mut scan) = match self.query.cursor {
-            Some(Cursor::Redis {
-                node: NODE,
-                run,
-                scan,
-            }) => (Some(run), scan),
-            // Of another store, or of a server that has gone: the walk begins anew.
-            Some(Cursor::Redis { .. } | Cursor::Embedded { .. }) | None => (None, 0),
-        };
+        let mut walk = Walk::from(self.query.cursor);
         let mut locks = Vec::new();
-        let mut looked_at = 0;
+        let (mut looked_at, mut fewer) = (0, None);
         for taken in 1.. {
             let wanted = self.query.limit - locks.len();
-            let count = count(wanted, locks.len(), looked_at);
-            let step = self.dispatch.scan(scan, &pattern, count).await?;
-            if known.is_some_and(|run| run != step.run) && scan != 0 {
+            let count = match (walk.split, fewer.take()) {
+                (Some(_), _) => 1,
+                (None, Some(fewer)) => fewer,
+                (None, None) => count(wanted, locks.len(), looked_at),
+            };
+            let step = self
+                .dispatch
+                .scan(shard, walk.scan, &pattern, count)
+                .await?;
+            if !walk.is_of(step.run) {
                 // What another run has answered means nothing to this one.
                 if taken >= STEPS {
                     let why = "the server changes again and again".to_owned();
                     return Err(Unavailability::Refused(why).into());
                 }
-                (known, scan) = (None, 0);
+                walk = Walk::from(None);
                 continue;
             }
-            known = Some(step.run);
-            scan = step.next;
-            looked_at += count;
-            locks.extend(self.look(step).await?);
-            let enough = locks.len() >= self.query.limit;
-            if scan == 0 || enough || taken >= STEPS || start.elapsed() >= TIME {
+            walk.run = Some(step.run);
+            let next = step.next;
+            let mut found = self.look(shard, step.names).await?;
+            leave_out(walk.split, &mut found, next);
+            if found.len() <= wanted {
+                looked_at += count;
+                locks.extend(found);
+                walk.go_on(next);
+            } else if count > 1 {
+                fewer = Some(narrower(count, wanted, found.len()));
+            } else {
+                // What lies together is on a page of its own, and if that is too short on several.
+                if locks.is_empty() {
+                    (locks, walk.split) = split(found, next, self.query.limit);
+                }
+                break;
+            }
+            // Nothing has been shown, and the next page would begin with the same.
+            if fewer.is_some() && locks.is_empty() {
+                continue;
+            }
+            let enough = locks.len() >= self.query.limit - self.query.limit / SPARE;
+            if walk.is_over || enough || taken >= STEPS || start.elapsed() >= TIME {
                 break;
             }
         }
-        let next = (scan != 0).then_some(Cursor::Redis {
-            node: NODE,
-            run: known.unwrap_or_default(),
-            scan,
-        });
-        Ok(Page { locks, next })
-    }
-
-    /// Who holds the locks that a step has found.
-    async fn look(&self, step: Step) -> Result<Vec<HeldLock>, StoreError> {
-        // A step may find a key twice.
-        let names: HashSet<LockName> = step.names.into_iter().collect();
-        let mut names = names.into_iter().peekable();
-        let mut batches = Vec::new();
-        while names.peek().is_some() {
-            let batch = names.by_ref().take(BATCH);
-            let keys = |name: LockName| Keys::of(&name, self.tags, &self.gateway.id);
-            batches.push(batch.map(keys).collect::<Vec<_>>());
-        }
-        let seen = stream::iter(batches).map(|batch| self.look_at(batch));
-        seen.buffer_unordered(BATCHES).try_concat().await
-    }
-
-    async fn look_at(&self, batch: Vec<Keys>) -> Result<Vec<HeldLock>, StoreError> {
-        let seen = self.dispatch.look(&batch).await?;
-        let mut shown = Vec::new();
-        let mut unclear = Vec::new();
-        for (keys, Looked { look, waiters }) in batch.into_iter().zip(seen) {
-            match look {
-                Look::Lease(lease) => {
-                    let holder = Some(Holder::Lease(lease));
-                    shown.extend(self.shown(&keys, holder, waiters));
-                }
-                Look::Nobody => {}
-                Look::Unclear => unclear.push((keys, waiters)),
-            }
-        }
-        let closer = stream::iter(unclear).map(|(keys, waiters)| self.look_closer(keys, waiters));
-        let mut closer = closer.buffer_unordered(SCRIPTS);
-        while let Some(lock) = closer.try_next().await? {
-            shown.extend(lock);
-        }
-        Ok(shown)
-    }
-
-    /// Looks at everything about a lock at one instant.
-    async fn look_closer(&self, keys: Keys, waiters: u64) -> Result<Option<HeldLock>, StoreError> {
-        let holder = self.scripts.list(self.dispatch, &keys).await?.holder();
-        Ok(self.shown(&keys, holder, waiters))
-    }
-
-    /// The lock as it is shown, if it is held and wanted.
-    fn shown(&self, keys: &Keys, holder: Option<Holder>, waiters: u64) -> Option<HeldLock> {
-        self.gateway.floors.saw(keys.slot(), holder.as_ref());
-        let holder = holder.filter(|holder| {
-            self.query.owner.is_none() || self.query.owner.as_ref() == owner(holder)
-        })?;
-        let name = keys.name().clone();
-        Some(HeldLock {
-            name,
-            holder,
-            waiters,
+        Ok(Page {
+            locks,
+            next: walk.cursor(),
         })
-    }
-}
-
-fn owner(holder: &Holder) -> Option<&Owner> {
-    match holder {
-        Holder::Lease(lease) => lease.owner.as_ref(),
-        Holder::Foreign { .. } => None,
     }
 }
 
 /// How many keys to look at for as many locks as are wanted, going by those that were found among
 /// the keys so far.
-fn count(wanted: usize, found: usize, looked_at: usize) -> usize {
+pub(super) fn count(wanted: usize, found: usize, looked_at: usize) -> usize {
     let expected = if looked_at == 0 {
         wanted
     } else {
         wanted.saturating_mul(looked_at) / found.max(1)
     };
-    expected.clamp(FEWEST, MOST)
+    let least = if found == 0 { FEWEST } else { 1 };
+    (expected - expected / CAUTION).clamp(least, MOST)
+}
+
+/// The same after so many keys have shown more than was wanted.
+pub(super) fn narrower(count: usize, wanted: usize, found: usize) -> usize {
+    let expected = count * wanted / found;
+    (expected - expected / CAUTION).max(1)
+}
+
+/// The place of a name among those that lie together.
+fn place(name: &LockName) -> u64 {
+    let digest: [u8; 32] = Sha256::digest(name.as_str()).into();
+    let (place, _) = digest.split_first_chunk().expect("it is longer");
+    u64::from_be_bytes(*place)
+}
+
+/// Enough of what `SCAN` has answered to tell it from something else.
+fn short(scan: u64) -> u32 {
+    let [high, low] = [scan >> 32, scan & u64::from(u32::MAX)];
+    u32::try_from(high ^ low).expect("both have 32 bits")
+}
+
+/// Leaves out what was shown of what lies together. What `SCAN` shows from one place to another depends
+/// on the names alone: if it ends elsewhere now, there may be something new, and all of it is shown.
+pub(super) fn leave_out(split: Option<Split>, found: &mut Vec<HeldLock>, next: u64) {
+    if let Some(Split { behind, until }) = split
+        && until == short(next)
+    {
+        found.retain(|lock| place(&lock.name) > behind);
+    }
+}
+
+/// As many as fit of what lies together, and how much of it that is.
+pub(super) fn split(
+    mut found: Vec<HeldLock>,
+    next: u64,
+    limit: usize,
+) -> (Vec<HeldLock>, Option<Split>) {
+    found.sort_by_cached_key(|lock| place(&lock.name));
+    found.truncate(limit);
+    let split = found.last().map(|last| Split {
+        behind: place(&last.name),
+        until: short(next),
+    });
+    (found, split)
+}
+
+// === impl Walk ===
+
+impl From<Option<Cursor>> for Walk {
+    fn from(cursor: Option<Cursor>) -> Self {
+        let (run, scan, split) = match cursor {
+            Some(Cursor::Redis(Scanned { run, scan, split })) => (Some(run), scan, split),
+            // Of another store, or of a server that has gone: the walk begins anew.
+            Some(_) | None => (None, 0, None),
+        };
+        Self {
+            run,
+            scan,
+            split,
+            is_over: false,
+        }
+    }
+}
+
+impl Walk {
+    /// Whether it can go on at this run of the server.
+    fn is_of(&self, run: u32) -> bool {
+        let has_begun = self.scan != 0 || self.split.is_some();
+        !has_begun || self.run.is_none_or(|known| known == run)
+    }
+
+    /// All was shown up to there.
+    fn go_on(&mut self, next: u64) {
+        (self.scan, self.split, self.is_over) = (next, None, next == 0);
+    }
+
+    fn cursor(&self) -> Option<Cursor> {
+        (!self.is_over).then_some(Cursor::Redis(Scanned {
+            run: self.run.unwrap_or_default(),
+            scan: self.scan,
+            split: self.split,
+        }))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::contract::Holder;
 
     #[test]
     fn looks_at_as_many_keys_as_it_takes_and_no_more_than_may_be() {
-        assert_eq!(count(100, 0, 0), 100);
-        assert_eq!(count(50, 50, 100), 100);
-        assert_eq!(count(1, 99, 200), FEWEST);
+        assert_eq!(count(100, 0, 0), 94);
+        assert_eq!(count(1, 0, 0), FEWEST);
+        assert_eq!(count(50, 50, 100), 94);
+        assert_eq!(count(1, 99, 200), 2);
+        assert_eq!(count(1, 100, 100), 1);
         assert_eq!(count(100, 0, 100), MOST);
         assert_eq!(count(1_000, 0, 0), MOST);
+    }
+
+    #[test]
+    fn looks_at_fewer_when_too_much_was_found_and_at_least_at_one() {
+        assert_eq!(narrower(94, 90, 100), 79);
+        assert_eq!(narrower(16, 1, 16), 1);
+        assert_eq!(narrower(2, 1, 3), 1);
+        for (count, wanted, found) in [(2, 1, 2), (512, 511, 512), (512, 1, 513)] {
+            assert!((1..count).contains(&narrower(count, wanted, found)));
+        }
+    }
+
+    fn lock(name: &str) -> HeldLock {
+        HeldLock {
+            name: LockName::new(name).unwrap(),
+            holder: Holder::Foreign {
+                expires_in: None,
+                mark: None,
+            },
+            waiters: 0,
+        }
+    }
+
+    fn names(locks: &[HeldLock]) -> Vec<String> {
+        let mut names: Vec<_> = locks.iter().map(|lock| lock.name.to_string()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_lies_together_is_shown_in_parts_and_all_of_it_if_it_has_changed() {
+        let all = || ["a", "b", "c", "d", "e"].map(lock).to_vec();
+        let next = 1 << 40;
+        let mut walk = Walk::from(None);
+        let walk_split = |walk: &mut Walk, found| {
+            let (shown, split) = split(found, next, 2);
+            walk.split = split;
+            names(&shown)
+        };
+        let mut shown = walk_split(&mut walk, all());
+        assert_eq!(shown.len(), 2);
+        // At another gateway, which finds them in another order.
+        let mut walk = Walk::from(walk.cursor());
+        let mut rest = all();
+        rest.reverse();
+        leave_out(walk.split, &mut rest, next);
+        assert_eq!(rest.len(), 3);
+        // It ends elsewhere: there may be one among them that was not there.
+        let mut changed = all();
+        leave_out(walk.split, &mut changed, next + 1);
+        assert_eq!(changed.len(), 5);
+        shown.extend(walk_split(&mut walk, rest));
+        let mut last = all();
+        leave_out(walk.split, &mut last, next);
+        shown.extend(names(&last));
+        shown.sort();
+        assert_eq!(shown, names(&all()));
+        walk.go_on(next);
+        assert!(matches!(
+            walk.cursor(),
+            Some(Cursor::Redis(Scanned { split: None, .. }))
+        ));
+        walk.go_on(0);
+        assert_eq!(walk.cursor(), None);
+    }
+
+    #[test]
+    fn a_walk_that_has_begun_goes_on_at_the_same_run_only() {
+        let mut walk = Walk::from(None);
+        assert!(walk.is_of(1));
+        walk.run = Some(1);
+        assert!(walk.is_of(2), "it has not begun");
+        walk.split = split(vec![lock("a"), lock("b")], 7, 1).1;
+        assert!(walk.is_of(1) && !walk.is_of(2));
+        walk.go_on(7);
+        assert!(walk.is_of(1) && !walk.is_of(2));
     }
 }

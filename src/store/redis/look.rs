@@ -6,6 +6,8 @@
 //! what was left of the lock, read in between, was left of that lease. Whatever looks otherwise is left
 //! to `list.lua`, which sees everything at once.
 
+use std::sync::Arc;
+
 use bb8_redis::redis::{Pipeline, ServerError, Value};
 
 use crate::{
@@ -14,7 +16,6 @@ use crate::{
 };
 
 use super::{
-    Slot,
     dispatch::Dispatch,
     failure::Failure,
     keys::Keys,
@@ -22,14 +23,15 @@ use super::{
     reading::Patience,
     scan::writable,
     scripts::{RECORD_LAYOUT, TOLD, told_lease},
+    shard::Shard,
 };
 
 /// What was seen of a lock and its queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Looked {
     pub(super) look: Look,
-    /// How many wait.
-    pub(super) waiters: u64,
+    /// How many wait; `None` if that is to be looked up elsewhere.
+    pub(super) waiters: Option<u64>,
 }
 
 /// What was seen of a lock.
@@ -53,20 +55,20 @@ const COMMANDS: usize = 4;
 
 impl Dispatch {
     /// Looks at locks, all of them on the server that the scan has found them on.
-    pub(super) async fn look(&self, batch: &[Keys]) -> Result<Vec<Looked>, StoreError> {
+    pub(super) async fn look(
+        &self,
+        shard: &Arc<Shard>,
+        batch: &[Keys],
+    ) -> Result<Vec<Looked>, StoreError> {
         let commands = commands(batch);
         let mut patience = Patience::new();
         loop {
-            match self.look_once(&commands).await {
+            let replies = self.batch_to(shard, &commands).await;
+            match replies.and_then(|replies| read(&replies)) {
                 Ok(looks) => return Ok(looks),
                 Err(failure) => patience.bear(failure).await?,
             }
         }
-    }
-
-    async fn look_once(&self, commands: &Pipeline) -> Result<Vec<Looked>, Failure> {
-        let slot = Slot::of(Keys::PROBE.as_bytes());
-        read(&self.batch(slot, commands).await?)
     }
 }
 
@@ -74,8 +76,9 @@ impl Dispatch {
 fn read(replies: &[Value]) -> Result<Vec<Looked>, Failure> {
     for error in replies.iter().filter_map(server_error) {
         match answered(error) {
-            // Of one lock only, and looked into by the script.
-            Failure::WrongType => {}
+            // Of one lock only, and looked into by the script. In a slot that is being moved the reads
+            // must not be sent one by one to where the keys are: their order counts.
+            Failure::WrongType | Failure::Elsewhere(_) => {}
             failure => return Err(failure),
         }
     }
@@ -110,9 +113,10 @@ fn judge([value, left, record, queue]: &[Value; COMMANDS], now: i64) -> Looked {
     Looked {
         look: judge_lock([value, left, record], now),
         waiters: match queue {
-            Value::Int(count) => count.unsigned_abs(),
+            Value::Int(count) => Some(count.unsigned_abs()),
+            Value::ServerError(error) if matches!(answered(error), Failure::Elsewhere(_)) => None,
             // A key of another type, in which nobody stands; whoever asks about the lock is told.
-            _ => 0,
+            _ => Some(0),
         },
     }
 }
@@ -237,7 +241,7 @@ mod tests {
         let [
             Looked {
                 look: Look::Lease(_),
-                waiters: 3,
+                waiters: Some(3),
             },
         ] = of_master[..]
         else {
@@ -261,7 +265,7 @@ mod tests {
         ];
         let unclear = Looked {
             look: Look::Unclear,
-            waiters: 0,
+            waiters: Some(0),
         };
         assert_eq!(read(&replies(&odd, "master")), Ok(vec![unclear]));
         assert!(read(&[Value::Nil]).is_err());

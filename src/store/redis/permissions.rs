@@ -11,7 +11,8 @@ use super::{
 pub(super) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
     resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +exists +get +getrange +set +del +pttl +pexpire \
     +pexpireat +hset +hmget +hlen +hdel +zadd +zcard +zscore +zrank +zrange +zrem \
-    +publish +subscribe +ping +role +wait";
+    +publish +subscribe +ping +role +wait +asking +cluster|info +cluster|slots \
+    +cluster|getkeysinslot";
 
 /// Judges what a probe found, and why the server refuses the channel of this gateway, if it does.
 pub(super) fn judge(probed: &Probed, unsubscribed: Option<&str>) -> Health {

@@ -4,6 +4,8 @@
 //! it is confirmed, or this gateway was taken for dead and the word of that was lost. Whoever is
 //! neither queued nor told so asks again, and is answered the lease if it holds the lock after all.
 
+use std::sync::Arc;
+
 use bb8_redis::redis::{Pipeline, Value};
 
 use crate::{
@@ -13,7 +15,7 @@ use crate::{
 
 use super::{
     Slot, SlotTags, dispatch::Dispatch, failure::Failure, gateway::Gateway, keys::Keys,
-    link::answered,
+    link::answered, shard::Shard,
 };
 
 /// Where the walk through those who wait here has come to.
@@ -31,11 +33,11 @@ const PLACES: usize = 512;
 // === impl Places ===
 
 impl Places {
-    /// Looks up the places of some who wait here; of all of them if news may have been missed.
+    /// Looks up on a server the places of some who wait here; of all of them if news may have been missed.
     pub(super) async fn look(
         &mut self,
         gateway: &Gateway,
-        dispatch: &Dispatch,
+        (dispatch, shard): (&Dispatch, &Arc<Shard>),
         tags: &SlotTags,
         missed: bool,
     ) -> Result<(), Failure> {
@@ -43,14 +45,14 @@ impl Places {
             let mut last = None;
             loop {
                 let some = gateway.parking.next(last.as_ref(), PLACES);
-                look_up(&some, gateway, dispatch, tags).await?;
+                look_up(&some, gateway, (dispatch, shard), tags).await?;
                 if some.len() < PLACES {
                     break;
                 }
                 last = some.last().map(|(_, token)| *token);
             }
         } else {
-            look_up(&self.chosen, gateway, dispatch, tags).await?;
+            look_up(&self.chosen, gateway, (dispatch, shard), tags).await?;
         }
         let last = self.chosen.last().map(|(_, token)| *token);
         self.chosen = gateway.parking.next(last.as_ref(), PLACES);
@@ -65,20 +67,26 @@ impl Places {
 async fn look_up(
     places: &[(LockName, TokenHash)],
     gateway: &Gateway,
-    dispatch: &Dispatch,
+    (dispatch, shard): (&Dispatch, &Arc<Shard>),
     tags: &SlotTags,
 ) -> Result<(), Failure> {
-    let Some((first, _)) = places.first() else {
+    let slots = places.iter().map(|(name, _)| Slot::of_name(name));
+    let places = places.iter().zip(slots);
+    let here: Vec<_> = places
+        .filter(|(_, slot)| dispatch.topology.has(shard, *slot))
+        .collect();
+    if here.is_empty() {
         return Ok(());
-    };
-    let mut commands = Pipeline::with_capacity(places.len());
-    for (name, token) in places {
+    }
+    let mut commands = Pipeline::with_capacity(here.len());
+    for ((name, token), _) in &here {
         let keys = Keys::of(name, tags, &gateway.id);
         commands.cmd("ZSCORE").arg(keys.queue());
         commands.arg(token.to_string());
     }
-    let replies = dispatch.batch(Slot::of_name(first), &commands).await?;
-    for ((_, token), reply) in places.iter().zip(replies) {
+    let slots: Vec<_> = here.iter().map(|(_, slot)| *slot).collect();
+    let replies = dispatch.batch(shard, &slots, &commands).await?;
+    for (((_, token), _), reply) in here.iter().zip(replies) {
         match reply {
             Value::Nil => {
                 // Whoever has left meanwhile need not hear it.

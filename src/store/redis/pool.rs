@@ -3,7 +3,11 @@
 //! A connection is taken from the pool, cloned, and given back before anything is sent: requests
 //! share connections, and their commands travel together.
 
-use std::{convert::Infallible, fmt, sync::Arc};
+use std::{
+    convert::Infallible,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use bb8_redis::bb8;
 use tokio::{
@@ -13,18 +17,28 @@ use tokio::{
 
 use crate::{config::RedisConfig, store::Unavailability};
 
-use super::{ear::Ear, link::Link, route::Route};
+use super::{ear::Ear, link::Link, route::Route, run::RunId};
 
 /// The pool of one server's connections.
 pub(super) struct Pool {
     connections: bb8::Pool<Manager>,
     route: Route,
-    connected: Arc<Notify>,
+    news: Arc<News>,
 }
 
 struct Manager {
     route: Route,
-    connected: Arc<Notify>,
+    news: Arc<News>,
+}
+
+/// What came of connecting.
+#[derive(Default)]
+struct News {
+    connected: Notify,
+    /// Why the last connection could not be made, if it could not.
+    trouble: Mutex<Option<String>>,
+    /// To which run of which server the last one led, if that was asked.
+    run: Mutex<Option<RunId>>,
 }
 
 /// What the pool keeps. A failed connect is kept too, for the one who asked for it: the pool itself
@@ -43,10 +57,10 @@ const GRACE: Duration = Duration::from_millis(100);
 impl Pool {
     pub(super) fn new(route: Route, config: &RedisConfig) -> Self {
         let longest = route.longest_connect();
-        let connected = Arc::new(Notify::new());
+        let news = Arc::new(News::default());
         let manager = Manager {
             route: route.clone(),
-            connected: Arc::clone(&connected),
+            news: Arc::clone(&news),
         };
         let size = config.connections.max(1);
         let connections = bb8::Pool::builder()
@@ -62,7 +76,7 @@ impl Pool {
         Self {
             connections,
             route,
-            connected,
+            news,
         }
     }
 
@@ -75,6 +89,8 @@ impl Pool {
                 return Err(Unavailability::Connect(reason));
             };
             match &*place {
+                // The name leads to another server by now: all that is asked is asked of one.
+                Place::Up(link) if !self.leads_to(link) => link.retire(),
                 Place::Up(link) if !link.is_broken() => return Ok(link.clone()),
                 Place::Down(at, reason) if *at >= asked => return Err(reason.clone()),
                 // Broken, or failed for somebody else some time ago: the pool drops it and connects
@@ -91,7 +107,17 @@ impl Pool {
 
     /// Ends when a new connection has been made.
     pub(super) async fn connected(&self) {
-        self.connected.notified().await;
+        self.news.connected.notified().await;
+    }
+
+    /// Why the last connection could not be made, if it could not.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.news.trouble().clone()
+    }
+
+    /// Whether the last connection could not be made.
+    pub(super) fn is_in_trouble(&self) -> bool {
+        self.news.trouble().is_some()
     }
 
     /// A connection outside the pool that listens to channels.
@@ -101,7 +127,20 @@ impl Pool {
 
     /// A connection outside the pool, for commands that keep others waiting.
     pub(super) async fn dedicated(&self) -> Result<Link, Unavailability> {
-        self.route.connect().await
+        let link = self.route.connect().await?;
+        self.news.note(&link);
+        Ok(link)
+    }
+
+    /// Whether a connection leads to the run of the server to which the last one led.
+    pub(super) fn leads_to(&self, link: &Link) -> bool {
+        link.run()
+            .is_none_or(|run| self.news.run().as_ref() == Some(run))
+    }
+
+    /// Gives the server up: from now on nothing is sent to it, and every connection ends.
+    pub(super) fn cut(&self) {
+        self.route.cut();
     }
 
     pub(super) async fn close(&self) {
@@ -115,6 +154,25 @@ impl fmt::Debug for Pool {
     }
 }
 
+// === impl News ===
+
+impl News {
+    /// A connection was made.
+    fn note(&self, link: &Link) {
+        if let Some(run) = link.run() {
+            *self.run() = Some(run.clone());
+        }
+    }
+
+    fn run(&self) -> std::sync::MutexGuard<'_, Option<RunId>> {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn trouble(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 // === impl Manager ===
 
 impl bb8::ManageConnection for Manager {
@@ -124,10 +182,15 @@ impl bb8::ManageConnection for Manager {
     async fn connect(&self) -> Result<Place, Infallible> {
         Ok(match self.route.connect().await {
             Ok(link) => {
-                self.connected.notify_one();
+                *self.news.trouble() = None;
+                self.news.note(&link);
+                self.news.connected.notify_one();
                 Place::Up(link)
             }
-            Err(reason) => Place::Down(Instant::now(), reason),
+            Err(reason) => {
+                *self.news.trouble() = Some(reason.to_string());
+                Place::Down(Instant::now(), reason)
+            }
         })
     }
 

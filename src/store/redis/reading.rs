@@ -28,7 +28,10 @@ impl Patience {
     /// Pauses if asking again may help; else says why there is no answer.
     pub(super) async fn bear(&mut self, failure: Failure) -> Result<(), StoreError> {
         let (error, again): (StoreError, _) = match failure {
-            Failure::Transient(why) | Failure::WrongNode(why) => (why.into(), true),
+            Failure::Transient(why) | Failure::WrongNode(why) | Failure::Moving(why) => {
+                (why.into(), true)
+            }
+            Failure::Elsewhere(redirect) => (redirect.reason().into(), true),
             Failure::Refused(Unavailability::Misconfigured(why)) => {
                 (Unavailability::Misconfigured(hint(why)).into(), false)
             }

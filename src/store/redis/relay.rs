@@ -14,12 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::store::{StoreError, Unavailability, relay::Relay};
 
 use super::{
-    Slot,
-    dispatch::Dispatch,
-    ear::Ear,
-    failure::Failure,
-    gateway::{Gateway, GatewayId},
-    subscription::silence,
+    dispatch::Dispatch, ear::Ear, failure::Failure, gateway::Gateway, subscription::silence,
 };
 
 /// The relay of one Redis.
@@ -30,23 +25,19 @@ pub(super) struct RedisRelay {
     pub(super) closing: CancellationToken,
 }
 
-/// Where news are sent.
-const NEWS: &str = "lg:events";
-
 // === impl RedisRelay ===
 
 impl RedisRelay {
     async fn publish(&self, channel: &str, message: &str) -> Result<(), StoreError> {
         let mut command = Cmd::new();
         command.arg("PUBLISH").arg(channel).arg(message);
-        // A message is of no key. Any server takes it.
-        let sent = self.dispatch.plain(Slot::of(channel.as_bytes()), &command);
+        let sent = self.dispatch.publish(&command);
         sent.await.map(drop).map_err(|failure| match failure {
-            Failure::Transient(why) | Failure::WrongNode(why) | Failure::Refused(why) => why.into(),
             Failure::Unknown(why) => why.into(),
             Failure::NoScript | Failure::WrongType => {
                 Unavailability::Refused("the server refuses PUBLISH".to_owned()).into()
             }
+            known => known.reason().into(),
         })
     }
 }
@@ -56,7 +47,7 @@ impl Relay for RedisRelay {
     async fn ask(&self, lasts: Duration) -> Result<(), StoreError> {
         self.gateway.news_wanted.ask(lasts);
         let question = self.gateway.id.question(lasts);
-        self.publish(GatewayId::ALL, &question).await
+        self.publish(&self.gateway.channels.all, &question).await
     }
 
     async fn asked(&self) -> Duration {
@@ -65,12 +56,16 @@ impl Relay for RedisRelay {
 
     async fn send(&self, batch: &str) -> Result<(), StoreError> {
         let id = self.gateway.id.as_str();
-        self.publish(NEWS, &format!("{id}\n{batch}")).await
+        self.publish(&self.gateway.channels.news, &format!("{id}\n{batch}"))
+            .await
     }
 
     async fn listen(&self) -> Result<BoxStream<'static, String>, StoreError> {
-        let messenger = self.dispatch.topology.messenger();
-        let Ear { connection, over } = messenger.subscribe(&[NEWS]).await?;
+        let messenger = self.dispatch.topology.messenger()?;
+        let Ear { connection, over } = messenger
+            .pool
+            .subscribe(&[&self.gateway.channels.news])
+            .await?;
         let (mut requests, messages) = connection.split();
         let me = format!("{}\n", self.gateway.id.as_str());
         let closing = self.closing.clone();

@@ -14,6 +14,7 @@ use tracing::{debug, info};
 
 use crate::{
     lock::{LockName, TokenHash},
+    mutants::{self, Mutant},
     store::{parking::News, positions::Position},
 };
 
@@ -25,11 +26,14 @@ use super::{
     keys::Keys,
     link::answered,
     places::Places,
+    run::RunId,
     scripts::token_hash,
+    shard::Shard,
 };
 
-/// What it takes to make the rounds.
+/// What it takes to make the rounds of one server.
 pub(super) struct Rounds {
+    pub(super) shard: Arc<Shard>,
     pub(super) gateway: Arc<Gateway>,
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) tags: Arc<SlotTags>,
@@ -38,7 +42,7 @@ pub(super) struct Rounds {
     /// Whose position was looked up last.
     pub(super) last_shown: Option<TokenHash>,
     /// By which the server tells its runs apart.
-    pub(super) run_id: Option<String>,
+    pub(super) run_id: Option<RunId>,
 }
 
 /// How long a lost message or reply goes unnoticed, at most. A third of the time for which a
@@ -60,10 +64,14 @@ impl Rounds {
         let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
         let mut next = Instant::now() + PERIOD.mul_f64(share);
         let mut missed = false;
+        let gateway = Arc::clone(&self.gateway);
+        let mut told = gateway.missed.subscribe();
+        // Those who waited for something on this server before it was known are looked after at once.
+        told.mark_changed();
         loop {
             tokio::select! {
                 () = sleep_until(next) => {}
-                () = self.gateway.missed.notified() => missed = true,
+                _told = told.changed() => missed = true,
             }
             let begun = Instant::now();
             next = match self.round(missed).await {
@@ -81,12 +89,15 @@ impl Rounds {
     }
 
     async fn round(&mut self, missed: bool) -> Result<(), Failure> {
-        let names = self.gateway.parking.names();
+        let mut names = self.gateway.parking.names();
+        names.retain(|name| self.has(Slot::of_name(name)));
         self.keep_alive(&names).await?;
-        self.look(&names).await?;
+        if !mutants::is(Mutant::NoTimers) {
+            self.look(&names).await?;
+        }
         let (gateway, dispatch) = (&self.gateway, &self.dispatch);
         self.places
-            .look(gateway, dispatch, &self.tags, missed)
+            .look(gateway, (dispatch, &self.shard), &self.tags, missed)
             .await?;
         self.show_positions().await?;
         let known = self.run_id.is_some();
@@ -97,18 +108,25 @@ impl Rounds {
             } else {
                 debug!("the server is known now by its run");
             }
-            self.gateway.parking.forget(|_| true);
+            let here = |name: &LockName| self.has(Slot::of_name(name));
+            self.gateway.parking.forget(here);
         }
         Ok(())
+    }
+
+    /// Whether the server of these rounds has a slot.
+    fn has(&self, slot: Slot) -> bool {
+        self.dispatch.topology.has(&self.shard, slot)
     }
 
     /// Says in every slot where somebody waits that this gateway is alive. Where it no longer
     /// counts as alive its waiters may have lost their places: they ask again.
     async fn keep_alive(&self, names: &[LockName]) -> Result<(), Failure> {
         let waited_for: HashSet<Slot> = names.iter().map(Slot::of_name).collect();
-        let slots = self
-            .gateway
-            .slots_to_keep(|slot| waited_for.contains(&slot));
+        let anywhere = self.gateway.parking.names();
+        let anywhere: HashSet<Slot> = anywhere.iter().map(Slot::of_name).collect();
+        let mut slots = self.gateway.slots_to_keep(|slot| anywhere.contains(&slot));
+        slots.retain(|&slot| self.has(slot));
         let mut lost = HashSet::new();
         for slots in slots.chunks(BATCH) {
             let mut commands = Pipeline::with_capacity(slots.len());
@@ -117,7 +135,7 @@ impl Rounds {
                 let ms = ALIVE.as_millis().to_string();
                 commands.cmd("PEXPIRE").arg(key).arg(ms);
             }
-            let replies = self.dispatch.batch(slots[0], &commands).await?;
+            let replies = self.dispatch.batch(&self.shard, slots, &commands).await?;
             for (&slot, reply) in slots.iter().zip(replies) {
                 match reply {
                     Value::Int(0) if waited_for.contains(&slot) => {
@@ -143,8 +161,9 @@ impl Rounds {
                 commands.cmd("GET").arg(keys.lock());
                 commands.cmd("PTTL").arg(keys.lock());
             }
-            let slot = Slot::of_name(&names[0]);
-            let replies = self.dispatch.batch(slot, &commands).await?;
+            let slots = names.iter().map(Slot::of_name).flat_map(|slot| [slot; 2]);
+            let slots: Vec<_> = slots.collect();
+            let replies = self.dispatch.batch(&self.shard, &slots, &commands).await?;
             for (name, replies) in names.iter().zip(replies.chunks_exact(2)) {
                 self.judge(name, &replies[0], &replies[1])?;
             }
@@ -182,10 +201,14 @@ impl Rounds {
     /// Looks up where those stand who watch that.
     async fn show_positions(&mut self) -> Result<(), Failure> {
         let positions = self.gateway.parking.positions();
-        let watched = positions.next(self.last_shown.as_ref(), POSITIONS);
-        let Some((first, _)) = watched.first() else {
+        let mut watched = positions.next(self.last_shown.as_ref(), POSITIONS);
+        self.last_shown = watched.last().map(|(_, token)| *token);
+        watched.retain(|(name, _)| self.has(Slot::of_name(name)));
+        if watched.is_empty() {
             return Ok(());
-        };
+        }
+        let slots = watched.iter().map(|(name, _)| Slot::of_name(name));
+        let slots: Vec<_> = slots.flat_map(|slot| [slot; 2]).collect();
         let mut commands = Pipeline::with_capacity(2 * watched.len());
         for (name, token) in &watched {
             let keys = Keys::of(name, &self.tags, &self.gateway.id);
@@ -195,7 +218,7 @@ impl Rounds {
                 .arg(token.to_string());
             commands.cmd("ZCARD").arg(keys.queue());
         }
-        let replies = self.dispatch.batch(Slot::of_name(first), &commands).await?;
+        let replies = self.dispatch.batch(&self.shard, &slots, &commands).await?;
         for ((_, token), replies) in watched.iter().zip(replies.chunks_exact(2)) {
             match replies {
                 &[Value::Int(ahead), Value::Int(waiters)] => {
@@ -214,7 +237,6 @@ impl Rounds {
                 _ => {}
             }
         }
-        self.last_shown = watched.last().map(|(_, token)| *token);
         Ok(())
     }
 
@@ -223,30 +245,12 @@ impl Rounds {
     async fn is_another_run(&mut self) -> Result<bool, Failure> {
         let mut command = Cmd::new();
         command.arg("INFO").arg("server");
-        let slot = Slot::of(Keys::PROBE.as_bytes());
-        let now = match self.dispatch.plain(slot, &command).await {
-            Ok(Value::BulkString(info)) => run_id(&String::from_utf8_lossy(&info)),
+        let now = match self.dispatch.plain_to(&self.shard, &command).await {
+            Ok(Value::BulkString(info)) => RunId::read(&String::from_utf8_lossy(&info)),
             Ok(_) | Err(Failure::Refused(_)) => None,
             Err(failure) => return Err(failure),
         };
         let before = std::mem::replace(&mut self.run_id, now);
         Ok(before.is_none() || before != self.run_id)
-    }
-}
-
-pub(super) fn run_id(info: &str) -> Option<String> {
-    let line = |line: &str| line.strip_prefix("run_id:").map(str::to_owned);
-    info.lines().find_map(line)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_is_told_by_its_id() {
-        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:0a1b\r\ntcp_port:1\r\n";
-        assert_eq!(run_id(info).as_deref(), Some("0a1b"));
-        assert_eq!(run_id("# Server\r\n"), None);
     }
 }

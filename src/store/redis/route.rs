@@ -35,7 +35,8 @@ impl Route {
     pub(super) fn to_one(url: &RedisUrl, config: &RedisConfig) -> Self {
         let credentials = Arc::new(Credentials::of_redis(&url.login(), config));
         let connect_timeout = config.connect_timeout_ms.duration();
-        Self::to(Endpoint::new(url.node(), credentials, connect_timeout))
+        let endpoint = Endpoint::new(url.node(), credentials, connect_timeout);
+        Self::to(endpoint.asked_for_its_run(config.wait_replicas > 0))
     }
 
     /// How long it takes at most until there is a connection, or none.
@@ -58,6 +59,14 @@ impl Route {
         match self {
             Self::Fixed(endpoint) => endpoint.subscribe(channels).await,
             Self::Followed(followed) => followed.subscribe(channels).await,
+        }
+    }
+
+    /// Gives a server up. Of a master that is followed whoever follows it does.
+    pub(super) fn cut(&self) {
+        match self {
+            Self::Fixed(endpoint) => endpoint.cut(),
+            Self::Followed(_) => {}
         }
     }
 

@@ -1,5 +1,7 @@
 //! One step of a scan through the keys of a server.
 
+use std::sync::Arc;
+
 use bb8_redis::redis::{Pipeline, Value};
 use sha2::{Digest, Sha256};
 
@@ -9,8 +11,8 @@ use crate::{
 };
 
 use super::{
-    Slot, dispatch::Dispatch, failure::Failure, keys::Keys, link::answered, reading::Patience,
-    rounds::run_id,
+    dispatch::Dispatch, failure::Failure, keys::Keys, link::answered, reading::Patience,
+    run::RunId, shard::Shard,
 };
 
 /// What one step has found.
@@ -31,28 +33,34 @@ impl Dispatch {
     /// so that asking again is safe.
     pub(super) async fn scan(
         &self,
+        shard: &Arc<Shard>,
         from: u64,
         pattern: &str,
         count: usize,
     ) -> Result<Step, StoreError> {
         let mut patience = Patience::new();
         loop {
-            match self.scan_once(from, pattern, count).await {
+            match self.scan_once(shard, from, pattern, count).await {
                 Ok(step) => return Ok(step),
                 Err(failure) => patience.bear(failure).await?,
             }
         }
     }
 
-    async fn scan_once(&self, from: u64, pattern: &str, count: usize) -> Result<Step, Failure> {
+    async fn scan_once(
+        &self,
+        shard: &Arc<Shard>,
+        from: u64,
+        pattern: &str,
+        count: usize,
+    ) -> Result<Step, Failure> {
         let mut commands = Pipeline::with_capacity(3);
         commands.cmd("INFO").arg("server");
         // A replica answers by its own data, and does not know who holds a lock now.
         commands.cmd("INFO").arg("replication");
         commands.cmd("SCAN").arg(from);
         commands.arg("MATCH").arg(pattern).arg("COUNT").arg(count);
-        let slot = Slot::of(Keys::PROBE.as_bytes());
-        let replies = self.batch(slot, &commands).await?;
+        let replies = self.batch_to(shard, &commands).await?;
         if let Some(error) = replies.iter().find_map(|reply| match reply {
             Value::ServerError(error) => Some(error),
             _ => None,
@@ -64,8 +72,8 @@ impl Dispatch {
         };
         writable(replication)?;
         let (next, names) = read(found).ok_or_else(unexpected)?;
-        let run = run_id(&String::from_utf8_lossy(server)).unwrap_or_default();
-        let run = short(&run);
+        let run = RunId::read(&String::from_utf8_lossy(server));
+        let run = short(run.as_ref().map_or("", RunId::as_str));
         Ok(Step { names, next, run })
     }
 }

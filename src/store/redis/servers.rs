@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::config::{RedisLogin, RedisUrl, SentinelUrl};
+use crate::config::{ClusterUrl, RedisLogin, RedisUrl, SentinelUrl};
 
 /// Where a Redis store is.
 #[derive(Debug, Clone)]
@@ -11,6 +11,8 @@ pub enum RedisServers {
     One(RedisUrl),
     /// On the master that the sentinels name.
     Sentinel(SentinelUrl),
+    /// On the masters of a cluster.
+    Cluster(ClusterUrl),
 }
 
 // === impl RedisServers ===
@@ -21,6 +23,7 @@ impl RedisServers {
         match self {
             Self::One(url) => url.login(),
             Self::Sentinel(url) => url.login(),
+            Self::Cluster(url) => url.login(),
         }
     }
 }
@@ -37,12 +40,19 @@ impl From<&SentinelUrl> for RedisServers {
     }
 }
 
+impl From<&ClusterUrl> for RedisServers {
+    fn from(url: &ClusterUrl) -> Self {
+        Self::Cluster(url.clone())
+    }
+}
+
 /// For people; never with a password.
 impl fmt::Display for RedisServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::One(url) => write!(f, "Redis at {url}"),
             Self::Sentinel(url) => write!(f, "Redis by the sentinels of {url}"),
+            Self::Cluster(url) => write!(f, "the Redis cluster at {url}"),
         }
     }
 }

@@ -33,6 +33,12 @@ impl Slot {
         Self::of(name.as_str().as_bytes())
     }
 
+    /// The slot with this number, if there is one.
+    pub(super) fn numbered(number: usize) -> Option<Self> {
+        let number = u16::try_from(number).ok()?;
+        (usize::from(number) < Self::COUNT).then_some(Self(number))
+    }
+
     /// The number of the slot.
     pub fn index(self) -> usize {
         usize::from(self.0)

@@ -3,16 +3,13 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use async_trait::async_trait;
-use tokio::{
-    sync::{Semaphore, SemaphorePermit},
-    time::{Duration, timeout},
-};
+use tokio::time::{Duration, timeout};
 use tokio_util::{
     sync::CancellationToken,
     task::{TaskTracker, task_tracker::TaskTrackerToken},
@@ -22,7 +19,7 @@ use crate::{
     clock::Clock,
     config::RedisConfig,
     lifecycle::Lifecycle,
-    lock::{FencingToken, KeeperId, LockName, TokenHash, Ttl},
+    lock::{KeeperId, LockName, Meant, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability,
         breaks::{Breaking, Breaks},
@@ -38,21 +35,20 @@ use crate::{
 };
 
 use super::{
-    SlotTags,
-    admission::Admission,
+    Slot, SlotTags,
     break_lock::break_lock,
+    channels::Channels,
     dispatch::Dispatch,
     examination::Examiner,
     floors::Floors,
     gateway::Gateway,
     keys::Keys,
     list::Listing,
-    pool::Pool,
     relay::RedisRelay,
-    replicas::Replicas,
     replicated::Replicated,
     scripts::{Knowledge, Scripts},
     servers::RedisServers,
+    shard::Shard,
     topology::Topology,
     wake::Wake,
 };
@@ -65,7 +61,7 @@ pub struct RedisStore {
     dispatch: Arc<Dispatch>,
     scripts: Arc<Scripts>,
     gateway: Arc<Gateway>,
-    admission: Arc<Admission>,
+    examiner: Arc<Examiner>,
     tags: Arc<SlotTags>,
     relay: RedisRelay,
     replicated: Arc<Replicated>,
@@ -76,15 +72,7 @@ pub struct RedisStore {
     /// The commands that are under way.
     working: TaskTracker,
     deadline: Duration,
-    /// Room for those who ask for something, among the commands that are under way.
-    asking: Semaphore,
 }
-
-/// How many acquires and inspections may be under way at once. A renewal or a release waits for no
-/// more than these, however many ask: some milliseconds of the server's time.
-const ASKING: usize = 1_024;
-/// How long the others wait for room. Nothing has been sent for them then.
-const ROOM_WITHIN: Duration = Duration::from_secs(1);
 
 // === impl RedisStore ===
 
@@ -101,33 +89,37 @@ impl RedisStore {
         let servers = servers.into();
         let topology = Topology::new(&servers, config, &clock);
         let dispatch = Arc::new(Dispatch::new(topology, config));
-        let scripts = Arc::new(Scripts::new());
+        let channels = Channels::of(servers.login().database);
+        let scripts = Arc::new(Scripts::new(&channels));
         let floors = Arc::new(Floors::new());
         let tags = Arc::new(SlotTags::compute());
-        let replicas = Replicas::new(config);
-        let (gateway, orphans) = Gateway::new(Arc::clone(&floors), replicas.are_waited_for());
+        let (gateway, orphans) =
+            Gateway::new(channels, Arc::clone(&floors), config.wait_replicas > 0);
         let gateway = Arc::new(gateway);
         let replicated = Arc::new(Replicated {
-            replicas,
+            tags: Arc::clone(&tags),
             dispatch: Arc::clone(&dispatch),
             scripts: Arc::clone(&scripts),
             gateway: Arc::clone(&gateway),
         });
-        let examiner = Examiner {
+        let examiner = Arc::new(Examiner {
             dispatch: Arc::clone(&dispatch),
             scripts: Arc::clone(&scripts),
             replicated: Arc::clone(&replicated),
             floors,
             gateway: Arc::clone(&gateway),
             clock,
+            tags: Arc::clone(&tags),
             accept_eviction: config.accept_eviction,
-            skew: Mutex::default(),
-            policy: Mutex::default(),
-        };
-        let limit = config.command_timeout_ms.duration();
-        let admission = Arc::new(Admission::new(examiner, limit));
-        let (watcher, stopped) = (Arc::clone(&admission), lifecycle.stopped());
-        lifecycle.spawn_background(async move { watcher.watch(stopped).await });
+            limit: config.command_timeout_ms.duration(),
+        });
+        let (watching, stopped) = (Arc::clone(&examiner), lifecycle.stopped());
+        lifecycle.spawn_background(async move {
+            tokio::select! {
+                () = watching.watch() => {}
+                () = stopped => {}
+            }
+        });
         let wake = Wake {
             gateway: Arc::clone(&gateway),
             dispatch: Arc::clone(&dispatch),
@@ -146,7 +138,7 @@ impl RedisStore {
             dispatch,
             scripts,
             gateway,
-            admission,
+            examiner,
             tags,
             relay,
             replicated,
@@ -155,7 +147,6 @@ impl RedisStore {
             closing,
             working: TaskTracker::new(),
             deadline: config.deadline_ms.duration(),
-            asking: Semaphore::new(ASKING),
         }
     }
 
@@ -174,12 +165,11 @@ impl RedisStore {
         Ok(token)
     }
 
-    /// Room for a command that does not keep anybody's lease.
-    async fn room(&self) -> Result<SemaphorePermit<'_>, Unavailability> {
-        match timeout(ROOM_WITHIN, self.asking.acquire()).await {
-            Ok(Ok(room)) => Ok(room),
-            Ok(Err(_)) | Err(_) => Err(Unavailability::Overloaded),
-        }
+    /// The server that has a slot, as soon as it is known which.
+    async fn shard(&self, slot: Slot) -> Result<Arc<Shard>, Unavailability> {
+        let topology = &self.dispatch.topology;
+        topology.known().await;
+        topology.shard(slot)
     }
 
     fn keys(&self, name: &LockName) -> Keys {
@@ -191,16 +181,21 @@ impl RedisStore {
 impl Store for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let _working = self.enter()?;
-        self.admission.admit().await?;
-        let _room = self.room().await?;
+        let dispatch = self.dispatch.for_one_request();
         let keys = self.keys(&attempt.name);
-        let line = self.replicated.line().await?;
+        let shard = self.shard(keys.slot()).await?;
+        let admission = &shard.admission;
+        admission
+            .admit_by(&shard, &self.examiner, dispatch.limit())
+            .await?;
+        let _room = shard.room().await?;
+        let line = self.replicated.line(&dispatch, keys.slot()).await?;
         let acquire = self
             .scripts
-            .acquire(&self.dispatch, &self.gateway, &keys, attempt);
-        let acquisition = acquire.await?;
-        match &acquisition {
-            Acquisition::Replayed(lease, _) | Acquisition::Collected(lease, _) => {
+            .acquire(&dispatch, &self.gateway, &keys, attempt);
+        let said = acquire.await?;
+        match &said.0 {
+            Acquisition::Replayed(lease, ..) | Acquisition::Collected(lease, _) => {
                 self.gateway.floors.raise(keys.slot(), lease.fence);
             }
             Acquisition::Held(Contention { holder, .. })
@@ -217,9 +212,7 @@ impl Store for RedisStore {
             | Acquisition::IdempotencyMismatch
             | Acquisition::IdempotencyExpired => {}
         }
-        let replicated = self
-            .replicated
-            .acquisition(line, &keys, attempt, acquisition);
+        let replicated = self.replicated.acquisition(line, &keys, attempt, said);
         replicated.await
     }
 
@@ -234,7 +227,14 @@ impl Store for RedisStore {
         let keys = self.keys(name);
         let renewal = self
             .scripts
-            .renew(&self.dispatch, &self.gateway, &keys, renewer, token, ttl)
+            .renew(
+                &self.dispatch.for_one_request(),
+                &self.gateway,
+                &keys,
+                renewer,
+                token,
+                ttl,
+            )
             .await?;
         if let Renewal::Renewed(lease) = &renewal {
             self.gateway.floors.raise(keys.slot(), lease.fence);
@@ -272,13 +272,16 @@ impl Store for RedisStore {
     ) -> Result<Confirmation, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
-        let line = self.replicated.line().await?;
-        let confirmation = self.scripts.confirm(&self.dispatch, &keys, token).await?;
-        if let Confirmation::Confirmed(lease) = &confirmation {
-            self.gateway.floors.raise(keys.slot(), lease.fence);
-            self.replicated.grant(line, &keys, token).await?;
+        let dispatch = self.dispatch.for_one_request();
+        let line = self.replicated.line(&dispatch, keys.slot()).await?;
+        match self.scripts.confirm(&dispatch, &keys, token).await? {
+            (Confirmation::Confirmed(lease), told) => {
+                self.gateway.floors.raise(keys.slot(), lease.fence);
+                let granted = self.replicated.grant(line, &keys, token, lease, &told);
+                granted.await.map(Confirmation::Confirmed)
+            }
+            (other @ (Confirmation::Lost | Confirmation::Superseded), _) => Ok(other),
         }
-        Ok(confirmation)
     }
 
     async fn leave(
@@ -307,8 +310,9 @@ impl Store for RedisStore {
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         let _working = self.enter()?;
-        let _room = self.room().await?;
         let keys = self.keys(name);
+        let shard = self.shard(keys.slot()).await?;
+        let _room = shard.room().await?;
         let inspection = self.scripts.inspect(&self.dispatch, &keys).await?;
         self.gateway
             .floors
@@ -318,7 +322,6 @@ impl Store for RedisStore {
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let _working = self.enter()?;
-        let _room = self.room().await?;
         let listing = Listing {
             dispatch: &self.dispatch,
             scripts: &self.scripts,
@@ -332,11 +335,12 @@ impl Store for RedisStore {
     async fn break_lock(
         &self,
         name: &LockName,
-        fence: Option<FencingToken>,
+        meant: Option<Meant>,
     ) -> Result<Breaking, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
-        break_lock(&self.dispatch, &self.scripts, &self.gateway, &keys, fence).await
+        let dispatch = self.dispatch.for_one_request();
+        break_lock(&dispatch, &self.scripts, &self.gateway, &keys, meant).await
     }
 
     fn breaks(&self) -> &Breaks {
@@ -345,7 +349,7 @@ impl Store for RedisStore {
 
     async fn check(&self) -> Vec<Check> {
         match self.enter() {
-            Ok(_working) => self.admission.check().await,
+            Ok(_working) => self.examiner.check().await,
             Err(closing) => vec![Check {
                 name: "connection",
                 health: Health::Outage(closing.to_string()),
@@ -356,14 +360,16 @@ impl Store for RedisStore {
 
     fn figures(&self) -> StoreFigures {
         let topology = &self.dispatch.topology;
-        let pools = topology.pools();
-        let skew = self.admission.clock_skew();
+        let shards = topology.shards();
+        let skew = |shard: &Arc<Shard>| topology.node(shard).zip(shard.admission.clock_skew());
+        let replicas = shards.iter().map(|shard| shard.replicas.confirmed());
         let mut figures = StoreFigures {
-            connections: Some(pools.map(Pool::open).sum()),
+            connections: Some(shards.iter().map(|shard| shard.pool.open()).sum()),
             hears: Some(self.gateway.hears.load(Ordering::Relaxed)),
             unsent_messages: Some(self.gateway.unsent()),
-            clock_skew: topology.node().zip(skew).into_iter().collect(),
-            replicas: self.replicated.replicas.confirmed(),
+            clock_skew: shards.iter().filter_map(skew).collect(),
+            // Of the server that has the fewest.
+            replicas: replicas.flatten().min(),
             ..StoreFigures::default()
         };
         topology.figures(&mut figures);
@@ -373,12 +379,10 @@ impl Store for RedisStore {
     async fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.working.close();
-        // No command lasts longer than its deadline, the giving back after an acquire included.
-        drop(timeout(2 * self.deadline, self.working.wait()).await);
+        // What takes longer has its outcome unknown, and is seen to by who asked for it.
+        drop(timeout(self.deadline, self.working.wait()).await);
         self.closing.cancel();
-        for pool in self.dispatch.topology.pools() {
-            pool.close().await;
-        }
+        self.dispatch.topology.close().await;
     }
 
     fn describe(&self) -> String {

@@ -12,10 +12,9 @@ use tokio::time::{sleep, timeout};
 use crate::store::Unavailability;
 
 use super::{
-    Slot,
     dispatch::{Dispatch, Pauses},
     ear::Ear,
-    gateway::{Gateway, GatewayId},
+    gateway::Gateway,
 };
 
 /// Hands on to the gateway what is published for it, or for all.
@@ -37,12 +36,18 @@ impl Subscription {
         let channel = self.gateway.id.channel();
         let mut pauses = Pauses::new();
         loop {
-            let messenger = self.dispatch.topology.messenger();
-            let pause = match messenger.subscribe(&[&channel, GatewayId::ALL]).await {
+            let subscribed = match self.dispatch.topology.messenger() {
+                Ok(messenger) => {
+                    let channels = [&*channel, &self.gateway.channels.all];
+                    messenger.pool.subscribe(&channels).await
+                }
+                Err(why) => Err(why),
+            };
+            let pause = match subscribed {
                 Ok(ear) => {
                     pauses = Pauses::new();
                     self.note(None);
-                    self.gateway.missed.notify_one();
+                    self.gateway.missed.send_modify(|times| *times += 1);
                     self.gateway.hears.store(true, Ordering::Relaxed);
                     self.hear(ear).await;
                     self.gateway.hears.store(false, Ordering::Relaxed);
@@ -89,9 +94,11 @@ impl Subscription {
 
     async fn tell_all(&self, message: &str) {
         let mut command = Cmd::new();
-        command.arg("PUBLISH").arg(GatewayId::ALL).arg(message);
-        let slot = Slot::of(GatewayId::ALL.as_bytes());
-        drop(self.dispatch.plain(slot, &command).await);
+        command
+            .arg("PUBLISH")
+            .arg(&self.gateway.channels.all)
+            .arg(message);
+        drop(self.dispatch.publish(&command).await);
     }
 
     fn note(&self, refusal: Option<String>) {

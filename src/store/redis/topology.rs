@@ -1,22 +1,48 @@
 //! Which server a slot lives on.
 
-use std::sync::Arc;
+use std::{future::pending, sync::Arc};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, watch},
+    time::{Duration, timeout},
+};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
-    clock::Clock, config::RedisConfig, lifecycle::Lifecycle, store::contract::Check,
+    clock::Clock,
+    config::RedisConfig,
+    lifecycle::Lifecycle,
+    store::{Unavailability, contract::Check},
     telemetry::metrics::StoreFigures,
 };
 
-use super::{Slot, pool::Pool, route::Route, sentinels::Followed, servers::RedisServers};
-use tokio_util::sync::CancellationToken;
+use super::{
+    Slot,
+    cluster::Cluster,
+    failure::Failure,
+    redirect::Redirect,
+    route::Route,
+    sending::Place,
+    sentinels::Followed,
+    servers::RedisServers,
+    shard::{Errand, Shard},
+};
 
 /// The servers of the store.
 pub(super) enum Topology {
     /// One server has every slot.
-    Single(Pool, String),
+    Single(Arc<Shard>, String),
     /// One server has every slot: the master that the sentinels name.
-    Sentinel(Pool, Arc<Followed>),
+    Sentinel(Arc<Shard>, Arc<Followed>),
+    /// Each master of a cluster has some.
+    Cluster(Arc<Cluster>),
 }
+
+/// Word of it when the servers are others than before.
+pub(super) struct Changes(Option<watch::Receiver<u64>>);
+
+/// How long it may take until it is known who has what.
+const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 
 // === impl Topology ===
 
@@ -29,66 +55,151 @@ impl Topology {
     ) -> Self {
         match servers {
             RedisServers::One(url) => {
-                let pool = Pool::new(Route::to_one(url, config), config);
-                Self::Single(pool, url.node().to_string())
+                let shard = Shard::only(Route::to_one(url, config), config);
+                Self::Single(Arc::new(shard), url.node().to_string())
             }
             RedisServers::Sentinel(url) => {
                 let followed = Arc::new(Followed::new(url, config, Arc::clone(clock)));
                 let route = Route::Followed(Arc::clone(&followed));
-                Self::Sentinel(Pool::new(route, config), followed)
+                Self::Sentinel(Arc::new(Shard::only(route, config)), followed)
             }
+            RedisServers::Cluster(url) => Self::Cluster(Arc::new(Cluster::new(url, config))),
         }
     }
 
-    /// Starts what keeps an eye on who is the master, until the program stops or the store is closed.
+    /// Starts what keeps an eye on who has what, until the program stops or the store is closed.
     pub(super) fn start(&self, lifecycle: &Lifecycle, closing: &CancellationToken) {
         match self {
             Self::Single(..) => {}
             Self::Sentinel(_, followed) => Arc::clone(followed).start(lifecycle, closing),
+            Self::Cluster(cluster) => Arc::clone(cluster).start(lifecycle, closing),
         }
     }
 
-    /// The pool of the server that has this slot.
-    pub(super) fn pool(&self, _slot: Slot) -> &Pool {
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
+    /// The server that has this slot.
+    pub(super) fn shard(&self, slot: Slot) -> Result<Arc<Shard>, Unavailability> {
         match self {
-            Self::Single(pool, _) | Self::Sentinel(pool, _) => pool,
+            Self::Single(shard, _) | Self::Sentinel(shard, _) => Ok(Arc::clone(shard)),
+            Self::Cluster(cluster) => cluster.owner(slot),
         }
     }
 
-    /// The pool of a server on which messages of all the others are heard.
-    pub(super) fn messenger(&self) -> &Pool {
+    /// Ends when some servers are known, or when that has taken too long.
+    pub(super) async fn known(&self) {
         match self {
-            Self::Single(pool, _) | Self::Sentinel(pool, _) => pool,
+            Self::Single(..) | Self::Sentinel(..) => {}
+            Self::Cluster(cluster) => drop(timeout(KNOWN_WITHIN, cluster.known()).await),
         }
     }
 
-    /// Ends when a new connection to any server has been made.
-    pub(super) async fn connected(&self) {
+    /// Room to wait for the server that has a slot, if it is one of several and away.
+    pub(super) fn patience(
+        &self,
+        slot: Slot,
+        with: Errand,
+    ) -> Result<Option<OwnedSemaphorePermit>, Unavailability> {
         match self {
-            Self::Single(pool, _) | Self::Sentinel(pool, _) => pool.connected().await,
+            Self::Single(..) | Self::Sentinel(..) => Ok(None),
+            Self::Cluster(cluster) => match cluster.owner(slot) {
+                Ok(owner) => owner.patience(with),
+                // It may be known in a moment.
+                Err(_not_known) => Ok(None),
+            },
         }
     }
 
-    /// The pool of every server.
-    pub(super) fn pools(&self) -> impl Iterator<Item = &Pool> {
+    /// Every server that has slots, as far as is known.
+    pub(super) fn shards(&self) -> Vec<Arc<Shard>> {
         match self {
-            Self::Single(pool, _) | Self::Sentinel(pool, _) => std::iter::once(pool),
+            Self::Single(shard, _) | Self::Sentinel(shard, _) => vec![Arc::clone(shard)],
+            Self::Cluster(cluster) => cluster.shards(),
         }
     }
 
-    /// What the server is called in metrics; `None` while it is not known which it is.
-    pub(super) fn node(&self) -> Option<String> {
+    /// Whether this server has a slot.
+    pub(super) fn has(&self, shard: &Arc<Shard>, slot: Slot) -> bool {
+        match self {
+            Self::Single(..) | Self::Sentinel(..) => true,
+            Self::Cluster(cluster) => {
+                let owner = cluster.owner(slot);
+                owner.is_ok_and(|owner| Arc::ptr_eq(&owner, shard))
+            }
+        }
+    }
+
+    /// Some slot of a server, in which it can be found out what the server lets us do; `None` for one
+    /// that takes part in no cluster, where any is as good.
+    pub(super) fn some_slot(&self, shard: &Arc<Shard>) -> Option<Slot> {
+        match self {
+            Self::Single(..) | Self::Sentinel(..) => None,
+            Self::Cluster(cluster) => cluster.some_slot(shard),
+        }
+    }
+
+    /// A server on which messages of all the others are heard: in a cluster all of them tell each
+    /// other.
+    pub(super) fn messenger(&self) -> Result<Arc<Shard>, Unavailability> {
+        match self {
+            Self::Single(shard, _) | Self::Sentinel(shard, _) => Ok(Arc::clone(shard)),
+            Self::Cluster(cluster) => cluster.messenger(),
+        }
+    }
+
+    /// Tells it apart when a slot has gone to another server in between.
+    pub(super) fn moves(&self, slot: Slot) -> u32 {
+        match self {
+            Self::Single(..) | Self::Sentinel(..) => 0,
+            Self::Cluster(cluster) => cluster.moves(slot),
+        }
+    }
+
+    /// Where one goes whom a server has pointed elsewhere.
+    pub(super) fn follow(
+        &self,
+        slot: Slot,
+        redirect: &Redirect,
+        by: &Shard,
+    ) -> Result<Place, Failure> {
+        match self {
+            Self::Single(..) | Self::Sentinel(..) => Err(Failure::WrongNode(redirect.reason())),
+            Self::Cluster(cluster) => Ok(cluster.follow(slot, redirect, by)),
+        }
+    }
+
+    /// Somebody got no answer: it is time to ask who has what.
+    pub(super) fn doubt(&self) {
+        if let Self::Cluster(cluster) = self {
+            cluster.doubt();
+        }
+    }
+
+    /// Word of it when the servers are others than before.
+    pub(super) fn changes(&self) -> Changes {
+        Changes(match self {
+            Self::Single(..) | Self::Sentinel(..) => None,
+            Self::Cluster(cluster) => Some(cluster.changes()),
+        })
+    }
+
+    /// What a server is called in metrics; `None` while it is not known which it is.
+    pub(super) fn node(&self, shard: &Shard) -> Option<String> {
         match self {
             Self::Single(_, node) => Some(node.clone()),
             Self::Sentinel(_, followed) => followed.current().map(|node| node.to_string()),
+            Self::Cluster(_) => shard.node().map(ToString::to_string),
         }
     }
 
-    /// What is known of who the master is.
+    /// What is known of who has what.
     pub(super) fn checks(&self) -> Vec<Check> {
         match self {
             Self::Single(..) => Vec::new(),
             Self::Sentinel(_, followed) => followed.checks(),
+            Self::Cluster(cluster) => cluster.checks(),
         }
     }
 
@@ -97,6 +208,30 @@ impl Topology {
         match self {
             Self::Single(..) => {}
             Self::Sentinel(_, followed) => followed.figures(figures),
+            Self::Cluster(cluster) => cluster.figures(figures),
+        }
+    }
+
+    /// Closes every connection, whoever still has one.
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Single(shard, _) | Self::Sentinel(shard, _) => shard.pool.close().await,
+            Self::Cluster(cluster) => cluster.close().await,
+        }
+    }
+}
+
+// === impl Changes ===
+
+impl Changes {
+    /// Ends when the servers are others than when this was made, or last ended.
+    pub(super) async fn next(&mut self) {
+        let changed = match &mut self.0 {
+            Some(changes) => changes.changed().await.is_ok(),
+            None => false,
+        };
+        if !changed {
+            pending::<()>().await;
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -15,12 +15,15 @@ use crate::{
 
 use super::{
     SlotTags,
+    acting::{Deeds, Due, act},
     dispatch::Dispatch,
     gateway::{Gateway, Orphan},
     keys::Keys,
     places::Places,
     rounds::Rounds,
     scripts::{Advance, Knowledge, Scripts},
+    shard::Shard,
+    shards::on_each,
     subscription::Subscription,
 };
 
@@ -33,10 +36,6 @@ pub(super) struct Wake {
     pub(super) tags: Arc<SlotTags>,
 }
 
-/// How many commands are under way at once: enough to fill a pipeline, too few to crowd out callers
-/// after an outage.
-const CONCURRENT: usize = 64;
-
 // === impl Wake ===
 
 impl Wake {
@@ -47,20 +46,16 @@ impl Wake {
         lifecycle: &Lifecycle,
         closing: &CancellationToken,
     ) {
-        let rounds = Rounds {
-            gateway: Arc::clone(&self.gateway),
-            dispatch: Arc::clone(&self.dispatch),
-            tags: Arc::clone(&self.tags),
-            places: Places::default(),
-            last_shown: None,
-            run_id: None,
+        let (dispatch, here) = (Arc::clone(&self.dispatch), self.clone());
+        let rounds = async move {
+            on_each(&dispatch, |shard| Box::pin(here.rounds(shard).go())).await;
         };
         let subscription = Subscription {
             gateway: Arc::clone(&self.gateway),
             dispatch: Arc::clone(&self.dispatch),
         };
         let all: [BoxFuture<'static, ()>; 3] = [
-            Box::pin(rounds.go()),
+            Box::pin(rounds),
             Box::pin(subscription.listen()),
             Box::pin(self.act(orphans)),
         ];
@@ -76,29 +71,31 @@ impl Wake {
         }
     }
 
-    /// Acts on what falls due, as long as grants may be orphaned.
-    async fn act(self, mut orphans: mpsc::Receiver<Orphan>) {
-        let mut running: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
-        loop {
-            let free = running.len() < CONCURRENT;
-            tokio::select! {
-                name = self.gateway.timers.next(), if free => {
-                    running.push(Box::pin(self.advance(name)));
-                }
-                (name, token) = self.gateway.kept.next(), if free => {
-                    running.push(Box::pin(self.lapse(name, token)));
-                }
-                Some(orphan) = orphans.recv(), if free => {
-                    running.push(Box::pin(self.give_back(orphan)));
-                }
-                Some(()) = running.next(), if !running.is_empty() => {}
-            }
+    fn rounds(&self, shard: Arc<Shard>) -> Rounds {
+        Rounds {
+            shard,
+            gateway: Arc::clone(&self.gateway),
+            dispatch: Arc::clone(&self.dispatch),
+            tags: Arc::clone(&self.tags),
+            places: Places::default(),
+            last_shown: None,
+            run_id: None,
         }
+    }
+
+    /// Acts on what falls due.
+    async fn act(self, orphans: mpsc::Receiver<Orphan>) {
+        let due = Due {
+            ends: &self.gateway.timers,
+            kept: &self.gateway.kept,
+            orphans,
+        };
+        act(due, &self).await;
     }
 
     /// Passes a lock on if its lease has ended. Nobody may wait here any more: those who wait elsewhere
     /// may not know when it ends.
-    async fn advance(&self, name: LockName) {
+    async fn pass_on(&self, name: LockName) {
         let awaited = self.gateway.parking.awaits(&name);
         let keys = Keys::of(&name, &self.tags, &self.gateway.id);
         let advance = self.scripts.advance(&self.dispatch, &self.gateway, &keys);
@@ -116,7 +113,7 @@ impl Wake {
 
     /// Gives up a place that was kept for a request which has not come. If that fails it counts for
     /// nothing either, but among those who wait until its turn comes.
-    async fn lapse(&self, name: LockName, token: TokenHash) {
+    async fn give_up(&self, name: LockName, token: TokenHash) {
         let keys = Keys::of(&name, &self.tags, &self.gateway.id);
         if let Err(error) = self.scripts.lapse(&self.dispatch, &keys, &token).await {
             debug!(%name, %error, "a place that is kept for nobody stands until its turn comes");
@@ -124,7 +121,7 @@ impl Wake {
     }
 
     /// Gives back a grant that nobody waits for; if that fails, the TTL ends it.
-    async fn give_back(&self, orphan: Orphan) {
+    async fn take_back(&self, orphan: Orphan) {
         let keys = Keys::of(&orphan.name, &self.tags, &self.gateway.id);
         let (dispatch, known) = (&self.dispatch, Knowledge::Unheard(orphan.fence));
         let give_back =
@@ -133,5 +130,19 @@ impl Wake {
         if let Err(error) = give_back.await {
             debug!(name = %orphan.name, %error, "a grant that nobody waits for ends with its TTL");
         }
+    }
+}
+
+impl Deeds for Wake {
+    fn advance(&self, name: LockName) -> BoxFuture<'_, ()> {
+        Box::pin(self.pass_on(name))
+    }
+
+    fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()> {
+        Box::pin(self.give_up(name, token))
+    }
+
+    fn give_back(&self, orphan: Orphan) -> BoxFuture<'_, ()> {
+        Box::pin(self.take_back(orphan))
     }
 }

@@ -69,6 +69,8 @@ catalogue! {
         "How much of the TTL was left when a lease that this gateway knew was renewed. Close to 0 is about to go wrong."
     Counter "latchgate_releases" ["outcome"]
         "Releases, by callers and by streams that ended: `released`, `lost`, `adopted` (another stream goes on with it), `unavailable`, `unknown`, `failed`."
+    Counter "latchgate_abandoned_releases" ["outcome"]
+        "Releases whose caller had gone before the answer: `carried-out` all the same, or `dropped`, because as many were under way as this gateway goes on with for nobody. Of a dropped one what the store had been asked was done."
     Histogram "latchgate_hold_seconds" []
         "How long a lease was held that was granted and released through this gateway."
     Counter "latchgate_expired_while_held" ["seen_by"]
@@ -110,6 +112,14 @@ catalogue! {
         "1 while this sentinel answers and is heard, else 0. Sentinel only."
     Gauge "latchgate_store_replicas" []
         "How many replicas had the last grants when they were waited for. With redis.wait_replicas only."
+    Gauge "latchgate_store_node" ["node"]
+        "1 while this master of the cluster can be reached, or this node of the quorum answers, else 0. Cluster and Redlock only."
+    Counter "latchgate_store_votes_given" ["node"]
+        "How often this node has voted for an acquire. Redlock only."
+    Counter "latchgate_store_votes_refused" ["node"]
+        "How often this node has refused its vote, because the lock was held there. Redlock only."
+    Counter "latchgate_store_votes_missing" ["node"]
+        "How often this node had no vote: it did not answer in time, is not fit, or was started too short a time ago. Redlock only."
 
     Gauge "process_start_time_seconds" []
         "When the process began, in seconds since 1970."

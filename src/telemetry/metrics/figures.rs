@@ -38,6 +38,25 @@ pub struct StoreFigures {
     pub master_changes: Option<u64>,
     /// Whether each sentinel answers.
     pub sentinels: Vec<(String, bool)>,
+    /// Whether each master of a cluster can be reached.
+    pub masters: Vec<(String, bool)>,
     /// How many replicas had what was last waited for.
     pub replicas: Option<u32>,
+    /// The nodes of a quorum.
+    pub nodes: Vec<NodeFigures>,
+}
+
+/// What a node of a quorum is like now.
+#[derive(Debug, Clone, Default)]
+pub struct NodeFigures {
+    /// Where it is.
+    pub node: String,
+    /// Whether it answers.
+    pub is_up: bool,
+    /// How often it has given its vote.
+    pub given: u64,
+    /// How often it has refused it, because the lock was held.
+    pub refused: u64,
+    /// How often it had none: it did not answer in time, or may not vote yet.
+    pub missing: u64,
 }

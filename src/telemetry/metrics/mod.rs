@@ -14,7 +14,7 @@ mod tests;
 mod totals;
 
 pub use catalogue::{CATALOGUE, Kind, Metric, page};
-pub use figures::{Figures, StoreFigures};
+pub use figures::{Figures, NodeFigures, StoreFigures};
 pub use outcome::{Ended, Outcome, SeenBy};
 pub use set::Metrics;
 pub use totals::Totals;

@@ -46,6 +46,7 @@ pub(super) struct Set {
     /// The same without labels, to be read.
     pub(super) margins: Buckets,
     pub(super) releases: Counts<1>,
+    abandoned_releases: Counts<1>,
     hold: Histogram,
     pub(super) expired_while_held: Counts<1>,
     pub(super) broken: Counter,
@@ -117,6 +118,7 @@ impl Metrics {
             releases: entry.add("latchgate_releases", Family::default()),
             margins: Buckets::default(),
             unanswered: Counter::default(),
+            abandoned_releases: entry.add("latchgate_abandoned_releases", Family::default()),
             hold: entry.add("latchgate_hold_seconds", long()),
             expired_while_held: entry.add("latchgate_expired_while_held", Family::default()),
             broken: entry.add("latchgate_broken_leases", Counter::default()),
@@ -213,6 +215,17 @@ impl Metrics {
         }
     }
 
+    /// The caller of a release had gone before the answer.
+    pub fn release_abandoned(&self, is_carried_out: bool) {
+        let outcome = if is_carried_out {
+            "carried-out"
+        } else {
+            "dropped"
+        };
+        let labels = [("outcome", outcome)];
+        self.0.abandoned_releases.get_or_create(&labels).inc();
+    }
+
     /// Somebody took a lease for theirs that had ended, and had not been broken.
     pub fn expired_while_held(&self, seen_by: SeenBy) {
         let labels = [("seen_by", seen_by.as_str())];
@@ -279,6 +292,12 @@ impl Set {
         }
         for by in ["this", "another"] {
             drop(self.handoffs.get_or_create(&[("by", by)]));
+        }
+        for outcome in ["carried-out", "dropped"] {
+            drop(
+                self.abandoned_releases
+                    .get_or_create(&[("outcome", outcome)]),
+            );
         }
         for outcome in ["granted", "not-granted"] {
             drop(self.wait.get_or_create(&[("outcome", outcome)]));

@@ -21,6 +21,10 @@ pub(super) struct StoreGauges {
     master_changes: Family<Labels<0>, Counter>,
     sentinels: Family<NodeLabels, Gauge>,
     replicas: Family<Labels<0>, Gauge>,
+    up: Family<NodeLabels, Gauge>,
+    given: Family<NodeLabels, Counter>,
+    refused: Family<NodeLabels, Counter>,
+    missing: Family<NodeLabels, Counter>,
 }
 
 // === impl StoreGauges ===
@@ -36,6 +40,10 @@ impl StoreGauges {
             master_changes: entry.add("latchgate_store_master_changes", Family::default()),
             sentinels: entry.add("latchgate_store_sentinel", Family::default()),
             replicas: entry.add("latchgate_store_replicas", Family::default()),
+            up: entry.add("latchgate_store_node", Family::default()),
+            given: entry.add("latchgate_store_votes_given", Family::default()),
+            refused: entry.add("latchgate_store_votes_refused", Family::default()),
+            missing: entry.add("latchgate_store_votes_missing", Family::default()),
         }
     }
 
@@ -43,6 +51,7 @@ impl StoreGauges {
         // A node that is not looked at any more says nothing.
         self.clock_skew.clear();
         self.master.clear();
+        self.up.clear();
         for (gauge, figure) in [
             (&self.connections, now.connections.map(i64::from)),
             (&self.hears, now.hears.map(i64::from)),
@@ -70,6 +79,21 @@ impl StoreGauges {
         for (node, answers) in &now.sentinels {
             let sentinel = self.sentinels.get_or_create(&of(node));
             sentinel.set(i64::from(*answers));
+        }
+        for (node, reached) in &now.masters {
+            self.up.get_or_create(&of(node)).set(i64::from(*reached));
+        }
+        for node in &now.nodes {
+            let up = self.up.get_or_create(&of(&node.node));
+            up.set(i64::from(node.is_up));
+            for (counter, figure) in [
+                (&self.given, node.given),
+                (&self.refused, node.refused),
+                (&self.missing, node.missing),
+            ] {
+                let counter = counter.get_or_create(&of(&node.node));
+                counter.inner().store(figure, Ordering::Relaxed);
+            }
         }
     }
 }

@@ -32,7 +32,12 @@ fn figures() -> Figures {
             master: Some(("127.0.0.1:6379".to_owned(), 1.8e9)),
             master_changes: Some(1),
             sentinels: vec![("127.0.0.1:26379".to_owned(), true)],
+            masters: vec![("127.0.0.1:7000".to_owned(), true)],
             replicas: Some(2),
+            nodes: vec![NodeFigures {
+                node: "127.0.0.1:6379".to_owned(),
+                ..NodeFigures::default()
+            }],
         },
         ..Figures::default()
     }

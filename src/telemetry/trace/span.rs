@@ -14,8 +14,8 @@ use super::tracer::Shared;
 pub struct Span {
     tracer: Arc<Shared>,
     began: Instant,
-    /// None once it has been handed on.
-    record: Option<Record>,
+    /// None once it has been handed on. In a box: most requests are not traced, and have room for it.
+    record: Option<Box<Record>>,
 }
 
 /// What is told of it.
@@ -73,7 +73,7 @@ tokio::task_local! {
 }
 
 /// Does work within a span: what begins in it are its children.
-pub fn within<F: Future>(span: Option<&Span>, work: F) -> impl Future<Output = F::Output> {
+pub fn within<F: Future>(span: Option<&Span>, work: F) -> impl Future<Output = F::Output> + use<F> {
     CURRENT.scope(span.map(Span::as_parent), work)
 }
 
@@ -108,7 +108,7 @@ impl Span {
         Self {
             tracer,
             began: Instant::now(),
-            record: Some(record),
+            record: Some(Box::new(record)),
         }
     }
 
@@ -148,7 +148,7 @@ impl Span {
     }
 
     fn record(&self) -> &Record {
-        let record = self.record.as_ref();
+        let record = self.record.as_deref();
         record.expect("only dropping a span takes its record")
     }
 }
@@ -157,7 +157,7 @@ impl Drop for Span {
     fn drop(&mut self) {
         if let Some(mut record) = self.record.take() {
             record.took = self.began.elapsed();
-            self.tracer.tell(record);
+            self.tracer.tell(*record);
         }
     }
 }

@@ -128,7 +128,7 @@ async fn asked_again_with_its_key_a_lease_is_answered_with_200_and_the_same_toke
     let mut lease = held();
     lease.expires_in = Duration::from_secs(21);
     lease.held_for = Duration::from_secs(9);
-    let replayed = Acquisition::Replayed(lease, salt);
+    let replayed = Acquisition::Replayed(lease, salt, None);
     service
         .script
         .acquire
@@ -201,7 +201,10 @@ async fn a_held_lock_is_423_with_its_holder() {
 #[tokio::test]
 async fn a_lock_held_by_a_foreign_client_without_expiry_is_423_too() {
     let service = Service::start();
-    let refused = held_by(Holder::Foreign { expires_in: None });
+    let refused = held_by(Holder::Foreign {
+        expires_in: None,
+        mark: None,
+    });
     service
         .script
         .acquire

@@ -18,7 +18,7 @@ use super::{
     service::{Service, TOKEN, until},
 };
 
-fn audit(path: &Path) -> Audit {
+pub(super) fn audit(path: &Path) -> Audit {
     let path = path.to_str().unwrap().to_owned();
     let clock = Arc::new(ManualClock::at(SystemTime::UNIX_EPOCH));
     Audit::open(&AuditConfig { path }, clock).unwrap()
@@ -205,11 +205,11 @@ async fn a_moved_log_goes_on_in_a_new_file() {
         count: 3,
         ..ReloadedKeys::default()
     }));
-    audit.flush(std::time::Duration::from_secs(10)).await;
+    audit.flush(std::time::Duration::from_mins(1)).await;
     fs::rename(&path, &moved).unwrap();
     audit.reopen();
     audit.keys_reloaded(Err("line 3 is no key"));
-    audit.flush(std::time::Duration::from_secs(10)).await;
+    audit.flush(std::time::Duration::from_mins(1)).await;
     assert_eq!(lines(&moved)[0]["count"], 3);
     assert_eq!(lines(&path)[0]["reason"], "line 3 is no key");
     assert_eq!((lines(&moved).len(), lines(&path).len()), (1, 1));
@@ -233,7 +233,7 @@ async fn a_flood_of_refusals_is_a_number_in_the_next_line() {
     let service = Service::audited(store, Config::default(), Gate::open(), audit.clone());
     refuse(&service, 1_000).await;
     audit.stopped("TERM");
-    audit.flush(std::time::Duration::from_secs(10)).await;
+    audit.flush(std::time::Duration::from_mins(1)).await;
     let lines = lines(&path);
     let (stop, refused) = lines.split_last().unwrap();
     assert_eq!(refused.len(), 60);

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http::Method;
 use latchgate::{
-    lock::{FencingToken, Owner},
+    lock::{FencingToken, ForeignMark, Meant, Owner},
     store::{
         StoreError, Uncertainty,
         breaks::Breaking,
@@ -44,6 +44,7 @@ async fn answers_what_was_broken_as_it_was() {
         "expires_in_ms": 30000,
         "fencing_token": 42,
         "foreign": false,
+        "foreign_mark": null,
         "hold_expires_in_ms": null,
         "metadata": {},
         "owner": "ci",
@@ -55,8 +56,8 @@ async fn answers_what_was_broken_as_it_was() {
     let asked = service.script.asked().pop();
     let meant = FencingToken::new(42).unwrap();
     assert!(
-        matches!(&asked, Some(Asked::Break(name, Some(fence)))
-            if name.as_str() == "a" && *fence == meant),
+        matches!(&asked, Some(Asked::Break(name, Some(asked)))
+            if name.as_str() == "a" && *asked == Meant::Lease(meant)),
         "{asked:?}"
     );
     break_lock(&service, r#"{"reason":"hangs"}"#).await;
@@ -64,9 +65,33 @@ async fn answers_what_was_broken_as_it_was() {
     assert!(matches!(asked, Some(Asked::Break(_, None))), "{asked:?}");
 }
 
+const MARK: &str = "0123456789abcdef0123456789abcdef01234567";
+
+#[tokio::test]
+async fn a_foreign_client_is_meant_by_its_mark() {
+    let meant = ForeignMark::new(MARK).unwrap();
+    let foreign = Holder::Foreign {
+        expires_in: None,
+        mark: Some(meant),
+    };
+    let service = answering(Ok(Breaking::Broken(foreign)));
+    let body = format!(r#"{{"reason":"left behind","foreign_mark":"{MARK}"}}"#);
+    let broken = break_lock(&service, &body).await;
+    assert_eq!(broken.status, 200, "{}", broken.body);
+    assert_eq!(broken.json()["holder"]["foreign_mark"], MARK);
+    let asked = service.script.asked().pop();
+    assert!(
+        matches!(asked, Some(Asked::Break(_, Some(Meant::Foreign(mark)))) if mark == meant),
+        "{asked:?}"
+    );
+}
+
 #[tokio::test]
 async fn says_why_nothing_was_broken() {
-    let foreign = Holder::Foreign { expires_in: None };
+    let foreign = Holder::Foreign {
+        expires_in: None,
+        mark: ForeignMark::new(MARK).ok(),
+    };
     for (breaking, problem) in [
         (Ok(Breaking::NotHeld), (409, "not-held")),
         (
@@ -106,7 +131,20 @@ async fn wants_a_reason_and_nothing_else_that_it_does_not_know() {
         ),
         (
             r#"{"reason":"x","force":true}"#,
-            &["force: is not known; the fields of this body are reason, fencing_token"],
+            &[
+                "force: is not known; the fields of this body are reason, fencing_token, foreign_mark",
+            ],
+        ),
+        (
+            r#"{"reason":"x","foreign_mark":"0123"}"#,
+            &[
+                "foreign_mark: is not the mark of a foreign holder; one is 40 hexadecimal digits in \
+               lower case",
+            ],
+        ),
+        (
+            r#"{"reason":"x","fencing_token":1,"foreign_mark":"0123456789abcdef0123456789abcdef01234567"}"#,
+            &["foreign_mark: is of a foreign client, which has no fencing_token: send one of both"],
         ),
     ] {
         assert_eq!(break_lock(&service, body).await.errors(), errors, "{body}");

@@ -303,11 +303,11 @@ async fn a_draining_gateway_ends_it_and_leaves_the_lease_for_another() {
     let left = listener.expect("draining").await["expires_in_ms"]
         .as_u64()
         .unwrap();
-    assert!((29_000..30_000).contains(&left), "{left}");
+    assert!((20_000..30_000).contains(&left), "{left}");
     listener.ends().await;
     service
         .lifecycle
-        .stop(Duration::from_secs(5))
+        .stop(Duration::from_mins(1))
         .await
         .unwrap();
     assert_eq!(released(&service) + service.script.given_back(), 0);

@@ -94,11 +94,11 @@ async fn the_connection_of_a_hold_that_has_ended_serves_the_next_request() {
 #[tokio::test]
 async fn a_connection_over_which_a_lock_is_held_is_not_idle() {
     let mut config = Config::default();
-    config.http.idle_timeout_ms = Millis(50);
-    config.http.header_timeout_ms = Millis(50);
+    config.http.idle_timeout_ms = Millis(400);
+    config.http.header_timeout_ms = Millis(400);
     let service = Service::with(config);
     let mut listener = granted(&service).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
     assert_eq!(released(&service), 0);
     service.lifecycle.drain();
     listener.expect("renewed").await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use latchgate::{
-    lock::Owner,
+    lock::{ForeignMark, Owner},
     store::contract::{Holder, Inspection},
 };
 use serde_json::Value;
@@ -55,6 +55,7 @@ async fn a_held_lock_shows_its_holder_and_never_a_token() {
         "expires_in_ms": 21000,
         "fencing_token": 42,
         "foreign": false,
+        "foreign_mark": null,
         "hold_expires_in_ms": 51000,
         "metadata": {},
         "owner": "ci-runner-7",
@@ -72,6 +73,7 @@ async fn a_held_lock_shows_its_holder_and_never_a_token() {
 async fn a_foreign_holder_shows_as_what_it_is() {
     let with_expiry = shown(Holder::Foreign {
         expires_in: Some(Duration::from_millis(1_500)),
+        mark: ForeignMark::new("0123456789abcdef0123456789abcdef01234567").ok(),
     });
     insta::assert_json_snapshot!(inspect(with_expiry).await["holder"], @r#"
     {
@@ -80,13 +82,19 @@ async fn a_foreign_holder_shows_as_what_it_is() {
       "expires_in_ms": 1500,
       "fencing_token": null,
       "foreign": true,
+      "foreign_mark": "0123456789abcdef0123456789abcdef01234567",
       "hold_expires_in_ms": null,
       "metadata": {},
       "owner": null,
       "ttl_ms": null
     }
     "#);
-    let without = inspect(shown(Holder::Foreign { expires_in: None })).await;
+    let without = inspect(shown(Holder::Foreign {
+        expires_in: None,
+        mark: None,
+    }))
+    .await;
+    assert_eq!(without["holder"]["foreign_mark"], Value::Null);
     assert_eq!(without["holder"]["expires_in_ms"], Value::Null);
     assert_eq!(without["holder"]["expires_at"], Value::Null);
     assert_eq!(without["state"], "held");

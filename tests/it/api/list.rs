@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use latchgate::{
-    lock::{LockName, Owner},
+    lock::{ForeignMark, LockName, Owner},
     store::{
         contract::Holder,
-        cursor::Cursor,
+        cursor::{Cursor, Scanned},
         page::{HeldLock, ListQuery, Page},
     },
 };
@@ -17,11 +17,11 @@ use super::{
     service::{Answer, Service},
 };
 
-const CURSOR: Cursor = Cursor::Redis {
-    node: 0,
+const CURSOR: Cursor = Cursor::Redis(Scanned {
     run: 7,
     scan: 4_711,
-};
+    split: None,
+});
 
 fn lock(name: &str, holder: Holder) -> HeldLock {
     HeldLock {
@@ -37,6 +37,7 @@ async fn list(service: &Service, target: &str) -> Answer {
     lease.owner = Some(Owner::new("ci").unwrap());
     let foreign = Holder::Foreign {
         expires_in: Some(Duration::from_millis(1_500)),
+        mark: ForeignMark::new("0123456789abcdef0123456789abcdef01234567").ok(),
     };
     let page = Page {
         locks: vec![lock("a", Holder::Lease(lease)), lock("b", foreign)],
@@ -68,6 +69,7 @@ async fn a_page_shows_its_locks_and_where_the_next_begins() {
           "expires_in_ms": 30000,
           "fencing_token": 42,
           "foreign": false,
+          "foreign_mark": null,
           "hold_expires_in_ms": null,
           "metadata": {},
           "owner": "ci",
@@ -83,6 +85,7 @@ async fn a_page_shows_its_locks_and_where_the_next_begins() {
           "expires_in_ms": 1500,
           "fencing_token": null,
           "foreign": true,
+          "foreign_mark": "0123456789abcdef0123456789abcdef01234567",
           "hold_expires_in_ms": null,
           "metadata": {},
           "owner": null,

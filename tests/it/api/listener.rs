@@ -12,7 +12,7 @@ use tokio::{
 use super::service::Service;
 
 /// How long a test waits for something that must come.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The caller of a hold.
 pub(crate) struct Listener {

@@ -155,7 +155,7 @@ async fn a_caller_that_does_not_read_is_called_so() {
     let lines = Lines::default();
     let _guard = lines.collect();
     let mut config = Config::default();
-    config.http.idle_timeout_ms = Millis(200);
+    config.http.idle_timeout_ms = Millis(400);
     let service = Service::with(config);
     let mut stream = service.connect().await;
     // Far more than fits between the two of them.

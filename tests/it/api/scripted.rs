@@ -8,7 +8,9 @@ use std::{
 
 use async_trait::async_trait;
 use latchgate::{
-    lock::{FencingToken, HeldLease, HoldLimit, KeeperId, LockName, Metadata, TokenHash, Ttl},
+    lock::{
+        FencingToken, HeldLease, HoldLimit, KeeperId, LockName, Meant, Metadata, TokenHash, Ttl,
+    },
     store::{
         Store, StoreError,
         breaks::{Breaking, Breaks},
@@ -59,7 +61,7 @@ pub(crate) enum Asked {
     GiveBack(TokenHash),
     Inspect,
     List(Box<ListQuery>),
-    Break(LockName, Option<FencingToken>),
+    Break(LockName, Option<Meant>),
 }
 
 /// Holds commands up until it is lifted.
@@ -295,9 +297,9 @@ impl Store for Scripted {
     async fn break_lock(
         &self,
         name: &LockName,
-        fence: Option<FencingToken>,
+        meant: Option<Meant>,
     ) -> Result<Breaking, StoreError> {
-        let asked = Asked::Break(name.clone(), fence);
+        let asked = Asked::Break(name.clone(), meant);
         let broken = Breaking::Broken(Holder::Lease(held()));
         self.0.next(asked, &self.0.break_lock, broken).await
     }

@@ -30,6 +30,7 @@ use super::scripted::{Script, Scripted};
 pub(crate) struct Service {
     pub(crate) script: Arc<Script>,
     pub(crate) lifecycle: Lifecycle,
+    metrics: Metrics,
     config: Arc<Config>,
     router: Router,
 }
@@ -82,7 +83,8 @@ impl Service {
     /// A gateway over any store, for those whom a gate lets in, with an audit log.
     pub(crate) fn audited(store: Arc<dyn Store>, config: Config, gate: Gate, audit: Audit) -> Self {
         let lifecycle = Lifecycle::new();
-        let engine = Engine::start(store, lifecycle.clone(), &config.limits, Metrics::default());
+        let metrics = Metrics::default();
+        let engine = Engine::start(store, lifecycle.clone(), &config.limits, metrics.clone());
         let clock = Arc::new(ManualClock::at(noon()));
         let config = Arc::new(config);
         let gateway = Gateway::new(engine, Arc::clone(&config), clock)
@@ -91,6 +93,7 @@ impl Service {
         Self {
             script: Arc::default(),
             lifecycle,
+            metrics,
             config,
             router: router(gateway),
         }
@@ -164,12 +167,15 @@ impl Service {
 
     /// Serves on a socket, and says where.
     pub(crate) async fn listen(&self) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.listen_on(TcpListener::bind("127.0.0.1:0").await.unwrap())
+    }
+
+    pub(crate) fn listen_on(&self, listener: TcpListener) -> SocketAddr {
         let address = listener.local_addr().unwrap();
         let (router, config) = (self.router.clone(), Arc::clone(&self.config));
-        let lifecycle = self.lifecycle.clone();
+        let (lifecycle, metrics) = (self.lifecycle.clone(), self.metrics.clone());
         self.lifecycle.spawn(async move {
-            serve(listener, router, &config.http, None, &lifecycle).await;
+            serve(listener, router, &config.http, None, &metrics, &lifecycle).await;
         });
         address
     }
@@ -253,7 +259,7 @@ fn address(request: &mut Request<Body>) {
 
 /// Waits until something is so.
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     while !is_so() {
         assert!(tokio::time::Instant::now() < deadline, "{what}");
         tokio::time::sleep(Duration::from_millis(5)).await;

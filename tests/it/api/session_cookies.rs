@@ -9,7 +9,12 @@ use latchgate::{
     config::{AuditConfig, Config},
 };
 use serde_json::json;
-use std::{fs, sync::Arc, time::SystemTime};
+use std::{
+    fs,
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use super::{
     key::Key,
@@ -85,7 +90,7 @@ async fn no_script_reads_it_no_other_site_sends_it_and_https_keeps_it_to_itself(
 }
 
 /// Calls that change something, or keep a connection.
-const CALLS: [(Method, &str); 5] = [
+pub(super) const CALLS: [(Method, &str); 5] = [
     (Method::POST, "/locks/a"),
     (Method::POST, "/locks/a/hold"),
     (Method::PUT, "/locks/a/renew"),
@@ -250,24 +255,29 @@ async fn signing_out_takes_away_every_cookie_that_was_brought() {
     assert!(!nobody.headers.contains_key("set-cookie"));
 }
 
+/// A gateway for one key, with an audit log there.
+fn audited(path: &Path, key: &Key) -> (Service, Audit) {
+    let clock = Arc::new(ManualClock::at(SystemTime::UNIX_EPOCH));
+    let audit = AuditConfig {
+        path: path.to_str().unwrap().to_owned(),
+    };
+    let audit = Audit::open(&audit, clock.clone()).unwrap();
+    let file = key.entry("ops", "acquire = ['*']\nview = ['*']\nmetrics = true");
+    let ring = KeysFile::new("keys.toml").parse(&file).unwrap();
+    let config = Config::default();
+    let gate = Gate::guarded(ring, SessionSeal::random(), &config.auth, clock);
+    let store = Arc::new(Scripted(Arc::new(Script::default())));
+    (Service::audited(store, config, gate, audit.clone()), audit)
+}
+
 #[tokio::test]
 async fn it_shows_in_no_log_no_metric_no_event_and_no_answer() {
     let lines = Lines::default();
     let _guard = lines.collect();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");
-    let clock = Arc::new(ManualClock::at(SystemTime::UNIX_EPOCH));
-    let audit = AuditConfig {
-        path: path.to_str().unwrap().to_owned(),
-    };
-    let audit = Audit::open(&audit, clock.clone()).unwrap();
     let key = Key::new();
-    let file = key.entry("ops", "acquire = ['*']\nview = ['*']\nmetrics = true");
-    let ring = KeysFile::new("keys.toml").parse(&file).unwrap();
-    let config = Config::default();
-    let gate = Gate::guarded(ring, SessionSeal::random(), &config.auth, clock);
-    let store = Arc::new(Scripted(Arc::new(Script::default())));
-    let service = Service::audited(store, config, gate, audit);
+    let (service, _audit) = audited(&path, &key);
 
     let cookie = session(&service, &key).await;
     let secret = cookie.split_once('=').unwrap().1;
@@ -309,19 +319,8 @@ async fn it_shows_in_no_log_no_metric_no_event_and_no_answer() {
 async fn who_signs_in_and_out_stands_in_the_audit_log() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");
-    let clock = Arc::new(ManualClock::at(SystemTime::UNIX_EPOCH));
-    let audit = AuditConfig {
-        path: path.to_str().unwrap().to_owned(),
-    };
-    let audit = Audit::open(&audit, clock.clone()).unwrap();
     let key = Key::new();
-    let ring = KeysFile::new("keys.toml")
-        .parse(&key.entry("ops", "view = ['*']"))
-        .unwrap();
-    let config = Config::default();
-    let gate = Gate::guarded(ring, SessionSeal::random(), &config.auth, clock);
-    let store = Arc::new(Scripted(Arc::new(Script::default())));
-    let service = Service::audited(store, config, gate, audit);
+    let (service, _audit) = audited(&path, &key);
     let answer = sign_in(&service, "", &key, &[("x-request-id", "in")]).await;
     let cookie = answer.header("set-cookie").split(';').next().unwrap();
     let wrong = sign_in(&service, "", &Key::new(), &[("x-request-id", "no")]).await;
@@ -347,4 +346,27 @@ async fn who_signs_in_and_out_stands_in_the_audit_log() {
         written[2],
         json!({"event": "sign-out", "key": "ops", "request_id": "out"})
     );
+}
+
+#[tokio::test]
+async fn who_signs_out_over_and_over_is_a_number_in_the_next_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let key = Key::new();
+    let (service, audit) = audited(&path, &key);
+    let cookie = session(&service, &key).await;
+    let headers = [("cookie", cookie.as_str()), OURS];
+    for _ in 0..100 {
+        let out = service.ask(Method::DELETE, "/session", &headers, "").await;
+        assert_eq!(out.status, 204);
+    }
+    audit.stopped("TERM");
+    audit.flush(Duration::from_mins(1)).await;
+    let written = fs::read_to_string(&path).unwrap();
+    assert_eq!(written.matches("\"sign-out\"").count(), 60);
+    let last = written.lines().last().unwrap();
+    let last: serde_json::Value = serde_json::from_str(last).unwrap();
+    assert_eq!(last["event"], "stop");
+    assert_eq!(last["sign_outs_left_out"], 40);
+    assert_eq!(last["refusals_left_out"], serde_json::Value::Null);
 }

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 /// How long a test waits for something that must come.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Sends some bytes.
 pub(crate) async fn send(stream: &mut TcpStream, bytes: &str) {

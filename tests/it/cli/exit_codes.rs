@@ -91,6 +91,7 @@ fn a_wrong_command_line_is_2() {
         &["acquire", "a", "--meta", "n=1", "--meta", "n=2"],
         &["acquire", "a", "--url", "nonsense"],
         &["acquire", "a", "--token", "x"],
+        &["list", "--limit", "0"],
         &["renew", "a", "--token", "x"],
         &["renew", "a", "--token-file", "/does/not/exist"],
         &["serve", "--listen", "nowhere"],

@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 /// How long anything may take on a machine that does other things as well.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn token(acquired: &Ran) -> String {
     let lease: Value = serde_json::from_str(&acquired.out).unwrap();

@@ -104,6 +104,8 @@ fn a_gateway_that_drains_is_healthy_and_not_ready() {
     };
     assert_eq!(not_ready.code, Some(1), "{not_ready:?}");
     assert!(not_ready.err.contains("answered with 503"), "{not_ready:?}");
+    assert!(not_ready.err.trim_end().ends_with('}'), "{not_ready:?}");
+    assert!(!not_ready.err.contains("\\u{"), "{not_ready:?}");
     assert!(not_ready.err.contains("draining"), "{not_ready:?}");
     assert_eq!(check(&listen, &[]).code, Some(0));
     let release = latchgate(&["release", "deploy", "--url", &gateway.url()]);

@@ -76,7 +76,7 @@ pub(super) fn inspect(gateway: &Gateway, lock: &str, key: &str) -> Ran {
 
 /// Waits until something is so.
 pub(super) fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(20));

@@ -127,11 +127,7 @@ fn a_file_that_became_invalid_keeps_the_old_keys_and_is_a_warning() {
         assert!(ready().contains("\"status\":\"ready\""), "{}", ready());
         assert!(!ready().contains("keys.toml"), "{}", ready());
         assert_eq!(inspect(&gateway, "a", &key.key).code, Some(0));
-        assert!(
-            gateway.log().contains("the keys file cannot be used"),
-            "{}",
-            gateway.log()
-        );
+        gateway.logged("the keys file cannot be used");
         file.write(&key.toml);
         soon("the warning is gone", || shows("passing"));
     }

@@ -23,8 +23,7 @@ fn a_new_key_works_as_soon_as_its_table_is_in_the_file() {
     assert!(refused.err.contains("no permission `view`"), "{refused:?}");
     let cut = inspect(&gateway, "ci:a", &key.key[..60]);
     assert!(cut.err.contains("cut off or mistyped"), "{cut:?}");
-    let log = gateway.log();
-    assert!(log.contains("key=\"ci\""), "{log}");
+    let log = gateway.logged("key=\"ci\"");
     assert!(
         !log.contains(&key.key[15..58]) && !log.contains(&key.secret[18..]),
         "{log}"

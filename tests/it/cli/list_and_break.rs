@@ -117,11 +117,7 @@ fn a_break_hits_the_lease_that_was_shown() {
     assert_eq!((broken.code, broken.out.as_str()), (Some(0), ""));
     let whom = format!("broke deploy: me@here, fencing token {fence}, ");
     assert!(broken.err.contains(&whom), "{broken:?}");
-    assert!(
-        gateway.log().contains("reason=\"hangs\""),
-        "{}",
-        gateway.log()
-    );
+    gateway.logged("reason=\"hangs\"");
     let gone = [
         "break",
         "deploy",
@@ -175,10 +171,10 @@ fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() 
         assert_eq!(copy.body, r#"{"reason":"x","fencing_token":42}"#);
     }
 
-    let foreign = r#"{"state":"held","holder":{"foreign":true,"expires_in_ms":null}}"#;
-    let foreign = Reply::Answer(200, foreign.to_owned());
+    let odd = r#"{"state":"held","holder":{"foreign":true,"expires_in_ms":null}}"#;
+    let odd = Reply::Answer(200, odd.to_owned());
     let unseen = Reply::problem(403, "forbidden", "");
-    for nothing_to_tell_it_by in [foreign, unseen] {
+    for nothing_to_tell_it_by in [odd, unseen] {
         let gateway = FakeGateway::new([nothing_to_tell_it_by, Reply::Lost]);
         let unknown = run(&gateway, &["--any"]);
         assert_eq!(unknown.code, Some(105), "{unknown:?}");
@@ -186,6 +182,39 @@ fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() 
         assert_eq!(received.len(), 2, "a copy would hit the next one");
         assert_eq!(received[1].body, r#"{"reason":"x"}"#);
     }
+}
+
+#[test]
+fn of_a_client_without_a_gateway_it_breaks_what_it_saw_and_does_not_repeat_itself() {
+    let mark = "8034c43d15bb7ef42e2cc24255217acfc5f4b2f4";
+    let holder = format!(r#"{{"foreign":true,"foreign_mark":"{mark}","expires_in_ms":null}}"#);
+    let shown = || Reply::Answer(200, format!(r#"{{"state":"held","holder":{holder}}}"#));
+    let run = |gateway: &FakeGateway, arguments: &[&str]| {
+        let arguments = [&["break", "deploy", "--reason", "x"], arguments].concat();
+        latchgate(&arguments)
+            .env("LATCHGATE_URL", &gateway.url)
+            .read()
+    };
+    let sent = format!(r#"{{"reason":"x","foreign_mark":"{mark}"}}"#);
+    for flag in ["--yes", "--any"] {
+        let broken = Reply::Answer(200, format!(r#"{{"name":"deploy","holder":{holder}}}"#));
+        let gateway = FakeGateway::new([shown(), broken]);
+        let ran = run(&gateway, &[flag]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(
+            ran.err
+                .contains("broke deploy: a client that uses no gateway"),
+            "{ran:?}"
+        );
+        assert_eq!(gateway.received()[1].body, sent);
+    }
+    // It may have come back meanwhile, and write the same again.
+    let gateway = FakeGateway::new([Reply::Lost]);
+    let unknown = run(&gateway, &["--foreign-mark", mark]);
+    assert_eq!(unknown.code, Some(105), "{unknown:?}");
+    let received = gateway.received();
+    assert_eq!(received.len(), 1, "a copy could hit the next one");
+    assert_eq!(received[0].body, sent);
 }
 
 #[test]
@@ -224,6 +253,7 @@ fn a_wrong_command_line_breaks_nothing() {
             "1",
             "--any",
         ],
+        &["break", "a", "--reason", "x", "--foreign-mark", "theirs"],
         &["list", "--prefix", "a*"],
         &["list", "--owner", ""],
     ] {

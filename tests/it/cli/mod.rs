@@ -23,4 +23,5 @@ mod serve;
 mod service_manager;
 mod sessions;
 mod shutdown;
+mod unread_log;
 mod waiting;

@@ -49,6 +49,32 @@ fn an_empty_variable_is_not_the_same_as_none() {
 }
 
 #[test]
+fn no_variable_of_a_client_may_be_empty() {
+    for (variable, command) in [
+        ("LATCHGATE_URL", "inspect"),
+        ("LATCHGATE_CA_FILE", "inspect"),
+        ("LATCHGATE_CLIENT_CERT_FILE", "inspect"),
+        ("LATCHGATE_CLIENT_KEY_FILE", "inspect"),
+        ("LATCHGATE_KEY", "inspect"),
+        ("LATCHGATE_KEY_FILE", "inspect"),
+        ("LATCHGATE_TOKEN", "renew"),
+        ("LATCHGATE_TOKEN_FILE", "renew"),
+        ("LATCHGATE_IDEMPOTENCY_KEY", "acquire"),
+        ("LATCHGATE_IDEMPOTENCY_KEY_FILE", "acquire"),
+    ] {
+        let ran = latchgate(&[command, "deploy"]).env(variable, "").read();
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+        assert!(ran.err.contains(variable), "{variable}: {ran:?}");
+    }
+    let gateway = FakeGateway::new([Reply::problem(401, "unauthorized", "")]);
+    // A flag is stronger than its variable, whatever that holds.
+    let ran = latchgate(&["inspect", "deploy", "--url", &gateway.url])
+        .env("LATCHGATE_URL", "")
+        .read();
+    assert_eq!(ran.code, Some(106), "{ran:?}");
+}
+
+#[test]
 fn the_api_key_travels_as_a_bearer() {
     let gateway = FakeGateway::new([Reply::problem(401, "unauthorized", "")]);
     let directory = tempfile::tempdir().unwrap();

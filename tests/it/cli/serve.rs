@@ -44,10 +44,24 @@ fn a_port_that_is_taken_is_110_and_touches_no_store() {
     let ran = latchgate(&["serve", "--listen", &address, "--store", &store]).read();
     assert_eq!((ran.code, ran.out.as_str()), (Some(110), ""), "{ran:?}");
     assert!(
-        ran.err.contains(&address) && ran.err.contains("Try --listen"),
+        ran.err.contains(&address)
+            && ran.err.contains("listen: cannot listen on")
+            && ran.err.contains("Name another address with --listen"),
         "{ran:?}"
     );
     assert!(!data.exists());
+}
+
+#[test]
+fn an_address_for_metrics_that_is_taken_is_blamed_on_its_own_key() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ran = latchgate(&["serve", "--listen", "127.0.0.1:0"]);
+    let ran = ran.env("LATCHGATE_METRICS_LISTEN", &address).read();
+    assert_eq!(ran.code, Some(110), "{ran:?}");
+    let said = format!("metrics.listen: cannot listen on {address}");
+    assert!(ran.err.contains(&said), "{ran:?}");
+    assert!(!ran.err.contains("--listen"), "{ran:?}");
 }
 
 #[test]
@@ -79,11 +93,7 @@ fn an_open_address_without_authentication_is_refused_unless_it_is_meant() {
         listen: Some("0.0.0.0:0"),
         ..Setup::default().with("LATCHGATE_INSECURE_NO_AUTH", "true")
     });
-    assert!(
-        gateway.log().contains("there is no authentication"),
-        "{}",
-        gateway.log()
-    );
+    gateway.logged("there is no authentication");
     let inspected = latchgate(&["inspect", "deploy", "--url", &gateway.url()]).read();
     assert_eq!(inspected.code, Some(0), "{inspected:?}");
 }
@@ -118,8 +128,7 @@ fn no_log_shows_a_token() {
             .code,
         Some(0)
     );
-    let log = gateway.log();
-    assert!(log.contains("/locks/"), "{log}");
+    let log = gateway.logged("/locks/");
     assert!(!log.contains(token), "{log}");
 }
 
@@ -127,8 +136,7 @@ fn no_log_shows_a_token() {
 fn a_log_in_json_is_one_object_per_line() {
     let gateway = Gateway::start_with(Setup::default().with("LATCHGATE_LOG_FORMAT", "json"));
     latchgate(&["inspect", "deploy", "--url", &gateway.url()]).read();
-    let log = gateway.log();
-    assert!(!log.is_empty());
+    let log = gateway.logged("}\n");
     for line in log.lines() {
         let entry: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(entry["level"].is_string(), "{line}");

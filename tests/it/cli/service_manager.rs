@@ -73,7 +73,7 @@ impl Manager {
     }
 
     fn message(&self) -> String {
-        self.next(Duration::from_secs(10)).expect("a message")
+        self.next(Duration::from_mins(1)).expect("a message")
     }
 }
 
@@ -140,7 +140,7 @@ fn a_reload_reads_keys_and_certificates_and_is_reported() {
     gateway.signal(Signal::HUP);
     assert!(says(&manager.message(), "RELOADING=1"));
     assert!(says(&manager.message(), "READY=1"));
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_mins(1);
     for line in [
         "the API keys were read again",
         "the certificate was read again",
@@ -193,11 +193,7 @@ fn a_gateway_whose_manager_is_gone_serves_all_the_same_and_says_so() {
         let gateway = Gateway::start_with(Setup::default().with("NOTIFY_SOCKET", name));
         let inspected = latchgate(&["inspect", "deploy", "--url", &gateway.url()]).read();
         assert_eq!(inspected.code, Some(0), "{inspected:?}");
-        assert!(
-            gateway.log().contains("the service manager cannot be told"),
-            "{name}: {}",
-            gateway.log()
-        );
+        gateway.logged("the service manager cannot be told");
     }
 }
 
@@ -212,7 +208,7 @@ fn a_manager_that_reads_nothing_does_not_hold_the_gateway_up() {
     let begin = Instant::now();
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
-    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(begin.elapsed() < Duration::from_mins(1));
     let log = gateway.log();
     assert_eq!(
         log.matches("the service manager was not told").count(),

@@ -95,8 +95,7 @@ async fn outlast_a_restart_with_a_secret_and_are_known_where_it_is_known() {
         .await;
     }
     for gateway in [&one, &other, &alone] {
-        let log = gateway.log();
-        assert!(log.contains("route=\"/session\""), "{log}");
+        let log = gateway.logged("route=\"/session\"");
         for secret in [
             &cookie["latchgate-session=".len()..],
             &made.key,

@@ -24,7 +24,7 @@ fn on(url: &str, arguments: &[&str], token: &str) -> Ran {
 
 /// Waits until something is so.
 fn poll(what: &str, mut is_so: impl FnMut() -> bool, log: &dyn Fn() -> String) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while !is_so() {
         assert!(Instant::now() < deadline, "not yet: {what}\n{}", log());
         thread::sleep(Duration::from_millis(2));
@@ -69,7 +69,7 @@ fn it_serves_a_holder_that_comes_back_later_and_ends_when_the_last_lease_is_rele
     let token = on(&url, &["acquire", "deploy", "--ttl", "10m"], "").out;
     gateway.signal(Signal::TERM);
     drains(&gateway);
-    assert!(gateway.log().contains("while leases"), "{}", gateway.log());
+    gateway.logged("while leases");
     // Nobody is connected meanwhile, for longer than a gateway waits for requests alone.
     thread::sleep(Duration::from_millis(1_500));
     let renewed = on(&url, &["renew", "deploy"], token.trim_end());
@@ -80,7 +80,7 @@ fn it_serves_a_holder_that_comes_back_later_and_ends_when_the_last_lease_is_rele
 }
 
 #[test]
-fn it_ends_at_once_when_only_streams_hold_leases_from_it() {
+fn it_waits_no_longer_than_they_may_need_for_those_whose_streams_it_has_ended() {
     let mut gateway = Gateway::start_with(patient());
     let mut held = TcpStream::connect(gateway.address).unwrap();
     let body = r#"{"ttl_ms":600000}"#;
@@ -99,7 +99,36 @@ fn it_ends_at_once_when_only_streams_hold_leases_from_it() {
     assert!(stream.any(|line| line == "event: draining"));
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
     let took = begin.elapsed();
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    // The grace and the lease are ten minutes long.
+    assert!(took < Duration::from_mins(1), "{took:?}");
+}
+
+#[test]
+fn who_held_by_a_stream_can_release_with_the_token_when_it_has_ended() {
+    let mut gateway = Gateway::start_with(patient());
+    let mut held = TcpStream::connect(gateway.address).unwrap();
+    held.write_all(
+        b"POST /locks/held/hold HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n",
+    )
+    .unwrap();
+    let mut stream = BufReader::new(held).lines().map(Result::unwrap);
+    assert!(stream.any(|line| line == "event: granted"));
+    let granted = stream.find(|line| line.starts_with("data: ")).unwrap();
+    let (_, token) = granted.split_once("\"token\":\"").unwrap();
+    let token = token[..43].to_owned();
+    // The last request that ended did so longer ago than a gateway waits for others.
+    thread::sleep(Duration::from_millis(1_500));
+    gateway.signal(Signal::TERM);
+    assert!(stream.any(|line| line == "event: draining"));
+    // It keeps it for as long as it likes, once it has said so.
+    let url = gateway.url();
+    let renewed = on(&url, &["renew", "held", "--ttl", "10m"], &token);
+    assert_eq!(renewed.code, Some(0), "{renewed:?}");
+    // Longer than it is waited for whoever says nothing.
+    thread::sleep(Duration::from_secs(3));
+    let released = on(&url, &["release", "held"], &token);
+    assert_eq!(released.code, Some(0), "{released:?}");
+    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
 }
 
 #[test]
@@ -196,7 +225,8 @@ fn the_grace_ends_it_although_somebody_goes_on_renewing() {
     let took = begin.elapsed();
     // All of it but the quarter for the last things, which take no time here.
     assert!(took >= Duration::from_millis(1_125), "{took:?}");
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    // The lease would be renewed for ever.
+    assert!(took < Duration::from_secs(15), "{took:?}");
     renewing.join().unwrap();
 }
 
@@ -233,7 +263,8 @@ fn a_client_that_does_not_read_its_answer_is_cut_off_within_the_grace() {
     let status = gateway.wait();
     let took = begin.elapsed();
     assert_eq!(status.code(), Some(112), "{}", gateway.log());
-    assert!(took < Duration::from_millis(2_500), "{took:?}");
+    // Who takes nothing of an answer is given up by itself after 75 seconds.
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 #[test]

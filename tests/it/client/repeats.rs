@@ -205,6 +205,6 @@ async fn no_call_outlasts_its_deadline() {
             .unwrap_err();
         // A machine that does other things as well may be late, but not by the ten seconds that one
         // answer may take.
-        assert!(begin.elapsed() < deadline * 5, "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < deadline * 10, "{:?}", begin.elapsed());
     }
 }

@@ -224,10 +224,15 @@ async fn give_up(gateway: &FakeGateway, idempotency_key: Option<IdempotencyKey>)
         ..AcquireRequest::default()
     };
     let mut acquiring = client(gateway).acquiring(name(), request);
-    let soon = Duration::from_millis(100);
-    tokio::time::timeout(soon, acquiring.finish())
-        .await
-        .unwrap_err();
+    let has_arrived = async {
+        while gateway.received().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        _ = acquiring.finish() => panic!("nobody answers"),
+        () = has_arrived => {}
+    }
     acquiring.withdraw().await;
 }
 

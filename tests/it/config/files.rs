@@ -55,6 +55,29 @@ fn the_sentinel_file_works() {
 }
 
 #[test]
+fn the_cluster_file_works() {
+    let config = load("cluster.toml").config;
+    assert_eq!(
+        config.store.to_string(),
+        "redis+cluster://redis-1:6379,redis-2:6379,redis-3:6379"
+    );
+    assert_eq!(config.redis.wait_replicas, 1);
+    assert_eq!(config.auth.keys_file, "/etc/latchgate/keys.toml");
+}
+
+#[test]
+fn the_redlock_file_works() {
+    let config = load("redlock.toml").config;
+    assert_eq!(
+        config.store.to_string(),
+        "redlock://redis-1:6379,redis-2:6379,redis-3:6379/0"
+    );
+    assert_eq!(config.limits.max_ttl_ms, config.redlock.max_ttl_ms);
+    assert!(!config.redlock.vote_at_once);
+    assert_eq!(config.auth.keys_file, "/etc/latchgate/keys.toml");
+}
+
+#[test]
 fn every_file_has_a_test() {
     let entries = std::fs::read_dir(path("")).unwrap();
     let mut names: Vec<_> = entries
@@ -64,9 +87,11 @@ fn every_file_has_a_test() {
     assert_eq!(
         names,
         [
+            "cluster.toml",
             "embedded.toml",
             "latchgate.toml",
             "redis.toml",
+            "redlock.toml",
             "sentinel.toml"
         ]
     );

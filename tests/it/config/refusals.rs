@@ -169,14 +169,16 @@ fn a_debug_output_shows_no_password() {
 }
 
 #[test]
-fn a_store_of_a_later_version_is_called_that() {
-    let message = variable("LATCHGATE_STORE", "redlock://a,b,c");
+fn a_store_of_another_kind_is_told_which_there_are() {
+    let message = variable("LATCHGATE_STORE", "mysql://a,b,c");
     assert_eq!(
         message,
-        "store is \"redlock:***\" (the environment variable LATCHGATE_STORE); allowed is \
+        "store is \"mysql:***\" (the environment variable LATCHGATE_STORE); allowed is \
          embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], \
-         redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB], or rediss.. for TLS \
-         (this one uses redlock://, which this version does not have)"
+         redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB], \
+         redis+cluster://[USER:PASSWORD@]HOST[:PORT],.., \
+         redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB], or rediss.. and redlocks.. for TLS \
+         (this one has no scheme of these)"
     );
 }
 
@@ -186,6 +188,11 @@ fn a_file_that_is_not_toml_or_not_there_is_named() {
     assert!(
         message.starts_with("line 2 of lg.toml is not TOML: "),
         "{message}"
+    );
+    assert_eq!(
+        file("\nthreads = 99999999999999999999"),
+        "threads is 99999999999999999999 (line 2 of lg.toml); allowed is a whole number up to \
+         9223372036854775807"
     );
     let message = variable("LATCHGATE_CONFIG", "/does/not/exist");
     assert!(
@@ -208,7 +215,9 @@ fn what_is_set_and_empty_is_not_the_same_as_nothing() {
         variable("LATCHGATE_STORE", ""),
         "store is \"\" (the environment variable LATCHGATE_STORE); allowed is \
          embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], \
-         redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB], or rediss.. for TLS \
+         redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB], \
+         redis+cluster://[USER:PASSWORD@]HOST[:PORT],.., \
+         redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB], or rediss.. and redlocks.. for TLS \
          (this one is empty)"
     );
 }
@@ -235,4 +244,42 @@ fn a_variable_that_is_not_text_is_refused() {
         variable("LATCHGATE_STORE", OsString::from_vec(vec![b'x', 0xff])),
         "the value of the environment variable LATCHGATE_STORE is not UTF-8"
     );
+}
+
+#[test]
+fn metrics_have_no_address_that_the_gateway_has_itself() {
+    for (gateway, metrics) in [
+        ("127.0.0.1:7420", "127.0.0.1:7420"),
+        ("127.0.0.1:7420", "0.0.0.0:7420"),
+        ("[::1]:7420", "[::]:7420"),
+    ] {
+        let said = file(&format!(
+            "listen = '{gateway}'\n[metrics]\nlisten = '{metrics}'"
+        ));
+        let begins = format!("metrics.listen is {metrics} (line 3 of lg.toml)");
+        assert!(said.starts_with(&begins), "{said}");
+        assert!(said.contains("listen"), "{said}");
+    }
+    // Free ones are never the same.
+    for allowed in ["127.0.0.1:0", "127.0.0.1:7421", "127.0.0.2:7420"] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lg.toml");
+        let listen = if allowed.ends_with(":0") {
+            allowed
+        } else {
+            "127.0.0.1:7420"
+        };
+        fs::write(
+            &path,
+            format!("listen = '{listen}'\n[metrics]\nlisten = '{allowed}'"),
+        )
+        .unwrap();
+        let file = Some(path);
+        Sources {
+            file,
+            ..Sources::default()
+        }
+        .load()
+        .unwrap();
+    }
 }

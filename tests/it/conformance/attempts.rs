@@ -14,9 +14,9 @@ use latchgate::{
 };
 
 /// Longer than any test takes.
-pub(super) const LONG: u64 = 60_000;
+pub(super) const LONG: u64 = 600_000;
 /// Soon over, and long enough for what a case does while it lasts on a busy machine.
-pub(super) const SHORT: u64 = 400;
+pub(super) const SHORT: u64 = 1_000;
 
 /// A lock name.
 pub(super) fn name(text: &str) -> LockName {

@@ -1,7 +1,7 @@
 //! Clause 11: what is broken stays broken, and nothing else is.
 
 use latchgate::{
-    lock::{FencingToken, HeldLease},
+    lock::{FencingToken, ForeignMark, HeldLease, Meant},
     store::{
         StoreError, Unavailability,
         breaks::Breaking,
@@ -39,13 +39,30 @@ pub(super) async fn with_another_fence_end_nothing(fixture: &dyn Fixture) {
     let held = granted(&store, &asked).await;
     for fence in [held.fence.get() - 1, held.fence.get() + 1] {
         let fence = FencingToken::new(fence).unwrap_or(FencingToken::MAX);
-        let breaking = store.break_lock(&name("lock"), Some(fence)).await.unwrap();
+        let breaking = store
+            .break_lock(&name("lock"), Some(fence.into()))
+            .await
+            .unwrap();
         match breaking {
             Breaking::HolderChanged(Holder::Lease(holder)) => {
                 assert_eq!(holder.fence, held.fence);
             }
             other => panic!("{other:?}"),
         }
+    }
+    released(&store, &asked).await;
+}
+
+pub(super) async fn with_the_mark_of_a_foreign_client_end_no_lease(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let mark = ForeignMark::new(&"0".repeat(ForeignMark::DIGITS)).unwrap();
+    let free = store.break_lock(&name("lock"), Some(mark.into())).await;
+    assert_eq!(free.unwrap(), Breaking::NotHeld);
+    let asked = attempt("lock", LONG);
+    let held = granted(&store, &asked).await;
+    match store.break_lock(&name("lock"), Some(mark.into())).await {
+        Ok(Breaking::HolderChanged(Holder::Lease(holder))) => assert_eq!(holder.fence, held.fence),
+        other => panic!("{other:?}"),
     }
     released(&store, &asked).await;
 }
@@ -57,8 +74,9 @@ pub(super) async fn of_a_free_lock_say_that_it_is_free(fixture: &dyn Fixture) {
         is_free(&store, "lock").await.then_some(())
     })
     .await;
-    for (lock, fence) in [("lock", Some(held.fence)), ("lock", None), ("never", None)] {
-        let breaking = store.break_lock(&name(lock), fence).await.unwrap();
+    let lease = Some(held.fence.into());
+    for (lock, meant) in [("lock", lease), ("lock", None), ("never", None)] {
+        let breaking = store.break_lock(&name(lock), meant).await.unwrap();
         assert_eq!(breaking, Breaking::NotHeld);
     }
 }
@@ -67,11 +85,15 @@ pub(super) async fn repeated_with_the_fence_end_no_other_lease(fixture: &dyn Fix
     let store = fixture.store();
     let first = granted(&store, &attempt("lock", LONG)).await;
     broken(fixture, Some(first.fence)).await;
-    let again = store.break_lock(&name("lock"), Some(first.fence)).await;
+    let again = store
+        .break_lock(&name("lock"), Some(first.fence.into()))
+        .await;
     assert_eq!(again.unwrap(), Breaking::NotHeld);
     let next = attempt("lock", LONG);
     granted(&store, &next).await;
-    let again = store.break_lock(&name("lock"), Some(first.fence)).await;
+    let again = store
+        .break_lock(&name("lock"), Some(first.fence.into()))
+        .await;
     assert!(matches!(again, Ok(Breaking::HolderChanged(_))), "{again:?}");
     released(&store, &next).await;
 }
@@ -171,7 +193,8 @@ pub(super) async fn survive_a_restart(fixture: &dyn Fixture) {
 async fn broken(fixture: &dyn Fixture, fence: Option<FencingToken>) -> HeldLease {
     let stores = fixture.gateways();
     let store = stores.last().expect("there is one");
-    match store.break_lock(&name("lock"), fence).await.unwrap() {
+    let meant = fence.map(Meant::Lease);
+    match store.break_lock(&name("lock"), meant).await.unwrap() {
         Breaking::Broken(Holder::Lease(lease)) => lease,
         other => panic!("not broken: {other:?}"),
     }

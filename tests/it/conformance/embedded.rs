@@ -11,6 +11,7 @@ use latchgate::{
 use tempfile::TempDir;
 
 use super::Fixture;
+use crate::embedded::place::open_again;
 
 /// The embedded store, in a directory of its own.
 pub(super) struct Embedded {
@@ -36,7 +37,8 @@ impl Fixture for Embedded {
 
     async fn restart(&self) {
         self.store().close().await;
-        *self.store.lock().unwrap() = open(&self.directory);
+        let opened = open_again(self.directory.path()).await;
+        *self.store.lock().unwrap() = Arc::new(opened.unwrap());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchgate::store::contract::{Acquisition, Loss, Release, Renewal};
+use latchgate::store::contract::{Acquisition, Holder, Loss, Release, Renewal};
 use tokio::time::Instant;
 
 use super::{
@@ -13,7 +13,7 @@ use crate::support::eventually;
 
 pub(super) async fn frees_the_lock(fixture: &dyn Fixture) {
     let store = fixture.store();
-    granted(&store, &attempt("lock", SHORT)).await;
+    granted(&store, &attempt("lock", 2 * SHORT)).await;
     refused(&store, &attempt("lock", SHORT)).await;
     eventually("the lease expires", async || {
         is_free(&store, "lock").await.then_some(())
@@ -54,15 +54,21 @@ pub(super) async fn is_neither_earlier_nor_much_later_than_the_ttl(fixture: &dyn
     .await;
     let ttl = Duration::from_millis(SHORT);
     assert!(free - asked >= ttl, "the lease ended early");
-    let late = Duration::from_secs(1);
+    // A second is what is promised: ten times that, on a machine that does other things as well.
+    let late = Duration::from_secs(10);
     assert!(free - answered < ttl + late, "the lease outlived its TTL");
 }
 
 pub(super) async fn goes_on_through_a_restart(fixture: &dyn Fixture) {
     let asked = Instant::now();
-    let before = granted(&fixture.store(), &attempt("lock", 2_000)).await;
+    let asked_for = attempt("lock", 2_000);
+    let before = granted(&fixture.store(), &asked_for).await;
     fixture.restart().await;
     let store = fixture.store();
+    let after = store.inspect(&asked_for.name).await.unwrap().holder;
+    if let Some(Holder::Lease(after)) = after {
+        assert!(after.expires_in < before.expires_in, "the lease began anew");
+    }
     refused(&store, &attempt("lock", LONG)).await;
     eventually("the lease expires", async || {
         is_free(&store, "lock").await.then_some(())
@@ -70,5 +76,5 @@ pub(super) async fn goes_on_through_a_restart(fixture: &dyn Fixture) {
     .await;
     let lasted = asked.elapsed();
     assert!(lasted >= before.expires_in, "the lease ended early");
-    assert!(lasted < Duration::from_secs(5), "the lease began anew");
+    assert!(lasted < Duration::from_secs(20), "the lease does not end");
 }

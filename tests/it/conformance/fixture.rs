@@ -17,10 +17,11 @@ pub(crate) trait Fixture: Send + Sync {
         vec![self.store()]
     }
 
-    /// How many more locks than were asked for a page may show, where what lies together is only shown
-    /// together.
-    fn page_excess(&self) -> usize {
-        0
+    /// Whether an attempt that has released its lease may be told that it was withdrawn. Nobody asks
+    /// again under one; where a node hears of the release before it hears what the attempt asked for,
+    /// it refuses that for good.
+    fn withdraws_what_was_released(&self) -> bool {
+        false
     }
 
     /// Ends the store as a shutdown would, and opens it again on the same data. A store that keeps

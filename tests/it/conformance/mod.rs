@@ -14,6 +14,7 @@ mod list;
 mod model;
 mod random;
 mod redis;
+mod redlock;
 mod release;
 mod renew;
 mod stores;

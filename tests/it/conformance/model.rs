@@ -18,6 +18,8 @@ pub(super) struct Model {
     released: HashSet<(LockName, TokenHash)>,
     given_back: HashSet<(LockName, TokenHash)>,
     fences: HashMap<LockName, FencingToken>,
+    /// Whether an attempt that has released its lease may be told that it was withdrawn.
+    withdraws_what_was_released: bool,
 }
 
 #[derive(Debug)]
@@ -35,6 +37,14 @@ struct Held {
 // === impl Model ===
 
 impl Model {
+    /// One of a store in which nothing has happened yet.
+    pub(super) fn of(withdraws_what_was_released: bool) -> Self {
+        Self {
+            withdraws_what_was_released,
+            ..Self::default()
+        }
+    }
+
     /// Whether this is a right answer; if it is a grant, the model takes it over.
     pub(super) fn acquired(
         &mut self,
@@ -45,6 +55,12 @@ impl Model {
         let token = (attempt.name.clone(), attempt.token);
         if self.given_back.contains(&token) {
             return *answer == Err(Unavailability::Withdrawn.into());
+        }
+        if self.withdraws_what_was_released
+            && self.released.contains(&token)
+            && *answer == Err(Unavailability::Withdrawn.into())
+        {
+            return true;
         }
         let Ok(answer) = answer else { return false };
         if let Some(held) = self.held.get_mut(&attempt.name) {
@@ -68,7 +84,7 @@ impl Model {
                 held.answered_again = true;
                 held.answered.insert(attempt.token);
                 held.keeper = attempt.token;
-                return matches!(answer, Acquisition::Replayed(lease, _) if lease.fence == held.fence);
+                return matches!(answer, Acquisition::Replayed(lease, _, _) if lease.fence == held.fence);
             }
         }
         if key.is_some_and(|key| self.used.contains(&key.hash)) {

@@ -1,4 +1,5 @@
-//! The Redis store, on a server of its own or on a master that a sentinel names, with two gateways.
+//! The Redis store, on a server of its own, on a master that a sentinel names or on a cluster, with two
+//! gateways.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +15,10 @@ use latchgate::{
 };
 
 use super::Fixture;
-use crate::{redis::sentinel::watched::Watched, support::RedisServer};
+use crate::{
+    redis::{cluster::pool::Pooled, sentinel::watched::Watched},
+    support::RedisServer,
+};
 
 /// The Redis store, on servers of its own, with two gateways.
 pub(super) struct Redis {
@@ -28,6 +32,7 @@ pub(super) struct Redis {
 enum Processes {
     One(#[expect(dead_code, reason = "dropping it ends it")] RedisServer),
     Watched(#[expect(dead_code, reason = "dropping it ends them")] Watched),
+    Clustered(#[expect(dead_code, reason = "dropping it gives them back")] Pooled),
 }
 
 // === impl Redis ===
@@ -52,6 +57,13 @@ impl Redis {
         Self::open(url, config, Processes::Watched(watched))
     }
 
+    /// On three masters of a cluster.
+    pub(super) async fn clustered() -> Self {
+        let pooled = Pooled::take().await;
+        let url = &pooled.cluster().url();
+        Self::open(url, RedisConfig::default(), Processes::Clustered(pooled))
+    }
+
     fn open(servers: impl Into<RedisServers>, config: RedisConfig, processes: Processes) -> Self {
         let servers = servers.into();
         let gateways = [open(&servers, &config), open(&servers, &config)];
@@ -74,13 +86,6 @@ impl Fixture for Redis {
     fn gateways(&self) -> Vec<Arc<dyn Store>> {
         let gateways = self.gateways.lock().unwrap().clone();
         gateways.map(|store| store as Arc<dyn Store>).into()
-    }
-
-    /// How many keys a step looks at is guessed by what the steps before it have found. After one that
-    /// looked at sixteen places and found nothing, which one of some hundred does, it is 160 for ten
-    /// locks: those of 160 places, of which four in ten have one.
-    fn page_excess(&self) -> usize {
-        96
     }
 
     /// The gateways know nothing any more; the server goes on.

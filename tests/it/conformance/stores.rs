@@ -7,6 +7,7 @@ use super::{
     embedded::Embedded,
     exclusion, expiry, fences, give_back, idempotency, keepers, list, random,
     redis::Redis,
+    redlock::Redlock,
     release, renew, told,
     waiting::{
         broken, crowd, expiries, histories, leaving, order, orphans, places, queue, sequences,
@@ -37,6 +38,8 @@ conformance! {
         embedded = ready(Embedded::start());
         redis = Redis::start();
         sentinel = Redis::watched();
+        cluster = Redis::clustered();
+        redlock = Redlock::start();
     }
     cases: {
         exclusion:
@@ -124,6 +127,7 @@ conformance! {
             end_whoever_holds_the_lock,
             with_a_fence_end_the_lease_that_has_it,
             with_another_fence_end_nothing,
+            with_the_mark_of_a_foreign_client_end_no_lease,
             of_a_free_lock_say_that_it_is_free,
             repeated_with_the_fence_end_no_other_lease,
             are_told_to_the_token_of_the_lease,

@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf};
 use latchgate::store::{Store, embedded::OpenError};
 use tempfile::TempDir;
 
-use super::place::{open, take};
+use super::place::{open, open_again, take};
 use crate::support::Random;
 
 const LOCKS: usize = 50;
@@ -27,12 +27,12 @@ async fn a_file_that_is_cut_is_refused() {
         sound.len() - 4096,
     ] {
         fs::write(&path, &sound[..len]).unwrap();
-        let refused = open(directory.path()).map(|_| ());
+        let refused = open_again(directory.path()).await.map(|_| ());
         let is_corrupt = matches!(refused, Err(OpenError::Corrupt { .. }));
         assert!(is_corrupt, "{len} bytes: {refused:?}");
     }
     fs::write(&path, &sound).unwrap();
-    assert!(open(directory.path()).is_ok());
+    assert!(open_again(directory.path()).await.is_ok());
 }
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn a_file_of_somebody_else_is_refused_and_not_touched() {
     let (directory, path, _sound) = sound_file().await;
     let foreign = b"SQLite format 3\0".repeat(1000);
     fs::write(&path, &foreign).unwrap();
-    let refused = open(directory.path()).unwrap_err();
+    let refused = open_again(directory.path()).await.unwrap_err();
     assert!(matches!(refused, OpenError::Corrupt { .. }), "{refused:?}");
     let text = refused.to_string();
     assert!(text.contains("latchgate.redb"), "{text}");
@@ -60,7 +60,7 @@ async fn a_damaged_file_is_refused_or_still_holds_every_lock() {
             damaged[at] ^= 1 << random.below(8);
         }
         fs::write(&path, &damaged).unwrap();
-        match open(directory.path()) {
+        match open_again(directory.path()).await {
             Ok(store) => {
                 // Only what no row uses was damaged.
                 let repeat = random.how_to_repeat();

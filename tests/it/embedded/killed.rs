@@ -18,7 +18,7 @@ use latchgate::{
 };
 use tempfile::TempDir;
 
-use super::place::{attempt, open};
+use super::place::{attempt, open, open_again};
 
 /// Set in the child: the directory it works in.
 const CHILD: &str = "LG_KILLED_CHILD";
@@ -56,7 +56,7 @@ async fn everything_that_was_answered_survives_kill_9() {
         if let Some(lock) = open_release {
             held.remove(&lock);
         }
-        let store = open(directory.path()).unwrap();
+        let store = open_again(directory.path()).await.unwrap();
         for (lock, (fence, token)) in &held {
             let name = LockName::new(lock).unwrap();
             let shown = store.inspect(&name).await.unwrap();

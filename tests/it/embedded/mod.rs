@@ -5,7 +5,7 @@ mod corrupt;
 mod directory;
 mod killed;
 mod open;
-mod place;
+pub(crate) mod place;
 mod prompt;
 mod removed;
 mod rolled_back;

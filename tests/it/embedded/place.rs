@@ -13,14 +13,26 @@ use latchgate::{
     },
 };
 
+use crate::support::eventually;
+
 /// Opens the store with the clock of this machine.
-pub(super) fn open(directory: &Path) -> Result<EmbeddedStore, OpenError> {
+pub(crate) fn open(directory: &Path) -> Result<EmbeddedStore, OpenError> {
     let config = EmbeddedConfig::default();
     EmbeddedStore::open(directory, &config, Arc::new(SystemClock))
 }
 
+/// The same of a directory on which a store was open before. Whatever process another test starts in that
+/// instant has the lock of the directory, too, until its program begins.
+pub(crate) async fn open_again(directory: &Path) -> Result<EmbeddedStore, OpenError> {
+    eventually("the directory is let go of", async || {
+        let opened = open(directory);
+        (!matches!(opened, Err(OpenError::InUse(_)))).then_some(opened)
+    })
+    .await
+}
+
 /// An attempt for a lease of an hour.
-pub(super) fn attempt(lock: &str) -> Attempt {
+pub(crate) fn attempt(lock: &str) -> Attempt {
     Attempt {
         name: LockName::new(lock).unwrap(),
         token: Token::random().hash(),
@@ -34,7 +46,7 @@ pub(super) fn attempt(lock: &str) -> Attempt {
 }
 
 /// Takes so many locks, `lock:0` and on.
-pub(super) async fn take(store: &EmbeddedStore, locks: usize) {
+pub(crate) async fn take(store: &EmbeddedStore, locks: usize) {
     for lock in 0..locks {
         let attempt = attempt(&format!("lock:{lock}"));
         let outcome = store.acquire(&attempt).await.unwrap();

@@ -5,7 +5,7 @@ use std::fs;
 use latchgate::store::Store;
 use tempfile::TempDir;
 
-use super::place::{open, take};
+use super::place::{open, open_again, take};
 use crate::{api::lines::Lines, support::program::latchgate};
 
 const LOCKS: usize = 20;
@@ -36,7 +36,7 @@ async fn nothing_is_forgotten_without_a_word() {
         fs::write(&path, damaged).unwrap();
         let lines = Lines::default();
         let collecting = lines.collect();
-        let opened = open(directory.path());
+        let opened = open_again(directory.path()).await;
         drop(collecting);
         let Ok(store) = opened else { continue };
         let said = lines.read().contains("is rolled back");
@@ -53,7 +53,7 @@ async fn nothing_is_forgotten_without_a_word() {
     fs::write(&path, killed).unwrap();
     let lines = Lines::default();
     let collecting = lines.collect();
-    let store = open(directory.path()).unwrap();
+    let store = open_again(directory.path()).await.unwrap();
     drop(collecting);
     assert!(!lines.read().contains("WARN"), "{}", lines.read());
     store.close().await;

@@ -1,14 +1,23 @@
 //! Who may hear what.
 
+use std::time::Duration;
+
 use http::Method;
 use latchgate::{
     auth::{Gate, KeysFile},
     config::Config,
 };
+use tokio::time::timeout;
 
-use crate::api::{key::Key, service::Service};
+use crate::api::{
+    key::Key,
+    service::{JSON, Service},
+};
 
 use super::reader::Reader;
+
+/// How long something that must come is waited for.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 fn replace(gate: &Gate, file: &str) {
     gate.replace(KeysFile::new("keys.toml").parse(file).unwrap());
@@ -70,6 +79,33 @@ async fn a_key_that_may_see_less_hears_less_at_once() {
         acquire(&service, &key, lock).await;
     }
     assert_eq!(reader.expect("acquired").await["name"], "b");
+}
+
+#[tokio::test]
+async fn a_page_is_told_that_its_key_may_do_something_else_by_now_and_no_other_caller_is() {
+    let key = Key::new();
+    let all = key.entry("ops", "acquire = ['*']\nview = ['*']\nbreak = ['*']");
+    let less = key.entry("ops", "acquire = ['*']\nview = ['*']");
+    let (service, gate, _) = Service::with_gate(Config::default(), &all);
+    let body = serde_json::json!({ "key": key.key.expose() }).to_string();
+    let signed_in = service.ask(Method::POST, "/session", JSON, body).await;
+    let (cookie, _) = signed_in.header("set-cookie").split_once(';').unwrap();
+    let mut page = Reader::sending(&service, "", Some(("cookie", cookie))).await;
+    let mut caller = Reader::sending(&service, "", Some(key.auth())).await;
+    for file in [&less, &all] {
+        replace(&gate, file);
+        // Heartbeats come all the time.
+        let told = timeout(PATIENCE, page.expect("session")).await.unwrap();
+        assert_eq!(told, serde_json::json!({ "kind": "session" }));
+    }
+    // Also one that comes while nobody asks for more.
+    acquire(&service, &key, "a").await;
+    replace(&gate, &less);
+    let heard = page.up_to(|heard| heard.kind == "session");
+    let heard = timeout(PATIENCE, heard).await.unwrap();
+    assert!(heard.len() <= 2, "{heard:?}");
+    caller.expect("acquired").await;
+    assert!(!caller.raw.contains("session"), "{}", caller.raw);
 }
 
 #[tokio::test]

@@ -68,13 +68,13 @@ async fn a_lease_that_is_acquired_renewed_and_released_is_told_so(site: Site) {
 async fn a_lease_whose_time_is_over_has_expired(site: Site) {
     let gateway = site.gateway();
     let mut reader = Reader::of(gateway).await;
-    let lease = acquire(gateway, "a", &json!({"ttl_ms": 400, "owner": "ci"})).await;
+    let lease = acquire(gateway, "a", &json!({"ttl_ms": 1_500, "owner": "ci"})).await;
     renew(gateway, &lease).await;
     let begin = Instant::now();
     reader.expect("acquired").await;
     reader.expect("renewed").await;
     let event = reader.expect("expired").await;
-    assert!(begin.elapsed() >= Duration::from_millis(390));
+    assert!(begin.elapsed() >= Duration::from_millis(1_490));
     assert_eq!(event["fencing_token"], lease["fencing_token"]);
     assert_eq!(event["owner"], "ci");
     let next = acquire(gateway, "a", &json!({})).await;
@@ -87,8 +87,8 @@ async fn a_lease_whose_time_is_over_has_expired(site: Site) {
 
 async fn a_lease_that_was_there_before_anybody_listened_expires_too(site: Site) {
     let gateway = site.gateway();
-    let lease = acquire(gateway, "a", &json!({"ttl_ms": 1_500})).await;
-    let gone = acquire(gateway, "b", &json!({"ttl_ms": 1_500})).await;
+    let lease = acquire(gateway, "a", &json!({"ttl_ms": 2_500})).await;
+    let gone = acquire(gateway, "b", &json!({"ttl_ms": 2_500})).await;
     release(gateway, &gone).await;
     let mut reader = Reader::of(gateway).await;
     let event = reader.expect("expired").await;
@@ -98,9 +98,9 @@ async fn a_lease_that_was_there_before_anybody_listened_expires_too(site: Site) 
 async fn a_lease_that_was_released_does_not_expire(site: Site) {
     let gateway = site.gateway();
     let mut reader = Reader::of(gateway).await;
-    let lease = acquire(gateway, "a", &json!({"ttl_ms": 300})).await;
+    let lease = acquire(gateway, "a", &json!({"ttl_ms": 1_500})).await;
     release(gateway, &lease).await;
-    acquire(gateway, "b", &json!({"ttl_ms": 600})).await;
+    acquire(gateway, "b", &json!({"ttl_ms": 1_600})).await;
     let is_last = |heard: &super::reader::Heard| heard.kind == "expired";
     let heard: Vec<_> = reader.up_to(is_last).await;
     let heard: Vec<_> = heard.iter().map(super::reader::Heard::brief).collect();
@@ -156,7 +156,7 @@ async fn one_who_waits_is_queued_and_acquires_it_by_hand_off(site: Site) {
 async fn a_hold_is_renewed_and_released_like_any_lease(site: Site) {
     let gateway = site.gateway();
     let mut reader = Reader::of(gateway).await;
-    let holding = hold(gateway, "a", &json!({"ttl_ms": 300, "owner": "held"})).await;
+    let holding = hold(gateway, "a", &json!({"ttl_ms": 3_000, "owner": "held"})).await;
     let fence = reader.expect("acquired").await["fencing_token"].clone();
     let renewed = reader.expect("renewed").await;
     assert_eq!(renewed["fencing_token"], fence);

@@ -3,6 +3,7 @@
 mod reader;
 mod site;
 
+mod databases;
 mod gaps;
 mod gateways;
 mod keys;

@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::{Method, Request};
 use latchgate::{
     clock::SystemClock,
-    config::{Config, EmbeddedConfig},
+    config::{Config, EmbeddedConfig, RedisUrl},
     lifecycle::Lifecycle,
     store::{Store, embedded::EmbeddedStore, redis::RedisStore},
 };
@@ -61,9 +61,17 @@ impl Site {
 
     /// One more gateway comes.
     pub(super) fn join(&mut self) {
-        let url = self.server.as_ref().unwrap().url();
+        self.join_database(0);
+    }
+
+    /// One more gateway comes, on another database of the server.
+    pub(super) fn join_database(&mut self, number: u16) {
+        self.join_at(&self.server.as_ref().unwrap().url_of_database(number));
+    }
+
+    fn join_at(&mut self, url: &RedisUrl) {
         let lifecycle = Lifecycle::new();
-        let store = RedisStore::open(&url, &quick(), Arc::new(SystemClock), &lifecycle);
+        let store = RedisStore::open(url, &quick(), Arc::new(SystemClock), &lifecycle);
         let store: Arc<dyn Store> = Arc::new(store);
         self.gateways.push(Service::over(store, Config::default()));
     }

@@ -6,6 +6,7 @@ use crate::support::tree::{Source, sources};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("lock", &[]),
     ("release", &[]),
+    ("mutants", &[]),
     ("trace_context", &[]),
     ("unseen", &[]),
     ("tls", &["lock"]),
@@ -35,6 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "store",
         &[
             "lock",
+            "mutants",
             "tls",
             "stamp",
             "clock",
@@ -47,6 +49,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "engine",
         &[
             "lock",
+            "mutants",
             "clock",
             "lifecycle",
             "config",
@@ -59,6 +62,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "http",
         &[
             "lock",
+            "mutants",
             "tls",
             "stamp",
             "clock",
@@ -74,6 +78,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("client", &["lock", "tls", "trace_context"]),
+    ("fuzzing", &["lock", "http", "store"]),
     (
         "cli",
         &[

@@ -1,12 +1,18 @@
 //! What an operation costs the server does not depend on what is stored.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use latchgate::store::{Store, contract::Acquisition};
+use latchgate::{
+    lifecycle::Lifecycle,
+    store::{
+        Store,
+        contract::{Acquisition, Renewal},
+    },
+};
 
 use super::{
     leases::keyed,
-    rig::{Rig, attempt},
+    rig::{Rig, attempt, open, quick, ttl},
 };
 
 /// How often each command was called since the last time.
@@ -90,6 +96,32 @@ async fn each_operation_is_one_round_trip_of_a_few_commands() {
         ("del", 1),
     ];
     assert_eq!(calls(&rig).await, expected(release));
+}
+
+#[tokio::test]
+async fn only_the_first_renewal_asks_twice_of_a_lease_that_was_made_shorter() {
+    let rig = Rig::start().await;
+    let asked = attempt("shortened");
+    rig.grant(&asked).await;
+    let renew = async |ttl| {
+        calls(&rig).await;
+        let renewed = rig.store.renew(&asked.name, &asked.token, ttl).await;
+        let Ok(Renewal::Renewed(lease)) = renewed else {
+            panic!("{renewed:?}");
+        };
+        (lease.expires_in, calls(&rig).await["evalsha"])
+    };
+    let (longer, shorter) = (Duration::from_secs(20), Duration::from_secs(10));
+    assert_eq!(renew(Some(ttl(20_000))).await, (longer, 2));
+    assert_eq!(renew(None).await, (longer, 1));
+    assert_eq!(renew(Some(ttl(10_000))).await, (shorter, 1));
+    assert_eq!(renew(Some(ttl(20_000))).await, (longer, 1));
+    // Somebody renews it through another gateway, which has to ask, and so has this one then.
+    let lifecycle = Lifecycle::new();
+    let other = open(&rig.server.url(), &quick(), &lifecycle);
+    other.renew(&asked.name, &asked.token, None).await.unwrap();
+    assert_eq!(renew(None).await, (longer, 2));
+    assert_eq!(renew(None).await, (longer, 1));
 }
 
 #[tokio::test]

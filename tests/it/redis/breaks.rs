@@ -8,7 +8,7 @@ use latchgate::{
     config::LimitsConfig,
     engine::{AcquireRequest, Engine, HoldEnd, HoldEvent, LossReason, Stated},
     lifecycle::Lifecycle,
-    lock::{CallerId, Metadata},
+    lock::{CallerId, ForeignMark, Metadata},
     store::{
         Store, StoreError,
         breaks::Breaking,
@@ -19,10 +19,16 @@ use latchgate::{
 use tokio::time::timeout;
 
 use super::{
+    expected,
     leases::keyed,
     rig::{PATIENCE, Rig, attempt, eventually, name, ttl},
 };
 use crate::support::Fault;
+
+/// SHA-1 of `mine`.
+const MINE: &str = "8034c43d15bb7ef42e2cc24255217acfc5f4b2f4";
+/// SHA-1 of `other`.
+const OTHER: &str = "d0941e68da8f38151ff86a61fc59f7c5cf9fcaa2";
 
 async fn foreign(rig: &Rig, lock: &str, value: &str) {
     let key = format!("lg:{{{lock}}}:lock");
@@ -56,8 +62,9 @@ async fn a_foreign_client_is_broken_only_without_a_fence() {
     let fence = rig.grant(&attempt("other")).await.fence;
     foreign(&rig, "lock", "mine").await;
     let lock = name("lock");
-    let kept = rig.store.break_lock(&lock, Some(fence)).await.unwrap();
-    let holder = Holder::Foreign { expires_in: None };
+    let meant = Some(fence.into());
+    let kept = rig.store.break_lock(&lock, meant).await.unwrap();
+    let holder = expected::foreign(MINE);
     assert_eq!(kept, Breaking::HolderChanged(holder.clone()));
     // Somebody waits for it already.
     let next = waiting("lock");
@@ -68,6 +75,39 @@ async fn a_foreign_client_is_broken_only_without_a_fence() {
     assert_eq!(broken, Breaking::Broken(holder));
     let news = timeout(PATIENCE, parked.news()).await.unwrap();
     assert!(matches!(news, News::Granted(lease) if lease.fence > fence));
+}
+
+#[tokio::test]
+async fn a_foreign_client_that_is_meant_is_broken_and_no_other_holder() {
+    let rig = Rig::start().await;
+    let lock = name("lock");
+    let [mine, other] = [MINE, OTHER].map(|mark| ForeignMark::new(mark).unwrap());
+    let break_lock = async |mark: ForeignMark| {
+        let breaking = rig.store.break_lock(&lock, Some(mark.into())).await;
+        breaking.unwrap()
+    };
+    assert_eq!(break_lock(mine).await, Breaking::NotHeld);
+    // What is shown is what is meant.
+    foreign(&rig, "lock", "mine").await;
+    let shown = rig.store.inspect(&lock).await.unwrap();
+    assert_eq!(shown, expected::held_by(expected::foreign(MINE)));
+    // Another one has come since.
+    foreign(&rig, "lock", "other").await;
+    let changed = Breaking::HolderChanged(expected::foreign(OTHER));
+    assert_eq!(break_lock(mine).await, changed);
+    assert_eq!(rig.server.text(&["GET", "lg:{lock}:lock"]).await, "other");
+    let broken = Breaking::Broken(expected::foreign(OTHER));
+    assert_eq!(break_lock(other).await, broken);
+    assert_eq!(break_lock(other).await, Breaking::NotHeld);
+    // Or one of ours.
+    let asked = attempt("lock");
+    let lease = rig.grant(&asked).await;
+    let kept = break_lock(other).await;
+    let is_ours =
+        matches!(&kept, Breaking::HolderChanged(Holder::Lease(it)) if it.fence == lease.fence);
+    assert!(is_ours, "{kept:?}");
+    let renewal = rig.store.renew(&lock, &asked.token, None).await.unwrap();
+    assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
 }
 
 #[tokio::test]
@@ -113,7 +153,10 @@ async fn a_server_without_memory_breaks_and_passes_on() {
     let mut parked = rig.store.parking().park(name("lock"), next.token);
     rig.store.acquire(&next).await.unwrap();
     rig.server.run(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    let broken = rig.store.break_lock(&name("lock"), Some(held.fence)).await;
+    let broken = rig
+        .store
+        .break_lock(&name("lock"), Some(held.fence.into()))
+        .await;
     assert!(matches!(broken, Ok(Breaking::Broken(_))), "{broken:?}");
     let news = timeout(PATIENCE, parked.news()).await.unwrap();
     assert!(matches!(news, News::Granted(_)), "{news:?}");
@@ -133,8 +176,8 @@ async fn a_break_whose_reply_was_lost_breaks_nobody_else() {
         rig.store.acquire(&next).await.unwrap();
         // The fence of the lease is an argument of the break alone.
         proxy.strike(&format!("{}\r\n", held.fence.get()), Fault::CutReply);
-        let fence = with_fence.then_some(held.fence);
-        let broken = rig.store.break_lock(&holder.name, fence).await.unwrap();
+        let meant = with_fence.then_some(held.fence.into());
+        let broken = rig.store.break_lock(&holder.name, meant).await.unwrap();
         match broken {
             Breaking::Broken(Holder::Lease(lease)) => assert_eq!(lease.fence, held.fence),
             other => panic!("{other:?}"),
@@ -206,7 +249,7 @@ async fn a_stream_that_no_word_reaches_ends_with_its_next_renewal() {
         .run(&["ACL", "SETUSER", "default", "resetchannels"])
         .await;
     let breaking = store
-        .break_lock(&name("lock"), Some(lease.held.fence))
+        .break_lock(&name("lock"), Some(lease.held.fence.into()))
         .await;
     assert!(matches!(breaking, Ok(Breaking::Broken(_))), "{breaking:?}");
     assert!(store.unsent_messages() > 0, "the word went out");

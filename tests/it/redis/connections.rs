@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     leases::keyed,
-    rig::{PATIENCE, Rig, attempt, eventually, health, name, open, quick},
+    rig::{PATIENCE, Rig, attempt, eventually, granted, health, name, open, patient, quick, token},
 };
 use crate::support::{Fault, RedisServer};
 
@@ -22,7 +22,8 @@ const RECOVERY: Duration = Duration::from_secs(1);
 async fn a_server_that_is_down_is_unavailable_and_comes_back_by_itself() {
     let mut server = RedisServer::start().await;
     server.kill();
-    let mut rig = Rig::on(server);
+    // It is not its deadline that ends the question.
+    let mut rig = Rig::of(server, &patient());
     let start = Instant::now();
     let refused = rig.store.acquire(&attempt("down")).await.unwrap_err();
     assert!(
@@ -33,7 +34,7 @@ async fn a_server_that_is_down_is_unavailable_and_comes_back_by_itself() {
         "{refused:?}"
     );
     assert!(
-        start.elapsed() < Duration::from_secs(3),
+        start.elapsed() < Duration::from_secs(10),
         "an outage is told soon"
     );
     let refused = rig
@@ -93,9 +94,27 @@ async fn a_restart_is_over_when_the_server_answers() {
 async fn a_restart_shorter_than_the_patience_is_not_noticed() {
     let mut rig = Rig::start().await;
     rig.grant(&attempt("before")).await;
-    rig.server.kill();
-    rig.server.launch_again();
-    rig.grant(&attempt("after")).await;
+    let start = Instant::now();
+    loop {
+        rig.server.kill();
+        rig.server.launch_again();
+        let begun = Instant::now();
+        let asked = attempt(&token().to_string());
+        let (answered, took) = tokio::join!(rig.store.acquire(&asked), async {
+            eventually("it answers", async || {
+                let pong = rig.server.try_run(&["PING"]).await;
+                (pong == Some(Value::SimpleString("PONG".to_owned()))).then_some(begun.elapsed())
+            })
+            .await
+        });
+        // On a machine that is busy a server may take longer to start than anybody has patience: that
+        // was no short restart.
+        if took < RECOVERY / 2 {
+            granted(answered);
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "no restart is short");
+    }
 }
 
 #[tokio::test]
@@ -231,7 +250,7 @@ async fn what_stays_unknown_until_the_deadline_is_told_as_unknown() {
         "{unknown:?}"
     );
     assert!(
-        start.elapsed() <= Duration::from_secs(5),
+        start.elapsed() <= Duration::from_secs(30),
         "the deadline is kept"
     );
     assert!(proxy.strikes() > 2, "it was sent again");
@@ -267,7 +286,7 @@ async fn every_caller_gets_the_answer_to_its_own_question() {
         if n % 2 == 1 {
             continue;
         }
-        super::rig::granted(answer.expect("nobody was cut off who waits"));
+        granted(answer.expect("nobody was cut off who waits"));
         let key = format!("lg:{{own-{n}}}:lock");
         assert_eq!(
             rig.server.text(&["GET", &key]).await,
@@ -281,9 +300,11 @@ async fn a_reply_that_comes_after_its_caller_gave_up_reaches_nobody() {
     let (rig, proxy) = Rig::with_proxy().await;
     let slow = attempt("slow");
     proxy.strike("{slow}", Fault::HoldReply);
-    let given_up = timeout(Duration::from_millis(100), rig.store.acquire(&slow)).await;
-    assert!(given_up.is_err(), "the reply is held");
-    proxy.struck(1).await;
+    // Given up as soon as it has been sent and the reply is held.
+    tokio::select! {
+        answered = rig.store.acquire(&slow) => panic!("{answered:?}"),
+        () = proxy.struck(1) => {}
+    }
     // On the same connection, behind the reply that is held; then it comes.
     let others: Vec<_> = (0..8).map(|n| attempt(&format!("next-{n}"))).collect();
     let calls = futures_util::future::join_all(others.iter().map(|asked| rig.grant(asked)));

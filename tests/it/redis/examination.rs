@@ -23,7 +23,7 @@ use super::{
 use crate::support::{RedisServer, url};
 
 /// The commands of the documented ACL line.
-pub(super) const COMMANDS: &str = "+evalsha +eval +info +type +time +exists +get +getrange +set +del +pttl +pexpire \
+pub(crate) const COMMANDS: &str = "+evalsha +eval +info +type +time +exists +get +getrange +set +del +pttl +pexpire \
     +pexpireat +hset +hmget +hlen +hdel +zadd +zcard +zscore +scan +zrank +zrange +zrem \
     +publish +subscribe +ping";
 

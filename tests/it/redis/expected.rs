@@ -1,6 +1,9 @@
 //! What a lock that nobody waits for looks like.
 
-use latchgate::store::contract::{Contention, Holder, Inspection};
+use latchgate::{
+    lock::ForeignMark,
+    store::contract::{Contention, Holder, Inspection},
+};
 
 /// Nobody holds it.
 pub(crate) fn free() -> Inspection {
@@ -16,6 +19,14 @@ pub(crate) fn held_by(holder: Holder) -> Inspection {
     Inspection {
         holder: Some(holder),
         ..free()
+    }
+}
+
+/// A foreign client holds it for ever, and has written something with this SHA-1.
+pub(crate) fn foreign(sha1: &str) -> Holder {
+    Holder::Foreign {
+        expires_in: None,
+        mark: Some(ForeignMark::new(sha1).unwrap()),
     }
 }
 

@@ -150,9 +150,11 @@ async fn a_foreign_client_excludes_and_is_shown_with_its_expiry() {
     assert_eq!(set, "OK");
     match rig.store.acquire(&asked).await.unwrap() {
         Acquisition::Held(Contention {
-            holder: Some(Holder::Foreign {
-                expires_in: Some(left),
-            }),
+            holder:
+                Some(Holder::Foreign {
+                    expires_in: Some(left),
+                    ..
+                }),
             waiters: 0,
         }) => {
             assert!(
@@ -163,7 +165,8 @@ async fn a_foreign_client_excludes_and_is_shown_with_its_expiry() {
         other => panic!("{other:?}"),
     }
     rig.server.run(&["PERSIST", key]).await;
-    let holder = Holder::Foreign { expires_in: None };
+    // SHA-1 of `theirs`.
+    let holder = super::expected::foreign("d16d74303205ee1884bba2395511c1f66af12d14");
     let held = rig.store.acquire(&asked).await.unwrap();
     assert_eq!(
         held,
@@ -199,7 +202,7 @@ async fn a_foreign_client_excludes_and_is_shown_with_its_expiry() {
 async fn a_lease_of_ours_excludes_a_foreign_client_until_it_runs_out() {
     let rig = Rig::start().await;
     let mut asked = attempt("theirs");
-    asked.ttl = super::rig::ttl(300);
+    asked.ttl = super::rig::ttl(1_500);
     rig.grant(&asked).await;
     let key = "lg:{theirs}:lock";
     let set = ["SET", key, "theirs", "NX", "PX", "60000"];

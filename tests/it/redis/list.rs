@@ -3,16 +3,21 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use latchgate::{
+    lifecycle::Lifecycle,
     lock::NamePrefix,
     store::{
         Store, StoreError,
-        contract::{Health, Holder},
+        contract::{Acquisition, Health, Holder},
         cursor::Cursor,
         page::{ListQuery, Page},
     },
 };
 
-use super::rig::{Rig, attempt, eventually, granted, health};
+use super::{
+    leases::keyed,
+    rig::{Rig, attempt, eventually, granted, health, open, quick},
+    waiting::gate::waiting,
+};
 use crate::support::{Fault, RedisServer, cmd};
 
 pub(super) fn all(limit: usize, cursor: Option<Cursor>) -> ListQuery {
@@ -73,11 +78,25 @@ async fn what_is_not_ours_shows_as_foreign_and_what_is_no_lock_not_at_all() {
     for (name, holder) in walked {
         match (name.as_str(), holder) {
             ("ours", Holder::Lease(_))
-            | ("for-ever" | "odd-lock", Holder::Foreign { expires_in: None }) => {}
+            | (
+                "for-ever",
+                Holder::Foreign {
+                    expires_in: None,
+                    mark: Some(_),
+                },
+            )
+            | (
+                "odd-lock",
+                Holder::Foreign {
+                    expires_in: None,
+                    mark: None,
+                },
+            ) => {}
             (
                 _,
                 Holder::Foreign {
                     expires_in: Some(left),
+                    ..
                 },
             ) => {
                 assert!(left > Duration::from_secs(50), "{name}: {left:?}");
@@ -85,6 +104,35 @@ async fn what_is_not_ours_shows_as_foreign_and_what_is_no_lock_not_at_all() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[tokio::test]
+async fn as_many_wait_as_an_inspect_says_although_a_place_that_is_over_still_stands() {
+    let rig = Rig::start().await;
+    let held = attempt("waited-for");
+    rig.grant(&held).await;
+    let gone = open(&rig.server.url(), &quick(), &Lifecycle::new());
+    let kept = waiting(keyed("waited-for", "k"));
+    let _place = gone.parking().park(kept.name.clone(), kept.token);
+    let queued = gone.acquire(&kept).await.unwrap();
+    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    let waits = waiting(keyed("waited-for", "l"));
+    let _place = rig.store.parking().park(waits.name.clone(), waits.token);
+    rig.store.acquire(&waits).await.unwrap();
+    // Its gateway dies, and nobody takes it out when its time is over.
+    let grace = Some(Duration::from_millis(200));
+    gone.leave(&kept.name, &kept.token, grace).await.unwrap();
+    gone.close().await;
+    eventually("an inspect does not count it", async || {
+        let inspected = rig.store.inspect(&held.name).await.unwrap();
+        (inspected.waiters == 1).then_some(())
+    })
+    .await;
+    let queue = "lg:{waited-for}:queue";
+    assert_eq!(rig.server.integer(&["ZCARD", queue]).await, 2);
+    let page = rig.store.list(&all(10, None)).await.unwrap();
+    let waiters: Vec<_> = page.locks.iter().map(|lock| lock.waiters).collect();
+    assert_eq!(waiters, [1]);
 }
 
 #[tokio::test]
@@ -174,7 +222,7 @@ async fn a_user_who_may_not_list_is_told_so_at_once_and_takes_locks_all_the_same
         let words: Vec<&str> = user.split(' ').collect();
         cmd(&words).query_async::<()>(connection).await.unwrap();
         let url = rig.server.url_as(&format!("no{command}"), "pw");
-        let store = super::rig::open(&url, &super::rig::quick(), &rig.lifecycle);
+        let store = open(&url, &quick(), &rig.lifecycle);
         let refused = store.list(&all(1, None)).await.unwrap_err().to_string();
         assert!(
             refused.contains(command) && refused.contains("ACL SETUSER"),

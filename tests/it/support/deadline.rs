@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// How long anything may take on a machine that does other things as well.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Asks again and again until there is an answer. Panics with `what` if there is none in time.
 pub(crate) async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T

@@ -16,10 +16,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use super::program::program;
+use super::{program::program, stopped::stands_still};
 
 /// How long a gateway may take to start or to end on a machine that does other things as well.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How a gateway is started.
 #[derive(Debug, Clone, Default)]
@@ -87,9 +87,38 @@ impl Gateway {
         self.directory.path().join("data")
     }
 
-    /// What it has logged so far.
+    /// What it has logged so far. Lines are gathered for some milliseconds before they are written: reads
+    /// until nothing has come for several times as long, unless it logs without end.
     pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.directory.path().join("log")).unwrap()
+        let read = || std::fs::read_to_string(self.directory.path().join("log")).unwrap();
+        let mut log = read();
+        for _ in 0..40 {
+            thread::sleep(Duration::from_millis(25));
+            let longer = read();
+            if longer.len() == log.len() {
+                break;
+            }
+            log = longer;
+        }
+        log
+    }
+
+    /// What it has logged, once it has logged this.
+    pub(crate) fn logged(&self, text: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let log = self.log();
+            if log.contains(text) {
+                return log;
+            }
+            assert!(Instant::now() < deadline, "{text:?} is not in {log}");
+        }
+    }
+
+    /// How many files and connections it has open.
+    pub(crate) fn open_files(&self) -> usize {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()));
+        open.unwrap().count()
     }
 
     /// Sends it a signal.
@@ -100,17 +129,7 @@ impl Gateway {
 
     /// Waits until every thread of it is stopped: the signal for it may be heard in the middle of a call.
     pub(crate) fn stands_still(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        let is_stopped = |entry: std::io::Result<std::fs::DirEntry>| {
-            let stat = std::fs::read_to_string(entry.unwrap().path().join("stat"));
-            // One that has ended does nothing either.
-            stat.is_ok_and(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
-        };
-        let threads = format!("/proc/{}/task", self.child.id());
-        while !std::fs::read_dir(&threads).unwrap().all(is_stopped) {
-            assert!(Instant::now() < deadline, "it goes on");
-            thread::sleep(Duration::from_millis(5));
-        }
+        stands_still(self.child.id(), PATIENCE);
     }
 
     /// `kill -9`, waited for.

@@ -1,7 +1,9 @@
 //! What several tests stand on.
 
 mod authority;
+mod cable;
 mod caller;
+mod clock;
 mod connection;
 mod deadline;
 mod descriptors;
@@ -13,11 +15,15 @@ pub(crate) mod program;
 mod proxy;
 mod random;
 mod redis_server;
+mod slow_way;
+mod stopped;
 mod tally;
 pub(crate) mod tree;
 
 pub(crate) use authority::{Authority, Files};
+pub(crate) use cable::Cable;
 pub(crate) use caller::Caller;
+pub(crate) use clock::Clock;
 pub(crate) use connection::{Asked, Connection, Event, read_event};
 pub(crate) use deadline::eventually;
 pub(crate) use descriptors::raise_the_limit;
@@ -25,4 +31,5 @@ pub(crate) use full::full;
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;
 pub(crate) use redis_server::{RedisServer, cmd, free_port, url};
+pub(crate) use slow_way::SlowWay;
 pub(crate) use tally::Tally;

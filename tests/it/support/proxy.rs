@@ -5,7 +5,10 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU16, Ordering},
+    },
 };
 
 use latchgate::{config::RedisUrl, lifecycle::Lifecycle};
@@ -39,8 +42,9 @@ pub(crate) enum Fault {
 }
 
 struct Plan {
-    server: u16,
-    armed: Mutex<Vec<(Vec<u8>, Fault)>>,
+    server: AtomicU16,
+    /// What to look for, what to do, and how many before it go through.
+    armed: Mutex<Vec<(Vec<u8>, Fault, usize)>>,
     struck: watch::Sender<usize>,
     let_go: watch::Sender<bool>,
 }
@@ -54,7 +58,7 @@ impl Proxy {
             .expect("a port is free");
         let address = listener.local_addr().expect("a listener has an address");
         let plan = Arc::new(Plan {
-            server,
+            server: AtomicU16::new(server),
             armed: Mutex::default(),
             struck: watch::Sender::new(0),
             let_go: watch::Sender::new(false),
@@ -77,15 +81,25 @@ impl Proxy {
         url(&format!("redis://127.0.0.1:{}", self.port))
     }
 
+    /// Lets new connections lead to another server, as a name does that is given to it.
+    pub(crate) fn lead_to(&self, server: u16) {
+        self.plan.server.store(server, Ordering::SeqCst);
+    }
+
     /// Lets a fault strike the next request that contains `needle`. Several strike one after the
     /// other.
     pub(crate) fn strike(&self, needle: &str, fault: Fault) {
+        self.strike_later(needle, fault, 0);
+    }
+
+    /// The same, but so many of those requests go through before.
+    pub(crate) fn strike_later(&self, needle: &str, fault: Fault, before: usize) {
         let mut armed = self
             .plan
             .armed
             .lock()
             .expect("no code panics with this lock");
-        armed.push((needle.as_bytes().to_vec(), fault));
+        armed.push((needle.as_bytes().to_vec(), fault, before));
     }
 
     /// Waits until this many faults have struck.
@@ -113,8 +127,12 @@ impl Plan {
         let mut armed = self.armed.lock().expect("no code panics with this lock");
         let hit = armed
             .iter()
-            .position(|(needle, _)| contains(request, needle))?;
-        let (_, fault) = armed.remove(hit);
+            .position(|(needle, ..)| contains(request, needle))?;
+        if let (_, _, before @ 1..) = &mut armed[hit] {
+            *before -= 1;
+            return None;
+        }
+        let (_, fault, _) = armed.remove(hit);
         self.struck.send_modify(|count| *count += 1);
         Some(fault)
     }
@@ -127,7 +145,8 @@ impl Plan {
 }
 
 async fn carry(mut client: TcpStream, plan: &Plan) -> io::Result<()> {
-    let mut server = TcpStream::connect(("127.0.0.1", plan.server)).await?;
+    let server = plan.server.load(Ordering::SeqCst);
+    let mut server = TcpStream::connect(("127.0.0.1", server)).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (mut request, mut reply) = (vec![0; 65_536], vec![0; 65_536]);

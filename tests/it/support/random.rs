@@ -18,6 +18,11 @@ impl Random {
         )]
         let given = std::env::var("LG_SEED").ok();
         let seed = given.map_or_else(fresh, |text| text.parse().expect("LG_SEED is a number"));
+        Self::with_seed(seed)
+    }
+
+    /// Begins with a seed.
+    pub(crate) fn with_seed(seed: u64) -> Self {
         Self { seed, state: seed }
     }
 

@@ -14,16 +14,19 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
+use super::{Clock, Files, stopped::stands_still};
+
 /// A running server; killed when it is dropped.
 pub(crate) struct RedisServer {
     port: u16,
     directory: TempDir,
     options: Vec<String>,
+    clock: Option<Clock>,
     process: Child,
 }
 
 /// Longer than any machine takes to start a server.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 // === impl RedisServer ===
 
@@ -37,6 +40,34 @@ impl RedisServer {
 
     /// Starts a server with further options, each a name or a value as on its command line.
     pub(crate) async fn start_with(options: &[&str]) -> Self {
+        Self::launched(options, None).await
+    }
+
+    /// Starts a server that speaks TLS as well, with this certificate and to whoever has one of `authority`;
+    /// with further options. Answers the port on which it does.
+    pub(crate) async fn start_tls(
+        files: &Files,
+        authority: &str,
+        options: &[&str],
+    ) -> (Self, String) {
+        let (certificate, key) = (files.certificate(), files.key());
+        let tls = [
+            ["--tls-port", Self::FREE_PORT],
+            ["--tls-cert-file", &certificate],
+            ["--tls-key-file", &key],
+            ["--tls-ca-cert-file", authority],
+        ];
+        let server = Self::start_with(&[tls.as_flattened(), options].concat()).await;
+        let port = server.option("--tls-port").to_owned();
+        (server, port)
+    }
+
+    /// The same on a clock of its own.
+    pub(crate) async fn start_on(clock: Clock, options: &[&str]) -> Self {
+        Self::launched(options, Some(clock)).await
+    }
+
+    async fn launched(options: &[&str], clock: Option<Clock>) -> Self {
         let start = Instant::now();
         loop {
             let option = |&option: &&str| match option {
@@ -48,9 +79,10 @@ impl RedisServer {
             let port = free_port();
             let mut server = Self {
                 port,
-                process: launch(port, directory.path(), &options),
+                process: launch(port, directory.path(), &options, clock.as_ref()),
                 directory,
                 options,
+                clock: clock.clone(),
             };
             if server.answers().await {
                 return server;
@@ -62,6 +94,10 @@ impl RedisServer {
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// The value of an option.
@@ -80,6 +116,11 @@ impl RedisServer {
         url(&format!("redis://127.0.0.1:{}", self.port))
     }
 
+    /// The URL of one of its databases.
+    pub(crate) fn url_of_database(&self, number: u16) -> RedisUrl {
+        url(&format!("redis://127.0.0.1:{}/{number}", self.port))
+    }
+
     /// The server's URL with credentials.
     pub(crate) fn url_as(&self, user: &str, password: &str) -> RedisUrl {
         url(&format!(
@@ -96,7 +137,7 @@ impl RedisServer {
 
     /// Starts the server again, on the same port and in the same directory.
     pub(crate) async fn start_again(&mut self) {
-        self.process = launch(self.port, self.directory.path(), &self.options);
+        self.launch_again();
         assert!(self.answers().await, "{}", self.log());
     }
 
@@ -109,12 +150,15 @@ impl RedisServer {
 
     /// Starts the server again without waiting until it answers.
     pub(crate) fn launch_again(&mut self) {
-        self.process = launch(self.port, self.directory.path(), &self.options);
+        let directory = self.directory.path();
+        self.process = launch(self.port, directory, &self.options, self.clock.as_ref());
     }
 
-    /// Stops the process without ending it.
+    /// Stops the process without ending it, and waits until it does nothing any more: it may hear the
+    /// signal a while later, and carry out what comes until then.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
+        stands_still(self.process.id(), PATIENCE);
     }
 
     /// Lets a frozen process go on.
@@ -162,7 +206,18 @@ impl RedisServer {
 
     /// A connection for commands whose replies the test does not wait for.
     pub(crate) async fn connection(&self) -> MultiplexedConnection {
-        self.connect().await.expect("the server takes a connection")
+        let start = Instant::now();
+        loop {
+            match self.connect().await {
+                Ok(connection) => return connection,
+                // A Sentinel hangs up on every client of a server of which it has changed something.
+                Err(error) => assert!(
+                    start.elapsed() < PATIENCE && error.is_connection_dropped(),
+                    "the server takes a connection: {error}"
+                ),
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// A connection, if the server takes one.
@@ -241,12 +296,14 @@ pub(crate) fn free_port() -> u16 {
     address.port()
 }
 
-fn launch(port: u16, directory: &Path, options: &[String]) -> Child {
+fn launch(port: u16, directory: &Path, options: &[String], clock: Option<&Clock>) -> Child {
     let log = File::options()
         .create(true)
         .append(true)
         .open(directory.join("log"));
+    let environment = clock.map(Clock::environment);
     Command::new("redis-server")
+        .envs(environment.into_iter().flatten())
         .args([
             "--port",
             &port.to_string(),

@@ -36,8 +36,7 @@ fn a_certificate_that_is_required_must_be_shown_and_be_of_the_authority() {
         assert_ne!(refused.code, Some(0), "{refused:?}");
         assert_eq!((refused.status, refused.body.as_str()), (0, ""));
     }
-    let log = certified.gateway.log();
-    assert!(log.contains("a connection did not come to TLS"), "{log}");
+    certified.gateway.logged("a connection did not come to TLS");
 }
 
 #[test]

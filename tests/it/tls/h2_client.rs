@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::{certified::Certified, tls_client};
 
 /// How long a test waits for something that must come.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One connection.
 #[derive(Clone)]

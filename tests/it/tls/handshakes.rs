@@ -12,7 +12,7 @@ use crate::support::gateway::Setup;
 
 use super::{certified::Certified, tls_client};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
@@ -57,7 +57,8 @@ async fn a_handshake_has_its_time_and_no_more() {
         assert_eq!(rest(&mut stream).await, b"");
     }
     assert!(began.elapsed() >= Duration::from_millis(300));
-    assert!(began.elapsed() < Duration::from_secs(3));
+    // Not the ten seconds that it has if nothing is said.
+    assert!(began.elapsed() < Duration::from_secs(9));
 }
 
 #[tokio::test]
@@ -125,6 +126,7 @@ async fn a_gateway_that_stops_does_not_wait_for_handshakes() {
     let ended = tokio::task::spawn_blocking(move || certified.gateway.wait());
     let began = Instant::now();
     assert_eq!(ended.await.unwrap().code(), Some(0));
-    assert!(began.elapsed() < Duration::from_secs(8));
+    // Ten seconds are what a handshake may take.
+    assert!(began.elapsed() < Duration::from_secs(9));
     idle.ended().await;
 }

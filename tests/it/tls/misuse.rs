@@ -30,8 +30,8 @@ async fn resets_without_an_end_cost_the_client_its_connection_and_a_holder_nothi
                     drop(answer);
                 }
             };
-            timeout(Duration::from_secs(20), ended).await.unwrap();
-            assert!(began.elapsed() < Duration::from_secs(20));
+            timeout(Duration::from_mins(1), ended).await.unwrap();
+            assert!(began.elapsed() < Duration::from_mins(1));
         }
     };
     let renewing = async {
@@ -120,7 +120,7 @@ async fn headers_are_limited_as_over_http_1() {
     let huge = "x".repeat(128 * 1024);
     let answer = h2.send(Method::GET, "/locks/a", &[("x", &huge)], "").await;
     let status = async { answer?.await.map(|answer| answer.status().as_u16()) };
-    let status = timeout(Duration::from_secs(10), status).await.unwrap();
+    let status = timeout(Duration::from_mins(1), status).await.unwrap();
     assert!(status.as_ref().is_ok_and(|&status| status == 431) || status.is_err());
     let mut other = H2::connect(&certified).await;
     assert_eq!(other.inspect("a").await["state"], "free");

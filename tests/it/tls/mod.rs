@@ -1,9 +1,9 @@
 //! TLS against the running program, with certificates made by the tests.
 
-mod certified;
-mod h2_client;
+pub(crate) mod certified;
+pub(crate) mod h2_client;
 mod line;
-mod tls_client;
+pub(crate) mod tls_client;
 
 mod callers;
 mod clients;
@@ -11,6 +11,7 @@ mod expiry;
 mod handshakes;
 mod http2;
 mod misuse;
+mod one_piece;
 mod own_certificate;
 mod passed_by;
 mod redis;

@@ -61,6 +61,15 @@ fn what_openssl_makes_in_one_line_works_when_it_is_named() {
 }
 
 #[test]
+fn one_that_an_authority_has_signed_works_when_it_alone_is_named() {
+    let certified = gateway(Authority::of_this_machine);
+    let url = certified.named_url();
+    let ca = certified.files.certificate();
+    let listed = latchgate(&["list", "--url", &url, "--ca-file", &ca]).read();
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+}
+
+#[test]
 fn it_is_believed_for_its_names_and_in_its_time_only() {
     let made = |names: &'static [&'static str], years| {
         gateway(move |authority| authority.files_of_itself("own", names, years))

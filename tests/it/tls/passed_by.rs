@@ -14,7 +14,7 @@ async fn a_connection_takes_no_more_requests_ends_what_it_has_and_a_new_one_is_s
     let mut certified = Certified::start_with(|_| {
         Setup::default()
             .with("LATCHGATE_SHUTDOWN_DELAY_MS", "3000")
-            .with("LATCHGATE_SHUTDOWN_GRACE_MS", "9000")
+            .with("LATCHGATE_SHUTDOWN_GRACE_MS", "60000")
     });
     let (mut idle, mut holder) = (H2::connect(&certified).await, H2::connect(&certified).await);
     idle.inspect("a").await;

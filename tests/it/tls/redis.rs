@@ -8,41 +8,18 @@ use crate::support::{
     program::latchgate,
 };
 
-/// A server that speaks TLS on a port of its own, and only to who has a certificate.
+/// Nobody needs a certificate.
+const EVERYBODY: &[&str] = &["--tls-auth-clients", "no"];
+
+/// A server that speaks TLS only to who has a certificate.
 async fn server(authority: &Authority) -> (RedisServer, String) {
     let files = authority.files("redis", &["localhost", "127.0.0.1"]);
-    let server = RedisServer::start_with(&[
-        "--tls-port",
-        RedisServer::FREE_PORT,
-        "--tls-cert-file",
-        &files.certificate(),
-        "--tls-key-file",
-        &files.key(),
-        "--tls-ca-cert-file",
-        &authority.file(),
-    ])
-    .await;
-    let port = server.option("--tls-port").to_owned();
-    (server, port)
+    RedisServer::start_tls(&files, &authority.file(), &[]).await
 }
 
 /// A server that speaks TLS with this certificate, and to everybody.
 async fn open_server(files: &Files) -> (RedisServer, String) {
-    let server = RedisServer::start_with(&[
-        "--tls-port",
-        RedisServer::FREE_PORT,
-        "--tls-cert-file",
-        &files.certificate(),
-        "--tls-key-file",
-        &files.key(),
-        "--tls-ca-cert-file",
-        &files.certificate(),
-        "--tls-auth-clients",
-        "no",
-    ])
-    .await;
-    let port = server.option("--tls-port").to_owned();
-    (server, port)
+    RedisServer::start_tls(files, &files.certificate(), EVERYBODY).await
 }
 
 /// What a gateway says of itself.

@@ -65,7 +65,11 @@ fn a_certificate_that_cannot_be_used_names_key_and_file() {
         ),
         (
             vec![(CERT, &cert), (KEY, &other.key())],
-            vec!["http.tls.cert_file cannot be used", "with the key in"],
+            vec![
+                "http.tls.cert_file cannot be used",
+                "with the key in",
+                "(http.tls.key_file)",
+            ],
         ),
         (
             vec![(CERT, &cert)],

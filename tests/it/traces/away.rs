@@ -21,7 +21,7 @@ fn inspect(gateway: &Gateway) {
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(15);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while !is_so() {
         assert!(Instant::now() < deadline, "not yet: {what}");
         thread::sleep(Duration::from_millis(5));

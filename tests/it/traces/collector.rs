@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use crate::support::Files;
 
 /// How long anything may take on a machine that does other things as well.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A collector on a free port.
 pub(super) struct Collector {

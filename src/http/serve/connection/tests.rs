@@ -14,7 +14,13 @@ const ALL: Duration = Duration::from_secs(10);
 /// A client, and the service of its connection.
 fn connected(lifecycle: &Lifecycle) -> (DuplexStream, impl Future<Output = ()> + use<>) {
     let (server, client) = duplex(4096);
-    let protocol = Protocol::new(&HttpConfig::default(), None, 1, lifecycle);
+    let protocol = Protocol::new(
+        &HttpConfig::default(),
+        None,
+        1,
+        Metrics::default(),
+        lifecycle,
+    );
     let opened = Opened {
         peer: None,
         silence_limit: SocketLimit::default(),

@@ -177,6 +177,30 @@ fn without_a_fence_left_everybody_is_told_to_ask_again() {
     assert_eq!(state.acquire(&a, now), Err(StoreError::FenceExhausted));
 }
 
+#[test]
+fn a_crowd_whose_time_is_over_costs_nobody_who_looks_at_another_lock() {
+    const CROWD: usize = 9_000;
+    let mut state = State::new(vec![], vec![], 0, Parking::default());
+    let now = Moment::from_micros(1);
+    for lock in ["crowded", "lock"] {
+        state.acquire(&attempt(lock, LONG), now).unwrap();
+    }
+    for _ in 0..CROWD {
+        state.acquire(&waiting("crowded"), now).unwrap();
+    }
+    let later = now.after(2 * PATIENCE);
+    state.acquire(&waiting("lock"), later).unwrap();
+    assert_eq!(state.waiters(&name("crowded"), now), 9_000);
+    assert_eq!(state.waiters(&name("crowded"), later), 0);
+    // With a walk through the crowd each time it would take many seconds.
+    let begun = tokio::time::Instant::now();
+    for _ in 0..CROWD {
+        assert_eq!(state.waiters(&name("lock"), later), 1);
+    }
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
 /// Keeps a place for a key behind a new lease.
 async fn kept_place_behind(rig: &Rig, holder: &Attempt, key: IdempotencyHash) -> Attempt {
     rig.granted(holder).await;

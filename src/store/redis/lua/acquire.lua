@@ -26,8 +26,11 @@
 -- Reply
 --   {granted, ARGV 1, news, fence, ms until the hold limit or -1}
 --   {again, ARGV 1, news, lease ..}           this attempt holds the lock already
---   {replayed, ARGV 1, news, lease .., salt}  the lease that lives under the idempotency key
---   {collected, ARGV 1, news, lease .., salt} the same, and nobody has heard of it before
+--   {replayed, ARGV 1, news, lease .., salt, keeper}
+--                                             the lease that lives under the idempotency key, and who kept
+--                                             it until now
+--   {collected, ARGV 1, news, lease .., salt, keeper}
+--                                             the same, and nobody has heard of it before
 --   {held, ARGV 1, news, contention ..}       somebody else holds it, or will in a moment
 --   {queued, ARGV 1, news, how many are before it, contention ..}
 --   {superseded, ARGV 1, news}                a newer request with its key has its place, or keeps its
@@ -108,6 +111,7 @@ end
 -- import send
 -- import gateways
 -- import hand_over
+-- import mark
 -- import contend
 
 local left, record, layout
@@ -167,6 +171,7 @@ if key ~= '' then
     end
     -- Its caller may have heard of it: from now on it is not given back, and this attempt keeps it;
     -- unless it did before, and a newer one does now.
+    local before = keeper_of(held)
     redis.call('HDEL', info, 'returnable')
     if not adopt(held, token, now, now + tombstone) then
       return refuse('superseded', token, news)
@@ -179,6 +184,7 @@ if key ~= '' then
     local kind = unheard and 'collected' or 'replayed'
     local reply = tell({ kind, token, news }, record, 3, left, now)
     reply[#reply + 1] = record[12]
+    reply[#reply + 1] = before
     return reply
   end
   if remembers(ended, 's:' .. token, now) then

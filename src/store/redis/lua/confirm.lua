@@ -6,6 +6,7 @@
 --   2  info     hash: the lease record
 --   3  ended    zset: what is remembered of ended leases, by the instant until which it counts
 --   4  gateway  string: there as long as this gateway is alive
+--   While the slot is being moved only keys 1 and 2 are given, or 1 to 3.
 -- ARGV
 --   1  the hash of the token, which is the identity of the attempt
 --   2  how long to remember an end, in ms
@@ -14,12 +15,15 @@
 --   {lost, ARGV 1}             it came too late
 --   {superseded, ARGV 1}       a newer request under its idempotency key keeps the lease
 --   {layout, ARGV 1, version}  the record is not of this layout
+--   {keyed, ARGV 1}            nothing was done: key 3 is needed
+--   {moving, ARGV 1}           nothing was done: there may be more to see of it
 -- Replay
 --   Counts the TTL again from then. Never brings back what has ended.
 -- Clock
 --   TIME of this Redis, once. Lock and record expire at one instant, at the latest at the limit.
 -- Cluster
---   Keys 1 to 3 carry the name as hash tag, key 4 a tag of the same slot.
+--   Keys 1 to 3 carry the name as hash tag, key 4 a tag of the same slot. While the slot is being moved it
+--   does with the lease's own keys, which are there as long as the lease is.
 -- Cost
 --   O(1), but for O(log n) in the number of memories of this name.
 
@@ -35,9 +39,16 @@ local token, tombstone = ARGV[1], ARGV[2]
 -- import gateways
 
 local held = redis.call('GET', lock)
-local record, layout = read_record(info)
+local record, layout = read_record(info, 'idem', 'late')
 if layout then
   return { 'layout', token, layout }
+end
+local whole = KEYS[4]
+if held ~= token and not whole then
+  return { 'moving', token }
+end
+if not ended and record and (record[3] or record[4]) then
+  return { 'keyed', token }
 end
 if held ~= token or not record or record[2] ~= token then
   return { 'lost', token }
@@ -51,5 +62,7 @@ local left = settle(token, now)
 if not left then
   return { 'lost', token }
 end
-redis.call('PEXPIRE', KEYS[4], ALIVE)
+if whole then
+  redis.call('PEXPIRE', whole, ALIVE)
+end
 return tell({ 'confirmed', token }, redis.call('HMGET', info, unpack(TOLD)), 1, left, now)

@@ -1,5 +1,5 @@
 -- Tells what stands between an attempt and the lock. The script that imports it names the keys
--- `lock`, `info` and `queue`.
+-- `lock`, `info` and `queue`, and imports `mark`.
 
 -- Appends how many wait, and who holds the lock for how long: by a record with its fields of TOLD
 -- from `at` on, or otherwise.
@@ -11,6 +11,7 @@ local function tell_contention(reply, count, held, left, record, at, now)
   elseif not record or left < 0 then
     reply[n + 2] = 'foreign'
     reply[n + 3] = left
+    reply[n + 4] = mark(held)
   else
     reply[n + 2] = 'held'
     return tell(reply, record, at, left, now)

@@ -26,6 +26,7 @@ local lock, info, queue, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- import record
 -- import tell
 -- import waiter
+-- import mark
 -- import contend
 
 local _, layout = read_record(info)

@@ -44,6 +44,7 @@ local token, tombstone, floor, me, news = ARGV[1], ARGV[2], ARGV[3], ARGV[4], {}
 -- import send
 -- import gateways
 -- import hand_over
+-- import mark
 -- import contend
 
 local held = redis.call('GET', lock)
@@ -74,6 +75,8 @@ if not waiter then
   if remembers(ended, 's:' .. token, now) then
     return { 'superseded', token, news }
   end
+  -- Its place may have been lost, and with it whether a copy of its acquire is still on its way.
+  remember(ended, now, now + tombstone, 'g:' .. token)
 elseif ARGV[5] ~= '' and waiter.key ~= '' then
   waiter.gateway, waiter.ends = '', now + ARGV[5]
   -- The first write is one that Redis does not refuse when it is out of memory.

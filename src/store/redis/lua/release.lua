@@ -8,6 +8,7 @@
 --   4  fence    string: the fence counter of the slot
 --   5  queue    zset: the tickets by their order
 --   6  waiters  hash: the record of each ticket
+--   While the slot is being moved only keys 1 and 2 are given, or 1 to 3.
 -- ARGV
 --   1  the hash of the token
 --   2  how long to remember an end, in ms
@@ -20,13 +21,17 @@
 --   {another | free, ARGV 1, news}   the token does not hold the lock; is somebody else holding it?
 --   {broken, ARGV 1, news, 0 | 1}    its lease was broken; 1: somebody else is holding the lock
 --   {layout, ARGV 1, news, version}  the record is not of this layout
+--   {keyed, ARGV 1, news}            nothing was done: key 3 is needed
+--   {moving, ARGV 1, news}           nothing was done: the token does not hold the lock, and what became
+--                                    of it is not to be seen
 -- Replay
 --   A lease that was acquired with an idempotency key is answered `released` again as long as its
 --   end is remembered; any other is not held any more.
 -- Clock
 --   TIME of this Redis, only where an end is remembered or somebody waits.
 -- Cluster
---   As for acquire.
+--   As for acquire; but while the slot is being moved it does with the lease's own keys, which are there
+--   as long as the lease is. Nobody is handed the lock then: who waits for it finds out.
 -- Cost
 --   As for acquire.
 
@@ -45,7 +50,13 @@ if held == token and ARGV[5] ~= '' and (record and record[4] or token) ~= ARGV[5
   return { 'adopted', token, news }
 end
 local key = held == token and record and record[2] == token and record[3]
-local waiting = held == token and redis.call('ZRANGE', queue, 0, 1)
+if held ~= token and not queue then
+  return { 'moving', token, news }
+end
+if key and not ended then
+  return { 'keyed', token, news }
+end
+local waiting = held == token and queue and redis.call('ZRANGE', queue, 0, 1) or {}
 if held == token and not key and not waiting[1] then
   redis.call('DEL', lock, info)
   return { 'released', token, news }
@@ -78,5 +89,7 @@ if key then
   remember(ended, now, forget, 'k:' .. key, forget, 'r:' .. token)
 end
 redis.call('DEL', lock, info)
-hand_over(now, us, false)
+if queue then
+  hand_over(now, us, false)
+end
 return { 'released', token, news }

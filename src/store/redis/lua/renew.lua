@@ -7,6 +7,7 @@
 --   3  ended    zset: what is remembered of ended leases, by the instant until which it counts
 --   4  queue    zset: the tickets by their order
 --   5  waiters  hash: the record of each ticket
+--   While the slot is being moved only keys 1 and 2 are given, or 1 to 3.
 -- ARGV
 --   1  the hash of the token
 --   2  ttl in ms, or empty for the lease's own
@@ -23,6 +24,9 @@
 --   {another | free, ARGV 1}   the token does not hold the lock; is somebody else holding it?
 --   {broken, ARGV 1, 0 | 1}    its lease was broken; 1: somebody else is holding the lock
 --   {layout, ARGV 1, version}  the record is not of this layout
+--   {keyed, ARGV 1}            nothing was done: key 3 is needed
+--   {moving, ARGV 1}           nothing was done: the token does not hold the lock, and what became of it
+--                              is not to be seen
 -- Replay
 --   Renews again. Never brings back what has ended. A ttl that is shorter than what the lease has marks
 --   it, and whoever renews a marked lease must name the mark that it has, and leaves another one. So a
@@ -31,7 +35,8 @@
 -- Clock
 --   TIME of this Redis, once. Lock and record expire at one instant, at the latest at the limit.
 -- Cluster
---   All keys carry the name as hash tag.
+--   All keys carry the name as hash tag. While the slot is being moved it does with the lease's own keys,
+--   which are there as long as the lease is.
 -- Cost
 --   O(1), but for O(log n) in the number of memories of this name.
 
@@ -50,6 +55,9 @@ local record, layout = read_record(info, 'idem', 'sooner', unpack(TOLD))
 if layout then
   return { 'layout', token, layout }
 end
+if held ~= token and not queue then
+  return { 'moving', token }
+end
 if held ~= token then
   if remembers(ended, 'b:' .. token, instants(redis.call('TIME'))) then
     return { 'broken', token, held and 1 or 0 }
@@ -61,6 +69,9 @@ if not record or record[2] ~= token then
 end
 if ARGV[4] ~= '' and ARGV[5] == '0' and keeper_of(token) ~= ARGV[4] then
   return { 'adopted', token }
+end
+if not ended and (record[3] or ARGV[5] == '1') then
+  return { 'keyed', token }
 end
 
 local now = instants(redis.call('TIME'))
@@ -114,7 +125,12 @@ end
 if sooner and expiry - now < SHORT then
   -- Those who wait look after the lock at its old end. The lease is renewed by now: keys of another
   -- type in the place of the queue are no reason to fail any more.
-  local foremost = redis.pcall('ZRANGE', queue, 0, 0)[1]
-  foretell(foremost and redis.pcall('HMGET', waiters, foremost)[1], expiry - now)
+  local foremost = queue and redis.pcall('ZRANGE', queue, 0, 0)[1]
+  if foremost or queue then
+    foretell(foremost and redis.pcall('HMGET', waiters, foremost)[1], expiry - now)
+  else
+    -- Whether somebody waits is not to be seen.
+    send('all', 'ends', string.format('%.0f', expiry - now))
+  end
 end
 return tell({ 'renewed', token, news }, record, 5, expiry - now, now)

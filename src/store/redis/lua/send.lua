@@ -12,7 +12,8 @@ local function send(gateway, what, word, more)
   if more then
     message = message .. ' ' .. more
   end
-  local sent = redis.pcall('PUBLISH', 'lg:gw:' .. gateway, message)
+  local channel = gateway == 'all' and 'lg:gw:all' or 'lg:gw:' .. gateway
+  local sent = redis.pcall('PUBLISH', channel, message)
   if type(sent) == 'table' and sent.err then
     news[#news + 1] = { 'unsent' }
     return nil

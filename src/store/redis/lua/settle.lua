@@ -1,12 +1,15 @@
 -- Makes a grant last its full TTL. The script that imports it names the keys `lock`, `info` and
--- `ended`, and `tombstone`: how long an end is remembered, in ms.
+-- `ended` (which it can do without if nothing is to be remembered), and `tombstone`: how long an end is
+-- remembered, in ms.
 
 -- Makes the living lease last its full TTL from now, and answers what is left of it; nothing if it has
 -- ended. A grant that was provisional becomes one that was heard of: it counts from now, and its
 -- idempotency key is used.
 local function settle(token, now)
   local fields = redis.call('HMGET', info, 'ttl', 'hold', 'idem', 'provisional', 'limit', 'late')
-  redis.call('ZSCORE', ended, '')
+  if ended then
+    redis.call('ZSCORE', ended, '')
+  end
   local hold = tonumber(fields[2]) or fields[5] and now + fields[5] or math.huge
   local expiry = math.min(now + fields[1], hold)
   if expiry <= now then

@@ -5,9 +5,9 @@ use std::time::Duration;
 use bb8_redis::redis::Cmd;
 
 use crate::{
-    lock::{FencingToken, HeldLease, HoldLimit, Owner, Salt},
+    lock::{FencingToken, HeldLease, HoldLimit, KeeperId, Owner, Salt},
     store::{
-        StoreError, Unavailability,
+        StoreError, Unavailability, Uncertainty,
         contract::{Acquisition, Attempt, Idempotency, Place},
     },
 };
@@ -17,8 +17,11 @@ use super::{
         dispatch::{Answer, Dispatch, Sending},
         gateway::Gateway,
         keys::Keys,
+        run::Told,
     },
-    Knowledge, Reply, Scripts, hex, queueing,
+    Knowledge, Reply, Scripts,
+    hex::{self, token_hash},
+    queueing,
     record::{limit, metadata_json},
     script::TOMBSTONE_MS,
 };
@@ -35,9 +38,11 @@ impl Scripts {
         gateway: &Gateway,
         keys: &Keys,
         attempt: &Attempt,
-    ) -> Result<Acquisition, StoreError> {
+    ) -> Result<(Acquisition, Told), StoreError> {
         let token = attempt.token.to_string();
         let metadata = metadata_json(&attempt.metadata);
+        // It asks again because it has lost its place, and what was sent before may still arrive.
+        let sent_again = gateway.parking.was_sent_again(&attempt.token);
         let fill = |command: &mut Cmd, sending| {
             queueing::fill_keys(command, keys);
             command.arg(&token).arg(attempt.ttl.as_millis());
@@ -56,7 +61,7 @@ impl Scripts {
                 .arg(&metadata)
                 .arg(gateway.floors.of(keys.slot()))
                 .arg(TOMBSTONE_MS)
-                .arg(u8::from(sending == Sending::Again));
+                .arg(u8::from(sent_again || sending == Sending::Again));
             fill_idempotency(command, attempt.idempotency.as_ref());
             command.arg(gateway.id.as_str());
             match attempt.wait {
@@ -68,11 +73,18 @@ impl Scripts {
         };
         let run = dispatch.run(&self.acquire, keys, &token, fill);
         let Answer { mut reply, earlier } = run.await?;
+        let told = reply.told();
         gateway.hear(keys, reply.news()?);
         let outcome = read(&mut reply, keys, attempt);
+        let earlier = earlier.or(sent_again.then_some(Uncertainty::TimedOut));
         match (&outcome, earlier) {
             (Ok(Acquisition::Granted(lease)), _) => gateway.floors.raise(keys.slot(), lease.fence),
-            (Ok(Acquisition::Queued(place)), _) => gateway.queued(keys, &place.contention),
+            (Ok(Acquisition::Queued(place)), earlier) => {
+                gateway.queued(keys, &place.contention);
+                if earlier.is_some() {
+                    gateway.parking.sent_again(&attempt.token);
+                }
+            }
             // An earlier copy that is still on its way must not come to hold the lock once it is
             // free: nobody would know its token.
             (_, Some(unknown)) => {
@@ -82,7 +94,7 @@ impl Scripts {
             }
             (_, None) => {}
         }
-        outcome
+        Ok((outcome?, told))
     }
 }
 
@@ -105,7 +117,10 @@ fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition
         "again" => Ok(Acquisition::Granted(reply.lease(keys)?)),
         "replayed" => {
             let (lease, salt) = under_the_key(reply, keys)?;
-            Ok(Acquisition::Replayed(lease, salt))
+            let before = reply.text().as_deref().and_then(token_hash);
+            let before = before.ok_or_else(|| reply.unexpected())?;
+            let before = KeeperId::of_attempt(&before);
+            Ok(Acquisition::Replayed(lease, salt, Some(before)))
         }
         "collected" => {
             let (lease, salt) = under_the_key(reply, keys)?;

@@ -3,7 +3,7 @@
 use bb8_redis::redis::Cmd;
 
 use crate::{
-    lock::{FencingToken, Token},
+    lock::{Meant, Token},
     store::{StoreError, contract::Loss},
 };
 
@@ -15,15 +15,6 @@ use super::{
     },
     Reply, Scripts, queueing,
 };
-
-/// What is to be broken. Nothing else is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store::redis) enum Meant {
-    /// The lease with this fencing token.
-    Lease(FencingToken),
-    /// What a foreign client has written, by its mark.
-    Foreign(String),
-}
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,22 +28,24 @@ pub(in crate::store::redis) enum Struck {
 // === impl Scripts ===
 
 impl Scripts {
+    /// Breaks what is meant; with `None` nothing, and finds out only whether anything is in the way.
     pub(in crate::store::redis) async fn break_lock(
         &self,
         dispatch: &Dispatch,
         gateway: &Gateway,
         keys: &Keys,
-        meant: &Meant,
+        meant: Option<Meant>,
     ) -> Result<Struck, StoreError> {
         let nonce = Token::random().hash().to_string();
         let (fence, mark) = match meant {
-            Meant::Lease(fence) => (fence.get().to_string(), ""),
-            Meant::Foreign(mark) => (String::new(), mark.as_str()),
+            Some(Meant::Lease(fence)) => (fence.get().to_string(), String::new()),
+            Some(Meant::Foreign(mark)) => (String::new(), mark.to_string()),
+            None => (String::new(), String::new()),
         };
         let fill = |command: &mut Cmd, sending| {
             queueing::fill(command, keys, gateway, &nonce);
             let late = u8::from(sending == Sending::Again);
-            command.arg(&fence).arg(mark).arg(late);
+            command.arg(&fence).arg(&mark).arg(late);
         };
         let run = dispatch.run(&self.break_lock, keys, &nonce, fill);
         let mut reply = run.await?.reply;

@@ -8,7 +8,7 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, keys::Keys},
+    super::{dispatch::Dispatch, keys::Keys, run::Told},
     Scripts,
     script::TOMBSTONE_MS,
 };
@@ -21,7 +21,7 @@ impl Scripts {
         dispatch: &Dispatch,
         keys: &Keys,
         token: &TokenHash,
-    ) -> Result<Confirmation, StoreError> {
+    ) -> Result<(Confirmation, Told), StoreError> {
         let token = token.to_string();
         let fill = |command: &mut Cmd, _| {
             for key in [keys.lock(), keys.info(), keys.ended(), keys.gateway()] {
@@ -31,12 +31,14 @@ impl Scripts {
         };
         let run = dispatch.run(&self.confirm, keys, &token, fill);
         let mut reply = run.await?.reply;
-        match reply.kind() {
-            "confirmed" => Ok(Confirmation::Confirmed(reply.lease(keys)?)),
-            "lost" => Ok(Confirmation::Lost),
-            "superseded" => Ok(Confirmation::Superseded),
-            "layout" => Err(reply.layout(keys)),
-            _ => Err(reply.unexpected()),
-        }
+        let told = reply.told();
+        let confirmation = match reply.kind() {
+            "confirmed" => Confirmation::Confirmed(reply.lease(keys)?),
+            "lost" => Confirmation::Lost,
+            "superseded" => Confirmation::Superseded,
+            "layout" => return Err(reply.layout(keys)),
+            _ => return Err(reply.unexpected()),
+        };
+        Ok((confirmation, told))
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::lock::TokenHash;
 
 /// Writes bytes down.
-pub(super) fn write(bytes: &[u8]) -> String {
+pub(in crate::store::redis) fn write(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
         write!(text, "{byte:02x}").expect("writing to a string cannot fail");
@@ -14,7 +14,7 @@ pub(super) fn write(bytes: &[u8]) -> String {
 }
 
 /// Reads as many bytes as are expected; `None` if it is anything else.
-pub(super) fn read<const N: usize>(text: &str) -> Option<[u8; N]> {
+pub(in crate::store::redis) fn read<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),

@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys},
+    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys, run::Told},
     Scripts, queueing,
 };
 
@@ -23,7 +23,7 @@ impl Scripts {
         keys: &Keys,
         token: &TokenHash,
         keep_for: Option<Duration>,
-    ) -> Result<Leaving, StoreError> {
+    ) -> Result<(Leaving, Told), StoreError> {
         let token = token.to_string();
         let fill = |command: &mut Cmd, _| {
             queueing::fill(command, keys, gateway, &token);
@@ -34,17 +34,19 @@ impl Scripts {
         };
         let run = dispatch.run(&self.leave, keys, &token, fill);
         let mut reply = run.await?.reply;
+        let told = reply.told();
         gateway.hear(keys, reply.news()?);
-        match reply.kind() {
-            "left" => Ok(Leaving::Left(reply.contention(keys)?)),
+        let leaving = match reply.kind() {
+            "left" => Leaving::Left(reply.contention(keys)?),
             "granted" => {
                 let lease = reply.lease(keys)?;
                 gateway.floors.raise(keys.slot(), lease.fence);
-                Ok(Leaving::Granted(lease))
+                Leaving::Granted(lease)
             }
-            "superseded" => Ok(Leaving::Superseded),
-            "layout" => Err(reply.layout(keys)),
-            _ => Err(reply.unexpected()),
-        }
+            "superseded" => Leaving::Superseded,
+            "layout" => return Err(reply.layout(keys)),
+            _ => return Err(reply.unexpected()),
+        };
+        Ok((leaving, told))
     }
 }

@@ -4,7 +4,7 @@ use bb8_redis::redis::Cmd;
 use tokio::time::Duration;
 
 use crate::{
-    lock::HeldLease,
+    lock::{ForeignMark, HeldLease},
     store::{StoreError, contract::Holder},
 };
 
@@ -19,7 +19,7 @@ pub(in crate::store::redis) enum Seen {
     /// A lease of ours.
     Lease(HeldLease),
     /// A foreign client, with what is left, and a mark of what it has written.
-    Foreign(Option<Duration>, String),
+    Foreign(Option<Duration>, ForeignMark),
     /// Something that this version does not understand: a key of another type, or a record of
     /// another layout. What is left of it, if it ends.
     Odd(Option<Duration>),
@@ -47,7 +47,7 @@ impl Scripts {
         match reply.kind() {
             // What makes no lease was not written by us.
             "held" => Ok(reply.read_lease().map_or(Seen::Odd(left), Seen::Lease)),
-            "foreign" => match reply.text() {
+            "foreign" => match reply.mark() {
                 Some(mark) => Ok(Seen::Foreign(left, mark)),
                 None => Err(reply.unexpected()),
             },
@@ -69,9 +69,14 @@ impl Seen {
     pub(in crate::store::redis) fn holder(self) -> Option<Holder> {
         match self {
             Self::Lease(lease) => Some(Holder::Lease(lease)),
-            Self::Foreign(expires_in, _) | Self::Odd(expires_in) => {
-                Some(Holder::Foreign { expires_in })
-            }
+            Self::Foreign(expires_in, mark) => Some(Holder::Foreign {
+                expires_in,
+                mark: Some(mark),
+            }),
+            Self::Odd(expires_in) => Some(Holder::Foreign {
+                expires_in,
+                mark: None,
+            }),
             Self::Nobody => None,
         }
     }

@@ -5,8 +5,11 @@ mod advance;
 mod break_lock;
 mod confirm;
 mod contention;
+mod count;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzed_reply;
 mod give_back;
-mod hex;
+pub(super) mod hex;
 mod inspect;
 mod lapse;
 mod leave;
@@ -21,12 +24,14 @@ mod reply;
 mod script;
 
 pub(super) use advance::Advance;
-pub(super) use break_lock::{Meant, Struck};
+pub(super) use break_lock::Struck;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use fuzzed_reply::fuzzed_reply;
 pub(super) use give_back::{Knowledge, TakenBack};
 pub(super) use hex::token_hash;
 pub(super) use list::Seen;
 pub(super) use news::Heard;
 pub(super) use probe::{Permission, Probed};
-pub(super) use record::{RECORD_LAYOUT, TOLD, told_lease};
+pub(super) use record::{RECORD_LAYOUT, TOLD, metadata_json, told_lease};
 pub(super) use reply::Reply;
-pub(super) use script::{Script, Scripts};
+pub(super) use script::{Script, Scripts, TOMBSTONE_MS};

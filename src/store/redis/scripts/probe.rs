@@ -1,12 +1,17 @@
 //! Calls `probe.lua`.
 
-use bb8_redis::redis::Cmd;
+use std::sync::Arc;
+
+use bb8_redis::redis::{Cmd, Pipeline, Value};
 use tokio::time::{Duration, Instant};
 
 use crate::store::{Unavailability, Uncertainty};
 
 use super::{
-    super::{Slot, dispatch::Dispatch, failure::Failure, keys::Keys},
+    super::{
+        dispatch::Dispatch, failure::Failure, keys::Keys, link::answered, sending::Place,
+        shard::Shard,
+    },
     Reply, Scripts,
 };
 
@@ -41,16 +46,43 @@ impl Scripts {
     pub(in crate::store::redis) async fn probe(
         &self,
         dispatch: &Dispatch,
+        shard: &Arc<Shard>,
+        key: &str,
         deadline: Instant,
     ) -> Result<Probed, Failure> {
-        let slot = Slot::of(Keys::PROBE.as_bytes());
-        let fill = |command: &mut Cmd| {
-            command.arg(Keys::PROBE).arg(Keys::PROBE);
+        let filled = |mut command: Cmd| {
+            command.arg(key).arg(Keys::PROBE);
+            command
         };
-        let once = dispatch.once(&self.probe, slot, Keys::PROBE, deadline, fill);
-        let reply = once.await?;
+        let place = Place::at(shard);
+        let sent = dispatch.script(&place, &self.probe, key, deadline, filled);
+        let reply = sent.await?;
         read(reply)
             .ok_or_else(|| Failure::Unknown(Uncertainty::UnexpectedReply("no probe".to_owned())))
+    }
+}
+
+// === impl Dispatch ===
+
+impl Dispatch {
+    /// Finds out which of the commands that only a cluster has this user may run on a server.
+    pub(in crate::store::redis) async fn of_cluster(
+        &self,
+        shard: &Arc<Shard>,
+    ) -> Result<Vec<(String, Permission)>, Failure> {
+        let mut commands = Pipeline::with_capacity(2);
+        commands.cmd("ASKING");
+        commands.cmd("CLUSTER").arg("GETKEYSINSLOT").arg(0).arg(0);
+        let replies = self.batch_to(shard, &commands).await?;
+        let names = ["ASKING", "CLUSTER GETKEYSINSLOT"];
+        let permissions = names.iter().zip(replies).map(|(name, reply)| {
+            let permission = match reply {
+                Value::ServerError(error) => Permission::of(&answered(&error)),
+                _ => Permission::Given,
+            };
+            ((*name).to_owned(), permission)
+        });
+        Ok(permissions.collect())
     }
 }
 
@@ -85,7 +117,8 @@ fn failure_in(error: &str) -> Failure {
 /// Why the server takes no writes, if that is what an error says.
 fn refusal_in(error: &str) -> Option<Unavailability> {
     match failure_in(error) {
-        Failure::Transient(why) | Failure::WrongNode(why) => Some(why),
+        Failure::Transient(why) | Failure::WrongNode(why) | Failure::Moving(why) => Some(why),
+        Failure::Elsewhere(redirect) => Some(redirect.reason()),
         Failure::Refused(Unavailability::OutOfMemory) => Some(Unavailability::OutOfMemory),
         Failure::Refused(_) | Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => None,
     }
@@ -96,7 +129,11 @@ fn refusal_in(error: &str) -> Option<Unavailability> {
 impl Permission {
     /// Only a missing permission counts: a command that fails for another reason was allowed.
     fn from_error(error: &str) -> Self {
-        match failure_in(error) {
+        Self::of(&failure_in(error))
+    }
+
+    fn of(failure: &Failure) -> Self {
+        match failure {
             Failure::Refused(Unavailability::Misconfigured(_)) => Self::Missing,
             _ => Self::Given,
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use bb8_redis::redis::Value;
 
 use crate::{
-    lock::{FencingToken, HeldLease, Metadata, Owner, Ttl},
+    lock::{FencingToken, ForeignMark, HeldLease, Metadata, Owner, Ttl},
     store::{StoreError, contract::Holder},
 };
 
@@ -57,7 +57,7 @@ fn number(field: &Value) -> Option<i64> {
 
 impl Reply {
     /// The lease in the fields that follow. If they make no lease, the record was not written by us.
-    pub(super) fn lease(&mut self, keys: &Keys) -> Result<HeldLease, StoreError> {
+    pub(in crate::store::redis) fn lease(&mut self, keys: &Keys) -> Result<HeldLease, StoreError> {
         self.read_lease().ok_or_else(|| StoreError::ForeignData {
             key: keys.info().to_owned(),
             found: "a lease record that makes no sense".into(),
@@ -87,14 +87,19 @@ impl Reply {
 
     /// A holder that is no gateway's client.
     pub(super) fn foreign(&mut self) -> Option<Holder> {
-        let left = self.integer()?;
         Some(Holder::Foreign {
-            expires_in: millis(left),
+            expires_in: millis(self.integer()?),
+            mark: Some(self.mark()?),
         })
     }
 
+    /// What a foreign client has written.
+    pub(in crate::store::redis) fn mark(&mut self) -> Option<ForeignMark> {
+        ForeignMark::new(&self.text()?).ok()
+    }
+
     /// A record of another layout.
-    pub(super) fn layout(&mut self, keys: &Keys) -> StoreError {
+    pub(in crate::store::redis) fn layout(&mut self, keys: &Keys) -> StoreError {
         let found = match self.foreign_text().as_deref() {
             None | Some("") => "a hash without a layout version".into(),
             Some(version) => format!("a lease record of layout version \"{version}\"").into(),
@@ -107,7 +112,7 @@ impl Reply {
 }
 
 /// What is left until a limit, of which -1 means that there is none.
-pub(super) fn limit(ms: i64) -> Option<Duration> {
+pub(in crate::store::redis) fn limit(ms: i64) -> Option<Duration> {
     millis(ms)
 }
 
@@ -116,7 +121,7 @@ fn millis(ms: i64) -> Option<Duration> {
 }
 
 /// Metadata as a record keeps it; empty if there is none.
-pub(super) fn metadata_json(metadata: &Metadata) -> String {
+pub(in crate::store::redis) fn metadata_json(metadata: &Metadata) -> String {
     if metadata.is_empty() {
         return String::new();
     }

@@ -31,10 +31,13 @@ impl Scripts {
         token: &TokenHash,
         ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
-        let token = token.to_string();
-        let (mut named, mut earlier) = (String::new(), None);
-        let mut reply = 'renewed: {
-            for _ in 0..TRIES {
+        let (lease, token) = (token, token.to_string());
+        let (mut named, mut earlier) = (gateway.marks.take(lease).unwrap_or_default(), None);
+        let (mut reply, left) = 'renewed: {
+            for tried in 0..TRIES {
+                if tried > 1 {
+                    gateway.marks.contended(lease);
+                }
                 // Of all copies that name a mark; one that names none has a mark of its own, so that
                 // the mark of a copy which nobody has heard of is never named.
                 let leaves = mark();
@@ -51,7 +54,7 @@ impl Scripts {
                 let mut answer = run.map_err(|error| known(error, earlier.as_ref()))?;
                 earlier = answer.earlier.or(earlier);
                 if answer.reply.kind() != "marked" {
-                    break 'renewed answer.reply;
+                    break 'renewed (answer.reply, leaves);
                 }
                 named = answer
                     .reply
@@ -63,10 +66,13 @@ impl Scripts {
         match reply.kind() {
             "renewed" => {
                 gateway.hear(keys, reply.news()?);
-                let lease = reply.lease(keys)?;
+                let held = reply.lease(keys)?;
+                if !named.is_empty() {
+                    gateway.marks.keep(lease, left, held.expires_in);
+                }
                 // It may end sooner than those who wait here expected.
-                gateway.expect_end(keys.name(), lease.expires_in);
-                Ok(Renewal::Renewed(lease))
+                gateway.expect_end(keys.name(), held.expires_in);
+                Ok(Renewal::Renewed(held))
             }
             "adopted" => Ok(Renewal::Adopted),
             "another" => Ok(Renewal::Lost(Loss::HeldByAnother)),

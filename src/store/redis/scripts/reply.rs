@@ -6,11 +6,14 @@ use bb8_redis::redis::Value;
 
 use crate::store::{StoreError, Uncertainty};
 
+use super::super::run::{RunId, Told};
+
 /// A reply that is known to answer our command.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Reply {
     kind: String,
     fields: vec::IntoIter<Value>,
+    told: Told,
 }
 
 /// How much of a text is shown that somebody else has written: more than any version number has.
@@ -30,7 +33,11 @@ impl Reply {
                 if echoed == echo.as_bytes() =>
             {
                 let kind = String::from_utf8(kind).map_err(|_| "no kind".to_owned())?;
-                Ok(Self { kind, fields })
+                Ok(Self {
+                    kind,
+                    fields,
+                    told: Told::by(None),
+                })
             }
             _ => Err("an answer to another command".to_owned()),
         }
@@ -45,17 +52,31 @@ impl Reply {
         Self {
             kind: String::new(),
             fields: fields.into_iter(),
+            told: Told::by(None),
         }
     }
 
-    pub(super) fn integer(&mut self) -> Option<i64> {
+    /// The same, as this run of a server gave it just now.
+    pub(in crate::store::redis) fn by(self, run: Option<&RunId>) -> Self {
+        Self {
+            told: Told::by(run),
+            ..self
+        }
+    }
+
+    /// When it came, and which run of which server gave it.
+    pub(in crate::store::redis) fn told(&self) -> Told {
+        self.told.clone()
+    }
+
+    pub(in crate::store::redis) fn integer(&mut self) -> Option<i64> {
         match self.fields.next() {
             Some(Value::Int(number)) => Some(number),
             _ => None,
         }
     }
 
-    pub(super) fn text(&mut self) -> Option<String> {
+    pub(in crate::store::redis) fn text(&mut self) -> Option<String> {
         match self.fields.next() {
             Some(Value::BulkString(bytes)) => String::from_utf8(bytes).ok(),
             _ => None,
@@ -83,7 +104,7 @@ impl Reply {
     }
 
     /// The reply is none that the script gives.
-    pub(super) fn unexpected(&self) -> StoreError {
+    pub(in crate::store::redis) fn unexpected(&self) -> StoreError {
         Uncertainty::UnexpectedReply(format!("{:?} with unknown fields", self.kind)).into()
     }
 }

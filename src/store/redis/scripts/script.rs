@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use bb8_redis::redis::Cmd;
 use sha1::{Digest, Sha1};
 
-use crate::store::contract::TOMBSTONE;
+use crate::{
+    mutants,
+    store::{contract::TOMBSTONE, redis::channels::Channels},
+};
 
 /// The text of a script and the hash by which the server knows it.
 #[derive(Debug)]
@@ -13,6 +16,10 @@ pub(in crate::store::redis) struct Script {
     text: String,
     hash: String,
     keys: usize,
+    /// Whether it only looks: it comes to no harm where keys of its slot are elsewhere.
+    looks: bool,
+    /// Whether it can do with the lease's own keys.
+    knows_its_own: bool,
 }
 
 /// All scripts.
@@ -28,15 +35,16 @@ pub(in crate::store::redis) struct Scripts {
     pub(super) advance: Script,
     pub(super) inspect: Script,
     pub(super) list: Script,
+    pub(super) count: Script,
     pub(super) break_lock: Script,
     pub(super) probe: Script,
 }
 
 /// [`TOMBSTONE`] as the scripts take it.
-pub(super) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
+pub(in crate::store::redis) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
 /// What the scripts share, by the name under which they import it. A function that a script does not
 /// come to costs it nothing, because it imports what only its longer ways need behind the short one.
-const PARTS: [(&str, &str); 14] = [
+const PARTS: [(&str, &str); 17] = [
     ("adopt", include_str!("../lua/adopt.lua")),
     ("contend", include_str!("../lua/contend.lua")),
     ("gateways", include_str!("../lua/gateways.lua")),
@@ -45,13 +53,18 @@ const PARTS: [(&str, &str); 14] = [
     ("keeper", include_str!("../lua/keeper.lua")),
     ("mark", include_str!("../lua/mark.lua")),
     ("memory", include_str!("../lua/memory.lua")),
+    ("propose", include_str!("../redlock/lua/propose.lua")),
     ("record", include_str!("../lua/record.lua")),
     ("send", include_str!("../lua/send.lua")),
     ("settle", include_str!("../lua/settle.lua")),
     ("tell", include_str!("../lua/tell.lua")),
     ("time", include_str!("../lua/time.lua")),
+    ("vote", include_str!("../redlock/lua/vote.lua")),
     ("waiter", include_str!("../lua/waiter.lua")),
+    ("wake", include_str!("../redlock/lua/wake.lua")),
 ];
+/// The channel of all gateways as it stands in the scripts, which is that of the first database.
+const EVERYBODY: &str = "'lg:gw:all'";
 /// Enough for the arguments of any script without metadata.
 const BYTES: usize = 1_024;
 /// Command, hash, number of keys, six keys and fourteen arguments.
@@ -60,21 +73,23 @@ const ARGUMENTS: usize = 23;
 // === impl Scripts ===
 
 impl Scripts {
-    pub(in crate::store::redis) fn new() -> Self {
-        let of_queue = |text| Script::new(text, 6);
+    pub(in crate::store::redis) fn new(channels: &Channels) -> Self {
+        let of_queue = |text| Script::telling(text, 6, channels);
         Self {
             acquire: of_queue(include_str!("../lua/acquire.lua")),
-            renew: Script::new(include_str!("../lua/renew.lua"), 5),
-            release: of_queue(include_str!("../lua/release.lua")),
+            renew: Script::telling(include_str!("../lua/renew.lua"), 5, channels)
+                .that_knows_its_own(),
+            release: of_queue(include_str!("../lua/release.lua")).that_knows_its_own(),
             give_back: of_queue(include_str!("../lua/give_back.lua")),
-            confirm: Script::new(include_str!("../lua/confirm.lua"), 4),
+            confirm: Script::new(include_str!("../lua/confirm.lua"), 4).that_knows_its_own(),
             leave: of_queue(include_str!("../lua/leave.lua")),
             lapse: Script::new(include_str!("../lua/lapse.lua"), 3),
             advance: of_queue(include_str!("../lua/advance.lua")),
-            inspect: Script::new(include_str!("../lua/inspect.lua"), 4),
-            list: Script::new(include_str!("../lua/list.lua"), 2),
+            inspect: Script::new(include_str!("../lua/inspect.lua"), 4).that_looks(),
+            list: Script::new(include_str!("../lua/list.lua"), 2).that_looks(),
+            count: Script::new(include_str!("../lua/count.lua"), 2).that_looks(),
             break_lock: of_queue(include_str!("../lua/break.lua")),
-            probe: Script::new(include_str!("../lua/probe.lua"), 1),
+            probe: Script::new(include_str!("../lua/probe.lua"), 1).that_looks(),
         }
     }
 }
@@ -82,13 +97,57 @@ impl Scripts {
 // === impl Script ===
 
 impl Script {
-    fn new(text: &str, keys: usize) -> Self {
+    pub(in crate::store::redis) fn new(text: &str, keys: usize) -> Self {
         let text = compose(text);
+        assert!(!text.contains(EVERYBODY), "who tells says where it is told");
+        Self::of(text, keys)
+    }
+
+    /// One that sends messages to the gateways of its database.
+    pub(in crate::store::redis) fn telling(text: &str, keys: usize, channels: &Channels) -> Self {
+        let everybody = format!("'{}'", channels.all);
+        Self::of(compose(text).replace(EVERYBODY, &everybody), keys)
+    }
+
+    fn of(text: String, keys: usize) -> Self {
+        let text = mutants::script(text);
         let mut hash = String::with_capacity(40);
         for byte in Sha1::digest(&text) {
             write!(hash, "{byte:02x}").expect("writing to a string cannot fail");
         }
-        Self { text, hash, keys }
+        Self {
+            text,
+            hash,
+            keys,
+            looks: false,
+            knows_its_own: false,
+        }
+    }
+
+    fn that_looks(mut self) -> Self {
+        self.looks = true;
+        self
+    }
+
+    fn that_knows_its_own(mut self) -> Self {
+        self.knows_its_own = true;
+        self
+    }
+
+    /// How many keys it names.
+    pub(in crate::store::redis) fn keys(&self) -> usize {
+        self.keys
+    }
+
+    /// Whether it changes anything.
+    pub(in crate::store::redis) fn writes(&self) -> bool {
+        !self.looks
+    }
+
+    /// Whether it can do with the lease's own keys, which are its first, while its slot is being moved:
+    /// the lock and its record, and what is remembered if it has an idempotency key.
+    pub(in crate::store::redis) fn knows_its_own(&self) -> bool {
+        self.knows_its_own
     }
 
     /// A call of the script as the server knows it, without keys and arguments.

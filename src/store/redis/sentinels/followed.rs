@@ -3,8 +3,9 @@
 //! A new connection is made only to a server that a sentinel has just named and that says itself that
 //! it is a master. When another one takes over, everything that was connected to the one before is
 //! cut off at once. The later word of two sentinels counts, as they count themselves (the
-//! configuration epoch), and an earlier word than one that was followed is believed only of more than
-//! half of them: so a master that was deposed, and a sentinel that has missed it, lead nobody back.
+//! configuration epoch), and an earlier word than the latest that counted is believed only of more than
+//! half of them, and only when they insist on it (`insistence.rs`): so a master that was deposed, and sentinels
+//! that have missed it, lead nobody back.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -29,6 +30,7 @@ use super::{
         ear::Ear,
         link::{Endpoint, Link},
     },
+    insistence::Insistence,
     master::Master,
     question::{Answers, Candidate, ask, majority},
     sentinel::Sentinel,
@@ -42,13 +44,16 @@ pub(in crate::store::redis) struct Followed {
     pub(super) clock: Arc<dyn Clock>,
     credentials: Arc<Credentials>,
     connect_timeout: Duration,
-    timeout: Duration,
+    /// Whether it is to be known of each connection to which run of the master it is.
+    asks_run: bool,
+    pub(super) timeout: Duration,
     /// Held while the sentinels are asked, so that those who ask together get one answer.
     turn: AsyncMutex<()>,
     last: Mutex<Option<Word>>,
     pub(super) master: Mutex<Option<Arc<Master>>>,
-    /// The latest word that was followed.
+    /// The latest word that was followed, or that more than half have given.
     epoch: AtomicU64,
+    insistence: Insistence,
     /// How often another master was followed than before.
     pub(super) changes: AtomicU64,
     /// Told when the master may have changed.
@@ -83,11 +88,13 @@ impl Followed {
             clock,
             credentials: Arc::new(Credentials::of_redis(&login, config)),
             connect_timeout: config.connect_timeout_ms.duration(),
+            asks_run: config.wait_replicas > 0,
             timeout,
             turn: AsyncMutex::new(()),
             last: Mutex::default(),
             master: Mutex::default(),
             epoch: AtomicU64::new(0),
+            insistence: Insistence::default(),
             changes: AtomicU64::new(0),
             hinted: Notify::new(),
         }
@@ -176,22 +183,25 @@ impl Followed {
                 && *master.endpoint.node() == candidate.node
             {
                 self.epoch.fetch_max(candidate.epoch, Ordering::Relaxed);
+                self.insistence.is_over();
                 return Ok((master, true));
             }
-            if candidate.epoch < latest && !most {
+            if candidate.epoch < latest && !(most && self.insistence.lasts(&candidate.node)) {
                 let node = &candidate.node;
-                let why = format!("only an outdated sentinel names {node} as the master");
+                let why = format!("only by an outdated word {node} is named as the master");
                 trouble = Some(Unavailability::Refused(why));
                 continue;
             }
             match self.meet(&candidate).await {
                 Ok(master) => {
                     self.epoch.store(candidate.epoch, Ordering::Relaxed);
+                    self.insistence.is_over();
                     return Ok((self.follow(master), true));
                 }
                 Err(why) => {
                     if most && candidate.epoch > latest {
-                        // The one before is none any more, whoever is.
+                        // The one before is none any more, whoever is, and nobody leads back to it.
+                        self.epoch.store(candidate.epoch, Ordering::Relaxed);
                         self.leave(&candidate);
                     }
                     trouble = Some(why);
@@ -213,6 +223,7 @@ impl Followed {
         let credentials = Arc::clone(&self.credentials);
         let node = candidate.node.clone();
         let endpoint = Endpoint::new(node, credentials, self.connect_timeout);
+        let endpoint = endpoint.asked_for_its_run(self.asks_run);
         let named = |what: String| format!("{}, which the sentinels name: {what}", candidate.node);
         let met = Master::meet(endpoint, self.clock.wall()).await;
         met.map_err(|why| match why {

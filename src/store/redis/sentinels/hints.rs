@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt, future::join_all};
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::lifecycle::Lifecycle;
@@ -20,6 +20,9 @@ use super::{
 /// first comes a moment before the sentinels agree that the failover is over, and while the old master
 /// still takes writes.
 const CHANNELS: [&str; 2] = ["+promoted-slave", "+switch-master"];
+/// How old it may be what is known of a sentinel: those who want to know the master ask all of them twice
+/// as often.
+const LOOK: Duration = Duration::from_secs(2);
 /// How soon a sentinel is listened to again that could not be, or not any more.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -35,13 +38,28 @@ impl Followed {
         let (stopped, closed) = (lifecycle.stopped(), closing.clone());
         lifecycle.spawn_background(async move {
             let hear = self.sentinels.iter().map(|sentinel| self.hear(sentinel));
+            let look = self.sentinels.iter().map(|sentinel| self.look_at(sentinel));
             tokio::select! {
                 () = self.watch() => {}
                 _never = join_all(hear) => {}
+                _never = join_all(look) => {}
                 () = stopped => {}
                 () = closed.cancelled() => {}
             }
         });
+    }
+
+    /// Finds out again and again whether a sentinel answers. Those who want to know the master do not wait
+    /// for one that is slow, and so do not hear whether it does.
+    async fn look_at(&self, sentinel: &Sentinel) {
+        loop {
+            sleep(LOOK).await;
+            if !sentinel.was_asked_within(LOOK) {
+                let limit = Instant::now() + self.timeout;
+                // It takes note of it by itself.
+                drop(sentinel.ask(&self.service, limit).await);
+            }
+        }
     }
 
     /// Listens to a sentinel for ever.

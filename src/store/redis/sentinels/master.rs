@@ -13,7 +13,7 @@ use crate::store::Unavailability;
 use super::super::{
     failure::Failure,
     link::{Endpoint, Link, answered},
-    rounds::run_id,
+    run::RunId,
 };
 
 /// A server that was a master when it was last asked.
@@ -22,7 +22,7 @@ pub(super) struct Master {
     /// Since when it is followed.
     pub(super) since: SystemTime,
     /// By which it tells its runs apart, if it says.
-    run: Mutex<Option<String>>,
+    run: Mutex<Option<RunId>>,
 }
 
 // === impl Master ===
@@ -53,7 +53,7 @@ impl Master {
 }
 
 /// A connection to a server that says on it that it is a master, and by what it tells its runs apart.
-async fn meet(endpoint: &Endpoint) -> Result<(Link, Option<String>), Unavailability> {
+async fn meet(endpoint: &Endpoint) -> Result<(Link, Option<RunId>), Unavailability> {
     let limit = Instant::now() + endpoint.connect_timeout();
     let mut link = endpoint.connect().await?;
     let mut commands = Pipeline::with_capacity(2);
@@ -67,7 +67,7 @@ async fn meet(endpoint: &Endpoint) -> Result<(Link, Option<String>), Unavailabil
     Ok((link, run))
 }
 
-fn read(replies: &[Value]) -> Result<Option<String>, Unavailability> {
+fn read(replies: &[Value]) -> Result<Option<RunId>, Unavailability> {
     let odd = || Unavailability::Refused("it answers what no Redis would".to_owned());
     let [role, info] = replies else {
         return Err(odd());
@@ -86,7 +86,7 @@ fn read(replies: &[Value]) -> Result<Option<String>, Unavailability> {
         _ => return Err(odd()),
     }
     Ok(match info {
-        Value::BulkString(info) => run_id(&String::from_utf8_lossy(info)),
+        Value::BulkString(info) => RunId::read(&String::from_utf8_lossy(info)),
         _ => None,
     })
 }
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn only_a_master_is_one() {
         let replies = |role| [Value::Array(vec![text(role)]), text("run_id:0a\r\n")];
-        assert_eq!(read(&replies("master")), Ok(Some("0a".to_owned())));
+        assert_eq!(read(&replies("master")), Ok(RunId::read("run_id:0a")));
         for other in ["slave", "sentinel"] {
             let refused = read(&replies(other));
             assert!(

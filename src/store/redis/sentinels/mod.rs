@@ -2,6 +2,7 @@
 
 mod followed;
 mod hints;
+mod insistence;
 mod master;
 mod question;
 mod report;

@@ -14,15 +14,14 @@ use super::followed::Followed;
 // === impl Followed ===
 
 impl Followed {
-    /// What readiness says.
+    /// What readiness says. No address: everybody may ask, and the log names each.
     pub(in crate::store::redis) fn checks(&self) -> Vec<Check> {
         let master = match self.now_followed() {
             Some(master) => Check {
                 name: "master",
                 health: Health::Passing,
                 note: Some(format!(
-                    "{} since {}",
-                    master.endpoint.node(),
+                    "the same since {}",
                     format_rfc3339_seconds(master.since)
                 )),
             },
@@ -40,23 +39,22 @@ impl Followed {
 
     fn check_sentinels(&self) -> Check {
         let all = self.sentinels.len();
-        let troubles = self.sentinels.iter().filter_map(|sentinel| {
-            let why = sentinel.trouble()?;
-            Some(format!("{}: {why}", sentinel.node()))
-        });
-        let troubles: Vec<_> = troubles.collect();
-        let answer = all - troubles.len();
+        let answers = self.sentinels.iter().filter(|it| it.trouble().is_none());
+        let answer = answers.count();
         let told = format!("{answer} of {all} answer");
-        let (health, note) = match (answer, troubles.first()) {
-            (_, None) => (Health::Passing, Some(told)),
-            (0, Some(why)) => (
+        let (health, note) = if answer == all {
+            (Health::Passing, Some(told))
+        } else if answer == 0 {
+            (
                 Health::Warning(format!(
-                    "{told} ({why}); the master is used for as long as it lives, and no other one is \
-                     found"
+                    "{told}; the master is used for as long as it lives, and no other one is found. The \
+                     log says why"
                 )),
                 None,
-            ),
-            (_, Some(why)) => (Health::Warning(format!("{told} ({why})")), None),
+            )
+        } else {
+            let which = "the log and the metrics say which do not";
+            (Health::Warning(format!("{told}; {which}")), None)
         };
         Check {
             name: "sentinels",

@@ -7,6 +7,7 @@ use tokio::{
     sync::Mutex as AsyncMutex,
     time::{Duration, Instant, timeout_at},
 };
+use tracing::{info, warn};
 
 use crate::{config::RedisNode, store::Unavailability};
 
@@ -30,6 +31,8 @@ pub(super) struct Sentinel {
 struct Trouble {
     asking: Option<String>,
     hearing: Option<String>,
+    /// When it was last known whether it answers.
+    asked: Option<Instant>,
 }
 
 /// Whom a sentinel names.
@@ -66,8 +69,17 @@ impl Sentinel {
             Err(Unavailability::Connect("no answer in time".to_owned()))
         });
         let trouble = answer.as_ref().err().map(ToString::to_string);
-        self.trouble_now().asking = trouble;
+        self.note(|now| {
+            now.asking = trouble;
+            now.asked = Some(Instant::now());
+        });
         answer
+    }
+
+    /// Whether it is known of late whether it answers.
+    pub(super) fn was_asked_within(&self, time: Duration) -> bool {
+        let asked = self.trouble_now().asked;
+        asked.is_some_and(|asked| asked.elapsed() <= time)
     }
 
     async fn ask_once(&self, service: &str, limit: Instant) -> Result<Named, Unavailability> {
@@ -96,20 +108,34 @@ impl Sentinel {
     /// Listens to what it has to tell.
     pub(super) async fn listen(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
         let ear = self.endpoint.subscribe(channels).await;
-        self.trouble_now().hearing = ear.as_ref().err().map(ToString::to_string);
+        let trouble = ear.as_ref().err().map(ToString::to_string);
+        self.note(|now| now.hearing = trouble);
         ear
     }
 
     /// Takes note that it is not heard any more.
     pub(super) fn fell_silent(&self) {
-        self.trouble_now().hearing = Some("the connection was lost".to_owned());
+        self.note(|now| now.hearing = Some("the connection was lost".to_owned()));
     }
 
     /// Why nothing comes from it, if nothing does.
     pub(super) fn trouble(&self) -> Option<String> {
-        let trouble = self.trouble_now();
-        let why = trouble.asking.as_ref().or(trouble.hearing.as_ref());
-        why.cloned()
+        self.trouble_now().why().cloned()
+    }
+
+    /// Takes note of how it is, and says so when that changes: readiness names nobody.
+    fn note(&self, change: impl FnOnce(&mut Trouble)) {
+        let mut trouble = self.trouble_now();
+        let was_well = trouble.why().is_none();
+        change(&mut trouble);
+        let why = trouble.why().cloned();
+        drop(trouble);
+        let node = self.node();
+        match why {
+            Some(why) if was_well => warn!(%node, why, "nothing comes from a sentinel"),
+            None if !was_well => info!(%node, "a sentinel answers, and is heard"),
+            _ => {}
+        }
     }
 
     pub(super) async fn close(&self) {
@@ -118,6 +144,14 @@ impl Sentinel {
 
     fn trouble_now(&self) -> MutexGuard<'_, Trouble> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    fn why(&self) -> Option<&String> {
+        self.asking.as_ref().or(self.hearing.as_ref())
     }
 }
 
@@ -140,14 +174,16 @@ fn read(replies: &[Value], service: &str) -> Result<Named, Unavailability> {
         return Err(odd());
     };
     let port = port.parse().map_err(|_| odd())?;
-    // Where the user may not ask for it, whoever is named by most is believed.
+    // Without it a word that is out of date could not be told from the latest.
     let epoch = match state {
         Value::Array(state) => field(state, "config-epoch"),
+        Value::ServerError(error) => return Err(answered(error).reason()),
         _ => None,
     };
+    let epoch = epoch.and_then(|digits| digits.parse().ok());
     Ok(Named {
         node: RedisNode::new(host, port),
-        epoch: epoch.and_then(|digits| digits.parse().ok()).unwrap_or(0),
+        epoch: epoch.ok_or_else(odd)?,
     })
 }
 
@@ -165,6 +201,8 @@ fn text(value: &Value) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use bb8_redis::redis::parse_redis_value;
+
     use super::*;
 
     fn list(words: &[&str]) -> Value {
@@ -178,11 +216,33 @@ mod tests {
         let named = read(&[list(&["10.0.0.1", "6379"]), state], "m").unwrap();
         assert_eq!(named.node.to_string(), "10.0.0.1:6379");
         assert_eq!(named.epoch, 12);
-        let named = read(&[list(&["::1", "6379"]), Value::Nil], "m").unwrap();
+        let state = list(&["config-epoch", "0"]);
+        let named = read(&[list(&["::1", "6379"]), state], "m").unwrap();
         assert_eq!(
             (named.node.to_string().as_str(), named.epoch),
             ("[::1]:6379", 0)
         );
+    }
+
+    #[test]
+    fn one_that_does_not_say_when_is_not_believed() {
+        let address = || list(&["10.0.0.1", "6379"]);
+        let refused = parse_redis_value(b"-NOPERM this user has no permissions\r\n").unwrap();
+        let unsaid = read(&[address(), refused], "m").unwrap_err();
+        assert!(
+            matches!(unsaid, Unavailability::Misconfigured(_)),
+            "{unsaid}"
+        );
+        for odd in [
+            Value::Nil,
+            list(&["name", "m"]),
+            list(&["config-epoch", "x"]),
+        ] {
+            assert!(matches!(
+                read(&[address(), odd], "m"),
+                Err(Unavailability::Refused(_))
+            ));
+        }
     }
 
     #[test]

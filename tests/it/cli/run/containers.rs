@@ -1,5 +1,9 @@
 //! `latchgate run` in a container, with and without somebody who collects the dead.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::fixture::{Running, inspect, start};
 use crate::support::{gateway::Gateway, program::program};
 
@@ -9,6 +13,11 @@ const KILL_AFTER: [&str; 4] = ["--ttl", "2m", "--kill-after", "1m"];
 /// A program as the first process of a namespace of its own, as in a container: the system leaves it
 /// all processes whose parents have ended.
 fn as_first_process(url: &str, program_and_arguments: &[&str]) -> Running {
+    in_a_container(url, &["--mount-proc"], program_and_arguments)
+}
+
+/// The same, which is shown its processes only with the option for that.
+fn in_a_container(url: &str, options: &[&str], program_and_arguments: &[&str]) -> Running {
     let mut command = program();
     let path = command.get_envs().find(|(name, _)| *name == "PATH");
     let path = path.and_then(|(_, value)| value).unwrap().to_owned();
@@ -18,7 +27,8 @@ fn as_first_process(url: &str, program_and_arguments: &[&str]) -> Running {
         command.args(["--user", "--map-root-user"]);
     }
     command
-        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .args(["--pid", "--fork", "--kill-child"])
+        .args(options)
         .args(program_and_arguments);
     start(url, command)
 }
@@ -90,5 +100,57 @@ fn where_nobody_collects_the_dead_they_are_not_waited_for() {
     let arguments = [&first[..], &program, &KILL_AFTER, &command].concat();
     let (code, out, err) = ends(as_first_process(&url, &arguments));
     assert_eq!((code, out.as_str()), (Some(3), "first=perl\n"), "{err}");
+    assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
+}
+
+/// Runs a script where the system shows the processes of another container.
+fn unseen(url: &str, script: &str) -> (Option<i32>, String, String) {
+    // Its processes are searched for among up to four million numbers, which takes a busy machine a while:
+    // a small part of the time that there is to stop.
+    let patience = ["--ttl", "20m", "--kill-after", "10m"];
+    let program = [env!("CARGO_BIN_EXE_latchgate"), "run", "deploy"];
+    let command = ["--", "sh", "-c", script];
+    let arguments = [&program[..], &patience, &command].concat();
+    let mut running = in_a_container(url, &[], &arguments);
+    let deadline = Instant::now() + Duration::from_mins(2);
+    while !running.has_ended() {
+        assert!(
+            Instant::now() < deadline,
+            "it waits to kill: {}",
+            running.err()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    ends(running)
+}
+
+#[test]
+fn where_processes_are_not_shown_a_group_that_is_empty_is_not_waited_for() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let (code, _, err) = unseen(&url, "exit 3");
+    assert_eq!((code, err.as_str()), (Some(3), ""));
+    assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
+}
+
+#[test]
+fn where_processes_are_not_shown_whoever_is_left_has_time_to_end() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    // The command waits until what it leaves running is ready for its TERM.
+    let script = r#"
+        ready=$(
+            {
+                trap "sleep 1; echo finished >&2; exit" TERM
+                echo ready
+                exec >&2
+                while :; do sleep 0.05; done
+            } &
+        )
+        exit 3"#;
+    let (code, out, err) = unseen(&url, script);
+    assert_eq!((code, out.as_str()), (Some(3), ""), "{err}");
+    assert!(err.contains("finished\n"), "{err}");
+    assert!(!err.contains("latchgate"), "{err}");
     assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
 }

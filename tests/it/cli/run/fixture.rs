@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::support::program::{Ran, latchgate, program};
 
 /// How long anything may take on a machine that does other things as well.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// `latchgate run` under way. Dropped, it is killed, and its guard kills the rest.
 pub(super) struct Running {

@@ -5,10 +5,11 @@ use std::{fs, net::TcpListener, time::Duration};
 use rustix::process::{Pid, Signal};
 use tokio::time::Instant;
 
-use super::fixture::{inspect, run_sh, until, waiters};
+use super::fixture::{inspect, run_sh, start, until, waiters};
 use crate::support::{
     RedisServer,
     gateway::{Gateway, Setup},
+    program::{latchgate, program},
 };
 
 fn on(redis: &RedisServer) -> Gateway {
@@ -48,6 +49,7 @@ fn a_release_is_tried_until_somebody_takes_it() {
     );
     running.printed("up");
     gateway.signal(Signal::STOP);
+    gateway.stands_still();
     running.printed("done");
     gateway.signal(Signal::CONT);
     assert_eq!(running.wait().code, Some(0));
@@ -86,16 +88,48 @@ fn an_acquire_that_is_given_up_while_nobody_answers_leaves_no_lock_behind() {
     assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
 }
 
-#[test]
-fn an_outage_shorter_than_the_lease_is_survived() {
-    // It must come back at the same address.
+/// A gateway that comes back at the same address.
+fn one_that_can_come_back() -> Gateway {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
-    let mut gateway = Gateway::start_with(Setup {
+    Gateway::start_with(Setup {
         listen: Some(address.leak()),
         ..Setup::default()
-    });
+    })
+}
+
+#[test]
+fn a_wait_that_nobody_answers_is_told_once_and_so_is_its_end() {
+    for arguments in [
+        &["run", "deploy", "--", "echo", "ran"][..],
+        &["acquire", "deploy", "--wait", "5m"],
+    ] {
+        let mut gateway = one_that_can_come_back();
+        let url = gateway.url();
+        let on = |arguments: &[&str]| latchgate(arguments).env("LATCHGATE_URL", &url);
+        let token = on(&["acquire", "deploy", "--ttl", "1h"]).read().out;
+        let mut command = program();
+        command.args(arguments);
+        let mut waiting = start(&url, command);
+        until("it waits", || waiters(&url, "deploy") == 1);
+        gateway.kill();
+        waiting.said("latchgate: deploy: the gateway cannot be asked, trying again: ");
+        gateway.restart();
+        until("it waits again", || waiters(&url, "deploy") == 1);
+        let released = on(&["release", "deploy"]).env("LATCHGATE_TOKEN", token.trim_end());
+        assert_eq!(released.read().code, Some(0));
+        let ran = waiting.wait();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let again = "latchgate: deploy: the gateway answers again\n";
+        assert_eq!(ran.err.matches(again).count(), 1, "{ran:?}");
+        assert_eq!(ran.err.matches("trying again").count(), 1, "{ran:?}");
+    }
+}
+
+#[test]
+fn an_outage_shorter_than_the_lease_is_survived() {
+    let mut gateway = one_that_can_come_back();
     let url = gateway.url();
     // It has eight seconds to come back, from the first renewal that fails until the command is stopped.
     let mut running = run_sh(

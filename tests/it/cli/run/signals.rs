@@ -6,7 +6,7 @@ use rustix::process::{Signal, kill_process_group};
 use tokio::time::Instant;
 
 use super::fixture::{inspect, is_alive, run_sh, start, until, waiters};
-use crate::support::gateway::Gateway;
+use crate::support::{gateway::Gateway, program::program};
 
 #[test]
 fn the_command_gets_the_signals() {
@@ -92,6 +92,7 @@ fn who_asks_again_to_end_does_not_wait_for_a_gateway_that_does_not_answer() {
     let mut running = run_sh(&gateway.url(), &["deploy"], "echo up; exec sleep 60");
     running.printed("up");
     gateway.signal(Signal::STOP);
+    gateway.stands_still();
     let begin = Instant::now();
     running.signal(Signal::TERM);
     running.said("no answer to the release of the lock yet");
@@ -114,19 +115,30 @@ fn a_signal_during_the_wait_ends_it_at_once_and_runs_nothing() {
     let url = gateway.url();
     let holder = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
     holder.printed("up");
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let before = waiters(&url, "deploy");
-        let mut waiting = run_sh(&url, &["deploy"], "echo ran");
-        until("it waits", || waiters(&url, "deploy") > before);
-        let begin = Instant::now();
-        // Meant for the command, which is not there.
-        waiting.signal(Signal::USR1);
-        waiting.signal(signal);
-        let ran = waiting.wait();
-        assert_eq!((ran.code, ran.out.as_str()), (Some(code), ""), "{ran:?}");
-        assert!(begin.elapsed() < Duration::from_secs(3));
-        // Its place is in nobody's way, not even for the grace in which it could come back.
-        assert_eq!(waiters(&url, "deploy"), before);
+    for (signal, code) in [
+        (Signal::INT, 130),
+        (Signal::TERM, 143),
+        (Signal::HUP, 129),
+        (Signal::QUIT, 131),
+        (Signal::USR1, 138),
+        (Signal::USR2, 140),
+    ] {
+        for arguments in [
+            &["run", "deploy", "--", "echo", "ran"][..],
+            &["acquire", "deploy", "--wait", "1m"],
+        ] {
+            let mut command = program();
+            command.args(arguments);
+            let mut waiting = start(&url, command);
+            until("it waits", || waiters(&url, "deploy") == 1);
+            let begin = Instant::now();
+            waiting.signal(signal);
+            let ran = waiting.wait();
+            assert_eq!((ran.code, ran.out.as_str()), (Some(code), ""), "{ran:?}");
+            assert!(begin.elapsed() < Duration::from_secs(3));
+            // Its place is in nobody's way, not even for the grace in which it could come back.
+            assert_eq!(waiters(&url, "deploy"), 0);
+        }
     }
 }
 

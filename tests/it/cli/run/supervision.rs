@@ -19,7 +19,7 @@ fn whoever_kills_it_kills_the_command_too() {
     for pid in pids {
         until("it is dead", || !is_alive(pid));
     }
-    assert!(running.has_ended());
+    until("it has ended", || running.has_ended());
 }
 
 /// The guard of a `latchgate run`: its child of that name.
@@ -46,6 +46,24 @@ fn whoever_ends_the_whole_session_does_not_end_the_guard() {
     running.signal(Signal::KILL);
     for pid in pids {
         until("it is dead", || !is_alive(pid));
+    }
+}
+
+#[test]
+fn from_the_first_moment_of_the_command_no_signal_ends_the_guard() {
+    let gateway = Gateway::start();
+    // Whoever else it finds among the children of `run` is the guard.
+    let script = r#"
+        echo "pid=$$"
+        for child in $(cat /proc/$PPID/task/$PPID/children); do
+            [ $child = $$ ] || kill -TERM $child
+        done
+        kill -KILL $PPID
+        exec sleep 60"#;
+    for lock in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        let running = run_sh(&gateway.url(), &[lock], script);
+        let command = running.printed_pid("pid");
+        until("it is dead", || !is_alive(command));
     }
 }
 

@@ -122,7 +122,7 @@ fn ctrl_z_suspends_and_the_shell_can_bring_it_back() {
 fn what_was_suspended_for_too_long_does_not_go_on() {
     let gateway = Gateway::start();
     let mut shell = Shell::start(&gateway);
-    shell.keys("\"$LATCHGATE\" run deploy --ttl 1s -- sh -c 'echo up=$((40+2)); read x; echo got=$((x+1))'\n");
+    shell.keys("\"$LATCHGATE\" run deploy --ttl 2s -- sh -c 'echo up=$((40+2)); read x; echo got=$((x+1))'\n");
     shell.shows("up=42");
     shell.keys(CTRL_Z);
     shell.shows("Stopped");
@@ -177,5 +177,19 @@ fn ctrl_c_ends_the_wait() {
     shell.keys("\"$LATCHGATE\" acquire deploy --wait 1m; echo code=$?\n");
     shell.shows("waiting for deploy");
     shell.keys(CTRL_C);
+    shell.shows("code=130");
+}
+
+#[test]
+fn a_line_says_that_there_is_no_answer_yet() {
+    let gateway = Gateway::start();
+    gateway.signal(Signal::STOP);
+    gateway.stands_still();
+    let mut shell = Shell::start(&gateway);
+    shell.keys("\"$LATCHGATE\" acquire deploy; echo code=$?\n");
+    shell.shows("\r\x1b[Kwaiting for deploy: ");
+    shell.shows(", no answer yet");
+    shell.keys(CTRL_C);
+    gateway.signal(Signal::CONT);
     shell.shows("code=130");
 }

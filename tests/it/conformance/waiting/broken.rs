@@ -7,7 +7,7 @@ use latchgate::{
     config::LimitsConfig,
     engine::{AcquireRequest, BreakError, Engine, Hold, HoldEnd, HoldEvent, LossReason},
     lifecycle::Lifecycle,
-    lock::{FencingToken, Lease, Reason},
+    lock::{FencingToken, Lease, Meant, Reason},
     store::contract::Holder,
 };
 use tokio::time::{Instant, timeout};
@@ -53,8 +53,8 @@ pub(in super::super) async fn leases_end_the_stream_that_holds_them_at_once(fixt
         broken(breaker, Some(lease.held.fence)).await;
         let end = end_of(&mut hold).await;
         assert!(matches!(end, HoldEnd::Lost(LossReason::Broken)), "{end:?}");
-        // The word of the break, on a busy machine: the next renewal is twenty seconds away.
-        assert!(at.elapsed() < Duration::from_secs(2), "{:?}", at.elapsed());
+        // The word of the break, on a busy machine: the next renewal is two hundred seconds away.
+        assert!(at.elapsed() < Duration::from_secs(20), "{:?}", at.elapsed());
     }
 }
 
@@ -85,7 +85,7 @@ async fn broken(engine: &Engine, fence: Option<FencingToken>) {
     let holder = engine
         .break_lock(
             name("lock"),
-            fence,
+            fence.map(Meant::Lease),
             Reason::new("it hangs").unwrap(),
             record,
         )

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Long enough to ask again on a busy machine.
-const GRACE: u64 = 4_000;
+const GRACE: u64 = 10_000;
 
 pub(in super::super) async fn are_kept_for_whoever_asks_again(fixture: &dyn Fixture) {
     let gateways = Gateways::with_grace(fixture, GRACE);
@@ -177,7 +177,7 @@ pub(in super::super) async fn pass_on_if_nobody_asks_again(fixture: &dyn Fixture
     let released = Instant::now();
     gateways.release("lock", &lease.token).await;
     let lease = next.granted().await;
-    assert!(released.elapsed() < Duration::from_millis(SOON) + Duration::from_secs(4));
+    assert!(released.elapsed() < Duration::from_millis(SOON) + Duration::from_secs(30));
     // Nobody has heard of that grant, so its key may still be used.
     let back = gateways.queue(keyed("gone", &key), 1).await;
     gateways.release("lock", &lease.token).await;

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use latchgate::{
-    lock::{FencingToken, IdempotencyHash, Owner},
+    lock::{FencingToken, IdempotencyHash, Meant, Owner},
     store::{
         Store,
         breaks::Breaking,
@@ -126,7 +126,7 @@ impl Game {
             }
             (
                 Answer::Replayed(of),
-                Acquisition::Replayed(held, salt) | Acquisition::Collected(held, salt),
+                Acquisition::Replayed(held, salt, _) | Acquisition::Collected(held, salt),
             ) => {
                 let original = self.players[*of].attempt.idempotency.as_ref();
                 Some(held.fence) == self.fence && original.is_some_and(|it| it.salt == *salt)
@@ -175,7 +175,10 @@ impl Game {
         let fence = self.fence.filter(|_| self.random.below(2) == 0);
         let Attempt { name, token, .. } = &self.players[holder].attempt;
         let store = &self.stores[self.random.below(self.stores.len())];
-        let answer = store.break_lock(name, fence).await.unwrap();
+        let answer = store
+            .break_lock(name, fence.map(Meant::Lease))
+            .await
+            .unwrap();
         let after = store.renew(name, token, None).await.unwrap();
         let what = format!("{holder} is broken, meaning {fence:?}: {answer:?}, and then {after:?}");
         self.history.push(what);

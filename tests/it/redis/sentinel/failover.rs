@@ -54,11 +54,11 @@ impl Busy {
     }
 
     /// Waits until everybody is served again after another server has become the master. How long
-    /// that took counts from when it took writes.
+    /// that took counts from when that one says that it is the master, which the sentinels learn later.
     async fn recovers(&self, before: usize) -> (usize, Duration) {
+        let writable = self.watched.writable(before).await;
         let master = self.watched.replaced(before).await;
         let port = self.watched.servers[master].port();
-        let writable = Instant::now();
         let followed = self.stores.iter().map(async |store| {
             eventually("the new master is followed", async || {
                 let (node, _) = store.figures().master?;
@@ -74,9 +74,13 @@ impl Busy {
 
     #[expect(clippy::print_stdout, reason = "the figures are what one wants to see")]
     async fn end(mut self, what: &str, back: &[Duration]) {
-        eventually("there is traffic", async || {
-            (self.observer.seen().granted > 100).then_some(())
-        })
+        eventually(
+            "there is traffic, and those at the two gateways want the same",
+            async || {
+                let seen = self.observer.seen();
+                (seen.granted > 100 && seen.held > 0).then_some(())
+            },
+        )
         .await;
         self.observer.stop();
         while let Some(ended) = self.callers.join_next().await {

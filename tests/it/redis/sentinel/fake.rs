@@ -10,12 +10,15 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
     sync::watch,
+    time::{Duration, sleep},
 };
 
 /// A sentinel that is none; it works as long as its lifecycle.
 pub(crate) struct FakeSentinel {
     port: u16,
     says: Arc<Mutex<Says>>,
+    /// For how long it thinks before it answers.
+    thinks: Arc<Mutex<Duration>>,
     /// Counts what is told to those who listen.
     told: watch::Sender<u64>,
     /// How often it was asked.
@@ -41,6 +44,8 @@ impl FakeSentinel {
         let listener = listener.expect("a port is free");
         let address = listener.local_addr().expect("a listener has an address");
         let says = Arc::new(Mutex::new(says));
+        let thinks = Arc::new(Mutex::new(Duration::ZERO));
+        let thinking = Arc::clone(&thinks);
         let told = watch::Sender::new(0);
         let (said, tasks, telling) = (Arc::clone(&says), lifecycle.clone(), told.clone());
         let asked = Arc::new(AtomicUsize::new(0));
@@ -48,15 +53,16 @@ impl FakeSentinel {
         lifecycle.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (said, telling) = (Arc::clone(&said), telling.subscribe());
-                let counted = Arc::clone(&counted);
+                let (counted, thinking) = (Arc::clone(&counted), Arc::clone(&thinking));
                 tasks.spawn(async move {
-                    drop(serve(client, &said, telling, &counted).await);
+                    drop(serve(client, (&said, &thinking), telling, &counted).await);
                 });
             }
         });
         Self {
             port: address.port(),
             says,
+            thinks,
             told,
             asked,
         }
@@ -76,6 +82,11 @@ impl FakeSentinel {
         *self.says.lock().expect("no code panics with this lock") = says;
     }
 
+    /// For how long it thinks from now on before it answers.
+    pub(crate) fn think(&self, time: Duration) {
+        *self.thinks.lock().expect("no code panics with this lock") = time;
+    }
+
     /// Tells those who listen that the master has changed.
     pub(crate) fn hint(&self) {
         self.told.send_modify(|count| *count += 1);
@@ -84,7 +95,7 @@ impl FakeSentinel {
 
 async fn serve(
     client: TcpStream,
-    says: &Mutex<Says>,
+    (says, thinks): (&Mutex<Says>, &Mutex<Duration>),
     mut told: watch::Receiver<u64>,
     asked: &AtomicUsize,
 ) -> std::io::Result<()> {
@@ -114,6 +125,10 @@ async fn serve(
             words.push(lines.next_line().await?.unwrap_or_default());
         }
         asked.fetch_add(usize::from(!listens), Ordering::SeqCst);
+        let thinks = *thinks.lock().expect("no code panics with this lock");
+        if words.first().is_some_and(|word| word == "SENTINEL") {
+            sleep(thinks).await;
+        }
         let said = *says.lock().expect("no code panics with this lock");
         let Some(answer) = answer(&words, said, &mut listens) else {
             return Ok(());

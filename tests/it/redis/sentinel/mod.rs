@@ -1,11 +1,15 @@
 //! The master that sentinels name: whom a gateway follows, and what becomes of what it was asked.
 
+mod clocks;
+mod confirmed;
 mod failover;
 mod fake;
 mod logins;
 mod named;
-mod observer;
+pub(crate) mod observer;
 mod process;
+mod slow;
+mod split;
 mod tls;
 mod waiters;
 pub(crate) mod watched;

@@ -16,15 +16,21 @@ use latchgate::store::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::super::rig::attempt;
+use super::super::rig::{attempt, ttl};
+
+/// For how long a lock is held that several want, if it is not released: what an attempt has left behind
+/// that was not answered.
+const SHARED_MS: u64 = 10_000;
 
 /// What the callers have seen.
 #[derive(Default)]
 pub(crate) struct Observer {
     over: AtomicBool,
-    /// The last fence of each lock.
+    /// The largest fence of each lock that was answered.
     fences: Mutex<BTreeMap<String, u64>>,
     granted: AtomicUsize,
+    /// Somebody else had it.
+    held: AtomicUsize,
     /// Nothing happened.
     unavailable: AtomicUsize,
     /// It may have happened.
@@ -40,6 +46,7 @@ pub(crate) struct Observer {
 #[expect(dead_code, reason = "they are read where a test prints them")]
 pub(crate) struct Seen {
     pub(crate) granted: usize,
+    pub(crate) held: usize,
     pub(crate) unavailable: usize,
     pub(crate) unknown: usize,
     pub(crate) forgotten: usize,
@@ -48,39 +55,59 @@ pub(crate) struct Seen {
 // === impl Observer ===
 
 impl Observer {
-    /// Takes and leaves locks of its own until it is over: its fences rise, whoever is the master.
+    /// Takes and leaves locks until it is over. Each is wanted by two callers, who are at two gateways:
+    /// fences rise, whoever is the master and whoever is granted them.
     pub(crate) async fn call(&self, store: &dyn Store, caller: usize) {
         for turn in 0.. {
             if self.over.load(Ordering::SeqCst) {
                 return;
             }
-            let asked = attempt(&format!("caller-{caller}-{}", turn % 5));
+            let asked = Attempt {
+                ttl: ttl(SHARED_MS),
+                ..attempt(&format!("pair-{}-{}", caller / 2, turn % 5))
+            };
             self.visit(store, &asked).await;
             // A caller needs some time for what it does with the lock.
             sleep(Duration::from_millis(2)).await;
         }
     }
 
-    async fn visit(&self, store: &dyn Store, asked: &Attempt) {
+    /// The same with these locks, which nobody else wants.
+    pub(crate) async fn call_for(&self, store: &dyn Store, names: &[String]) {
+        while !self.over.load(Ordering::SeqCst) {
+            for name in names {
+                let asked = attempt(name);
+                if self.visit(store, &asked).await {
+                    // Of an attempt before this one nobody knows whether it was released.
+                    drop(store.break_lock(&asked.name, None).await);
+                }
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Whether somebody else holds it.
+    async fn visit(&self, store: &dyn Store, asked: &Attempt) -> bool {
+        let name = asked.name.as_str();
+        let before = self.last_fence(name);
         match store.acquire(asked).await {
             Ok(Acquisition::Granted(lease)) => {
                 self.granted.fetch_add(1, Ordering::SeqCst);
                 self.grants.lock().unwrap().push(Instant::now());
-                let mut fences = self.fences.lock().unwrap();
-                let last = fences.entry(asked.name.as_str().to_owned()).or_default();
                 let fence = lease.fence.get();
-                assert!(fence > *last, "{}: {fence} after {last}", asked.name);
-                *last = fence;
+                assert!(fence > before, "{name}: {fence} after {before}");
+                let mut fences = self.fences.lock().unwrap();
+                let last = fences.entry(name.to_owned()).or_default();
+                *last = fence.max(*last);
             }
-            // Of an attempt before this one nobody knows whether it was released.
             Ok(Acquisition::Held(_)) => {
-                drop(store.break_lock(&asked.name, None).await);
-                return;
+                self.held.fetch_add(1, Ordering::SeqCst);
+                return true;
             }
             Ok(other) => panic!("{}: {other:?}", asked.name),
             Err(StoreError::Unavailable(_)) => {
                 self.unavailable.fetch_add(1, Ordering::SeqCst);
-                return;
+                return false;
             }
             Err(StoreError::Indeterminate(_)) => {
                 self.unknown.fetch_add(1, Ordering::SeqCst);
@@ -88,13 +115,20 @@ impl Observer {
             Err(other) => panic!("{}: {other:?}", asked.name),
         }
         match store.release(&asked.name, &asked.token).await {
-            Ok(Release::Lost(Loss::Free)) => {
+            Ok(Release::Lost(Loss::Free | Loss::HeldByAnother)) => {
                 self.forgotten.fetch_add(1, Ordering::SeqCst);
             }
             Ok(Release::Released)
             | Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {}
             other => panic!("{}: {other:?}", asked.name),
         }
+        false
+    }
+
+    /// The largest fence of a lock that was answered to anybody.
+    fn last_fence(&self, name: &str) -> u64 {
+        let fences = self.fences.lock().unwrap();
+        fences.get(name).copied().unwrap_or_default()
     }
 
     pub(crate) fn stop(&self) {
@@ -126,6 +160,7 @@ impl Observer {
         let of = |count: &AtomicUsize| count.load(Ordering::SeqCst);
         Seen {
             granted: of(&self.granted),
+            held: of(&self.held),
             unavailable: of(&self.unavailable),
             unknown: of(&self.unknown),
             forgotten: of(&self.forgotten),

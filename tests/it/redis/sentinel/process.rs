@@ -23,7 +23,7 @@ pub(crate) struct SentinelProcess {
 /// By what the sentinels of the tests know the master.
 pub(crate) const SERVICE: &str = "locks";
 /// Longer than any machine takes to start a sentinel.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Everything a sentinel does once in a while, it does more often: what takes it a quarter of a minute
 /// takes a second.
 const QUICK: [(&str, &str); 6] = [

@@ -95,7 +95,7 @@ async fn all_who_wait_are_served_and_fences_rise_although_the_last_grants_are_fo
         matches!(next, latchgate::store::contract::Acquisition::Granted(_)).then_some(())
     })
     .await;
-    tokio::time::timeout(Duration::from_secs(5), gates[0].store.close())
+    tokio::time::timeout(Duration::from_mins(1), gates[0].store.close())
         .await
         .unwrap();
 }

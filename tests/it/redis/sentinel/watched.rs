@@ -11,7 +11,7 @@ use super::{
     super::rig::eventually,
     process::{SERVICE, SentinelProcess},
 };
-use crate::support::RedisServer;
+use crate::support::{Clock, RedisServer};
 
 /// A master, its replicas, and sentinels that watch them.
 pub(crate) struct Watched {
@@ -21,7 +21,7 @@ pub(crate) struct Watched {
 }
 
 /// A replica is synchronised at once and not when others may have come too.
-const OPTIONS: [&str; 4] = [
+pub(super) const OPTIONS: [&str; 4] = [
     "--repl-diskless-sync-delay",
     "0",
     "--repl-ping-replica-period",
@@ -33,29 +33,48 @@ const OPTIONS: [&str; 4] = [
 impl Watched {
     /// Two replicas and three sentinels, of which two decide.
     pub(crate) async fn start() -> Self {
-        let watched = Self::begin(2, 3).await;
+        let watched = Self::begin(2, 3, &[], None).await;
         watched.settled(0).await;
         watched
     }
 
-    /// One replica, and a sentinel that names the master and knows nobody else yet.
+    /// The same with replicas on a clock of their own.
+    pub(super) async fn start_with_replicas_on(clock: &Clock) -> Self {
+        let watched = Self::begin(2, 3, &[], Some(clock)).await;
+        watched.settled(0).await;
+        watched
+    }
+
+    /// One replica, and a sentinel that names the master and knows nobody else yet. It replaces nobody who
+    /// does not answer for a while because the machine is busy with something else: grants that wait for the
+    /// replica then would be refused.
     pub(crate) async fn start_small() -> Self {
-        let watched = Self::begin(1, 1).await;
+        let patient = format!("sentinel down-after-milliseconds {SERVICE} {PATIENT_MS}");
+        let watched = Self::begin(1, 1, &[&patient], None).await;
         watched.has_replicas(0).await;
         watched
     }
 
-    async fn begin(replicas: usize, sentinels: usize) -> Self {
+    async fn begin(
+        replicas: usize,
+        sentinels: usize,
+        lines: &[&str],
+        clock: Option<&Clock>,
+    ) -> Self {
         let master = RedisServer::start_with(&OPTIONS).await;
         let port = master.port().to_string();
         let mut options = OPTIONS.to_vec();
         options.extend(["--replicaof", "127.0.0.1", &port]);
-        let replicas = join_all((0..replicas).map(|_| RedisServer::start_with(&options)));
+        let replicas = join_all((0..replicas).map(async |_| match clock {
+            Some(clock) => RedisServer::start_on(clock.clone(), &options).await,
+            None => RedisServer::start_with(&options).await,
+        }));
         let replicas = replicas.await;
         let mut servers = vec![master];
         servers.extend(replicas);
         let quorum = sentinels / 2 + 1;
-        let watch = (0..sentinels).map(|_| SentinelProcess::start(servers[0].port(), quorum, &[]));
+        let watch =
+            (0..sentinels).map(|_| SentinelProcess::start(servers[0].port(), quorum, lines));
         Self {
             sentinels: join_all(watch).await,
             servers,
@@ -141,6 +160,21 @@ impl Watched {
         }
     }
 
+    /// Waits until another server than this one takes writes, and says since when.
+    pub(crate) async fn writable(&self, before: usize) -> Instant {
+        let start = Instant::now();
+        loop {
+            for (n, server) in self.servers.iter().enumerate() {
+                let asked = Instant::now();
+                if n != before && is_master(server).await {
+                    return asked;
+                }
+            }
+            assert!(start.elapsed() < ELECTED_WITHIN, "no other master");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// Cuts the replicas' link to their master, so that they miss what comes. (A replica that is only
     /// stopped misses nothing: it waits in its socket.)
     pub(crate) async fn cut_off_replicas(&self, master: usize) {
@@ -207,7 +241,7 @@ async fn named(sentinel: &SentinelProcess) -> Option<u16> {
 }
 
 /// How many replicas a sentinel could make the master.
-async fn healthy(sentinel: &SentinelProcess) -> usize {
+pub(super) async fn healthy(sentinel: &SentinelProcess) -> usize {
     let Value::Array(replicas) = sentinel.run(&["SENTINEL", "REPLICAS", SERVICE]).await else {
         return 0;
     };
@@ -222,8 +256,10 @@ async fn healthy(sentinel: &SentinelProcess) -> usize {
     healthy.count()
 }
 
+/// Longer than any test.
+const PATIENT_MS: u64 = 600_000;
 /// How long the sentinels may take to elect one of them, and that one to make a replica the master.
 const ELECTED_WITHIN: Duration = Duration::from_mins(1);
 /// How long it may take until service is back after a new master takes writes: ten times what is
-/// promised.
+/// promised, because the machine may be busy. What it took is printed.
 pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(20);

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::support::{Fault, Proxy, RedisServer};
 
-/// A period and a second, for a machine that is busy with something else.
-const NOTICED: Duration = Duration::from_secs(6);
+/// Ten times a period and a second, for a machine that is busy with something else.
+const NOTICED: Duration = Duration::from_secs(30);
 
 /// Lets everybody have the lock, one after the other.
 async fn serve_all(gate: &Gate, asked: Vec<Asked>) {

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::gate::{Gate, keep, request};
+use super::{
+    super::rig::is_as_quick_as,
+    gate::{Gate, keep, request},
+};
 use crate::support::RedisServer;
 
-/// A period and a second, for a machine that is busy with something else.
-const NOTICED: Duration = Duration::from_secs(6);
+/// Ten times a period and a second, for a machine that is busy with something else.
+const NOTICED: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_foreign_release_is_noticed_within_a_period() {
@@ -42,6 +45,10 @@ async fn a_foreign_holder_without_an_expiry_is_waited_for() {
 
 #[tokio::test]
 async fn a_foreign_holder_is_waited_for_until_its_lock_expires() {
+    is_as_quick_as(Duration::from_millis(1_500), waiting_for_a_foreign_holder).await;
+}
+
+async fn waiting_for_a_foreign_holder() -> Duration {
     let server = RedisServer::start().await;
     let gate = Gate::on(&server).await;
     let start = Instant::now();
@@ -51,5 +58,5 @@ async fn a_foreign_holder_is_waited_for_until_its_lock_expires() {
     keep(outcome);
     let waited = at - start;
     assert!(waited >= Duration::from_millis(600), "{waited:?}");
-    assert!(waited < Duration::from_millis(1_500), "{waited:?}");
+    waited
 }

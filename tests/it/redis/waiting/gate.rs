@@ -10,7 +10,7 @@ use latchgate::{
     lifecycle::Lifecycle,
     lock::{CallerId, IdempotencyKey, Lease, Metadata, Owner},
     store::{
-        Store,
+        Store, StoreError, Unavailability, Uncertainty,
         contract::{Attempt, Inspection, Release, Waiting},
         redis::{RedisServers, RedisStore},
     },
@@ -38,7 +38,7 @@ pub(crate) struct Asked {
 /// How long the place of one with an idempotency key is kept here.
 pub(crate) const GRACE: Duration = Duration::from_millis(1_500);
 /// How long anybody waits for what comes about without a message: a few periods of two seconds.
-pub(crate) const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_mins(1);
 
 // === impl Gate ===
 
@@ -96,7 +96,13 @@ impl Gate {
     pub(crate) async fn queue(&self, request: AcquireRequest) -> Asked {
         let lock = request.name.clone();
         let before = self.look(lock.as_str()).await.waiters;
-        let asked = self.ask(request);
+        let (queued, told) = oneshot::channel();
+        let asked = self.ask_telling(request, move || {
+            // An error: nobody waits for it any more.
+            let _ = queued.send(());
+        });
+        // It may stand there before its gateway has heard so.
+        told.await.expect("it waits");
         eventually("it is queued", async || {
             (self.look(lock.as_str()).await.waiters > before).then_some(())
         })
@@ -106,16 +112,43 @@ impl Gate {
 
     /// Asks for a lock.
     pub(crate) fn ask(&self, request: AcquireRequest) -> Asked {
+        self.ask_telling(request, || {})
+    }
+
+    /// The same, and says when it is known to wait.
+    fn ask_telling(
+        &self,
+        request: AcquireRequest,
+        queued: impl FnOnce() + Send + 'static,
+    ) -> Asked {
         let engine = self.engine.clone();
         let (mut answer, outcome) = oneshot::channel();
         self.lifecycle.spawn(async move {
             let result = tokio::select! {
-                result = engine.acquire(request) => result,
+                result = engine.acquire_telling(request, queued) => result,
                 () = answer.closed() => return,
             };
             drop(answer.send((Instant::now(), result)));
         });
         Asked { outcome }
+    }
+
+    /// Lets so many stand in the queue. They come one group after the other: of more at once a busy machine
+    /// would have to turn some away.
+    pub(crate) async fn crowd(&self, lock: &str, many: usize) -> Vec<Asked> {
+        let before = self.look(lock).await.waiters;
+        let mut crowd = Vec::new();
+        while crowd.len() < many {
+            let group = (many - crowd.len()).min(250);
+            crowd.extend((0..group).map(|_| {
+                self.ask(AcquireRequest {
+                    wait: Duration::from_mins(5),
+                    ..request(lock)
+                })
+            }));
+            self.until_queued(lock, before + crowd.len() as u64).await;
+        }
+        crowd
     }
 
     pub(crate) async fn release(&self, lease: &Lease) {
@@ -124,7 +157,19 @@ impl Gate {
     }
 
     pub(crate) async fn look(&self, lock: &str) -> Inspection {
-        self.store.inspect(&name(lock)).await.unwrap()
+        let name = name(lock);
+        // On a machine that is busy a look may take longer than one command may.
+        eventually("it is looked at", async || {
+            match self.store.inspect(&name).await {
+                Ok(seen) => Some(seen),
+                Err(
+                    StoreError::Indeterminate(Uncertainty::TimedOut)
+                    | StoreError::Unavailable(Unavailability::Overloaded),
+                ) => None,
+                Err(error) => panic!("{error}"),
+            }
+        })
+        .await
     }
 
     /// Waits until a lock has so many in its queue.

@@ -9,7 +9,10 @@ use latchgate::{
 };
 use tokio::time::Instant;
 
-use super::gate::{Gate, leftovers, request, request_by};
+use super::{
+    super::rig::is_as_quick_as,
+    gate::{Gate, leftovers, request, request_by},
+};
 use crate::support::RedisServer;
 
 #[tokio::test]
@@ -77,6 +80,11 @@ async fn nobody_passes_those_who_wait() {
 
 #[tokio::test]
 async fn a_lock_passes_on_when_its_lease_ends() {
+    is_as_quick_as(Duration::from_millis(800), passing_on_at_the_end).await;
+}
+
+/// How late the later of two is.
+async fn passing_on_at_the_end() -> Duration {
     let server = RedisServer::start().await;
     let [first, second] = [Gate::on(&server).await, Gate::on(&server).await];
     let start = Instant::now();
@@ -90,11 +98,11 @@ async fn a_lock_passes_on_when_its_lease_ends() {
     super::gate::keep(outcome);
     let waited = granted - start;
     assert!(waited >= Duration::from_millis(690), "{waited:?}");
-    assert!(waited < Duration::from_millis(1_500), "{waited:?}");
     // The next holder does not release either, and another gateway looks after it.
     let (next, outcome) = b.outcome().await;
     super::gate::keep(outcome);
-    assert!(next - granted < Duration::from_millis(1_500));
+    let late = waited.saturating_sub(Duration::from_millis(700));
+    late.max((next - granted).saturating_sub(Duration::from_millis(500)))
 }
 
 #[tokio::test]

@@ -9,7 +9,9 @@ use super::{either::Either, load::Load};
 use crate::support::Asked;
 
 /// A stream renews at a third of it.
-const TTL_MS: u64 = 3_000;
+const TTL_MS: u64 = 4_000;
+/// Of a lease that is renewed all the time.
+const LONG_MS: u64 = 60_000;
 /// How often the others ask: there is more to do on this machine.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Which part of all requests comes over a connection of its own.
@@ -48,7 +50,7 @@ pub(super) async fn acquire(load: Arc<Load>, number: u16) {
 pub(super) async fn renew(load: Arc<Load>, number: u16) {
     let path = format!("/locks/renewed:{number}");
     let mut kept = Either::connect(&load.certified, number.is_multiple_of(2)).await;
-    let wanted = load.asks("POST", &path).body(json!({"ttl_ms": TTL_MS}));
+    let wanted = load.asks("POST", &path).body(json!({"ttl_ms": LONG_MS}));
     let (status, lease) = kept.ask(&wanted).await;
     assert_eq!(status, 201, "{lease}");
     while !load.is_over() {

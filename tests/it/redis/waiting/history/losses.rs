@@ -16,7 +16,7 @@ impl History {
         self.tell(format!("{fence} of {} is broken", LOCKS[held.lock]));
         let store = &self.gates[self.random.below(self.gates.len())].store;
         let name = &held.lease.name;
-        store.break_lock(name, Some(fence)).await.unwrap();
+        store.break_lock(name, Some(fence.into())).await.unwrap();
         let renewed = store.renew(name, &token, None).await.unwrap();
         assert!(matches!(renewed, Renewal::Lost(_)), "{}", self.so_far());
     }

@@ -1,0 +1,147 @@
+//! Joins the modules of the page into one script: for each request of its own a browser takes longer than for
+//! all that is in it.
+//!
+//! What a module says stays as it is, but for its imports and exports, which are lines of their own. Each becomes a
+//! function that is called once, and gives what it exports. Libraries stay where they are.
+
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+
+/// The module that begins it all, and the script that takes its place.
+pub(super) const SCRIPT: &str = "app.js";
+/// Where the libraries are.
+const LIBRARIES: &str = "vendor/";
+
+/// The script that is being written.
+struct Joined<'a> {
+    directory: &'a Path,
+    /// The libraries that are imported, by their paths.
+    libraries: BTreeMap<String, usize>,
+    /// The modules that are in it, by their paths; `None` while one is being read.
+    modules: BTreeMap<String, Option<usize>>,
+    bodies: String,
+}
+
+/// The script, and the paths of the modules in it.
+pub(super) fn join(directory: &Path) -> (String, Vec<String>) {
+    let mut joined = Joined {
+        directory,
+        libraries: BTreeMap::new(),
+        modules: BTreeMap::new(),
+        bodies: String::new(),
+    };
+    joined.module(SCRIPT);
+    let mut script = String::new();
+    for (path, number) in &joined.libraries {
+        line(
+            &mut script,
+            &format!("import * as library{number} from \"./{path}\";"),
+        );
+    }
+    script.push_str(&joined.bodies);
+    // For whoever looks into the page while it runs.
+    line(&mut script, "export const modules = {");
+    for (path, number) in &joined.modules {
+        let number = number.expect("every module was read to its end");
+        line(&mut script, &format!("  \"{path}\": module{number},"));
+    }
+    line(&mut script, "};");
+    (script, joined.modules.into_keys().collect())
+}
+
+// === impl Joined ===
+
+impl Joined<'_> {
+    /// Writes a module behind those that it imports. Answers what stands for it.
+    fn module(&mut self, path: &str) -> String {
+        match self.modules.get(path) {
+            Some(Some(number)) => return format!("module{number}"),
+            Some(None) => {
+                panic!("{path} imports itself by way of others: none of them can come first")
+            }
+            None => drop(self.modules.insert(path.to_owned(), None)),
+        }
+        let text = fs::read_to_string(self.directory.join(path))
+            .unwrap_or_else(|error| panic!("cannot read {path}: {error}"));
+        let (mut body, mut exports) = (String::new(), Vec::new());
+        for code in text.lines() {
+            if let Some(import) = code.strip_prefix("import ") {
+                let (names, from) = names_and_path(path, import);
+                let source = self.source(path, from);
+                line(&mut body, &format!("const {} = {source};", bound(names)));
+            } else if let Some(again) = code.strip_prefix("export {") {
+                let (names, from) = names_and_path(path, again);
+                let source = self.source(path, from);
+                let names = names.trim_end_matches(['}', ' ']).split(',').map(str::trim);
+                exports.extend(names.map(|name| format!("{name}: {source}.{name}")));
+            } else if let Some(exported) = code.strip_prefix("export ") {
+                exports.push(declared(path, exported).to_owned());
+                line(&mut body, exported);
+            } else {
+                line(&mut body, code);
+            }
+        }
+        let number = self.modules.values().flatten().count();
+        self.modules.insert(path.to_owned(), Some(number));
+        let exports = exports.join(", ");
+        line(
+            &mut self.bodies,
+            &format!(
+                "\n// === {path} ===\nconst module{number} = (() => {{\n{body}return {{ {exports} }};\n}})();"
+            ),
+        );
+        format!("module{number}")
+    }
+
+    /// What stands for a module or a library that another module imports.
+    fn source(&mut self, importer: &str, from: &str) -> String {
+        let path = resolved(importer, from);
+        if !path.starts_with(LIBRARIES) {
+            return self.module(&path);
+        }
+        let next = self.libraries.len();
+        let number = self.libraries.entry(path).or_insert(next);
+        format!("library{number}")
+    }
+}
+
+/// `{ a, b as c } from "./x.js";` apart.
+fn names_and_path<'a>(module: &str, statement: &'a str) -> (&'a str, &'a str) {
+    let parts = statement.split_once(" from \"");
+    let parts = parts.and_then(|(names, from)| Some((names, from.strip_suffix("\";")?)));
+    parts.unwrap_or_else(|| panic!("{module} imports in a way that is not understood: {statement}"))
+}
+
+/// How names are bound that were imported: one without braces is that of the default.
+fn bound(names: &str) -> String {
+    match names.strip_prefix('{') {
+        Some(_) => names.replace(" as ", ": "),
+        None => format!("{{ default: {names} }}"),
+    }
+}
+
+/// The name that is declared where something is exported.
+fn declared<'a>(module: &str, exported: &'a str) -> &'a str {
+    let kinds = ["async function ", "function ", "class ", "const "];
+    let rest = kinds.iter().find_map(|kind| exported.strip_prefix(kind));
+    let name = rest.and_then(|rest| rest.split([' ', '(', '{']).next());
+    // `let` would have to be seen to change from elsewhere.
+    name.unwrap_or_else(|| panic!("{module} exports in a way that is not understood: {exported}"))
+}
+
+/// A path that is relative to a module.
+fn resolved(importer: &str, to: &str) -> String {
+    let mut parts: Vec<_> = importer.split('/').collect();
+    parts.pop();
+    for part in to.split('/') {
+        match part {
+            "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+fn line(text: &mut String, line: &str) {
+    writeln!(text, "{line}").expect("a String takes every text");
+}

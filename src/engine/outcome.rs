@@ -1,0 +1,161 @@
+//! How an attempt ends: what its caller is told of it, and what of it is given back.
+
+use std::{ops::ControlFlow, time::Duration};
+
+use crate::{
+    lock::{HeldLease, KeeperId, Lease, Salt, Token},
+    store::{
+        StoreError, Unavailability, Uncertainty,
+        contract::{Acquisition, Contention, Place},
+    },
+};
+
+use super::{
+    AcquireError, Delivery, Granted,
+    attempt::{Outcome, Run},
+    reaper::{Abandoned, Abandoner},
+    unheard::{Answer, Before},
+};
+
+// === impl Run ===
+
+impl Run {
+    /// What the answer of the store decides, or the place in the queue that it names.
+    pub(super) fn decided(
+        &self,
+        answer: Result<Acquisition, StoreError>,
+    ) -> ControlFlow<Outcome, Place> {
+        ControlFlow::Break(match answer {
+            Ok(Acquisition::Queued(place)) => return ControlFlow::Continue(place),
+            Ok(Acquisition::Held(contention)) => Err(self.held(contention)),
+            Ok(Acquisition::Granted(held)) => Ok(self.granted(held)),
+            Ok(Acquisition::Replayed(held, salt, before)) => {
+                let before = before.map_or(Before::Unknown, Before::Answer);
+                Ok(self.replayed(held, &salt, before))
+            }
+            Ok(Acquisition::Collected(held, salt)) => {
+                let collected = self.replayed(held, &salt, Before::Nothing);
+                self.events.acquired(&collected.lease);
+                Ok(collected)
+            }
+            Ok(Acquisition::QueueFull) => Err(AcquireError::TooManyWaiters),
+            Ok(Acquisition::Superseded) => Err(AcquireError::Superseded),
+            Ok(Acquisition::IdempotencyMismatch) => Err(AcquireError::IdempotencyMismatch),
+            Ok(Acquisition::IdempotencyExpired) => Err(AcquireError::IdempotencyExpired),
+            Err(error) => Err(self.failed(error)),
+        })
+    }
+
+    pub(super) fn held(&self, contention: Contention) -> AcquireError {
+        AcquireError::Held {
+            contention,
+            waited: self.waited(),
+        }
+    }
+
+    /// What is known when the store has not answered a command of the attempt.
+    pub(super) fn failed(&self, error: StoreError) -> AcquireError {
+        if self.was_queued || matches!(error, StoreError::Indeterminate(_)) {
+            // It may hold the lock, or may yet come to hold it, and nobody knows its token.
+            drop(self.delivery_of_ours(self.attempt.ttl.duration()));
+        }
+        AcquireError::Store(match error {
+            // Known of the command, but not of the attempt: it may stand in the queue still.
+            StoreError::Unavailable(
+                why @ (Unavailability::Withdrawn
+                | Unavailability::TooFewReplicas { .. }
+                | Unavailability::RanOut),
+            ) => why.into(),
+            StoreError::Unavailable(why) if self.was_queued => Uncertainty::LeftQueued(why).into(),
+            error => error,
+        })
+    }
+
+    pub(super) fn granted(&self, held: HeldLease) -> Granted {
+        let delivery = self.delivery_of_ours(held.expires_in);
+        let granted = self.answer(self.token.clone(), held, delivery);
+        let lease = &granted.lease;
+        self.fences
+            .granted(&lease.name, lease.held.fence, self.fence_before);
+        self.events.acquired(lease);
+        granted
+    }
+
+    /// Watches over the lease of this attempt.
+    fn delivery_of_ours(&self, expires_in: Duration) -> Delivery {
+        let lease = self.abandoned();
+        if self.repeatable.is_none() {
+            return Delivery::of(self.reaper.clone(), lease);
+        }
+        let answer = self.answer_after(Before::Nothing);
+        self.unheard.answered(lease.token, answer, expires_in);
+        Delivery::of_answer(self.reaper.clone(), lease, self.unheard.clone(), false)
+    }
+
+    fn answer_after(&self, before: Before) -> Answer {
+        Answer {
+            keeper: KeeperId::of_attempt(&self.attempt.token),
+            before,
+        }
+    }
+
+    fn replayed(&self, held: HeldLease, salt: &Salt, before: Before) -> Granted {
+        let repeatable = self.repeatable.as_ref();
+        let (caller, key) =
+            repeatable.expect("only an attempt with a key is answered with a replay");
+        let token = key.derive_token(caller, &self.attempt.name, salt);
+        let lease = Abandoned {
+            token: token.hash(),
+            ..self.abandoned()
+        };
+        let answer = self.answer_after(before);
+        self.unheard.answered(lease.token, answer, held.expires_in);
+        // If somebody has heard of it before, it is not ours to give back.
+        let delivery = Delivery::of_answer(self.reaper.clone(), lease, self.unheard.clone(), true);
+        self.answer(token, held, delivery)
+    }
+
+    fn answer(&self, token: Token, held: HeldLease, delivery: Delivery) -> Granted {
+        let name = self.attempt.name.clone();
+        self.owed.owe(token.hash(), &name, &held);
+        Granted {
+            lease: Lease {
+                name,
+                token,
+                held,
+                waited: self.waited(),
+            },
+            delivery,
+            keeper: KeeperId::of_attempt(&self.attempt.token),
+        }
+    }
+
+    /// How long the caller has waited; nothing if it did not ask to.
+    fn waited(&self) -> Duration {
+        if self.wait.is_zero() {
+            Duration::ZERO
+        } else {
+            self.started.elapsed()
+        }
+    }
+
+    fn abandoned(&self) -> Abandoned {
+        Abandoned {
+            name: self.attempt.name.clone(),
+            token: self.attempt.token,
+            by: match self.attempt.idempotency {
+                Some(_) => Abandoner::KeyedAttempt,
+                None => Abandoner::Attempt,
+            },
+        }
+    }
+}
+
+impl Drop for Run {
+    /// A panic may have come after the grant, and nobody knows the token any more.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.reaper.submit(self.abandoned());
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The decoders. Each answers what came of it, and panics if that cannot be right.
+
+use std::fmt::Write;
+
+use crate::{
+    http::fuzzed_body,
+    lock::{IdempotencyKey, LockName, NamePrefix, Owner, Token},
+    store::{embedded::fuzzed_row, redis::fuzzed_reply},
+};
+
+/// Reads bytes as a lock name, and as the other texts that come in a path or a header.
+pub fn name(bytes: &[u8]) -> String {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return "no text".to_owned();
+    };
+    let mut outcome = match LockName::new(text) {
+        Ok(name) => {
+            let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"._:@~-".contains(byte);
+            let is_name =
+                bytes.iter().all(allowed) && (1..=LockName::MAX_LEN).contains(&bytes.len());
+            assert!(is_name && text != "." && text != "..", "{name} is no name");
+            assert_eq!(name.as_str(), text);
+            "a name".to_owned()
+        }
+        Err(why) => why.to_string(),
+    };
+    let token = Token::parse(text);
+    if let Ok(token) = &token {
+        assert_eq!(token.expose(), text, "a token that is written in two ways");
+    }
+    let others = [
+        token.is_ok(),
+        NamePrefix::new(text).is_ok(),
+        IdempotencyKey::new(text).is_ok(),
+        Owner::new(text).is_ok(),
+    ];
+    write!(outcome, " {others:?}").expect("a string takes all");
+    outcome
+}
+
+/// Reads bytes as the body of every route that takes one.
+pub fn body(bytes: &[u8]) -> String {
+    fuzzed_body(bytes)
+}
+
+/// Reads bytes as the reply of a Redis to every script.
+pub fn reply(bytes: &[u8]) -> String {
+    fuzzed_reply(bytes)
+}
+
+/// Reads bytes as every kind of row of the embedded file.
+pub fn row(bytes: &[u8]) -> String {
+    fuzzed_row(bytes)
+}

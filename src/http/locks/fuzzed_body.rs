@@ -1,0 +1,44 @@
+//! Reads any bytes as the body of each route, for fuzzers.
+
+use crate::{
+    config::LimitsConfig,
+    http::extract::{Fields, RequestBody},
+};
+
+use super::{
+    acquire_body::AcquireBody, break_body::BreakBody, release_body::ReleaseBody,
+    renew_body::RenewBody,
+};
+
+/// What each route makes of a body. Fails if one takes what is no JSON object, or more than one.
+pub(crate) fn fuzzed_body(bytes: &[u8]) -> String {
+    let is_object = bytes.is_empty()
+        || serde_json::from_slice(bytes).is_ok_and(|value: serde_json::Value| value.is_object());
+    let mut outcome = String::new();
+    for read in [
+        read::<AcquireBody>,
+        read::<RenewBody>,
+        read::<ReleaseBody>,
+        read::<BreakBody>,
+    ] {
+        match read(bytes) {
+            Ok(()) => {
+                assert!(is_object, "it is taken and is no object");
+                outcome.push_str("taken;");
+            }
+            Err(why) => {
+                assert!(!why.contains(char::is_control), "{why:?}");
+                outcome += &why;
+            }
+        }
+    }
+    outcome
+}
+
+fn read<T: RequestBody>(bytes: &[u8]) -> Result<(), String> {
+    let refused = |problem: crate::http::problem::Problem| problem.detail.into_owned();
+    let mut fields = Fields::parse(bytes).map_err(refused)?;
+    // What is read from fields that are wrong is never used.
+    let _body = T::read(&mut fields, &LimitsConfig::default());
+    fields.finish().map_err(refused)
+}

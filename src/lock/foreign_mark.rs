@@ -1,0 +1,70 @@
+//! Tells one foreign holder of a lock from another.
+
+use std::fmt;
+
+/// What a client that uses no gateway has written into a lock, as a hash: the SHA-1 of the value, in
+/// hexadecimal digits.
+///
+/// The value itself may be the secret by which that client releases, so it is not shown. A client that
+/// always writes the same has always the same mark.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ForeignMark([u8; Self::DIGITS]);
+
+/// The text is no mark.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("is not the mark of a foreign holder; one is 40 hexadecimal digits in lower case")]
+pub struct ForeignMarkError;
+
+// === impl ForeignMark ===
+
+impl ForeignMark {
+    /// How many digits a mark has.
+    pub const DIGITS: usize = 40;
+
+    /// Takes a text as a mark.
+    pub fn new(text: &str) -> Result<Self, ForeignMarkError> {
+        let digits: [u8; Self::DIGITS] =
+            text.as_bytes().try_into().map_err(|_| ForeignMarkError)?;
+        if digits
+            .iter()
+            .all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'))
+        {
+            Ok(Self(digits))
+        } else {
+            Err(ForeignMarkError)
+        }
+    }
+
+    /// The mark as text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("hexadecimal digits are ASCII")
+    }
+}
+
+impl fmt::Display for ForeignMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for ForeignMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ForeignMark({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_forty_hexadecimal_digits() {
+        let text = "0123456789abcdef0123456789abcdef01234567";
+        assert_eq!(ForeignMark::new(text).unwrap().as_str(), text);
+        let upper = text.to_uppercase();
+        let longer = format!("{text}0");
+        for wrong in ["", &text[1..], &longer, &upper, &text.replace('0', "g")] {
+            assert_eq!(ForeignMark::new(wrong), Err(ForeignMarkError), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Acquire, over a quorum: two rounds with all nodes, tried again where several gateways have split them.
+//!
+//! Round 1 reserves the lock for one try at each node that has it free; a majority must have, and the
+//! highest fence that they propose is the fence of the lease. Round 2 has them accept it, each only if
+//! the try still has the lock there, the counter has not passed the fence, and no node has learnt from it
+//! since it has voted; a majority must. Any two
+//! majorities share a node, so the next to come is proposed a higher fence, without any assumption about
+//! time. Then the lease must have time left. What comes of a try is withdrawn from every node, also from
+//! those that did not answer, unless it is granted.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    lock::{FencingToken, HeldLease, HoldLimit},
+    store::{
+        StoreError, Unavailability,
+        contract::{Acquisition, Attempt, Holder},
+    },
+};
+
+use super::{
+    super::keys::Keys,
+    answers::Answers,
+    backoff::Backoff,
+    calls::{Ratification, Wish},
+    node::is_unknown,
+    nonce::Nonce,
+    pending::Pending,
+    shared::Shared,
+    sweeper::Swept,
+    tally::Verdict,
+    validity::validity,
+    vote::{Vote, VoteName},
+};
+
+/// What comes of an attempt, before it is known whether it waits.
+#[derive(Debug)]
+pub(super) enum Tried {
+    /// It is granted the lock, by this try.
+    Granted(HeldLease, Nonce),
+    /// It is answered for good.
+    Done(Acquisition),
+    /// Somebody else has the lock.
+    Held(Holder),
+    /// Nobody got a majority, and nobody is known to have one. This one may.
+    Split(Option<Holder>),
+    /// The lock is free, and it was not to be taken.
+    Free,
+}
+
+/// What comes of one try.
+pub(super) enum Outcome {
+    Over(Tried),
+    /// Nobody got a majority.
+    Split(Option<Holder>),
+    /// Another lock of the slot was acquired meanwhile, or a node has learnt from another.
+    Overtaken,
+    /// Too few nodes take part, for this reason.
+    TooFew(StoreError),
+}
+
+/// For how long it is tried again where too few nodes answer: as on one server, long enough for a
+/// restart, short enough for a caller to hear that nothing happened.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is tried again where nobody got a majority.
+const TRIES: usize = 8;
+
+// === impl Shared ===
+
+impl Shared {
+    /// Tries until it is known what becomes of the attempt.
+    pub(super) async fn attempt(
+        &self,
+        keys: &Keys,
+        attempt: &Attempt,
+        wish: Wish,
+    ) -> Result<Tried, StoreError> {
+        let began = Instant::now();
+        let mut pauses = Backoff::new();
+        let mut splits = 0;
+        loop {
+            let tried = Instant::now();
+            let pause = match self.try_once(keys, attempt, wish).await? {
+                Outcome::Over(tried) => return Ok(tried),
+                Outcome::Split(holder) => {
+                    splits += 1;
+                    // Whoever waits goes on in the line.
+                    if splits > TRIES || !wish.take || wish.waits.is_some() {
+                        return Ok(Tried::Split(holder));
+                    }
+                    pauses.next(tried.elapsed())
+                }
+                // The one that has passed it is done with that counter.
+                Outcome::Overtaken if began.elapsed() < self.deadline => Duration::ZERO,
+                Outcome::Overtaken => {
+                    let why = "other locks of its slot are acquired, or nodes learn, all the time"
+                        .to_owned();
+                    return Err(Unavailability::TooFewNodes(why).into());
+                }
+                Outcome::TooFew(error) => {
+                    let pause = pauses.next(Duration::ZERO);
+                    if began.elapsed() + pause >= PATIENCE.min(self.deadline) {
+                        return Err(error);
+                    }
+                    pause
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+
+    async fn try_once(
+        &self,
+        keys: &Keys,
+        attempt: &Attempt,
+        wish: Wish,
+    ) -> Result<Outcome, StoreError> {
+        let nonce = Nonce::random();
+        let began = Instant::now();
+        // Dropped half-way, it is withdrawn.
+        let mut pending = Pending::new(self, keys.name(), &attempt.token, &nonce, wish.take);
+        let majority = self.quorum.majority();
+        let votes = self.quorum.ask(
+            |node| node.reserve(keys, attempt, &nonce, &wish),
+            |votes| {
+                let reserved = votes.count(|vote| matches!(vote, Vote::Reserved(..)));
+                let refused = votes.count(Vote::counts) - reserved;
+                // Where a majority is split, waiting for those that may be silent for long keeps it split.
+                let split = reserved + votes.count(Vote::is_taken);
+                reserved >= majority || refused >= majority || split >= majority
+            },
+        );
+        let votes = votes.await;
+        let over = |tried| Ok(Outcome::Over(tried));
+        let outcome = match Verdict::of(&votes, majority) {
+            Verdict::Reserved(fence) => {
+                let fence = FencingToken::new(fence).map_err(|_| StoreError::FenceExhausted)?;
+                let granted = self.second_round(keys, attempt, &nonce, wish, &votes, fence, began);
+                match granted.await {
+                    Ok(lease) => {
+                        pending.disarm();
+                        return over(Tried::Granted(lease, nonce));
+                    }
+                    Err(outcome) => outcome,
+                }
+            }
+            Verdict::Free => return over(Tried::Free),
+            Verdict::Again => self.again(keys, attempt).await?,
+            Verdict::Replay(lease) => self.answer_again(keys, attempt, lease).await?,
+            Verdict::Held(holder) => Outcome::Over(Tried::Held(holder)),
+            Verdict::Split(holder) => Outcome::Split(holder),
+            Verdict::Mismatch => Outcome::done(Acquisition::IdempotencyMismatch),
+            Verdict::Expired => Outcome::done(Acquisition::IdempotencyExpired),
+            Verdict::Superseded => Outcome::done(Acquisition::Superseded),
+            Verdict::Withdrawn => return Err(Unavailability::Withdrawn.into()),
+            Verdict::TooFew => Outcome::TooFew(self.too_few(&votes)?),
+        };
+        if wish.take {
+            self.withdraw_try(keys, attempt, &nonce, &votes).await;
+            pending.disarm();
+        }
+        Ok(outcome)
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "they are one try, taken apart for one call"
+    )]
+    async fn second_round(
+        &self,
+        keys: &Keys,
+        attempt: &Attempt,
+        nonce: &Nonce,
+        wish: Wish,
+        votes: &Answers<Vote>,
+        fence: FencingToken,
+        began: Instant,
+    ) -> Result<HeldLease, Outcome> {
+        // Only those whose vote was heard before any node is asked to accept the fence: what a node learns
+        // until then from one of them counts that one's acceptance, or ends its vote.
+        let reserved: HashMap<usize, &VoteName> = votes
+            .by_node()
+            .filter_map(|(node, vote)| match vote {
+                Some(Vote::Reserved(_, name)) => Some((node, name)),
+                _ => None,
+            })
+            .collect();
+        let (majority, lead) = (self.quorum.majority(), began.elapsed());
+        let is = |word: Ratification| move |answer: &Result<_, _>| *answer == Ok(word);
+        let answers = self.quorum.ask_some(
+            |node| reserved.contains_key(&node.index),
+            |node| {
+                let vote = reserved[&node.index];
+                node.ratify(keys, &attempt.token, nonce, fence, vote, lead)
+            },
+            |answers| {
+                let lost = answers.count(|answer| !is(Ratification::Ratified)(answer));
+                answers.count(is(Ratification::Ratified)) >= majority
+                    || lost > reserved.len() - majority
+            },
+        );
+        let answers = answers.await;
+        if answers.count(is(Ratification::Ratified)) < majority {
+            let passed = [Ratification::Overtaken, Ratification::Outdated];
+            if passed.iter().any(|&word| answers.count(is(word)) > 0) {
+                return Err(Outcome::Overtaken);
+            }
+            let silent = answers.iter().find_map(|answer| answer.as_ref().err());
+            return Err(match silent {
+                Some(error) => Outcome::TooFew(self.describe(1 + lost_of(&answers), error)),
+                None => Outcome::Split(None),
+            });
+        }
+        let limit = attempt.hold_limit.map(HoldLimit::duration);
+        let ttl = wish.unheard.unwrap_or(attempt.ttl.duration());
+        let left = validity(limit.map_or(ttl, |limit| limit.min(ttl)), began.elapsed());
+        if left.is_zero() {
+            let why = "the nodes took longer than the lease would have lasted".to_owned();
+            return Err(Outcome::TooFew(Unavailability::TooFewNodes(why).into()));
+        }
+        Ok(HeldLease {
+            fence,
+            ttl: attempt.ttl,
+            expires_in: left,
+            held_for: Duration::ZERO,
+            hold_expires_in: limit,
+            owner: attempt.owner.clone(),
+            metadata: attempt.metadata.clone(),
+        })
+    }
+
+    /// Withdraws a try from all nodes that may have reserved the lock for it. Those that do not answer
+    /// now are told later.
+    pub(super) async fn withdraw_try(
+        &self,
+        keys: &Keys,
+        attempt: &Attempt,
+        nonce: &Nonce,
+        votes: &Answers<Vote>,
+    ) {
+        let concerned: HashSet<usize> = votes
+            .by_node()
+            .filter(|(_, vote)| vote.is_none_or(Vote::may_be_reserved))
+            .map(|(node, _)| node)
+            .collect();
+        let doomed = |node: &usize| self.sweeper.doomed.begin(*node, &attempt.token);
+        let _until_then: Vec<_> = concerned.iter().map(doomed).collect();
+        let asked = votes.by_node().filter(|(_, vote)| vote.is_some());
+        let answering: HashSet<usize> = asked.map(|(node, _)| node).collect();
+        let withdrawn = self.quorum.ask_some(
+            |node| concerned.contains(&node.index) && answering.contains(&node.index),
+            |node| {
+                timeout(
+                    node.timeout,
+                    node.withdraw(keys, &attempt.token, Some(nonce)),
+                )
+            },
+            |_| false,
+        );
+        let withdrawn = withdrawn.await;
+        for node in withdrawn.others(|answer| matches!(answer, Ok(Ok(_)))) {
+            if concerned.contains(&node) {
+                let swept = Swept::Try(nonce.clone());
+                self.sweeper.sweep(node, keys.name(), &attempt.token, swept);
+            }
+        }
+    }
+
+    /// Why there is no majority; an error where waiting does not help.
+    fn too_few(&self, votes: &Answers<Vote>) -> Result<StoreError, StoreError> {
+        let missing: Vec<_> = votes
+            .iter()
+            .filter_map(|vote| match vote {
+                Vote::None(error) => Some(error),
+                _ => None,
+            })
+            .collect();
+        let for_good = missing.iter().find(|error| {
+            matches!(
+                error,
+                StoreError::ForeignData { .. } | StoreError::FenceExhausted
+            )
+        });
+        if let Some(error) = for_good {
+            return Err((*error).clone());
+        }
+        let have = votes.count(Vote::counts);
+        let missed = self.quorum.nodes().len() - have;
+        Ok(match missing.first() {
+            Some(error) => self.describe(missed, error),
+            None => Unavailability::TooFewNodes(format!("{missed} have not answered")).into(),
+        })
+    }
+
+    pub(super) fn describe(&self, missed: usize, error: &StoreError) -> StoreError {
+        let nodes = self.quorum.nodes().len();
+        Unavailability::TooFewNodes(format!("{missed} of {nodes} are missing; {error}")).into()
+    }
+}
+
+fn lost_of<T>(answers: &Answers<Result<T, StoreError>>) -> usize {
+    answers.count(|answer| answer.as_ref().is_err_and(is_unknown))
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    pub(super) fn done(acquisition: Acquisition) -> Self {
+        Self::Over(Tried::Done(acquisition))
+    }
+}

@@ -1,0 +1,123 @@
+//! Calls `learn.lua`, `teach.lua` and `admit.lua`, by which a node gets its vote.
+
+use std::time::Duration;
+
+use bb8_redis::redis::Cmd;
+use tokio::time::Instant;
+
+use crate::store::StoreError;
+
+use super::super::{
+    super::{
+        failure::Failure,
+        keys::Keys,
+        scripts::{Reply, Script},
+    },
+    node::Node,
+    nonce::Nonce,
+};
+
+/// Whether a node has learnt how far fences have come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) enum Standing {
+    /// It has; for so long since it was found without its data, if it ever was.
+    Learnt(Option<Duration>),
+    /// It has not in this life of its data. It is empty if none has begun, and was not to.
+    Unlearnt(String),
+}
+
+/// What a node says to one that learns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Lesson {
+    /// The largest fence that it has accepted, or has learnt of.
+    Taught(u64),
+    /// It has not learnt itself.
+    Unlearnt,
+}
+
+// === impl Node ===
+
+impl Node {
+    /// Whether the node has learnt; if not, `begin` has its life begin, under this name if it is new.
+    pub(in super::super) async fn standing(
+        &self,
+        new: &Nonce,
+        begin: bool,
+    ) -> Result<Standing, StoreError> {
+        let script = &self.scripts.learn;
+        let asked = self.of_node(script, new.as_str(), |command, run| {
+            let begins = u8::from(begin);
+            command.arg(new.as_str()).arg(run).arg(begins);
+        });
+        let mut reply = asked.await?;
+        match reply.kind() {
+            "learnt" => {
+                let ms = reply.integer().ok_or_else(|| reply.unexpected())?;
+                let since = u64::try_from(ms).ok().map(Duration::from_millis);
+                Ok(Standing::Learnt(since))
+            }
+            "unlearnt" => {
+                let life = reply.text().ok_or_else(|| reply.unexpected())?;
+                Ok(Standing::Unlearnt(life))
+            }
+            _ => Err(reply.unexpected()),
+        }
+    }
+
+    /// Asks the node how far fences have come, for another that learns in this life.
+    pub(in super::super) async fn teach(&self, life: &str) -> Result<Lesson, StoreError> {
+        let script = &self.scripts.teach;
+        let asked = self.of_node(script, life, |command, run| {
+            command.arg(life).arg(run);
+        });
+        let mut reply = asked.await?;
+        match reply.kind() {
+            "taught" => {
+                let top = reply.text().and_then(|top| top.parse().ok());
+                Ok(Lesson::Taught(top.ok_or_else(|| reply.unexpected())?))
+            }
+            "unlearnt" => Ok(Lesson::Unlearnt),
+            _ => Err(reply.unexpected()),
+        }
+    }
+
+    /// Gives the node its vote, if this life of its data is not over. Answers whether it has one.
+    pub(in super::super) async fn admit(&self, life: &str, top: u64) -> Result<bool, StoreError> {
+        let script = &self.scripts.admit;
+        let asked = self.of_node(script, life, |command, _run| {
+            command.arg(life).arg(top);
+        });
+        let reply = asked.await?;
+        match reply.kind() {
+            "admitted" => Ok(true),
+            "over" => Ok(false),
+            _ => Err(reply.unexpected()),
+        }
+    }
+
+    /// Runs a script on what the node has learnt, once.
+    async fn of_node(
+        &self,
+        script: &Script,
+        echo: &str,
+        fill: impl Fn(&mut Cmd, &str) + Send + Sync,
+    ) -> Result<Reply, StoreError> {
+        let limit = Instant::now() + self.timeout;
+        let link = self.pool().link(limit).await?;
+        let run = self.run_of(&link)?.to_owned();
+        let fill = |command: &mut Cmd| {
+            command.arg(Keys::NODE);
+            fill(command, &run);
+        };
+        let on = (&self.shard, link);
+        let sent = self.dispatch.once_on(on, script, echo, limit, fill).await;
+        sent.map_err(|failure| match failure {
+            Failure::WrongType => StoreError::ForeignData {
+                key: Keys::NODE.to_owned(),
+                found: "no hash".into(),
+            },
+            Failure::Unknown(why) => why.into(),
+            known => known.reason().into(),
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! Calls `reserve.lua`.
+
+use std::time::Duration;
+
+use bb8_redis::redis::Cmd;
+use tokio::time::Instant;
+
+use crate::{
+    lock::{HoldLimit, Owner},
+    store::{
+        StoreError, Unavailability,
+        contract::{Attempt, Idempotency},
+    },
+};
+
+use super::super::{
+    super::{
+        keys::Keys,
+        scripts::{Reply, hex, metadata_json, token_hash},
+    },
+    claim::Claim,
+    node::{Node, delayed_without_data},
+    nonce::Nonce,
+    validity::begun_millis,
+    vote::{Vote, VoteName},
+};
+
+/// What a try is to do.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Wish {
+    /// Take the lock if it is free; else only ask.
+    pub(in super::super) take: bool,
+    /// For how long it lasts if nobody is there to hear of it.
+    pub(in super::super) unheard: Option<Duration>,
+    /// For how long somebody waits who wants to be woken.
+    pub(in super::super) waits: Option<Duration>,
+}
+
+// === impl Node ===
+
+impl Node {
+    /// Asks the node for its vote, once.
+    pub(in super::super) async fn reserve(
+        &self,
+        keys: &Keys,
+        attempt: &Attempt,
+        nonce: &Nonce,
+        wish: &Wish,
+    ) -> Vote {
+        let vote = self.asked(keys, attempt, nonce, wish).await;
+        let vote = vote.unwrap_or_else(Vote::None);
+        self.votes.note(&vote);
+        vote
+    }
+
+    async fn asked(
+        &self,
+        keys: &Keys,
+        attempt: &Attempt,
+        nonce: &Nonce,
+        wish: &Wish,
+    ) -> Result<Vote, StoreError> {
+        let token = attempt.token.to_string();
+        let metadata = metadata_json(&attempt.metadata);
+        let link = self.voter(keys, Instant::now() + self.timeout).await?;
+        let run = self.run_of(&link)?.to_owned();
+        let fill = |command: &mut Cmd| {
+            for key in [keys.lock(), keys.info(), keys.ended(), keys.fence()] {
+                command.arg(key);
+            }
+            command
+                .arg(keys.wanted())
+                .arg(Keys::NODE)
+                .arg(&token)
+                .arg(nonce.as_str())
+                .arg(attempt.ttl.as_millis());
+            match attempt.hold_limit.map(HoldLimit::as_millis) {
+                Some(ms) => command.arg(ms),
+                None => command.arg(""),
+            };
+            let owner = attempt.owner.as_ref().map(Owner::as_str);
+            command.arg(owner.unwrap_or_default()).arg(&metadata);
+            fill_idempotency(command, attempt.idempotency.as_ref());
+            for time in [wish.waits, wish.unheard] {
+                match time {
+                    Some(time) => command.arg(begun_millis(time)),
+                    None => command.arg(""),
+                };
+            }
+            command.arg(u8::from(wish.take)).arg(&run);
+            command.arg(self.wait.as_millis().to_string());
+        };
+        let sent = self.once(link, &self.scripts.reserve, keys, nonce.as_str(), fill);
+        self.read(sent.await?, keys)
+    }
+
+    fn read(&self, mut reply: Reply, keys: &Keys) -> Result<Vote, StoreError> {
+        match reply.kind() {
+            "reserved" => {
+                let fence = reply.integer().and_then(|fence| u64::try_from(fence).ok());
+                let name = reply.text();
+                let (Some(fence), Some(name)) = (fence, name) else {
+                    return Err(reply.unexpected());
+                };
+                Ok(Vote::Reserved(fence, VoteName::new(&name)))
+            }
+            "unlearnt" => Err(self.unlearnt().into()),
+            "delayed" => {
+                let left = reply.integer().and_then(|ms| u64::try_from(ms).ok());
+                let left = left.ok_or_else(|| reply.unexpected())?;
+                let why = delayed_without_data(Duration::from_millis(left));
+                Err(Unavailability::TooFewNodes(why).into())
+            }
+            "free" => Ok(Vote::Free),
+            "again" => Ok(Vote::Again),
+            "replay" => {
+                let token = reply.text().as_deref().and_then(token_hash);
+                let token = token.ok_or_else(|| reply.unexpected())?;
+                Ok(Vote::Replay(token))
+            }
+            "held" => Ok(Vote::Held(Claim::read(&mut reply, keys)?)),
+            "foreign" => {
+                let left = reply.integer().ok_or_else(|| reply.unexpected())?;
+                let mark = reply.mark().ok_or_else(|| reply.unexpected())?;
+                let left = u64::try_from(left).ok().map(Duration::from_millis);
+                Ok(Vote::Foreign(left, mark))
+            }
+            "mismatch" => Ok(Vote::Mismatch),
+            "expired" => Ok(Vote::Expired),
+            "superseded" => Ok(Vote::Superseded),
+            "withdrawn" => Ok(Vote::Withdrawn),
+            "exhausted" => Err(StoreError::FenceExhausted),
+            "clock" => match reply.integer() {
+                Some(seconds) => {
+                    let time = format!("{seconds} s since 1970");
+                    Err(Unavailability::Clock(time).into())
+                }
+                None => Err(reply.unexpected()),
+            },
+            "counter" => Err(StoreError::ForeignData {
+                key: keys.fence().to_owned(),
+                found: "a string that is no fence counter".into(),
+            }),
+            "layout" => Err(reply.layout(keys)),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
+
+fn fill_idempotency(command: &mut Cmd, idempotency: Option<&Idempotency>) {
+    match idempotency {
+        None => command.arg("").arg("").arg(""),
+        Some(key) => command
+            .arg(hex::write(key.hash.as_bytes()))
+            .arg(hex::write(key.fingerprint.as_bytes()))
+            .arg(hex::write(key.salt.as_bytes())),
+    };
+}

@@ -1,0 +1,172 @@
+//! Contends for a lock, for those who stand in its line at this gateway: one for each lock, however many
+//! wait.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::debug;
+
+use crate::{
+    lock::LockName,
+    store::{StoreError, contract::Holder, parking::News},
+};
+
+use super::{
+    acquire::Tried,
+    backoff::{Backoff, up_to},
+    calls::Wish,
+    line::Line,
+    nonce::Nonce,
+    pending::Pending,
+    shared::Shared,
+    standing::Standing,
+    sweeper::Swept,
+};
+
+/// When it is tried again.
+enum Pause {
+    /// At once.
+    None,
+    /// When somebody's lease is over.
+    For(Duration),
+    /// Soon: several have split the nodes among themselves, by a try that took so long.
+    Split(Duration),
+}
+
+/// How long it is until it is looked again for what nobody was told of, at most; half of it at least.
+const PERIOD: Duration = Duration::from_secs(1);
+/// For how long a node is asked to wake this gateway.
+pub(super) const WAKES: Duration = Duration::from_secs(5);
+/// Those who are woken together must not come together.
+const SCATTER: Duration = Duration::from_millis(3);
+/// How long it is until it is tried again where the nodes do not answer.
+const AWAY: Duration = Duration::from_millis(400);
+/// A key is gone when its instant has passed.
+const MARGIN: Duration = Duration::from_millis(2);
+
+// === impl Shared ===
+
+impl Shared {
+    /// Starts to contend for a lock in whose line somebody stands.
+    pub(super) fn start_contending(self: &Arc<Self>, name: &LockName, line: &Arc<Line>) {
+        let (shared, name, line) = (Arc::clone(self), name.clone(), Arc::clone(line));
+        let (stopped, closing) = (self.lifecycle.stopped(), self.closing.clone());
+        self.lifecycle.spawn_background(async move {
+            tokio::select! {
+                () = shared.contend(&name, &line) => {}
+                () = stopped => {}
+                () = closing.cancelled() => {}
+            }
+        });
+    }
+
+    /// Goes on until nobody stands in the line.
+    async fn contend(&self, name: &LockName, line: &Line) {
+        let mut splits = Backoff::new();
+        while let Some(head) = line.head(Instant::now()) {
+            // What has become free until now is seen by this try.
+            let _seen = line.woken.notified().now_or_never();
+            line.begin();
+            let tried = self.try_for(name, line, &head).await;
+            line.end();
+            let pause = match tried {
+                Ok(Pause::Split(took)) => {
+                    // Nobody has it, so there is nothing to be woken for; and woken by one message all
+                    // who have split the nodes would come together again.
+                    sleep(splits.next(took).min(PERIOD)).await;
+                    None
+                }
+                Ok(Pause::For(pause)) => {
+                    splits = Backoff::new();
+                    Some(pause)
+                }
+                Ok(Pause::None) => None,
+                Err(error) => {
+                    debug!(%name, %error, "to be tried again for those who wait");
+                    Some(up_to(AWAY))
+                }
+            };
+            let Some(pause) = pause else { continue };
+            let longest = PERIOD / 2 + up_to(PERIOD / 2);
+            let pause = (pause + MARGIN).min(longest);
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = line.woken.notified() => sleep(up_to(SCATTER)).await,
+            }
+        }
+    }
+
+    /// Tries once for the head.
+    async fn try_for(
+        &self,
+        name: &LockName,
+        line: &Line,
+        head: &Standing,
+    ) -> Result<Pause, StoreError> {
+        let keys = self.keys(name);
+        let left = head.until.saturating_duration_since(Instant::now());
+        let wish = Wish {
+            take: true,
+            unheard: (!head.attended).then_some(left),
+            waits: Some(WAKES),
+        };
+        let turn = self.turn(line).await?;
+        let began = Instant::now();
+        let tried = self.attempt(&keys, &head.attempt, wish).await?;
+        match tried {
+            Tried::Granted(lease, nonce) => {
+                let lasts = lease.expires_in;
+                let token = &head.attempt.token;
+                let told = line.take(head)
+                    && (!head.attended || self.gateway.parking.tell(token, News::Granted(lease)));
+                if told {
+                    return Ok(Pause::For(lasts));
+                }
+                self.take_back(name, head, &nonce).await;
+                drop(turn);
+                Ok(Pause::None)
+            }
+            Tried::Held(holder) | Tried::Split(Some(holder)) => Ok(Pause::For(left_of(&holder))),
+            Tried::Split(None) | Tried::Free => Ok(Pause::Split(began.elapsed())),
+            Tried::Done(_) => {
+                // It is answered when it asks again.
+                if line.take(head) && head.attended {
+                    let _heard = self
+                        .gateway
+                        .parking
+                        .tell(&head.attempt.token, News::Forgotten);
+                }
+                Ok(Pause::None)
+            }
+        }
+    }
+
+    /// Takes a grant back of which nobody was told.
+    async fn take_back(&self, name: &LockName, head: &Standing, nonce: &Nonce) {
+        let keys = self.keys(name);
+        let token = &head.attempt.token;
+        // From here on nobody is answered it, and it is swept if this ends half-way.
+        let mut pending = Pending::new(self, name, token, nonce, true);
+        let nodes = self.quorum.nodes().iter();
+        let doomed = nodes.map(|node| self.sweeper.doomed.begin(node.index, token));
+        let _until_then: Vec<_> = doomed.collect();
+        let withdrawn = self.quorum.ask(
+            |node| timeout(node.timeout, node.withdraw(&keys, token, Some(nonce))),
+            |_| false,
+        );
+        let withdrawn = withdrawn.await;
+        pending.disarm();
+        for node in withdrawn.others(|answer| matches!(answer, Ok(Ok(_)))) {
+            let swept = Swept::Try(nonce.clone());
+            self.sweeper.sweep(node, name, token, swept);
+        }
+    }
+}
+
+fn left_of(holder: &Holder) -> Duration {
+    match holder {
+        Holder::Lease(lease) => lease.expires_in,
+        Holder::Foreign { expires_in, .. } => expires_in.unwrap_or(PERIOD),
+    }
+}

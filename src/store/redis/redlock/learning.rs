@@ -1,0 +1,165 @@
+//! Gives nodes their vote that have lost their data, when it is known how far fences have come.
+//!
+//! A node that lost its data would propose fences anew that it has accepted. So it has no vote until a
+//! gateway has asked the others: a majority that has a vote is enough, because any fence that was granted was
+//! accepted by one of them, or all others, where no more can be known. Who is asked accepts no fence any more
+//! that it was asked to propose before: none can be granted behind the back of the one who asks. What was
+//! learnt counts for the life of the node in which it was asked for. Several gateways may do this at once,
+//! and one may die half-way: it is done again from the start. `tests/it/model/fence` shows what each of these
+//! is for.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::{
+    select,
+    sync::Notify,
+    time::{Duration, sleep},
+};
+use tracing::{Instrument as _, debug, info, warn};
+
+use crate::{
+    lifecycle::Lifecycle,
+    store::{StoreError, Unavailability},
+};
+
+use super::{
+    super::dispatch::Pauses,
+    answers::Answers,
+    calls::{Lesson, Standing},
+    node::Node,
+    nonce::Nonce,
+    shared::Shared,
+};
+
+/// What is known of how a node learns.
+#[derive(Debug, Default)]
+pub(super) struct Learning {
+    /// It was found that it has to.
+    pub(super) wanted: Notify,
+    /// What is missing, when it was last tried.
+    missing: Mutex<Option<String>>,
+}
+
+/// What came of learning.
+enum Learnt {
+    /// There was nothing to learn.
+    Before,
+    /// It has a vote, and proposes more than this.
+    Now(u64),
+    /// This is missing.
+    Missing(String),
+}
+
+/// How often it is looked whether a node has lost its data of which nobody asks anything: it has no vote for a
+/// while from when that was found.
+const PERIOD: Duration = Duration::from_secs(10);
+
+// === impl Shared ===
+
+impl Shared {
+    /// Starts what gives nodes their vote.
+    pub(super) fn start_learning(self: &Arc<Self>, lifecycle: &Lifecycle) {
+        for node in self.quorum.nodes() {
+            let (shared, index) = (Arc::clone(self), node.index);
+            let span = tracing::info_span!("node", node = node.name);
+            let learning = async move { shared.keep_learning(index).await };
+            self.start_background(lifecycle, learning.instrument(span));
+        }
+    }
+
+    async fn keep_learning(&self, index: usize) {
+        let node = &self.quorum.nodes()[index];
+        let mut pauses = Pauses::new();
+        loop {
+            let missing = match self.learn(node).await {
+                Ok(learnt @ (Learnt::Before | Learnt::Now(_))) => {
+                    if let Learnt::Now(top) = learnt {
+                        info!(top, "the node has a vote: it has learnt what was granted");
+                    }
+                    *node.learning.missing() = None;
+                    pauses = Pauses::new();
+                    select! {
+                        () = node.learning.wanted.notified() => {}
+                        () = sleep(PERIOD) => {}
+                    }
+                    continue;
+                }
+                Ok(Learnt::Missing(what)) => Some(what),
+                Err(error) => {
+                    debug!(%error, "whether the node has a vote is looked at again");
+                    None
+                }
+            };
+            if let Some(what) = missing {
+                let mut last = node.learning.missing();
+                if last.as_ref() != Some(&what) {
+                    warn!(
+                        what,
+                        "the node has no vote: it has to learn what was granted"
+                    );
+                    *last = Some(what);
+                }
+            }
+            sleep(pauses.next()).await;
+        }
+    }
+
+    /// Has a node learn what it has to, and gives it its vote.
+    async fn learn(&self, node: &Node) -> Result<Learnt, StoreError> {
+        let life = match node.standing(&Nonce::random(), true).await? {
+            Standing::Learnt(_) => return Ok(Learnt::Before),
+            Standing::Unlearnt(life) => life,
+        };
+        let majority = self.quorum.majority();
+        let is_taught = |answer: &Result<Lesson, _>| matches!(answer, Ok(Lesson::Taught(_)));
+        // After its life has begun: what the others are asked then is known to none of its lives before.
+        let lessons = self.quorum.ask_some(
+            |other| other.index != node.index,
+            |other| other.teach(&life),
+            |lessons| lessons.count(is_taught) >= majority,
+        );
+        let lessons = lessons.await;
+        let answers = lessons.count(Result::is_ok);
+        if lessons.count(is_taught) < majority && answers + 1 < lessons.nodes() {
+            return Ok(Learnt::Missing(self.missing(node, &lessons)));
+        }
+        let tops = lessons.iter().map(|lesson| match lesson {
+            Ok(Lesson::Taught(top)) => *top,
+            Ok(Lesson::Unlearnt) | Err(_) => 0,
+        });
+        let top = tops.max().unwrap_or_default();
+        if node.admit(&life, top).await? {
+            return Ok(Learnt::Now(top));
+        }
+        let why = "it has lost its data again".to_owned();
+        Err(Unavailability::Refused(why).into())
+    }
+
+    /// Which nodes have to answer, and why all of them.
+    fn missing(&self, node: &Node, lessons: &Answers<Result<Lesson, StoreError>>) -> String {
+        let nodes = self.quorum.nodes();
+        let silent = lessons.others(Result::is_ok).into_iter();
+        let silent = silent.filter(|&other| other != node.index);
+        let silent: Vec<_> = silent.map(|other| nodes[other].name.as_str()).collect();
+        let unlearnt = 1 + lessons.count(|lesson| *lesson == Ok(Lesson::Unlearnt));
+        let (of, silent) = (nodes.len(), silent.join(" and "));
+        format!("{unlearnt} of {of} nodes have lost their data, or are new; {silent} must answer")
+    }
+}
+
+// === impl Learning ===
+
+impl Learning {
+    /// Says that a node has to learn, and what is missing for that.
+    pub(super) fn to_learn(&self) -> String {
+        let to_learn = "it has no vote until it has learnt what the others have granted";
+        match &*self.missing() {
+            Some(what) => format!("{to_learn}: {what}"),
+            None => to_learn.to_owned(),
+        }
+    }
+
+    fn missing(&self) -> MutexGuard<'_, Option<String>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,233 @@
+//! The line of those who wait for a lock at this gateway. It lives in memory only.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Mutex as AsyncMutex, Notify, watch},
+    time::Instant,
+};
+
+use crate::{
+    lock::TokenHash,
+    store::contract::{Attempt, INSPECTED_WAITERS, Waiter, Waiting},
+};
+
+use super::standing::Standing;
+
+/// What this gateway does about one lock.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    queue: Mutex<Queue>,
+    /// Held by whoever tries to take the lock, so that this gateway contends with others and not with
+    /// itself.
+    pub(super) turn: AsyncMutex<()>,
+    /// Held while a lease changes its keeper: else two who adopt it together could each have some nodes.
+    pub(super) adopting: AsyncMutex<()>,
+    /// Told when the lock may be free.
+    pub(super) woken: Notify,
+    /// How many tries for those who stand here have begun, and how many are over.
+    begun: AtomicU64,
+    over: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    line: VecDeque<Standing>,
+    /// Whether somebody tries to get the lock for them.
+    contended: bool,
+}
+
+/// What becomes of one that wants to stand in the line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Joined {
+    /// It stands there, with so many before it; whose place it has taken; and whether somebody must
+    /// begin to contend for the lock.
+    Standing {
+        ahead: u64,
+        superseded: Option<TokenHash>,
+        contend: bool,
+    },
+    Full,
+    /// Its place was taken in other words.
+    Mismatch,
+}
+
+/// What becomes of one that leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// It stood there, and does not any more, or its place is kept.
+    Gone,
+    /// Another one has its place.
+    Superseded,
+    /// It does not stand there.
+    Elsewhere,
+}
+
+/// How much longer than its patience a place is remembered: whoever has it leaves by itself.
+const MARGIN: Duration = Duration::from_secs(5);
+
+// === impl Line ===
+
+impl Line {
+    /// How many stand here.
+    pub(super) fn len(&self, now: Instant) -> u64 {
+        count(self.queue().living(now).count())
+    }
+
+    /// The first of them and how many there are.
+    pub(super) fn shown(&self, now: Instant) -> (Vec<Waiter>, u64) {
+        let queue = self.queue();
+        let living = queue.living(now).take(INSPECTED_WAITERS);
+        let shown = living.map(|it| it.shown(now)).collect();
+        (shown, count(queue.living(now).count()))
+    }
+
+    /// Where each of these stands.
+    pub(super) fn ahead_of(&self, token: &TokenHash, now: Instant) -> Option<u64> {
+        let queue = self.queue();
+        let ahead = queue.living(now).position(|it| it.attempt.token == *token);
+        ahead.map(count)
+    }
+
+    /// Takes a place behind everybody, or the one under its idempotency key.
+    pub(super) fn join(&self, attempt: &Attempt, waiting: Waiting, now: Instant) -> Joined {
+        let mut queue = self.queue();
+        let mut standing = Standing {
+            attempt: Arc::new(attempt.clone()),
+            since: now,
+            until: now + waiting.patience + MARGIN,
+            attended: true,
+            superseded: None,
+        };
+        queue.line.retain(|it| it.until > now);
+        let same = |it: &Standing| it.attempt.token == attempt.token || it.is_under_key_of(attempt);
+        let ahead = match queue.line.iter().position(same) {
+            Some(at) => {
+                let before = &mut queue.line[at];
+                if !before.is_meant_by(attempt) {
+                    return Joined::Mismatch;
+                }
+                standing.since = before.since;
+                if before.attended && before.attempt.token != attempt.token {
+                    standing.superseded = Some(before.attempt.token);
+                }
+                *before = standing.clone();
+                at
+            }
+            None if count(queue.line.len()) >= waiting.longest_queue => return Joined::Full,
+            None => {
+                queue.line.push_back(standing.clone());
+                queue.line.len() - 1
+            }
+        };
+        Joined::Standing {
+            ahead: count(ahead),
+            superseded: standing.superseded,
+            contend: !std::mem::replace(&mut queue.contended, true),
+        }
+    }
+
+    /// One that does not wait gives the place up that was taken under its key. With whose it was, if that
+    /// one waits; `Err`: it was taken in other words.
+    pub(super) fn pass(&self, attempt: &Attempt) -> Result<Option<TokenHash>, ()> {
+        let mut queue = self.queue();
+        let Some(at) = queue.line.iter().position(|it| it.is_under_key_of(attempt)) else {
+            return Ok(None);
+        };
+        if !queue.line[at].is_meant_by(attempt) {
+            return Err(());
+        }
+        let before = queue.line.remove(at);
+        Ok(before.filter(|it| it.attended).map(|it| it.attempt.token))
+    }
+
+    /// Gives a place up, or has it kept for a request that asks again.
+    pub(super) fn leave(
+        &self,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+        now: Instant,
+    ) -> Left {
+        let mut queue = self.queue();
+        let superseded = queue.line.iter().any(|it| it.superseded == Some(*token));
+        let Some(at) = queue.line.iter().position(|it| it.attempt.token == *token) else {
+            return if superseded {
+                Left::Superseded
+            } else {
+                Left::Elsewhere
+            };
+        };
+        match keep_for {
+            Some(keep_for) if queue.line[at].attempt.idempotency.is_some() => {
+                let kept = &mut queue.line[at];
+                kept.until = now + keep_for;
+                kept.attended = false;
+            }
+            _ => drop(queue.line.remove(at)),
+        }
+        Left::Gone
+    }
+
+    /// The first who may be granted the lock. `None`: nobody stands here, and nobody contends any more.
+    pub(super) fn head(&self, now: Instant) -> Option<Standing> {
+        let mut queue = self.queue();
+        queue.line.retain(|it| it.until > now);
+        let head = queue.line.front().cloned();
+        queue.contended = head.is_some();
+        head
+    }
+
+    /// Takes the head out, if it still is as it was.
+    pub(super) fn take(&self, head: &Standing) -> bool {
+        let mut queue = self.queue();
+        let same =
+            |it: &Standing| it.attempt.token == head.attempt.token && it.attended == head.attended;
+        let is_there = queue.line.front().is_some_and(same);
+        if is_there {
+            queue.line.pop_front();
+        }
+        is_there
+    }
+
+    /// A try begins for those who stand here.
+    pub(super) fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The try is over.
+    pub(super) fn end(&self) {
+        self.over.send_modify(|over| *over += 1);
+    }
+
+    /// Wakes whoever tries for those who stand here, and ends when a try that has begun since is over.
+    pub(super) async fn tried(&self) {
+        let begun = self.begun.load(Ordering::SeqCst);
+        self.woken.notify_one();
+        let mut over = self.over.subscribe();
+        // The line cannot go while it is asked.
+        drop(over.wait_for(|over| *over > begun).await);
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Queue ===
+
+impl Queue {
+    fn living(&self, now: Instant) -> impl Iterator<Item = &Standing> {
+        self.line.iter().filter(move |it| it.until > now)
+    }
+}
+
+fn count(len: usize) -> u64 {
+    u64::try_from(len).expect("a line is shorter than 2^64")
+}

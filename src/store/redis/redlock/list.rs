@@ -1,0 +1,231 @@
+//! Fills a page of a list: scans as many nodes as no majority can do without, one after the other, and
+//! asks all nodes who has what was found.
+//!
+//! A lease is at a majority of the nodes, so that it is on one of those that are scanned; it is shown where
+//! the first of them is. It may have come to that one after the scan, late or with a lock that has passed
+//! on. So it is left out only where the node has had it for longer than the walk has lasted, and a young
+//! lease may be shown more than once. A lock whose lease is missing at a node while the walk is there, and
+//! that passes to a lease which is missing where the walk comes next, can be missed.
+
+use std::collections::HashSet;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use tokio::time::{Duration, Instant};
+
+use crate::{
+    lock::LockName,
+    store::{
+        StoreError, Unavailability,
+        contract::Holder,
+        cursor::{Cursor, Scanned, Split},
+        page::{HeldLock, ListQuery, Page},
+    },
+};
+
+use super::{
+    super::{
+        keys::Keys,
+        list::{count, leave_out, narrower, split},
+    },
+    shared::Shared,
+    view::Holding,
+    walk::Walk,
+};
+
+/// How many steps a page may take, and for how long another may begin.
+const STEPS: usize = 32;
+const TIME: Duration = Duration::from_secs(1);
+/// How many locks are asked about at once.
+const LOOKS: usize = 64;
+
+/// Where a walk is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    node: usize,
+    /// How many nodes before it did not answer.
+    skipped: usize,
+    /// What tells the run of the node apart, once it is known.
+    run: Option<u32>,
+    scan: u64,
+    /// What was shown of what lies there.
+    split: Option<Split>,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) async fn page(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        let start = Instant::now();
+        let pattern = Keys::pattern(&query.prefix);
+        let (mut place, since) = self.place(query.cursor);
+        let mut walk = self.walk(since).await;
+        let mut seen = HashSet::new();
+        let (mut locks, mut looked_at, mut fewer) = (Vec::new(), 0, None);
+        let mut over = false;
+        for taken in 1.. {
+            let wanted = query.limit - locks.len();
+            let count = match (place.split, fewer.take()) {
+                (Some(_), _) => 1,
+                (None, Some(fewer)) => fewer,
+                (None, None) => count(wanted, locks.len(), looked_at),
+            };
+            let mut finished = false;
+            let node = &self.quorum.nodes()[place.node];
+            match node
+                .dispatch
+                .scan(&node.shard, place.scan, &pattern, count)
+                .await
+            {
+                Err(error) => {
+                    place = self.passed_by(place, &error)?;
+                }
+                Ok(step) if place.run.is_some_and(|run| run != step.run) => {
+                    // What another run has answered means nothing to this one.
+                    place = Place::default();
+                    walk = self.walk(None).await;
+                    seen.clear();
+                }
+                Ok(step) => {
+                    place.run = Some(step.run);
+                    let names: HashSet<LockName> = step.names.into_iter().collect();
+                    let new = names.difference(&seen).cloned().collect();
+                    let mut found = self.look(new, query, place, &walk).await?;
+                    leave_out(place.split, &mut found, step.next);
+                    if found.len() <= wanted {
+                        looked_at += count;
+                        locks.extend(found);
+                        seen.extend(names);
+                        (place.scan, place.split) = (step.next, None);
+                        finished = step.next == 0;
+                    } else if count > 1 {
+                        fewer = Some(narrower(count, wanted, found.len()));
+                    } else {
+                        // What lies together is on a page of its own, and if that is too short on several.
+                        if locks.is_empty() {
+                            (locks, place.split) = split(found, step.next, query.limit);
+                        }
+                        break;
+                    }
+                }
+            }
+            if finished {
+                over = place.node + 1 - place.skipped >= self.quorum.majority();
+                place = Place {
+                    node: place.node + 1,
+                    run: None,
+                    ..place
+                };
+            }
+            // Nothing has been shown, and the next page would begin with the same.
+            if fewer.is_some() && locks.is_empty() {
+                continue;
+            }
+            let enough = locks.len() == query.limit;
+            if over || enough || taken >= STEPS || start.elapsed() >= TIME {
+                break;
+            }
+        }
+        let next = (!over).then(|| place.cursor(walk.since));
+        Ok(Page { locks, next })
+    }
+
+    /// The place that a cursor means, and when its walk began; the beginning if it means none here.
+    fn place(&self, cursor: Option<Cursor>) -> (Place, Option<u64>) {
+        let Some(Cursor::Quorum {
+            node,
+            skipped,
+            since,
+            scanned: Scanned { run, scan, split },
+        }) = cursor
+        else {
+            return (Place::default(), None);
+        };
+        let [skipped, node] = [skipped, node].map(usize::from);
+        if node >= self.quorum.nodes().len() || skipped > node {
+            return (Place::default(), None);
+        }
+        let place = Place {
+            node,
+            skipped,
+            run: (scan != 0 || split.is_some()).then_some(run),
+            scan,
+            split,
+        };
+        (place, Some(since))
+    }
+
+    /// Goes on with the next node, as long as enough of them can be scanned.
+    fn passed_by(&self, place: Place, error: &StoreError) -> Result<Place, StoreError> {
+        let skipped = place.skipped + 1;
+        if self.quorum.nodes().len() - skipped < self.quorum.majority() {
+            return Err(match error {
+                StoreError::Unavailable(Unavailability::Misconfigured(_)) => error.clone(),
+                error => self.describe(skipped, error),
+            });
+        }
+        Ok(Place {
+            node: place.node + 1,
+            skipped,
+            ..Place::default()
+        })
+    }
+
+    /// Who has these locks.
+    async fn look(
+        &self,
+        names: Vec<LockName>,
+        query: &ListQuery,
+        place: Place,
+        walk: &Walk,
+    ) -> Result<Vec<HeldLock>, StoreError> {
+        // Which were passed by is not known.
+        let before = if place.skipped == 0 { place.node } else { 0 };
+        let looks = stream::iter(names).map(|name| async move {
+            let view = self.view(&self.keys(&name)).await?;
+            // What may be held is shown: a lock that is held throughout must not be missing.
+            let holding = view.suspected();
+            if let Holding::Lease(token, _) = &holding
+                && view.is_before(before, token, walk)
+            {
+                return Ok(None);
+            }
+            let holder = holding
+                .holder()
+                .filter(|holder| query.owner.is_none() || owned(holder, query));
+            let line = self.lines.existing(&name);
+            let waiters = line.map_or(0, |line| line.len(Instant::now()));
+            Ok::<_, StoreError>(holder.map(|holder| HeldLock {
+                name,
+                holder,
+                waiters,
+            }))
+        });
+        let found: Vec<_> = looks.buffer_unordered(LOOKS).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+}
+
+fn owned(holder: &Holder, query: &ListQuery) -> bool {
+    match holder {
+        Holder::Lease(lease) => lease.owner == query.owner,
+        Holder::Foreign { .. } => false,
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    fn cursor(self, since: u64) -> Cursor {
+        let byte = |number| u8::try_from(number).expect("there are at most 15 nodes");
+        Cursor::Quorum {
+            node: byte(self.node),
+            skipped: byte(self.skipped),
+            since,
+            scanned: Scanned {
+                run: self.run.unwrap_or_default(),
+                scan: self.scan,
+                split: self.split,
+            },
+        }
+    }
+}

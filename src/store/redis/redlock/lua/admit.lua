@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- Admit: gives a node of a quorum its vote, when it is known how far fences have come.
+--
+-- KEYS
+--   1  node  hash: what this node has learnt, and in which life
+-- ARGV
+--   1  the life for which that was asked
+--   2  the largest fence that the others have accepted
+-- Reply
+--   {admitted, ARGV 1}  it has a vote, by this or by another who has learnt for it
+--   {over, ARGV 1}      that life is over: it has lost its data again
+-- Replay
+--   Answers the same, and leaves alone what it has accepted since.
+-- Clock
+--   None.
+-- Cluster
+--   One key.
+-- Cost
+--   O(1).
+
+local node = KEYS[1]
+local life = ARGV[1]
+
+local it = redis.call('HMGET', node, 'life', 'top')
+if it[1] ~= life then
+  return { 'over', life }
+end
+if not it[2] then
+  redis.call('HSET', node, 'top', ARGV[2])
+end
+return { 'admitted', life }

@@ -1,0 +1,94 @@
+#!lua flags=allow-oom
+-- Break, at one node of a quorum: ends what holds the lock here, if it is what was meant.
+--
+-- KEYS
+--   1  lock    string: the hash of the holder's token
+--   2  info    hash: the lease record
+--   3  ended   zset: what is remembered of ended leases, by the instant until which it counts
+--   4  wanted  string: there if a gateway was refused here that waits
+-- ARGV
+--   1  a nonce, which is the identity of this break
+--   2  how long to remember an end, in ms
+--   3  the hash of the token of the lease that is meant, or empty
+--   4  the mark of the foreign value that is meant, or empty
+--   5  1 if an earlier copy of this command may still arrive, else 0
+-- Reply
+--   {broken, ARGV 1}
+--   {ended, ARGV 1}            another break has ended the lease that is meant here
+--   {changed, ARGV 1}          something else holds it here, or nothing
+--   {layout, ARGV 1, version}  the record is not of this layout
+-- Replay
+--   What was broken once is answered so again, and what holds the lock by then is left alone. A token is
+--   of one lease only; a foreign value may come back, so a copy that found another one keeps the copies
+--   before it from doing anything.
+-- Clock
+--   TIME of this node, once.
+-- Cluster
+--   All keys carry the name as hash tag.
+-- Cost
+--   O(1), but for O(log n) in the number of memories of this name.
+
+local lock, info, ended, wanted = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local nonce = ARGV[1]
+
+-- import time
+-- import record
+-- import memory
+-- import mark
+-- import wake
+
+local held = redis.call('GET', lock)
+local record, layout = read_record(info, 'idem', 'provisional')
+if layout then
+  return { 'layout', nonce, layout }
+end
+local now = instants(redis.call('TIME'))
+if remembers(ended, 'x:' .. nonce, now) then
+  return { 'broken', nonce }
+end
+if remembers(ended, 'y:' .. nonce, now) then
+  return { 'changed', nonce }
+end
+local ours = held and record and record[2] == held and redis.call('PTTL', lock) >= 0 and record
+local meant
+if ours then
+  meant = held == ARGV[3]
+else
+  meant = held and mark(held) == ARGV[4]
+end
+local forget = now + ARGV[2]
+if not meant then
+  local ends = {}
+  local ended_before = ARGV[3] ~= '' and remembers(ended, 'e:' .. ARGV[3], now)
+  if ARGV[3] ~= '' then
+    -- Its holder is told so by this node too, and a late copy of its acquire takes nothing.
+    ends = { forget, 'b:' .. ARGV[3], forget, 'g:' .. ARGV[3] }
+  end
+  if ARGV[5] == '1' then
+    ends[#ends + 1], ends[#ends + 2] = forget, 'y:' .. nonce
+  end
+  if ends[1] then
+    remember(ended, now, unpack(ends))
+  end
+  return { ended_before and 'ended' or 'changed', nonce }
+end
+local ends = { forget, 'x:' .. nonce }
+if ours then
+  ends[3], ends[4], ends[5], ends[6] = forget, 'b:' .. held, forget, 'e:' .. held
+  if not ours[4] then
+    -- Its holder has heard of it: a copy of its acquire that is still on its way must not take the
+    -- lock again, and its idempotency key is used.
+    ends[7], ends[8] = forget, 'g:' .. held
+    if ours[3] then
+      ends[9], ends[10] = forget, 'k:' .. ours[3]
+    end
+  end
+end
+remember(ended, now, unpack(ends))
+redis.call('DEL', lock, info)
+if ours then
+  -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
+  redis.pcall('PUBLISH', 'lg:gw:all', 'broken ' .. held .. ' ' .. string.sub(lock, 5, -7))
+end
+wake()
+return { 'broken', nonce }

@@ -1,0 +1,64 @@
+#!lua flags=allow-oom
+-- Release, at one node of a quorum: ends a lease here.
+--
+-- KEYS
+--   1  lock    string: the hash of the holder's token
+--   2  info    hash: the lease record
+--   3  ended   zset: what is remembered of ended leases, by the instant until which it counts
+--   4  wanted  string: there if a gateway was refused here that waits
+-- ARGV
+--   1  the hash of the token
+--   2  how long to remember an end, in ms
+--   3  who releases it as its keeper, or empty
+-- Reply
+--   {released, ARGV 1}
+--   {adopted, ARGV 1}          another keeper goes on with it
+--   {another | free, ARGV 1}   the token does not hold the lock here; does somebody else?
+--   {broken, ARGV 1, 0 | 1, 0 | 1}  its lease was broken; 1: somebody else is holding the lock; 1: it
+--                              was here, and a break has ended it
+--   {layout, ARGV 1, version}  the record is not of this layout
+-- Replay
+--   A lease that was acquired with an idempotency key is answered `released` again as long as its
+--   end is remembered; any other is not held any more.
+-- Clock
+--   TIME of this node, only where an end is remembered.
+-- Cluster
+--   All keys carry the name as hash tag.
+-- Cost
+--   O(1), but for O(log n) in the number of memories of this name.
+
+local lock, info, ended, wanted = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local token = ARGV[1]
+
+-- import time
+-- import record
+-- import memory
+-- import wake
+
+local held = redis.call('GET', lock)
+local record, layout = read_record(info, 'idem', 'keeper')
+if layout then
+  return { 'layout', token, layout }
+end
+if held ~= token then
+  local now = instants(redis.call('TIME'))
+  if remembers(ended, 'r:' .. token, now) then
+    return { 'released', token }
+  end
+  if remembers(ended, 'b:' .. token, now) then
+    return { 'broken', token, held and 1 or 0, remembers(ended, 'e:' .. token, now) and 1 or 0 }
+  end
+  return { held and 'another' or 'free', token }
+end
+local ours = record and record[2] == token and record
+if ARGV[3] ~= '' and (ours and ours[4] or token) ~= ARGV[3] then
+  return { 'adopted', token }
+end
+if ours and ours[3] then
+  local now = instants(redis.call('TIME'))
+  local forget = now + ARGV[2]
+  remember(ended, now, forget, 'k:' .. ours[3], forget, 'r:' .. token)
+end
+redis.call('DEL', lock, info)
+wake()
+return { 'released', token }

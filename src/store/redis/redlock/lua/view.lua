@@ -1,0 +1,44 @@
+#!lua flags=allow-oom
+-- View: shows who has a lock at one node of a quorum.
+--
+-- KEYS
+--   1  lock  string: the hash of the holder's token
+--   2  info  hash: the lease record
+-- ARGV
+--   none
+-- Reply
+--   {held, KEYS 1, ms left, token, lease ..}
+--   {foreign, KEYS 1, ms left, mark}  no lease of ours; -1: for ever
+--   {free, KEYS 1}
+--   {layout, KEYS 1, version}         the record is not of this layout
+-- Replay
+--   Looks again.
+-- Clock
+--   TIME of this node, once.
+-- Cluster
+--   All keys carry the name as hash tag.
+-- Cost
+--   O(1), but for the length of a foreign value.
+
+local lock, info = KEYS[1], KEYS[2]
+
+-- import time
+-- import record
+-- import tell
+-- import mark
+
+local held = redis.call('GET', lock)
+if not held then
+  return { 'free', lock }
+end
+local left = redis.call('PTTL', lock)
+local record, layout = read_record(info, 'lead', unpack(TOLD))
+if layout then
+  return { 'layout', lock, layout }
+end
+if not record or record[2] ~= held or left < 0 then
+  return { 'foreign', lock, left, mark(held) }
+end
+-- What is left counts from the beginning of the lease, and not from when this node took part in it.
+left = math.max(0, left - (tonumber(record[3]) or 0))
+return tell({ 'held', lock, left, held }, record, 4, left, instants(redis.call('TIME')))

@@ -1,0 +1,82 @@
+#!lua flags=allow-oom
+-- Withdraw: makes sure that a try, or a whole attempt, holds nothing at one node of a quorum, now or
+-- later.
+--
+-- KEYS
+--   1  lock    string: the hash of the holder's token
+--   2  info    hash: the lease record
+--   3  ended   zset: what is remembered of ended leases, by the instant until which it counts
+--   4  wanted  string: there if a gateway was refused here that waits
+-- ARGV
+--   1  the hash of the token, which is the identity of the attempt
+--   2  the nonce of the try that is meant, or empty for the whole attempt
+--   3  how long to remember an end, in ms
+--   4  1 if somebody may have heard of the lease, so that its idempotency key is used, else 0
+-- Reply
+--   {given_back, ARGV 1}
+--   {kept, ARGV 1}             its lease was adopted, or answered again under its idempotency key, or is
+--                              of a later try and was renewed since
+--   {nothing, ARGV 1}          it holds nothing here, and never will
+--   {layout, ARGV 1, version}  the record is not of this layout
+-- Replay
+--   The try, or the attempt, is refused for as long as its end is remembered.
+-- Clock
+--   TIME of this node, once.
+-- Cluster
+--   All keys carry the name as hash tag.
+-- Cost
+--   O(1), but for O(log n) in the number of memories of this name.
+
+local lock, info, ended, wanted = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local token, nonce = ARGV[1], ARGV[2]
+
+-- By how many ms an instant may seem to be another when it is told by what is left until then.
+local JITTER = 2
+
+-- What a record says for its fence until the second round has named it, as in `reserve`.
+local UNRATIFIED = '1'
+
+-- import time
+-- import record
+-- import memory
+-- import keeper
+-- import wake
+
+local held = redis.call('GET', lock)
+local record, layout = read_record(info, 'nonce', 'idem', 'returnable', 'first', 'fence')
+if layout then
+  return { 'layout', token, layout }
+end
+local now = instants(redis.call('TIME'))
+local forget = now + ARGV[3]
+local ended_now = nonce == '' and 'g:' .. token or 'n:' .. nonce
+local ours = held == token and record and record[2] == token and record
+if not ours or (nonce ~= '' and ours[3] ~= nonce) then
+  remember(ended, now, forget, ended_now)
+  return { 'nothing', token }
+end
+local key = ours[4]
+if keeper_of(token) ~= token or (key and not ours[5]) then
+  return { 'kept', token }
+end
+-- Nobody renews a try that was not granted. So a later one was, and counts this node among those that
+-- keep its lease.
+if nonce ~= '' and ours[6] and now + redis.call('PTTL', lock) > ours[6] + JITTER then
+  return { 'kept', token }
+end
+-- The lock goes last: stopped half-way, it is still held and can be withdrawn again.
+if key and ARGV[4] == '1' then
+  remember(ended, now, forget, ended_now, forget, 'k:' .. key)
+else
+  remember(ended, now, forget, ended_now)
+  if key then
+    redis.call('ZREM', ended, 'k:' .. key)
+  end
+end
+redis.call('DEL', lock, info)
+-- Whoever was refused because of a try that came to nothing tries again by itself, after a pause that is
+-- to keep them apart: woken, all would come together again.
+if nonce == '' or ours[7] ~= UNRATIFIED then
+  wake()
+end
+return { 'given_back', token }

@@ -1,0 +1,184 @@
+//! Carries news between gateways over all nodes. Each message comes by every node that there is a way by,
+//! and is heard once.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bb8_redis::redis::Cmd;
+use futures_util::{
+    StreamExt, future,
+    stream::{self, BoxStream, SelectAll},
+};
+
+use crate::store::{StoreError, Unavailability, relay::Relay};
+
+use super::{
+    super::{Slot, ear::Ear, failure::Failure, subscription::silence},
+    combined::unknown,
+    shared::Shared,
+};
+
+/// The relay of a quorum.
+pub(super) struct QuorumRelay {
+    pub(super) shared: Arc<Shared>,
+    /// How many batches were sent.
+    pub(super) sent: AtomicU64,
+}
+
+/// The messages that were heard last, so that those which come by another node are known.
+#[derive(Debug, Default)]
+struct Heard {
+    last: VecDeque<String>,
+}
+
+/// How many messages are remembered: of many gateways, for longer than one node may lag behind another.
+const REMEMBERED: usize = 1_024;
+
+// === impl QuorumRelay ===
+
+impl QuorumRelay {
+    /// Publishes at all nodes. A majority shares a node with the majority on which others listen.
+    async fn publish(&self, channel: &str, message: &str) -> Result<(), StoreError> {
+        let mut command = Cmd::new();
+        command.arg("PUBLISH").arg(channel).arg(message);
+        let (quorum, slot) = (&self.shared.quorum, Slot::of(channel.as_bytes()));
+        let majority = quorum.majority();
+        let answers = quorum.ask(
+            |node| async {
+                let sent = node.dispatch.plain(slot, &command).await;
+                sent.map(drop).map_err(of_failure)
+            },
+            |answers| answers.count(Result::is_ok) >= majority,
+        );
+        let answers = answers.await;
+        if answers.count(Result::is_ok) >= majority {
+            return Ok(());
+        }
+        let describe = |missed, error: &StoreError| self.shared.describe(missed, error);
+        Err(unknown(&answers, majority, false, describe))
+    }
+}
+
+fn of_failure(failure: Failure) -> StoreError {
+    match failure {
+        Failure::Unknown(why) => why.into(),
+        Failure::NoScript | Failure::WrongType => {
+            Unavailability::Refused("the server refuses PUBLISH".to_owned()).into()
+        }
+        known => known.reason().into(),
+    }
+}
+
+#[async_trait]
+impl Relay for QuorumRelay {
+    async fn ask(&self, lasts: Duration) -> Result<(), StoreError> {
+        let gateway = &self.shared.gateway;
+        gateway.news_wanted.ask(lasts);
+        self.publish(&gateway.channels.all, &gateway.id.question(lasts))
+            .await
+    }
+
+    async fn asked(&self) -> Duration {
+        self.shared.gateway.news_wanted.next().await
+    }
+
+    async fn send(&self, batch: &str) -> Result<(), StoreError> {
+        let id = self.shared.gateway.id.as_str();
+        let number = self.sent.fetch_add(1, Ordering::Relaxed);
+        let news = &self.shared.gateway.channels.news;
+        self.publish(news, &format!("{id} {number}\n{batch}")).await
+    }
+
+    async fn listen(&self) -> Result<BoxStream<'static, String>, StoreError> {
+        let nodes = self.shared.quorum.nodes();
+        let majority = self.shared.quorum.majority();
+        let news = [&*self.shared.gateway.channels.news];
+        let ears = future::join_all(nodes.iter().map(|node| node.pool().subscribe(&news))).await;
+        let (mut all, mut refused) = (SelectAll::new(), None);
+        for ear in ears {
+            match ear {
+                Ok(ear) => all.push(messages(ear)),
+                Err(why) => refused = Some(why),
+            }
+        }
+        if all.len() < majority {
+            let missed = nodes.len() - all.len();
+            let why = refused.unwrap_or(Unavailability::Closing);
+            return Err(self.shared.describe(missed, &why.into()));
+        }
+        let (mut listening, mut heard) = (all.len(), Heard::default());
+        let me = format!("{} ", self.shared.gateway.id.as_str());
+        let closing = self.shared.closing.clone();
+        // With fewer than a majority some of what is sent may not come any more.
+        let until = all.take_while(move |message| {
+            listening -= usize::from(message.is_none());
+            future::ready(listening >= majority)
+        });
+        let batches = until.filter_map(move |message| {
+            let new = message.and_then(|message| {
+                let (mark, batch) = message.split_once('\n')?;
+                let is_new = !mark.starts_with(&me) && heard.is_new(mark);
+                is_new.then(|| batch.to_owned())
+            });
+            future::ready(new)
+        });
+        Ok(batches.take_until(closing.cancelled_owned()).boxed())
+    }
+}
+
+/// What is heard at one node, and `None` when nothing is any more.
+fn messages(Ear { connection, over }: Ear) -> BoxStream<'static, Option<String>> {
+    let (mut requests, messages) = connection.split();
+    let lost = async move {
+        tokio::select! {
+            () = silence(&mut requests) => {}
+            () = over.cancelled() => {}
+        }
+    };
+    let texts = messages.map(|message| {
+        let text = String::from_utf8_lossy(message.get_payload_bytes());
+        Some(text.into_owned())
+    });
+    let until = Box::pin(lost);
+    let texts = texts.take_until(until);
+    texts.chain(stream::once(future::ready(None))).boxed()
+}
+
+// === impl Heard ===
+
+impl Heard {
+    /// Whether a message with this mark was not heard before.
+    fn is_new(&mut self, mark: &str) -> bool {
+        if self.last.iter().rev().any(|heard| heard == mark) {
+            return false;
+        }
+        if self.last.len() >= REMEMBERED {
+            self.last.pop_front();
+        }
+        self.last.push_back(mark.to_owned());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_heard_once_although_it_comes_by_every_node() {
+        let mut heard = Heard::default();
+        for number in 0..2 * REMEMBERED {
+            let mark = format!("gateway {number}");
+            assert!(heard.is_new(&mark));
+            assert!(!heard.is_new(&mark));
+        }
+        assert_eq!(heard.last.len(), REMEMBERED);
+    }
+}

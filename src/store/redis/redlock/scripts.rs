@@ -1,0 +1,38 @@
+//! The scripts that only the nodes of a quorum run.
+
+use super::super::{channels::Channels, scripts::Script};
+
+/// The scripts that only the nodes of a quorum run. What else they run is the same as on one server.
+#[derive(Debug)]
+pub(super) struct QuorumScripts {
+    pub(super) reserve: Script,
+    pub(super) ratify: Script,
+    pub(super) replay: Script,
+    pub(super) release: Script,
+    pub(super) withdraw: Script,
+    pub(super) break_lock: Script,
+    pub(super) view: Script,
+    pub(super) learn: Script,
+    pub(super) teach: Script,
+    pub(super) admit: Script,
+}
+
+// === impl QuorumScripts ===
+
+impl QuorumScripts {
+    pub(super) fn new(channels: &Channels) -> Self {
+        let telling = |text, keys| Script::telling(text, keys, channels);
+        Self {
+            reserve: Script::new(include_str!("lua/reserve.lua"), 6),
+            ratify: Script::new(include_str!("lua/ratify.lua"), 5),
+            replay: Script::new(include_str!("lua/replay.lua"), 3),
+            release: telling(include_str!("lua/quorum_release.lua"), 4),
+            withdraw: telling(include_str!("lua/withdraw.lua"), 4),
+            break_lock: telling(include_str!("lua/quorum_break.lua"), 4),
+            view: Script::new(include_str!("lua/view.lua"), 2),
+            learn: Script::new(include_str!("lua/learn.lua"), 1),
+            teach: Script::new(include_str!("lua/teach.lua"), 1),
+            admit: Script::new(include_str!("lua/admit.lua"), 1),
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The store itself: what it is made of, and the contract in terms of the quorum.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::timeout,
+};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
+};
+use tracing::Instrument as _;
+
+use crate::{
+    clock::Clock,
+    config::{Millis, RedisConfig, RedlockConfig, RedlockUrl},
+    lifecycle::Lifecycle,
+    lock::{KeeperId, LockName, Meant, TokenHash, Ttl},
+    store::{
+        Store, StoreError, Unavailability,
+        breaks::{Breaking, Breaks},
+        contract::{
+            Acquisition, Attempt, Check, Confirmation, GiveBack, Health, Inspection, Leaving,
+            Release, Renewal, Renewer,
+        },
+        page::{ListQuery, Page},
+        parking::Parking,
+        relay::Relay,
+    },
+    telemetry::metrics::StoreFigures,
+};
+
+use super::{
+    super::{
+        SlotTags, channels::Channels, credentials::Credentials, floors::Floors, gateway::Gateway,
+        scripts::Scripts, subscription::Subscription,
+    },
+    lines::Lines,
+    node_maker::NodeMaker,
+    quorum::Quorum,
+    relay::QuorumRelay,
+    scripts::QuorumScripts,
+    shared::Shared,
+    sweeper::Sweeper,
+};
+
+/// Leases that a majority of independent Redis servers agrees on.
+///
+/// It starts whether or not the nodes do, and comes back by itself when a majority does.
+pub struct RedlockStore {
+    shared: Arc<Shared>,
+    relay: QuorumRelay,
+    description: String,
+    closed: AtomicBool,
+    /// The commands that are under way.
+    working: TaskTracker,
+    /// Room for those who ask for something, among the commands that are under way.
+    asking: Semaphore,
+}
+
+/// As for one server.
+const ASKING: usize = 1_024;
+const ROOM_WITHIN: Duration = Duration::from_secs(1);
+/// How often those are told who watch their place in a line.
+const SHOWN: Duration = Duration::from_millis(500);
+
+// === impl RedlockStore ===
+
+impl RedlockStore {
+    /// Opens the store. It connects when it is needed, and at once in tasks of its own.
+    ///
+    /// The clock is only compared with those of the nodes, to warn of a difference.
+    pub fn open(
+        url: &RedlockUrl,
+        redis: &RedisConfig,
+        config: &RedlockConfig,
+        clock: Arc<dyn Clock>,
+        lifecycle: &Lifecycle,
+    ) -> Self {
+        let channels = Channels::of(url.login().database);
+        let scripts = Arc::new(Scripts::new(&channels));
+        let own = Arc::new(QuorumScripts::new(&channels));
+        let (gateway, _no_queue_no_orphans) =
+            Gateway::new(channels, Arc::new(Floors::new()), false);
+        let gateway = Arc::new(gateway);
+        let tags = Arc::new(SlotTags::compute());
+        let maker = NodeMaker {
+            redis: RedisConfig {
+                command_timeout_ms: Millis(config.node_timeout_ms.0),
+                ..redis.clone()
+            },
+            credentials: Arc::new(Credentials::of_redis(&url.login(), redis)),
+            scripts: Arc::clone(&scripts),
+            own,
+            gateway: Arc::clone(&gateway),
+            clock,
+            tags: Arc::clone(&tags),
+            wait: config.wait(),
+            forgets: config.forgets(),
+        };
+        let nodes = url.nodes().iter().enumerate();
+        let nodes: Vec<_> = nodes.map(|(index, node)| maker.node(index, node)).collect();
+        let (sweeper, lists) = Sweeper::new(nodes.len(), config.max_ttl_ms.duration());
+        let shared = Arc::new(Shared {
+            quorum: Quorum::new(nodes),
+            scripts,
+            gateway,
+            tags,
+            lines: Lines::default(),
+            sweeper,
+            deadline: redis.deadline_ms.duration(),
+            lifecycle: lifecycle.clone(),
+            closing: CancellationToken::new(),
+        });
+        shared.start_sweeping(lists, lifecycle);
+        shared.start_listening(lifecycle);
+        shared.start_learning(lifecycle);
+        let relay = QuorumRelay {
+            shared: Arc::clone(&shared),
+            sent: AtomicU64::new(0),
+        };
+        Self {
+            shared,
+            relay,
+            description: format!("Redlock over {url}"),
+            closed: AtomicBool::new(false),
+            working: TaskTracker::new(),
+            asking: Semaphore::new(ASKING),
+        }
+    }
+
+    /// Counts a command as under way for as long as the token lives.
+    fn enter(&self) -> Result<TaskTrackerToken, Unavailability> {
+        let token = self.working.token();
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Unavailability::Closing);
+        }
+        Ok(token)
+    }
+
+    /// Room for a command that does not keep anybody's lease.
+    async fn room(&self) -> Result<SemaphorePermit<'_>, Unavailability> {
+        match timeout(ROOM_WITHIN, self.asking.acquire()).await {
+            Ok(Ok(room)) => Ok(room),
+            Ok(Err(_)) | Err(_) => Err(Unavailability::Overloaded),
+        }
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// Starts what keeps an eye on the nodes, and hears what is said there.
+    fn start_listening(self: &Arc<Self>, lifecycle: &Lifecycle) {
+        for node in self.quorum.nodes() {
+            let (examiner, stopped) = (Arc::clone(&node.examiner), lifecycle.stopped());
+            let span = tracing::info_span!("node", node = node.name);
+            let watch = async move {
+                tokio::select! {
+                    () = examiner.watch() => {}
+                    () = stopped => {}
+                }
+            };
+            lifecycle.spawn_background(watch.instrument(span));
+            let subscription = Subscription {
+                gateway: Arc::clone(&self.gateway),
+                dispatch: Arc::clone(&node.dispatch),
+            };
+            self.start_background(lifecycle, subscription.listen());
+        }
+        let mut freed = self.gateway.freed.subscribe();
+        let woken = Arc::clone(self);
+        self.start_background(lifecycle, async move {
+            loop {
+                match freed.recv().await {
+                    Ok(name) => woken.lines.wake(&name),
+                    // Those look again by themselves.
+                    Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+                }
+            }
+        });
+        let shown = Arc::clone(self);
+        self.start_background(lifecycle, async move {
+            loop {
+                tokio::time::sleep(SHOWN).await;
+                shown.show_positions();
+            }
+        });
+    }
+
+    pub(super) fn start_background(
+        &self,
+        lifecycle: &Lifecycle,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let (stopped, closing) = (lifecycle.stopped(), self.closing.clone());
+        lifecycle.spawn_background(async move {
+            tokio::select! {
+                () = task => {}
+                () = stopped => {}
+                () = closing.cancelled() => {}
+            }
+        });
+    }
+}
+
+#[async_trait]
+impl Store for RedlockStore {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
+        let _working = self.enter()?;
+        let _room = self.room().await?;
+        self.shared.acquire(attempt).await
+    }
+
+    async fn confirm(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Confirmation, StoreError> {
+        let _working = self.enter()?;
+        self.shared.confirm(name, token).await
+    }
+
+    async fn leave(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError> {
+        let _working = self.enter()?;
+        self.shared.leave(name, token, keep_for).await
+    }
+
+    async fn renew_as(
+        &self,
+        renewer: Renewer,
+        name: &LockName,
+        token: &TokenHash,
+        ttl: Option<Ttl>,
+    ) -> Result<Renewal, StoreError> {
+        let _working = self.enter()?;
+        self.shared.renew(renewer, name, token, ttl).await
+    }
+
+    async fn release_as(
+        &self,
+        keeper: Option<KeeperId>,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Release, StoreError> {
+        let _working = self.enter()?;
+        self.shared.release(keeper, name, token).await
+    }
+
+    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
+        let _working = self.enter()?;
+        self.shared.give_back(name, token).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
+        let _working = self.enter()?;
+        let _room = self.room().await?;
+        self.shared.inspect(name).await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        let _working = self.enter()?;
+        let _room = self.room().await?;
+        self.shared.page(query).await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        meant: Option<Meant>,
+    ) -> Result<Breaking, StoreError> {
+        let _working = self.enter()?;
+        self.shared.break_lock(name, meant).await
+    }
+
+    fn breaks(&self) -> &Breaks {
+        &self.shared.gateway.breaks
+    }
+
+    fn parking(&self) -> &Parking {
+        &self.shared.gateway.parking
+    }
+
+    fn relay(&self) -> Option<&dyn Relay> {
+        Some(&self.relay)
+    }
+
+    async fn check(&self) -> Vec<Check> {
+        match self.enter() {
+            Ok(_working) => self.shared.check().await,
+            Err(closing) => vec![Check {
+                name: "connection",
+                health: Health::Outage(closing.to_string()),
+                note: None,
+            }],
+        }
+    }
+
+    fn figures(&self) -> StoreFigures {
+        self.shared.figures()
+    }
+
+    async fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.working.close();
+        let longest = 2 * self.shared.deadline;
+        drop(timeout(longest, self.working.wait()).await);
+        self.shared.closing.cancel();
+        for node in self.shared.quorum.nodes() {
+            node.pool().close().await;
+        }
+    }
+
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+}
+
+impl fmt::Debug for RedlockStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedlockStore")
+            .field("description", &self.description)
+            .finish_non_exhaustive()
+    }
+}

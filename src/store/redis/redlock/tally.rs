@@ -1,0 +1,272 @@
+//! What the votes of the first round amount to.
+
+use crate::{lock::TokenHash, store::contract::Holder};
+
+use super::{agreed::agreed, answers::Answers, vote::Vote};
+
+/// What the votes of the first round amount to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// A majority has reserved the lock; the highest fence that was proposed.
+    Reserved(u64),
+    /// A majority says that the lock is free, and none was asked to reserve it.
+    Free,
+    /// Some node has this attempt already.
+    Again,
+    /// A majority has the lease of this token under the idempotency key.
+    Replay(TokenHash),
+    /// A majority says that somebody else has it.
+    Held(Holder),
+    /// Nobody can have a majority, or nobody knows: to be tried again. With whom it seems to be held by.
+    Split(Option<Holder>),
+    /// The attempt is refused for good.
+    Mismatch,
+    /// The same.
+    Expired,
+    /// The same.
+    Superseded,
+    /// The same.
+    Withdrawn,
+    /// Less than a majority has voted.
+    TooFew,
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    pub(super) fn of(votes: &Answers<Vote>, majority: usize) -> Self {
+        let agree = |so: &dyn Fn(&Vote) -> bool| votes.count(so) >= majority;
+        let any = |so: &dyn Fn(&Vote) -> bool| votes.count(so) > 0;
+        if any(&|vote| *vote == Vote::Withdrawn) {
+            return Self::Withdrawn;
+        }
+        if any(&|vote| *vote == Vote::Superseded) {
+            return Self::Superseded;
+        }
+        let reserved = votes.iter().filter_map(|vote| match vote {
+            Vote::Reserved(fence, _) => Some(*fence),
+            _ => None,
+        });
+        let reserved: Vec<u64> = reserved.collect();
+        if let Some(fence) = reserved.iter().max()
+            && reserved.len() >= majority
+        {
+            return Self::Reserved(*fence);
+        }
+        if any(&|vote| *vote == Vote::Again) {
+            return Self::Again;
+        }
+        if agree(&|vote| *vote == Vote::Mismatch) {
+            return Self::Mismatch;
+        }
+        if let Some(token) = votes.iter().find_map(|vote| match vote {
+            Vote::Replay(token) if agree(&|other| *other == Vote::Replay(*token)) => Some(*token),
+            _ => None,
+        }) {
+            return Self::Replay(token);
+        }
+        if agree(&|vote| *vote == Vote::Expired) {
+            return Self::Expired;
+        }
+        if agree(&|vote| *vote == Vote::Free) {
+            return Self::Free;
+        }
+        if !agree(&Vote::counts) {
+            return Self::TooFew;
+        }
+        // Whether the lease under the key lives is for others to say: it must not seem to be somebody else's.
+        let replayed = votes.count(|vote| matches!(vote, Vote::Replay(_)));
+        let silent = votes.nodes() - votes.count(Vote::counts);
+        if replayed > 0 && silent > 0 && replayed + silent >= majority {
+            return Self::TooFew;
+        }
+        let holder = holder(votes, majority);
+        match holder {
+            Some((holder, count)) if count >= majority => Self::Held(holder),
+            other => Self::Split(other.map(|(holder, _)| holder)),
+        }
+    }
+}
+
+/// Who has the lock at most nodes, and at how many. Somebody's lease of which no node knows the fence
+/// is only being tried for, and nobody to speak of.
+fn holder(votes: &Answers<Vote>, majority: usize) -> Option<(Holder, usize)> {
+    let claims = votes.iter().filter_map(|vote| match vote {
+        Vote::Held(claim) if claim.is_ratified() => Some(claim),
+        _ => None,
+    });
+    let leases = claims.filter_map(|claim| {
+        let same = votes.iter().filter_map(|vote| match vote {
+            Vote::Held(other) if other.token == claim.token => Some(other),
+            _ => None,
+        });
+        let same: Vec<_> = same.collect();
+        let count = same.len();
+        Some((Holder::Lease(agreed(same, majority)?), count))
+    });
+    let foreign = votes.iter().filter_map(|vote| match vote {
+        Vote::Foreign(expires_in, mark) => {
+            let same = |vote: &Vote| matches!(vote, Vote::Foreign(_, other) if other == mark);
+            let holder = Holder::Foreign {
+                expires_in: *expires_in,
+                mark: Some(*mark),
+            };
+            Some((holder, votes.count(same)))
+        }
+        _ => None,
+    });
+    leases.chain(foreign).max_by_key(|(_, count)| *count)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        lock::{FencingToken, ForeignMark, HeldLease, Metadata, Token, Ttl},
+        store::{Unavailability, Uncertainty},
+    };
+
+    use super::super::{claim::Claim, vote::VoteName};
+
+    fn claim(token: TokenHash, fence: u64) -> Claim {
+        Claim {
+            token,
+            left: Duration::from_secs(1),
+            lease: HeldLease {
+                fence: FencingToken::new(fence).unwrap(),
+                ttl: Ttl::MIN,
+                expires_in: Duration::from_secs(1),
+                held_for: Duration::ZERO,
+                hold_expires_in: None,
+                owner: None,
+                metadata: Metadata::default(),
+            },
+        }
+    }
+
+    fn verdict<const N: usize>(votes: [Option<Vote>; N]) -> Verdict {
+        let mut answers = Answers::none(N);
+        for (node, vote) in votes.into_iter().enumerate() {
+            if let Some(vote) = vote {
+                answers.put(node, vote);
+            }
+        }
+        Verdict::of(&answers, N / 2 + 1)
+    }
+
+    fn silent() -> Vote {
+        Vote::None(Uncertainty::TimedOut.into())
+    }
+
+    #[test]
+    fn a_majority_reserves_and_the_highest_proposal_counts() {
+        let reserved = |fence| Some(Vote::Reserved(fence, VoteName::default()));
+        assert_eq!(
+            verdict([reserved(7), None, reserved(9)]),
+            Verdict::Reserved(9)
+        );
+        assert_eq!(
+            verdict([reserved(9), Some(silent()), reserved(7)]),
+            Verdict::Reserved(9)
+        );
+        let one = verdict([reserved(7), Some(silent()), Some(silent())]);
+        assert_eq!(one, Verdict::TooFew);
+    }
+
+    #[test]
+    fn a_lease_is_held_by_whoever_has_a_majority() {
+        let [a, b] = [(); 2].map(|()| Token::random().hash());
+        let held = |token, fence| Some(Vote::Held(claim(token, fence)));
+        let by_a = Holder::Lease(agreed([&claim(a, 7)], 2).unwrap());
+        assert_eq!(
+            verdict([held(a, 7), held(a, 1), Some(silent())]),
+            Verdict::Held(by_a.clone())
+        );
+        // One of three is missing, and may have it too.
+        assert_eq!(
+            verdict([
+                held(a, 7),
+                Some(Vote::Reserved(8, VoteName::default())),
+                Some(silent())
+            ]),
+            Verdict::Split(Some(by_a))
+        );
+        // Both only try.
+        assert_eq!(
+            verdict([
+                held(a, 1),
+                held(b, 1),
+                Some(Vote::Reserved(8, VoteName::default()))
+            ]),
+            Verdict::Split(None)
+        );
+    }
+
+    #[test]
+    fn nodes_that_may_not_vote_are_missing_and_do_not_refuse() {
+        let delayed = || Some(Vote::None(Unavailability::TooFewNodes("x".into()).into()));
+        let verdict = verdict([
+            delayed(),
+            delayed(),
+            Some(Vote::Foreign(
+                None,
+                ForeignMark::new(&"0".repeat(40)).unwrap(),
+            )),
+        ]);
+        assert_eq!(verdict, Verdict::TooFew);
+    }
+
+    #[test]
+    fn a_key_is_replayed_or_used_where_a_majority_says_so() {
+        let token = Token::random().hash();
+        let replay = || Some(Vote::Replay(token));
+        let expired = || Some(Vote::Expired);
+        assert_eq!(
+            verdict([replay(), Some(silent()), replay()]),
+            Verdict::Replay(token)
+        );
+        assert_eq!(
+            verdict([
+                expired(),
+                expired(),
+                Some(Vote::Reserved(7, VoteName::default()))
+            ]),
+            Verdict::Expired
+        );
+        assert_eq!(
+            verdict([
+                expired(),
+                Some(silent()),
+                Some(Vote::Reserved(7, VoteName::default()))
+            ]),
+            Verdict::Split(None)
+        );
+        // The silent one may have the lease: then it is not somebody else's.
+        for silent in [Some(silent()), None] {
+            let votes = [
+                replay(),
+                silent,
+                Some(Vote::Reserved(7, VoteName::default())),
+            ];
+            assert_eq!(verdict(votes), Verdict::TooFew);
+        }
+        let other = Some(Vote::Held(claim(Token::random().hash(), 1)));
+        let votes = [
+            replay(),
+            other,
+            Some(Vote::Reserved(7, VoteName::default())),
+        ];
+        assert_eq!(verdict(votes), Verdict::Split(None));
+    }
+
+    #[test]
+    fn one_node_that_knows_of_the_withdrawal_is_enough() {
+        let reserved = || Some(Vote::Reserved(7, VoteName::default()));
+        assert_eq!(
+            verdict([reserved(), Some(Vote::Withdrawn), reserved()]),
+            Verdict::Withdrawn
+        );
+    }
+}

@@ -1,0 +1,32 @@
+//! Calls `count.lua`.
+
+use bb8_redis::redis::Cmd;
+
+use crate::store::{StoreError, contract::INSPECTED_WAITERS};
+
+use super::{
+    super::{dispatch::Dispatch, keys::Keys},
+    Scripts,
+};
+
+// === impl Scripts ===
+
+impl Scripts {
+    /// How many wait for a lock, by the same look at the first of them as an inspect takes.
+    pub(in crate::store::redis) async fn count(
+        &self,
+        dispatch: &Dispatch,
+        keys: &Keys,
+    ) -> Result<u64, StoreError> {
+        let fill = |command: &mut Cmd, _| {
+            command.arg(keys.queue()).arg(keys.waiters());
+            command.arg(INSPECTED_WAITERS);
+        };
+        let run = dispatch.run(&self.count, keys, keys.queue(), fill);
+        let mut reply = run.await?.reply;
+        let count = reply.integer().and_then(|count| u64::try_from(count).ok());
+        count
+            .filter(|_| reply.kind() == "counted")
+            .ok_or_else(|| reply.unexpected())
+    }
+}

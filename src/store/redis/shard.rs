@@ -1,0 +1,129 @@
+//! One server that has locks: the connections to it, and what is known of it.
+//!
+//! Each has room of its own for those who ask, so that one that is away takes nothing from the others.
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit},
+    time::{Duration, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::{RedisConfig, RedisNode},
+    store::Unavailability,
+};
+
+use super::{admission::Admission, pool::Pool, replicas::Replicas, route::Route};
+
+/// One server that has locks, or whichever is the master.
+#[derive(Debug)]
+pub(super) struct Shard {
+    pub(super) pool: Pool,
+    pub(super) replicas: Replicas,
+    pub(super) admission: Admission,
+    /// Told when it is given up.
+    pub(super) over: CancellationToken,
+    /// Where it is, if it is one of several.
+    node: Option<RedisNode>,
+    /// Room for those who ask for something, among the commands that are under way.
+    asking: Semaphore,
+    /// Room for those who wait for it while it is away.
+    waiting: Arc<Semaphore>,
+    /// The same for those who keep a lease or end it: a crowd that wants locks takes nothing from them.
+    keeping: Arc<Semaphore>,
+}
+
+/// What somebody wants of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Errand {
+    /// To get a lock, or to know something.
+    Ask,
+    /// To keep a lease, or to end it.
+    Keep,
+}
+
+/// How many acquires and inspections may be under way at once. A renewal or a release waits for no
+/// more than these, however many ask: some milliseconds of the server's time.
+const ASKING: usize = 1_024;
+/// How long the others wait for room. Nothing has been sent for them then.
+const ROOM_WITHIN: Duration = Duration::from_secs(1);
+/// How many with one errand may wait at once for one of several servers that is away. The others are
+/// told so at once: what they keep busy meanwhile is missed by those who ask the servers that are there.
+const WAITING: usize = 256;
+
+// === impl Shard ===
+
+impl Shard {
+    /// The only server, or whichever is the master.
+    pub(super) fn only(route: Route, config: &RedisConfig) -> Self {
+        Self::new(route, None, config)
+    }
+
+    /// One of several.
+    pub(super) fn one_of(route: Route, node: RedisNode, config: &RedisConfig) -> Self {
+        Self::new(route, Some(node), config)
+    }
+
+    fn new(route: Route, node: Option<RedisNode>, config: &RedisConfig) -> Self {
+        Self {
+            pool: Pool::new(route, config),
+            replicas: Replicas::new(config),
+            admission: Admission::new(),
+            over: CancellationToken::new(),
+            node,
+            asking: Semaphore::new(ASKING),
+            waiting: Arc::new(Semaphore::new(WAITING)),
+            keeping: Arc::new(Semaphore::new(WAITING)),
+        }
+    }
+
+    /// Where it is, if it is one of several.
+    pub(super) fn node(&self) -> Option<&RedisNode> {
+        self.node.as_ref()
+    }
+
+    /// Room for a command that does not keep anybody's lease.
+    pub(super) async fn room(&self) -> Result<SemaphorePermit<'_>, Unavailability> {
+        match timeout(ROOM_WITHIN, self.asking.acquire()).await {
+            Ok(Ok(room)) => Ok(room),
+            Ok(Err(_)) | Err(_) => Err(Unavailability::Overloaded),
+        }
+    }
+
+    /// Room to wait for it, if it is one of several and away.
+    pub(super) fn patience(
+        &self,
+        with: Errand,
+    ) -> Result<Option<OwnedSemaphorePermit>, Unavailability> {
+        if self.node.is_none() {
+            return Ok(None);
+        }
+        let Some(why) = self.pool.trouble() else {
+            return Ok(None);
+        };
+        let room = match with {
+            Errand::Ask => &self.waiting,
+            Errand::Keep => &self.keeping,
+        };
+        match Arc::clone(room).try_acquire_owned() {
+            Ok(place) => Ok(Some(place)),
+            Err(_as_many_as_may) => Err(Unavailability::Connect(self.named(&why))),
+        }
+    }
+
+    /// Says of which server something is told, if it is one of several.
+    pub(super) fn named(&self, what: &str) -> String {
+        match &self.node {
+            Some(node) => format!("{node}: {what}"),
+            None => what.to_owned(),
+        }
+    }
+
+    /// Gives it up: from now on nothing is sent to it, and every connection ends.
+    pub(super) fn cut(&self) {
+        self.over.cancel();
+        self.pool.cut();
+    }
+}

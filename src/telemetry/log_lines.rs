@@ -1,0 +1,243 @@
+//! Log lines on their way to standard error, which a thread of its own writes.
+
+use std::{
+    io::{self, Write},
+    mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+/// Where whole log lines are left to be written.
+///
+/// Whoever leaves one never waits for who reads the log: a terminal that was stopped or a collector that
+/// hangs must not stop the gateway, whose holders would lose their locks. What there is no room for is
+/// lost, and counted in the log as soon as it can be written again.
+#[derive(Clone)]
+pub(super) struct LogLines(Arc<Shared>);
+
+/// Sees to it that the last lines are written, when it is dropped.
+#[must_use = "the last lines of the log are written when it is dropped"]
+pub struct LogEnd(LogLines);
+
+struct Shared {
+    waiting: Mutex<Waiting>,
+    /// There are lines, for the thread; or everything is written, for those who wait for that.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    lines: Vec<u8>,
+    lost: u64,
+    /// The thread has taken lines and is writing them.
+    writing: bool,
+    /// The thread sleeps until there are lines.
+    asleep: bool,
+}
+
+/// How many bytes of lines may wait: what a busy gateway logs in a second.
+const ROOM: usize = 4 * 1024 * 1024;
+/// How long lines are gathered after a write, so that a busy gateway does not write them one by one.
+const GATHER: Duration = Duration::from_millis(5);
+/// How long the end of the program waits for a reader of the log.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+// === impl LogLines ===
+
+impl LogLines {
+    /// Starts the thread that writes to `output`. `lost`: how it says how many lines were lost.
+    pub(super) fn start(
+        output: impl Write + Send + 'static,
+        lost: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<Self> {
+        let lines = Self(Arc::new(Shared {
+            waiting: Mutex::default(),
+            changed: Condvar::new(),
+        }));
+        let written = lines.clone();
+        thread::Builder::new()
+            .name("latchgate-log".to_owned())
+            .spawn(move || written.write_to(output, lost))?;
+        Ok(lines)
+    }
+
+    /// Waits until everything is written that was left here, but no longer than this.
+    pub(super) fn flush(&self, within: Duration) {
+        let waiting = self.lock();
+        let unwritten = |waiting: &mut Waiting| waiting.writing || !waiting.lines.is_empty();
+        // Either way it is time to go on.
+        drop(
+            self.0
+                .changed
+                .wait_timeout_while(waiting, within, unwritten),
+        );
+    }
+
+    fn write_to(&self, mut output: impl Write, say_lost: impl Fn(u64)) {
+        let mut lines = Vec::new();
+        loop {
+            let lost = self.take(&mut lines);
+            if lost > 0 {
+                say_lost(lost);
+            }
+            // Nobody is left who could be told.
+            drop(output.write_all(&lines));
+            drop(output.flush());
+            lines.clear();
+            if lines.capacity() > ROOM / 4 {
+                lines = Vec::new();
+            }
+            self.lock().writing = false;
+            self.0.changed.notify_all();
+            thread::sleep(GATHER);
+        }
+    }
+
+    /// Waits for lines and takes them; answers how many were lost before.
+    fn take(&self, lines: &mut Vec<u8>) -> u64 {
+        let mut waiting = self.lock();
+        while waiting.lines.is_empty() {
+            waiting.asleep = true;
+            let woken = self.0.changed.wait(waiting);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        waiting.asleep = false;
+        waiting.writing = true;
+        mem::swap(&mut waiting.lines, lines);
+        mem::take(&mut waiting.lost)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // Lines are appended whole, or not at all.
+        self.0
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Write for LogLines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut waiting = self.lock();
+        if waiting.lines.len() + line.len() > ROOM {
+            waiting.lost += 1;
+            return Ok(line.len());
+        }
+        waiting.lines.extend_from_slice(line);
+        if mem::take(&mut waiting.asleep) {
+            drop(waiting);
+            self.0.changed.notify_all();
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+// === impl LogEnd ===
+
+impl LogEnd {
+    pub(super) fn of(lines: LogLines) -> Self {
+        Self(lines)
+    }
+}
+
+impl Drop for LogEnd {
+    fn drop(&mut self) {
+        self.0.flush(LAST_LINES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{self, Receiver, SyncSender};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Somebody who reads what is written, piece by piece, when it suits them.
+    struct Reader(SyncSender<Vec<u8>>);
+
+    impl Write for Reader {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+            self.0.send(bytes.to_vec()).map_err(gone)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn read_by_hand() -> (LogLines, Receiver<Vec<u8>>, Receiver<u64>) {
+        let (sender, read) = mpsc::sync_channel(0);
+        let (say, lost) = mpsc::sync_channel(8);
+        let say_lost = move |lost| say.send(lost).unwrap();
+        (
+            LogLines::start(Reader(sender), say_lost).unwrap(),
+            read,
+            lost,
+        )
+    }
+
+    #[test]
+    fn every_line_is_written_in_order() {
+        let (mut lines, read, _lost) = read_by_hand();
+        for number in 0..1_000 {
+            lines.write_all(format!("{number}\n").as_bytes()).unwrap();
+        }
+        let mut text = Vec::new();
+        while !text.ends_with(b"999\n") {
+            text.extend(read.recv_timeout(Duration::from_secs(10)).unwrap());
+        }
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.lines().eq((0..1_000).map(|number| number.to_string())));
+    }
+
+    #[test]
+    fn nobody_waits_for_who_does_not_read() {
+        let (mut lines, read, lost) = read_by_hand();
+        let line = [b'x'; 1_024];
+        // The thread takes this one, and is stuck with it.
+        lines.write_all(&line).unwrap();
+        while !lines.lock().writing {
+            thread::yield_now();
+        }
+        for _ in 0..ROOM / line.len() + 7 {
+            lines.write_all(&line).unwrap();
+        }
+        assert_eq!(lines.lock().lost, 7);
+        let began = Instant::now();
+        lines.flush(Duration::from_millis(50));
+        assert!(began.elapsed() >= Duration::from_millis(50));
+        // Somebody reads again, and is told; what comes now has room.
+        drop(read.recv().unwrap());
+        drop(read.recv().unwrap());
+        assert_eq!(lost.recv().unwrap(), 7);
+        lines.write_all(b"at last\n").unwrap();
+        assert_eq!(read.recv().unwrap(), b"at last\n");
+        lines.flush(Duration::from_secs(10));
+        assert_eq!(lines.lock().lost, 0);
+    }
+
+    #[test]
+    fn the_last_lines_are_written_before_the_end() {
+        let (mut lines, read, _lost) = read_by_hand();
+        let reader = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(20));
+            read.iter().flatten().collect::<Vec<u8>>()
+        });
+        lines.write_all(b"last\n").unwrap();
+        lines.flush(Duration::from_secs(10));
+        let waiting = lines.lock();
+        assert!(waiting.lines.is_empty() && !waiting.writing);
+        drop(waiting);
+        // The reader goes on until the writer is gone, which is never.
+        assert!(!reader.is_finished());
+    }
+}

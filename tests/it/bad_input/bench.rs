@@ -1,0 +1,267 @@
+//! A real gateway with a lock that is held, and what must be so after whatever it was sent.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tokio::{
+    io::AsyncWriteExt,
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use crate::support::{
+    eventually,
+    gateway::{Gateway, Setup},
+};
+
+use super::{
+    answer::Answer,
+    case::{Case, Expected},
+    sample::sample_and,
+};
+
+/// A gateway under attack.
+pub(super) struct Bench {
+    pub(super) gateway: Gateway,
+    /// What must be in no log.
+    secrets: Vec<String>,
+    /// The lock that is held all the while, and its token.
+    held: Value,
+    /// As every request of the bench's own says who it is.
+    authorization: String,
+    gauges: BTreeMap<String, String>,
+    began: usize,
+}
+
+/// The lock that is held all the while.
+pub(super) const HELD: &str = "witness";
+/// A text that stands for a secret, in whatever place it is sent.
+pub(super) const PLANTED: &str = "s3cret-planted-7c0d9d0a2b514f0e";
+/// Of how many cases one is tried, but with `--full`.
+const EVERY: usize = 3;
+/// How soon a request is refused.
+const PROMPTLY: Duration = Duration::from_millis(100);
+/// How long nothing comes of a request before it is taken for one that is not whole.
+const A_WHILE: Duration = Duration::from_secs(1);
+/// The gauges that tell of what callers cause.
+const GAUGES: [&str; 4] = [
+    "latchgate_waiters",
+    "latchgate_held_streams",
+    "latchgate_event_streams",
+    "latchgate_leases",
+];
+
+// === impl Bench ===
+
+impl Bench {
+    pub(super) async fn start() -> Self {
+        Self::start_with(Setup::default(), "").await
+    }
+
+    /// A gateway whose own requests carry these headers, each with its end of line.
+    pub(super) async fn start_with(setup: Setup, authorization: &str) -> Self {
+        let setup = setup
+            // What is refused is not to be counted here.
+            .with("LATCHGATE_AUTH_MAX_REFUSED_PER_MINUTE", "1000000")
+            .with("LATCHGATE_LOG_LEVEL", "debug");
+        let mut bench = Self {
+            gateway: Gateway::start_with(setup),
+            secrets: vec![PLANTED.to_owned()],
+            held: Value::Null,
+            authorization: authorization.to_owned(),
+            gauges: BTreeMap::new(),
+            began: 0,
+        };
+        let body = "{\"ttl_ms\":3600000}";
+        let line = format!("POST /locks/{HELD}");
+        let granted = bench
+            .ask(&line, "Content-Type: application/json\r\n", body)
+            .await;
+        assert_eq!(granted.status, 201, "{granted:?}");
+        bench.held = granted.json();
+        let token = bench.token().to_owned();
+        bench.keep_secret(&token);
+        bench.gauges = bench.read_gauges().await;
+        bench.began = bench.gateway.open_files();
+        bench
+    }
+
+    /// The token of the lock that is held.
+    pub(super) fn token(&self) -> &str {
+        self.held["token"].as_str().unwrap()
+    }
+
+    pub(super) fn keep_secret(&mut self, text: &str) {
+        self.secrets.push(text.to_owned());
+    }
+
+    /// Sends a sample, one after the other, each on a connection of its own.
+    pub(super) async fn run(&self, cases: Vec<Case>) {
+        let mut times = Vec::new();
+        // What is right is always among them, or a gateway that refuses everything would pass.
+        let is_right = |case: &Case| case.expected == Expected::Granted;
+        for case in &sample_and(cases, EVERY, is_right) {
+            let began = Instant::now();
+            let answer = match case.expected {
+                Expected::Declined | Expected::Sane => self.send_in_part(&case.bytes).await,
+                _ => self.send(&case.bytes).await,
+            };
+            times.push(began.elapsed());
+            self.judge(case, answer).await;
+        }
+        times.sort_unstable();
+        // Of single ones it tells of the machine, and of its disk.
+        let median = times[times.len() / 2];
+        assert!(
+            median < PROMPTLY,
+            "half of them take longer than {median:?}"
+        );
+        self.unharmed().await;
+    }
+
+    /// Sends some bytes and reads the answer.
+    pub(super) async fn send(&self, bytes: &[u8]) -> Option<Answer> {
+        Answer::read(&mut self.sent(bytes).await).await
+    }
+
+    /// Sends what may be the beginning of a request only, and nothing behind it.
+    async fn send_in_part(&self, bytes: &[u8]) -> Option<Answer> {
+        let mut stream = self.sent(bytes).await;
+        match Answer::read_within(A_WHILE, &mut stream).await {
+            Ok(answer) => answer,
+            Err(_it_waits_for_more) => {
+                drop(stream.shutdown().await);
+                Answer::read(&mut stream).await
+            }
+        }
+    }
+
+    async fn sent(&self, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.gateway.address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        // It may answer, and close, before it has read everything.
+        drop(stream.write_all(bytes).await);
+        stream
+    }
+
+    /// A request of the bench's own.
+    pub(super) async fn ask(&self, line: &str, headers: &str, body: &str) -> Answer {
+        let who = &self.authorization;
+        let request = format!(
+            "{line} HTTP/1.1\r\nHost: localhost\r\n{who}{headers}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = self.send(request.as_bytes()).await;
+        answer.unwrap_or_else(|| panic!("no answer to {line}"))
+    }
+
+    async fn judge(&self, case: &Case, answer: Option<Answer>) {
+        let Case { what, expected, .. } = case;
+        let Some(answer) = answer else {
+            let may_close = matches!(expected, Expected::Declined | Expected::Sane);
+            assert!(may_close, "no answer: {what}");
+            return self.nothing_granted(what).await;
+        };
+        assert!(answer.status < 500, "{what}: {answer:?}");
+        for secret in &self.secrets {
+            assert!(!answer.body.contains(secret.as_str()), "{what}: {answer:?}");
+        }
+        if answer.status >= 400 && !what.starts_with("HEAD ") {
+            let code = answer.problem();
+            if let Expected::Refused(status, expected) = *expected {
+                assert_eq!((answer.status, code.as_str()), (status, expected), "{what}");
+            }
+        }
+        match *expected {
+            Expected::Refused(status, _) | Expected::Answered(status) => {
+                assert_eq!(answer.status, status, "{what}: {answer:?}");
+            }
+            Expected::Declined => assert!(answer.status >= 400, "{what}: {answer:?}"),
+            Expected::Granted => {
+                assert_eq!(answer.status, 201, "{what}: {answer:?}");
+                self.release(&answer.json()).await;
+            }
+            Expected::Sane => {
+                if answer.status == 201 {
+                    self.release(&answer.json()).await;
+                }
+            }
+        }
+        self.nothing_granted(what).await;
+    }
+
+    pub(super) async fn release(&self, lease: &Value) {
+        let line = format!("DELETE /locks/{}", lease["name"].as_str().unwrap());
+        let token = format!("Lock-Token: {}\r\n", lease["token"].as_str().unwrap());
+        let released = self.ask(&line, &token, "").await;
+        assert_eq!(released.status, 204, "{released:?}");
+    }
+
+    /// That one lock is held as it was, and no other.
+    async fn nothing_granted(&self, after: &str) {
+        let listed = self.list().await;
+        assert!(self.is_held_alone(&listed), "{after}: {listed}");
+    }
+
+    async fn list(&self) -> Value {
+        self.ask("GET /locks", "", "").await.json()
+    }
+
+    fn is_held_alone(&self, listed: &Value) -> bool {
+        let locks = listed["locks"].as_array().unwrap();
+        let is_held = |lock: &Value| {
+            let (holder, fence) = (&lock["holder"], &self.held["fencing_token"]);
+            lock["name"] == HELD && holder["fencing_token"] == *fence && holder["owner"].is_null()
+        };
+        locks.len() == 1 && locks.iter().all(is_held)
+    }
+
+    /// That the lease is still the bearer's, and nothing is left of anybody else.
+    pub(super) async fn unharmed(&self) {
+        // What hung up may still be on its way.
+        eventually("one lock is held, as it was", || async {
+            self.is_held_alone(&self.list().await).then_some(())
+        })
+        .await;
+        for (gauge, value) in &self.gauges {
+            let what = format!("{gauge} is {value} again");
+            eventually(&what, || async {
+                (self.read_gauges().await[gauge] == *value).then_some(())
+            })
+            .await;
+        }
+        eventually("every file is closed", || async {
+            (self.gateway.open_files() <= self.began).then_some(())
+        })
+        .await;
+        let header = format!("Lock-Token: {}\r\n", self.token());
+        let renewed = self
+            .ask(&format!("PUT /locks/{HELD}/renew"), &header, "")
+            .await;
+        assert_eq!(renewed.status, 200, "{renewed:?}");
+        let log = self.gateway.log();
+        assert!(!log.contains("panicked"), "{log}");
+        for line in log.lines() {
+            assert!(!line.contains(|c: char| c.is_control()), "{line:?}");
+            for secret in &self.secrets {
+                assert!(!line.contains(secret.as_str()), "{line}");
+            }
+        }
+    }
+
+    async fn read_gauges(&self) -> BTreeMap<String, String> {
+        let mut stream = TcpStream::connect(self.gateway.address).await.unwrap();
+        let who = &self.authorization;
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{who}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let scraped = Answer::read(&mut stream).await.unwrap();
+        assert_eq!(scraped.status, 200, "{scraped:?}");
+        let samples = scraped.body.lines().filter_map(|line| line.split_once(' '));
+        let ours = samples.filter(|(name, _)| GAUGES.contains(name));
+        let gauges: BTreeMap<_, _> = ours
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        assert_eq!(gauges.len(), GAUGES.len(), "{}", scraped.body);
+        gauges
+    }
+}

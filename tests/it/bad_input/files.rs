@@ -1,0 +1,105 @@
+//! Embedded files that were damaged: refused with a clear error, or every lock is held as before.
+
+use std::{fs, path::PathBuf};
+
+use latchgate::store::{Store, embedded::EmbeddedStore, embedded::OpenError};
+use tempfile::TempDir;
+
+use crate::{
+    embedded::place::{open, take},
+    support::{Random, eventually, full},
+};
+
+const LOCKS: usize = 3;
+
+struct Sound {
+    directory: TempDir,
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+// === impl Sound ===
+
+impl Sound {
+    async fn file() -> Self {
+        let directory = TempDir::new().unwrap();
+        let store = open(directory.path()).unwrap();
+        take(&store, LOCKS).await;
+        store.close().await;
+        let path = directory.path().join("latchgate.redb");
+        let bytes = fs::read(&path).unwrap();
+        Self {
+            directory,
+            path,
+            bytes,
+        }
+    }
+
+    /// Opens the file with other bytes; whether it was refused.
+    async fn with(&self, bytes: &[u8], what: &str) -> bool {
+        fs::write(&self.path, bytes).unwrap();
+        // The thread of the store before may still be about to let go of the directory.
+        let opened = eventually("the directory is let go of", async || {
+            let opened = open(self.directory.path());
+            (!matches!(opened, Err(OpenError::InUse(_)))).then_some(opened)
+        })
+        .await;
+        match opened {
+            Ok(store) => {
+                holds_everything(&store, what).await;
+                store.close().await;
+                false
+            }
+            Err(OpenError::Corrupt { .. } | OpenError::NewerLayout { .. }) => true,
+            Err(other) => panic!("{what}: {other:?}"),
+        }
+    }
+}
+
+async fn holds_everything(store: &EmbeddedStore, what: &str) {
+    for lock in 0..LOCKS {
+        let name = format!("lock:{lock}").parse().unwrap();
+        let shown = store.inspect(&name).await.unwrap();
+        assert!(shown.holder.is_some(), "{what}: {name} was forgotten");
+    }
+}
+
+#[tokio::test]
+async fn a_file_with_a_flipped_byte_is_refused_or_holds_what_it_held() {
+    let sound = Sound::file().await;
+    let random = &mut Random::seeded();
+    let used: Vec<_> = (0..sound.bytes.len())
+        .filter(|&at| sound.bytes[at] != 0)
+        .collect();
+    let step = 1 + used.len() / if full() { 3_000 } else { 100 };
+    let (mut refused, mut cases) = (0, 0);
+    for &at in used.iter().skip(random.below(step)).step_by(step) {
+        let mut damaged = sound.bytes.clone();
+        damaged[at] ^= 1 << random.below(8);
+        let what = format!("byte {at}, {}", random.how_to_repeat());
+        refused += usize::from(sound.with(&damaged, &what).await);
+        cases += 1;
+    }
+    println!("{refused} of {cases} were refused");
+    assert!(refused > 0, "no damage was noticed");
+    assert!(!sound.with(&sound.bytes, "as it was").await);
+}
+
+#[tokio::test]
+async fn a_file_of_which_a_piece_is_missing_is_refused_or_holds_what_it_held() {
+    let sound = Sound::file().await;
+    let length = sound.bytes.len();
+    let random = &mut Random::seeded();
+    let step = if full() { 4_096 } else { 1 + length / 30 };
+    let mut cases = 0;
+    for len in (random.below(step)..length).step_by(step) {
+        let what = format!("{len} of {length} bytes, {}", random.how_to_repeat());
+        sound.with(&sound.bytes[..len], &what).await;
+        // A page that was never written.
+        let mut hole = sound.bytes.clone();
+        hole[len..length.min(len + 4_096)].fill(0);
+        sound.with(&hole, &format!("a hole, {what}")).await;
+        cases += 2;
+    }
+    println!("{cases} cases");
+}

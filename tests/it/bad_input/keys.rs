@@ -1,0 +1,185 @@
+//! API keys that are none, and permissions at the edges of their prefixes.
+
+use latchgate::auth::ApiKey;
+
+use crate::support::gateway::Setup;
+
+use super::{
+    bench::{Bench, HELD},
+    case::{Case, Expected, INVALID},
+};
+
+const UNAUTHORIZED: Expected = Expected::Refused(401, "unauthorized");
+const FORBIDDEN: Expected = Expected::Refused(403, "forbidden");
+
+/// The keys of the gateway: one that may do everything, and one that may do it under a prefix.
+struct Keys {
+    all: ApiKey,
+    team: ApiKey,
+    viewer: ApiKey,
+}
+
+// === impl Keys ===
+
+impl Keys {
+    fn new() -> Self {
+        let [all, team, viewer] = std::array::from_fn(|_| ApiKey::random());
+        Self { all, team, viewer }
+    }
+
+    fn file(&self) -> String {
+        let entry = |name: &str, key: &ApiKey, lines: &str| {
+            let (id, hash) = (key.id(), key.hash());
+            format!("[[key]]\nname = '{name}'\nsecrets = ['{id}:sha256:{hash}']\n{lines}\n")
+        };
+        let everything = "acquire = ['*']\nview = ['*']\nbreak = ['*']\nmetrics = true";
+        let team = "acquire = ['team:']\nview = ['team:']\nbreak = ['team:']\nmax_ttl_ms = 60000";
+        let viewer = "view = ['*']";
+        [
+            entry("all", &self.all, everything),
+            entry("team", &self.team, team),
+            entry("viewer", &self.viewer, viewer),
+        ]
+        .concat()
+    }
+}
+
+/// What needs a permission on a lock.
+const LINES: [(&str, &str, &str); 5] = [
+    ("POST", "", ""),
+    ("PUT", "/renew", ""),
+    ("POST", "/hold", ""),
+    ("POST", "/break", "{\"reason\": \"x\"}"),
+    ("GET", "", ""),
+];
+
+fn no_keys(key: &str) -> Vec<String> {
+    let (id, rest) = key.rsplit_once('_').unwrap();
+    let mut wrong = vec![
+        String::new(),
+        "Bearer".to_owned(),
+        "Bearer ".to_owned(),
+        "Bearer x".to_owned(),
+        key.to_owned(),
+        format!("Basic {key}"),
+        format!("Bearer{key}"),
+        format!("Bearer {}", &key[..key.len() - 1]),
+        format!("Bearer {}", &key[1..]),
+        format!("Bearer {key}x"),
+        format!("Bearer {key} {key}"),
+        format!("Bearer {id}"),
+        format!("Bearer {id}_"),
+        format!("Bearer {rest}"),
+        format!("Bearer {}", key.to_uppercase()),
+        format!("Bearer {}", "x".repeat(8_000)),
+        format!("Bearer \"{key}\""),
+        format!("Bearer {}", ApiKey::random().expose()),
+    ];
+    // Each character in the place of its neighbour.
+    wrong.extend((0..key.len() - 1).filter_map(|at| {
+        let mut other = key.as_bytes().to_vec();
+        other.swap(at, at + 1);
+        let other = String::from_utf8(other).unwrap();
+        (other != key).then(|| format!("Bearer {other}"))
+    }));
+    wrong
+}
+
+fn cases(keys: &Keys) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let line = |(method, rest, body): (&str, &str, &'static str), lock: &str| {
+        (format!("{method} /locks/{lock}{rest}"), body.as_bytes())
+    };
+    let all = keys.all.expose();
+    for wrong in no_keys(all) {
+        for operation in LINES {
+            let (line, body) = line(operation, HELD);
+            let headers = [("Authorization", wrong.as_str())];
+            cases.push(Case::new(&line, &headers, body, UNAUTHORIZED));
+        }
+    }
+    for path in ["GET /locks", "GET /events", "GET /stats", "GET /metrics"] {
+        cases.push(Case::new(path, &[], b"", UNAUTHORIZED));
+        let cookie = [(
+            "Cookie",
+            "latchgate-session=lgs_AAAA; __Host-latchgate-session=lgs_AAAA",
+        )];
+        cases.push(Case::new(path, &cookie, b"", UNAUTHORIZED));
+    }
+    let bearer = |key: &ApiKey| format!("Bearer {}", key.expose());
+    let (team, viewer, all) = (bearer(&keys.team), bearer(&keys.viewer), bearer(&keys.all));
+    // Beside the prefix, and never within it.
+    for lock in [
+        "team", "team2", "team2:a", "Team:a", "tea", "team.a", "xteam:a", "team-:", "t", "witness",
+    ] {
+        for operation in LINES {
+            let (line, body) = line(operation, lock);
+            cases.push(Case::new(
+                &line,
+                &[("Authorization", &team)],
+                body,
+                FORBIDDEN,
+            ));
+        }
+    }
+    for lock in ["team:", "team:a", "team::", "team:a:b"] {
+        let acquire = format!("POST /locks/{lock}");
+        cases.push(Case::new(
+            &acquire,
+            &[("Authorization", &team)],
+            b"",
+            Expected::Granted,
+        ));
+    }
+    for body in ["{\"ttl_ms\": 60001}", "{\"ttl_ms\": 86400000}"] {
+        let expected = Expected::Refused(403, "limit-exceeded");
+        let headers = [("Authorization", team.as_str())];
+        cases.push(Case::new(
+            "POST /locks/team:a",
+            &headers,
+            body.as_bytes(),
+            expected,
+        ));
+    }
+    for operation in &LINES[..4] {
+        for lock in ["a", HELD, "team:a"] {
+            let (line, body) = line(*operation, lock);
+            cases.push(Case::new(
+                &line,
+                &[("Authorization", &viewer)],
+                body,
+                FORBIDDEN,
+            ));
+        }
+    }
+    for key in [&team, &viewer] {
+        cases.push(Case::new(
+            "GET /metrics",
+            &[("Authorization", key)],
+            b"",
+            FORBIDDEN,
+        ));
+    }
+    let twice = [
+        ("Authorization", all.as_str()),
+        ("authorization", all.as_str()),
+    ];
+    cases.push(Case::new("POST /locks/a", &twice, b"", INVALID));
+    cases
+}
+
+#[tokio::test]
+async fn no_key_opens_what_it_was_not_made_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let keys = Keys::new();
+    let file = directory.path().join("keys.toml");
+    std::fs::write(&file, keys.file()).unwrap();
+    let setup = Setup::default().with("LATCHGATE_AUTH_KEYS_FILE", file.to_str().unwrap());
+    let all = keys.all.expose();
+    let mut bench = Bench::start_with(setup, &format!("Authorization: Bearer {all}\r\n")).await;
+    for key in [&keys.all, &keys.team, &keys.viewer] {
+        bench.keep_secret(key.expose());
+    }
+    let cases = cases(&keys);
+    bench.run(cases).await;
+}

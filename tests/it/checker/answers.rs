@@ -1,0 +1,18 @@
+//! Answers that may not be given.
+
+use super::story::{Story, acquire};
+use crate::history::Answer;
+
+#[test]
+fn an_answer_that_is_none_is_found() {
+    let mut story = Story::default();
+    story.op(
+        (0, 1),
+        "a",
+        acquire(0),
+        Answer::Wrong {
+            what: "500 internal".into(),
+        },
+    );
+    assert_eq!(story.breaks(), ["Contract"]);
+}

@@ -1,0 +1,243 @@
+//! I3, I6, I9 and I12: what is said of leases.
+
+use super::story::{Story, acquire, granted};
+use crate::history::{Answer, Ask, Event};
+
+fn has(story: &Story, invariant: &str) -> bool {
+    story.breaks().iter().any(|broken| broken == invariant)
+}
+
+#[test]
+fn two_leases_at_once_are_found() {
+    let mut story = Story::default();
+    story.granted((0, 1), "a", 7);
+    story.granted((2, 3), "b", 8);
+    assert!(has(&story, "I3"), "{:?}", story.breaks());
+}
+
+#[test]
+fn a_lease_that_begins_when_the_one_before_is_over_is_none_too_early() {
+    let mut story = Story::default();
+    story.granted((0, 500), "a", 7);
+    // Ten seconds from when it was asked for: not from when it was heard of.
+    story.granted((9_900, 10_000), "b", 8);
+    assert_eq!(story.breaks(), [""; 0]);
+    let mut early = Story::default();
+    early.granted((0, 500), "a", 7);
+    early.granted((9_900, 9_999), "b", 8);
+    assert!(has(&early, "I3"), "{:?}", early.breaks());
+}
+
+#[test]
+fn a_renewed_lease_lasts_longer() {
+    let mut story = Story::default();
+    let renewed = Answer::Renewed {
+        fence: 7,
+        left_ms: 10_000,
+    };
+    story.granted((0, 1), "a", 7);
+    story.op(
+        (5_000, 5_001),
+        "a",
+        Ask::Renew {
+            fence: 7,
+            ttl_ms: 10_000,
+        },
+        renewed,
+    );
+    story.granted((14_998, 14_999), "b", 8);
+    assert!(has(&story, "I3"), "{:?}", story.breaks());
+}
+
+#[test]
+fn what_a_store_may_forget_is_counted_and_not_held_against_it() {
+    let mut story = Story::default();
+    story.granted((0, 1), "a", 7);
+    story.fault((2, 3), "flush", true);
+    story.granted((4, 5), "b", 8);
+    assert_eq!(story.breaks(), [""; 0]);
+    let told = story.told(&super::story::TERMS);
+    assert_eq!(told.overlaps, (1, 9_995 * 1_000_000));
+}
+
+#[test]
+fn a_lease_that_is_lost_before_its_time_is_found() {
+    let mut story = Story::default();
+    story.granted((0, 1), "a", 7);
+    story.op(
+        (9_000, 9_001),
+        "a",
+        Ask::Renew {
+            fence: 7,
+            ttl_ms: 10_000,
+        },
+        Answer::Lost,
+    );
+    assert!(has(&story, "I6"), "{:?}", story.breaks());
+}
+
+#[test]
+fn a_lease_whose_time_is_over_may_be_lost() {
+    let mut story = Story::default();
+    story.granted((0, 500), "a", 7);
+    story.op(
+        (10_000, 10_001),
+        "a",
+        Ask::Release { fence: 7 },
+        Answer::Lost,
+    );
+    assert_eq!(story.breaks(), [""; 0]);
+}
+
+#[test]
+fn a_lease_that_was_broken_may_be_lost() {
+    let mut story = Story::default();
+    story.granted((0, 1), "a", 7);
+    story.op((2, 3), "operator", Ask::Break { fence: 7 }, Answer::Broken);
+    story.op(
+        (4, 5),
+        "a",
+        Ask::Renew {
+            fence: 7,
+            ttl_ms: 10_000,
+        },
+        Answer::Lost,
+    );
+    assert_eq!(story.breaks(), [""; 0]);
+}
+
+#[test]
+fn a_lease_may_be_forgotten_before_its_holder_hears_of_it() {
+    let mut story = Story::default();
+    let late = story.asks(0, "a", acquire(0));
+    story.fault((2, 3), "flush", true);
+    story.hears(4, late, granted(7));
+    story.op((5, 6), "a", Ask::Release { fence: 7 }, Answer::Lost);
+    story.granted((7, 8), "b", 8);
+    assert_eq!(story.breaks(), [""; 0]);
+}
+
+#[test]
+fn a_lease_that_nobody_sees_is_found() {
+    let mut story = Story::default();
+    story.granted((0, 1), "a", 7);
+    story.shown((2, 3), None, &[]);
+    assert!(has(&story, "I6"), "{:?}", story.breaks());
+}
+
+#[test]
+fn a_token_of_nobody_that_releases_is_found() {
+    let mut story = Story::default();
+    story.op(
+        (0, 1),
+        "thief",
+        Ask::Forge { renews: false },
+        Answer::Released,
+    );
+    assert_eq!(story.breaks(), ["I9"]);
+    let mut refused = Story::default();
+    refused.op((0, 1), "thief", Ask::Forge { renews: false }, Answer::Lost);
+    assert_eq!(refused.breaks(), [""; 0]);
+}
+
+#[test]
+fn a_lease_that_rises_from_the_dead_is_found() {
+    let renew = |at: u64| {
+        let mut story = Story::default();
+        let renewed = Answer::Renewed {
+            fence: 7,
+            left_ms: 10_000,
+        };
+        story.granted((0, 1), "a", 7);
+        story.op(
+            (at, at + 1),
+            "a",
+            Ask::Renew {
+                fence: 7,
+                ttl_ms: 10_000,
+            },
+            renewed,
+        );
+        story.breaks()
+    };
+    assert_eq!(renew(11_002), ["I9"]);
+    // It may be a second late.
+    assert_eq!(renew(10_900), [""; 0]);
+}
+
+#[test]
+fn a_release_after_another_grant_is_found() {
+    let mut story = Story::default();
+    story.granted((0, 1), "a", 7);
+    story.fault((2, 3), "flush", true);
+    story.granted((4, 5), "b", 8);
+    story.released((6, 7), "a", 7);
+    assert!(has(&story, "I9"), "{:?}", story.breaks());
+}
+
+#[test]
+fn answers_that_no_order_explains_are_found() {
+    let mut story = Story::default();
+    // It was free, is granted, and yet somebody who looked afterwards saw the one before.
+    story.granted((0, 10), "a", 7);
+    story.released((20, 30), "a", 7);
+    story.granted((40, 50), "b", 8);
+    story.shown((60, 70), Some((7, "a")), &[]);
+    assert!(has(&story, "I12"), "{:?}", story.breaks());
+}
+
+#[test]
+fn a_grant_that_is_broken_before_anybody_hears_of_it_has_its_place_in_the_order() {
+    let mut story = Story::default();
+    let waits = story.asks(0, "a", acquire(60_000));
+    story.shown((10, 20), Some((7, "a")), &[]);
+    story.op(
+        (30, 40),
+        "operator",
+        Ask::Break { fence: 7 },
+        Answer::Broken,
+    );
+    story.granted((45, 50), "b", 8);
+    story.released((60, 70), "b", 8);
+    story.hears(80, waits, granted(9));
+    assert_eq!(story.breaks(), [""; 0]);
+    assert_eq!(story.told(&super::story::TERMS).windows, (1, 5));
+}
+
+#[test]
+fn answers_in_whatever_order_that_there_is_are_right() {
+    let mut story = Story::default();
+    story.granted((0, 10), "a", 7);
+    // All at once: the release, a grant after it, and one who sees either.
+    let release = story.asks(20, "a", Ask::Release { fence: 7 });
+    let next = story.asks(21, "b", acquire(0));
+    story.shown((22, 60), Some((7, "a")), &[]);
+    story.shown((23, 61), Some((8, "b")), &[]);
+    story.hears(50, next, granted(8));
+    story.hears(70, release, Answer::Released);
+    assert_eq!(story.breaks(), [""; 0]);
+    let told = story.told(&super::story::TERMS);
+    assert_eq!(told.windows, (1, 5));
+}
+
+#[test]
+fn a_stream_counts_from_when_its_event_arrived_and_until_it_is_over() {
+    let mut story = Story::default();
+    let hold = Ask::Hold {
+        ttl_ms: 10_000,
+        wait_ms: 0,
+    };
+    let stream = story.asks(0, "a", hold);
+    story.hears(1, stream, granted(7));
+    story.line(
+        5_000,
+        Event::Keeps {
+            op: stream,
+            left_ms: 10_000,
+        },
+    );
+    story.granted((14_000, 14_001), "b", 8);
+    assert!(has(&story, "I3"), "{:?}", story.breaks());
+    story.hangs_up(13_000, stream);
+    assert_eq!(story.breaks(), [""; 0]);
+}

@@ -1,0 +1,13 @@
+//! The checker is checked: short histories, written by hand, of which some break a promise and some just
+//! do not.
+
+mod answers;
+mod control;
+mod exclusion;
+mod fences;
+mod liveness;
+mod no_mutants;
+mod order;
+mod resource;
+mod story;
+mod validity;

@@ -1,0 +1,41 @@
+//! I2: fences strictly rise in real-time order. Whoever asks when a fencing token is known already is granted
+//! a larger one, whether it was known from its grant or because somebody saw it.
+
+use super::super::{History, Report, Terms, found::Invariant, read::Lock};
+
+pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
+    for (name, lock) in &history.locks {
+        let known = known(lock);
+        let mut leases: Vec<_> = lock.leases.values().collect();
+        leases.sort_by_key(|lease| lease.asked);
+        let (mut next, mut highest) = (0, 0);
+        for lease in leases {
+            while next < known.len() && known[next].0 < lease.asked {
+                highest = known[next].1.max(highest);
+                next += 1;
+            }
+            if lease.fence <= highest {
+                let what = format!(
+                    "{} was granted {} although {highest} was known before it asked",
+                    lease.errand, lease.fence
+                );
+                report.violated(Invariant::I2, name, lease.granted, what);
+            }
+        }
+    }
+}
+
+/// Since when each fencing token is known, in order.
+fn known(lock: &Lock) -> Vec<(u64, u64)> {
+    let granted = lock
+        .leases
+        .values()
+        .map(|lease| (lease.granted, lease.fence));
+    let seen = lock.sights.iter().filter_map(|sight| {
+        let holder = sight.holder.as_ref()?;
+        Some((sight.heard, holder.fence))
+    });
+    let mut known: Vec<_> = granted.chain(seen).collect();
+    known.sort_unstable();
+    known
+}

@@ -1,0 +1,84 @@
+//! I5: there is no phantom fence. Whoever is seen to hold a lock has asked for it, and was not told before
+//! that it does not get it; a fencing token is seen with the one that it was granted to.
+
+use super::super::{
+    History, Report, Terms,
+    found::Invariant,
+    line::{Answer, Seen},
+    op::{NEVER, Op},
+    read::Lock,
+    sight::Sight,
+};
+
+pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
+    for (name, lock) in &history.locks {
+        for sight in &lock.sights {
+            let Some(seen) = &sight.holder else { continue };
+            if let Some(what) = phantom(history, lock, sight, seen, terms) {
+                report.violated(Invariant::I5, name, sight.heard, what);
+            }
+        }
+    }
+}
+
+fn phantom(
+    history: &History,
+    lock: &Lock,
+    sight: &Sight,
+    seen: &Seen,
+    terms: &Terms,
+) -> Option<String> {
+    let Seen { fence, owner } = seen;
+    if let Some(lease) = lock.leases.get(fence) {
+        let other = &lease.errand;
+        return (other != owner)
+            .then(|| format!("{fence} was granted to {other} and seen with {owner}"));
+    }
+    let requests = lock.errands.get(owner).map_or(&[][..], Vec::as_slice);
+    let requests = || requests.iter().map(|place| &history.ops[*place]);
+    let asking = || requests().filter(|op| op.wants().is_some());
+    let Some(first) = asking().map(|op| op.asked).min() else {
+        return Some(format!("{owner} holds it with {fence} and never asked"));
+    };
+    if sight.heard < first {
+        return Some(format!("{owner} held it with {fence} before it asked"));
+    }
+    // One that was told no may come to hold it later only where its place is kept, or where the store has
+    // forgotten that it has left the queue.
+    let until = asking().map(|op| {
+        let stands_again = history.faults.forgot(op.asked, sight.asked);
+        let again = if stands_again {
+            may_stand_until(op, terms)
+        } else {
+            0
+        };
+        may_be_granted_until(op, terms).max(again)
+    });
+    let until = until.max();
+    (until.unwrap_or_default() < sight.asked)
+        .then(|| format!("{owner} holds it with {fence} after it was told that it does not"))
+}
+
+/// Until when an attempt may come to hold the lock without its client hearing of it.
+fn may_be_granted_until(op: &Op, terms: &Terms) -> u64 {
+    match op.answer() {
+        Some(Answer::Locked { .. } | Answer::Refused { .. }) if op.is_keyed() => {
+            let (ttl, _) = op.wants().unwrap_or_default();
+            op.returned()
+                .saturating_add(terms.grace() + ttl + terms.second())
+        }
+        // Its own lease is another one. It may have been handed the lock before, and been too late.
+        Some(Answer::Locked { .. } | Answer::Refused { .. } | Answer::Granted { .. }) => {
+            op.returned()
+        }
+        _ => NEVER,
+    }
+}
+
+/// Until when a place in the queue may be handed the lock whose end the store has forgotten.
+fn may_stand_until(op: &Op, terms: &Terms) -> u64 {
+    match op.wants() {
+        Some((ttl, wait)) if wait > 0 => op.asked.saturating_add(wait + ttl + terms.second()),
+        _ => 0,
+    }
+}

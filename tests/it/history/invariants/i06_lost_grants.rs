@@ -1,0 +1,74 @@
+//! I6: no grant is lost. As long as its holder may rely on a lease, and nobody has asked for its end, its
+//! token renews and releases it, and whoever looks sees it.
+
+use super::super::{
+    History, Report, Terms,
+    found::Invariant,
+    lease::Lease,
+    line::{Answer, Ask},
+    read::Lock,
+};
+
+pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
+    for (name, lock) in &history.locks {
+        for op in history.of(lock) {
+            let lease = op.about().and_then(|fence| lock.leases.get(&fence));
+            let Some(lease) = lease else { continue };
+            if op.answer() != Some(&Answer::Lost) || matches!(op.ask, Ask::Break { .. }) {
+                continue;
+            }
+            // A release is what may end it, so one that was asked before it counts, and not itself.
+            let ended = ended_before(history, lock, lease, op.asked, op.returned());
+            if op.returned() < lease.lasts && !ended {
+                let what = format!("{:?} of {} found it lost", op.ask, lease.errand);
+                report.violated(Invariant::I6, name, op.returned(), what);
+            }
+        }
+        unseen(history, name, lock, report);
+    }
+}
+
+/// Whether somebody may have ended a lease before it was asked about.
+fn ended_before(history: &History, lock: &Lock, lease: &Lease, asked: u64, heard: u64) -> bool {
+    let mut others = history.of(lock);
+    let ended = others.any(|other| {
+        let ends = matches!(other.ask, Ask::Release { .. } | Ask::Break { .. });
+        ends && other.about() == Some(lease.fence) && other.asked != asked && other.asked < heard
+    });
+    ended
+        || history.faults.forgot(lease.asked, heard)
+        || stream_is_over(history, lock, lease, heard)
+}
+
+fn stream_is_over(history: &History, lock: &Lock, lease: &Lease, heard: u64) -> bool {
+    let mut streams = history.of(lock).filter(|op| op.is_hold());
+    streams.any(|op| op.granted() == Some(lease.fence) && op.over.is_some_and(|over| over < heard))
+}
+
+/// Looks for those who did not see a lease that there was.
+fn unseen(history: &History, name: &str, lock: &Lock, report: &mut Report) {
+    let mut leases: Vec<&Lease> = lock.leases.values().collect();
+    leases.sort_by_key(|lease| lease.granted);
+    for sight in &lock.sights {
+        // Of the leases that were known when somebody looked only the last can still have been there.
+        let known = leases.partition_point(|lease| lease.granted <= sight.asked);
+        let Some(lease) = known.checked_sub(1).map(|last| leases[last]) else {
+            continue;
+        };
+        let there = sight.heard < lease.relied_on();
+        if !there || history.faults.forgot(lease.asked, sight.heard) {
+            continue;
+        }
+        match &sight.holder {
+            Some(seen) if seen.fence == lease.fence => {}
+            None if !sight.complete => {}
+            other => {
+                let what = format!(
+                    "{} held it with {}, and seen was {other:?}",
+                    lease.errand, lease.fence
+                );
+                report.violated(Invariant::I6, name, sight.heard, what);
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! I8: no orphan stays. A grant that its client never heard of ends with its TTL, and a second (under an
+//! idempotency key: and the grace). A lease that was released is gone, and one that was not renewed ends with
+//! its TTL. Whoever waited at a gateway that was killed may be granted the lock for as long as that counts as alive.
+//!
+//! What was handed to a client that hung up in the queue is given back at once, but for one whose answer was
+//! written in that very instant, which nobody can tell from one that was read. So a few of them may stay until
+//! their TTL is over, and no more.
+
+use std::collections::{HashMap, HashSet};
+
+use super::super::{
+    History, Report, Terms,
+    found::Invariant,
+    line::Seen,
+    op::{MS, NEVER, Op},
+    read::Lock,
+    sight::Sight,
+};
+
+/// So many, and one of so many, are more than a few.
+const FEW: usize = 4;
+const ONE_OF: usize = 25;
+
+pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
+    kept_for_nobody(history, terms, report);
+    for (name, lock) in &history.locks {
+        for sight in &lock.sights {
+            let Some(seen) = &sight.holder else { continue };
+            let (due, why) = due(history, lock, sight, seen, terms);
+            if due < sight.asked {
+                let what = format!(
+                    "{} held it with {} {} ms after it should have been gone: {why}",
+                    seen.owner,
+                    seen.fence,
+                    (sight.asked - due) / MS
+                );
+                report.violated(Invariant::I8, name, sight.heard, what);
+            }
+        }
+    }
+}
+
+/// By when what somebody saw must be gone, and why.
+fn due(
+    history: &History,
+    lock: &Lock,
+    sight: &Sight,
+    seen: &Seen,
+    terms: &Terms,
+) -> (u64, &'static str) {
+    if let Some(lease) = lock.leases.get(&seen.fence) {
+        let over = lease.may_last.saturating_add(terms.second());
+        if lease.ended < over && !history.faults.forgot(lease.ended, sight.heard) {
+            return (lease.ended, "its end was answered");
+        }
+        let streams = history.of(lock).filter(|op| op.is_hold());
+        let stream = streams.filter(|op| op.granted() == Some(seen.fence)).last();
+        if let Some(stream) = stream
+            && stream.hung_up
+            && !history.faults.felt(stream.asked, sight.heard)
+        {
+            return (
+                stream.over.unwrap_or(NEVER).saturating_add(terms.second()),
+                "its stream was closed",
+            );
+        }
+        return (over, "its TTL is over");
+    }
+    let asked = lock.errands.get(&seen.owner).map_or(&[][..], Vec::as_slice);
+    let asked = || {
+        let requests = asked.iter().map(|place| &history.ops[*place]);
+        requests.filter(|op| op.wants().is_some())
+    };
+    let Some(begun) = asked().map(|op| op.asked).min() else {
+        return (NEVER, "nobody asked");
+    };
+    let over = asked().map(Op::given_up).max().unwrap_or(NEVER);
+    let ttl = asked().filter_map(Op::wants).map(|(ttl, _)| ttl).max();
+    let grace = if asked().any(Op::is_keyed) {
+        terms.grace()
+    } else {
+        0
+    };
+    let later = grace + terms.second();
+    let waited = asked().filter_map(Op::wants).any(|(_ttl, wait)| wait > 0);
+    let (healed, alive) = if history.faults.felt(begun, sight.heard) {
+        let alive = history.faults.counts_as_alive(sight.heard);
+        let healed = history.faults.last_before(sight.heard);
+        (healed, if waited { alive } else { 0 })
+    } else {
+        (0, 0)
+    };
+    let due = over
+        .max(healed)
+        .max(alive)
+        .saturating_add(ttl.unwrap_or_default() + later);
+    (due, "its client has gone, and its TTL is over")
+}
+
+/// Looks for more of those than can have been answered in the very instant in which they hung up.
+fn kept_for_nobody(history: &History, terms: &Terms, report: &mut Report) {
+    let early = history.ops.iter().filter(|op| op.early && !op.is_keyed());
+    let calm = early.filter(|op| {
+        !history
+            .faults
+            .felt(op.asked, op.given_up() + terms.second())
+    });
+    let gone: HashMap<_, _> = calm
+        .map(|op| {
+            (
+                op.errand.as_str(),
+                op.given_up().saturating_add(terms.second()),
+            )
+        })
+        .collect();
+    let mut kept = HashSet::new();
+    let mut last = 0;
+    for sight in history.locks.values().flat_map(|lock| &lock.sights) {
+        let owner = sight.holder.as_ref().map(|seen| seen.owner.as_str());
+        let owner = owner.filter(|owner| gone.get(owner).is_some_and(|due| *due < sight.asked));
+        if owner.is_some_and(|owner| kept.insert(owner)) {
+            last = sight.heard;
+        }
+    }
+    if kept.len() >= FEW && kept.len() * ONE_OF >= gone.len() {
+        let what = format!(
+            "of {} clients that hung up in the queue {} held the lock a second later",
+            gone.len(),
+            kept.len()
+        );
+        report.violated(Invariant::I8, "all", last, what);
+    }
+}

@@ -1,0 +1,27 @@
+//! I10: there is one fence for an idempotency key, for ever. However often it is asked again, through
+//! whichever gateway, nobody hears of a second grant.
+
+use super::super::{History, Report, Terms, found::Invariant};
+
+pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
+    for (name, lock) in &history.locks {
+        for (errand, requests) in &lock.errands {
+            let requests = requests.iter().map(|place| &history.ops[*place]);
+            let mut granted = requests.filter(|op| op.is_keyed() && op.granted().is_some());
+            let Some(first) = granted.next() else {
+                continue;
+            };
+            for other in granted.filter(|op| op.granted() != first.granted()) {
+                if history.faults.forgot(first.asked, other.returned()) {
+                    continue;
+                }
+                let what = format!(
+                    "the key of {errand} was granted {:?} and {:?}",
+                    first.granted(),
+                    other.granted()
+                );
+                report.violated(Invariant::I10, name, other.returned(), what);
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! I11: waiters are served in the order in which they asked. Whoever was seen in the queue before another
+//! asked is granted the lock before it, whichever gateways they asked (where the store promises no more: if
+//! they asked the same one); where nothing was broken that may have cost it its place: no fault, and no lease
+//! that it had been handed and had not heard of yet.
+
+use super::super::{
+    History, Report, Terms,
+    found::Invariant,
+    lease::Lease,
+    line::{Answer, Ask},
+    op::Op,
+    read::Lock,
+};
+
+pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
+    let within = terms.order_within_gateways;
+    for (name, lock) in &history.locks {
+        // Of each gateway, or of all together.
+        let last = lock.leases.values().map(|lease| lease.to).max();
+        let groups = 0..=if within { last.unwrap_or_default() } else { 0 };
+        let groups = groups.map(|group| later(lock, |lease| !within || lease.to == group));
+        let groups: Vec<_> = groups.collect();
+        for sight in &lock.sights {
+            for owner in &sight.waiters {
+                let waited = history.of_errand(lock, owner).find(|op| {
+                    op.wants().is_some() && op.asked < sight.asked && sight.heard < op.given_up()
+                });
+                let Some((op, fence)) = waited.and_then(|op| Some((op, op.granted()?))) else {
+                    continue;
+                };
+                if history.faults.felt(sight.asked, op.returned())
+                    || history.of_errand(lock, owner).any(|ask| breaks(ask, op))
+                {
+                    continue;
+                }
+                let Some(later) = groups.get(if within { op.to } else { 0 }) else {
+                    continue;
+                };
+                let first = later.partition_point(|(asked, ..)| *asked <= sight.heard);
+                if let Some((_, passed, by)) = later.get(first)
+                    && *passed < fence
+                {
+                    let what = format!(
+                        "{owner} was queued before {by} asked, and was granted {fence} after {passed}"
+                    );
+                    report.violated(Invariant::I11, name, op.returned(), what);
+                }
+            }
+        }
+    }
+}
+
+/// Whether this takes away what the waiter was handed before it could be told, which then asks anew.
+fn breaks(ask: &Op, waiter: &Op) -> bool {
+    let broken = matches!(ask.ask, Ask::Break { .. });
+    let refused = matches!(ask.answer(), Some(Answer::Refused { .. }));
+    broken && !refused && ask.about() != waiter.granted() && ask.asked < waiter.returned()
+}
+
+/// For each lease, by when it was asked for: the smallest fencing token from there on, and whose it is.
+fn later(lock: &Lock, of: impl Fn(&Lease) -> bool) -> Vec<(u64, u64, &str)> {
+    let leases = lock.leases.values().filter(|lease| of(lease));
+    let mut later: Vec<_> = leases
+        .map(|lease| (lease.asked, lease.fence, lease.errand.as_str()))
+        .collect();
+    later.sort_unstable();
+    let mut smallest: Option<(u64, &str)> = None;
+    for entry in later.iter_mut().rev() {
+        match smallest {
+            Some((fence, errand)) if fence < entry.1 => (entry.1, entry.2) = (fence, errand),
+            _ => smallest = Some((entry.1, entry.2)),
+        }
+    }
+    later
+}

@@ -1,0 +1,106 @@
+//! A lease as far as its holder can know it.
+
+use super::{
+    line::{Answer, Ask},
+    op::{MS, NEVER, Op, Outcome},
+};
+
+/// A lease as far as its holder can know it.
+#[derive(Debug, Clone)]
+pub(crate) struct Lease {
+    pub(super) lock: String,
+    pub(super) fence: u64,
+    pub(super) errand: String,
+    /// Through which gateway it was granted.
+    pub(super) to: usize,
+    pub(super) keyed: bool,
+    /// Whether it is kept by a stream.
+    pub(super) streamed: bool,
+    /// When it was asked for: the first request of the errand.
+    pub(super) asked: u64,
+    /// When somebody first heard of it.
+    pub(super) granted: u64,
+    /// Until when it certainly lasts unless it is ended: time counts from when a request was sent.
+    pub(super) lasts: u64,
+    /// Until when it lasts at most; never over while a renewal is open.
+    pub(super) may_last: u64,
+    /// From when somebody may have ended it: a release or a break was sent, or its stream was over.
+    pub(super) ending: u64,
+    /// When it certainly had ended, because that was answered.
+    pub(super) ended: u64,
+}
+
+// === impl Lease ===
+
+impl Lease {
+    /// What is known of a lease by the grant of it.
+    pub(super) fn granted(op: &Op, asked: u64, fence: u64, left_ms: u64) -> Self {
+        let (ttl, _) = op.wants().unwrap_or_default();
+        let heard = op.returned();
+        let mut lease = Self {
+            lock: op.lock.clone(),
+            fence,
+            errand: op.errand.clone(),
+            to: op.to,
+            keyed: op.is_keyed(),
+            streamed: op.is_hold(),
+            asked,
+            granted: heard,
+            lasts: op.asked.saturating_add(left_ms * MS),
+            may_last: heard.saturating_add(ttl),
+            ending: NEVER,
+            ended: NEVER,
+        };
+        for (at, left_ms) in &op.kept {
+            // A stream is believed as the documentation says: from when its event arrived.
+            lease.lasts = lease.lasts.max(at + left_ms * MS);
+            lease.may_last = lease.may_last.max(at + ttl);
+        }
+        if op.is_hold() {
+            // A gateway renews it until it finds out that the stream is over.
+            lease.ending = op.over.unwrap_or(NEVER);
+            lease.may_last = op.over.map_or(NEVER, |over| over.saturating_add(ttl));
+        }
+        lease
+    }
+
+    /// Another answer that tells of the same grant.
+    pub(super) fn again(&mut self, other: &Self) {
+        self.asked = self.asked.min(other.asked);
+        self.granted = self.granted.min(other.granted);
+        self.lasts = self.lasts.max(other.lasts);
+        self.may_last = self.may_last.max(other.may_last);
+        self.ending = self.ending.min(other.ending);
+    }
+
+    /// Takes in what was asked about it later.
+    pub(super) fn note(&mut self, op: &Op) {
+        match (&op.ask, op.answer()) {
+            (Ask::Renew { .. }, Some(Answer::Renewed { left_ms, .. })) => {
+                self.lasts = self.lasts.max(op.asked + left_ms * MS);
+                self.may_last = self.may_last.max(op.returned() + left_ms * MS);
+            }
+            (Ask::Renew { .. }, _) if op.outcome() == Outcome::Open => self.may_last = NEVER,
+            (Ask::Break { .. } | Ask::Release { .. }, Some(Answer::Refused { .. })) => {}
+            (Ask::Release { .. }, Some(Answer::Released))
+            | (Ask::Break { .. }, Some(Answer::Broken)) => {
+                self.ending = self.ending.min(op.asked);
+                self.ended = self.ended.min(op.returned());
+            }
+            (Ask::Release { .. } | Ask::Break { .. }, _) => {
+                self.ending = self.ending.min(op.asked);
+            }
+            _ => {}
+        }
+    }
+
+    /// Until when its holder relies on it.
+    pub(super) fn relied_on(&self) -> u64 {
+        self.lasts.min(self.ending)
+    }
+
+    /// When the lock is free again at the latest.
+    pub(super) fn free(&self) -> u64 {
+        self.may_last.min(self.ended)
+    }
+}

@@ -1,0 +1,159 @@
+//! One line of a history.
+//!
+//! Every process that takes part writes a file of its own, as JSON lines. The stamps are of
+//! `CLOCK_MONOTONIC`, in nanoseconds: on one host they compare exactly.
+
+use serde::{Deserialize, Serialize};
+
+/// Who saw what, and when.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Line {
+    pub(crate) at: u64,
+    pub(crate) by: String,
+    #[serde(flatten)]
+    pub(crate) event: Event,
+}
+
+/// What was seen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub(crate) enum Event {
+    /// A client is about to send a request.
+    Asks {
+        op: u64,
+        /// What the client wants done: the `owner` of what it acquires, and the idempotency key of all
+        /// requests for it if they have one.
+        errand: String,
+        lock: String,
+        /// Which gateway is asked.
+        to: usize,
+        ask: Ask,
+    },
+    /// It has read the answer.
+    Hears { op: u64, answer: Answer },
+    /// A stream says that the lease lasts so much longer.
+    Keeps { op: u64, left_ms: u64 },
+    /// A stream has ended, whatever its last event was.
+    Ends { op: u64 },
+    /// A client closes a connection on purpose. `early`: it stood in the queue, and nothing was on its way.
+    HangsUp { op: u64, early: bool },
+    /// The resource was asked to be changed by somebody who read `base`.
+    Writes {
+        resource: Resource,
+        lock: String,
+        fence: u64,
+        base: u64,
+        taken: bool,
+        /// What it was before, as the resource knows.
+        was: u64,
+    },
+    /// A fault.
+    Fault {
+        fault: u64,
+        kind: String,
+        /// Which process it strikes.
+        target: String,
+        /// Whether the store may have forgotten what it had answered.
+        forgets: bool,
+        stage: Stage,
+    },
+}
+
+/// A request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "kebab-case")]
+pub(crate) enum Ask {
+    Acquire {
+        ttl_ms: u64,
+        wait_ms: u64,
+        /// Whether it carries an idempotency key.
+        keyed: bool,
+    },
+    /// The same, by a stream.
+    Hold {
+        ttl_ms: u64,
+        wait_ms: u64,
+    },
+    /// With the token of the lease that has this fencing token.
+    Renew {
+        fence: u64,
+        ttl_ms: u64,
+    },
+    Release {
+        fence: u64,
+    },
+    /// A renew or a release with a token that nobody was given.
+    Forge {
+        renews: bool,
+    },
+    Break {
+        fence: u64,
+    },
+    Inspect,
+}
+
+/// What a client heard.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub(crate) enum Answer {
+    Granted {
+        fence: u64,
+        left_ms: u64,
+        /// Whether it is a lease that lived already under the idempotency key.
+        again: bool,
+    },
+    Renewed {
+        fence: u64,
+        left_ms: u64,
+    },
+    Released,
+    /// The lease that was to be broken has ended.
+    Broken,
+    /// Somebody else holds the lock.
+    Locked {
+        holder: Option<Seen>,
+    },
+    /// The token does not hold the lock.
+    Lost,
+    /// Nothing happened.
+    Refused {
+        code: String,
+    },
+    /// It may have happened: the gateway says so, or the connection has ended.
+    Unknown,
+    Shown {
+        holder: Option<Seen>,
+        waiters: Vec<String>,
+    },
+    /// Nothing that may be answered to such a request.
+    Wrong {
+        what: String,
+    },
+}
+
+/// A holder, as others see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Seen {
+    pub(crate) fence: u64,
+    pub(crate) owner: String,
+}
+
+/// What is changed under a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Resource {
+    /// Refuses fencing tokens below the highest that it has seen.
+    Fenced,
+    /// Takes everything: the positive control.
+    Unfenced,
+}
+
+/// How far a fault has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Stage {
+    Begins,
+    /// It was seen to happen, so many times.
+    Seen(u64),
+    Heals,
+}

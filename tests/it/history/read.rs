@@ -1,0 +1,251 @@
+//! A whole history, put in order.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    faults::{Fault, Faults},
+    lease::Lease,
+    line::{Answer, Ask, Event, Line, Resource},
+    op::{MS, NEVER, Op},
+    sight::Sight,
+};
+
+/// A whole history, put in order.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// By when they were asked.
+    pub(super) ops: Vec<Op>,
+    pub(super) locks: BTreeMap<String, Lock>,
+    /// By when they were made.
+    pub(super) writes: Vec<Write>,
+    pub(super) faults: Faults,
+    pub(super) begins: u64,
+    pub(super) ends: u64,
+}
+
+/// All that is known of one lock.
+#[derive(Debug, Default)]
+pub(crate) struct Lock {
+    /// Places in the list of all, by when they were asked.
+    pub(super) ops: Vec<usize>,
+    /// By their fencing tokens.
+    pub(super) leases: BTreeMap<u64, Lease>,
+    /// By when somebody had looked.
+    pub(super) sights: Vec<Sight>,
+    /// The requests of each errand, in order.
+    pub(super) errands: HashMap<String, Vec<usize>>,
+}
+
+/// A write to a resource.
+#[derive(Debug, Clone)]
+pub(crate) struct Write {
+    pub(super) at: u64,
+    pub(super) resource: Resource,
+    pub(super) lock: String,
+    pub(super) fence: u64,
+    pub(super) base: u64,
+    pub(super) taken: bool,
+    pub(super) was: u64,
+}
+
+/// By how much a client that was frozen reads late what it reads then.
+const THAWING: u64 = 1_000 * MS;
+
+// === impl History ===
+
+impl History {
+    /// Puts lines in order, in whatever order they come.
+    pub(crate) fn read(lines: impl IntoIterator<Item = Line>) -> Self {
+        let mut lines: Vec<Line> = lines.into_iter().collect();
+        lines.sort_by_key(|line| line.at);
+        let mut history = Self {
+            begins: lines.first().map(|line| line.at).unwrap_or_default(),
+            ends: lines.last().map(|line| line.at).unwrap_or_default(),
+            ..Self::default()
+        };
+        let mut places = HashMap::new();
+        for line in lines {
+            history.take(&mut places, line);
+        }
+        history.faults.settle();
+        history.cut_the_killed();
+        history.distrust_the_frozen();
+        history.find_leases();
+        history.look();
+        history
+    }
+
+    /// How often a lock was granted.
+    pub(crate) fn grants(&self) -> usize {
+        self.locks.values().map(|lock| lock.leases.len()).sum()
+    }
+
+    /// The requests for one lock, in order.
+    pub(super) fn of<'a>(&'a self, lock: &'a Lock) -> impl Iterator<Item = &'a Op> {
+        lock.ops.iter().map(|place| &self.ops[*place])
+    }
+
+    /// The requests of one errand, in order.
+    pub(super) fn of_errand<'a>(
+        &'a self,
+        lock: &'a Lock,
+        errand: &str,
+    ) -> impl Iterator<Item = &'a Op> {
+        let places = lock.errands.get(errand).into_iter().flatten();
+        places.map(|place| &self.ops[*place])
+    }
+
+    fn take(&mut self, places: &mut HashMap<u64, usize>, line: Line) {
+        let Line { at, by, event } = line;
+        match event {
+            Event::Asks {
+                op,
+                errand,
+                lock,
+                to,
+                ask,
+            } => {
+                let place = self.ops.len();
+                places.insert(op, place);
+                let known = self.locks.entry(lock.clone()).or_default();
+                known.ops.push(place);
+                known.errands.entry(errand.clone()).or_default().push(place);
+                self.ops.push(Op {
+                    by,
+                    errand,
+                    lock,
+                    to,
+                    ask,
+                    asked: at,
+                    heard: None,
+                    kept: Vec::new(),
+                    over: None,
+                    hung_up: false,
+                    early: false,
+                });
+            }
+            Event::Writes {
+                resource,
+                lock,
+                fence,
+                base,
+                taken,
+                was,
+            } => self.writes.push(Write {
+                at,
+                resource,
+                lock,
+                fence,
+                base,
+                taken,
+                was,
+            }),
+            Event::Fault {
+                fault,
+                kind,
+                target,
+                forgets,
+                stage,
+            } => {
+                let new = Fault::new(&kind, &target, forgets);
+                self.faults.note(fault, at, stage, new);
+            }
+            Event::Hears { op, answer } => {
+                let op = places.get(&op).map(|place| &mut self.ops[*place]);
+                if let Some(op) = op.filter(|op| op.heard.is_none()) {
+                    op.heard = Some((at, answer));
+                }
+            }
+            Event::Keeps { op, left_ms } => {
+                if let Some(place) = places.get(&op) {
+                    self.ops[*place].kept.push((at, left_ms));
+                }
+            }
+            Event::Ends { op } | Event::HangsUp { op, .. } => {
+                if let Some(place) = places.get(&op) {
+                    let op = &mut self.ops[*place];
+                    op.over = Some(op.over.unwrap_or(NEVER).min(at));
+                    op.hung_up |= matches!(event, Event::HangsUp { .. });
+                    op.early |= matches!(event, Event::HangsUp { early: true, .. });
+                }
+            }
+        }
+    }
+
+    /// With the process of a client its connections end.
+    fn cut_the_killed(&mut self) {
+        for fault in self.faults.all.values() {
+            if fault.kind != "kill-client" {
+                continue;
+            }
+            let asked = self.ops.iter_mut();
+            for op in asked.filter(|op| op.by == fault.target && op.asked <= fault.heals) {
+                op.over = Some(op.over.unwrap_or(NEVER).min(fault.begins));
+            }
+        }
+    }
+
+    /// A client that was frozen reads late what was told it in time.
+    fn distrust_the_frozen(&mut self) {
+        for fault in self.faults.all.values() {
+            if fault.kind != "freeze-client" {
+                continue;
+            }
+            let frozen = fault.begins..=fault.heals.saturating_add(THAWING);
+            let theirs = self.ops.iter_mut().filter(|op| op.by == fault.target);
+            for op in theirs {
+                op.kept.retain(|(at, _)| !frozen.contains(at));
+            }
+        }
+    }
+
+    fn find_leases(&mut self) {
+        for lock in self.locks.values_mut() {
+            for op in lock.ops.iter().map(|place| &self.ops[*place]) {
+                let Some(Answer::Granted { fence, left_ms, .. }) = op.answer() else {
+                    continue;
+                };
+                let of_errand = lock.errands[&op.errand].first();
+                let asked = of_errand.map_or(op.asked, |first| self.ops[*first].asked);
+                let lease = Lease::granted(op, asked, *fence, *left_ms);
+                let known = lock.leases.entry(*fence);
+                known
+                    .and_modify(|known| known.again(&lease))
+                    .or_insert(lease);
+            }
+            for op in lock.ops.iter().map(|place| &self.ops[*place]) {
+                if let Some(lease) = op.about().and_then(|fence| lock.leases.get_mut(&fence)) {
+                    lease.note(op);
+                }
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        for lock in self.locks.values_mut() {
+            for op in lock.ops.iter().map(|place| &self.ops[*place]) {
+                let (complete, holder, waiters) = match op.answer() {
+                    Some(Answer::Locked { holder }) => (false, holder.clone(), Vec::new()),
+                    Some(Answer::Shown { holder, waiters }) => {
+                        (true, holder.clone(), waiters.clone())
+                    }
+                    _ => continue,
+                };
+                lock.sights.push(Sight {
+                    asked: match op.ask {
+                        // It was seen at the end of the wait.
+                        Ask::Acquire { wait_ms, .. } if op.asked + wait_ms * MS < op.returned() => {
+                            op.asked + wait_ms * MS
+                        }
+                        _ => op.asked,
+                    },
+                    heard: op.returned(),
+                    holder,
+                    complete,
+                    waiters,
+                });
+            }
+            lock.sights.sort_by_key(|sight| sight.heard);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What a run came to.
+
+use std::{collections::BTreeMap, fmt};
+
+use super::{
+    History,
+    found::{Invariant, Violation},
+    op::MS,
+};
+
+/// What a run came to.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) operations: usize,
+    pub(crate) grants: usize,
+    pub(crate) seconds: f64,
+    /// How often each kind of fault was seen to happen.
+    pub(crate) faults: BTreeMap<String, u64>,
+    /// How long after a fault the slowest gateway granted a lock again.
+    pub(crate) worst_recovery: Option<(u64, String)>,
+    /// What 99 of 100 hand-offs took at most while nothing was broken, and how many there were.
+    pub(crate) hand_offs: Option<(u64, usize)>,
+    /// How many overlaps of leases the documentation of the store allows, and how long they were together.
+    pub(crate) overlaps: (usize, u64),
+    /// How many changes of the unfenced resource were lost.
+    pub(crate) lost_updates: usize,
+    /// How many writes the fenced resource has refused.
+    pub(crate) refused_writes: usize,
+    /// How many stretches of how many operations were tried for an order.
+    pub(crate) windows: (usize, usize),
+    pub(crate) violations: Vec<Violation>,
+    /// Why the run shows nothing.
+    pub(crate) invalid: Vec<String>,
+}
+
+/// How many violations of one promise are printed.
+const SHOWN: usize = 3;
+
+/// How long clients came: who waits may be answered long after that.
+fn traffic(history: &History) -> u64 {
+    let last = history.ops.iter().map(|op| op.asked).max();
+    last.unwrap_or_default().saturating_sub(history.begins)
+}
+
+// === impl Report ===
+
+impl Report {
+    pub(super) fn of(history: &History) -> Self {
+        let mut faults = BTreeMap::new();
+        for fault in history.faults.all.values() {
+            *faults.entry(fault.kind.clone()).or_default() += fault.seen;
+        }
+        Self {
+            operations: history.ops.len(),
+            grants: history.grants(),
+            seconds: traffic(history) as f64 / 1e9,
+            faults,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn grants_per_second(&self) -> f64 {
+        self.grants as f64 / self.seconds.max(f64::EPSILON)
+    }
+
+    pub(super) fn violated(&mut self, by: Invariant, lock: &str, at: u64, what: String) {
+        self.violations.push(Violation::new(by, lock, at, what));
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} operations, {} grants in {:.0} s ({:.0}/s)",
+            self.operations,
+            self.grants,
+            self.seconds,
+            self.grants_per_second()
+        )?;
+        let faults: Vec<_> = self
+            .faults
+            .iter()
+            .map(|(kind, seen)| format!("{kind} {seen}"))
+            .collect();
+        writeln!(f, "faults, as often as seen: {}", faults.join(", "))?;
+        match &self.worst_recovery {
+            Some((took, fault)) => {
+                writeln!(f, "worst recovery: {} ms after {fault}", took / MS)?;
+            }
+            None => writeln!(f, "worst recovery: there was no fault to recover from")?,
+        }
+        if let Some((took, count)) = self.hand_offs {
+            writeln!(
+                f,
+                "hand-offs while nothing was broken: {count}, p99 {} ms",
+                took / MS
+            )?;
+        }
+        let (overlaps, together) = self.overlaps;
+        writeln!(
+            f,
+            "overlaps that the store may have: {overlaps}, {} ms in all",
+            together / MS
+        )?;
+        writeln!(
+            f,
+            "lost updates of the unfenced resource: {}; writes that the fenced one refused: {}",
+            self.lost_updates, self.refused_writes
+        )?;
+        let (windows, ordered) = self.windows;
+        writeln!(
+            f,
+            "stretches that were linearized: {windows}, {ordered} operations"
+        )?;
+        let mut shown = BTreeMap::<Invariant, usize>::new();
+        for violation in &self.violations {
+            let count = shown.entry(violation.invariant).or_default();
+            *count += 1;
+            if *count <= SHOWN {
+                writeln!(
+                    f,
+                    "VIOLATION {} {} at {:.3} s: {}",
+                    violation.invariant,
+                    violation.lock,
+                    violation.at as f64 / 1e9,
+                    violation.what
+                )?;
+            }
+        }
+        for (invariant, count) in shown {
+            writeln!(f, "violations of {invariant}: {count}")?;
+        }
+        for why in &self.invalid {
+            writeln!(f, "INVALID: {why}")?;
+        }
+        if self.violations.is_empty() {
+            writeln!(f, "violations: none")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! What is found, and what is not.
+
+use crate::support::{Random, full};
+
+use super::{
+    super::{
+        search::{Found, search},
+        walk::walk,
+    },
+    protocol::{Protocol, Step},
+    variant::Variant,
+};
+
+/// Two attempts for one name at three nodes.
+const TWO: Protocol<3, 2> = Protocol {
+    variant: Variant::Guarded,
+    names: [0, 0],
+    highest: 3,
+    losses: 0,
+    raises: 0,
+    ahead: 0,
+    saves: 0,
+    new: false,
+};
+/// No model here has more states.
+const MOST: usize = 20_000_000;
+
+fn found(model: &Protocol<3, 2>) -> Found<Step> {
+    search(model, MOST)
+}
+
+#[test]
+fn fences_are_unique_and_rise_whatever_messages_do() {
+    let highest = if full() { 5 } else { 3 };
+    let found = found(&Protocol { highest, ..TWO }).nothing_wrong();
+    println!("messages lost, late and again, ends at any instant: {found}");
+}
+
+#[test]
+fn they_rise_although_a_node_loses_its_data() {
+    let highest = if full() { 3 } else { 2 };
+    let found = found(&Protocol {
+        highest,
+        losses: 1,
+        ..TWO
+    })
+    .nothing_wrong();
+    println!("one of three nodes loses its data: {found}");
+}
+
+#[test]
+fn they_rise_although_nodes_lose_their_data_one_after_the_other() {
+    let highest = if full() { 2 } else { 1 };
+    let found = found(&Protocol {
+        highest,
+        losses: 2,
+        ..TWO
+    })
+    .nothing_wrong();
+    println!("nodes lose their data twice: {found}");
+}
+
+#[test]
+fn they_rise_although_a_node_has_again_what_it_had_written_down() {
+    let highest = if full() { 2 } else { 1 };
+    let found = found(&Protocol {
+        highest,
+        losses: 1,
+        saves: 1,
+        ..TWO
+    })
+    .nothing_wrong();
+    println!("one of three nodes has again what it had written down: {found}");
+}
+
+#[test]
+fn they_rise_although_nobody_has_a_vote_at_first() {
+    let highest = if full() { 2 } else { 1 };
+    let found = found(&Protocol {
+        highest,
+        losses: 1,
+        new: true,
+        ..TWO
+    })
+    .nothing_wrong();
+    println!("all are new, and one loses its data: {found}");
+}
+
+#[test]
+fn they_rise_although_other_names_raise_the_same_counters() {
+    let (highest, raises) = if full() { (4, 1) } else { (3, 1) };
+    let found = found(&Protocol {
+        highest,
+        raises,
+        ..TWO
+    })
+    .nothing_wrong();
+    println!("other names raise the counters {raises} times: {found}");
+}
+
+#[test]
+fn each_guard_is_needed() {
+    for variant in [
+        Variant::NoSecondRound,
+        Variant::UnconditionalRaise,
+        Variant::OwnerAlone,
+        Variant::CounterAlone,
+        Variant::RaiseBelowMajority,
+        Variant::NonceReused,
+    ] {
+        let found = found(&Protocol {
+            variant,
+            ahead: 1,
+            ..TWO
+        });
+        println!("{variant:?}: {found}; {}", found.wrong());
+    }
+}
+
+#[test]
+fn a_node_that_lost_its_data_has_to_learn() {
+    let quick = [
+        (Variant::VotesUnlearnt, 1, 1, 0),
+        (Variant::FloorOfGateway, 1, 1, 0),
+        (Variant::LearnsOfOne, 1, 1, 0),
+        (Variant::NoEpoch, 1, 1, 0),
+        (Variant::NoLife, 1, 2, 0),
+    ];
+    // Millions of states.
+    let slow = [
+        (Variant::LateAnswers, 2, 1, 0),
+        (Variant::ConfirmsUnlearnt, 2, 1, 1),
+    ];
+    let variants = quick.into_iter().chain(slow.into_iter().filter(|_| full()));
+    for (variant, highest, losses, saves) in variants {
+        let found = found(&Protocol {
+            variant,
+            highest,
+            losses,
+            saves,
+            ..TWO
+        });
+        println!("{variant:?}: {found}; {}", found.wrong());
+    }
+}
+
+#[test]
+fn three_attempts_for_two_names_and_four_at_five_nodes_are_walked_through() {
+    let mut random = Random::seeded();
+    let walks = if full() { 200_000 } else { 500 };
+    let three = Protocol {
+        variant: Variant::Guarded,
+        names: [0, 0, 0],
+        highest: 40,
+        losses: 3,
+        raises: 3,
+        ahead: 0,
+        saves: 1,
+        new: false,
+    };
+    let two_names = Protocol {
+        names: [0, 1, 0],
+        ..three
+    };
+    let five: Protocol<5, 4> = Protocol {
+        variant: Variant::Guarded,
+        names: [0, 0, 1, 0],
+        highest: 40,
+        losses: 4,
+        raises: 3,
+        ahead: 0,
+        saves: 2,
+        new: false,
+    };
+    let found = [
+        walk::<Protocol<3, 3>>(&three, &mut random, walks, 80),
+        walk::<Protocol<3, 3>>(&two_names, &mut random, walks, 80),
+        walk(&five, &mut random, walks, 120),
+    ];
+    for found in found {
+        println!("walked through {}", found.nothing_wrong());
+    }
+}
+
+/// A walk that finds nothing where there is something would prove nothing.
+#[test]
+fn a_walk_finds_what_is_wrong_without_the_second_round() {
+    let model = Protocol {
+        variant: Variant::NoSecondRound,
+        ..TWO
+    };
+    let found = walk(&model, &mut Random::seeded(), 20_000, 60);
+    println!("NoSecondRound: {}", found.wrong());
+}

@@ -1,0 +1,397 @@
+//! What may happen next.
+
+use super::{
+    super::search::Model,
+    state::{Heard, Phase, Seat, State},
+    variant::Variant,
+};
+
+/// The protocol within bounds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Protocol<const NODES: usize, const RUNS: usize> {
+    pub(super) variant: Variant,
+    /// For which name each attempt asks.
+    pub(super) names: [usize; RUNS],
+    /// No counter goes beyond it: what happens then is not looked at.
+    pub(super) highest: u8,
+    /// How often a node may lose its data.
+    pub(super) losses: u8,
+    /// How often a name that is not modelled may raise a counter.
+    pub(super) raises: u8,
+    /// How far one of the nodes has counted before the others.
+    pub(super) ahead: u8,
+    /// How often a node may write down what it has.
+    pub(super) saves: u8,
+    /// Whether the nodes are empty at first, and none has a vote.
+    pub(super) new: bool,
+}
+
+/// What happens. Nodes are named by their place before it.
+#[derive(Debug, Clone, Copy)]
+#[expect(
+    dead_code,
+    reason = "whoever reads the way to what is wrong reads them"
+)]
+pub(super) enum Step {
+    Begin {
+        run: usize,
+    },
+    /// A message of round one arrives; its answer is heard or lost.
+    RoundOne {
+        run: usize,
+        node: usize,
+        heard: bool,
+    },
+    /// The largest of some answers.
+    Maximum {
+        run: usize,
+        fence: u8,
+    },
+    /// A message of round two arrives; its answer is heard or lost.
+    RoundTwo {
+        run: usize,
+        node: usize,
+        heard: bool,
+    },
+    Grant {
+        run: usize,
+    },
+    /// What somebody has at a node ends.
+    End {
+        name: usize,
+        node: usize,
+    },
+    /// All of it, or what it has not written down.
+    LoseData {
+        node: usize,
+    },
+    WriteDown {
+        node: usize,
+    },
+    /// Who learns asks a node; the answer is heard or lost.
+    Ask {
+        learner: u8,
+        node: usize,
+        heard: bool,
+    },
+    /// A node gets its vote.
+    Admit {
+        node: usize,
+        top: u8,
+    },
+    /// Another name raises the counter, or what was confirmed.
+    Raise {
+        node: usize,
+        top: bool,
+    },
+}
+
+pub(super) type Next<const NODES: usize, const RUNS: usize> = Vec<(Step, State<NODES, RUNS>)>;
+
+// === impl Protocol ===
+
+impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
+    pub(super) const MAJORITY: usize = NODES / 2 + 1;
+
+    /// Attempts of the same caller have one nonce if it is used again.
+    fn nonce(&self, run: usize) -> u8 {
+        let of = match self.variant {
+            Variant::NonceReused => self.names[run],
+            _ => run,
+        };
+        u8::try_from(of + 1).expect("there are few attempts")
+    }
+
+    /// The same without what makes no difference any more, so that fewer states have to be come by.
+    pub(super) fn told_apart(&self, mut state: State<NODES, RUNS>) -> State<NODES, RUNS> {
+        let mut asks = [false; 8];
+        for run in 0..RUNS {
+            let asks_on = matches!(state.runs[run].phase, Phase::NotBegun | Phase::RoundOne);
+            asks[usize::from(self.nonce(run))] |= asks_on;
+        }
+        let all_vote = state.nodes.iter().all(|node| node.learns == 0);
+        for node in &mut state.nodes {
+            for seat in &mut node.seats {
+                if !asks[usize::from(seat.nonce)] {
+                    seat.fence = 0;
+                }
+            }
+            if all_vote && state.losses == self.losses {
+                if node.counter >= node.top {
+                    node.top = 0;
+                }
+                node.saved = [0; RUNS];
+            }
+        }
+        state.in_order()
+    }
+
+    fn of_run(&self, from: &State<NODES, RUNS>, run: usize, to: &mut Next<NODES, RUNS>) {
+        match from.runs[run].phase {
+            // Attempts for one name differ in nothing: they begin in their order.
+            Phase::NotBegun if self.is_next(from, run) => return self.begin(from, run, to),
+            Phase::NotBegun => return,
+            Phase::RoundOne => self.maximum(from, run, to),
+            Phase::RoundTwo => {
+                let enough = match self.variant {
+                    Variant::RaiseBelowMajority => 1,
+                    _ => Self::MAJORITY,
+                };
+                let confirms = from.nodes.iter().filter(|node| node.heard[run].confirms);
+                if confirms.count() >= enough {
+                    to.push((Step::Grant { run }, self.granted(*from, run)));
+                }
+            }
+            Phase::Granted => {}
+        }
+        for node in 0..NODES {
+            self.round_one(from, run, node, to);
+            if from.runs[run].phase != Phase::RoundOne {
+                self.round_two(from, run, node, to);
+            }
+        }
+    }
+
+    fn is_next(&self, from: &State<NODES, RUNS>, run: usize) -> bool {
+        let mut before = (0..run).filter(|&other| self.names[other] == self.names[run]);
+        before.all(|other| from.runs[other].phase != Phase::NotBegun)
+    }
+
+    fn begin(&self, from: &State<NODES, RUNS>, run: usize, to: &mut Next<NODES, RUNS>) {
+        let mut state = *from;
+        let runs = from.runs.iter().zip(self.names);
+        let of_name =
+            runs.filter(|(other, name)| other.phase == Phase::Granted && *name == self.names[run]);
+        state.runs[run].after = of_name.map(|(other, _)| other.fence).max().unwrap_or(0);
+        state.runs[run].phase = Phase::RoundOne;
+        to.push((Step::Begin { run }, state));
+    }
+
+    /// A node takes the attempt for owner if nobody is, and answers again if it is already.
+    fn round_one(
+        &self,
+        from: &State<NODES, RUNS>,
+        run: usize,
+        node: usize,
+        to: &mut Next<NODES, RUNS>,
+    ) {
+        let (mut state, nonce) = (*from, self.nonce(run));
+        let there = &mut state.nodes[node];
+        if !self.votes(there) {
+            return;
+        }
+        let seat = &mut there.seats[self.names[run]];
+        if seat.nonce == 0 {
+            let floor = match self.variant {
+                Variant::FloorOfGateway => from.runs[run].after,
+                _ => there.top,
+            };
+            there.counter = there.counter.max(floor) + 1;
+            if there.counter > self.highest {
+                return;
+            }
+            *seat = Seat {
+                nonce,
+                fence: there.counter,
+            };
+            to.push((
+                Step::RoundOne {
+                    run,
+                    node,
+                    heard: false,
+                },
+                self.told_apart(state),
+            ));
+        } else if seat.nonce != nonce {
+            return;
+        }
+        let answer = state.nodes[node].seats[self.names[run]].fence;
+        let heard = &mut state.nodes[node].heard[run];
+        let (phase, before) = (from.runs[run].phase, *heard);
+        if answer == 0 {
+            return;
+        }
+        if phase == Phase::RoundOne {
+            (heard.counter, heard.fresh) = (answer, true);
+        } else if self.variant == Variant::LateAnswers {
+            heard.fresh = true;
+        }
+        if *heard != before {
+            to.push((
+                Step::RoundOne {
+                    run,
+                    node,
+                    heard: true,
+                },
+                self.told_apart(state),
+            ));
+        }
+    }
+
+    /// From any majority of answers: what comes later is as good as what was not looked at.
+    fn maximum(&self, from: &State<NODES, RUNS>, run: usize, to: &mut Next<NODES, RUNS>) {
+        let mut answers = from.nodes.map(|node| node.heard[run].counter);
+        answers.sort_unstable();
+        // The largest of a majority is any but the smallest ones.
+        let answers = answers.into_iter().filter(|&answer| answer > 0);
+        let mut largest: Vec<_> = answers.skip(Self::MAJORITY - 1).collect();
+        largest.dedup();
+        for fence in largest {
+            let mut state = *from;
+            state.runs[run].fence = fence;
+            state.runs[run].phase = Phase::RoundTwo;
+            // Round two is for those that have answered, and says when they did.
+            for node in &mut state.nodes {
+                let fresh = node.heard[run].fresh;
+                node.heard[run] = Heard {
+                    fresh,
+                    ..Heard::NOTHING
+                };
+            }
+            if self.variant == Variant::NoSecondRound {
+                state = self.granted(state, run);
+            }
+            to.push((Step::Maximum { run, fence }, self.told_apart(state)));
+        }
+    }
+
+    /// Nobody listens to what nodes say of this attempt any more.
+    fn granted(&self, mut state: State<NODES, RUNS>, run: usize) -> State<NODES, RUNS> {
+        state.runs[run].phase = Phase::Granted;
+        for node in &mut state.nodes {
+            node.heard[run].counter = 0;
+            node.heard[run].confirms = false;
+        }
+        self.told_apart(state)
+    }
+
+    /// A node confirms if the guards let it.
+    fn round_two(
+        &self,
+        from: &State<NODES, RUNS>,
+        run: usize,
+        node: usize,
+        to: &mut Next<NODES, RUNS>,
+    ) {
+        let (mut state, fence) = (*from, from.runs[run].fence);
+        let there = &mut state.nodes[node];
+        let seat = &mut there.seats[self.names[run]];
+        let owns = seat.nonce == self.nonce(run);
+        let fresh = there.heard[run].fresh || self.variant == Variant::NoEpoch;
+        let has_vote = there.learns == 0 || self.variant == Variant::ConfirmsUnlearnt;
+        if !(fresh && has_vote || self.votes_unlearnt()) {
+            return;
+        }
+        let lets = match self.variant {
+            Variant::UnconditionalRaise => true,
+            Variant::OwnerAlone => owns,
+            Variant::CounterAlone => there.counter <= fence,
+            _ => owns && there.counter <= fence,
+        };
+        if !lets {
+            return;
+        }
+        there.counter = there.counter.max(fence);
+        there.top = there.top.max(fence);
+        if owns {
+            seat.fence = fence;
+        }
+        if state != *from {
+            to.push((
+                Step::RoundTwo {
+                    run,
+                    node,
+                    heard: false,
+                },
+                self.told_apart(state),
+            ));
+        }
+        let heard = &mut state.nodes[node].heard[run].confirms;
+        if from.runs[run].phase == Phase::RoundTwo && !*heard {
+            *heard = true;
+            to.push((
+                Step::RoundTwo {
+                    run,
+                    node,
+                    heard: true,
+                },
+                self.told_apart(state),
+            ));
+        }
+    }
+
+    fn of_node(&self, from: &State<NODES, RUNS>, node: usize, to: &mut Next<NODES, RUNS>) {
+        for name in 0..RUNS {
+            if from.nodes[node].seats[name] != Seat::FREE {
+                let mut state = *from;
+                state.nodes[node].seats[name] = Seat::FREE;
+                to.push((Step::End { name, node }, self.told_apart(state)));
+            }
+        }
+        self.learning(from, node, to);
+        if from.raises < self.raises {
+            for top in [false, true] {
+                let mut state = *from;
+                let there = &mut state.nodes[node];
+                let raised = if top {
+                    &mut there.top
+                } else {
+                    &mut there.counter
+                };
+                *raised += 1;
+                if *raised <= self.highest && self.votes(there) {
+                    state.raises += 1;
+                    to.push((Step::Raise { node, top }, self.told_apart(state)));
+                }
+            }
+        }
+    }
+}
+
+impl<const NODES: usize, const RUNS: usize> Model for Protocol<NODES, RUNS> {
+    type State = State<NODES, RUNS>;
+    type Step = Step;
+
+    fn beginning(&self) -> Self::State {
+        let mut state = State::EMPTY;
+        state.nodes[NODES - 1].counter = self.ahead;
+        if self.new {
+            for (number, node) in state.nodes.iter_mut().enumerate() {
+                node.learns = u8::try_from(number + 1).expect("there are few nodes");
+            }
+        }
+        state
+    }
+
+    fn next(&self, from: &Self::State, to: &mut Vec<(Step, Self::State)>) {
+        if from.runs.iter().all(|run| run.phase == Phase::Granted) {
+            return;
+        }
+        for run in 0..RUNS {
+            self.of_run(from, run, to);
+        }
+        for node in 0..NODES {
+            self.of_node(from, node, to);
+        }
+    }
+
+    fn wrong(&self, state: &Self::State) -> Option<&'static str> {
+        for (run, granted) in state.runs.iter().enumerate() {
+            if granted.phase != Phase::Granted {
+                continue;
+            }
+            if granted.fence <= granted.after {
+                return Some("a fence does not rise");
+            }
+            let mut others = state.runs[..run].iter().zip(self.names);
+            if others.any(|(other, name)| {
+                other.phase == Phase::Granted
+                    && name == self.names[run]
+                    && other.fence == granted.fence
+            }) {
+                return Some("a fence was granted twice");
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,34 @@
+//! The protocol, and what it would be without one of its guards.
+
+/// Which protocol is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Variant {
+    /// As it is.
+    Guarded,
+    /// The maximum of round one is granted at once.
+    NoSecondRound,
+    /// Round two raises the counter wherever it arrives.
+    UnconditionalRaise,
+    /// Round two asks for the owner only, and not whether the counter is at most `t`.
+    OwnerAlone,
+    /// Round two asks for the counter only, and not for the owner.
+    CounterAlone,
+    /// One confirmation is enough.
+    RaiseBelowMajority,
+    /// A later attempt of a caller goes by the nonce of the one before.
+    NonceReused,
+    /// A node that lost its data votes at once.
+    VotesUnlearnt,
+    /// The same, and is told with round one what the gateway had seen when the attempt began.
+    FloorOfGateway,
+    /// Who learns asks one node that has a vote, and not a majority.
+    LearnsOfOne,
+    /// Round two does not ask whether somebody has learnt there since round one.
+    NoEpoch,
+    /// Round two also asks nodes that answered round one after the first was asked.
+    LateAnswers,
+    /// What a node is told counts although it has lost its data again since that was asked for.
+    NoLife,
+    /// A node that has no vote confirms what it has a seat for.
+    ConfirmsUnlearnt,
+}

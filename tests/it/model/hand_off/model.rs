@@ -1,0 +1,217 @@
+//! What may happen next, and what must not come of it.
+
+use super::{
+    super::search::Model,
+    happening::Happening,
+    state::{Faults, Holder, Mark, Phase, State},
+    variant::Variant,
+};
+
+/// The protocol within bounds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HandOff<const ATTEMPTS: usize> {
+    pub(super) variant: Variant,
+    /// Who holds the lock in the beginning.
+    pub(super) holder: Holder,
+    pub(super) faults: Faults,
+}
+
+/// What happens.
+#[derive(Debug, Clone, Copy)]
+#[expect(
+    dead_code,
+    reason = "whoever reads the way to what is wrong reads them"
+)]
+pub(super) enum Step {
+    /// To an attempt.
+    Attempt(usize, Event),
+    /// At a gateway.
+    Gateway(usize, Work),
+    /// Somebody else who holds the lock releases it through a gateway; its answer may be lost.
+    SomebodyElseReleases { through: usize, heard: bool },
+    /// The lease of somebody else expires.
+    SomebodyElseExpires,
+}
+
+/// What happens to an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    Comes,
+    /// A script runs; its answer may be lost, and is then asked for again.
+    Acquires {
+        heard: bool,
+    },
+    Confirms {
+        heard: bool,
+    },
+    Leaves {
+        heard: bool,
+    },
+    GivesBack {
+        heard: bool,
+    },
+    /// Acquire is sent again while a copy is on its way.
+    SendsAgain,
+    /// The copy arrives.
+    CopyArrives,
+    CopyVanishes,
+    /// Its command is not answered in time.
+    IsUncertain,
+    /// Word of its grant arrives, or of one that is over.
+    HearsWord {
+        old: bool,
+    },
+    LosesWord {
+        old: bool,
+    },
+    /// It looks at its news; its wait may be over.
+    LooksAtNews {
+        over: bool,
+    },
+    WaitIsOver,
+    HangsUp,
+    /// Word came that nobody waited for.
+    GivesBackOrphan,
+    Releases {
+        through: usize,
+        heard: bool,
+    },
+    /// The lease that its caller lives by ends.
+    Expires,
+    /// Its grant ends before anybody has heard of it.
+    EndsEarly,
+    /// Its provisional grant ends, and nobody is there to confirm it.
+    EndsUnconfirmed,
+    /// The TTL ends what a gateway that died has left.
+    EndsAbandoned,
+    /// It holds the lock and was not told.
+    IsFoundHolding,
+    /// It has no place in the queue.
+    IsFoundMissing,
+}
+
+/// What a gateway does by itself, and what becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Passes on a lock whose lease has ended.
+    Advances {
+        heard: bool,
+    },
+    /// Finds in its round that it does not count as alive.
+    FindsItselfDead,
+    Dies,
+    /// The store does not take it for alive any more.
+    IsForgotten,
+    /// The same although it lives.
+    IsTakenForDead,
+}
+
+// === impl HandOff ===
+
+impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
+    type State = State<ATTEMPTS>;
+    type Step = Step;
+
+    fn beginning(&self) -> Self::State {
+        State::beginning(self.holder, self.faults)
+    }
+
+    fn next(&self, from: &Self::State, to: &mut Vec<(Step, Self::State)>) {
+        let mut happening = Happening {
+            from,
+            variant: self.variant,
+            to,
+        };
+        for attempt in 0..ATTEMPTS {
+            happening.at_attempt(attempt);
+            happening.at_lease(attempt);
+        }
+        for gateway in 0..2 {
+            happening.at_gateway(gateway);
+        }
+        happening.at_somebody_else();
+    }
+
+    fn wrong(&self, state: &Self::State) -> Option<&'static str> {
+        for attempt in 0..ATTEMPTS {
+            let holds = state.attempts[attempt].phase == Phase::Holding;
+            if holds && !state.is_held_by(attempt) {
+                return Some("somebody lives by a lease that is not theirs");
+            }
+        }
+        if state.passed_by {
+            return Some("somebody was passed by");
+        }
+        let wasted = state.gateways.iter().any(|gateway| gateway.wasted > 1);
+        wasted.then_some("a gateway that has died is waited for again")
+    }
+
+    fn is_calm(&self, step: Step) -> bool {
+        match step {
+            Step::Attempt(_, event) => match event {
+                Event::Acquires { heard }
+                | Event::Confirms { heard }
+                | Event::Leaves { heard }
+                | Event::GivesBack { heard }
+                | Event::Releases { heard, .. } => heard,
+                Event::LooksAtNews { over } => !over,
+                Event::CopyArrives
+                | Event::CopyVanishes
+                | Event::HearsWord { .. }
+                | Event::GivesBackOrphan
+                | Event::EndsUnconfirmed
+                | Event::EndsAbandoned
+                | Event::IsFoundHolding
+                | Event::IsFoundMissing => true,
+                Event::Comes
+                | Event::SendsAgain
+                | Event::IsUncertain
+                | Event::LosesWord { .. }
+                | Event::WaitIsOver
+                | Event::HangsUp
+                | Event::Expires
+                | Event::EndsEarly => false,
+            },
+            Step::Gateway(_, work) => match work {
+                Work::Advances { heard } => heard,
+                Work::FindsItselfDead | Work::IsForgotten => true,
+                Work::Dies | Work::IsTakenForDead => false,
+            },
+            Step::SomebodyElseReleases { heard, .. } => heard,
+            Step::SomebodyElseExpires => false,
+        }
+    }
+
+    fn left_over(&self, state: &Self::State) -> Option<&'static str> {
+        let waits = |phase| !matches!(phase, Phase::NotCome | Phase::Over);
+        if state.attempts.iter().any(|attempt| waits(attempt.phase)) {
+            return Some("somebody waits for ever");
+        }
+        if state.holder != Holder::Nobody {
+            return Some("the lock is held by somebody who does not know");
+        }
+        let mut queue = state.queue.iter();
+        let ghost = queue.any(|ticket| state.its_gateway(ticket).runs);
+        ghost.then_some("a ticket is left that nobody stands behind")
+    }
+}
+
+// === impl Faults ===
+
+impl Faults {
+    pub(super) const NONE: Self = Self {
+        losses: 0,
+        early: 0,
+        copies: 0,
+        deaths: 0,
+    };
+}
+
+// === impl Event ===
+
+impl Event {
+    /// What must be on its way for it to happen.
+    pub(super) fn word(old: bool) -> Mark {
+        if old { Mark::OldWord } else { Mark::Word }
+    }
+}

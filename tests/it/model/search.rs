@@ -1,0 +1,331 @@
+//! Comes by every state of a model, and says the shortest way to one that is wrong.
+
+use std::{
+    collections::HashMap,
+    fmt::{Debug, Display, Formatter, Result},
+    hash::{BuildHasherDefault, Hash, Hasher},
+};
+
+/// A state machine.
+pub(super) trait Model {
+    /// All that is known of everybody.
+    type State: Copy + Eq + Hash + Debug;
+    /// What may happen.
+    type Step: Copy + Debug;
+
+    /// Where it begins.
+    fn beginning(&self) -> Self::State;
+
+    /// Everything that may happen next, and what comes of it.
+    fn next(&self, from: &Self::State, to: &mut Vec<(Self::Step, Self::State)>);
+
+    /// What must never be.
+    fn wrong(&self, state: &Self::State) -> Option<&'static str>;
+
+    /// Whether a step happens by itself when nothing fails any more and nobody new comes.
+    fn is_calm(&self, _step: Self::Step) -> bool {
+        false
+    }
+
+    /// What must not be where nothing happens by itself any more.
+    fn left_over(&self, _state: &Self::State) -> Option<&'static str> {
+        None
+    }
+}
+
+/// What was found.
+pub(super) struct Found<Step> {
+    /// How many states there are, or were come by until then.
+    pub(super) states: usize,
+    /// How many steps lead from one to another.
+    pub(super) steps: usize,
+    /// The first that is wrong.
+    pub(super) wrong: Option<Wrong<Step>>,
+}
+
+/// Something wrong, and the way there.
+pub(super) struct Wrong<Step> {
+    pub(super) what: &'static str,
+    pub(super) way: Vec<Step>,
+    /// The last state.
+    pub(super) state: String,
+}
+
+/// Good enough for states of a few dozen bytes, and fast without optimization.
+#[derive(Default)]
+struct Mixer(u64);
+
+/// The states that were come by, each with the one before it.
+struct Known<M: Model> {
+    states: Vec<M::State>,
+    before: Vec<Option<(usize, M::Step)>>,
+    places: HashMap<M::State, usize, BuildHasherDefault<Mixer>>,
+}
+
+const NEVER_ENDS: &str = "what happens by itself goes round in a circle";
+
+/// Comes by all states. There must be fewer than `most`, or the bounds of the model are too wide.
+pub(super) fn search<M: Model>(model: &M, most: usize) -> Found<M::Step> {
+    let mut known = Known::<M>::new();
+    known.add(model.beginning(), None);
+    let (mut at, mut steps) = (0, 0);
+    let (mut next, mut calm) = (Vec::new(), Vec::new());
+    while let Some(&state) = known.states.get(at) {
+        if let Some(what) = model.wrong(&state) {
+            return known.found(steps, at, what);
+        }
+        model.next(&state, &mut next);
+        let before = calm.len();
+        for (step, to) in next.drain(..) {
+            steps += 1;
+            let place = known.add(to, Some((at, step)));
+            if model.is_calm(step) {
+                calm.push((at, place));
+            }
+        }
+        if calm.len() == before
+            && let Some(what) = model.left_over(&state)
+        {
+            return known.found(steps, at, what);
+        }
+        at += 1;
+        assert!(at < most, "there are more than {most} states");
+    }
+    match circle(known.states.len(), &calm) {
+        Some(at) => known.found(steps, at, NEVER_ENDS),
+        None => Found {
+            states: known.states.len(),
+            steps,
+            wrong: None,
+        },
+    }
+}
+
+/// A state from which one comes back to it, if there is one: what is left when those to which nothing
+/// leads are taken away again and again.
+fn circle(states: usize, steps: &[(usize, usize)]) -> Option<usize> {
+    let mut leading_to = vec![0_u32; states];
+    let mut first = vec![0; states + 1];
+    for &(from, to) in steps {
+        leading_to[to] += 1;
+        first[from + 1] += 1;
+    }
+    for at in 0..states {
+        first[at + 1] += first[at];
+    }
+    // The steps were found in the order of the states from which they lead.
+    let mut free: Vec<_> = (0..states).filter(|&at| leading_to[at] == 0).collect();
+    while let Some(from) = free.pop() {
+        for &(_, to) in &steps[first[from]..first[from + 1]] {
+            leading_to[to] -= 1;
+            if leading_to[to] == 0 {
+                free.push(to);
+            }
+        }
+    }
+    leading_to.iter().position(|&leading| leading > 0)
+}
+
+// === impl Known ===
+
+impl<M: Model> Known<M> {
+    fn new() -> Self {
+        Self {
+            states: Vec::new(),
+            before: Vec::new(),
+            places: HashMap::default(),
+        }
+    }
+
+    /// Its place, whether it is new or not.
+    fn add(&mut self, state: M::State, before: Option<(usize, M::Step)>) -> usize {
+        let new = self.states.len();
+        let place = *self.places.entry(state).or_insert(new);
+        if place == new {
+            self.states.push(state);
+            self.before.push(before);
+        }
+        place
+    }
+
+    fn found(&self, steps: usize, mut at: usize, what: &'static str) -> Found<M::Step> {
+        let state = format!("{:?}", self.states[at]);
+        let mut way = Vec::new();
+        while let Some((before, step)) = self.before[at] {
+            way.push(step);
+            at = before;
+        }
+        way.reverse();
+        Found {
+            states: self.states.len(),
+            steps,
+            wrong: Some(Wrong { what, way, state }),
+        }
+    }
+}
+
+// === impl Found ===
+
+impl<Step: Debug> Found<Step> {
+    /// That nothing is wrong; otherwise fails and tells the way there.
+    pub(super) fn nothing_wrong(self) -> Self {
+        if let Some(wrong) = &self.wrong {
+            panic!("{wrong}");
+        }
+        self
+    }
+
+    /// What is wrong.
+    pub(super) fn wrong(&self) -> &Wrong<Step> {
+        let wrong = self.wrong.as_ref();
+        wrong.unwrap_or_else(|| panic!("nothing wrong was found among {self}"))
+    }
+}
+
+impl<Step> Display for Found<Step> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        write!(f, "{} states, {} steps", self.states, self.steps)
+    }
+}
+
+// === impl Wrong ===
+
+impl<Step: Debug> Display for Wrong<Step> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        writeln!(f, "{}, after {} steps:", self.what, self.way.len())?;
+        for step in &self.way {
+            writeln!(f, "    {step:?}")?;
+        }
+        write!(f, "    {}", self.state)
+    }
+}
+
+// === impl Mixer ===
+
+impl Mixer {
+    fn mix(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl Hasher for Mixer {
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.mix(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.mix(byte.into());
+    }
+
+    fn write_u16(&mut self, word: u16) {
+        self.mix(word.into());
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.mix(word);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.mix(word as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        // The table looks at the upper bits and at the lower ones.
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts up to a bound; from some numbers on it calms down.
+    struct Counter {
+        bound: u32,
+        wrong: Option<u32>,
+        circle: bool,
+    }
+
+    impl Model for Counter {
+        type State = u32;
+        type Step = &'static str;
+
+        fn beginning(&self) -> u32 {
+            0
+        }
+
+        fn next(&self, &from: &u32, to: &mut Vec<(&'static str, u32)>) {
+            if from < self.bound {
+                to.push(("one", from + 1));
+                to.push(("two", self.bound.min(from + 2)));
+            } else if self.circle {
+                to.push(("back", from - 3));
+            }
+        }
+
+        fn wrong(&self, state: &u32) -> Option<&'static str> {
+            (Some(*state) == self.wrong).then_some("it is that number")
+        }
+
+        fn is_calm(&self, step: &'static str) -> bool {
+            step != "two"
+        }
+
+        fn left_over(&self, state: &u32) -> Option<&'static str> {
+            (state % 2 == 1).then_some("it ends with an odd number")
+        }
+    }
+
+    fn counter(bound: u32) -> Counter {
+        Counter {
+            bound,
+            wrong: None,
+            circle: false,
+        }
+    }
+
+    #[test]
+    fn every_state_is_come_by_once() {
+        let found = search(&counter(10), 100).nothing_wrong();
+        assert_eq!((found.states, found.steps), (11, 20));
+    }
+
+    #[test]
+    fn what_is_wrong_is_found_by_the_shortest_way() {
+        let model = Counter {
+            wrong: Some(7),
+            ..counter(10)
+        };
+        let found = search(&model, 100);
+        let wrong = found.wrong();
+        assert_eq!(wrong.what, "it is that number");
+        assert_eq!((wrong.way.len(), wrong.state.as_str()), (4, "7"));
+    }
+
+    #[test]
+    fn where_it_comes_to_rest_is_looked_at() {
+        assert_eq!(
+            search(&counter(9), 100).wrong().what,
+            "it ends with an odd number"
+        );
+    }
+
+    #[test]
+    fn what_never_comes_to_rest_is_found() {
+        let model = Counter {
+            circle: true,
+            ..counter(10)
+        };
+        assert_eq!(search(&model, 100).wrong().what, NEVER_ENDS);
+    }
+
+    #[test]
+    #[should_panic(expected = "there are more than 5 states")]
+    fn more_states_than_were_thought_of_are_no_success() {
+        search(&counter(10), 5);
+    }
+}

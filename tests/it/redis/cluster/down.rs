@@ -1,0 +1,161 @@
+//! One server of a cluster is away and nobody takes its place: the others serve on.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+use latchgate::{
+    config::{Millis, RedisConfig},
+    lifecycle::Lifecycle,
+    store::{
+        Store, StoreError, Unavailability,
+        contract::{Health, Renewal},
+    },
+};
+use tokio::{task::JoinSet, time::Instant};
+
+use super::{
+    super::rig::{attempt, eventually, granted, health, open, quick},
+    servers::{Cluster, NEVER},
+};
+
+/// More than may wait for a server that is away, and more than the room for those who ask.
+const CROWD: usize = 1_500;
+/// How many may wait for a server that is away.
+const WAITING: usize = 256;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_away_takes_no_room_from_the_others() {
+    let mut cluster = Cluster::start(3, false, NEVER).await;
+    let store = Arc::new(open(&cluster.url(), &quick(), &Lifecycle::new()));
+    let held = attempt(&cluster.names_on(1, 1)[0]);
+    granted(store.acquire(&held).await);
+    granted(store.acquire(&attempt(&cluster.names_on(0, 1)[0])).await);
+    let lost = format!("127.0.0.1:{}", cluster.servers[0].port());
+    cluster.servers[0].kill();
+    eventually("it is noticed", async || {
+        let nodes = store.figures().masters;
+        nodes.contains(&(lost.clone(), false)).then_some(())
+    })
+    .await;
+
+    let mut crowd = JoinSet::new();
+    let gone = cluster.names_on(0, 50);
+    for n in 0..CROWD {
+        let (store, asked) = (Arc::clone(&store), attempt(&gone[n % gone.len()]));
+        crowd.spawn(async move { store.acquire(&asked).await });
+    }
+    let begun = Instant::now();
+    for name in cluster
+        .names_on(1, 20)
+        .iter()
+        .chain(&cluster.names_on(2, 20))
+    {
+        if *name != held.name.as_str() {
+            granted(store.acquire(&attempt(name)).await);
+        }
+        let renewed = store.renew(&held.name, &held.token, None).await;
+        assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
+    }
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    while let Some(outcome) = crowd.join_next().await {
+        let outcome = outcome.unwrap();
+        let Err(StoreError::Unavailable(why)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert!(
+            matches!(&why, Unavailability::Connect(why) if why.contains(&lost))
+                || matches!(why, Unavailability::Overloaded),
+            "{why:?}"
+        );
+    }
+    // Readiness says which one.
+    let Some(Health::Outage(why)) = health(&store, "connection").await else {
+        panic!("one of them is away");
+    };
+    assert!(why.contains(&lost), "{why}");
+    assert_eq!(health(&store, "permissions").await, Some(Health::Passing));
+
+    cluster.servers[0].start_again().await;
+    let back = Instant::now();
+    eventually("it is back", async || {
+        let next = store.acquire(&attempt(&gone[1])).await;
+        next.is_ok().then_some(())
+    })
+    .await;
+    assert!(back.elapsed() < Duration::from_mins(1));
+}
+
+#[tokio::test]
+async fn few_wait_for_a_server_that_was_never_reached_and_none_of_them_in_the_place_of_a_holder() {
+    let mut cluster = Cluster::start(3, false, NEVER).await;
+    let lost = format!("127.0.0.1:{}", cluster.servers[0].port());
+    cluster.servers[0].kill();
+    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    eventually("it is found to be away", async || {
+        let nodes = store.figures().masters;
+        nodes.contains(&(lost.clone(), false)).then_some(())
+    })
+    .await;
+    let gone = cluster.names_on(0, 1).remove(0);
+    let asked: Vec<_> = (0..WAITING + 50).map(|_| attempt(&gone)).collect();
+    let mut waiting = Vec::new();
+    for (n, asked) in asked.iter().enumerate() {
+        let mut acquire = store.acquire(asked);
+        match acquire.as_mut().now_or_never() {
+            None => waiting.push(acquire),
+            Some(Err(StoreError::Unavailable(Unavailability::Connect(why)))) => {
+                assert!(n >= WAITING && why.contains(&lost), "{n}: {why}");
+            }
+            Some(other) => panic!("{n}: {other:?}"),
+        }
+    }
+    assert_eq!(waiting.len(), WAITING, "the others were told so at once");
+    // Whoever holds a lease there has room of its own to wait in.
+    let holder = &asked[0];
+    let mut renewal = store.renew(&holder.name, &holder.token, None);
+    assert!(renewal.as_mut().now_or_never().is_none());
+    let mut release = store.release(&holder.name, &holder.token);
+    assert!(release.as_mut().now_or_never().is_none());
+    granted(store.acquire(&attempt(&cluster.names_on(1, 1)[0])).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn grants_are_kept_back_until_a_replica_of_their_own_master_has_them() {
+    let cluster = Cluster::start(3, true, NEVER).await;
+    let config = RedisConfig {
+        wait_replicas: 1,
+        wait_timeout_ms: Millis(3_000),
+        ..quick()
+    };
+    let store = open(&cluster.url(), &config, &Lifecycle::new());
+    for server in 0..3 {
+        for name in cluster.names_on(server, 3) {
+            granted(store.acquire(&attempt(&name)).await);
+        }
+    }
+    // The replica of the first is cut off.
+    let port = cluster.servers[0].port().to_string();
+    cluster.servers[3].freeze();
+    eventually("the replica is gone", async || {
+        cluster.servers[0]
+            .run(&["CLIENT", "KILL", "TYPE", "replica"])
+            .await;
+        let online = cluster.servers[0].text(&["INFO", "replication"]).await;
+        online.contains("connected_slaves:0").then_some(())
+    })
+    .await;
+    let names = cluster.names_on(0, 5);
+    let refused = store.acquire(&attempt(&names[4])).await;
+    assert!(
+        matches!(
+            refused,
+            Err(StoreError::Unavailable(
+                Unavailability::TooFewReplicas { .. }
+            ))
+        ),
+        "{refused:?} on {port}"
+    );
+    granted(store.acquire(&attempt(&cluster.names_on(1, 5)[4])).await);
+    cluster.servers[3].thaw();
+}

@@ -1,0 +1,217 @@
+//! What works for locks whose slot is on its way from one server to another, and what waits.
+
+use latchgate::{
+    lifecycle::Lifecycle,
+    lock::KeeperId,
+    store::{
+        Store, StoreError,
+        contract::{Acquisition, Attempt, Loss, Release, Renewal, Renewer, Waiting},
+        redis::RedisStore,
+    },
+};
+use tokio::time::{Duration, sleep};
+
+use super::{
+    super::{
+        leases::keyed,
+        rig::{attempt, granted, open, quick, ttl},
+        waiting::gate::{Gate, request},
+    },
+    pool::Pooled,
+    servers::{Cluster, slot_of},
+};
+use crate::support::full;
+
+/// What has gone ahead of the keys of a lease.
+const STEPS: [&[&str]; 2] = [&[], &["lock", "info", "ended"]];
+
+fn keys(name: &str, kinds: &[&str]) -> Vec<String> {
+    kinds
+        .iter()
+        .map(|kind| format!("lg:{{{name}}}:{kind}"))
+        .collect()
+}
+
+async fn ahead(cluster: &Cluster, name: &str, kinds: &[&str]) {
+    let keys = keys(name, kinds);
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    cluster.move_keys(&keys, 0, 1).await;
+}
+
+async fn is_unavailable(store: &RedisStore, name: &str) {
+    let refused = store.acquire(&attempt(name)).await;
+    assert!(
+        matches!(refused, Err(StoreError::Unavailable(_))),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_lease_is_renewed_and_released_wherever_its_keys_are() {
+    let pooled = Pooled::take().await;
+    let cluster = pooled.cluster();
+    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    for (name, gone) in cluster.names_on(0, 2).iter().zip(STEPS) {
+        let asked = attempt(name);
+        let lease = granted(store.acquire(&asked).await);
+        cluster.begin_move(slot_of(name), 0, 1).await;
+        ahead(cluster, name, gone).await;
+        let renewed = store
+            .renew(&asked.name, &asked.token, Some(ttl(60_000)))
+            .await;
+        let Ok(Renewal::Renewed(renewed)) = renewed else {
+            panic!("{gone:?}: {renewed:?}");
+        };
+        assert!(renewed.expires_in > Duration::from_secs(50) && renewed.fence == lease.fence);
+        let keeper = Renewer::Keeper(KeeperId::of_attempt(&asked.token));
+        let kept = store
+            .renew_as(keeper, &asked.name, &asked.token, None)
+            .await;
+        assert!(
+            matches!(kept, Ok(Renewal::Renewed(_))),
+            "{gone:?}: {kept:?}"
+        );
+        let released = store.release(&asked.name, &asked.token).await;
+        assert_eq!(released, Ok(Release::Released), "{gone:?}");
+        // Free, and nobody may have it before the slot has come to rest.
+        is_unavailable(&store, name).await;
+        cluster.end_move(slot_of(name), 0, 1).await;
+        let next = attempt(name);
+        let after = granted(store.acquire(&next).await);
+        assert!(after.fence > lease.fence);
+        store.release(&next.name, &next.token).await.unwrap();
+        cluster.move_slot(slot_of(name), 1, 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lease_with_a_key_is_released_and_that_is_remembered() {
+    let pooled = Pooled::take().await;
+    let cluster = pooled.cluster();
+    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    for (name, gone) in cluster.names_on(0, 2).iter().zip(STEPS) {
+        let asked = keyed(name, "key");
+        granted(store.acquire(&asked).await);
+        cluster.begin_move(slot_of(name), 0, 1).await;
+        ahead(cluster, name, gone).await;
+        let renewed = store.renew(&asked.name, &asked.token, None).await;
+        assert!(
+            matches!(renewed, Ok(Renewal::Renewed(_))),
+            "{gone:?}: {renewed:?}"
+        );
+        let released = store.release(&asked.name, &asked.token).await;
+        assert_eq!(released, Ok(Release::Released), "{gone:?}");
+        cluster.end_move(slot_of(name), 0, 1).await;
+        let again = store.release(&asked.name, &asked.token).await;
+        assert_eq!(again, Ok(Release::Released), "it is remembered");
+        let used = store.acquire(&keyed(name, "key")).await;
+        assert_eq!(used, Ok(Acquisition::IdempotencyExpired));
+        cluster.move_slot(slot_of(name), 1, 0).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_token_without_a_lease_is_told_waits_until_the_slot_has_come_to_rest() {
+    let pooled = Pooled::take().await;
+    let cluster = pooled.cluster();
+    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    let name = &cluster.names_on(0, 1)[0];
+    let (holder, other) = (attempt(name), attempt(name));
+    granted(store.acquire(&holder).await);
+    cluster.begin_move(slot_of(name), 0, 1).await;
+    let renewed = store.renew(&other.name, &other.token, None).await;
+    assert!(
+        matches!(renewed, Err(StoreError::Unavailable(_))),
+        "{renewed:?}"
+    );
+    let released = store.release(&other.name, &other.token).await;
+    assert!(
+        matches!(released, Err(StoreError::Unavailable(_))),
+        "{released:?}"
+    );
+    cluster.end_move(slot_of(name), 0, 1).await;
+    let released = store.release(&other.name, &other.token).await;
+    assert_eq!(released, Ok(Release::Lost(Loss::HeldByAnother)));
+    store.release(&holder.name, &holder.token).await.unwrap();
+    cluster.move_slot(slot_of(name), 1, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_wait_keep_their_places_and_are_served_when_the_slot_has_come_to_rest() {
+    let pooled = Pooled::take().await;
+    let cluster = pooled.cluster();
+    let gates = [0, 1].map(|_| Gate::with(&cluster.url(), &quick()));
+    let name = &cluster.names_on(0, 1)[0];
+    let first = gates[0].take(name).await;
+    let mut queue = Vec::new();
+    for turn in 0..4 {
+        queue.push(gates[turn % 2].queue(request(name)).await);
+    }
+    cluster.begin_move(slot_of(name), 0, 1).await;
+    ahead(cluster, name, &["lock", "info", "queue"]).await;
+    let released = gates[0]
+        .store
+        .release(&first.name, &first.token.hash())
+        .await;
+    assert_eq!(released, Ok(Release::Released));
+    // Longer than a gateway counts as alive of which nothing is heard; without the time for that, longer
+    // than its round.
+    sleep(Duration::from_secs(if full() { 7 } else { 3 })).await;
+    cluster.end_move(slot_of(name), 0, 1).await;
+    let mut last = first.held.fence;
+    for (turn, asked) in queue.into_iter().enumerate() {
+        let lease = asked.lease().await;
+        assert!(
+            lease.held.fence > last,
+            "{turn}: in the order in which they asked"
+        );
+        last = lease.held.fence;
+        gates[turn % 2].release(&lease).await;
+    }
+    cluster.move_slot(slot_of(name), 1, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_script_is_begun_that_could_come_upon_a_key_that_has_gone_ahead() {
+    let pooled = Pooled::take().await;
+    let cluster = pooled.cluster();
+    let gates = [0, 1].map(|_| Gate::with(&cluster.url(), &quick()));
+    let name = &cluster.names_on(0, 1)[0];
+    let holder = keyed(name, "key");
+    let mut last = granted(gates[0].store.acquire(&holder).await).fence;
+    let mut queue = Vec::new();
+    for turn in 0..4 {
+        queue.push(gates[1 - turn % 2].queue(request(name)).await);
+    }
+    // Every key of the lock is where it was, and those that say which gateways are alive are not.
+    cluster.begin_move(slot_of(name), 0, 1).await;
+    let here = cluster.servers[0].keys().await;
+    let gone: Vec<_> = here.iter().filter(|key| key.contains("}:gw:")).collect();
+    assert_eq!((here.len(), gone.len()), (8, 2), "{here:?}");
+    let gone: Vec<&str> = gone.into_iter().map(String::as_str).collect();
+    cluster.move_keys(&gone, 0, 1).await;
+    let waits = Attempt {
+        wait: Some(Waiting {
+            patience: Duration::from_secs(30),
+            longest_queue: 100,
+        }),
+        ..attempt(name)
+    };
+    let refused = gates[0].store.acquire(&waits).await;
+    assert!(
+        matches!(refused, Err(StoreError::Unavailable(_))),
+        "{refused:?}"
+    );
+    let released = gates[0].store.release(&holder.name, &holder.token).await;
+    assert_eq!(released, Ok(Release::Released));
+    let queued = format!("lg:{{{name}}}:queue");
+    assert_eq!(cluster.servers[0].integer(&["ZCARD", &queued]).await, 4);
+    cluster.end_move(slot_of(name), 0, 1).await;
+    for (turn, asked) in queue.into_iter().enumerate() {
+        let lease = asked.lease().await;
+        assert!(lease.held.fence > last, "{turn}: in the order of asking");
+        last = lease.held.fence;
+        gates[turn % 2].release(&lease).await;
+    }
+    cluster.move_slot(slot_of(name), 1, 0).await;
+}

@@ -1,0 +1,86 @@
+//! Clusters that many tests use one after the other: to start one takes seconds.
+
+use std::{
+    process::{Child, Command, Stdio},
+    sync::Mutex,
+};
+
+use futures_util::future::join_all;
+
+use super::servers::{Cluster, NEVER};
+
+/// A cluster with nothing in it, for as long as this lives.
+pub(crate) struct Pooled {
+    kept: Option<Kept>,
+}
+
+struct Kept {
+    cluster: Cluster,
+    /// Ends its servers when the tests have ended: nothing that is static is dropped.
+    _warden: Child,
+}
+
+static FREE: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+
+// === impl Pooled ===
+
+impl Pooled {
+    pub(crate) async fn take() -> Self {
+        let free = FREE.lock().unwrap().pop();
+        let kept = match free {
+            Some(kept) => kept,
+            None => Kept::start().await,
+        };
+        let empty = kept.cluster.masters().iter().map(async |server| {
+            for kind in ["normal", "pubsub"] {
+                server
+                    .run(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"])
+                    .await;
+            }
+            server.run(&["FLUSHALL"]).await;
+        });
+        join_all(empty).await;
+        Self { kept: Some(kept) }
+    }
+
+    pub(crate) fn cluster(&self) -> &Cluster {
+        let kept = self.kept.as_ref();
+        &kept.expect("it is given back at the very end").cluster
+    }
+
+    /// Nobody else uses it any more: its servers end.
+    pub(crate) fn spend(mut self) {
+        self.kept = None;
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        // After a failed test nobody knows what is left of it.
+        if let Some(kept) = self.kept.take().filter(|_| !std::thread::panicking()) {
+            FREE.lock().unwrap().push(kept);
+        }
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    async fn start() -> Self {
+        let cluster = Cluster::start(3, false, NEVER).await;
+        let pids = cluster.servers.iter().map(|it| it.pid().to_string());
+        let pids = pids.collect::<Vec<_>>().join(" ");
+        // Its standard input ends when this process does, however that comes about.
+        let warden = Command::new("sh")
+            .args(["-c", &format!("cat > /dev/null; kill -9 {pids}")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a shell can be started");
+        Self {
+            cluster,
+            _warden: warden,
+        }
+    }
+}

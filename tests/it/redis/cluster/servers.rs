@@ -1,0 +1,243 @@
+//! The servers of a cluster of a test's own.
+
+use std::time::Duration;
+
+use bb8_redis::redis::Value;
+use futures_util::future::join_all;
+use latchgate::{
+    config::{ClusterUrl, StoreUrl},
+    store::redis::Slot,
+};
+
+use super::super::rig::eventually;
+use crate::support::RedisServer;
+
+/// The servers of a cluster.
+pub(crate) struct Cluster {
+    /// The masters in the beginning, and behind them a replica of each.
+    pub(crate) servers: Vec<RedisServer>,
+    masters: usize,
+}
+
+/// For how long a server may be silent until the others take it for dead: a second where a test waits
+/// for that, and long where a busy machine must not be taken for a dead server.
+pub(crate) const SOON: &str = "1000";
+pub(crate) const NEVER: &str = "60000";
+/// Service must be back so soon after another server has taken over: ten times what is stated.
+pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(20);
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Starts so many masters that share all slots, each with a replica or without.
+    pub(crate) async fn start(masters: usize, with_replicas: bool, timeout: &str) -> Self {
+        let count = if with_replicas { 2 * masters } else { masters };
+        let options = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-port",
+            RedisServer::FREE_PORT,
+            "--cluster-node-timeout",
+            timeout,
+            // A replica takes over although it has not heard of its master for a while.
+            "--cluster-replica-validity-factor",
+            "0",
+            "--cluster-allow-replica-migration",
+            "no",
+            "--repl-diskless-sync-delay",
+            "0",
+            "--repl-ping-replica-period",
+            "1",
+        ];
+        let servers = join_all((0..count).map(|_| RedisServer::start_with(&options))).await;
+        let cluster = Self { servers, masters };
+        cluster.form().await;
+        cluster
+    }
+
+    async fn form(&self) {
+        let of_each = Slot::COUNT.div_ceil(self.masters);
+        for (n, server) in self.servers.iter().enumerate() {
+            // No two configurations are of one epoch.
+            server
+                .run(&["CLUSTER", "SET-CONFIG-EPOCH", &(n + 1).to_string()])
+                .await;
+            if n < self.masters {
+                let last = ((n + 1) * of_each).min(Slot::COUNT) - 1;
+                let range = [(n * of_each).to_string(), last.to_string()];
+                server
+                    .run(&["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]])
+                    .await;
+            }
+        }
+        for server in &self.servers[1..] {
+            let bus = server.option("--cluster-port");
+            let port = server.port().to_string();
+            self.servers[0]
+                .run(&["CLUSTER", "MEET", "127.0.0.1", &port, bus])
+                .await;
+        }
+        for (n, server) in self.servers.iter().enumerate() {
+            eventually("the server knows all of them", async || {
+                let known = self.info(server, "cluster_known_nodes").await;
+                (known == self.servers.len().to_string()).then_some(())
+            })
+            .await;
+            if n >= self.masters {
+                let id = self.id(n - self.masters).await;
+                eventually("it becomes a replica", async || {
+                    let done = server.run(&["CLUSTER", "REPLICATE", &id]).await;
+                    matches!(done, Value::Okay).then_some(())
+                })
+                .await;
+            }
+        }
+        self.is_whole().await;
+    }
+
+    /// Waits until every server sees every slot served, and every replica has come.
+    pub(crate) async fn is_whole(&self) {
+        for (n, server) in self.servers.iter().enumerate() {
+            eventually("the server finds the cluster whole", async || {
+                let state = self.info(server, "cluster_state").await;
+                (state == "ok").then_some(())
+            })
+            .await;
+            if n < self.masters && self.servers.len() > self.masters {
+                eventually("the replica has come", async || {
+                    let Value::Array(role) = server.run(&["ROLE"]).await else {
+                        return None;
+                    };
+                    match role.get(2) {
+                        Some(Value::Array(online)) => (!online.is_empty()).then_some(()),
+                        // It is the replica now.
+                        _ => Some(()),
+                    }
+                })
+                .await;
+            }
+        }
+    }
+
+    pub(crate) fn url(&self) -> ClusterUrl {
+        let nodes = self.servers.iter().take(self.masters);
+        let nodes: Vec<_> = nodes.map(|it| format!("127.0.0.1:{}", it.port())).collect();
+        match format!("redis+cluster://{}", nodes.join(",")).parse() {
+            Ok(StoreUrl::Cluster(url)) => url,
+            other => panic!("no URL of a cluster: {other:?}"),
+        }
+    }
+
+    pub(crate) fn masters(&self) -> &[RedisServer] {
+        &self.servers[..self.masters]
+    }
+
+    pub(crate) async fn id(&self, server: usize) -> String {
+        self.servers[server].text(&["CLUSTER", "MYID"]).await
+    }
+
+    /// The server that has the slot of a lock, as long as nothing has moved.
+    pub(crate) fn owner(&self, lock: &str) -> usize {
+        Slot::of(lock.as_bytes()).index() / Slot::COUNT.div_ceil(self.masters)
+    }
+
+    /// So many names of locks, all on this server in the beginning.
+    pub(crate) fn names_on(&self, server: usize, count: usize) -> Vec<String> {
+        let names = (0..).map(|n| format!("lock-{n}"));
+        names
+            .filter(|name| self.owner(name) == server)
+            .take(count)
+            .collect()
+    }
+
+    /// The slot goes on its way from one server to another.
+    pub(crate) async fn begin_move(&self, slot: Slot, from: usize, to: usize) {
+        let number = slot.index().to_string();
+        let (giver, taker) = (self.id(from).await, self.id(to).await);
+        for (server, what, id) in [(to, "IMPORTING", &giver), (from, "MIGRATING", &taker)] {
+            let done = self.servers[server]
+                .run(&["CLUSTER", "SETSLOT", &number, what, id])
+                .await;
+            assert!(matches!(done, Value::Okay), "{done:?}");
+        }
+    }
+
+    /// Some of its keys go ahead.
+    pub(crate) async fn move_keys(&self, keys: &[&str], from: usize, to: usize) {
+        let port = self.servers[to].port().to_string();
+        for key in keys {
+            let moved = ["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
+            let done = self.servers[from].run(&moved).await;
+            assert!(
+                matches!(&done, Value::Okay)
+                    || matches!(&done, Value::SimpleString(it) if it == "NOKEY"),
+                "{done:?}"
+            );
+        }
+    }
+
+    /// All keys that are left go, and the slot with them.
+    pub(crate) async fn end_move(&self, slot: Slot, from: usize, to: usize) {
+        let number = slot.index().to_string();
+        loop {
+            let left = self.servers[from]
+                .run(&["CLUSTER", "GETKEYSINSLOT", &number, "100"])
+                .await;
+            let left: Vec<String> = bb8_redis::redis::from_redis_value(left).unwrap();
+            if left.is_empty() {
+                break;
+            }
+            let left: Vec<&str> = left.iter().map(String::as_str).collect();
+            self.move_keys(&left, from, to).await;
+        }
+        let taker = self.id(to).await;
+        // The taker first: if the giver were first and died, nobody would have the slot.
+        let mut others: Vec<usize> = (0..self.masters).filter(|&it| it != to).collect();
+        others.insert(0, to);
+        for server in others {
+            self.servers[server]
+                .run(&["CLUSTER", "SETSLOT", &number, "NODE", &taker])
+                .await;
+        }
+        self.have_heard().await;
+    }
+
+    /// Waits until all masters have heard of the last move. One that has not could take the next slot
+    /// under an epoch that is too low, and lose it again to what it hears then.
+    async fn have_heard(&self) {
+        eventually("all masters are at the same epoch", async || {
+            let mut epochs = Vec::new();
+            for server in self.masters() {
+                epochs.push(self.info(server, "cluster_current_epoch").await);
+            }
+            let same = epochs.iter().all(|epoch| *epoch == epochs[0]);
+            same.then_some(())
+        })
+        .await;
+    }
+
+    /// All of it.
+    pub(crate) async fn move_slot(&self, slot: Slot, from: usize, to: usize) {
+        self.begin_move(slot, from, to).await;
+        self.end_move(slot, from, to).await;
+    }
+
+    /// What a server says of the cluster.
+    pub(crate) async fn info(&self, server: &RedisServer, field: &str) -> String {
+        let Some(info) = server.try_run(&["CLUSTER", "INFO"]).await else {
+            return String::new();
+        };
+        let info: String = bb8_redis::redis::from_redis_value(info).unwrap_or_default();
+        let value = |line: &str| {
+            line.strip_prefix(field)?
+                .strip_prefix(':')
+                .map(str::to_owned)
+        };
+        info.lines().find_map(value).unwrap_or_default()
+    }
+}
+
+/// The slot of a lock.
+pub(crate) fn slot_of(lock: &str) -> Slot {
+    Slot::of(lock.as_bytes())
+}

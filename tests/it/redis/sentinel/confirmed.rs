@@ -1,0 +1,231 @@
+//! A failover in which nothing is forgotten that was answered, because every replica had it by then.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use latchgate::{
+    config::{Millis, RedisConfig},
+    engine::AcquireRequest,
+    lifecycle::Lifecycle,
+    lock::Lease,
+    store::{
+        Store, StoreError, Unavailability,
+        contract::{Acquisition, Release, Renewal},
+    },
+};
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{
+    super::{
+        rig::{attempt, eventually, open, quick, ttl},
+        waiting::gate::{Gate, request},
+    },
+    FakeSentinel, Says,
+    watched::{Watched, url},
+};
+use crate::support::RedisServer;
+
+/// Longer than a failover takes on a machine that is busy.
+const LONG_MS: u64 = 300_000;
+/// For how long a lock is held at most that several want.
+const SHARED_MS: u64 = 10_000;
+/// So many locks are wanted by all who want the same.
+const SHARED: usize = 3;
+
+/// Those who go on asking, and what they were answered.
+#[derive(Default)]
+struct Callers {
+    over: AtomicBool,
+    /// Locks of their own, which they keep.
+    kept: Mutex<Vec<Lease>>,
+    /// Locks that several want, while somebody has them.
+    inside: Mutex<HashSet<String>>,
+    handed_on: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+// === impl Callers ===
+
+impl Callers {
+    /// Takes one lock after the other, and keeps them.
+    async fn keep(&self, gate: &Gate, caller: usize) {
+        for turn in 0.. {
+            if self.over.load(Ordering::SeqCst) {
+                return;
+            }
+            let mut asked = request(&format!("kept-{caller}-{turn}"));
+            (asked.ttl, asked.wait) = (ttl(LONG_MS), Duration::ZERO);
+            if let Some(lease) = self.ask(gate, asked).await {
+                self.kept.lock().unwrap().push(lease);
+            }
+        }
+    }
+
+    /// Takes and leaves locks that the others want too.
+    async fn share(&self, gate: &Gate) {
+        for turn in 0.. {
+            if self.over.load(Ordering::SeqCst) {
+                return;
+            }
+            let lock = format!("shared-{}", turn % SHARED);
+            let mut asked = request(&lock);
+            (asked.ttl, asked.wait) = (ttl(SHARED_MS), Duration::from_secs(2));
+            let Some(lease) = self.ask(gate, asked).await else {
+                continue;
+            };
+            assert!(lease.held.expires_in > Duration::from_millis(SHARED_MS / 2));
+            self.handed_on
+                .fetch_add(usize::from(!lease.waited.is_zero()), Ordering::SeqCst);
+            let alone = self.inside.lock().unwrap().insert(lock.clone());
+            assert!(alone, "{lock} was granted to two");
+            sleep(Duration::from_millis(1)).await;
+            self.inside.lock().unwrap().remove(&lock);
+            match gate.store.release(&lease.name, &lease.token.hash()).await {
+                Ok(Release::Released | Release::Lost(_))
+                | Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn ask(&self, gate: &Gate, asked: AcquireRequest) -> Option<Lease> {
+        if let Ok(granted) = gate.engine.acquire(asked).await {
+            granted.delivery.delivered();
+            return Some(granted.lease);
+        }
+        self.refused.fetch_add(1, Ordering::SeqCst);
+        sleep(Duration::from_millis(2)).await;
+        None
+    }
+
+    /// Waits until so many more of a kind have been counted.
+    async fn more(&self, what: &str, more: usize, count: impl Fn(&Self) -> usize) {
+        let before = count(self);
+        eventually(what, async || (count(self) >= before + more).then_some(())).await;
+    }
+}
+
+/// Both replicas must have what is granted: whichever becomes the master then has it.
+fn waits_for_both() -> RedisConfig {
+    RedisConfig {
+        wait_replicas: 2,
+        wait_timeout_ms: Millis(1_000),
+        ..quick()
+    }
+}
+
+#[tokio::test]
+async fn a_grant_that_waits_while_another_server_becomes_the_master_has_not_happened_there() {
+    let lifecycle = Lifecycle::new();
+    let servers = [RedisServer::start().await, RedisServer::start().await];
+    let sentinel = FakeSentinel::start(Says::Master(servers[0].port(), 1), &lifecycle).await;
+    let config = RedisConfig {
+        wait_replicas: 1,
+        wait_timeout_ms: Millis(5_000),
+        deadline_ms: Millis(10_000),
+        ..quick()
+    };
+    let store = open(&url([sentinel.node()].into_iter()), &config, &lifecycle);
+    // It has no replica; once that is known, nobody else asks.
+    eventually("the server is examined", async || {
+        let refused = store.acquire(&attempt("first")).await.err()?;
+        let too_few = Unavailability::TooFewReplicas {
+            wanted: 1,
+            confirmed: Some(0),
+        };
+        (refused == StoreError::Unavailable(too_few)).then_some(())
+    })
+    .await;
+    let asked = attempt("a");
+    let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
+        let held = ["EXISTS", "lg:{a}:lock"];
+        eventually("it waits for a replica", async || {
+            (servers[0].integer(&held).await == 1).then_some(())
+        })
+        .await;
+        sentinel.say(Says::Master(servers[1].port(), 2));
+        sentinel.hint();
+    });
+    let unknown = StoreError::Unavailable(Unavailability::TooFewReplicas {
+        wanted: 1,
+        confirmed: None,
+    });
+    assert_eq!(acquired.err(), Some(unknown));
+    // However late a copy of it comes to the new master.
+    let late = store.acquire(&asked).await.err();
+    let withdrawn = StoreError::Unavailable(Unavailability::Withdrawn);
+    assert_eq!(late, Some(withdrawn));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_answered_is_held_after_the_failover_and_granted_to_nobody_else() {
+    let mut watched = Watched::start().await;
+    let gates = [0, 1].map(|_| Arc::new(Gate::with(&watched.url(), &waits_for_both())));
+    let callers = Arc::new(Callers::default());
+    let mut asking = JoinSet::new();
+    for (n, gate) in gates.iter().enumerate() {
+        for _ in 0..2 {
+            let (callers, gate) = (Arc::clone(&callers), Arc::clone(gate));
+            asking.spawn(async move { callers.share(&gate).await });
+        }
+        let (callers, gate) = (Arc::clone(&callers), Arc::clone(gate));
+        asking.spawn(async move { callers.keep(&gate, n).await });
+    }
+    let handed_on = |it: &Callers| it.handed_on.load(Ordering::SeqCst);
+    callers.more("locks are handed on", 100, handed_on).await;
+    callers
+        .more("locks are kept", 50, |it| it.kept.lock().unwrap().len())
+        .await;
+
+    // From here on no replica hears of anything, and the master goes on for a while.
+    watched.cut_off_replicas(0).await;
+    let refused = |it: &Callers| it.refused.load(Ordering::SeqCst);
+    callers.more("they are refused", 4, refused).await;
+    watched.servers[0].kill();
+    let master = watched.replaced(0).await;
+    watched.join_replicas(0).await;
+    eventually("the new master is followed", async || {
+        let node = format!("127.0.0.1:{}", watched.servers[master].port());
+        let follows = |gate: &Arc<Gate>| gate.store.figures().master.map(|(node, _)| node);
+        gates
+            .iter()
+            .all(|gate| follows(gate).as_ref() == Some(&node))
+            .then_some(())
+    })
+    .await;
+    // There is a second replica again.
+    watched.servers[0].start_again().await;
+    callers
+        .more("locks are handed on again", 20, handed_on)
+        .await;
+    callers.over.store(true, Ordering::SeqCst);
+    while let Some(ended) = asking.join_next().await {
+        ended.expect("no lock was granted to two");
+    }
+
+    let kept = std::mem::take(&mut *callers.kept.lock().unwrap());
+    println!(
+        "{} leases were kept, {} were handed on, {} requests were refused",
+        kept.len(),
+        handed_on(&callers),
+        refused(&callers)
+    );
+    for lease in &kept {
+        let acquired = gates[0].store.acquire(&attempt(lease.name.as_str())).await;
+        assert!(matches!(acquired, Ok(Acquisition::Held(_))), "{acquired:?}");
+        let renewed = gates[1]
+            .store
+            .renew(&lease.name, &lease.token.hash(), None)
+            .await;
+        match renewed {
+            Ok(Renewal::Renewed(held)) => assert_eq!(held.fence, lease.held.fence),
+            other => panic!("{}: {other:?}", lease.name),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! A master that is cut off from its replica and from the sentinels, and not from one of two gateways.
+
+use std::{cell::Cell, time::Duration};
+
+use futures_util::future::join_all;
+use latchgate::{
+    config::{Millis, RedisConfig, SentinelUrl},
+    lifecycle::Lifecycle,
+    store::{
+        Store, StoreError, Unavailability,
+        contract::{Acquisition, Renewal},
+        redis::RedisStore,
+    },
+};
+use tokio::time::Instant;
+
+use super::{
+    super::rig::{attempt, eventually, granted, open, quick},
+    FakeSentinel, Says,
+    process::SentinelProcess,
+    watched::{OPTIONS, healthy, is_master, url},
+};
+use crate::support::{Cable, RedisServer};
+
+/// A master, and a replica and sentinels that reach it by a cable. Beside the master there is a sentinel
+/// that hears of nothing.
+struct Split {
+    master: RedisServer,
+    cable: Cable,
+    replica: RedisServer,
+    sentinels: Vec<SentinelProcess>,
+    beside: FakeSentinel,
+    lifecycle: Lifecycle,
+}
+
+// === impl Split ===
+
+impl Split {
+    /// `options`: of both servers.
+    async fn start(options: &[&str]) -> Self {
+        let lifecycle = Lifecycle::new();
+        let options = [&OPTIONS, options].concat();
+        let master = RedisServer::start_with(&options).await;
+        let cable = Cable::to(master.port(), &lifecycle).await;
+        let port = cable.port().to_string();
+        let replica = [&options[..], &["--replicaof", "127.0.0.1", &port]].concat();
+        let replica = RedisServer::start_with(&replica).await;
+        let sentinels = (0..3).map(|_| SentinelProcess::start(cable.port(), 2, &[]));
+        let sentinels = join_all(sentinels).await;
+        for sentinel in &sentinels {
+            eventually("the sentinels know all", async || {
+                let others = sentinel.master("num-other-sentinels").await;
+                (healthy(sentinel).await == 1 && others == "2").then_some(())
+            })
+            .await;
+        }
+        let says = Says::Master(master.port(), 0);
+        Self {
+            beside: FakeSentinel::start(says, &lifecycle).await,
+            master,
+            cable,
+            replica,
+            sentinels,
+            lifecycle,
+        }
+    }
+
+    /// The gateway beside the master.
+    fn beside(&self, config: &RedisConfig) -> RedisStore {
+        open(
+            &url([self.beside.node()].into_iter()),
+            config,
+            &self.lifecycle,
+        )
+    }
+
+    /// The gateway that reaches the sentinels, and the master by the cable.
+    fn among_the_others(&self, config: &RedisConfig) -> RedisStore {
+        let url: SentinelUrl = url(self.sentinels.iter().map(SentinelProcess::node));
+        open(&url, config, &self.lifecycle)
+    }
+
+    /// Waits until the replica is the master of those who reach the sentinels.
+    async fn is_replaced(&self, others: &RedisStore) {
+        eventually("the replica is made the master", async || {
+            let node = format!("127.0.0.1:{}", self.replica.port());
+            let followed = others.figures().master?.0 == node;
+            (followed && is_master(&self.replica).await).then_some(())
+        })
+        .await;
+    }
+
+    /// Mends the cable, and waits until the master that was cut off is a replica.
+    async fn heals(&self) {
+        self.cable.mend();
+        eventually("the old master is told", async || {
+            (!is_master(&self.master).await).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_sides_grant_until_the_old_master_is_told_and_fences_rise_all_the_same() {
+    let split = Split::start(&[]).await;
+    let config = quick();
+    let [beside, others] = [split.beside(&config), split.among_the_others(&config)];
+    let before = attempt("before");
+    granted(beside.acquire(&before).await);
+    let held = others.acquire(&attempt("before")).await;
+    assert!(matches!(held, Ok(Acquisition::Held(_))), "{held:?}");
+
+    split.cable.cut();
+    split.is_replaced(&others).await;
+    // In turns, and each holds it while the other is granted it.
+    let mut fences = Vec::new();
+    let mut last = None;
+    for turn in 0..3 {
+        let lock = format!("both-{turn}");
+        for store in [&beside, &others] {
+            let asked = attempt(&lock);
+            fences.push(granted(store.acquire(&asked).await).fence.get());
+            last = Some(asked);
+        }
+        // The clock of both is the same here.
+        assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
+    }
+
+    split.heals().await;
+    // Still told that it is the master, the gateway beside it is granted nothing there any more.
+    eventually("it is told so", async || {
+        match beside.acquire(&attempt("after")).await {
+            Err(StoreError::Unavailable(_)) => Some(()),
+            // Its connection was cut when the server became a replica.
+            Err(StoreError::Indeterminate(_)) => None,
+            granted => panic!("{granted:?}"),
+        }
+    })
+    .await;
+    split.beside.say(Says::Master(split.replica.port(), 1));
+    let last = last.expect("there was a last one");
+    eventually("there is one holder again", async || {
+        let asked = attempt(last.name.as_str());
+        matches!(beside.acquire(&asked).await, Ok(Acquisition::Held(_))).then_some(())
+    })
+    .await;
+    let renewed = beside.renew(&last.name, &last.token, None).await;
+    assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
+}
+
+/// For how long a master takes writes without having heard of its replica, in whole seconds, and one more
+/// until it has looked.
+const LAG: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_must_have_a_replica_stops_granting_when_it_is_cut_off() {
+    let options = [
+        "--min-replicas-to-write",
+        "1",
+        "--min-replicas-max-lag",
+        "1",
+    ];
+    let split = Split::start(&options).await;
+    let config = quick();
+    let [beside, others] = [split.beside(&config), split.among_the_others(&config)];
+    eventually("the master has its replica", async || {
+        beside.acquire(&attempt("before")).await.ok()
+    })
+    .await;
+    split.cable.cut();
+    let cut = Instant::now();
+    let granted_until = Cell::new(Duration::ZERO);
+    eventually("it refuses", async || {
+        match beside
+            .acquire(&attempt(&super::super::rig::token().to_string()))
+            .await
+        {
+            Ok(_) => {
+                granted_until.set(cut.elapsed());
+                assert!(granted_until.get() < 10 * LAG, "it goes on");
+                None
+            }
+            Err(StoreError::Unavailable(Unavailability::Refused(why))) => {
+                assert!(why.starts_with("NOREPLICAS"), "{why}");
+                Some(())
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    })
+    .await;
+    println!(
+        "a master that was cut off granted locks for {:?}",
+        granted_until.get()
+    );
+    // The new one has no replica either, until it is told that it need not.
+    let alone = ["CONFIG", "SET", "min-replicas-to-write", "0"];
+    split.replica.run(&alone).await;
+    split.is_replaced(&others).await;
+    granted(others.acquire(&attempt("both")).await);
+    let start = Instant::now();
+    while start.elapsed() < LAG {
+        let refused = beside.acquire(&attempt("both")).await;
+        assert!(
+            matches!(refused, Err(StoreError::Unavailable(_))),
+            "{refused:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_that_waits_for_a_replica_is_answered_on_one_side_only() {
+    let split = Split::start(&[]).await;
+    let waits = RedisConfig {
+        wait_replicas: 1,
+        wait_timeout_ms: Millis(1_000),
+        ..quick()
+    };
+    let [beside, others] = [split.beside(&waits), split.among_the_others(&quick())];
+    let held = attempt("held");
+    granted(beside.acquire(&held).await);
+    split.cable.cut();
+    split.is_replaced(&others).await;
+    // What was answered is held on the other side, too.
+    let asked = others.acquire(&attempt("held")).await;
+    assert!(matches!(asked, Ok(Acquisition::Held(_))), "{asked:?}");
+    granted(others.acquire(&attempt("both")).await);
+    for _ in 0..3 {
+        match beside.acquire(&attempt("both")).await {
+            Err(StoreError::Unavailable(Unavailability::TooFewReplicas { .. })) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let key = split.master.text(&["GET", "lg:{both}:lock"]).await;
+    assert_eq!(key, "", "it was taken back");
+}

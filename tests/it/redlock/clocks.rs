@@ -1,0 +1,119 @@
+//! Nodes whose clocks are wrong, and are set.
+
+use std::time::Duration;
+
+use latchgate::store::{
+    Store,
+    contract::{Acquisition, Attempt, Health, Renewal},
+};
+use tokio::time::Instant;
+
+use super::{
+    nodes::{Nodes, quick},
+    rig::{Rig, attempt, eventually, ttl},
+};
+use crate::support::{Clock, RedisServer};
+
+const HOUR: i64 = 3_600;
+
+async fn rig(ahead: &[i64]) -> (Rig, Vec<Clock>) {
+    let clocks: Vec<_> = ahead.iter().map(|&ahead| Clock::ahead(ahead)).collect();
+    let mut servers = Vec::new();
+    for clock in &clocks {
+        servers.push(RedisServer::start_on(clock.clone(), &[]).await);
+    }
+    let rig = Rig::on(Nodes { servers }, &quick());
+    rig.all_vote().await;
+    (rig, clocks)
+}
+
+async fn rises(rig: &Rig, last: &mut u64) {
+    let next = rig.turn("lock").await;
+    assert!(next > *last, "{next} after {last}");
+    *last = next;
+}
+
+#[tokio::test]
+async fn fences_rise_and_leases_last_although_clocks_are_hours_apart() {
+    let (rig, _clocks) = rig(&[HOUR, 0, -HOUR]).await;
+    let mut last = 0;
+    rises(&rig, &mut last).await;
+    // Each in turn is not there: also the one by whose time the fences are.
+    for server in &rig.nodes.servers {
+        server.freeze();
+        for _ in 0..3 {
+            rises(&rig, &mut last).await;
+        }
+        server.thaw();
+    }
+    let short = Attempt {
+        ttl: ttl(600),
+        ..attempt("lock")
+    };
+    let asked = Instant::now();
+    let lease = rig.grant(&short).await;
+    assert!(lease.expires_in <= Duration::from_millis(600));
+    let next = attempt("lock");
+    eventually("the lease is over", async || {
+        let outcome = rig.store.acquire(&next).await;
+        matches!(outcome, Ok(Acquisition::Granted(_))).then_some(())
+    })
+    .await;
+    // Clocks that are wrong are not faster.
+    assert!(asked.elapsed() >= lease.expires_in);
+    let health = rig.health("clock").await;
+    let Health::Warning(why) = &health else {
+        panic!("it is not said: {health:?}");
+    };
+    for node in [0, 2] {
+        let port = rig.server(node).port().to_string();
+        assert!(why.contains(&port), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_forward_ends_leases_at_its_node_alone() {
+    let (rig, clocks) = rig(&[0, 0, 0]).await;
+    let (asked, lease) = rig.grant_everywhere("lock").await;
+    clocks[1].set(60);
+    eventually("it is over there", async || {
+        (rig.holds(&asked.name).await == 2).then_some(())
+    })
+    .await;
+    for _ in 0..5 {
+        let other = rig.store.acquire(&attempt("lock")).await;
+        assert!(matches!(other, Ok(Acquisition::Held(_))), "{other:?}");
+    }
+    let renewal = rig.store.renew(&asked.name, &asked.token, None).await;
+    assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
+    rig.release(&asked).await;
+    // The fences went forward with it, and stay there when it is set back.
+    let mut last = lease.fence.get();
+    rises(&rig, &mut last).await;
+    clocks[1].set(0);
+    for _ in 0..3 {
+        rises(&rig, &mut last).await;
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_makes_leases_last_at_its_node_alone() {
+    let (rig, clocks) = rig(&[0, 0, 0]).await;
+    let mut last = 0;
+    rises(&rig, &mut last).await;
+    let asked = Attempt {
+        ttl: ttl(500),
+        ..attempt("lock")
+    };
+    let lease = rig.grant(&asked).await;
+    clocks[2].set(-600);
+    let next = attempt("lock");
+    let granted = eventually("the others have it free", async || {
+        match rig.store.acquire(&next).await {
+            Ok(Acquisition::Granted(lease)) => Some(lease),
+            _ => None,
+        }
+    })
+    .await;
+    assert!(granted.fence > lease.fence);
+}

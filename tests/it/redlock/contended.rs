@@ -1,0 +1,120 @@
+//! Two gateways that contend for one lock, and an observer beside them.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use latchgate::{
+    auth::Warrant,
+    config::LimitsConfig,
+    engine::{AcquireRequest, Engine, Stated},
+    lifecycle::Lifecycle,
+    lock::{CallerId, Metadata},
+    store::Store,
+    telemetry::metrics::Metrics,
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+use super::{
+    nodes::Nodes,
+    rig::{Rig, name, ttl},
+};
+
+const CLIENTS: u64 = 50;
+/// Ten times as long as it takes on a busy machine.
+const BOUND: Duration = Duration::from_mins(1);
+
+/// Sees who is inside without asking anybody.
+#[derive(Default)]
+struct Observer {
+    inside: AtomicBool,
+    fence: AtomicU64,
+    visits: AtomicU64,
+}
+
+fn engine(nodes: &Nodes) -> Engine {
+    let lifecycle = Lifecycle::new();
+    let store: Arc<dyn Store> = Arc::new(nodes.open(&lifecycle));
+    let limits = LimitsConfig::default();
+    Engine::start(store, lifecycle, &limits, Metrics::default())
+}
+
+fn request() -> AcquireRequest {
+    AcquireRequest {
+        name: name("contended"),
+        ttl: ttl(30_000),
+        hold_limit: None,
+        stated: Stated::default(),
+        wait: BOUND,
+        owner: None,
+        metadata: Metadata::default(),
+        caller: CallerId::ANONYMOUS,
+        warrant: Warrant::default(),
+        idempotency_key: None,
+    }
+}
+
+async fn visits(engine: Engine, observer: Arc<Observer>, turns: u64) {
+    for _ in 0..turns {
+        let granted = timeout(BOUND, engine.acquire(request())).await;
+        let granted = granted.expect("its turn comes").unwrap();
+        granted.delivery.delivered();
+        let fence = granted.lease.held.fence.get();
+        assert!(
+            !observer.inside.swap(true, Ordering::SeqCst),
+            "two are inside"
+        );
+        let before = observer.fence.swap(fence, Ordering::SeqCst);
+        assert!(before < fence, "{fence} after {before}");
+        tokio::task::yield_now().await;
+        observer.inside.store(false, Ordering::SeqCst);
+        observer.visits.fetch_add(1, Ordering::SeqCst);
+        let released = engine
+            .release(name("contended"), &granted.lease.token)
+            .await;
+        released.unwrap();
+    }
+}
+
+/// Each takes the lock so many times.
+async fn all_are_served(nodes: &Nodes, turns: u64) {
+    let engines = [engine(nodes), engine(nodes)];
+    let observer = Arc::new(Observer::default());
+    let mut clients = JoinSet::new();
+    for client in 0..CLIENTS {
+        let engine = engines[usize::try_from(client % 2).unwrap()].clone();
+        clients.spawn(visits(engine, Arc::clone(&observer), turns));
+    }
+    let start = Instant::now();
+    while let Some(client) = clients.join_next().await {
+        client.unwrap();
+    }
+    assert_eq!(observer.visits.load(Ordering::SeqCst), CLIENTS * turns);
+    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_clients_at_two_gateways_are_each_alone_with_rising_fences() {
+    all_are_served(&Nodes::start(3).await, 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_with_two_of_five_nodes_frozen() {
+    // At first all of them are needed.
+    let nodes = Rig::start(5).await.nodes;
+    for node in [0, 3] {
+        nodes.servers[node].freeze();
+    }
+    // The three that are left must all agree, so that the gateways split them often.
+    all_are_served(&nodes, 1).await;
+    for node in [0, 3] {
+        nodes.servers[node].thaw();
+    }
+}

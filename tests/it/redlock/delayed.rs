@@ -1,0 +1,88 @@
+//! A node that was started does not vote until everything is over that it may have forgotten.
+
+use std::cell::Cell;
+
+use latchgate::{
+    config::{Millis, Persistence, RedlockConfig},
+    store::{
+        Store,
+        contract::{Acquisition, Attempt, Health},
+    },
+};
+use tokio::time::{Duration, Instant};
+
+use super::{
+    nodes::{Nodes, quick},
+    rig::{Rig, attempt, eventually, granted, ttl},
+};
+
+pub(super) fn forgetful(max_ttl_ms: u64) -> RedlockConfig {
+    RedlockConfig {
+        max_ttl_ms: Millis(max_ttl_ms),
+        persistence: Persistence::Unknown,
+        ..quick()
+    }
+}
+
+#[tokio::test]
+async fn a_new_quorum_waits_says_so_and_then_votes() {
+    let started = Instant::now();
+    let rig = Rig::on(Nodes::start(3).await, &forgetful(2_000));
+    let error = rig.store.acquire(&attempt("lock")).await.unwrap_err();
+    assert_eq!(error.word(), "unavailable");
+    assert!(error.to_string().contains("it votes in"), "{error}");
+    let health = rig.health("votes").await;
+    assert!(
+        matches!(&health, Health::Outage(why) if why.contains("it votes in")),
+        "{health:?}"
+    );
+    let asked = attempt("lock");
+    eventually("the nodes vote", async || {
+        rig.store.acquire(&asked).await.ok()
+    })
+    .await;
+    assert!(started.elapsed() >= Duration::from_secs(2));
+    eventually("all nodes vote", async || {
+        (rig.health("votes").await == Health::Passing).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_new_quorum_votes_at_once_where_that_is_said() {
+    let config = RedlockConfig {
+        vote_at_once: true,
+        ..forgetful(60_000)
+    };
+    let rig = Rig::on(Nodes::start(3).await, &config);
+    granted(rig.store.acquire(&attempt("lock")).await);
+}
+
+#[tokio::test]
+async fn nodes_that_forget_in_a_restart_do_not_grant_what_is_held() {
+    let mut rig = Rig::on(Nodes::forgetful(3).await, &forgetful(3_000));
+    let asked = Attempt {
+        ttl: ttl(3_000),
+        ..attempt("lock")
+    };
+    let held_from = Cell::new(Instant::now());
+    eventually("the nodes vote", async || {
+        held_from.set(Instant::now());
+        rig.store.acquire(&asked).await.ok()
+    })
+    .await;
+    for node in [0, 1] {
+        rig.server_mut(node).kill();
+        rig.server_mut(node).start_again().await;
+    }
+    let next = attempt("lock");
+    eventually("it is granted to the next", async || {
+        let answer = rig.store.acquire(&next).await.ok()?;
+        matches!(answer, Acquisition::Granted(_)).then_some(())
+    })
+    .await;
+    assert!(
+        held_from.get().elapsed() >= Duration::from_secs(3),
+        "two have had it together"
+    );
+}

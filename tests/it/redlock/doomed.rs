@@ -1,0 +1,149 @@
+//! What is left of a try that came to nothing is no lease, however much it looks like one.
+
+use std::time::Duration;
+
+use latchgate::store::{
+    Store,
+    contract::{Acquisition, Attempt, Renewal},
+};
+use tokio::time::{Instant, sleep};
+
+use super::rig::{Rig, attempt, eventually, fence_key};
+use crate::{
+    lua::composed,
+    support::{Fault, Proxy, RedisServer},
+};
+
+/// What a node says of the try that has the lock there.
+async fn field(server: &RedisServer, field: &str) -> String {
+    server.text(&["HGET", "lg:{lock}:info", field]).await
+}
+
+/// Loses the answers of two of three nodes to the second round, and then holds up every withdrawal.
+async fn strand(rig: &Rig, proxies: &[Proxy], asked: &Attempt) {
+    let token = asked.token.to_string();
+    for proxy in proxies {
+        proxy.strike_later(&token, Fault::CutReply, 1);
+        proxy.strike(&token, Fault::HoldRequest);
+    }
+    for (node, proxy) in proxies.iter().enumerate() {
+        proxy.struck(2).await;
+        // The first withdrawal is held; the same is done to those that follow.
+        let nonce = field(rig.server(node), "nonce").await;
+        for _ in 0..50 {
+            proxy.strike(&nonce, Fault::HoldRequest);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_about_to_be_withdrawn_is_answered_to_nobody() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    let asked = attempt("lock");
+    let acquire = async {
+        let mut outcomes = Vec::new();
+        for _ in 0..2 {
+            outcomes.push(rig.store.acquire(&asked).await);
+        }
+        outcomes
+    };
+    let (outcomes, ()) = tokio::join!(acquire, strand(&rig, &proxies[..2], &asked));
+    // A majority has accepted that try, and none of it is left when the withdrawals get through.
+    let fence = field(rig.server(0), "fence").await;
+    assert!(fence.len() > 1, "it was accepted: {fence}");
+    assert_eq!(field(rig.server(1), "fence").await, fence);
+    for outcome in &outcomes {
+        let granted = matches!(outcome, Ok(Acquisition::Granted(_)));
+        assert!(!granted, "{outcome:?}");
+    }
+    for proxy in &proxies {
+        proxy.let_go();
+    }
+    rig.nothing_left(&asked.name).await;
+    rig.turn("lock").await;
+}
+
+#[tokio::test]
+async fn a_lease_that_was_granted_is_answered_again_and_not_made_longer() {
+    let rig = Rig::start(3).await;
+    let (asked, lease) = rig.grant_everywhere("lock").await;
+    let again = rig.grant(&asked).await;
+    assert_eq!(again.fence, lease.fence);
+    assert!(again.expires_in <= lease.expires_in);
+}
+
+#[tokio::test]
+async fn a_minority_that_has_accepted_it_makes_no_lease_of_what_others_have_reserved() {
+    let rig = Rig::start(3).await;
+    let (asked, _) = rig.grant_everywhere("lock").await;
+    for node in [1, 2] {
+        let forget = ["HSET", "lg:{lock}:info", "fence", "1"];
+        rig.server(node).run(&forget).await;
+    }
+    let again = rig.store.acquire(&asked).await;
+    assert!(matches!(again, Ok(Acquisition::Held(_))), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_renewal_tells_the_fence_that_was_granted_whatever_another_try_has_left() {
+    let rig = Rig::start(3).await;
+    let (asked, lease) = rig.grant_everywhere("lock").await;
+    let higher = (lease.fence.get() + 1_000).to_string();
+    let left = ["HSET", "lg:{lock}:info", "fence", &higher];
+    rig.server(1).run(&left).await;
+    let renewal = rig.store.renew(&asked.name, &asked.token, None).await;
+    let Ok(Renewal::Renewed(renewed)) = renewal else {
+        panic!("not renewed: {renewal:?}");
+    };
+    assert_eq!(renewed.fence, lease.fence);
+}
+
+#[tokio::test]
+async fn a_node_that_was_counted_by_a_renewal_is_not_withdrawn_by_an_earlier_try() {
+    let rig = Rig::start(3).await;
+    let (asked, _) = rig.grant_everywhere("lock").await;
+    let nonce = field(rig.server(0), "nonce").await;
+    let token = asked.token.to_string();
+    let script = composed("withdraw");
+    let withdraw = async || {
+        let keys = ["lock", "info", "ended", "wanted"].map(|key| format!("lg:{{lock}}:{key}"));
+        let mut command = vec!["EVAL", &script, "4"];
+        command.extend(keys.iter().map(String::as_str));
+        command.extend([&token, &nonce, "60000", "0"]);
+        rig.server(0).run(&command).await;
+        rig.holds(&asked.name).await
+    };
+    // So that a renewal can be seen by what is left.
+    sleep(Duration::from_millis(10)).await;
+    let renewal = rig.store.renew(&asked.name, &asked.token, None).await;
+    assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
+    assert_eq!(withdraw().await, 3);
+    // One that was not renewed is.
+    rig.release(&asked).await;
+    rig.nothing_left(&asked.name).await;
+}
+
+#[tokio::test]
+async fn a_node_that_answers_late_accepts_the_fence_all_the_same() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    let lease = eventually("the third has accepted it too", async || {
+        let asked = attempt("lock");
+        // Longer than anybody waits for it when the others have answered.
+        proxies[2].strike(&asked.token.to_string(), Fault::HoldReply);
+        let lease = rig.grant(&asked).await;
+        proxies[2].let_go();
+        let until = Instant::now() + Duration::from_secs(1);
+        while Instant::now() < until {
+            if field(rig.server(2), "fence").await == lease.fence.to_string() {
+                return Some(lease);
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        // On a busy machine the others may be done before it could be sent.
+        rig.release(&asked).await;
+        None
+    })
+    .await;
+    let counter = rig.server(2).text(&["GET", &fence_key("lock")]).await;
+    assert_eq!(counter, lease.fence.to_string());
+}

@@ -1,0 +1,208 @@
+//! What comes late, or is never answered, takes no lock and leaves nothing behind.
+
+use std::time::Duration;
+
+use latchgate::{
+    config::{Millis, RedlockConfig},
+    store::{
+        Store,
+        contract::{Attempt, GiveBack, Loss, Release, Renewal},
+    },
+};
+use tokio::time::timeout;
+
+use super::{
+    nodes::quick,
+    rig::{Rig, attempt},
+};
+use crate::{
+    redis::rig::{eventually, runs, write_down_everything},
+    support::{Fault, Proxy},
+};
+
+#[tokio::test]
+async fn a_reservation_that_arrives_after_the_release_is_refused() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    write_down_everything(rig.server(2)).await;
+    let asked = attempt("lock");
+    proxies[2].strike(&asked.token.to_string(), Fault::HoldRequest);
+    rig.grant(&asked).await;
+    proxies[2].struck(1).await;
+    assert_eq!(rig.holds(&asked.name).await, 2);
+    rig.release(&asked).await;
+    proxies[2].let_go();
+    eventually("the reservation and its end have arrived", async || {
+        (runs(rig.server(2), &asked.token).await >= 2).then_some(())
+    })
+    .await;
+    rig.nothing_left(&asked.name).await;
+    rig.turn("lock").await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_frozen_during_the_first_round_carries_it_out_later_in_vain() {
+    let rig = Rig::start(3).await;
+    rig.turn("lock").await;
+    rig.server(1).freeze();
+    let asked = attempt("lock");
+    rig.grant(&asked).await;
+    rig.release(&asked).await;
+    let fence = rig.turn("lock").await;
+    rig.server(1).thaw();
+    rig.nothing_left(&asked.name).await;
+    assert!(rig.turn("lock").await > fence);
+}
+
+#[tokio::test]
+async fn where_the_replies_of_a_majority_are_lost_the_try_is_withdrawn_and_another_granted() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    let asked = attempt("lock");
+    for proxy in &proxies[..2] {
+        proxy.strike(&asked.token.to_string(), Fault::CutReply);
+    }
+    let lease = rig.grant(&asked).await;
+    for proxy in &proxies[..2] {
+        proxy.struck(1).await;
+    }
+    assert!(rig.holds(&asked.name).await >= 2);
+    rig.release(&asked).await;
+    rig.nothing_left(&asked.name).await;
+    assert!(rig.turn("lock").await > lease.fence.get());
+}
+
+#[tokio::test]
+async fn where_the_second_round_is_lost_the_lease_is_not_granted_by_it() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    let asked = attempt("lock");
+    for proxy in &proxies[..2] {
+        // The first that has the token goes through: it is the reservation.
+        proxy.strike_later(&asked.token.to_string(), Fault::CutRequest, 1);
+    }
+    let lease = rig.grant(&asked).await;
+    for proxy in &proxies[..2] {
+        proxy.struck(1).await;
+    }
+    // By another try, with a fence of its own that a majority has.
+    let mut same = 0;
+    for server in &rig.nodes.servers {
+        let shown = server.text(&["HGET", "lg:{lock}:info", "fence"]).await;
+        same += usize::from(shown == lease.fence.to_string());
+    }
+    assert!(same >= 2, "{same} nodes have the fence");
+    rig.release(&asked).await;
+    rig.nothing_left(&asked.name).await;
+}
+
+#[tokio::test]
+async fn what_was_given_back_is_not_granted_by_a_copy_that_comes_late() {
+    let rig = Rig::start(3).await;
+    let asked = attempt("lock");
+    let outcome = rig.store.give_back(&asked.name, &asked.token).await;
+    assert_eq!(outcome, Ok(GiveBack::NothingHeld));
+    rig.server(0).freeze();
+    let late = rig.store.acquire(&asked).await;
+    rig.server(0).thaw();
+    assert_eq!(late.unwrap_err().word(), "unavailable");
+    rig.nothing_left(&asked.name).await;
+}
+
+#[tokio::test]
+async fn a_release_reaches_a_node_that_was_away_when_it_is_back() {
+    let rig = Rig::start(3).await;
+    let asked = attempt("lock");
+    rig.grant(&asked).await;
+    rig.server(2).freeze();
+    rig.release(&asked).await;
+    rig.server(2).thaw();
+    rig.nothing_left(&asked.name).await;
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_in_the_middle_leaves_nothing_behind() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    let asked = attempt("lock");
+    for proxy in &proxies {
+        proxy.strike(&asked.token.to_string(), Fault::HoldReply);
+    }
+    hang_up_when_struck(&rig, &asked, &proxies, 1).await;
+    for proxy in &proxies {
+        proxy.let_go();
+    }
+    rig.nothing_left(&asked.name).await;
+    rig.turn("lock").await;
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_in_the_second_round_leaves_nothing_behind() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    let asked = attempt("lock");
+    for proxy in &proxies {
+        // The first that has the token is the reservation.
+        proxy.strike_later(&asked.token.to_string(), Fault::HoldReply, 1);
+    }
+    hang_up_when_struck(&rig, &asked, &proxies, 1).await;
+    for proxy in &proxies {
+        proxy.let_go();
+    }
+    rig.nothing_left(&asked.name).await;
+    rig.turn("lock").await;
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_while_a_try_is_withdrawn_leaves_nothing_behind() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    for node in [0, 1] {
+        let taken = ["SET", "lg:{lock}:lock", "theirs", "NX", "PX", "30000"];
+        rig.server(node).run(&taken).await;
+    }
+    let asked = attempt("lock");
+    proxies[2].strike_later(&asked.token.to_string(), Fault::CutRequest, 1);
+    hang_up_when_struck(&rig, &asked, &proxies[2..], 1).await;
+    eventually("nothing is left", async || {
+        let left = rig.server(2).text(&["GET", "lg:{lock}:lock"]).await;
+        left.is_empty().then_some(())
+    })
+    .await;
+}
+
+/// Acquires, and hangs up when the proxies have struck so often.
+async fn hang_up_when_struck(rig: &Rig, asked: &Attempt, proxies: &[Proxy], times: usize) {
+    let acquire = rig.store.acquire(asked);
+    tokio::select! {
+        biased;
+        () = async { for proxy in proxies { proxy.struck(times).await } } => {}
+        outcome = acquire => panic!("{outcome:?}"),
+    }
+}
+
+#[tokio::test]
+async fn who_is_told_of_a_loss_hears_of_the_holder_although_the_node_that_decides_it_is_late() {
+    let patient = RedlockConfig {
+        node_timeout_ms: Millis(2_500),
+        ..quick()
+    };
+    // Longer than anybody waits for a node on which nothing depends.
+    let a_while = Duration::from_millis(300);
+    for renews in [false, true] {
+        let (rig, proxies) = Rig::behind_proxies(3, &patient).await;
+        rig.grant_everywhere("lock").await;
+        // A majority has the lease, and one node has not.
+        let forgotten = ["DEL", "lg:{lock}:lock", "lg:{lock}:info"];
+        rig.server(0).run(&forgotten).await;
+        let other = attempt("lock");
+        proxies[2].strike(&other.token.to_string(), Fault::HoldReply);
+        let mut told = Box::pin(async {
+            if renews {
+                let renewal = rig.store.renew(&other.name, &other.token, None).await;
+                assert_eq!(renewal, Ok(Renewal::Lost(Loss::HeldByAnother)));
+            } else {
+                let release = rig.store.release(&other.name, &other.token).await;
+                assert_eq!(release, Ok(Release::Lost(Loss::HeldByAnother)));
+            }
+        });
+        let early = timeout(a_while, &mut told).await;
+        assert!(early.is_err(), "nobody can know yet");
+        proxies[2].let_go();
+        told.await;
+    }
+}

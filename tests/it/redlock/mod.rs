@@ -1,0 +1,26 @@
+//! The Redlock store against real servers.
+
+mod clocks;
+mod contended;
+mod delayed;
+mod doomed;
+mod ends;
+mod faults;
+mod fences;
+mod keepers;
+mod keyed;
+mod late;
+mod learning;
+mod leases;
+mod listed;
+mod logins;
+mod majority;
+pub(crate) mod nodes;
+mod partition;
+mod refusing;
+mod rig;
+mod schedules;
+mod served;
+mod slow;
+mod split;
+mod tls;

@@ -1,0 +1,97 @@
+//! The nodes of a quorum, and gateways on them.
+
+use std::sync::Arc;
+
+use latchgate::{
+    clock::SystemClock,
+    config::{Millis, Persistence, RedisConfig, RedlockConfig, RedlockUrl, StoreUrl},
+    lifecycle::Lifecycle,
+    store::redis::RedlockStore,
+};
+
+use crate::support::RedisServer;
+
+/// The nodes of a quorum.
+pub(crate) struct Nodes {
+    pub(crate) servers: Vec<RedisServer>,
+}
+
+// === impl Nodes ===
+
+impl Nodes {
+    /// Nodes that keep what they have answered when they are started again.
+    pub(crate) async fn start(count: usize) -> Self {
+        let mut servers = Vec::new();
+        for _ in 0..count {
+            // No machine fails here: what the kernel has is as good as what is on the disk.
+            let kept = ["--appendonly", "yes", "--appendfsync", "no"];
+            servers.push(RedisServer::start_with(&kept).await);
+        }
+        Self { servers }
+    }
+
+    /// Nodes that have forgotten everything when they are started again.
+    pub(crate) async fn forgetful(count: usize) -> Self {
+        let mut servers = Vec::new();
+        for _ in 0..count {
+            servers.push(RedisServer::start().await);
+        }
+        Self { servers }
+    }
+
+    /// The URL of the quorum.
+    pub(crate) fn url(&self) -> RedlockUrl {
+        url(&self
+            .servers
+            .iter()
+            .map(RedisServer::port)
+            .collect::<Vec<_>>())
+    }
+
+    pub(crate) fn open(&self, lifecycle: &Lifecycle) -> RedlockStore {
+        open(&self.url(), &quick(), lifecycle)
+    }
+}
+
+/// The URL of the quorum that listens on these ports.
+pub(crate) fn url(ports: &[u16]) -> RedlockUrl {
+    let nodes: Vec<_> = ports
+        .iter()
+        .map(|port| format!("127.0.0.1:{port}"))
+        .collect();
+    match format!("redlock://{}", nodes.join(",")).parse() {
+        Ok(StoreUrl::Redlock(url)) => url,
+        other => panic!("no URL of a quorum: {other:?}"),
+    }
+}
+
+/// A time-out that a test can wait for, and that a busy machine does not reach by itself.
+pub(crate) fn quick() -> RedlockConfig {
+    RedlockConfig {
+        node_timeout_ms: Millis(800),
+        persistence: Persistence::AofAlways,
+        ..RedlockConfig::default()
+    }
+}
+
+pub(crate) fn open(
+    url: &RedlockUrl,
+    config: &RedlockConfig,
+    lifecycle: &Lifecycle,
+) -> RedlockStore {
+    let redis = RedisConfig {
+        deadline_ms: Millis(3_000),
+        ..RedisConfig::default()
+    };
+    open_with(url, &redis, config, lifecycle)
+}
+
+/// The same with time-outs for connections.
+pub(crate) fn open_with(
+    url: &RedlockUrl,
+    redis: &RedisConfig,
+    config: &RedlockConfig,
+    lifecycle: &Lifecycle,
+) -> RedlockStore {
+    RedlockStore::open(url, redis, config, Arc::new(SystemClock), lifecycle)
+}

@@ -1,0 +1,110 @@
+//! What gateways do that have split the nodes among themselves.
+
+use std::time::Duration;
+
+use latchgate::{
+    lifecycle::Lifecycle,
+    store::{
+        Store,
+        contract::{Acquisition, Attempt, Waiting},
+    },
+};
+use tokio::time::{Instant, sleep};
+
+use super::rig::{Rig, attempt};
+use crate::support::RedisServer;
+
+/// How long it is counted what a gateway does.
+const WHILE: Duration = Duration::from_secs(1);
+
+fn waiting(lock: &str) -> Attempt {
+    let wait = Waiting {
+        patience: Duration::from_secs(30),
+        longest_queue: 100,
+    };
+    Attempt {
+        wait: Some(wait),
+        ..attempt(lock)
+    }
+}
+
+async fn waits(store: &impl Store) {
+    let queued = store.acquire(&waiting("lock")).await;
+    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
+}
+
+/// How many scripts a node has run.
+async fn scripts(node: &RedisServer) -> u64 {
+    let stats = node.text(&["INFO", "commandstats"]).await;
+    let calls = stats.split("cmdstat_evalsha:calls=").nth(1);
+    let calls = calls.and_then(|it| it.split(',').next());
+    calls.map_or(0, |calls| calls.parse().unwrap())
+}
+
+#[tokio::test]
+async fn those_who_do_not_answer_are_not_waited_for_where_the_others_are_split() {
+    let rig = Rig::start(5).await;
+    rig.turn("lock").await;
+    for node in [0, 3] {
+        rig.server(node).freeze();
+    }
+    let theirs = ["SET", "lg:{lock}:lock", "theirs"];
+    rig.server(1).run(&theirs).await;
+    let start = Instant::now();
+    let held = rig.store.acquire(&attempt("lock")).await;
+    assert!(matches!(held, Ok(Acquisition::Held(_))), "{held:?}");
+    // It has tried nine times, and a node may take 800 ms for an answer.
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    for node in [0, 3] {
+        rig.server(node).thaw();
+    }
+}
+
+#[tokio::test]
+async fn whoever_has_split_the_nodes_is_not_woken_to_split_them_again() {
+    let rig = Rig::start(3).await;
+    rig.grant_everywhere("lock").await;
+    for server in &rig.nodes.servers {
+        // As if others were in their first round all the time.
+        server.run(&["HSET", "lg:{lock}:info", "fence", "1"]).await;
+    }
+    waits(&rig.store).await;
+    let before = scripts(rig.server(2)).await;
+    let start = Instant::now();
+    while start.elapsed() < WHILE {
+        let free = ["PUBLISH", "lg:gw:all", "free lock"];
+        rig.server(0).run(&free).await;
+        sleep(Duration::from_millis(2)).await;
+    }
+    // Each once in 64 ms, but for the first few.
+    let tries = scripts(rig.server(2)).await - before;
+    assert!((4..60).contains(&tries), "{tries} tries");
+}
+
+#[tokio::test]
+async fn a_try_that_comes_to_nothing_wakes_nobody() {
+    let rig = Rig::start(5).await;
+    rig.grant_everywhere("lock").await;
+    for node in [3, 4] {
+        let lost = ["DEL", "lg:{lock}:lock", "lg:{lock}:info"];
+        rig.server(node).run(&lost).await;
+    }
+    let lifecycle = Lifecycle::new();
+    let other = rig.nodes.open(&lifecycle);
+    waits(&rig.store).await;
+    waits(&other).await;
+    let before = scripts(rig.server(3)).await;
+    let start = Instant::now();
+    while start.elapsed() < WHILE {
+        // As if somebody had just been refused there because of such a try.
+        for node in [3, 4] {
+            let wanted = ["SET", "lg:{lock}:wanted", "1", "PX", "5000"];
+            rig.server(node).run(&wanted).await;
+        }
+        sleep(Duration::from_millis(2)).await;
+    }
+    // Each looks twice a second, and withdraws what it has reserved there.
+    let calls = scripts(rig.server(3)).await - before;
+    assert!(calls < 30, "{calls} calls");
+}

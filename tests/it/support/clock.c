@@ -1,0 +1,48 @@
+/* Comes between a server and the kernel, and sets its clock: by so many seconds as a file says, at once. */
+
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile long long *ahead;
+
+__attribute__((constructor)) static void begin(void) {
+    const char *path = getenv("CLOCK_AHEAD");
+    int file = path ? open(path, O_RDONLY) : -1;
+    if (file >= 0) {
+        void *map = mmap(NULL, sizeof *ahead, PROT_READ, MAP_SHARED, file, 0);
+        if (map != MAP_FAILED)
+            ahead = map;
+        close(file);
+    }
+}
+
+int clock_gettime(clockid_t id, struct timespec *t) {
+    int failed = syscall(SYS_clock_gettime, id, t);
+    /* Only the clock on the wall is off. */
+    if (!failed && ahead && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
+        t->tv_sec += *ahead;
+    return failed;
+}
+
+int gettimeofday(struct timeval *restrict t, void *restrict zone) {
+    struct timespec now;
+    (void)zone;
+    int failed = clock_gettime(CLOCK_REALTIME, &now);
+    t->tv_sec = now.tv_sec;
+    t->tv_usec = now.tv_nsec / 1000;
+    return failed;
+}
+
+time_t time(time_t *t) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (t)
+        *t = now.tv_sec;
+    return now.tv_sec;
+}

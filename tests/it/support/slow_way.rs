@@ -1,0 +1,82 @@
+//! A way to a server on which everything takes its time.
+
+use std::{io, time::Duration};
+
+use latchgate::lifecycle::Lifecycle;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::sleep,
+};
+
+use super::Random;
+
+/// A way to a server, as long as its lifecycle: whatever passes comes late and in small pieces.
+pub(crate) struct SlowWay {
+    port: u16,
+}
+
+/// For how many milliseconds less than these a piece is on its way.
+const LATE: usize = 12;
+/// How many bytes it has at most.
+const PIECE: usize = 48;
+
+// === impl SlowWay ===
+
+impl SlowWay {
+    pub(crate) async fn start(server: u16, random: &mut Random, lifecycle: &Lifecycle) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.expect("a port is free");
+        let address = listener.local_addr().expect("a listener has an address");
+        let (mut random, tasks) = (random.fork(), lifecycle.clone());
+        lifecycle.spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (there, back) = (random.fork(), random.fork());
+                // However it ends: the server may be gone.
+                tasks.spawn(async move { drop(carry(client, server, there, back).await) });
+            }
+        });
+        Self {
+            port: address.port(),
+        }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+async fn carry(client: TcpStream, server: u16, there: Random, back: Random) -> io::Result<()> {
+    let server = TcpStream::connect(("127.0.0.1", server)).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    tokio::select! {
+        ended = pass(from_client, to_server, there) => ended,
+        ended = pass(from_server, to_client, back) => ended,
+    }
+}
+
+async fn pass(
+    mut from: impl AsyncReadExt + Unpin,
+    mut to: impl AsyncWriteExt + Unpin,
+    mut random: Random,
+) -> io::Result<()> {
+    let mut bytes = vec![0; 4_096];
+    loop {
+        let len = from.read(&mut bytes).await?;
+        if len == 0 {
+            return Ok(());
+        }
+        let late = u64::try_from(random.below(LATE)).expect("it is small");
+        sleep(Duration::from_millis(late)).await;
+        let mut rest = &bytes[..len];
+        while !rest.is_empty() {
+            let (piece, others) = rest.split_at(rest.len().min(1 + random.below(PIECE)));
+            to.write_all(piece).await?;
+            to.flush().await?;
+            rest = others;
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! A process of clients: it can be killed and frozen like any other.
+
+mod exchange;
+mod hanging_up;
+mod holding;
+mod misuse;
+mod process;
+mod turns;
+mod visits;
+mod worker;
+
+pub(crate) use process::{COMMAND, Call, LOCKS, run};

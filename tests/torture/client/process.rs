@@ -1,0 +1,75 @@
+//! The process: workers that take turns until its standard input ends.
+
+use std::{
+    io::Read,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use super::worker::{Room, Worker};
+use crate::{journal::Journal, random::Random};
+
+/// What the program is called with to be a process of clients.
+pub(crate) const COMMAND: &str = "clients";
+/// The locks that all clients want. Of those that are `fair` nobody hangs up.
+pub(crate) const LOCKS: [&str; 6] = [
+    "rough:0", "rough:1", "rough:2", "rough:3", "fair:0", "fair:1",
+];
+/// The lock that everybody waits for, and asks nothing of.
+pub(super) const PATIENT: &str = "patient";
+/// What the locks begin with that a worker has for itself.
+pub(super) const QUICK: &str = "quick";
+
+/// How a process of clients is called, as JSON.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Call {
+    pub(crate) name: String,
+    pub(crate) directory: PathBuf,
+    pub(crate) gateways: Vec<SocketAddr>,
+    pub(crate) resource: SocketAddr,
+    pub(crate) seed: u64,
+    /// The number of its first operation.
+    pub(crate) first_op: u64,
+}
+
+/// Which workers a process has, and how many.
+const WORKERS: [(Room, usize); 4] = [
+    (Room::Rough, 3),
+    (Room::Fair, 5),
+    (Room::Patient, 1),
+    (Room::Quick, 8),
+];
+
+/// Takes turns until the standard input ends, and then ends those that have begun.
+pub(crate) async fn run(arguments: &[String]) {
+    let call: Call = serde_json::from_str(&arguments[0]).unwrap();
+    let journal = Journal::create(Path::new(&call.directory), &call.name);
+    let over = Arc::new(AtomicBool::new(false));
+    let ops = Arc::new(AtomicU64::new(call.first_op));
+    let mut random = Random::with_seed(call.seed);
+    let mut workers = JoinSet::new();
+    let rooms = WORKERS
+        .into_iter()
+        .flat_map(|(room, count)| std::iter::repeat_n(room, count));
+    for (number, room) in rooms.enumerate() {
+        let worker = Worker::new(&call, number, room, &journal, &ops, random.fork());
+        let over = Arc::clone(&over);
+        workers.spawn(async move { worker.work(&over).await });
+    }
+    let ended = tokio::task::spawn_blocking(|| {
+        // Whatever comes, it is the end of it that counts.
+        drop(std::io::stdin().read_to_end(&mut Vec::new()));
+    });
+    ended.await.unwrap();
+    over.store(true, Ordering::SeqCst);
+    while let Some(ended) = workers.join_next().await {
+        ended.unwrap();
+    }
+}

@@ -1,0 +1,69 @@
+//! Which turn is taken: what clients do, about as often as it is of interest.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{
+    process::{LOCKS, PATIENT, QUICK},
+    worker::{Request, Room, Worker},
+};
+use crate::history::Ask;
+
+/// How long a worker rests after a turn with the locks that all want.
+const REST: usize = 8;
+/// How many locks a worker has for itself.
+const OWN: u64 = 4;
+
+// === impl Worker ===
+
+impl Worker {
+    pub(super) async fn take_a_turn(&mut self) {
+        let lock = match self.room {
+            Room::Rough => LOCKS[self.random.below(4)].to_owned(),
+            Room::Fair => LOCKS[4 + self.random.below(2)].to_owned(),
+            Room::Patient => return self.visit_patiently(PATIENT).await,
+            Room::Quick => {
+                let own = self.turn % OWN;
+                let lock = format!("{QUICK}:{}:{}:{own}", self.name, self.number);
+                return self.visit_quickly(&lock).await;
+            }
+        };
+        match (self.room, self.random.below(100)) {
+            (Room::Fair, 0..15) | (_, 0..10) => self.look(&lock).await,
+            (Room::Fair, 15..18) | (_, 10..12) => self.break_it(&lock).await,
+            (Room::Fair, _) | (_, 12..40) => self.visit(&lock).await,
+            (_, 40..48) => self.hang_up_waiting(&lock).await,
+            (_, 48..58) => self.hang_up_at_once(&lock).await,
+            (_, 58..72) => self.visit_under_a_key(&lock).await,
+            (_, 72..77) => self.let_it_lapse(&lock).await,
+            (_, 77..85) => self.forge(&lock).await,
+            (_, 85..93) => self.hold(&lock).await,
+            (_, _) => self.visit_impatiently(&lock).await,
+        }
+        self.rest(REST).await;
+    }
+
+    /// Sleeps for less than so many milliseconds.
+    pub(super) async fn rest(&mut self, below: usize) {
+        let ms = u64::try_from(self.random.below(below)).expect("a short while");
+        sleep(Duration::from_millis(ms)).await;
+    }
+
+    /// Looks who holds a lock, and who waits.
+    async fn look(&mut self, lock: &str) {
+        let to = self.any_gateway();
+        self.ask(&self.request(lock, to, Ask::Inspect)).await;
+    }
+
+    /// A request of a new errand, without a token.
+    pub(super) fn request(&self, lock: &str, to: usize, ask: Ask) -> Request {
+        Request {
+            errand: self.errand(),
+            lock: lock.to_owned(),
+            to,
+            ask,
+            token: String::new(),
+        }
+    }
+}

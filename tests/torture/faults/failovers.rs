@@ -1,0 +1,83 @@
+//! Faults of a master that has a replica: another takes over, and what no replica had is forgotten.
+
+use tokio::time::{Duration, Instant, sleep};
+
+use super::{Injector, plan::Blow};
+use crate::rig::Kind;
+
+/// How long a failover may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+const OFTEN: Duration = Duration::from_millis(50);
+
+// === impl Injector ===
+
+impl Injector {
+    pub(super) async fn kill_master(&mut self, blow: &Blow) {
+        let place = self.struck(blow).await;
+        let name = self.rig.servers[place].name.clone();
+        let begun = self.begins(blow.fault, &name, true);
+        let killed = self.rig.servers[place].process.kill().await;
+        self.seen(&begun, u64::from(killed));
+        self.is_replaced(place).await;
+        self.heals(&begun);
+        self.rig.servers[place].start_again().await;
+        self.settled(place).await;
+    }
+
+    /// Freezes the master until another has taken over.
+    pub(super) async fn freeze_master(&mut self, blow: &Blow) {
+        let place = self.struck(blow).await;
+        let name = self.rig.servers[place].name.clone();
+        let begun = self.begins(blow.fault, &name, true);
+        let frozen = self.rig.servers[place].process.freeze().await;
+        self.seen(&begun, u64::from(frozen));
+        self.is_replaced(place).await;
+        self.rig.servers[place].process.thaw();
+        // Until it follows it may take writes, which are forgotten then.
+        self.settled(place).await;
+        self.heals(&begun);
+    }
+
+    pub(super) async fn fail_over(&mut self, blow: &Blow) {
+        let place = self.struck(blow).await;
+        let name = self.rig.servers[place].name.clone();
+        let begun = self.begins(blow.fault, &name, true);
+        self.rig.fail_over(place).await;
+        let moved = self.is_replaced(place).await;
+        self.seen(&begun, u64::from(moved));
+        // Until it follows it may take writes, which are forgotten then.
+        self.settled(place).await;
+        self.heals(&begun);
+    }
+
+    /// Waits until another server has taken its place.
+    async fn is_replaced(&self, place: usize) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if self.rig.is_replaced(place).await {
+                return true;
+            }
+            sleep(OFTEN).await;
+        }
+        false
+    }
+
+    /// Waits until the one before follows the new master, without which there would be no next failover.
+    async fn settled(&mut self, place: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let role = self.rig.servers[place].text(&["INFO", "replication"]).await;
+            if role.contains("role:slave") && role.contains("master_link_status:up") {
+                break;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "the master before does not follow the new one"
+            );
+            sleep(OFTEN).await;
+        }
+        if self.kind == Kind::Cluster {
+            self.rig.is_whole().await;
+        }
+    }
+}

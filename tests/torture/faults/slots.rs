@@ -1,0 +1,20 @@
+//! Faults of a cluster: a slot moves while its locks are wanted.
+
+use super::{Injector, plan::Blow};
+use crate::client::LOCKS;
+
+// === impl Injector ===
+
+impl Injector {
+    /// Moves the slot of a lock that all clients want to another server, and to another one again.
+    pub(super) async fn move_slot(&mut self, blow: &Blow) {
+        let lock = LOCKS[blow.choice % LOCKS.len()];
+        let begun = self.begins(blow.fault, lock, false);
+        for _ in 0..2 {
+            let moved = self.rig.move_slot_of(lock, blow.lasts).await;
+            moved.expect("a slot that nobody else moves goes where it is sent");
+            self.seen(&begun, 1);
+        }
+        self.heals(&begun);
+    }
+}

@@ -1,0 +1,104 @@
+//! What is left when everything is over: every lock can be taken, nobody is queued, and Redis holds nothing
+//! but counters and memories.
+
+use std::{collections::BTreeSet, path::Path};
+
+use bb8_redis::redis;
+use tokio::time::{Duration, Instant, sleep};
+
+use crate::{
+    history::{Ask, Event, Invariant, Violation},
+    journal,
+    rig::{Redis, Rig},
+    wire::Wire,
+};
+
+/// Longer than any lease of a client lasts.
+const PATIENCE: Duration = Duration::from_secs(12);
+/// What stays, by the end of its key.
+const STAYS: [&str; 2] = [":fence", ":ended"];
+/// What stays, and is of no lock.
+const OF_SERVERS: [&str; 2] = ["lg:{}:marker", "lg:{}:node"];
+
+/// What is left that should not be.
+pub(crate) async fn left(rig: &mut Rig, directory: &Path) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let deadline = Instant::now() + PATIENCE;
+    for lock in &locks(directory) {
+        loop {
+            let Some(what) = in_the_way(rig, lock).await else {
+                break;
+            };
+            if Instant::now() > deadline {
+                violations.push(Violation::new(Invariant::I8, lock, journal::now(), what));
+                break;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+    for master in rig.masters().await {
+        violations.extend(kept(&rig.servers[master], deadline).await);
+    }
+    violations
+}
+
+/// What a server keeps that should not be there.
+async fn kept(server: &Redis, deadline: Instant) -> Option<Violation> {
+    loop {
+        let keys = server.run(&["KEYS", "*"]).await;
+        let keys: Vec<String> = keys
+            .and_then(|keys| Ok(redis::from_redis_value(keys)?))
+            .unwrap_or_default();
+        let stays = |key: &String| {
+            STAYS.iter().any(|end| key.ends_with(end)) || OF_SERVERS.contains(&key.as_str())
+        };
+        let left: Vec<_> = keys.into_iter().filter(|key| !stays(key)).collect();
+        if left.is_empty() {
+            return None;
+        }
+        if Instant::now() > deadline {
+            let what = format!("in {} there is still {left:?}", server.name);
+            return Some(Violation::new(Invariant::I8, "all", journal::now(), what));
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Every lock that anybody has asked for.
+fn locks(directory: &Path) -> BTreeSet<String> {
+    let lines = journal::read(directory).into_iter();
+    lines
+        .filter_map(|line| match line.event {
+            Event::Asks { lock, ask, .. } if ask != Ask::Inspect => Some(lock),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Takes a lock and releases it; what is in the way of that, if anything is.
+async fn in_the_way(rig: &Rig, lock: &str) -> Option<String> {
+    let address = rig.gateways[0].address;
+    let taken = async {
+        let mut wire = Wire::connect(address).await?;
+        wire.send(&format!("POST /locks/{lock}"), "", "").await?;
+        let lease = wire.reply().await?;
+        wire.send(&format!("GET /locks/{lock}"), "", "").await?;
+        let shown = wire.reply().await?;
+        let token = lease.body["token"].as_str().unwrap_or_default();
+        let header = format!("Lock-Token: {token}\r\n");
+        wire.send(&format!("DELETE /locks/{lock}"), &header, "")
+            .await?;
+        let released = wire.reply().await?;
+        Ok::<_, std::io::Error>((lease, shown, released))
+    };
+    match taken.await {
+        Ok((lease, shown, released)) => {
+            let alone = shown.body["waiter_count"] == 0;
+            (lease.status != 201 || !alone || released.status != 204).then(|| {
+                let (lease, shown) = (lease.body, shown.body);
+                format!("it cannot be taken at the first try: {lease} {shown}")
+            })
+        }
+        Err(error) => Some(format!("it cannot be taken: {error}")),
+    }
+}

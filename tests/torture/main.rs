@@ -1,0 +1,51 @@
+//! Tortures real gateways on a real store, and holds what came of it against every promise.
+//!
+//! `scripts/torture` builds and starts it. It starts itself again for every process of clients.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails where it unwraps, and prints what it found"
+)]
+
+mod client;
+mod faults;
+mod finish;
+#[path = "../it/history/mod.rs"]
+mod history;
+mod journal;
+mod options;
+#[path = "../it/support/random.rs"]
+mod random;
+mod resource;
+mod rig;
+mod run;
+mod verdict;
+mod wire;
+
+use std::process::ExitCode;
+
+use options::Options;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1).peekable();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    if arguments
+        .next_if(|first| first == client::COMMAND)
+        .is_some()
+    {
+        runtime.block_on(client::run(&arguments.collect::<Vec<_>>()));
+        return ExitCode::SUCCESS;
+    }
+    match Options::parse(arguments) {
+        Ok(options) => runtime.block_on(run::run(&options)),
+        Err(why) => {
+            eprintln!("{why}\n{}", options::USAGE);
+            ExitCode::from(verdict::INVALID)
+        }
+    }
+}

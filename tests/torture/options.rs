@@ -1,0 +1,84 @@
+//! What a run is asked to be.
+
+use std::{path::PathBuf, time::Duration};
+
+/// What a run is asked to be.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) lasts: Duration,
+    /// A kind of store that is started here, or the URL of one that runs.
+    pub(crate) store: String,
+    /// From which the schedule of faults and all turns of clients follow.
+    pub(crate) seed: Option<u64>,
+    /// The program that is tortured.
+    pub(crate) program: PathBuf,
+    /// Where histories and logs stay; else in a directory that goes away unless something was found.
+    pub(crate) keep: Option<PathBuf>,
+    /// The only faults, if any are named.
+    pub(crate) faults: Vec<String>,
+    /// How long there is no fault after each, if not as long as usual.
+    pub(crate) calm: Option<Duration>,
+    /// The fewest grants a second, if not as many as for a machine that does nothing else.
+    pub(crate) traffic: Option<f64>,
+    /// The known-wrong variant of the program to start, which needs one that was built with them.
+    pub(crate) mutant: Option<String>,
+    /// A directory with the histories of an earlier run, to be judged again instead of a new one.
+    pub(crate) judges: Option<PathBuf>,
+    /// Whether to look at the history all the time, and to stop at the first violation.
+    pub(crate) stops: bool,
+}
+
+pub(crate) const USAGE: &str = "usage: torture [--minutes N] [--store embedded|redis|sentinel|cluster|redlock|URL] \
+    [--seed S] [--program PATH] [--keep DIR] [--faults A,B,..] \
+    [--calm SECONDS] [--traffic GRANTS_PER_SECOND] [--mutant NAME] [--stop] [--check DIR]";
+
+// === impl Options ===
+
+impl Options {
+    pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self {
+            lasts: Duration::from_mins(1),
+            store: "redis".to_owned(),
+            seed: None,
+            program: PathBuf::from(env!("CARGO_BIN_EXE_latchgate")),
+            keep: None,
+            faults: Vec::new(),
+            calm: None,
+            traffic: None,
+            mutant: None,
+            judges: None,
+            stops: false,
+        };
+        while let Some(name) = arguments.next() {
+            if name == "--stop" {
+                options.stops = true;
+                continue;
+            }
+            let value = arguments
+                .next()
+                .ok_or_else(|| format!("{name} needs a value"))?;
+            let wrong = || format!("{value} is no value for {name}");
+            match name.as_str() {
+                "--minutes" => {
+                    let minutes: f64 = value.parse().map_err(|_| wrong())?;
+                    options.lasts =
+                        Duration::try_from_secs_f64(minutes * 60.0).map_err(|_| wrong())?;
+                }
+                "--store" => options.store = value,
+                "--seed" => options.seed = Some(value.parse().map_err(|_| wrong())?),
+                "--program" => options.program = value.into(),
+                "--keep" => options.keep = Some(value.into()),
+                "--check" => options.judges = Some(value.into()),
+                "--faults" => options.faults = value.split(',').map(str::to_owned).collect(),
+                "--calm" => {
+                    let seconds = value.parse().map_err(|_| wrong())?;
+                    options.calm = Some(Duration::from_secs(seconds));
+                }
+                "--traffic" => options.traffic = Some(value.parse().map_err(|_| wrong())?),
+                "--mutant" => options.mutant = Some(value),
+                _ => return Err(format!("{name} is unknown")),
+            }
+        }
+        Ok(options)
+    }
+}

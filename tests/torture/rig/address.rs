@@ -1,0 +1,9 @@
+//! Ports that nobody listens on.
+
+use std::net::{SocketAddr, TcpListener};
+
+/// An address on loopback that nobody listens on now.
+pub(super) fn free() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}

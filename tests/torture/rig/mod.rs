@@ -1,0 +1,19 @@
+//! What is tortured: gateways, their store, and the proxies between them, as processes and tasks.
+
+mod address;
+mod clients;
+mod cluster;
+mod gateway;
+mod kinds;
+mod process;
+mod proxy;
+mod redis;
+mod sentinel;
+mod store;
+
+pub(crate) use clients::Clients;
+pub(crate) use gateway::{GRACE, Gateway};
+pub(crate) use kinds::Kind;
+pub(crate) use proxy::{Harm, Proxy};
+pub(crate) use redis::Redis;
+pub(crate) use store::Rig;
