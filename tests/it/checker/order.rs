@@ -49,6 +49,25 @@ fn where_only_those_at_one_gateway_are_in_order_others_may_pass() {
 }
 
 #[test]
+fn who_asked_at_several_gateways_may_have_been_granted_the_lock_by_any() {
+    let terms = Terms {
+        order_within_gateways: true,
+        ..TERMS
+    };
+    let passed = |elsewhere: &[&str]| {
+        let mut story = passed_through(0, true);
+        for errand in elsewhere {
+            let op = story.asks_of(1, 3, errand, acquire(60_000));
+            story.hears(4, op, Answer::Unknown);
+        }
+        story.told(&terms).violations.len()
+    };
+    assert_eq!(passed(&[]), 1);
+    assert_eq!(passed(&["first"]), 0);
+    assert_eq!(passed(&["second"]), 0);
+}
+
+#[test]
 fn a_place_may_be_lost_in_a_fault() {
     let mut story = queued_then_passed(true);
     story.fault((15, 16), "kill-redis", false);

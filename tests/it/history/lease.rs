@@ -11,8 +11,8 @@ pub(crate) struct Lease {
     pub(super) lock: String,
     pub(super) fence: u64,
     pub(super) errand: String,
-    /// Through which gateway it was granted.
-    pub(super) to: usize,
+    /// Through which gateway it was granted, where only one was asked.
+    pub(super) to: Option<usize>,
     pub(super) keyed: bool,
     /// Whether it is kept by a stream.
     pub(super) streamed: bool,
@@ -34,14 +34,20 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// What is known of a lease by the grant of it.
-    pub(super) fn granted(op: &Op, asked: u64, fence: u64, left_ms: u64) -> Self {
+    pub(super) fn granted(
+        op: &Op,
+        to: Option<usize>,
+        asked: u64,
+        fence: u64,
+        left_ms: u64,
+    ) -> Self {
         let (ttl, _) = op.wants().unwrap_or_default();
         let heard = op.returned();
         let mut lease = Self {
             lock: op.lock.clone(),
             fence,
             errand: op.errand.clone(),
-            to: op.to,
+            to,
             keyed: op.is_keyed(),
             streamed: op.is_hold(),
             asked,

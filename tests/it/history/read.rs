@@ -207,7 +207,8 @@ impl History {
                 };
                 let of_errand = lock.errands[&op.errand].first();
                 let asked = of_errand.map_or(op.asked, |first| self.ops[*first].asked);
-                let lease = Lease::granted(op, asked, *fence, *left_ms);
+                let to = lock.only_gateway(&self.ops, &op.errand);
+                let lease = Lease::granted(op, to, asked, *fence, *left_ms);
                 let known = lock.leases.entry(*fence);
                 known
                     .and_modify(|known| known.again(&lease))
@@ -247,5 +248,18 @@ impl History {
             }
             lock.sights.sort_by_key(|sight| sight.heard);
         }
+    }
+}
+
+// === impl Lock ===
+
+impl Lock {
+    /// The gateway at which an errand asked for the lock, if it was only one.
+    pub(super) fn only_gateway(&self, ops: &[Op], errand: &str) -> Option<usize> {
+        let places = self.errands.get(errand).into_iter().flatten();
+        let asking = places.map(|place| &ops[*place]);
+        let mut gateways = asking.filter(|op| op.wants().is_some()).map(|op| op.to);
+        let first = gateways.next()?;
+        gateways.all(|other| other == first).then_some(first)
     }
 }

@@ -10,6 +10,7 @@ mod fences;
 mod keepers;
 mod keyed;
 mod late;
+mod leaving;
 mod learning;
 mod leases;
 mod listed;

@@ -112,6 +112,9 @@ impl Shared {
             waits: Some(WAKES),
         };
         let turn = self.turn(line).await?;
+        if !line.try_for(head) {
+            return Ok(Pause::None);
+        }
         let began = Instant::now();
         let tried = self.attempt(&keys, &head.attempt, wish).await?;
         match tried {

@@ -18,7 +18,7 @@ impl Shared {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
         let line = self.lines.of(name);
-        line.leave(token, None, tokio::time::Instant::now());
+        line.leave_now(token, None, tokio::time::Instant::now());
         // If it is just being tried for, that is over then.
         let turn = self.turn(&line).await?;
         let answers = self.quorum.ask(

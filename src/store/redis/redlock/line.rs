@@ -42,6 +42,8 @@ struct Queue {
     line: VecDeque<Standing>,
     /// Whether somebody tries to get the lock for them.
     contended: bool,
+    /// For whom the lock is tried just now: it may have it before anybody here knows.
+    tried: Option<TokenHash>,
 }
 
 /// What becomes of one that wants to stand in the line.
@@ -68,6 +70,9 @@ pub(super) enum Left {
     Superseded,
     /// It does not stand there.
     Elsewhere,
+    /// It stands there still, because the lock is tried for it just now. Whoever has the turn knows what came
+    /// of it.
+    Tried,
 }
 
 /// How much longer than its patience a place is remembered: whoever has it leaves by itself.
@@ -148,12 +153,33 @@ impl Line {
         Ok(before.filter(|it| it.attended).map(|it| it.attempt.token))
     }
 
-    /// Gives a place up, or has it kept for a request that asks again.
+    /// Gives a place up, or has it kept for a request that asks again; unless the lock is tried for it just
+    /// now, where it is not kept.
     pub(super) fn leave(
         &self,
         token: &TokenHash,
         keep_for: Option<Duration>,
         now: Instant,
+    ) -> Left {
+        self.leave_unless(token, keep_for, now, |queue| queue.tried == Some(*token))
+    }
+
+    /// The same whether or not it is tried. Known for certain to whoever has the turn.
+    pub(super) fn leave_now(
+        &self,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+        now: Instant,
+    ) -> Left {
+        self.leave_unless(token, keep_for, now, |_| false)
+    }
+
+    fn leave_unless(
+        &self,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+        now: Instant,
+        stays: impl FnOnce(&Queue) -> bool,
     ) -> Left {
         let mut queue = self.queue();
         let superseded = queue.line.iter().any(|it| it.superseded == Some(*token));
@@ -170,6 +196,7 @@ impl Line {
                 kept.until = now + keep_for;
                 kept.attended = false;
             }
+            _ if stays(&queue) => return Left::Tried,
             _ => drop(queue.line.remove(at)),
         }
         Left::Gone
@@ -184,12 +211,18 @@ impl Line {
         head
     }
 
+    /// Whoever has the turn tries for the head from here on; `false`: it is not there any more as it was.
+    pub(super) fn try_for(&self, head: &Standing) -> bool {
+        let mut queue = self.queue();
+        let is_there = queue.has_at_front(head);
+        queue.tried = is_there.then_some(head.attempt.token);
+        is_there
+    }
+
     /// Takes the head out, if it still is as it was.
     pub(super) fn take(&self, head: &Standing) -> bool {
         let mut queue = self.queue();
-        let same =
-            |it: &Standing| it.attempt.token == head.attempt.token && it.attended == head.attended;
-        let is_there = queue.line.front().is_some_and(same);
+        let is_there = queue.has_at_front(head);
         if is_there {
             queue.line.pop_front();
         }
@@ -203,6 +236,7 @@ impl Line {
 
     /// The try is over.
     pub(super) fn end(&self) {
+        self.queue().tried = None;
         self.over.send_modify(|over| *over += 1);
     }
 
@@ -225,6 +259,12 @@ impl Line {
 impl Queue {
     fn living(&self, now: Instant) -> impl Iterator<Item = &Standing> {
         self.line.iter().filter(move |it| it.until > now)
+    }
+
+    fn has_at_front(&self, head: &Standing) -> bool {
+        self.line.front().is_some_and(|it| {
+            it.attempt.token == head.attempt.token && it.attended == head.attended
+        })
     }
 }
 

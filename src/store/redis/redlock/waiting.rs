@@ -109,10 +109,12 @@ impl Shared {
     ) -> Result<Leaving, StoreError> {
         let (keys, line) = (self.keys(name), self.lines.of(name));
         let mut left = line.leave(token, keep_for, Instant::now());
-        if left == Left::Elsewhere {
+        if matches!(left, Left::Tried | Left::Elsewhere) {
             // It may be granted the lock just now: when the try for it is over, that is known.
-            let _turn = self.turn(&line).await?;
-            left = line.leave(token, keep_for, Instant::now());
+            let turn = self.turn(&line).await;
+            // Also where nobody knows: nobody waits in this place any more.
+            left = line.leave_now(token, keep_for, Instant::now());
+            let _turn = turn?;
             if left == Left::Elsewhere {
                 match self.confirm(name, token).await? {
                     Confirmation::Confirmed(lease) => return Ok(Leaving::Granted(lease)),
@@ -123,7 +125,7 @@ impl Shared {
         }
         match left {
             Left::Superseded => Ok(Leaving::Superseded),
-            Left::Gone | Left::Elsewhere => Ok(Leaving::Left(self.contention(&keys, &line).await)),
+            Left::Gone | Left::Elsewhere | Left::Tried => Ok(Leaving::Left(self.contention(&keys, &line).await)),
         }
     }
 

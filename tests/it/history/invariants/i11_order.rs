@@ -15,10 +15,11 @@ use super::super::{
 pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     let within = terms.order_within_gateways;
     for (name, lock) in &history.locks {
-        // Of each gateway, or of all together.
-        let last = lock.leases.values().map(|lease| lease.to).max();
+        // Of each gateway, or of all together. Who asked at several stood in the line of each, and was granted
+        // the lock by any.
+        let last = lock.leases.values().filter_map(|lease| lease.to).max();
         let groups = 0..=if within { last.unwrap_or_default() } else { 0 };
-        let groups = groups.map(|group| later(lock, |lease| !within || lease.to == group));
+        let groups = groups.map(|group| later(lock, |lease| !within || lease.to == Some(group)));
         let groups: Vec<_> = groups.collect();
         for sight in &lock.sights {
             for owner in &sight.waiters {
@@ -33,7 +34,12 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
                 {
                     continue;
                 }
-                let Some(later) = groups.get(if within { op.to } else { 0 }) else {
+                let group = if within {
+                    lock.only_gateway(&history.ops, owner)
+                } else {
+                    Some(0)
+                };
+                let Some(later) = group.and_then(|group| groups.get(group)) else {
                     continue;
                 };
                 let first = later.partition_point(|(asked, ..)| *asked <= sight.heard);
