@@ -1,7 +1,6 @@
 //! Which variants there are.
 
-/// A variant that is wrong on purpose. Each is found by `scripts/mutants`, but for the vote of a node that has not
-/// learnt: a minute of torture hardly comes by it, and the model and the schedules of a quorum do.
+/// A variant that is wrong on purpose. Each is found by `scripts/mutants`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(
     not(feature = "mutants"),
@@ -62,8 +61,6 @@ pub(crate) enum Mutant {
     FenceNotKept,
     /// Takes the highest fence that was proposed, and has no node accept it.
     NoSecondRound,
-    /// Has a node vote that has lost its data, and has not learnt what was granted.
-    VotesUnlearnt,
     /// Takes half of the nodes of a quorum for enough.
     HalfIsEnough,
 }

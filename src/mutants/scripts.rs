@@ -78,10 +78,6 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
             ("redis.call('SET', counter, fence)\n", ""),
             ("  redis.call('HSET', node, 'top', fence)\n", ""),
         ],
-        Mutant::VotesUnlearnt => &[(
-            "if it[1] and top and epoch and (run == '' or it[2] == run) then",
-            "if true then\n    it[1], top, epoch = 'l', 0, 0",
-        )],
         Mutant::HalfIsEnough
         | Mutant::NoCompensation
         | Mutant::NoTimers
@@ -105,7 +101,7 @@ mod tests {
     use serde::{Deserialize, de::value::StrDeserializer};
 
     /// The variants that are none of the embedded store alone, and what their scripts are.
-    const OF_SCRIPTS: [&str; 17] = [
+    const OF_SCRIPTS: [&str; 16] = [
         "no-nx",
         "release-without-owner-check",
         "ttl-in-seconds",
@@ -122,7 +118,6 @@ mod tests {
         "hand-over-with-old-fence",
         "break-without-check",
         "no-second-round",
-        "votes-unlearnt",
     ];
 
     #[test]

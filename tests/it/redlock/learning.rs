@@ -96,6 +96,28 @@ async fn a_node_that_was_started_again_with_what_it_had_once_learns_what_it_has_
 }
 
 #[tokio::test]
+async fn nodes_that_are_all_started_again_go_on_from_what_any_of_them_has_kept() {
+    let config = RedlockConfig {
+        vote_at_once: true,
+        ..forgetful(60_000)
+    };
+    let (mut rig, last) = ahead(&config, Nodes::start(3).await).await;
+    // The third was away, and what the second wrote last was not on its disk.
+    rig.server(1).run(&["DEL", &fence_key("lock")]).await;
+    rig.server(1).run(&["HSET", NODE, "top", "0"]).await;
+    let run = ["HGET", NODE, "run"];
+    let before = rig.server(1).text(&run).await;
+    for node in 0..3 {
+        rig.server_mut(node).kill();
+    }
+    for node in 0..3 {
+        rig.server_mut(node).start_again().await;
+    }
+    rises_without_the_first(&rig, last).await;
+    assert_ne!(rig.server(1).text(&run).await, before);
+}
+
+#[tokio::test]
 async fn a_new_quorum_says_which_node_is_missing_and_begins_when_it_is_there() {
     let mut nodes = Nodes::start(3).await;
     nodes.servers[2].kill();

@@ -35,10 +35,7 @@ async fn tried_for_one_who_waits(fault: Fault) -> (Rig, Vec<Proxy>, Attempt, Par
         }),
         ..attempt("lock")
     };
-    let parked = rig
-        .store
-        .parking()
-        .park(waiter.name.clone(), waiter.token);
+    let parked = rig.store.parking().park(waiter.name.clone(), waiter.token);
     let queued = rig.store.acquire(&waiter).await;
     assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
     for proxy in &proxies {

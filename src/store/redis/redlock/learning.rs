@@ -124,8 +124,8 @@ impl Shared {
             return Ok(Learnt::Missing(self.missing(node, &lessons)));
         }
         let tops = lessons.iter().map(|lesson| match lesson {
-            Ok(Lesson::Taught(top)) => *top,
-            Ok(Lesson::Unlearnt) | Err(_) => 0,
+            Ok(Lesson::Taught(top) | Lesson::Unlearnt(top)) => *top,
+            Err(_) => 0,
         });
         let top = tops.max().unwrap_or_default();
         if node.admit(&life, top).await? {
@@ -141,7 +141,7 @@ impl Shared {
         let silent = lessons.others(Result::is_ok).into_iter();
         let silent = silent.filter(|&other| other != node.index);
         let silent: Vec<_> = silent.map(|other| nodes[other].name.as_str()).collect();
-        let unlearnt = 1 + lessons.count(|lesson| *lesson == Ok(Lesson::Unlearnt));
+        let unlearnt = 1 + lessons.count(|lesson| matches!(lesson, Ok(Lesson::Unlearnt(_))));
         let (of, silent) = (nodes.len(), silent.join(" and "));
         format!("{unlearnt} of {of} nodes have lost their data, or are new; {silent} must answer")
     }

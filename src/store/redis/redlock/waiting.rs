@@ -125,7 +125,9 @@ impl Shared {
         }
         match left {
             Left::Superseded => Ok(Leaving::Superseded),
-            Left::Gone | Left::Elsewhere | Left::Tried => Ok(Leaving::Left(self.contention(&keys, &line).await)),
+            Left::Gone | Left::Elsewhere | Left::Tried => {
+                Ok(Leaving::Left(self.contention(&keys, &line).await))
+            }
         }
     }
 

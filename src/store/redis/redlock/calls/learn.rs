@@ -31,8 +31,8 @@ pub(in super::super) enum Standing {
 pub(in super::super) enum Lesson {
     /// The largest fence that it has accepted, or has learnt of.
     Taught(u64),
-    /// It has not learnt itself.
-    Unlearnt,
+    /// It has not learnt itself, and had come to this when it last had.
+    Unlearnt(u64),
 }
 
 // === impl Node ===
@@ -72,11 +72,8 @@ impl Node {
         });
         let mut reply = asked.await?;
         match reply.kind() {
-            "taught" => {
-                let top = reply.text().and_then(|top| top.parse().ok());
-                Ok(Lesson::Taught(top.ok_or_else(|| reply.unexpected())?))
-            }
-            "unlearnt" => Ok(Lesson::Unlearnt),
+            "taught" => Ok(Lesson::Taught(fence(&mut reply)?)),
+            "unlearnt" => Ok(Lesson::Unlearnt(fence(&mut reply)?)),
             _ => Err(reply.unexpected()),
         }
     }
@@ -120,4 +117,9 @@ impl Node {
             known => known.reason().into(),
         })
     }
+}
+
+fn fence(reply: &mut Reply) -> Result<u64, StoreError> {
+    let fence = reply.text().and_then(|fence| fence.parse().ok());
+    fence.ok_or_else(|| reply.unexpected())
 }

@@ -21,11 +21,13 @@
 local node = KEYS[1]
 local life = ARGV[1]
 
+-- import vote
+
 local it = redis.call('HMGET', node, 'life', 'top')
 if it[1] ~= life then
   return { 'over', life }
 end
 if not it[2] then
-  redis.call('HSET', node, 'top', ARGV[2])
+  redis.call('HSET', node, 'top', string.format('%.0f', math.max(known_top(), ARGV[2])))
 end
 return { 'admitted', life }

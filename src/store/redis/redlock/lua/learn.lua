@@ -40,8 +40,10 @@ if ARGV[3] == '0' then
 end
 -- What was kept over a restart tells that by its run; for how long that run lasts is known.
 local restarted = it[1] and it[2] ~= run
+-- How far it had come it has not passed back: less than that nobody need learn.
+local kept = known_top()
 redis.call('DEL', node)
-redis.call('HSET', node, 'life', new, 'run', run, 'epoch', '0')
+redis.call('HSET', node, 'life', new, 'run', run, 'epoch', '0', 'kept', string.format('%.0f', kept))
 if not restarted then
   redis.call('HSET', node, 'found', now)
 end

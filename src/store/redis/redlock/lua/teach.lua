@@ -8,8 +8,8 @@
 --   1  the life of the node that learns
 --   2  the run of this server, or empty if no run of it forgets
 -- Reply
---   {taught, ARGV 1, fence}  the largest that it has accepted, or has learnt of
---   {unlearnt, ARGV 1}       it has not learnt itself
+--   {taught, ARGV 1, fence}    the largest that it has accepted, or has learnt of
+--   {unlearnt, ARGV 1, fence}  it has not learnt itself; it had come so far when it last had
 -- Replay
 --   Says it again.
 -- Clock
@@ -26,7 +26,7 @@ local life = ARGV[1]
 
 local vote = read_vote(ARGV[2])
 if not vote then
-  return { 'unlearnt', life }
+  return { 'unlearnt', life, string.format('%.0f', known_top()) }
 end
 redis.call('HSET', node, 'epoch', string.format('%.0f', vote.epoch + 1))
 return { 'taught', life, string.format('%.0f', vote.top) }

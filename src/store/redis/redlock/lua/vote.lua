@@ -1,6 +1,12 @@
 -- Knows whether this node has a vote: only if it has learnt, in this life of its data, how far fences
 -- have come. The script that imports it names the key `node`.
 
+-- How far it knows that fences have come, whether or not it has a vote by that.
+local function known_top()
+  local it = redis.call('HMGET', node, 'top', 'kept')
+  return math.max(tonumber(it[1] or nil) or 0, tonumber(it[2] or nil) or 0)
+end
+
 -- What it votes by; nothing, if it has not learnt, or only in an earlier run (`''`: no run forgets).
 local function read_vote(run)
   local it = redis.call('HMGET', node, 'life', 'run', 'epoch', 'top', 'found')
