@@ -16,20 +16,16 @@ use crate::{
 };
 
 use super::{
-    connection::ConnectionArgs, duration, environment::Environment, error::CliError, output,
-    request::RequestArgs, secret, signals::Signals, waiting,
+    connection::ConnectionArgs,
+    duration,
+    environment::Environment,
+    error::CliError,
+    output,
+    request::RequestArgs,
+    secret,
+    signals::{GIVING_UP, Signals},
+    waiting,
 };
-
-/// Whatever ends it while it waits: the place in the queue is given up in order.
-const HEARD: [Signal; 7] = [
-    Signal::INT,
-    Signal::TERM,
-    Signal::HUP,
-    Signal::QUIT,
-    Signal::USR1,
-    Signal::USR2,
-    Signal::TSTP,
-];
 
 /// Ask for a lock and print the token of the lease.
 ///
@@ -65,7 +61,8 @@ pub(super) struct AcquireArgs {
 pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Result<(), CliError> {
     let client = args.connection.client(environment)?;
     let request = args.request(environment)?;
-    let mut signals = Signals::hear(&HEARD).map_err(CliError::Runtime)?;
+    let heard = GIVING_UP.into_iter().chain([Signal::TSTP]);
+    let mut signals = Signals::hear(heard).map_err(CliError::Runtime)?;
     let lease = waiting::acquire(&client, &args.name, request, &mut signals).await?;
     let written = if args.json {
         output::answer(lease.json())

@@ -35,7 +35,7 @@ pub(super) struct EventsArgs {
 
 pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Result<(), CliError> {
     let client = args.connection.client(environment)?;
-    let mut signals = Signals::hear(&[Signal::INT, Signal::TERM]).map_err(CliError::Runtime)?;
+    let mut signals = Signals::hear([Signal::INT, Signal::TERM]).map_err(CliError::Runtime)?;
     tokio::select! {
         _ = signals.next() => Ok(()),
         outcome = async {

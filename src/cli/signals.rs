@@ -42,13 +42,13 @@ pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
 impl Signals {
     /// Begins to hear signals, but for those that whoever started this process wants to be ignored:
     /// `nohup` the hang-up, a shell the Ctrl-C of its background.
-    pub(super) fn hear(signals: &[Signal]) -> io::Result<Self> {
+    pub(super) fn hear(signals: impl IntoIterator<Item = Signal>) -> io::Result<Self> {
         let ignored = ignored();
-        let heard = signals.iter().filter(|&&signal| {
+        let heard = signals.into_iter().filter(|&signal| {
             // The end of a child is never missed, whatever was done to hide it.
             signal == Signal::CHILD || ignored & (1 << (signal.as_raw() - 1)) == 0
         });
-        let stream = |kind: &Signal| Ok((*kind, signal(SignalKind::from_raw(kind.as_raw()))?));
+        let stream = |kind: Signal| Ok((kind, signal(SignalKind::from_raw(kind.as_raw()))?));
         Ok(Self(heard.map(stream).collect::<io::Result<_>>()?))
     }
 

@@ -17,7 +17,7 @@ use super::{
     giving_back::{give_back, give_back_unused},
     job::Job,
     stopping::Remains,
-    supervisor::{HEARD, Supervisor},
+    supervisor::{OF_JOBS, Supervisor},
     timing::{SHORTEST_TTL, Timing, longest_kill_after},
 };
 
@@ -28,7 +28,8 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
     let wait = args.wait.unwrap_or(crate::client::AcquireRequest::FOR_EVER);
     let request = args.request.request(wait, environment)?;
     // From now on a signal cannot leave a lock behind that nobody holds.
-    let mut signals = Signals::hear(&HEARD).map_err(CliError::Runtime)?;
+    let heard = OF_JOBS.into_iter().chain(GIVING_UP);
+    let mut signals = Signals::hear(heard).map_err(CliError::Runtime)?;
     let lease = waiting::acquire(&client, &args.name, request, &mut signals).await?;
     let timing = args.timing(&lease);
     let keeper = keep(&client, &lease, &mut signals).await?;

@@ -143,7 +143,7 @@ mod tests {
         let name = LockName::new("deploy").unwrap();
         let lease = client.acquire(&name, &AcquireRequest::default()).await;
         let keeper = Keeper::start(&client, lease.unwrap()).await.unwrap();
-        let mut signals = Signals::hear(&[]).unwrap();
+        let mut signals = Signals::hear([]).unwrap();
         give_back(&name, keeper, remains, &mut signals).await;
         // Longer than it takes to renew.
         tokio::time::sleep(Duration::from_millis(1_500)).await;

@@ -67,18 +67,8 @@ pub(super) struct End {
     pub(super) stopped: Option<String>,
 }
 
-/// The signals that are heard while the command runs.
-pub(super) const HEARD: [Signal; 9] = [
-    Signal::CHILD,
-    Signal::CONT,
-    Signal::TSTP,
-    Signal::INT,
-    Signal::TERM,
-    Signal::HUP,
-    Signal::QUIT,
-    Signal::USR1,
-    Signal::USR2,
-];
+/// The signals that are heard while the command runs, and say nothing to one that only waits.
+pub(super) const OF_JOBS: [Signal; 3] = [Signal::CHILD, Signal::CONT, Signal::TSTP];
 
 /// After a suspension that was not to be, because no shell could undo it, this goes on.
 const NOT_SUSPENDED: Duration = Duration::from_millis(100);

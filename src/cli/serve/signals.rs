@@ -40,7 +40,7 @@ impl Signals {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
             int: signal(SignalKind::interrupt())?,
-            hup: signals::Signals::hear(&[Signal::HUP])?,
+            hup: signals::Signals::hear([Signal::HUP])?,
             interactive: io::stdin().is_terminal(),
             reload: Vec::new(),
             audit: Audit::none(),

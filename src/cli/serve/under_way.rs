@@ -3,7 +3,7 @@
 use std::{
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -39,7 +39,7 @@ pub(super) struct CountedService<S> {
 /// A request that is counted until it has been answered.
 pub(super) struct CountedRequest<F> {
     answer: Pin<Box<F>>,
-    _counted: Counted,
+    counted: Option<Counted>,
 }
 
 struct Counted(UnderWay);
@@ -104,7 +104,7 @@ impl<S: Service<R>, R> Service<R> for CountedService<S> {
 
     fn call(&mut self, request: R) -> Self::Future {
         CountedRequest {
-            _counted: self.under_way.one(),
+            counted: Some(self.under_way.one()),
             answer: Box::pin(self.inner.call(request)),
         }
     }
@@ -116,7 +116,10 @@ impl<F: Future> Future for CountedRequest<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        self.answer.as_mut().poll(cx)
+        let answer = ready!(self.answer.as_mut().poll(cx));
+        // Whoever asked may keep the future for longer than that.
+        self.counted = None;
+        Poll::Ready(answer)
     }
 }
 
@@ -133,9 +136,38 @@ impl Drop for Counted {
 
 #[cfg(test)]
 mod tests {
+    use std::{convert::Infallible, future::pending};
+
     use tokio::time::sleep;
+    use tower::service_fn;
 
     use super::*;
+
+    fn under_way_now(under_way: &UnderWay) -> usize {
+        under_way.0.borrow().count
+    }
+
+    #[tokio::test]
+    async fn a_request_is_under_way_from_when_it_is_asked_until_it_is_answered() {
+        let under_way = UnderWay::new();
+        let echo = service_fn(async |request: u8| Ok::<_, Infallible>(request));
+        let mut service = under_way.layer(echo);
+        let mut request = std::pin::pin!(service.call(7));
+        assert_eq!(under_way_now(&under_way), 1);
+        assert_eq!(request.as_mut().await, Ok(7));
+        assert_eq!(under_way_now(&under_way), 0);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_dropped_is_under_way_no_more() {
+        let under_way = UnderWay::new();
+        let silent = service_fn(async |()| pending::<Result<(), Infallible>>().await);
+        let mut service = under_way.layer(silent);
+        let requests = [service.call(()), service.call(())];
+        assert_eq!(under_way_now(&under_way), 2);
+        drop(requests);
+        assert_eq!(under_way_now(&under_way), 0);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn it_is_quiet_a_while_after_the_last_request() {

@@ -120,6 +120,19 @@ async fn a_lease_whose_answers_were_all_lost_is_released_after_the_grace_by_who_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_was_collected_is_released_if_that_answer_is_lost() {
+    let salt = Salt::random();
+    let store = ScriptedStore::answering(Ok(Acquisition::Collected(held(), salt)));
+    let (engine, _lifecycle) = engine(&store);
+    // Its place was granted the lock while nobody waited there: this is the first who may hear of it.
+    let collected = engine.acquire(request(KEY)).await.unwrap();
+    let token = collected.lease.token.hash();
+    drop(collected);
+    tokio::time::sleep(GRACE + Duration::from_millis(2)).await;
+    assert_eq!(*store.released.lock().unwrap(), [token]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_replayed_lease_has_the_token_of_its_salt() {
     let salt = Salt::random();
     let store = ScriptedStore::answering(Ok(Acquisition::Replayed(held(), salt, None)));

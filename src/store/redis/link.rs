@@ -178,7 +178,7 @@ impl Endpoint {
         let mut link = self.drive(connection, driver);
         link.greet().await.map_err(|why| self.with_hint(why))?;
         if self.asks_run {
-            link.life.run.ask(&mut link.connection).await;
+            link.ask_run().await?;
         }
         Ok(link)
     }
@@ -295,10 +295,20 @@ impl Link {
                 _ => Ok(()),
             },
             Ok(_) => Ok(()),
-            Err(_) => {
-                let reason = "the server closed the connection".to_owned();
-                Err(Unavailability::Connect(reason))
-            }
+            Err(_) => Err(closed()),
+        }
+    }
+
+    /// Asks which run of the server it leads to. Where the server may not be asked, it does not say; where
+    /// it just cannot answer, another connection is to ask it.
+    async fn ask_run(&mut self) -> Result<(), Unavailability> {
+        match self.life.run.ask(&mut self.connection).await {
+            Ok(None) => Ok(()),
+            Ok(Some(error)) => match answered(&error) {
+                Failure::Transient(why) => Err(why),
+                _ => Ok(()),
+            },
+            Err(_) => Err(closed()),
         }
     }
 
@@ -349,6 +359,10 @@ impl Link {
 /// What an error of the server means.
 pub(super) fn answered(error: &ServerError) -> Failure {
     Failure::of(error.code(), error.details().unwrap_or_default())
+}
+
+fn closed() -> Unavailability {
+    Unavailability::Connect("the server closed the connection".to_owned())
 }
 
 fn lost(error: &RedisError) -> Failure {

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use bb8_redis::redis::{Value, aio::MultiplexedConnection, cmd};
+use bb8_redis::redis::{RedisResult, ServerError, Value, aio::MultiplexedConnection, cmd};
 use tokio::time::Instant;
 
 /// The run of a server to which a connection is. A connection is to one run of it, so that it is asked
@@ -36,19 +36,28 @@ pub(super) struct Told {
 // === impl Run ===
 
 impl Run {
-    /// Asks the server, before anything else is sent on the connection.
-    pub(super) async fn ask(&self, connection: &mut MultiplexedConnection) {
+    /// Asks the server, before anything else is sent on the connection. Answers what it says instead: it may
+    /// not be asked, or cannot say so now.
+    pub(super) async fn ask(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> RedisResult<Option<ServerError>> {
         let mut command = cmd("INFO");
         command.arg("server");
         // Before the answer: whatever it says, the server is no younger then.
         let asked = Instant::now();
-        if let Ok(Value::BulkString(info)) = connection.send_packed_command(&command).await {
-            let info = String::from_utf8_lossy(&info);
-            let _first = self.0.set(Said {
-                asked,
-                uptime: uptime(&info),
-                id: RunId::read(&info),
-            });
+        match connection.send_packed_command(&command).await? {
+            Value::BulkString(info) => {
+                let info = String::from_utf8_lossy(&info);
+                let _first = self.0.set(Said {
+                    asked,
+                    uptime: uptime(&info),
+                    id: RunId::read(&info),
+                });
+                Ok(None)
+            }
+            Value::ServerError(error) => Ok(Some(error)),
+            _ => Ok(None),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
@@ -25,19 +25,11 @@ async fn waiters(gateway: &Gateway) -> Option<u64> {
     shown["waiter_count"].as_u64()
 }
 
-/// Ends one gateway while a thousand wait there for what is held at another.
-async fn everybody_is_told_and_nobody_is_left(store: &str) {
+/// Has a thousand wait there.
+async fn crowd(gateway: &Gateway) -> JoinSet<(u16, Value)> {
     raise_the_limit();
-    let setup = Setup::default()
-        .with("LATCHGATE_STORE", store)
-        .with("LATCHGATE_REDLOCK_PERSISTENCE", "aof-always");
-    let start = || Gateway::start_with(setup.clone());
-    let (mut ending, other) = (start(), start());
-    let mut holder = Caller::connect(other.address).await;
-    let (status, lease) = holder.acquire("lock", &json!({ "ttl_ms": 60_000 })).await;
-    assert_eq!(status, 201, "{lease}");
     let mut waiting = JoinSet::new();
-    let address = ending.address;
+    let address = gateway.address;
     for _ in 0..WAITERS {
         waiting.spawn(async move {
             let mut caller = Caller::connect(address).await;
@@ -52,23 +44,62 @@ async fn everybody_is_told_and_nobody_is_left(store: &str) {
         });
     }
     eventually("all are queued", async || {
-        (waiters(&ending).await == Some(WAITERS as u64)).then_some(())
+        (waiters(gateway).await == Some(WAITERS as u64)).then_some(())
     })
     .await;
+    waiting
+}
+
+/// Ends the gateway, and hears what each is told.
+async fn end(gateway: &mut Gateway, mut waiting: JoinSet<(u16, Value)>) {
     let start = Instant::now();
-    ending.signal(Signal::TERM);
+    gateway.signal(Signal::TERM);
     while let Some(told) = waiting.join_next().await {
         let (status, problem) = told.expect("everybody is answered");
         assert_eq!(status, 503, "{problem}");
         assert_eq!(problem["code"], "draining", "{problem}");
     }
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
-    assert!(ending.wait().success(), "{}", ending.log());
-    assert_eq!(waiters(&other).await, Some(0));
-    holder.release("lock", &lease).await;
-    let (status, next) = holder.acquire("lock", &json!({})).await;
+    assert!(gateway.wait().success(), "{}", gateway.log());
+}
+
+/// Nobody is left in the queue, the holder releases, and the next has the lock.
+async fn goes_on(gateway: &Gateway, lease: &Value) {
+    assert_eq!(waiters(gateway).await, Some(0));
+    let mut caller = Caller::connect(gateway.address).await;
+    caller.release("lock", lease).await;
+    let (status, next) = caller.acquire("lock", &json!({})).await;
     assert_eq!(status, 201, "{next}");
-    holder.release("lock", &next).await;
+    caller.release("lock", &next).await;
+}
+
+/// Ends one gateway while a thousand wait there for what is held at another.
+async fn everybody_is_told_and_nobody_is_left(store: &str) {
+    let setup = Setup::default()
+        .with("LATCHGATE_STORE", store)
+        .with("LATCHGATE_REDLOCK_PERSISTENCE", "aof-always");
+    let start = || Gateway::start_with(setup.clone());
+    let (mut ending, other) = (start(), start());
+    let mut holder = Caller::connect(other.address).await;
+    let (status, lease) = holder.acquire("lock", &json!({ "ttl_ms": 60_000 })).await;
+    assert_eq!(status, 201, "{lease}");
+    let waiting = crowd(&ending).await;
+    end(&mut ending, waiting).await;
+    goes_on(&other, &lease).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_the_embedded_store_each_is_told_so_and_the_next_has_the_lock_when_it_is_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", directory.path().display());
+    let setup = Setup::default().with("LATCHGATE_STORE", &store);
+    let mut ending = Gateway::start_with(setup.clone());
+    let mut holder = Caller::connect(ending.address).await;
+    let (status, lease) = holder.acquire("lock", &json!({ "ttl_ms": 600_000 })).await;
+    assert_eq!(status, 201, "{lease}");
+    let waiting = crowd(&ending).await;
+    end(&mut ending, waiting).await;
+    goes_on(&Gateway::start_with(setup), &lease).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

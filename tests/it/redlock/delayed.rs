@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use bb8_redis::redis::Value;
 use latchgate::{
     config::{Millis, Persistence, RedlockConfig},
     store::{
@@ -12,9 +13,10 @@ use latchgate::{
 use tokio::time::{Duration, Instant};
 
 use super::{
-    nodes::{Nodes, quick},
+    nodes::{self, Nodes, quick},
     rig::{Rig, attempt, eventually, granted, ttl},
 };
+use crate::support::cmd;
 
 pub(super) fn forgetful(max_ttl_ms: u64) -> RedlockConfig {
     RedlockConfig {
@@ -44,6 +46,41 @@ async fn a_new_quorum_waits_says_so_and_then_votes() {
     assert!(started.elapsed() >= Duration::from_secs(2));
     eventually("all nodes vote", async || {
         (rig.health("votes").await == Health::Passing).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_that_was_too_busy_to_say_how_long_it_has_run_votes_when_that_is_over() {
+    let config = forgetful(1_000);
+    let rig = Rig::on(Nodes::start(3).await, &config);
+    rig.all_vote().await;
+    for node in [0, 1] {
+        let server = rig.server(node);
+        server
+            .run(&["CONFIG", "SET", "busy-reply-threshold", "10"])
+            .await;
+        let mut busy = server.connection().await;
+        rig.lifecycle.spawn(async move {
+            let script = cmd(&["EVAL", "while true do end", "0"]);
+            drop(busy.send_packed_command(&script).await);
+        });
+        eventually("the script runs", async || {
+            let ping = server.run(&["PING"]).await;
+            matches!(ping, Value::ServerError(_)).then_some(())
+        })
+        .await;
+    }
+    // It connects while they answer nothing but that they are busy.
+    let late = nodes::open(&rig.nodes.url(), &config, &rig.lifecycle);
+    let error = late.acquire(&attempt("lock")).await.unwrap_err();
+    assert_eq!(error.word(), "unavailable", "{error:?}");
+    for node in [0, 1] {
+        rig.server(node).run(&["SCRIPT", "KILL"]).await;
+    }
+    eventually("it is granted", async || {
+        let asked = attempt("lock");
+        matches!(late.acquire(&asked).await, Ok(Acquisition::Granted(_))).then_some(())
     })
     .await;
 }

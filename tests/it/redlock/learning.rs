@@ -281,9 +281,28 @@ async fn what_somebody_else_has_written_there_is_nothing_learnt_and_of_another_t
     let rig = Rig::start(3).await;
     rig.all_vote().await;
     let last = rig.turn("lock").await;
-    rig.server(1).run(&["HSET", NODE, "top", "much"]).await;
-    rig.all_vote().await;
-    assert!(rig.turn("lock").await > last);
+    let garbage = [
+        ("top", "much"),
+        ("top", "nan"),
+        ("top", "-5"),
+        ("top", "1e300"),
+        ("top", "18446744073709551615"),
+        ("epoch", "inf"),
+        ("found", "-nan"),
+    ];
+    for (field, text) in garbage {
+        let life = rig.server(1).text(&["HGET", NODE, "life"]).await;
+        rig.server(1).run(&["HSET", NODE, field, text]).await;
+        eventually("it has learnt anew", async || {
+            // Whoever looks at it has it looked after.
+            rig.health("votes").await;
+            let now = rig.server(1).text(&["HGET", NODE, "life"]).await;
+            (now != life).then_some(())
+        })
+        .await;
+        rig.all_vote().await;
+        assert!(rig.turn("lock").await > last, "{field} {text}");
+    }
     for node in [0, 1] {
         rig.server(node).run(&["DEL", NODE]).await;
         rig.server(node).run(&["SET", NODE, "theirs"]).await;

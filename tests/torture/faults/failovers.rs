@@ -3,11 +3,20 @@
 use tokio::time::{Duration, Instant, sleep};
 
 use super::{Injector, plan::Blow};
-use crate::rig::Kind;
+use crate::rig::{Kind, Redis};
 
 /// How long a failover may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 const OFTEN: Duration = Duration::from_millis(50);
+
+/// Who is the master when it is over.
+#[derive(PartialEq, Eq)]
+enum Settled {
+    /// The one that took over.
+    Replaced,
+    /// The one before.
+    Back,
+}
 
 // === impl Injector ===
 
@@ -21,7 +30,10 @@ impl Injector {
         self.is_replaced(place).await;
         self.heals(&begun);
         self.rig.servers[place].start_again().await;
-        self.settled(place).await;
+        if self.settled(place).await == Settled::Back {
+            // In between the other one was replaced, and forgot.
+            self.heals(&begun);
+        }
     }
 
     /// Freezes the master until another has taken over.
@@ -62,22 +74,32 @@ impl Injector {
         false
     }
 
-    /// Waits until the one before follows the new master, without which there would be no next failover.
-    async fn settled(&mut self, place: usize) {
+    /// Waits until one of both follows the other, without which there would be no next failover. On a busy
+    /// machine one sentinel may replace the new master, too, before it has heard of it.
+    async fn settled(&mut self, place: usize) -> Settled {
         let deadline = Instant::now() + PATIENCE;
-        loop {
-            let role = self.rig.servers[place].text(&["INFO", "replication"]).await;
-            if role.contains("role:slave") && role.contains("master_link_status:up") {
-                break;
+        let settled = loop {
+            if follows(&self.rig.servers[place]).await {
+                break Settled::Replaced;
+            }
+            if follows(self.rig.partner(place)).await {
+                break Settled::Back;
             }
             assert!(
                 Instant::now() < deadline,
-                "the master before does not follow the new one"
+                "neither of both follows the other"
             );
             sleep(OFTEN).await;
-        }
+        };
         if self.kind == Kind::Cluster {
             self.rig.is_whole().await;
         }
+        settled
     }
+}
+
+/// Whether a server follows another one, and has all that it has.
+async fn follows(server: &Redis) -> bool {
+    let role = server.text(&["INFO", "replication"]).await;
+    role.contains("role:slave") && role.contains("master_link_status:up")
 }

@@ -80,9 +80,11 @@ impl Rig {
         format!("redis+cluster://{}", masters.join(","))
     }
 
-    /// The server that has the same slots, as a replica or as the master.
-    pub(super) fn partner(&self, place: usize) -> &Redis {
-        &self.servers[(place + MASTERS) % (2 * MASTERS)]
+    /// The server that has the same data, as a replica or as the master. First come those that were masters
+    /// in the beginning.
+    pub(crate) fn partner(&self, place: usize) -> &Redis {
+        let servers = self.servers.len();
+        &self.servers[(place + servers / 2) % servers]
     }
 
     /// Waits until all servers find the cluster whole, and half of them follow the others.

@@ -2,13 +2,17 @@
 //!
 //! A node that lost its data would propose fences anew that it has accepted. So it has no vote until a
 //! gateway has asked the others: a majority that has a vote is enough, because any fence that was granted was
-//! accepted by one of them, or all others, where no more can be known. Who is asked accepts no fence any more
+//! accepted by one of them, or all others, where no more can be known: those that have no vote must not have
+//! had one at any time between their answers. Who is asked accepts no fence any more
 //! that it was asked to propose before: none can be granted behind the back of the one who asks. What was
 //! learnt counts for the life of the node in which it was asked for. Several gateways may do this at once,
 //! and one may die half-way: it is done again from the start. `tests/it/model/fence` shows what each of these
 //! is for.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use tokio::{
     select,
@@ -119,12 +123,14 @@ impl Shared {
             |lessons| lessons.count(is_taught) >= majority,
         );
         let lessons = lessons.await;
-        let answers = lessons.count(Result::is_ok);
-        if lessons.count(is_taught) < majority && answers + 1 < lessons.nodes() {
-            return Ok(Learnt::Missing(self.missing(node, &lessons)));
+        if lessons.count(is_taught) < majority {
+            if lessons.count(Result::is_ok) + 1 < lessons.nodes() {
+                return Ok(Learnt::Missing(self.missing(node, &lessons)));
+            }
+            self.none_has_learnt_since(&life, &lessons).await?;
         }
         let tops = lessons.iter().map(|lesson| match lesson {
-            Ok(Lesson::Taught(top) | Lesson::Unlearnt(top)) => *top,
+            Ok(Lesson::Taught(top) | Lesson::Unlearnt(top, _)) => *top,
             Err(_) => 0,
         });
         let top = tops.max().unwrap_or_default();
@@ -135,13 +141,46 @@ impl Shared {
         Err(Unavailability::Refused(why).into())
     }
 
+    /// Makes sure that all who said that they have not learnt had not when the last of the others answered: else
+    /// of those who answered first one may have learnt what another forgot before it was asked.
+    async fn none_has_learnt_since(
+        &self,
+        life: &str,
+        lessons: &Answers<Result<Lesson, StoreError>>,
+    ) -> Result<(), StoreError> {
+        let said: HashMap<usize, &str> = lessons
+            .by_node()
+            .filter_map(|(node, lesson)| match lesson {
+                Some(Ok(Lesson::Unlearnt(_, life))) => Some((node, life.as_str())),
+                _ => None,
+            })
+            .collect();
+        let again = self.quorum.ask_some(
+            |other| said.contains_key(&other.index),
+            |other| other.teach(life),
+            |_| false,
+        );
+        let again = again.await;
+        let same = again.by_node().filter(|(node, lesson)| match lesson {
+            Some(Ok(Lesson::Unlearnt(_, life))) => {
+                !life.is_empty() && said.get(node) == Some(&life.as_str())
+            }
+            _ => false,
+        });
+        if same.count() == said.len() {
+            return Ok(());
+        }
+        let why = "others have begun to learn, or have learnt, meanwhile".to_owned();
+        Err(Unavailability::Refused(why).into())
+    }
+
     /// Which nodes have to answer, and why all of them.
     fn missing(&self, node: &Node, lessons: &Answers<Result<Lesson, StoreError>>) -> String {
         let nodes = self.quorum.nodes();
         let silent = lessons.others(Result::is_ok).into_iter();
         let silent = silent.filter(|&other| other != node.index);
         let silent: Vec<_> = silent.map(|other| nodes[other].name.as_str()).collect();
-        let unlearnt = 1 + lessons.count(|lesson| matches!(lesson, Ok(Lesson::Unlearnt(_))));
+        let unlearnt = 1 + lessons.count(|lesson| matches!(lesson, Ok(Lesson::Unlearnt(..))));
         let (of, silent) = (nodes.len(), silent.join(" and "));
         format!("{unlearnt} of {of} nodes have lost their data, or are new; {silent} must answer")
     }

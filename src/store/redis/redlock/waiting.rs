@@ -115,7 +115,7 @@ impl Shared {
             // Also where nobody knows: nobody waits in this place any more.
             left = line.leave_now(token, keep_for, Instant::now());
             let _turn = turn?;
-            if left == Left::Elsewhere {
+            if matches!(left, Left::Gone | Left::Elsewhere) {
                 match self.confirm(name, token).await? {
                     Confirmation::Confirmed(lease) => return Ok(Leaving::Granted(lease)),
                     Confirmation::Superseded => return Ok(Leaving::Superseded),

@@ -8,7 +8,7 @@ use crate::{
     lock::{FencingToken, HeldLease, HoldLimit, KeeperId, Owner, Salt},
     store::{
         StoreError, Unavailability, Uncertainty,
-        contract::{Acquisition, Attempt, Idempotency, Place},
+        contract::{Acquisition, Attempt, Place},
     },
 };
 
@@ -21,6 +21,7 @@ use super::{
     },
     Knowledge, Reply, Scripts,
     hex::{self, token_hash},
+    idempotency::fill_idempotency,
     queueing,
     record::{limit, metadata_json},
     script::TOMBSTONE_MS,
@@ -98,16 +99,6 @@ impl Scripts {
     }
 }
 
-fn fill_idempotency(command: &mut Cmd, idempotency: Option<&Idempotency>) {
-    match idempotency {
-        None => command.arg("").arg("").arg(""),
-        Some(key) => command
-            .arg(hex::write(key.hash.as_bytes()))
-            .arg(hex::write(key.fingerprint.as_bytes()))
-            .arg(hex::write(key.salt.as_bytes())),
-    };
-}
-
 fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition, StoreError> {
     match reply.kind() {
         "granted" => {
@@ -138,20 +129,7 @@ fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition
         "mismatch" => Ok(Acquisition::IdempotencyMismatch),
         "expired" => Ok(Acquisition::IdempotencyExpired),
         "withdrawn" => Err(Unavailability::Withdrawn.into()),
-        "exhausted" => Err(StoreError::FenceExhausted),
-        "clock" => match reply.integer() {
-            Some(seconds) => {
-                let time = format!("{seconds} s since 1970");
-                Err(Unavailability::Clock(time).into())
-            }
-            None => Err(reply.unexpected()),
-        },
-        "counter" => Err(StoreError::ForeignData {
-            key: keys.fence().to_owned(),
-            found: "a string that is no fence counter".into(),
-        }),
-        "layout" => Err(reply.layout(keys)),
-        _ => Err(reply.unexpected()),
+        _ => Err(reply.refusal(keys)),
     }
 }
 

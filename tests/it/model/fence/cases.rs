@@ -4,7 +4,7 @@ use crate::support::{Random, full};
 
 use super::{
     super::{
-        search::{Found, search},
+        search::{Found, Model, search},
         walk::walk,
     },
     protocol::{Protocol, Step},
@@ -21,6 +21,7 @@ const TWO: Protocol<3, 2> = Protocol {
     ahead: 0,
     saves: 0,
     new: false,
+    granted: false,
 };
 /// No model here has more states.
 const MOST: usize = 20_000_000;
@@ -144,6 +145,74 @@ fn a_node_that_lost_its_data_has_to_learn() {
     }
 }
 
+/// A model of which only so much is looked at: what happens is of these kinds, in this order.
+struct Along<M> {
+    model: M,
+    way: Vec<fn(&Step) -> bool>,
+}
+
+impl<M: Model<Step = Step>> Model for Along<M> {
+    type State = (usize, M::State);
+    type Step = Step;
+
+    fn beginning(&self) -> Self::State {
+        (0, self.model.beginning())
+    }
+
+    fn next(&self, (gone, from): &Self::State, to: &mut Vec<(Step, Self::State)>) {
+        let Some(is_next) = self.way.get(*gone) else {
+            return;
+        };
+        let mut all = Vec::new();
+        self.model.next(from, &mut all);
+        let next = all.into_iter().filter(|(step, _)| is_next(step));
+        to.extend(next.map(|(step, state)| (step, (gone + 1, state))));
+    }
+
+    fn wrong(&self, (_, state): &Self::State) -> Option<&'static str> {
+        self.model.wrong(state)
+    }
+}
+
+/// Of five nodes two may be without their data at once, and not always the same: whoever counts all that
+/// ever said so counts three.
+#[test]
+fn of_five_nodes_those_that_have_no_vote_are_counted_at_one_instant() {
+    let lose = |step: &Step| matches!(step, Step::LoseData { .. });
+    let ask = |step: &Step| matches!(step, Step::Ask { heard: true, .. });
+    let admit = |step: &Step| matches!(step, Step::Admit { .. });
+    let round_one = |step: &Step| matches!(step, Step::RoundOne { heard: true, .. });
+    let round_two = |step: &Step| matches!(step, Step::RoundTwo { heard: true, .. });
+    let mut way: Vec<fn(&Step) -> bool> = vec![lose, lose];
+    // Two learn; one is done, and another loses its data before the first has heard all.
+    way.extend([ask as fn(&Step) -> bool; 6]);
+    way.extend([admit, lose, ask, admit] as [fn(&Step) -> bool; 4]);
+    way.push(|step| matches!(step, Step::Begin { .. }));
+    way.extend([round_one as fn(&Step) -> bool; 3]);
+    way.push(|step| matches!(step, Step::Maximum { .. }));
+    way.extend([round_two as fn(&Step) -> bool; 3]);
+    way.push(|step| matches!(step, Step::Grant { .. }));
+    let along = |variant| {
+        let model: Protocol<5, 1> = Protocol {
+            variant,
+            names: [0],
+            highest: 2,
+            losses: 3,
+            raises: 0,
+            ahead: 0,
+            saves: 0,
+            new: false,
+            granted: true,
+        };
+        let way = way.clone();
+        search(&Along { model, way }, MOST)
+    };
+    let found = along(Variant::OldAnswers);
+    println!("OldAnswers: {found}; {}", found.wrong());
+    let found = along(Variant::Guarded).nothing_wrong();
+    println!("five nodes lose their data three times, in one order: {found}");
+}
+
 #[test]
 fn three_attempts_for_two_names_and_four_at_five_nodes_are_walked_through() {
     let mut random = Random::seeded();
@@ -157,6 +226,7 @@ fn three_attempts_for_two_names_and_four_at_five_nodes_are_walked_through() {
         ahead: 0,
         saves: 1,
         new: false,
+        granted: false,
     };
     let two_names = Protocol {
         names: [0, 1, 0],
@@ -171,6 +241,7 @@ fn three_attempts_for_two_names_and_four_at_five_nodes_are_walked_through() {
         ahead: 0,
         saves: 2,
         new: false,
+        granted: false,
     };
     let found = [
         walk::<Protocol<3, 3>>(&three, &mut random, walks, 80),

@@ -80,6 +80,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         forget(&mut state, learns);
         state.losses += 1;
         let there = &mut state.nodes[node];
+        self.said_before(there);
         *there = Node {
             counter: 0,
             top: 0,
@@ -156,10 +157,21 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         let there = &mut state.nodes[node];
         there.learns = 0;
         there.top = top;
+        self.said_before(there);
         if self.variant == Variant::NoLife {
             there.late = top + 1;
         }
         (Step::Admit { node, top }, self.told_apart(state))
+    }
+
+    /// Who has said that it has no vote is asked once more, when all have answered: that was in this life,
+    /// and is so still.
+    fn said_before(&self, node: &mut Node<RUNS>) {
+        for told in &mut node.told {
+            if *told == Told::NoVote && self.variant != Variant::OldAnswers {
+                *told = Told::Nothing;
+            }
+        }
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Protocol<const NODES: usize, const RUNS: usize> {
     pub(super) saves: u8,
     /// Whether the nodes are empty at first, and none has a vote.
     pub(super) new: bool,
+    /// Whether a majority has confirmed a fence of the first name before, which was granted.
+    pub(super) granted: bool,
 }
 
 /// What happens. Nodes are named by their place before it.
@@ -162,7 +164,11 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         let runs = from.runs.iter().zip(self.names);
         let of_name =
             runs.filter(|(other, name)| other.phase == Phase::Granted && *name == self.names[run]);
-        state.runs[run].after = of_name.map(|(other, _)| other.fence).max().unwrap_or(0);
+        let before = u8::from(self.granted && self.names[run] == 0);
+        state.runs[run].after = of_name
+            .map(|(other, _)| other.fence)
+            .max()
+            .unwrap_or(before);
         state.runs[run].phase = Phase::RoundOne;
         to.push((Step::Begin { run }, state));
     }
@@ -358,6 +364,11 @@ impl<const NODES: usize, const RUNS: usize> Model for Protocol<NODES, RUNS> {
         if self.new {
             for (number, node) in state.nodes.iter_mut().enumerate() {
                 node.learns = u8::try_from(number + 1).expect("there are few nodes");
+            }
+        }
+        if self.granted {
+            for node in &mut state.nodes[..Self::MAJORITY] {
+                (node.counter, node.top) = (1, 1);
             }
         }
         state

@@ -23,6 +23,8 @@ pub(super) enum Variant {
     FloorOfGateway,
     /// Who learns asks one node that has a vote, and not a majority.
     LearnsOfOne,
+    /// Who learns counts a node that had no vote when it was asked, and has got one since, as one without.
+    OldAnswers,
     /// Round two does not ask whether somebody has learnt there since round one.
     NoEpoch,
     /// Round two also asks nodes that answered round one after the first was asked.

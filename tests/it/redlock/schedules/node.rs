@@ -35,7 +35,10 @@ impl Node {
     pub(super) async fn start(server: &RedisServer, database: usize, scripts: &Scripts) -> Self {
         let url = format!("redis://127.0.0.1:{}/{database}", server.port());
         let client = redis::Client::open(url).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        // On a busy machine a reply may take longer than the library waits by itself.
+        let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+        let connection = client.get_multiplexed_async_connection_with_config(&patient);
+        let mut connection = connection.await.unwrap();
         let mut hashes = Vec::new();
         for script in [
             &scripts.reserve,

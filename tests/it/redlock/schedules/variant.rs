@@ -36,7 +36,7 @@ const OF_COUNTER: &str = "if (tonumber(redis.call('GET', counter)) or 0) > tonum
 const OF_OWNER: &str = "if redis.call('GET', lock) ~= token or record[1] ~= token or record[2] ~= nonce then\n  return { 'refused', nonce }\nend\n";
 const OF_VOTE: &str =
     "if not vote or vote.name ~= ARGV[6] then\n  return { 'outdated', nonce }\nend\n";
-const OF_LIFE: &str = "if it[1] and top and epoch and (run == '' or it[2] == run) then";
+const OF_LIFE: &str = "if it[1] and ours and (run == '' or it[2] == run) then";
 
 // === impl Scripts ===
 

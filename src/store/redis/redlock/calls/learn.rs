@@ -5,7 +5,7 @@ use std::time::Duration;
 use bb8_redis::redis::Cmd;
 use tokio::time::Instant;
 
-use crate::store::StoreError;
+use crate::{lock::FencingToken, store::StoreError};
 
 use super::super::{
     super::{
@@ -27,12 +27,13 @@ pub(in super::super) enum Standing {
 }
 
 /// What a node says to one that learns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum Lesson {
     /// The largest fence that it has accepted, or has learnt of.
     Taught(u64),
-    /// It has not learnt itself, and had come to this when it last had.
-    Unlearnt(u64),
+    /// It has not learnt itself, and had come to this when it last had; and in which life of its data. That
+    /// is empty if none has begun.
+    Unlearnt(u64, String),
 }
 
 // === impl Node ===
@@ -73,7 +74,11 @@ impl Node {
         let mut reply = asked.await?;
         match reply.kind() {
             "taught" => Ok(Lesson::Taught(fence(&mut reply)?)),
-            "unlearnt" => Ok(Lesson::Unlearnt(fence(&mut reply)?)),
+            "unlearnt" => {
+                let top = fence(&mut reply)?;
+                let life = reply.text().ok_or_else(|| reply.unexpected())?;
+                Ok(Lesson::Unlearnt(top, life))
+            }
             _ => Err(reply.unexpected()),
         }
     }
@@ -120,6 +125,7 @@ impl Node {
 }
 
 fn fence(reply: &mut Reply) -> Result<u64, StoreError> {
-    let fence = reply.text().and_then(|fence| fence.parse().ok());
+    let fence: Option<u64> = reply.text().and_then(|fence| fence.parse().ok());
+    let fence = fence.filter(|fence| *fence <= FencingToken::MAX.get());
     fence.ok_or_else(|| reply.unexpected())
 }

@@ -7,16 +7,13 @@ use tokio::time::Instant;
 
 use crate::{
     lock::{HoldLimit, Owner},
-    store::{
-        StoreError, Unavailability,
-        contract::{Attempt, Idempotency},
-    },
+    store::{StoreError, Unavailability, contract::Attempt},
 };
 
 use super::super::{
     super::{
         keys::Keys,
-        scripts::{Reply, hex, metadata_json, token_hash},
+        scripts::{Reply, fill_idempotency, metadata_json, token_hash},
     },
     claim::Claim,
     node::{Node, delayed_without_data},
@@ -129,30 +126,7 @@ impl Node {
             "expired" => Ok(Vote::Expired),
             "superseded" => Ok(Vote::Superseded),
             "withdrawn" => Ok(Vote::Withdrawn),
-            "exhausted" => Err(StoreError::FenceExhausted),
-            "clock" => match reply.integer() {
-                Some(seconds) => {
-                    let time = format!("{seconds} s since 1970");
-                    Err(Unavailability::Clock(time).into())
-                }
-                None => Err(reply.unexpected()),
-            },
-            "counter" => Err(StoreError::ForeignData {
-                key: keys.fence().to_owned(),
-                found: "a string that is no fence counter".into(),
-            }),
-            "layout" => Err(reply.layout(keys)),
-            _ => Err(reply.unexpected()),
+            _ => Err(reply.refusal(keys)),
         }
     }
-}
-
-fn fill_idempotency(command: &mut Cmd, idempotency: Option<&Idempotency>) {
-    match idempotency {
-        None => command.arg("").arg("").arg(""),
-        Some(key) => command
-            .arg(hex::write(key.hash.as_bytes()))
-            .arg(hex::write(key.fingerprint.as_bytes()))
-            .arg(hex::write(key.salt.as_bytes())),
-    };
 }

@@ -9,7 +9,8 @@
 --   2  the run of this server, or empty if no run of it forgets
 -- Reply
 --   {taught, ARGV 1, fence}    the largest that it has accepted, or has learnt of
---   {unlearnt, ARGV 1, fence}  it has not learnt itself; it had come so far when it last had
+--   {unlearnt, ARGV 1, fence, life}  it has not learnt itself in this life; it had come so far when it last
+--                              had. The life is empty if none has begun in this run
 -- Replay
 --   Says it again.
 -- Clock
@@ -26,7 +27,9 @@ local life = ARGV[1]
 
 local vote = read_vote(ARGV[2])
 if not vote then
-  return { 'unlearnt', life, string.format('%.0f', known_top()) }
+  local its = redis.call('HMGET', node, 'life', 'run')
+  local of_this_run = its[1] and (ARGV[2] == '' or its[2] == ARGV[2])
+  return { 'unlearnt', life, string.format('%.0f', known_top()), of_this_run and its[1] or '' }
 end
 redis.call('HSET', node, 'epoch', string.format('%.0f', vote.epoch + 1))
 return { 'taught', life, string.format('%.0f', vote.top) }
