@@ -20,6 +20,7 @@ mod many_names;
 pub(crate) mod nodes;
 mod partition;
 mod power_loss;
+mod refusals;
 mod refusing;
 mod rig;
 mod schedules;
