@@ -172,9 +172,12 @@ impl Pair {
         for server in &self.servers {
             eventually("nothing is left", async || {
                 let keys = server.keys().await;
-                let left = keys.iter().any(|key| {
-                    key.contains(OF_LOCK) && !key.ends_with(":ended") && !key.ends_with(":fence")
-                });
+                // A counter stays, and the others go by themselves.
+                let others = [":fence", ":ended", ":wanted"];
+                let is_other = |key: &str| others.iter().any(|kind| key.ends_with(kind));
+                let left = keys
+                    .iter()
+                    .any(|key| key.contains(OF_LOCK) && !is_other(key));
                 (!left).then_some(())
             })
             .await;
