@@ -3,7 +3,7 @@
 //! What certainly did not happen is tried again for a short while. What may have happened is sent
 //! again until the deadline: every script recognises its own repetition.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bb8_redis::redis::Cmd;
 use tokio::time::{Duration, Instant, sleep};
@@ -29,6 +29,8 @@ use super::{
 pub(super) struct Dispatch {
     pub(super) topology: Arc<Topology>,
     pub(super) command_timeout: Duration,
+    /// Why messages cannot be subscribed to there, if that is refused for good.
+    pub(super) unsubscribed: Arc<Mutex<Option<String>>>,
     deadline: Duration,
     /// When the outcome of what is sent must be known: that of one request, whatever it takes. Without
     /// one each command has the deadline for itself.
@@ -66,6 +68,7 @@ impl Dispatch {
         Self {
             topology: Arc::new(topology),
             command_timeout: config.command_timeout_ms.duration(),
+            unsubscribed: Arc::default(),
             deadline: config.deadline_ms.duration(),
             limit: None,
         }

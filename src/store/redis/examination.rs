@@ -20,7 +20,6 @@ use super::{
     eviction::Eviction,
     failure::Failure,
     floors::Floors,
-    gateway::Gateway,
     keys::Keys,
     permissions,
     replicated::Replicated,
@@ -34,7 +33,6 @@ pub(super) struct Examiner {
     pub(super) scripts: Arc<Scripts>,
     pub(super) replicated: Arc<Replicated>,
     pub(super) floors: Arc<Floors>,
-    pub(super) gateway: Arc<Gateway>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) tags: Arc<SlotTags>,
     pub(super) accept_eviction: bool,
@@ -116,7 +114,7 @@ impl Examiner {
     }
 
     fn findings(&self, shard: &Shard, probed: &Probed, eviction: Health) -> Findings {
-        let refused = &self.gateway.unsubscribed;
+        let refused = &self.dispatch.unsubscribed;
         let refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
         let permissions = permissions::judge(probed, refused.as_deref());
         drop(refused);

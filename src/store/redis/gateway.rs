@@ -57,8 +57,6 @@ pub(super) struct Gateway {
     pub(super) marks: Marks,
     /// Whether messages are heard now.
     pub(super) hears: AtomicBool,
-    /// Why messages cannot be subscribed to, if the server refuses it for good.
-    pub(super) unsubscribed: Mutex<Option<String>>,
     /// Told which locks have become free at a node, where there is no queue for all gateways.
     pub(super) freed: broadcast::Sender<LockName>,
     /// Told when another gateway has asked for news.
@@ -137,7 +135,6 @@ impl Gateway {
             missed: watch::Sender::new(0),
             marks: Marks::default(),
             hears: AtomicBool::new(false),
-            unsubscribed: Mutex::default(),
             freed: broadcast::channel(FREED).0,
             news_wanted: NewsWanted::default(),
             keeps_back,

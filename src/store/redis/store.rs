@@ -107,7 +107,6 @@ impl RedisStore {
             scripts: Arc::clone(&scripts),
             replicated: Arc::clone(&replicated),
             floors,
-            gateway: Arc::clone(&gateway),
             clock,
             tags: Arc::clone(&tags),
             accept_eviction: config.accept_eviction,

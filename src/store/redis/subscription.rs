@@ -102,7 +102,7 @@ impl Subscription {
     }
 
     fn note(&self, refusal: Option<String>) {
-        let refused = &self.gateway.unsubscribed;
+        let refused = &self.dispatch.unsubscribed;
         *refused.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
     }
 }

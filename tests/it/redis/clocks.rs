@@ -141,18 +141,24 @@ async fn that_of_a_gateway_decides_nothing() {
         gateway(ManualClock::at(wall - hour)),
         gateway(ManualClock::at(wall + hour)),
     ];
-    let mut last = 0;
+    leases_last(400, &gateways).await;
+}
+
+/// Two gateways take turns, and each is granted the lock when the lease of the other is over, which lasts for
+/// so many milliseconds, and not before.
+pub(crate) async fn leases_last(ms: u64, gateways: &[impl Store; 2]) {
+    let (lasts, mut last) = (Duration::from_millis(ms), 0);
     for turn in 0..4 {
         let (here, there) = (&gateways[turn % 2], &gateways[1 - turn % 2]);
         let brief = Attempt {
-            ttl: ttl(400),
+            ttl: ttl(ms),
             ..attempt("lock")
         };
         let asked = Instant::now();
         let lease = granted(here.acquire(&brief).await);
         assert!(lease.fence.get() > last, "{} after {last}", lease.fence);
         last = lease.fence.get();
-        assert!(lease.expires_in <= Duration::from_millis(400));
+        assert!(lease.expires_in <= lasts);
         let next = attempt("lock");
         let next_lease = eventually("the lease is over", async || {
             match there.acquire(&next).await {
@@ -162,7 +168,7 @@ async fn that_of_a_gateway_decides_nothing() {
             }
         })
         .await;
-        assert!(asked.elapsed() >= Duration::from_millis(400));
+        assert!(asked.elapsed() >= lasts);
         last = last.max(next_lease.fence.get());
         there.release(&next.name, &next.token).await.unwrap();
     }

@@ -3,7 +3,7 @@
 mod bounds;
 mod breaks;
 mod chaos;
-mod clocks;
+pub(crate) mod clocks;
 pub(crate) mod cluster;
 mod connections;
 mod crowded;
@@ -21,7 +21,7 @@ mod late;
 mod leases;
 mod list;
 mod many_names;
-mod power_loss;
+pub(crate) mod power_loss;
 mod refusals;
 mod replica;
 mod replicated;

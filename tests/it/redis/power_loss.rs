@@ -17,21 +17,26 @@ use crate::support::RedisServer;
 const LOGGED: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 /// Where the server writes down what it does.
-fn log(server: &RedisServer) -> PathBuf {
+pub(crate) fn log(server: &RedisServer) -> PathBuf {
     let directory = server.directory().join("appendonlydir");
     directory.join("appendonly.aof.1.incr.aof")
 }
 
-fn length(server: &RedisServer) -> u64 {
+pub(crate) fn length(server: &RedisServer) -> u64 {
     fs::metadata(log(server)).unwrap().len()
 }
 
 /// Kills the server, cuts its log there, and starts it again.
-async fn lose_the_end(server: &mut RedisServer, at: u64) {
+pub(crate) async fn lose_the_end(server: &mut RedisServer, at: u64) {
     server.kill();
     assert!(at < length(server), "the fault happens");
     let file = fs::File::options().write(true).open(log(server)).unwrap();
     file.set_len(at).unwrap();
+    read_again(server).await;
+}
+
+/// Starts the server again and waits until it has read its log.
+pub(crate) async fn read_again(server: &mut RedisServer) {
     server.start_again().await;
     // It answers while it reads its data.
     super::rig::eventually("it has read what is left", async || {

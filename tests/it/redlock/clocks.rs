@@ -1,10 +1,15 @@
 //! Nodes whose clocks are wrong, and are set.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use latchgate::store::{
-    Store,
-    contract::{Acquisition, Attempt, Health, Renewal},
+use latchgate::{
+    clock::{Clock as _, ManualClock, SystemClock},
+    config::{Millis, RedisConfig},
+    store::{
+        Store,
+        contract::{Acquisition, Attempt, Health, Renewal},
+        redis::RedlockStore,
+    },
 };
 use tokio::time::Instant;
 
@@ -12,11 +17,15 @@ use super::{
     nodes::{Nodes, quick},
     rig::{Rig, attempt, eventually, ttl},
 };
-use crate::support::{Clock, RedisServer};
+use crate::{
+    redis::clocks::leases_last,
+    support::{Clock, RedisServer},
+};
 
 const HOUR: i64 = 3_600;
 
-async fn rig(ahead: &[i64]) -> (Rig, Vec<Clock>) {
+/// A quorum whose nodes have clocks that are so many seconds ahead.
+pub(super) async fn rig(ahead: &[i64]) -> (Rig, Vec<Clock>) {
     let clocks: Vec<_> = ahead.iter().map(|&ahead| Clock::ahead(ahead)).collect();
     let mut servers = Vec::new();
     for clock in &clocks {
@@ -116,4 +125,26 @@ async fn a_clock_that_is_set_back_makes_leases_last_at_its_node_alone() {
     })
     .await;
     assert!(granted.fence > lease.fence);
+}
+
+#[tokio::test]
+async fn that_of_a_gateway_decides_nothing() {
+    let rig = Rig::start(3).await;
+    let (wall, hour) = (SystemClock.wall(), Duration::from_hours(1));
+    let redis = RedisConfig {
+        deadline_ms: Millis(3_000),
+        ..RedisConfig::default()
+    };
+    let url = rig.nodes.url();
+    let gateways = [wall - hour, wall + hour].map(|time| {
+        let clock = Arc::new(ManualClock::at(time));
+        RedlockStore::open(&url, &redis, &quick(), clock, &rig.lifecycle)
+    });
+    for gateway in &gateways {
+        let checks = gateway.check().await;
+        let clock = checks.iter().find(|check| check.name == "clock");
+        let health = &clock.expect("there is such a check").health;
+        assert!(matches!(health, Health::Warning(_)), "{health:?}");
+    }
+    leases_last(800, &gateways).await;
 }

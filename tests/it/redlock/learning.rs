@@ -23,13 +23,18 @@ use super::{
 };
 
 /// What a node has learnt.
-const NODE: &str = "lg:{}:node";
+pub(super) const NODE: &str = "lg:{}:node";
 const HOUR: u64 = 3_600_000_000;
 
-/// A lock whose fences are an hour ahead of every clock, by what the first two of three nodes have accepted.
 async fn ahead(config: &RedlockConfig, nodes: Nodes) -> (Rig, u64) {
     let rig = Rig::on(nodes, config);
     rig.all_vote().await;
+    let last = run_ahead(&rig).await;
+    (rig, last)
+}
+
+/// A lock whose fences are an hour ahead of every clock, by what the first two of three nodes have accepted.
+pub(super) async fn run_ahead(rig: &Rig) -> u64 {
     let last = rig.turn("lock").await;
     rig.server(2).freeze();
     let counter = (last + HOUR).to_string();
@@ -39,10 +44,11 @@ async fn ahead(config: &RedlockConfig, nodes: Nodes) -> (Rig, u64) {
     let last = rig.turn("lock").await;
     assert!(last > HOUR);
     rig.server(2).thaw();
-    (rig, last)
+    last
 }
 
-async fn rises_without_the_first(rig: &Rig, last: u64) {
+/// The others grant the lock with a greater fence than before.
+pub(super) async fn rises_without_the_first(rig: &Rig, last: u64) {
     rig.all_vote().await;
     rig.server(0).freeze();
     let next = eventually("the others grant it", async || {

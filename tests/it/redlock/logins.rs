@@ -18,7 +18,8 @@ use super::{
 };
 use crate::redis::examination::COMMANDS;
 
-async fn store_as(nodes: &Nodes, rules: &str, lifecycle: &Lifecycle) -> RedlockStore {
+/// A store that logs in as a user with these rules.
+pub(super) async fn store_as(nodes: &Nodes, rules: &str, lifecycle: &Lifecycle) -> RedlockStore {
     for server in &nodes.servers {
         let mut command = vec!["ACL", "SETUSER", "gate", "reset", "on", ">s3cret"];
         command.extend(rules.split_whitespace());

@@ -6,7 +6,7 @@ use latchgate::{
     lock::{HeldLease, LockName},
     store::{
         Store,
-        contract::{Attempt, Health, Release},
+        contract::{Attempt, Check, Health, Release},
         redis::{RedlockStore, Slot, SlotTags},
     },
 };
@@ -33,8 +33,12 @@ impl Rig {
 
     /// Waits until every node has a vote.
     pub(super) async fn all_vote(&self) {
+        let nodes = self.nodes.servers.len();
+        // One that does not say whether it has a vote is no reason for a warning.
+        let all = Some(format!("{nodes} of {nodes} nodes"));
         eventually("all nodes vote", async || {
-            (self.health("votes").await == Health::Passing).then_some(())
+            let votes = self.check("votes").await;
+            (votes.health == Health::Passing && votes.note == all).then_some(())
         })
         .await;
     }
@@ -149,9 +153,13 @@ impl Rig {
     }
 
     pub(super) async fn health(&self, check: &str) -> Health {
+        self.check(check).await.health
+    }
+
+    async fn check(&self, check: &str) -> Check {
         let checks = self.store.check().await;
         let found = checks.into_iter().find(|found| found.name == check);
-        found.expect("there is such a check").health
+        found.expect("there is such a check")
     }
 }
 

@@ -56,7 +56,6 @@ impl NodeMaker {
             scripts: Arc::clone(&self.scripts),
             replicated,
             floors: Arc::new(Floors::new()),
-            gateway: Arc::clone(&self.gateway),
             clock: Arc::clone(&self.clock),
             accept_eviction: self.redis.accept_eviction,
             tags: Arc::clone(&self.tags),
