@@ -19,24 +19,37 @@ fn too_little_traffic_shows_nothing() {
     assert_eq!(story.told(&terms(200.0)).invalid.len(), 1);
 }
 
-#[test]
-fn a_fault_that_nobody_saw_shows_nothing() {
+/// Several faults of a kind, the first of which nobody has seen.
+fn faults(count: u64) -> Story {
     let mut story = Story::default();
     story.granted((0, 1), "a", 7);
-    for (at, stage) in [(2, Stage::Begins), (3, Stage::Heals)] {
-        let (kind, target) = ("flush".to_owned(), "redis".to_owned());
-        story.line(
-            at,
-            Event::Fault {
-                fault: 1,
-                kind,
-                target,
-                forgets: true,
-                stage,
-            },
-        );
+    for fault in 0..count {
+        for stage in [Stage::Begins, Stage::Seen(fault.min(1)), Stage::Heals] {
+            let (kind, target) = ("flush".to_owned(), "redis".to_owned());
+            story.line(
+                2 + fault,
+                Event::Fault {
+                    fault,
+                    kind,
+                    target,
+                    forgets: true,
+                    stage,
+                },
+            );
+        }
     }
-    let told = story.told(&TERMS);
+    story
+}
+
+#[test]
+fn one_of_many_faults_of_a_kind_may_miss() {
+    assert_eq!(faults(10).told(&TERMS).invalid, [""; 0]);
+    assert_eq!(faults(9).told(&TERMS).invalid.len(), 1);
+}
+
+#[test]
+fn a_fault_that_nobody_saw_shows_nothing() {
+    let told = faults(1).told(&TERMS);
     assert_eq!(told.invalid, ["flush of redis was never seen to happen"]);
     assert!(told.violations.is_empty());
 }

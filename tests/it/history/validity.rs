@@ -3,6 +3,9 @@
 
 use super::{History, Report, Terms};
 
+/// Of so many faults of one kind one may miss whom it was meant for.
+const MANY: usize = 10;
+
 /// Why a run shows nothing; no reason if it does.
 pub(super) fn why_not(history: &History, terms: &Terms, report: &Report) -> Vec<String> {
     let mut reasons = Vec::new();
@@ -13,9 +16,12 @@ pub(super) fn why_not(history: &History, terms: &Terms, report: &Report) -> Vec<
             terms.grants_per_second
         ));
     }
-    for fault in history.faults.all.values() {
-        if fault.seen == 0 {
-            let (kind, target) = (&fault.kind, &fault.target);
+    let all = || history.faults.all.values();
+    for fault in all().filter(|fault| fault.seen == 0) {
+        let (kind, target) = (&fault.kind, &fault.target);
+        let of_kind = all().filter(|other| other.kind == *kind);
+        let unseen = of_kind.clone().filter(|other| other.seen == 0).count();
+        if unseen * MANY > of_kind.count() {
             reasons.push(format!("{kind} of {target} was never seen to happen"));
         }
     }

@@ -2,6 +2,7 @@
 
 mod clocks;
 mod contended;
+mod crowded;
 mod delayed;
 mod doomed;
 mod ends;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, sleep};
 
 use super::rig::{Rig, attempt, key, keyed};
@@ -112,6 +113,27 @@ async fn nothing_is_left_of_a_lease_after_its_time() {
             .unwrap();
     }
     assert_eq!(rig.remembered(), 60);
+    all_is_forgotten(&mut rig).await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_very_many_names_after_their_time() {
+    let mut rig = Rig::start();
+    let turn = async |name: usize| {
+        let asked = attempt(&format!("job:{name}"), LONG);
+        rig.granted(&asked).await;
+        rig.store()
+            .release(&asked.name, &asked.token)
+            .await
+            .unwrap();
+    };
+    stream::iter(0..5_000).for_each_concurrent(100, turn).await;
+    assert!(rig.remembered() > 0);
+    all_is_forgotten(&mut rig).await;
+}
+
+/// Ends when the time of all that is remembered is over, and it is forgotten.
+async fn all_is_forgotten(rig: &mut Rig) {
     rig.clock.advance(TOMBSTONE);
     let deadline = Instant::now() + Duration::from_secs(10);
     while rig.remembered() > 0 {

@@ -67,9 +67,11 @@ pub struct RedlockStore {
     asking: Semaphore,
 }
 
-/// As for one server.
-const ASKING: usize = 1_024;
-const ROOM_WITHIN: Duration = Duration::from_secs(1);
+/// How many may ask at once. Each asks every node, and a node that is asked for more than it answers in its
+/// time counts as one that is gone: the others wait here, where nothing is lost by it.
+const ASKING: usize = 64;
+/// For how long they do.
+const ROOM_WITHIN: Duration = Duration::from_secs(3);
 /// How often those are told who watch their place in a line.
 const SHOWN: Duration = Duration::from_millis(500);
 

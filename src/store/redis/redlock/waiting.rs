@@ -115,12 +115,16 @@ impl Shared {
             // Also where nobody knows: nobody waits in this place any more.
             left = line.leave_now(token, keep_for, Instant::now());
             let _turn = turn?;
-            if matches!(left, Left::Gone | Left::Elsewhere) {
-                match self.confirm(name, token).await? {
-                    Confirmation::Confirmed(lease) => return Ok(Leaving::Granted(lease)),
-                    Confirmation::Superseded => return Ok(Leaving::Superseded),
-                    Confirmation::Lost => {}
-                }
+            let confirmed = match left {
+                // The try has come to nothing, or nobody knows and it is withdrawn from every node.
+                Left::Gone => self.confirm(name, token).await.ok(),
+                Left::Elsewhere => Some(self.confirm(name, token).await?),
+                Left::Superseded | Left::Tried => None,
+            };
+            match confirmed {
+                Some(Confirmation::Confirmed(lease)) => return Ok(Leaving::Granted(lease)),
+                Some(Confirmation::Superseded) => return Ok(Leaving::Superseded),
+                Some(Confirmation::Lost) | None => {}
             }
         }
         match left {

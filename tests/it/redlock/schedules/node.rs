@@ -1,6 +1,8 @@
 //! A node: a database of its own, with the scripts.
 
-use bb8_redis::redis::{self, Value, aio::MultiplexedConnection, from_redis_value};
+use bb8_redis::redis::{
+    self, AsyncConnectionConfig, Value, aio::MultiplexedConnection, from_redis_value,
+};
 
 use super::variant::Scripts;
 use crate::support::{RedisServer, cmd};
