@@ -7,7 +7,8 @@ use super::{
         search::{Found, Model, search},
         walk::walk,
     },
-    protocol::{Protocol, Step},
+    protocol::Protocol,
+    step::Step,
     variant::Variant,
 };
 

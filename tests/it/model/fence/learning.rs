@@ -5,8 +5,9 @@
 //! answered, the node gets its vote, and proposes more than that.
 
 use super::{
-    protocol::{Next, Protocol, Step},
+    protocol::{Next, Protocol},
     state::{Node, Seat, State, Told},
+    step::Step,
     variant::Variant,
 };
 

@@ -28,4 +28,5 @@ mod cases;
 mod learning;
 mod protocol;
 mod state;
+mod step;
 mod variant;
