@@ -9,14 +9,25 @@ const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 /** What draws: larger than all the rest of the page, so it is brought when that is there. */
 const library = signal(null);
 let asked = false;
+/** Whether it was asked for once more before it came. */
+let again = false;
+/** How often it did not come: what a browser could not bring once it does not bring by the same name again. */
+let failures = 0;
 
 async function bring() {
+  again = asked;
   if (asked) return;
   asked = true;
   const path = new URL("vendor/uplot@1.6.32/uplot.js", document.baseURI);
-  // Without it the figures stand above an empty chart; the next page tries again.
-  const brought = await import(path).catch(() => (asked = false));
-  if (brought) library.value = brought.default;
+  if (failures) path.hash = failures;
+  // Without it the figures stand above an empty chart; whatever chart comes next tries again.
+  const brought = await import(path).catch(() => (failures += 1));
+  if (brought.default) {
+    library.value = brought.default;
+    return;
+  }
+  asked = false;
+  if (again) bring();
 }
 
 /** Between the lines of a chart: with others there would be labels that are rounded. The least is the chart's own. */
