@@ -262,9 +262,16 @@ impl Game {
     async fn hear_the_news(&mut self) {
         for (one, told) in self.model.take_news() {
             let mut place = self.players[one].place.take().expect("it waits");
-            let news = timeout(LATE, place.news()).await;
+            let mut news = timeout(LATE, place.news()).await;
             self.history.push(format!("{one} hears {news:?}"));
             let player = &self.players[one];
+            if news == Ok(News::Forgotten) {
+                news = Ok(match player.store.acquire(&player.attempt).await.unwrap() {
+                    Acquisition::Granted(held) => News::Granted(held),
+                    Acquisition::Superseded => News::Superseded,
+                    other => return self.check(false, &format!("it is told {other:?} then")),
+                });
+            }
             let held = match (told, news) {
                 (Told::Superseded, Ok(News::Superseded)) => continue,
                 (Told::Granted, Ok(News::Granted(held))) => held,
@@ -285,7 +292,18 @@ impl Game {
             self.check(risen && full, "a new lease, with all its time");
         }
         for (one, player) in self.players.iter_mut().enumerate() {
-            let news = player.place.as_mut().and_then(Parked::news_so_far);
+            let Some(place) = &mut player.place else {
+                continue;
+            };
+            let news = place.news_so_far();
+            if news == Some(News::Forgotten) {
+                // Where the machine stands still, a place is looked for before it is taken.
+                place.wait_again();
+                let again = player.store.acquire(&player.attempt).await.unwrap();
+                let stands = matches!(again, Acquisition::Queued(_));
+                assert!(stands, "{one} asks again: {again:?}");
+                continue;
+            }
             assert_eq!(news, None, "{one} hears it");
         }
     }
