@@ -237,7 +237,17 @@ impl RedisServer {
         loop {
             if let Ok(mut connection) = self.connect().await {
                 let pong = connection.send_packed_command(&cmd(&["PING"])).await;
-                if let Ok(Value::SimpleString(_) | Value::ServerError(_)) = pong {
+                let info = cmd(&["INFO", "server"]);
+                let info = connection.send_packed_command(&info);
+                // Two may have been given one port, and the other server answers.
+                let ours = match info.await {
+                    Ok(Value::BulkString(info)) => {
+                        let ours = format!("process_id:{}\r\n", self.process.id());
+                        String::from_utf8_lossy(&info).contains(&ours)
+                    }
+                    _ => true,
+                };
+                if let (Ok(Value::SimpleString(_) | Value::ServerError(_)), true) = (pong, ours) {
                     return true;
                 }
             }
