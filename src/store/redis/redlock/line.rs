@@ -161,7 +161,9 @@ impl Line {
         keep_for: Option<Duration>,
         now: Instant,
     ) -> Left {
-        self.leave_unless(token, keep_for, now, |queue| queue.tried == Some(*token))
+        let mut queue = self.queue();
+        let tried = queue.tried == Some(*token);
+        queue.leave(token, keep_for, now, tried)
     }
 
     /// The same whether or not it is tried. Known for certain to whoever has the turn.
@@ -171,35 +173,7 @@ impl Line {
         keep_for: Option<Duration>,
         now: Instant,
     ) -> Left {
-        self.leave_unless(token, keep_for, now, |_| false)
-    }
-
-    fn leave_unless(
-        &self,
-        token: &TokenHash,
-        keep_for: Option<Duration>,
-        now: Instant,
-        stays: impl FnOnce(&Queue) -> bool,
-    ) -> Left {
-        let mut queue = self.queue();
-        let superseded = queue.line.iter().any(|it| it.superseded == Some(*token));
-        let Some(at) = queue.line.iter().position(|it| it.attempt.token == *token) else {
-            return if superseded {
-                Left::Superseded
-            } else {
-                Left::Elsewhere
-            };
-        };
-        match keep_for {
-            Some(keep_for) if queue.line[at].attempt.idempotency.is_some() => {
-                let kept = &mut queue.line[at];
-                kept.until = now + keep_for;
-                kept.attended = false;
-            }
-            _ if stays(&queue) => return Left::Tried,
-            _ => drop(queue.line.remove(at)),
-        }
-        Left::Gone
+        self.queue().leave(token, keep_for, now, false)
     }
 
     /// The first who may be granted the lock. `None`: nobody stands here, and nobody contends any more.
@@ -259,6 +233,34 @@ impl Line {
 impl Queue {
     fn living(&self, now: Instant) -> impl Iterator<Item = &Standing> {
         self.line.iter().filter(move |it| it.until > now)
+    }
+
+    /// Gives a place up, or has it kept, or leaves it as it is where it stays.
+    fn leave(
+        &mut self,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+        now: Instant,
+        stays: bool,
+    ) -> Left {
+        let superseded = self.line.iter().any(|it| it.superseded == Some(*token));
+        let Some(at) = self.line.iter().position(|it| it.attempt.token == *token) else {
+            return if superseded {
+                Left::Superseded
+            } else {
+                Left::Elsewhere
+            };
+        };
+        match keep_for {
+            Some(keep_for) if self.line[at].attempt.idempotency.is_some() => {
+                let kept = &mut self.line[at];
+                kept.until = now + keep_for;
+                kept.attended = false;
+            }
+            _ if stays => return Left::Tried,
+            _ => drop(self.line.remove(at)),
+        }
+        Left::Gone
     }
 
     fn has_at_front(&self, head: &Standing) -> bool {
