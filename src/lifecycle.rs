@@ -5,7 +5,14 @@
 //! *Closing*: connections end after the request they are at. *Stopping*: when all work is done,
 //! background tasks finish what the work has left to them.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::time::{Instant, timeout_at};
 use tokio_util::{
@@ -15,13 +22,27 @@ use tokio_util::{
 
 /// A cloneable handle through which every task of the program is started and stopped.
 #[derive(Debug, Clone, Default)]
-pub struct Lifecycle {
+pub struct Lifecycle(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
     work: TaskTracker,
     background: TaskTracker,
+    /// The [`Phase`] as a number. Every request looks at it, and a token would take a lock to answer.
+    phase: AtomicU8,
     withdrawn: CancellationToken,
     draining: CancellationToken,
     closing: CancellationToken,
     stopping: CancellationToken,
+}
+
+/// How far the program has come with stopping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+enum Phase {
+    Withdrawn = 1,
+    Draining = 2,
+    Closing = 3,
 }
 
 /// Tasks were still running when the grace period ended.
@@ -42,7 +63,7 @@ impl Lifecycle {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.work.spawn(task);
+        self.0.work.spawn(task);
     }
 
     /// Starts a task that goes on until [`Lifecycle::stopped`]: by then all work has ended.
@@ -50,54 +71,61 @@ impl Lifecycle {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.background.spawn(task);
+        self.0.background.spawn(task);
     }
 
     /// Says from now on that no more requests should be sent here, and goes on serving all that come.
     pub fn withdraw(&self) {
-        self.withdrawn.cancel();
+        self.reach(Phase::Withdrawn);
+        self.0.withdrawn.cancel();
     }
 
     /// Whether requests should be sent elsewhere: the program is about to stop.
     pub fn is_withdrawn(&self) -> bool {
-        self.withdrawn.is_cancelled()
+        self.has_reached(Phase::Withdrawn)
     }
 
     /// Ends when requests should be sent elsewhere.
-    pub fn passed_by(&self) -> WaitForCancellationFutureOwned {
-        self.withdrawn.clone().cancelled_owned()
+    pub fn withdrawn(&self) -> WaitForCancellationFutureOwned {
+        self.0.withdrawn.clone().cancelled_owned()
     }
 
     /// Begins to drain: from now on [`Lifecycle::is_draining`] is true.
     pub fn drain(&self) {
         self.withdraw();
-        self.draining.cancel();
+        self.reach(Phase::Draining);
+        self.0.draining.cancel();
     }
 
     /// Whether new acquires are refused.
     pub fn is_draining(&self) -> bool {
-        self.draining.is_cancelled()
+        self.has_reached(Phase::Draining)
     }
 
     /// Ends when draining begins.
     pub fn drained(&self) -> WaitForCancellationFutureOwned {
-        self.draining.clone().cancelled_owned()
+        self.0.draining.clone().cancelled_owned()
+    }
+
+    /// Whether connections must end after the request that they are at.
+    pub fn is_closing(&self) -> bool {
+        self.has_reached(Phase::Closing)
     }
 
     /// Ends when connections must end after the request that they are at.
     pub fn closed(&self) -> WaitForCancellationFutureOwned {
-        self.closing.clone().cancelled_owned()
+        self.0.closing.clone().cancelled_owned()
     }
 
     /// Ends when background tasks must finish.
     pub fn stopped(&self) -> WaitForCancellationFutureOwned {
-        self.stopping.clone().cancelled_owned()
+        self.0.stopping.clone().cancelled_owned()
     }
 
     /// Ends when no work is left, although more may come.
     pub async fn quiet(&self) {
-        self.work.close();
-        self.work.wait().await;
+        self.0.work.close();
+        self.0.work.wait().await;
     }
 
     /// Ends all work and then all background tasks, within `grace` altogether. A quarter of it is
@@ -107,15 +135,25 @@ impl Lifecycle {
     pub async fn stop(&self, grace: Duration) -> Result<(), TasksLeft> {
         let deadline = Instant::now() + grace;
         self.drain();
-        self.closing.cancel();
+        self.reach(Phase::Closing);
+        self.0.closing.cancel();
         let work = timeout_at(deadline - grace / 4, self.quiet()).await;
-        self.stopping.cancel();
-        self.background.close();
-        let background = timeout_at(deadline, self.background.wait()).await;
+        self.0.stopping.cancel();
+        self.0.background.close();
+        let background = timeout_at(deadline, self.0.background.wait()).await;
         match (work, background) {
             (Ok(()), Ok(())) => Ok(()),
-            _ => Err(TasksLeft(self.work.len() + self.background.len())),
+            _ => Err(TasksLeft(self.0.work.len() + self.0.background.len())),
         }
+    }
+
+    /// Before those are woken who wait for the phase.
+    fn reach(&self, phase: Phase) {
+        self.0.phase.fetch_max(phase as u8, Ordering::Release);
+    }
+
+    fn has_reached(&self, phase: Phase) -> bool {
+        self.0.phase.load(Ordering::Acquire) >= phase as u8
     }
 }
 
