@@ -75,6 +75,7 @@ pub(crate) fn run() -> ExitCode {
             &config.http,
             None,
             &metrics,
+            http::UnderWay::new(),
             &lifecycle,
         )
         .await;

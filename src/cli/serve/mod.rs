@@ -6,7 +6,6 @@ mod run;
 mod service_manager;
 mod signals;
 mod stop;
-mod under_way;
 
 pub(super) use error::ServeError;
 pub(super) use run::{ServeArgs, serve};

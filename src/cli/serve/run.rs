@@ -13,7 +13,7 @@ use crate::{
     clock::{Clock, SystemClock},
     config::{AuthConfig, Config, HttpTlsConfig, StoreUrl},
     engine::Engine,
-    http::{self, Certificates, CertificatesWatch, Gateway},
+    http::{self, Certificates, CertificatesWatch, Gateway, UnderWay},
     lifecycle::Lifecycle,
     store::{self, Observed, TracedKind},
     telemetry::{self, metrics::Metrics, trace::Tracer},
@@ -21,7 +21,7 @@ use crate::{
 
 use super::{
     ServeError, greeting::greeting, service_manager::ServiceManager, signals::Signals,
-    stop::Serving, under_way::UnderWay,
+    stop::Serving,
 };
 
 /// Serve locks over HTTP; what `latchgate` does without a command
@@ -85,7 +85,7 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
         .traced(tracer.clone());
     let under_way = UnderWay::new();
     let gateway = Arc::new(gateway);
-    let router = http::router(Arc::clone(&gateway)).layer(under_way.clone());
+    let router = http::router(Arc::clone(&gateway));
 
     if config.insecure_no_auth && !address.ip().to_canonical().is_loopback() {
         warn!(%address, "there is no authentication: whoever reaches this address can take every lock");
@@ -101,16 +101,31 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
         certificates.is_some(),
         scraped_at.as_ref().map(|(_, address)| *address),
     )));
-    let accept = |listener, router, certificates| {
+    let accept = |listener, router, certificates, under_way| {
         let (config, metrics, tasks) = (Arc::clone(&config), metrics.clone(), lifecycle.clone());
         lifecycle.spawn(async move {
             let http = &config.http;
-            http::serve(listener, router, http, certificates, &metrics, &tasks).await;
+            http::serve(
+                listener,
+                router,
+                http,
+                certificates,
+                &metrics,
+                under_way,
+                &tasks,
+            )
+            .await;
         });
     };
-    accept(listener, router, certificates);
+    accept(listener, router, certificates, under_way.clone());
     if let Some((listener, _)) = scraped_at {
-        accept(listener, http::metrics_router(gateway), None);
+        // A scrape keeps no gateway from stopping.
+        accept(
+            listener,
+            http::metrics_router(gateway),
+            None,
+            UnderWay::new(),
+        );
     }
     let service_manager = ServiceManager::of(environment);
     service_manager.keep_watchdog(&lifecycle);

@@ -6,11 +6,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::info;
 
 use crate::{
-    audit::Audit, config::ShutdownConfig, engine::Engine, lifecycle::Lifecycle, store::Store,
-    telemetry::trace::Tracer,
+    audit::Audit, config::ShutdownConfig, engine::Engine, http::UnderWay, lifecycle::Lifecycle,
+    store::Store, telemetry::trace::Tracer,
 };
 
-use super::{ServeError, service_manager::ServiceManager, signals::Signals, under_way::UnderWay};
+use super::{ServeError, service_manager::ServiceManager, signals::Signals};
 
 /// How much of the end of the grace period is kept for what comes last: answers that are under way,
 /// giving back what could not be delivered, closing the store. Each takes milliseconds, unless

@@ -1,107 +1,40 @@
-//! Room for releases that go on without the connections that they came on.
+//! Releases that are carried out although their callers have hung up.
 //!
-//! Nobody waits for their answers, and nothing holds back who sends them: a connection costs its client
-//! nothing any more once it is gone. So they must not take the room of releases whose callers do wait.
+//! Nobody waits for their answers, and a caller that has gone pays nothing any more, so they have bounded
+//! room of their own: they must not take that of releases whose callers do wait.
 
-use std::sync::Arc;
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    thread,
+};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::debug;
 
 use crate::{lifecycle::Lifecycle, telemetry::metrics::Metrics};
 
-/// Room for releases without a connection. Cheap to clone.
+/// Room for releases without callers. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct CarryingRoom {
+pub(super) struct DetachedRoom(Arc<Room>);
+
+struct Room {
     /// For those that are worked on.
     working: Arc<Semaphore>,
-    /// For those that have not begun, and wait until they are worked on.
+    /// For those that have not begun.
     waiting: Arc<Semaphore>,
     metrics: Metrics,
     lifecycle: Lifecycle,
 }
 
-/// The same for what came on one connection. Cheap to clone.
-#[derive(Clone)]
-pub(super) struct Carrier {
-    all: CarryingRoom,
-    room: Arc<Semaphore>,
-}
-
-/// The part of the room that is kept for releases which those do not take whose callers have gone.
-const KEPT: usize = 2;
-/// How many may wait: each costs no more than the head of its request. Callers that hang up while the
-/// gateway does not run are all found together when it goes on.
-const MOST_WAITING: usize = 1_024;
-/// How many may go on that came on one connection: over HTTP/2 it bears many requests, and whoever gives
-/// them up one after the other must leave room to others. A client that ends gives back no more at once.
-const MOST_OF_CONNECTION: usize = 64;
-
-// === impl CarryingRoom ===
-
-impl CarryingRoom {
-    /// `reserved` releases have room of their own.
-    pub(super) fn new(reserved: usize, metrics: Metrics, lifecycle: &Lifecycle) -> Self {
-        Self {
-            working: Arc::new(Semaphore::new((reserved / KEPT).max(1))),
-            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
-            metrics,
-            lifecycle: lifecycle.clone(),
-        }
-    }
-
-    /// The room for what comes on one connection.
-    pub(super) fn of_connection(&self) -> Carrier {
-        Carrier {
-            all: self.clone(),
-            room: Arc::new(Semaphore::new(MOST_OF_CONNECTION)),
-        }
-    }
-}
-
-// === impl Carrier ===
-
-impl Carrier {
-    /// Goes on with a release in a task of its own, if there is room.
-    ///
-    /// One that has begun is not to wait: it may keep others from being worked on. What the store was
-    /// asked already goes on without it.
-    pub(super) fn carry<F>(&self, release: F, has_begun: bool)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let room = self.take(has_begun);
-        self.all.metrics.release_abandoned(room.is_some());
-        let Some((of_connection, turn)) = room else {
-            debug!("the caller of a release has hung up, and there is no room to go on with it");
-            return;
-        };
-        debug!("the caller of a release has hung up; it is carried out all the same");
-        let working = Arc::clone(&self.all.working);
-        self.all.lifecycle.spawn(async move {
-            let _turn = match turn {
-                Turn::Now(turn) => turn,
-                Turn::Later(place) => {
-                    let turn = working.acquire_owned().await;
-                    drop(place);
-                    turn.expect("the room is never closed")
-                }
-            };
-            release.await;
-            drop(of_connection);
-        });
-    }
-
-    fn take(&self, has_begun: bool) -> Option<(OwnedSemaphorePermit, Turn)> {
-        let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_owned().ok();
-        let of_connection = take(&self.room)?;
-        let turn = match take(&self.all.working) {
-            Some(turn) => Turn::Now(turn),
-            None if has_begun => return None,
-            None => Turn::Later(take(&self.all.waiting)?),
-        };
-        Some((of_connection, turn))
-    }
+/// The answer to a release, which goes on in a task of its own when it is dropped, if there is room.
+pub(super) struct Detachable<F: Future + Send + 'static> {
+    /// `None` once it is there.
+    answer: Option<Pin<Box<F>>>,
+    has_begun: bool,
+    room: DetachedRoom,
 }
 
 /// When a release is worked on.
@@ -109,6 +42,107 @@ enum Turn {
     Now(OwnedSemaphorePermit),
     /// When there is room; until then it takes this.
     Later(OwnedSemaphorePermit),
+}
+
+/// The part of the room for releases that those without callers leave to the others.
+const KEPT: usize = 2;
+/// How many may wait: each costs no more than the head of its request. Callers that hang up while the
+/// gateway does not run are all found together when it goes on.
+const MOST_WAITING: usize = 1_024;
+
+// === impl DetachedRoom ===
+
+impl DetachedRoom {
+    /// `reserved` releases have room of their own.
+    pub(super) fn new(reserved: usize, metrics: Metrics, lifecycle: &Lifecycle) -> Self {
+        Self(Arc::new(Room {
+            working: Arc::new(Semaphore::new((reserved / KEPT).max(1))),
+            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
+            metrics,
+            lifecycle: lifecycle.clone(),
+        }))
+    }
+
+    /// Goes on with a release in a task of its own, if there is room.
+    ///
+    /// One that has begun does not wait for room: it may take some that others need. What the store was
+    /// asked already goes on without it.
+    fn carry_out<F>(&self, release: F, has_begun: bool)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let room = &self.0;
+        let turn = room.turn(has_begun);
+        room.metrics.release_abandoned(turn.is_some());
+        let Some(turn) = turn else {
+            debug!("the caller of a release has hung up, and there is no room to carry it out");
+            return;
+        };
+        debug!("the caller of a release has hung up; it is carried out all the same");
+        let working = Arc::clone(&room.working);
+        room.lifecycle.spawn(async move {
+            let _permit = match turn {
+                Turn::Now(permit) => permit,
+                Turn::Later(place) => {
+                    let permit = working.acquire_owned().await;
+                    drop(place);
+                    permit.expect("the semaphore is never closed")
+                }
+            };
+            release.await;
+        });
+    }
+}
+
+impl Room {
+    fn turn(&self, has_begun: bool) -> Option<Turn> {
+        let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_owned().ok();
+        match take(&self.working) {
+            Some(permit) => Some(Turn::Now(permit)),
+            None if has_begun => None,
+            None => take(&self.waiting).map(Turn::Later),
+        }
+    }
+}
+
+// === impl Detachable ===
+
+impl<F: Future + Send + 'static> Detachable<F> {
+    pub(super) fn new(answer: F, room: &DetachedRoom) -> Self {
+        Self {
+            answer: Some(Box::pin(answer)),
+            has_begun: false,
+            room: room.clone(),
+        }
+    }
+}
+
+impl<F, T> Future for Detachable<F>
+where
+    F: Future<Output = Result<T, Infallible>> + Send + 'static,
+{
+    type Output = Result<T, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.has_begun = true;
+        let answer = self.answer.as_mut();
+        let answer = answer.expect("an answer that is there is not polled for again");
+        let answer = ready!(answer.as_mut().poll(cx));
+        self.answer = None;
+        Poll::Ready(answer)
+    }
+}
+
+impl<F: Future + Send + 'static> Drop for Detachable<F> {
+    fn drop(&mut self) {
+        // What panicked does not go on.
+        if let Some(answer) = self.answer.take()
+            && !thread::panicking()
+        {
+            let release = async move { drop(answer.await) };
+            self.room.carry_out(release, self.has_begun);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -126,7 +160,7 @@ mod tests {
 
     /// Releases that all wait for the store, and how many have been carried out.
     struct Rig {
-        room: CarryingRoom,
+        room: DetachedRoom,
         store: Arc<Semaphore>,
         under_way: Arc<AtomicUsize>,
         done: Arc<AtomicUsize>,
@@ -135,7 +169,7 @@ mod tests {
     impl Rig {
         fn new(reserved: usize) -> Self {
             Self {
-                room: CarryingRoom::new(reserved, Metrics::default(), &Lifecycle::new()),
+                room: DetachedRoom::new(reserved, Metrics::default(), &Lifecycle::new()),
                 store: Arc::new(Semaphore::new(0)),
                 under_way: Arc::default(),
                 done: Arc::default(),
@@ -155,13 +189,13 @@ mod tests {
         /// The store answers, and everything ends.
         async fn end(&self) -> usize {
             self.store.add_permits(1_000_000);
-            let quiet = self.room.lifecycle.quiet();
+            let quiet = self.room.0.lifecycle.quiet();
             timeout(Duration::from_secs(5), quiet).await.unwrap();
             self.done.load(Ordering::Relaxed)
         }
 
         fn counted(&self, outcome: &str) -> usize {
-            let text = self.room.metrics.text(&Figures::default());
+            let text = self.room.0.metrics.text(&Figures::default());
             let sample = format!("latchgate_abandoned_releases_total{{outcome=\"{outcome}\"}} ");
             let line = text.lines().find_map(|line| line.strip_prefix(&sample));
             line.unwrap().parse().unwrap()
@@ -172,7 +206,7 @@ mod tests {
     async fn those_that_have_begun_take_half_of_the_room_and_the_others_end() {
         let rig = Rig::new(8);
         for _ in 0..1_000 {
-            rig.room.of_connection().carry(rig.release(), true);
+            rig.room.carry_out(rig.release(), true);
         }
         assert_eq!(rig.end().await, 4);
         assert_eq!(rig.counted("carried-out"), 4);
@@ -183,25 +217,14 @@ mod tests {
     async fn those_that_have_not_begun_wait_for_their_turn() {
         let rig = Rig::new(8);
         for _ in 0..4 + MOST_WAITING + 10 {
-            rig.room.of_connection().carry(rig.release(), false);
+            rig.room.carry_out(rig.release(), false);
         }
         tokio::task::yield_now().await;
         assert_eq!(rig.under_way.load(Ordering::Relaxed), 4);
         assert_eq!(rig.end().await, 4 + MOST_WAITING);
         assert_eq!(rig.counted("dropped"), 10);
         // There is room again.
-        rig.room.of_connection().carry(rig.release(), true);
+        rig.room.carry_out(rig.release(), true);
         assert_eq!(rig.end().await, 4 + MOST_WAITING + 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_connection_leaves_room_to_another() {
-        let rig = Rig::new(10_000);
-        let one = rig.room.of_connection();
-        for _ in 0..1_000 {
-            one.carry(rig.release(), true);
-        }
-        rig.room.of_connection().carry(rig.release(), true);
-        assert_eq!(rig.end().await, MOST_OF_CONNECTION + 1);
     }
 }
