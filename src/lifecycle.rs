@@ -9,7 +9,7 @@ use std::{
     future::Future,
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -20,7 +20,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-/// A cloneable handle through which every task of the program is started and stopped.
+/// A handle through which every task of the program is started and stopped. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Lifecycle(Arc<Inner>);
 
@@ -28,21 +28,19 @@ pub struct Lifecycle(Arc<Inner>);
 struct Inner {
     work: TaskTracker,
     background: TaskTracker,
-    /// The [`Phase`] as a number. Every request looks at it, and a token would take a lock to answer.
-    phase: AtomicU8,
-    withdrawn: CancellationToken,
-    draining: CancellationToken,
-    closing: CancellationToken,
-    stopping: CancellationToken,
+    withdrawn: Step,
+    draining: Step,
+    closing: Step,
+    stopping: Step,
 }
 
-/// How far the program has come with stopping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-enum Phase {
-    Withdrawn = 1,
-    Draining = 2,
-    Closing = 3,
+/// A step of stopping.
+#[derive(Debug, Default)]
+struct Step {
+    /// Every request looks at it, and the token would lock.
+    is_reached: AtomicBool,
+    /// For those who wait for the step.
+    reached: CancellationToken,
 }
 
 /// Tasks were still running when the grace period ended.
@@ -76,50 +74,48 @@ impl Lifecycle {
 
     /// Says from now on that no more requests should be sent here, and goes on serving all that come.
     pub fn withdraw(&self) {
-        self.reach(Phase::Withdrawn);
-        self.0.withdrawn.cancel();
+        self.0.withdrawn.reach();
     }
 
     /// Whether requests should be sent elsewhere: the program is about to stop.
     pub fn is_withdrawn(&self) -> bool {
-        self.has_reached(Phase::Withdrawn)
+        self.0.withdrawn.is_reached()
     }
 
     /// Ends when requests should be sent elsewhere.
     pub fn withdrawn(&self) -> WaitForCancellationFutureOwned {
-        self.0.withdrawn.clone().cancelled_owned()
+        self.0.withdrawn.reached()
     }
 
     /// Begins to drain: from now on [`Lifecycle::is_draining`] is true.
     pub fn drain(&self) {
         self.withdraw();
-        self.reach(Phase::Draining);
-        self.0.draining.cancel();
+        self.0.draining.reach();
     }
 
     /// Whether new acquires are refused.
     pub fn is_draining(&self) -> bool {
-        self.has_reached(Phase::Draining)
+        self.0.draining.is_reached()
     }
 
     /// Ends when draining begins.
     pub fn drained(&self) -> WaitForCancellationFutureOwned {
-        self.0.draining.clone().cancelled_owned()
+        self.0.draining.reached()
     }
 
     /// Whether connections must end after the request that they are at.
     pub fn is_closing(&self) -> bool {
-        self.has_reached(Phase::Closing)
+        self.0.closing.is_reached()
     }
 
     /// Ends when connections must end after the request that they are at.
     pub fn closed(&self) -> WaitForCancellationFutureOwned {
-        self.0.closing.clone().cancelled_owned()
+        self.0.closing.reached()
     }
 
     /// Ends when background tasks must finish.
     pub fn stopped(&self) -> WaitForCancellationFutureOwned {
-        self.0.stopping.clone().cancelled_owned()
+        self.0.stopping.reached()
     }
 
     /// Ends when no work is left, although more may come.
@@ -135,10 +131,9 @@ impl Lifecycle {
     pub async fn stop(&self, grace: Duration) -> Result<(), TasksLeft> {
         let deadline = Instant::now() + grace;
         self.drain();
-        self.reach(Phase::Closing);
-        self.0.closing.cancel();
+        self.0.closing.reach();
         let work = timeout_at(deadline - grace / 4, self.quiet()).await;
-        self.0.stopping.cancel();
+        self.0.stopping.reach();
         self.0.background.close();
         let background = timeout_at(deadline, self.0.background.wait()).await;
         match (work, background) {
@@ -146,14 +141,23 @@ impl Lifecycle {
             _ => Err(TasksLeft(self.0.work.len() + self.0.background.len())),
         }
     }
+}
 
-    /// Before those are woken who wait for the phase.
-    fn reach(&self, phase: Phase) {
-        self.0.phase.fetch_max(phase as u8, Ordering::Release);
+// === impl Step ===
+
+impl Step {
+    fn reach(&self) {
+        self.is_reached.store(true, Ordering::Release);
+        self.reached.cancel();
     }
 
-    fn has_reached(&self, phase: Phase) -> bool {
-        self.0.phase.load(Ordering::Acquire) >= phase as u8
+    fn is_reached(&self) -> bool {
+        self.is_reached.load(Ordering::Acquire)
+    }
+
+    /// Ends when the step is reached.
+    fn reached(&self) -> WaitForCancellationFutureOwned {
+        self.reached.clone().cancelled_owned()
     }
 }
 

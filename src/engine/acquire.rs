@@ -11,7 +11,7 @@ use crate::{
         Ttl,
     },
     store::{
-        StoreError,
+        Store as _, StoreError,
         contract::{Contention, Place},
     },
 };

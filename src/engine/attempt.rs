@@ -1,6 +1,6 @@
 //! One attempt to acquire, from its token to its outcome.
 
-use std::{future::Future, ops::ControlFlow, pin::Pin, sync::Arc, time::Duration};
+use std::{future::Future, ops::ControlFlow, pin::Pin, time::Duration};
 
 use tokio::{
     sync::oneshot,
@@ -14,7 +14,7 @@ use crate::{
     lock::{CallerId, FencingToken, Fingerprint, IdempotencyKey, Salt, Token, TokenHash},
     mutants::{self, Mutant},
     store::{
-        Store,
+        AnyStore, Store,
         contract::{Attempt, Confirmation, Idempotency, Leaving, Place, Waiting},
         parking::{News, Parked},
     },
@@ -31,7 +31,7 @@ use super::{
 
 /// One attempt, with what is needed to tell its caller about it and to give it back.
 pub(super) struct Run {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: AnyStore,
     pub(super) reaper: Reaper,
     pub(super) unheard: Unheard,
     pub(super) owed: Owed,
@@ -123,7 +123,7 @@ impl Run {
             wait: (!request.wait.is_zero()).then_some(waiting),
         };
         Self {
-            store: Arc::clone(&engine.store),
+            store: engine.store.clone(),
             reaper: engine.reaper.clone(),
             unheard: engine.unheard.clone(),
             owed: engine.owed.clone(),

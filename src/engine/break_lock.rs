@@ -1,10 +1,8 @@
 //! Break: take a lock away from whoever holds it.
 
-use std::sync::Arc;
-
 use crate::{
     lock::{LockName, Meant, Reason},
-    store::{StoreError, breaks::Breaking, contract::Holder},
+    store::{Store, StoreError, breaks::Breaking, contract::Holder},
 };
 
 use super::{Engine, seen_through::SeenThrough};
@@ -41,7 +39,7 @@ impl Engine {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (store, events) = (Arc::clone(&self.store), self.events.clone());
+        let (store, events) = (self.store.clone(), self.events.clone());
         let metrics = self.metrics.clone();
         SeenThrough::new(&self.lifecycle, |_hung_up| async move {
             let outcome = match store.break_lock(&name, meant).await {

@@ -16,7 +16,7 @@ use crate::{
     auth::Warrant,
     lock::{HeldLease, KeeperId, Lease, LockName, Token},
     store::{
-        StoreError, Uncertainty,
+        Store, StoreError, Uncertainty,
         contract::{Loss, Renewal, Renewer},
         positions::Position,
     },
@@ -189,7 +189,7 @@ impl Engine {
         let (sender, events) = mpsc::channel(UNREAD);
         let overrun = Arc::new(AtomicBool::new(false));
         self.lifecycle.spawn(task(Keeper {
-            store: Arc::clone(&self.store),
+            store: self.store.clone(),
             reaper: self.reaper.clone(),
             lifecycle: self.lifecycle.clone(),
             streams: self.streams.clone(),

@@ -2,7 +2,7 @@
 
 use crate::{
     lock::LockName,
-    store::{StoreError, contract::Inspection},
+    store::{Store, StoreError, contract::Inspection},
 };
 
 use super::Engine;

@@ -19,7 +19,7 @@ use crate::{
     lock::{HeldLease, KeeperId, Lease},
     mutants::{self, Mutant},
     store::{
-        Store, StoreError,
+        AnyStore, Store, StoreError,
         contract::{Loss, Place, Release, Renewal, Renewer},
         positions::{Position, Watcher},
     },
@@ -39,7 +39,7 @@ use super::{
 
 /// The task behind a hold.
 pub(super) struct Keeper {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: AnyStore,
     pub(super) reaper: Reaper,
     pub(super) lifecycle: Lifecycle,
     pub(super) streams: Streams,

@@ -3,7 +3,7 @@
 use crate::{
     lock::LockName,
     store::{
-        StoreError,
+        Store, StoreError,
         page::{ListQuery, Page},
     },
 };

@@ -3,7 +3,7 @@
 //! One task keeps everything that is to be given back until the store has confirmed it, however
 //! long the store is away. It starts no more than [`CONCURRENT`] commands at a time.
 
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
+use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::{
@@ -17,7 +17,7 @@ use crate::{
     lock::{KeeperId, LockName, TokenHash},
     mutants::{self, Mutant},
     store::{
-        Store, StoreError,
+        AnyStore, Store, StoreError,
         contract::{GiveBack, Release},
     },
     telemetry::metrics::Metrics,
@@ -70,7 +70,7 @@ struct Entry {
 }
 
 struct Task {
-    store: Arc<dyn Store>,
+    store: AnyStore,
     events: Bus,
     metrics: Metrics,
     grace: Duration,
@@ -84,7 +84,7 @@ struct Task {
 
 impl Reaper {
     pub(super) fn start(
-        store: Arc<dyn Store>,
+        store: AnyStore,
         owed: Owed,
         events: Bus,
         metrics: Metrics,
@@ -138,7 +138,7 @@ impl Task {
             while running.len() < CONCURRENT
                 && let Some(entry) = self.take_due()
             {
-                let (store, events) = (Arc::clone(&self.store), self.events.clone());
+                let (store, events) = (self.store.clone(), self.events.clone());
                 running.push(give_back(store, events, self.metrics.clone(), entry));
             }
             if self.stopping
@@ -211,7 +211,7 @@ impl Task {
 
 /// Answers the entry again if it must be tried later.
 async fn give_back(
-    store: Arc<dyn Store>,
+    store: AnyStore,
     events: Bus,
     metrics: Metrics,
     mut entry: Entry,

@@ -1,13 +1,11 @@
 //! Release: give a lock back.
 
-use std::sync::Arc;
-
 use tokio::task::yield_now;
 
 use crate::{
     lock::{LockName, Token},
     store::{
-        StoreError,
+        Store, StoreError,
         contract::{Loss, Release},
     },
     telemetry::metrics::SeenBy,
@@ -34,7 +32,7 @@ impl Engine {
     /// A caller that hangs up half-way still wants the lock released, so the command is seen through.
     pub async fn release(&self, name: LockName, token: &Token) -> Result<(), ReleaseError> {
         let hash = token.hash();
-        let store = Arc::clone(&self.store);
+        let store = self.store.clone();
         let (streams, owed) = (self.streams.clone(), self.owed.clone());
         let (events, metrics) = (self.events.clone(), self.metrics.clone());
         let release = SeenThrough::new(&self.lifecycle, |_hung_up| async move {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     lock::{Lease, LockName, Token, TokenHash, Ttl},
     store::{
-        StoreError, Uncertainty,
+        Store, StoreError, Uncertainty,
         contract::{Loss, Renewal, Renewer},
     },
     telemetry::metrics::SeenBy,

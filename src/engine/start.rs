@@ -9,7 +9,7 @@ use crate::{
     config::LimitsConfig,
     lifecycle::Lifecycle,
     lock::{LockName, TokenHash},
-    store::{Store, breaks::BrokenLease, contract::Check, parking::Crowd},
+    store::{AnyStore, Store, breaks::BrokenLease, contract::Check, parking::Crowd},
     telemetry::metrics::{Figures, Metrics},
 };
 
@@ -26,7 +26,7 @@ use super::{
 /// The operations on locks over one store. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: AnyStore,
     pub(super) lifecycle: Lifecycle,
     pub(super) reaper: Reaper,
     pub(super) unheard: Unheard,
@@ -47,15 +47,16 @@ pub struct Engine {
 impl Engine {
     /// Starts the engine, its reaper, and what hears of leases that are broken.
     pub fn start(
-        store: Arc<dyn Store>,
+        store: impl Into<AnyStore>,
         lifecycle: Lifecycle,
         limits: &LimitsConfig,
         metrics: Metrics,
     ) -> Self {
+        let store = store.into();
         let reconnect_grace = limits.reconnect_grace_ms.duration();
         let owed = Owed::default();
         let events = Bus::start(
-            Arc::clone(&store),
+            store.clone(),
             owed.clone(),
             &lifecycle,
             // When something happened is only displayed.
@@ -63,7 +64,7 @@ impl Engine {
             limits.max_event_streams,
         );
         let reaper = Reaper::start(
-            Arc::clone(&store),
+            store.clone(),
             owed.clone(),
             events.clone(),
             metrics.clone(),

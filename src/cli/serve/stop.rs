@@ -1,13 +1,18 @@
 //! How a gateway ends: it is withdrawn, drains, then closes, all within its grace period.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::info;
 
 use crate::{
-    audit::Audit, config::ShutdownConfig, engine::Engine, http::UnderWay, lifecycle::Lifecycle,
-    store::Store, telemetry::trace::Tracer,
+    audit::Audit,
+    config::ShutdownConfig,
+    engine::Engine,
+    http::UnderWay,
+    lifecycle::Lifecycle,
+    store::{AnyStore, Store as _},
+    telemetry::trace::Tracer,
 };
 
 use super::{ServeError, service_manager::ServiceManager, signals::Signals};
@@ -31,7 +36,7 @@ pub(super) struct Serving {
     pub(super) lifecycle: Lifecycle,
     pub(super) under_way: UnderWay,
     pub(super) engine: Engine,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: AnyStore,
     pub(super) audit: Audit,
     pub(super) tracer: Tracer,
 }

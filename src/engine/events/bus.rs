@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::{Notify, mpsc, watch};
 
-use crate::{clock::Clock, lifecycle::Lifecycle, store::Store};
+use crate::{clock::Clock, lifecycle::Lifecycle, store::AnyStore};
 
 use super::{super::owed::Owed, audience::Audience, line::News, teller::Teller};
 
@@ -48,7 +48,7 @@ const BACKLOG: usize = 16_384;
 impl Bus {
     /// Starts the teller. It sleeps until somebody listens.
     pub(in crate::engine) fn start(
-        store: Arc<dyn Store>,
+        store: AnyStore,
         owed: Owed,
         lifecycle: &Lifecycle,
         clock: Arc<dyn Clock>,

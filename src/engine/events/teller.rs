@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use crate::store::{Store, StoreError};
+use crate::store::{AnyStore, Store, StoreError};
 
 use super::{
     super::owed::Owed,
@@ -31,7 +31,7 @@ use super::{
 pub(super) struct Teller {
     shared: Arc<Shared>,
     told: mpsc::Receiver<News>,
-    store: Arc<dyn Store>,
+    store: AnyStore,
     owed: Owed,
     known: Knowledge,
     outbox: Outbox,
@@ -72,13 +72,13 @@ impl Teller {
     pub(super) fn new(
         shared: Arc<Shared>,
         told: mpsc::Receiver<News>,
-        store: Arc<dyn Store>,
+        store: AnyStore,
         owed: Owed,
     ) -> Self {
         Self {
             shared,
             told,
-            ear: Ear::new(Arc::clone(&store)),
+            ear: Ear::new(store.clone()),
             store,
             owed,
             known: Knowledge::default(),
@@ -96,7 +96,7 @@ impl Teller {
     /// Goes on until `stopped`.
     pub(super) async fn run(mut self, stopped: impl Future<Output = ()>) {
         let mut stopped = std::pin::pin!(stopped);
-        let store = Arc::clone(&self.store);
+        let store = self.store.clone();
         let mut batch = Vec::new();
         loop {
             let due = self.next_due();
@@ -217,12 +217,12 @@ impl Teller {
         while self.checks.len() < CHECKS
             && let Some(key) = self.known.tracker.take_due(now)
         {
-            let store = Arc::clone(&self.store);
+            let store = self.store.clone();
             self.checks.push(Box::pin(look(store, key)));
         }
         if self.ask_at.is_some_and(|at| at <= now) && self.asking.is_none() {
             self.ask_at = Some(now + ASK.0);
-            let store = Arc::clone(&self.store);
+            let store = self.store.clone();
             self.asking = Some(Box::pin(async move {
                 match store.relay() {
                     Some(relay) => relay.ask(ASK.1).await,
@@ -232,7 +232,7 @@ impl Teller {
         }
         if self.outbox.due().is_some_and(|due| due <= now) && self.sending.is_none() {
             let (store, batch) = (
-                Arc::clone(&self.store),
+                self.store.clone(),
                 self.outbox.take(self.shared.clock.wall()),
             );
             self.sending = Some(Box::pin(async move {

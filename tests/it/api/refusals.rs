@@ -1,8 +1,9 @@
 //! Requests that nobody handles, because their heads never come whole or well-formed.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use latchgate::config::{Config, Millis};
+use tokio::time::Instant;
 
 use super::{
     service::Service,

@@ -14,7 +14,6 @@ use latchgate::{
     engine::{AcquireRequest, Engine, Stated},
     lifecycle::Lifecycle,
     lock::{CallerId, Metadata},
-    store::Store,
     telemetry::metrics::Metrics,
 };
 use tokio::{
@@ -41,7 +40,7 @@ struct Observer {
 
 fn engine(nodes: &Nodes) -> Engine {
     let lifecycle = Lifecycle::new();
-    let store: Arc<dyn Store> = Arc::new(nodes.open(&lifecycle));
+    let store = Arc::new(nodes.open(&lifecycle));
     let limits = LimitsConfig::default();
     Engine::start(store, lifecycle, &limits, Metrics::default())
 }
