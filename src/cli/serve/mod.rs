@@ -9,4 +9,5 @@ mod stop;
 mod under_way;
 
 pub(super) use error::ServeError;
+pub use run::serve_over;
 pub(super) use run::{ServeArgs, serve};
