@@ -37,6 +37,15 @@ fn no_file_is_longer_than_the_ceiling() {
 }
 
 #[test]
+fn no_test_passes_on_the_signal_dispositions_of_whoever_started_it() {
+    let around = ["Command", "new("].join("::");
+    none_is("start programs without `support::spawn`", |source| {
+        let starts = || source.text.contains(&around);
+        source.path.starts_with("tests/") && !source.path.ends_with("support/spawn.rs") && starts()
+    });
+}
+
+#[test]
 fn no_module_is_named_after_nothing() {
     none_is("have a name that says nothing", |source| {
         source
