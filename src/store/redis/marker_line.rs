@@ -14,8 +14,8 @@ use tokio::{
 use crate::store::Unavailability;
 
 use super::{
+    client::{Link, answered},
     failure::Failure,
-    link::{Link, answered},
     permissions::hint,
     run::RunId,
     scripts::Script,
@@ -64,7 +64,7 @@ impl MarkerLine {
     /// Finds out on a new connection whether replicas can be waited for there, before anything is
     /// granted.
     pub(super) async fn open(
-        mut link: Link,
+        link: Link,
         marker: String,
         limit: Instant,
     ) -> Result<Self, Unavailability> {
@@ -145,7 +145,7 @@ impl MarkerLine {
             commands.cmd("WAIT").arg(patience.wanted).arg(timeout);
             commands
         };
-        let mut link = self.link.clone();
+        let link = &self.link;
         let mut replies = link.send_all(&wait(self.script.by_hash()), due).await;
         if let Ok([Value::ServerError(error), _]) = replies.as_deref()
             && answered(error) == Failure::NoScript

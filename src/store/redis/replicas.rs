@@ -18,8 +18,8 @@ use tokio::{
 use crate::{config::RedisConfig, store::Unavailability};
 
 use super::{
+    client::Pool,
     marker_line::{MarkerLine, Patience},
-    pool::Pool,
     run::RunId,
 };
 

@@ -10,9 +10,9 @@ use crate::{
 };
 
 use super::{
+    client::{Endpoint, Link},
     credentials::Credentials,
     ear::Ear,
-    link::{Endpoint, Link},
     sentinels::Followed,
 };
 

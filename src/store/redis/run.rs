@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use bb8_redis::redis::{RedisResult, ServerError, Value, aio::MultiplexedConnection, cmd};
 use tokio::time::Instant;
 
 /// The run of a server to which a connection is. A connection is to one run of it, so that it is asked
@@ -36,29 +35,13 @@ pub(super) struct Told {
 // === impl Run ===
 
 impl Run {
-    /// Asks the server, before anything else is sent on the connection. Answers what it says instead: it may
-    /// not be asked, or cannot say so now.
-    pub(super) async fn ask(
-        &self,
-        connection: &mut MultiplexedConnection,
-    ) -> RedisResult<Option<ServerError>> {
-        let mut command = cmd("INFO");
-        command.arg("server");
-        // Before the answer: whatever it says, the server is no younger then.
-        let asked = Instant::now();
-        match connection.send_packed_command(&command).await? {
-            Value::BulkString(info) => {
-                let info = String::from_utf8_lossy(&info);
-                let _first = self.0.set(Said {
-                    asked,
-                    uptime: uptime(&info),
-                    id: RunId::read(&info),
-                });
-                Ok(None)
-            }
-            Value::ServerError(error) => Ok(Some(error)),
-            _ => Ok(None),
-        }
+    /// Takes note of what the server answered to `INFO server`, which was asked then.
+    pub(super) fn note(&self, info: &str, asked: Instant) {
+        let _first = self.0.set(Said {
+            asked,
+            uptime: uptime(info),
+            id: RunId::read(info),
+        });
     }
 
     /// How long it has run by now; `None` if it was not asked, or did not say.

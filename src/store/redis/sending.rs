@@ -17,10 +17,10 @@ use crate::store::{Unavailability, Uncertainty};
 
 use super::{
     Slot,
+    client::{Link, answered},
     dispatch::Dispatch,
     failure::Failure,
     keys::Keys,
-    link::{Link, answered},
     redirect::Kind,
     scripts::{Reply, Script},
     shard::Shard,
@@ -100,7 +100,7 @@ impl Dispatch {
 
     async fn script_on(
         &self,
-        (place, mut link): (&Place, Link),
+        (place, link): (&Place, Link),
         script: &Script,
         echo: &str,
         deadline: Instant,
@@ -108,10 +108,10 @@ impl Dispatch {
     ) -> Result<Reply, Failure> {
         let limit = deadline.min(Instant::now() + self.command_timeout);
         let command = filled(script.by_hash());
-        let value = match place.send(&mut link, &command, limit).await {
+        let value = match place.send(&link, &command, limit).await {
             Err(Failure::NoScript) => {
                 let command = filled(script.in_full());
-                place.send(&mut link, &command, limit).await
+                place.send(&link, &command, limit).await
             }
             other => other,
         }?;
@@ -144,8 +144,8 @@ impl Dispatch {
         let limit = Instant::now() + self.command_timeout;
         let mut place = self.place(slot)?;
         for _ in 0..REDIRECTS {
-            let mut link = place.link(limit).await?;
-            match place.send(&mut link, command, limit).await {
+            let link = place.link(limit).await?;
+            match place.send(&link, command, limit).await {
                 Err(Failure::Elsewhere(redirect)) => {
                     place = self.topology.follow(slot, &redirect, &place.shard)?;
                 }
@@ -170,8 +170,8 @@ impl Dispatch {
     ) -> Result<Value, Failure> {
         let limit = Instant::now() + self.command_timeout;
         let place = Place::at(shard);
-        let mut link = place.link(limit).await?;
-        place.send(&mut link, command, limit).await
+        let link = place.link(limit).await?;
+        place.send(&link, command, limit).await
     }
 
     /// Sends plain commands to a server together, once. A refusal of one of them is among the replies.
@@ -181,7 +181,7 @@ impl Dispatch {
         commands: &Pipeline,
     ) -> Result<Vec<Value>, Failure> {
         let limit = Instant::now() + self.command_timeout;
-        let mut link = Place::at(shard).link(limit).await?;
+        let link = Place::at(shard).link(limit).await?;
         link.send_all(commands, limit).await
     }
 
@@ -213,8 +213,8 @@ impl Dispatch {
             return self.plain(slot, command).await;
         }
         let limit = Instant::now() + self.command_timeout;
-        let mut link = place.link(limit).await?;
-        match place.send(&mut link, command, limit).await {
+        let link = place.link(limit).await?;
+        match place.send(&link, command, limit).await {
             // The slot has arrived, or come back, meanwhile.
             Err(Failure::Elsewhere(_)) => self.plain(slot, command).await,
             other => other,
@@ -297,7 +297,7 @@ impl Place {
     }
 
     /// Sends a command on it.
-    async fn send(&self, link: &mut Link, command: &Cmd, limit: Instant) -> Result<Value, Failure> {
+    async fn send(&self, link: &Link, command: &Cmd, limit: Instant) -> Result<Value, Failure> {
         if !self.asking {
             return link.send(command, limit).await;
         }

@@ -15,7 +15,7 @@ use crate::{
     store::Unavailability,
 };
 
-use super::{admission::Admission, pool::Pool, replicas::Replicas, route::Route};
+use super::{admission::Admission, client::Pool, replicas::Replicas, route::Route};
 
 /// One server that has locks, or whichever is the master.
 #[derive(Debug)]
@@ -86,6 +86,9 @@ impl Shard {
 
     /// Room for a command that does not keep anybody's lease.
     pub(super) async fn room(&self) -> Result<SemaphorePermit<'_>, Unavailability> {
+        if let Ok(room) = self.asking.try_acquire() {
+            return Ok(room);
+        }
         match timeout(ROOM_WITHIN, self.asking.acquire()).await {
             Ok(Ok(room)) => Ok(room),
             Ok(Err(_)) | Err(_) => Err(Unavailability::Overloaded),

@@ -24,8 +24,8 @@ use crate::{
 use super::{
     super::{
         Slot,
+        client::Endpoint,
         credentials::Credentials,
-        link::Endpoint,
         redirect::{Kind, Redirect},
         route::Route,
         sending::Place,

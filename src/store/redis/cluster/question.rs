@@ -13,8 +13,8 @@ use crate::{
 
 use super::{
     super::{
+        client::{Endpoint, Link},
         failure::Failure,
-        link::{Endpoint, Link},
         shard::Shard,
     },
     view::View,

@@ -17,10 +17,10 @@ use crate::{
 
 use super::super::{
     Slot, SlotTags,
+    client::answered,
     dispatch::Dispatch,
     failure::Failure,
     keys::Keys,
-    link::answered,
     reading::Patience,
     redirect::{Kind, Redirect},
     shard::Shard,

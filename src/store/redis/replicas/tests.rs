@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    super::{credentials::Credentials, keys::Keys, link::Endpoint, route::Route},
+    super::{client::Endpoint, credentials::Credentials, keys::Keys, route::Route},
     *,
 };
 use crate::{

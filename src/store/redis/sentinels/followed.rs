@@ -26,9 +26,9 @@ use crate::{
 
 use super::{
     super::{
+        client::{Endpoint, Link},
         credentials::Credentials,
         ear::Ear,
-        link::{Endpoint, Link},
     },
     insistence::Insistence,
     master::Master,

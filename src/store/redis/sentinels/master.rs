@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use crate::store::Unavailability;
 
 use super::super::{
+    client::{Endpoint, Link, answered},
     failure::Failure,
-    link::{Endpoint, Link, answered},
     run::RunId,
 };
 
@@ -55,7 +55,7 @@ impl Master {
 /// A connection to a server that says on it that it is a master, and by what it tells its runs apart.
 async fn meet(endpoint: &Endpoint) -> Result<(Link, Option<RunId>), Unavailability> {
     let limit = Instant::now() + endpoint.connect_timeout();
-    let mut link = endpoint.connect().await?;
+    let link = endpoint.connect().await?;
     let mut commands = Pipeline::with_capacity(2);
     commands.cmd("ROLE");
     commands.cmd("INFO").arg("server");

@@ -12,10 +12,10 @@ use tracing::{info, warn};
 use crate::{config::RedisNode, store::Unavailability};
 
 use super::super::{
+    client::{Endpoint, Link, answered},
     credentials::Credentials,
     ear::Ear,
     failure::Failure,
-    link::{Endpoint, Link, answered},
 };
 
 /// One sentinel.
@@ -83,7 +83,7 @@ impl Sentinel {
     }
 
     async fn ask_once(&self, service: &str, limit: Instant) -> Result<Named, Unavailability> {
-        let mut link = self.link().await?;
+        let link = self.link().await?;
         let mut commands = Pipeline::with_capacity(2);
         commands.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");
         commands.arg(service);

@@ -1,14 +1,19 @@
 //! The connections to one server, or to whichever is the master.
 //!
-//! A connection is taken from the pool, cloned, and given back before anything is sent: requests
-//! share connections, and their commands travel together.
+//! bb8 keeps, dials and checks them. Requests share them, and their commands travel together, so that a
+//! request takes none out: it reads a snapshot of the connections that are live, and comes to bb8 only when it
+//! finds one broken or none at all.
 
 use std::{
     convert::Infallible,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
+use arc_swap::ArcSwap;
 use bb8_redis::bb8;
 use tokio::{
     sync::Notify,
@@ -17,23 +22,30 @@ use tokio::{
 
 use crate::{config::RedisConfig, store::Unavailability};
 
-use super::{ear::Ear, link::Link, route::Route, run::RunId};
+use super::{
+    super::{ear::Ear, route::Route, run::RunId},
+    connection::Link,
+};
 
-/// The pool of one server's connections.
-pub(super) struct Pool {
+/// The connections to one server.
+pub(in crate::store::redis) struct Pool {
     connections: bb8::Pool<Manager>,
     route: Route,
-    news: Arc<News>,
+    known: Arc<Known>,
+    /// Which connection of the snapshot is used next.
+    turn: AtomicUsize,
 }
 
 struct Manager {
     route: Route,
-    news: Arc<News>,
+    known: Arc<Known>,
 }
 
 /// What came of connecting.
 #[derive(Default)]
-struct News {
+struct Known {
+    /// The connections that bb8 has: each from when it was made until bb8 finds it broken.
+    live: ArcSwap<Vec<Link>>,
     connected: Notify,
     /// Why the last connection could not be made, if it could not.
     trouble: Mutex<Option<String>>,
@@ -43,7 +55,7 @@ struct News {
 
 /// What the pool keeps. A failed connect is kept too, for the one who asked for it: the pool itself
 /// would keep the reason and let the caller wait until the time is over.
-enum Place {
+enum Dialled {
     Up(Link),
     Down(Instant, Unavailability),
 }
@@ -55,12 +67,12 @@ const GRACE: Duration = Duration::from_millis(100);
 // === impl Pool ===
 
 impl Pool {
-    pub(super) fn new(route: Route, config: &RedisConfig) -> Self {
+    pub(in crate::store::redis) fn new(route: Route, config: &RedisConfig) -> Self {
         let longest = route.longest_connect();
-        let news = Arc::new(News::default());
+        let known = Arc::new(Known::default());
         let manager = Manager {
             route: route.clone(),
-            news: Arc::clone(&news),
+            known: Arc::clone(&known),
         };
         let size = config.connections.max(1);
         let connections = bb8::Pool::builder()
@@ -76,74 +88,94 @@ impl Pool {
         Self {
             connections,
             route,
-            news,
+            known,
+            turn: AtomicUsize::new(0),
         }
     }
 
     /// A connection that was whole a moment ago.
-    pub(super) async fn link(&self, limit: Instant) -> Result<Link, Unavailability> {
+    pub(in crate::store::redis) async fn link(
+        &self,
+        limit: Instant,
+    ) -> Result<Link, Unavailability> {
+        match self.live() {
+            Some(link) => Ok(link),
+            None => self.checked_out(limit).await,
+        }
+    }
+
+    /// The next connection of the snapshot, if it is whole.
+    fn live(&self) -> Option<Link> {
+        let live = self.known.live.load();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let link = live.get(turn.checked_rem(live.len())?)?;
+        (!link.is_broken()).then(|| link.clone())
+    }
+
+    /// One that bb8 has, or makes. It drops those that it finds broken, and replaces them.
+    async fn checked_out(&self, limit: Instant) -> Result<Link, Unavailability> {
         let asked = Instant::now();
         loop {
-            let Ok(Ok(place)) = timeout_at(limit, self.connections.get()).await else {
+            let Ok(Ok(dialled)) = timeout_at(limit, self.connections.get()).await else {
                 let reason = "no connection was made in time".to_owned();
                 return Err(Unavailability::Connect(reason));
             };
-            match &*place {
-                // The name leads to another server by now: all that is asked is asked of one.
-                Place::Up(link) if !self.leads_to(link) => link.retire(),
-                Place::Up(link) if !link.is_broken() => return Ok(link.clone()),
-                Place::Down(at, reason) if *at >= asked => return Err(reason.clone()),
-                // Broken, or failed for somebody else some time ago: the pool drops it and connects
-                // anew.
-                Place::Up(_) | Place::Down(..) => {}
+            match &*dialled {
+                Dialled::Up(link) if !link.is_broken() => return Ok(link.clone()),
+                Dialled::Down(at, reason) if *at >= asked => return Err(reason.clone()),
+                // Broken, or failed for somebody else some time ago.
+                Dialled::Up(_) | Dialled::Down(..) => {}
             }
         }
     }
 
     /// How many connections are open.
-    pub(super) fn open(&self) -> u32 {
+    pub(in crate::store::redis) fn open(&self) -> u32 {
         self.connections.state().connections
     }
 
     /// Ends when a new connection has been made.
-    pub(super) async fn connected(&self) {
-        self.news.connected.notified().await;
+    pub(in crate::store::redis) async fn connected(&self) {
+        self.known.connected.notified().await;
     }
 
     /// Why the last connection could not be made, if it could not.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.news.trouble().clone()
+    pub(in crate::store::redis) fn trouble(&self) -> Option<String> {
+        self.known.trouble().clone()
     }
 
     /// Whether the last connection could not be made.
-    pub(super) fn is_in_trouble(&self) -> bool {
-        self.news.trouble().is_some()
+    pub(in crate::store::redis) fn is_in_trouble(&self) -> bool {
+        self.known.trouble().is_some()
     }
 
     /// A connection outside the pool that listens to channels.
-    pub(super) async fn subscribe(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
+    pub(in crate::store::redis) async fn subscribe(
+        &self,
+        channels: &[&str],
+    ) -> Result<Ear, Unavailability> {
         self.route.subscribe(channels).await
     }
 
     /// A connection outside the pool, for commands that keep others waiting.
-    pub(super) async fn dedicated(&self) -> Result<Link, Unavailability> {
+    pub(in crate::store::redis) async fn dedicated(&self) -> Result<Link, Unavailability> {
         let link = self.route.connect().await?;
-        self.news.note(&link);
+        self.known.leads_on(&link, &mut self.known.run());
         Ok(link)
     }
 
     /// Whether a connection leads to the run of the server to which the last one led.
-    pub(super) fn leads_to(&self, link: &Link) -> bool {
+    pub(in crate::store::redis) fn leads_to(&self, link: &Link) -> bool {
         link.run()
-            .is_none_or(|run| self.news.run().as_ref() == Some(run))
+            .is_none_or(|run| self.known.run().as_ref() == Some(run))
     }
 
     /// Gives the server up: from now on nothing is sent to it, and every connection ends.
-    pub(super) fn cut(&self) {
+    pub(in crate::store::redis) fn cut(&self) {
         self.route.cut();
     }
 
-    pub(super) async fn close(&self) {
+    pub(in crate::store::redis) async fn close(&self) {
         self.route.close().await;
     }
 }
@@ -154,21 +186,50 @@ impl fmt::Debug for Pool {
     }
 }
 
-// === impl News ===
+// === impl Known ===
 
-impl News {
-    /// A connection was made.
-    fn note(&self, link: &Link) {
-        if let Some(run) = link.run() {
-            *self.run() = Some(run.clone());
+impl Known {
+    /// A connection was made for bb8 to keep.
+    fn add(&self, link: &Link) {
+        *self.trouble() = None;
+        let mut last = self.run();
+        self.live.rcu(|live| {
+            let mut live = Vec::clone(live);
+            live.push(link.clone());
+            live
+        });
+        self.leads_on(link, &mut last);
+        drop(last);
+        self.connected.notify_one();
+    }
+
+    /// bb8 drops a connection.
+    fn remove(&self, link: &Link) {
+        self.live.rcu(|live| {
+            let others = live.iter().filter(|it| !it.is(link));
+            others.cloned().collect::<Vec<_>>()
+        });
+    }
+
+    /// Takes note of the run that a new connection leads to. If it is another one than before, the name leads
+    /// to another server by now, and those before are retired: all that is asked is asked of one.
+    fn leads_on(&self, link: &Link, last: &mut Option<RunId>) {
+        let Some(run) = link.run().filter(|&run| last.as_ref() != Some(run)) else {
+            return;
+        };
+        *last = Some(run.clone());
+        for other in self.live.load().iter() {
+            if other.run().is_some_and(|other| other != run) {
+                other.retire();
+            }
         }
     }
 
-    fn run(&self) -> std::sync::MutexGuard<'_, Option<RunId>> {
+    fn run(&self) -> MutexGuard<'_, Option<RunId>> {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn trouble(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+    fn trouble(&self) -> MutexGuard<'_, Option<String>> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -176,32 +237,36 @@ impl News {
 // === impl Manager ===
 
 impl bb8::ManageConnection for Manager {
-    type Connection = Place;
+    type Connection = Dialled;
     type Error = Infallible;
 
-    async fn connect(&self) -> Result<Place, Infallible> {
+    async fn connect(&self) -> Result<Dialled, Infallible> {
         Ok(match self.route.connect().await {
             Ok(link) => {
-                *self.news.trouble() = None;
-                self.news.note(&link);
-                self.news.connected.notify_one();
-                Place::Up(link)
+                self.known.add(&link);
+                Dialled::Up(link)
             }
             Err(reason) => {
-                *self.news.trouble() = Some(reason.to_string());
-                Place::Down(Instant::now(), reason)
+                *self.known.trouble() = Some(reason.to_string());
+                Dialled::Down(Instant::now(), reason)
             }
         })
     }
 
-    async fn is_valid(&self, _place: &mut Place) -> Result<(), Infallible> {
+    async fn is_valid(&self, _dialled: &mut Dialled) -> Result<(), Infallible> {
         Ok(())
     }
 
-    fn has_broken(&self, place: &mut Place) -> bool {
-        match place {
-            Place::Up(link) => link.is_broken(),
-            Place::Down(..) => true,
+    fn has_broken(&self, dialled: &mut Dialled) -> bool {
+        match dialled {
+            Dialled::Up(link) => {
+                let is_broken = link.is_broken();
+                if is_broken {
+                    self.known.remove(link);
+                }
+                is_broken
+            }
+            Dialled::Down(..) => true,
         }
     }
 }
@@ -214,7 +279,7 @@ mod tests {
     };
 
     use super::{
-        super::{credentials::Credentials, link::Endpoint},
+        super::{super::credentials::Credentials, endpoint::Endpoint},
         *,
     };
     use crate::{
