@@ -64,7 +64,7 @@ impl Server {
             };
             let request = String::from_utf8_lossy(&request[..read]);
             let reply = match () {
-                () if request.contains("INFO") => format!("$10\r\nrun_id:{run:03}\r\n"),
+                () if request.contains("INFO") => format!("+PONG\r\n$10\r\nrun_id:{run:03}\r\n"),
                 () if request.contains("EVALSHA") => "+OK\r\n:1\r\n".to_owned(),
                 () if request.contains("WAIT") => ":1\r\n".to_owned(),
                 () => "+PONG\r\n".to_owned(),
