@@ -20,14 +20,14 @@ use tokio::time::{Duration, Instant};
 
 use crate::store::{Unavailability, Uncertainty};
 
-use super::super::{
+use super::{
     failure::Failure,
     run::{Run, RunId},
 };
 
 /// A handle to a connection. Cheap to clone; the last one closes it.
 #[derive(Clone)]
-pub(in crate::store::redis) struct Link(Arc<Connection>);
+pub(crate) struct Link(Arc<Connection>);
 
 struct Connection {
     lane: Arc<Lane>,
@@ -36,7 +36,7 @@ struct Connection {
 
 /// What the handles of a connection share with its driver.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(crate) struct Lane {
     state: Mutex<State>,
     /// Whether it is retired, closed, or has ended.
     broken: AtomicBool,
@@ -45,15 +45,15 @@ pub(super) struct Lane {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
     /// Commands that nobody has begun to send.
-    pub(super) unsent: Vec<u8>,
+    pub(crate) unsent: Vec<u8>,
     /// The commands whose replies have not come, in the order in which they were sent.
     order: VecDeque<Pending>,
     slots: Vec<Slot>,
     free: Vec<usize>,
     /// Nobody waits for a reply beyond its own limit, and none of these is earlier.
-    pub(super) earliest: Option<Instant>,
+    pub(crate) earliest: Option<Instant>,
     /// Woken when there is something to send; taken, so that many commands wake the driver once.
     driver: Option<Waker>,
     ended: bool,
@@ -83,6 +83,9 @@ struct Awaited<'a> {
     taken: bool,
 }
 
+/// A reply for which there was no command.
+pub(super) struct Unasked;
+
 /// How many replies a connection may owe: many times as many as callers may wait for, so that only a server
 /// that is far behind is asked no more.
 const MOST_PENDING: usize = 16_384;
@@ -91,47 +94,43 @@ const MOST_PENDING: usize = 16_384;
 
 impl Link {
     /// A connection whose driver is about to start.
-    pub(super) fn new(lane: Arc<Lane>) -> Self {
+    pub(crate) fn new(lane: Arc<Lane>) -> Self {
         let run = Run::default();
         Self(Arc::new(Connection { lane, run }))
     }
 
     /// Whether no new command may be sent.
-    pub(in crate::store::redis) fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.0.lane.broken.load(Ordering::Acquire)
     }
 
     /// Keeps new commands from this connection.
-    pub(in crate::store::redis) fn retire(&self) {
+    pub(crate) fn retire(&self) {
         self.0.lane.broken.store(true, Ordering::Release);
     }
 
     /// Whether both are handles to the same connection.
-    pub(in crate::store::redis) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// For how long the server has run; `None` if it was not asked, or does not say.
-    pub(in crate::store::redis) fn age(&self) -> Option<Duration> {
+    pub(crate) fn age(&self) -> Option<Duration> {
         self.0.run.age()
     }
 
     /// Which run of which server it leads to; `None` if that was not asked, or is not said.
-    pub(in crate::store::redis) fn run(&self) -> Option<&RunId> {
+    pub(crate) fn run(&self) -> Option<&RunId> {
         self.0.run.id()
     }
 
     /// Takes note of what `INFO server` says, which was asked then.
-    pub(super) fn note_run(&self, info: &[u8], asked: Instant) {
+    pub(crate) fn note_run(&self, info: &[u8], asked: Instant) {
         self.0.run.note(&String::from_utf8_lossy(info), asked);
     }
 
     /// Sends a command and waits for its reply, at most until `limit`.
-    pub(in crate::store::redis) async fn send(
-        &self,
-        command: &Cmd,
-        limit: Instant,
-    ) -> Result<Value, Failure> {
+    pub(crate) async fn send(&self, command: &Cmd, limit: Instant) -> Result<Value, Failure> {
         let lane = &*self.0.lane;
         let slot = lane.accept(1, |state| state.push(command, limit))?;
         let failure = match Awaited::new(lane, slot).await {
@@ -147,7 +146,7 @@ impl Link {
 
     /// Sends commands together, with none of anybody else between them, and waits for all replies. Each of
     /// them may be an error.
-    pub(in crate::store::redis) async fn send_all(
+    pub(crate) async fn send_all(
         &self,
         commands: &Pipeline,
         limit: Instant,
@@ -156,7 +155,7 @@ impl Link {
     }
 
     /// The same in two steps: takes them to be sent, and answers what waits for their replies.
-    pub(super) fn take_all(
+    pub(crate) fn take_all(
         &self,
         commands: &Pipeline,
         limit: Instant,
@@ -191,14 +190,14 @@ impl Drop for Connection {
 }
 
 /// What an error of the server means.
-pub(in crate::store::redis) fn answered(error: &ServerError) -> Failure {
+pub(crate) fn answered(error: &ServerError) -> Failure {
     Failure::of(error.code(), error.details().unwrap_or_default())
 }
 
 // === impl Lane ===
 
 impl Lane {
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -223,7 +222,7 @@ impl Lane {
     }
 
     /// Gives the connection up: what its driver has not sent yet is not sent any more.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.broken.store(true, Ordering::Release);
         let driver = self.state().driver.take();
@@ -232,12 +231,12 @@ impl Lane {
         }
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
     /// Ends the connection: nothing more is sent, and whoever waits is told that no reply will come.
-    pub(super) fn end(&self, why: &str) {
+    pub(crate) fn end(&self, why: &str) {
         self.broken.store(true, Ordering::Release);
         let mut state = self.state();
         state.ended = true;
@@ -274,21 +273,21 @@ impl State {
     }
 
     /// Says which task sends what comes from now on.
-    pub(super) fn wake_with(&mut self, waker: &Waker) {
+    pub(crate) fn wake_with(&mut self, waker: &Waker) {
         match &mut self.driver {
             Some(driver) => driver.clone_from(waker),
             none => *none = Some(waker.clone()),
         }
     }
 
-    /// Hands the next reply to whoever waits for it. `None` if nothing was asked that it could answer.
-    pub(super) fn answer(&mut self, value: Value) -> Option<Option<Waker>> {
-        let pending = self.order.pop_front()?;
-        Some(self.settle(pending.slot, Ok(value)))
+    /// Hands the next reply to whoever waits for it, who is to be woken.
+    pub(crate) fn answer(&mut self, value: Value) -> Result<Option<Waker>, Unasked> {
+        let pending = self.order.pop_front().ok_or(Unasked)?;
+        Ok(self.settle(pending.slot, Ok(value)))
     }
 
     /// Tells those whose time is over.
-    pub(super) fn expire(&mut self, now: Instant, woken: &mut Vec<Waker>) {
+    pub(crate) fn expire(&mut self, now: Instant, woken: &mut Vec<Waker>) {
         self.earliest = None;
         for at in 0..self.order.len() {
             let Pending { slot, limit } = self.order[at];

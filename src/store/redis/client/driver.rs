@@ -14,10 +14,13 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-use super::{connection::Lane, resp::Replies};
+use super::{
+    connection::{Lane, Unasked},
+    resp::Replies,
+};
 
 /// The task of a connection. When it is dropped the connection has ended.
-pub(super) struct Driver<S> {
+pub(crate) struct Driver<S> {
     lane: Arc<Lane>,
     stream: S,
     input: BytesMut,
@@ -43,7 +46,7 @@ const CLOSED: &str = "the server is not used any more";
 // === impl Driver ===
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
-    pub(super) fn new(lane: Arc<Lane>, stream: S) -> Self {
+    pub(crate) fn new(lane: Arc<Lane>, stream: S) -> Self {
         Self {
             lane,
             stream,
@@ -59,7 +62,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
     }
 
     /// Runs until the connection ends.
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let ended = poll_fn(|context| match self.turn(context) {
             Ok(()) => Poll::Pending,
             Err(error) => Poll::Ready(error),
@@ -102,10 +105,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 .next(&mut self.input)
                 .map_err(|_| io::Error::other("it answers what no Redis would"))?
             {
-                match state.answer(reply) {
-                    Some(waker) => self.woken.extend(waker),
-                    None => return Err(io::Error::other("it answers what nobody asked")),
-                }
+                let waker = state
+                    .answer(reply)
+                    .map_err(|Unasked| io::Error::other("it answers what nobody asked"))?;
+                self.woken.extend(waker);
             }
             drop(state);
             self.woken.drain(..).for_each(Waker::wake);

@@ -5,9 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use bb8_redis::redis::{
-    ErrorKind, Pipeline, RedisConnectionInfo, RedisError, ServerError, Value, aio::PubSub,
-};
+use bb8_redis::redis::{Pipeline, RedisConnectionInfo, RedisError, Value, aio::PubSub};
 use tokio::{
     net::TcpStream,
     task::spawn_blocking,
@@ -16,20 +14,21 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 use tokio_util::{either::Either, sync::CancellationToken, task::TaskTracker};
 
-use crate::{config::RedisNode, store::Unavailability, tls::distrust};
+use crate::{config::RedisNode, store::Unavailability};
 
 use super::{
-    super::{
-        credentials::{Credentials, Shown, server_name},
-        ear::Ear,
-        failure::{self, Failure},
-    },
     connection::{Lane, Link, answered},
+    credentials::{Credentials, Shown, server_name},
     driver::Driver,
+    failure::Failure,
+    login::{
+        closed, full, is_full, judge_greeting, login_failed, no_database, no_tls, refused,
+        refused_login, wrong_login,
+    },
 };
 
 /// Where to connect to, and who owns the connections.
-pub(in crate::store::redis) struct Endpoint {
+pub(crate) struct Endpoint {
     node: RedisNode,
     credentials: Arc<Credentials>,
     connect_timeout: Duration,
@@ -43,13 +42,20 @@ pub(in crate::store::redis) struct Endpoint {
     closing: CancellationToken,
 }
 
+/// A connection that listens to channels, and word of when it should not any more.
+pub(crate) struct Ear {
+    pub(crate) connection: PubSub,
+    /// Told when the server is given up.
+    pub(crate) over: CancellationToken,
+}
+
 /// A connection as bytes.
 type Wire = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 // === impl Endpoint ===
 
 impl Endpoint {
-    pub(in crate::store::redis) fn new(
+    pub(crate) fn new(
         node: RedisNode,
         credentials: Arc<Credentials>,
         connect_timeout: Duration,
@@ -67,21 +73,21 @@ impl Endpoint {
 
     /// The same; with `asks_run` asked on every new connection which run of which server it is, and for
     /// how long it has run.
-    pub(in crate::store::redis) fn asked_for_its_run(self, asks_run: bool) -> Self {
+    pub(crate) fn asked_for_its_run(self, asks_run: bool) -> Self {
         Self { asks_run, ..self }
     }
 
     /// Where it is.
-    pub(in crate::store::redis) fn node(&self) -> &RedisNode {
+    pub(crate) fn node(&self) -> &RedisNode {
         &self.node
     }
 
     /// How long connecting may take.
-    pub(in crate::store::redis) fn connect_timeout(&self) -> Duration {
+    pub(crate) fn connect_timeout(&self) -> Duration {
         self.connect_timeout
     }
 
-    pub(in crate::store::redis) async fn connect(&self) -> Result<Link, Unavailability> {
+    pub(crate) async fn connect(&self) -> Result<Link, Unavailability> {
         self.in_time(self.open()).await
     }
 
@@ -217,7 +223,7 @@ impl Endpoint {
         }
         let detail = error.details().unwrap_or_default();
         let other = || self.with_hint(refused_login(error.code()));
-        Err(self.no_database(detail).unwrap_or_else(other))
+        Err(no_database(self.credentials.database(), detail).unwrap_or_else(other))
     }
 
     /// Starts the task that moves the bytes of a connection.
@@ -235,10 +241,7 @@ impl Endpoint {
     }
 
     /// A connection of its own that listens to channels.
-    pub(in crate::store::redis) async fn subscribe(
-        &self,
-        channels: &[&str],
-    ) -> Result<Ear, Unavailability> {
+    pub(crate) async fn subscribe(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
         let open = async {
             let (stream, login) = self.reach().await?;
             let subscription = PubSub::new(&login, stream).await;
@@ -257,26 +260,7 @@ impl Endpoint {
     fn login_failed(&self, error: &RedisError) -> Unavailability {
         let detail = error.detail().unwrap_or_default();
         let other = || self.with_hint(login_failed(error));
-        self.no_database(detail).unwrap_or_else(other)
-    }
-
-    /// Why the database cannot be chosen, if that is what the server says.
-    fn no_database(&self, detail: &str) -> Option<Unavailability> {
-        let database = self.credentials.database();
-        let why = if failure::tells_of_no_database(detail) {
-            format!(
-                "the server has no database {database}; name another at the end of the store's \
-                 URL, or raise `databases` in the server's configuration (a cluster has database 0 \
-                 only)"
-            )
-        } else if failure::tells_of_no_select(detail) {
-            format!(
-                "the user may not choose database {database}; give it +select, or use database 0"
-            )
-        } else {
-            return None;
-        };
-        Some(Unavailability::Misconfigured(why))
+        no_database(self.credentials.database(), detail).unwrap_or_else(other)
     }
 
     /// What may be behind a connection that ends before anything was said. A server that misses a
@@ -293,7 +277,7 @@ impl Endpoint {
     }
 
     /// Gives the server up: from now on nothing is sent to it, and every connection ends.
-    pub(in crate::store::redis) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.closing.cancel();
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         for lane in lanes.iter().filter_map(Weak::upgrade) {
@@ -302,97 +286,9 @@ impl Endpoint {
     }
 
     /// Closes every connection, whoever still has one.
-    pub(in crate::store::redis) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.cut();
         self.drivers.close();
         self.drivers.wait().await;
-    }
-}
-
-/// What a server answers to PING. Whatever it is, if only that it is busy or that the user may not ask, it
-/// answers.
-fn judge_greeting(reply: Option<Value>) -> Result<(), Unavailability> {
-    match reply {
-        Some(Value::ServerError(error)) if error.code() != "NOPERM" => match answered(&error) {
-            Failure::Refused(why @ Unavailability::Misconfigured(_)) => Err(why),
-            Failure::Transient(why) if is_full(&error) => Err(why),
-            _ => Ok(()),
-        },
-        _ => Ok(()),
-    }
-}
-
-fn closed() -> Unavailability {
-    Unavailability::Connect("the server closed the connection".to_owned())
-}
-
-fn full() -> Unavailability {
-    Unavailability::Refused("the server has too many clients".to_owned())
-}
-
-fn wrong_login() -> Unavailability {
-    Unavailability::Misconfigured("the server refuses the user or the password".to_owned())
-}
-
-/// What an error to a login means, going by its code alone.
-fn refused_login(code: &str) -> Unavailability {
-    match Failure::of(code, "") {
-        Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
-            Unavailability::Misconfigured(format!("the server refuses the login: {code}"))
-        }
-        known => known.reason(),
-    }
-}
-
-/// Why the library could not log in. What the server says to a login may repeat the password, so of its text
-/// nothing is passed on.
-fn login_failed(error: &RedisError) -> Unavailability {
-    let detail = error.detail().unwrap_or_default();
-    match error.kind() {
-        ErrorKind::AuthenticationFailed if failure::tells_of_too_many_clients(detail) => full(),
-        ErrorKind::AuthenticationFailed => wrong_login(),
-        ErrorKind::Io => closed(),
-        ErrorKind::Server(_) | ErrorKind::Extension => {
-            refused_login(error.code().unwrap_or_default())
-        }
-        _ => Unavailability::Misconfigured("the server refuses the login or database".to_owned()),
-    }
-}
-
-/// Why a connection is not encrypted. That the two do not believe each other does not pass; that the
-/// connection broke off may.
-fn no_tls(error: &io::Error) -> Unavailability {
-    if let Some(why) = distrust(error, "redis.tls.ca_file") {
-        return Unavailability::Misconfigured(format!(
-            "the certificate of the server is not believed: {why}"
-        ));
-    }
-    let rustls = error.get_ref().and_then(|cause| cause.downcast_ref());
-    match rustls {
-        Some(why @ rustls::Error::InvalidMessage(_)) => Unavailability::Misconfigured(format!(
-            "the server does not speak TLS on this port ({why})"
-        )),
-        Some(why @ rustls::Error::AlertReceived(_)) => {
-            Unavailability::Misconfigured(format!("the server refuses the TLS connection: {why}"))
-        }
-        _ => Unavailability::Connect(format!("no TLS connection: {error}")),
-    }
-}
-
-/// Whether the server has too many clients, and closes the connection.
-fn is_full(error: &ServerError) -> bool {
-    error
-        .details()
-        .is_some_and(failure::tells_of_too_many_clients)
-}
-
-/// Why a channel cannot be listened to.
-fn refused(error: &RedisError) -> Unavailability {
-    let code = error.code().unwrap_or_default();
-    match Failure::of(code, error.detail().unwrap_or_default()) {
-        Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
-            Unavailability::Connect("the connection was lost".to_owned())
-        }
-        known => known.reason(),
     }
 }

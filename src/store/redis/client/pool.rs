@@ -22,13 +22,10 @@ use tokio::{
 
 use crate::{config::RedisConfig, store::Unavailability};
 
-use super::{
-    super::{ear::Ear, route::Route, run::RunId},
-    connection::Link,
-};
+use super::{connection::Link, endpoint::Ear, route::Route, run::RunId};
 
 /// The connections to one server.
-pub(in crate::store::redis) struct Pool {
+pub(crate) struct Pool {
     connections: bb8::Pool<Manager>,
     route: Route,
     known: Arc<Known>,
@@ -67,7 +64,7 @@ const GRACE: Duration = Duration::from_millis(100);
 // === impl Pool ===
 
 impl Pool {
-    pub(in crate::store::redis) fn new(route: Route, config: &RedisConfig) -> Self {
+    pub(crate) fn new(route: Route, config: &RedisConfig) -> Self {
         let longest = route.longest_connect();
         let known = Arc::new(Known::default());
         let manager = Manager {
@@ -94,10 +91,7 @@ impl Pool {
     }
 
     /// A connection that was whole a moment ago.
-    pub(in crate::store::redis) async fn link(
-        &self,
-        limit: Instant,
-    ) -> Result<Link, Unavailability> {
+    pub(crate) async fn link(&self, limit: Instant) -> Result<Link, Unavailability> {
         match self.live() {
             Some(link) => Ok(link),
             None => self.checked_out(limit).await,
@@ -130,52 +124,49 @@ impl Pool {
     }
 
     /// How many connections are open.
-    pub(in crate::store::redis) fn open(&self) -> u32 {
+    pub(crate) fn open(&self) -> u32 {
         self.connections.state().connections
     }
 
     /// Ends when a new connection has been made.
-    pub(in crate::store::redis) async fn connected(&self) {
+    pub(crate) async fn connected(&self) {
         self.known.connected.notified().await;
     }
 
     /// Why the last connection could not be made, if it could not.
-    pub(in crate::store::redis) fn trouble(&self) -> Option<String> {
+    pub(crate) fn trouble(&self) -> Option<String> {
         self.known.trouble().clone()
     }
 
     /// Whether the last connection could not be made.
-    pub(in crate::store::redis) fn is_in_trouble(&self) -> bool {
+    pub(crate) fn is_in_trouble(&self) -> bool {
         self.known.trouble().is_some()
     }
 
     /// A connection outside the pool that listens to channels.
-    pub(in crate::store::redis) async fn subscribe(
-        &self,
-        channels: &[&str],
-    ) -> Result<Ear, Unavailability> {
+    pub(crate) async fn subscribe(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
         self.route.subscribe(channels).await
     }
 
     /// A connection outside the pool, for commands that keep others waiting.
-    pub(in crate::store::redis) async fn dedicated(&self) -> Result<Link, Unavailability> {
+    pub(crate) async fn dedicated(&self) -> Result<Link, Unavailability> {
         let link = self.route.connect().await?;
         self.known.leads_on(&link, &mut self.known.run());
         Ok(link)
     }
 
     /// Whether a connection leads to the run of the server to which the last one led.
-    pub(in crate::store::redis) fn leads_to(&self, link: &Link) -> bool {
+    pub(crate) fn leads_to(&self, link: &Link) -> bool {
         link.run()
             .is_none_or(|run| self.known.run().as_ref() == Some(run))
     }
 
     /// Gives the server up: from now on nothing is sent to it, and every connection ends.
-    pub(in crate::store::redis) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.route.cut();
     }
 
-    pub(in crate::store::redis) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.route.close().await;
     }
 }
@@ -279,7 +270,7 @@ mod tests {
     };
 
     use super::{
-        super::{super::credentials::Credentials, endpoint::Endpoint},
+        super::{credentials::Credentials, endpoint::Endpoint},
         *,
     };
     use crate::{

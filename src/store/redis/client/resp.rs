@@ -5,14 +5,23 @@ use bytes::{Buf, BytesMut};
 
 /// The state of reading: what has come of a list whose end has not.
 #[derive(Debug, Default)]
-pub(super) struct Replies {
+pub(crate) struct Replies {
     /// The lists that are open, the innermost last: how many elements each still misses, and those it has.
     open: Vec<(usize, Vec<Value>)>,
 }
 
+/// What the bytes begin with.
+enum Element {
+    Whole(Value),
+    /// The head of a list.
+    Opens,
+    /// Less than an element.
+    Missing,
+}
+
 /// Bytes that no Redis sends.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NotRedis;
+pub(crate) struct NotRedis;
 
 /// Scripts of ours and `CLUSTER SLOTS` nest lists four deep.
 const DEEPEST: usize = 16;
@@ -27,14 +36,12 @@ const EXPECTED: usize = 64;
 
 impl Replies {
     /// The next reply, or `None` while it has not come whole. What was read is taken from `input`.
-    pub(super) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Value>, NotRedis> {
+    pub(crate) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Value>, NotRedis> {
         loop {
-            let Some(value) = self.element(input)? else {
-                return Ok(None);
-            };
-            let Some(mut value) = value else {
-                // A list has begun.
-                continue;
+            let mut value = match self.element(input)? {
+                Element::Whole(value) => value,
+                Element::Opens => continue,
+                Element::Missing => return Ok(None),
             };
             loop {
                 let Some((missing, elements)) = self.open.last_mut() else {
@@ -51,11 +58,10 @@ impl Replies {
         }
     }
 
-    /// Reads one element: `None` if it has not come, `Some(None)` if it opens a list.
-    fn element(&mut self, input: &mut BytesMut) -> Result<Option<Option<Value>>, NotRedis> {
+    fn element(&mut self, input: &mut BytesMut) -> Result<Element, NotRedis> {
         let Some(end) = input.iter().take(LONGEST_LINE).position(|&b| b == b'\n') else {
             return if input.len() < LONGEST_LINE {
-                Ok(None)
+                Ok(Element::Missing)
             } else {
                 Err(NotRedis)
             };
@@ -78,7 +84,7 @@ impl Replies {
                     }
                     let begin = end + 1;
                     if input.len() < begin + length + 2 {
-                        return Ok(None);
+                        return Ok(Element::Missing);
                     }
                     let (text, rest) = input[begin..].split_at(length);
                     if !rest.starts_with(b"\r\n") {
@@ -86,7 +92,7 @@ impl Replies {
                     }
                     let text = text.to_vec();
                     input.advance(begin + length + 2);
-                    return Ok(Some(Some(Value::BulkString(text))));
+                    return Ok(Element::Whole(Value::BulkString(text)));
                 }
             },
             b'*' => match number(line)? {
@@ -100,13 +106,13 @@ impl Replies {
                     self.open
                         .push((count, Vec::with_capacity(count.min(EXPECTED))));
                     input.advance(end + 1);
-                    return Ok(Some(None));
+                    return Ok(Element::Opens);
                 }
             },
             _ => return Err(NotRedis),
         };
         input.advance(end + 1);
-        Ok(Some(Some(value)))
+        Ok(Element::Whole(value))
     }
 }
 

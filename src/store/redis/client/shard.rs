@@ -2,8 +2,9 @@
 //!
 //! Each has room of its own for those who ask, so that one that is away takes nothing from the others.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit},
     time::{Duration, timeout},
@@ -15,16 +16,18 @@ use crate::{
     store::Unavailability,
 };
 
-use super::{admission::Admission, client::Pool, replicas::Replicas, route::Route};
+use super::{
+    admission::Admission, dispatch::Dispatch, pool::Pool, replicas::Replicas, route::Route,
+};
 
 /// One server that has locks, or whichever is the master.
 #[derive(Debug)]
-pub(super) struct Shard {
-    pub(super) pool: Pool,
-    pub(super) replicas: Replicas,
-    pub(super) admission: Admission,
+pub(crate) struct Shard {
+    pub(crate) pool: Pool,
+    pub(crate) replicas: Replicas,
+    pub(crate) admission: Admission,
     /// Told when it is given up.
-    pub(super) over: CancellationToken,
+    pub(crate) over: CancellationToken,
     /// Where it is, if it is one of several.
     node: Option<RedisNode>,
     /// Room for those who ask for something, among the commands that are under way.
@@ -37,7 +40,7 @@ pub(super) struct Shard {
 
 /// What somebody wants of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Errand {
+pub(crate) enum Errand {
     /// To get a lock, or to know something.
     Ask,
     /// To keep a lease, or to end it.
@@ -57,12 +60,12 @@ const WAITING: usize = 256;
 
 impl Shard {
     /// The only server, or whichever is the master.
-    pub(super) fn only(route: Route, config: &RedisConfig) -> Self {
+    pub(crate) fn only(route: Route, config: &RedisConfig) -> Self {
         Self::new(route, None, config)
     }
 
     /// One of several.
-    pub(super) fn one_of(route: Route, node: RedisNode, config: &RedisConfig) -> Self {
+    pub(crate) fn one_of(route: Route, node: RedisNode, config: &RedisConfig) -> Self {
         Self::new(route, Some(node), config)
     }
 
@@ -80,12 +83,12 @@ impl Shard {
     }
 
     /// Where it is, if it is one of several.
-    pub(super) fn node(&self) -> Option<&RedisNode> {
+    pub(crate) fn node(&self) -> Option<&RedisNode> {
         self.node.as_ref()
     }
 
     /// Room for a command that does not keep anybody's lease.
-    pub(super) async fn room(&self) -> Result<SemaphorePermit<'_>, Unavailability> {
+    pub(crate) async fn room(&self) -> Result<SemaphorePermit<'_>, Unavailability> {
         if let Ok(room) = self.asking.try_acquire() {
             return Ok(room);
         }
@@ -96,7 +99,7 @@ impl Shard {
     }
 
     /// Room to wait for it, if it is one of several and away.
-    pub(super) fn patience(
+    pub(crate) fn patience(
         &self,
         with: Errand,
     ) -> Result<Option<OwnedSemaphorePermit>, Unavailability> {
@@ -117,7 +120,7 @@ impl Shard {
     }
 
     /// Says of which server something is told, if it is one of several.
-    pub(super) fn named(&self, what: &str) -> String {
+    pub(crate) fn named(&self, what: &str) -> String {
         match &self.node {
             Some(node) => format!("{node}: {what}"),
             None => what.to_owned(),
@@ -125,8 +128,42 @@ impl Shard {
     }
 
     /// Gives it up: from now on nothing is sent to it, and every connection ends.
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.over.cancel();
         self.pool.cut();
+    }
+}
+
+/// Keeps something going for each server of the store, until that is given up.
+pub(crate) async fn on_each(
+    dispatch: &Dispatch,
+    go: impl Fn(Arc<Shard>) -> BoxFuture<'static, ()> + Send,
+) {
+    let mut served = HashSet::new();
+    let mut going = FuturesUnordered::new();
+    let mut changed = dispatch.topology.changes();
+    loop {
+        let mut shards = dispatch.topology.shards();
+        shards.retain(|shard| !shard.over.is_cancelled());
+        for shard in shards {
+            // No other one lies there as long as this one is served.
+            let place = Arc::as_ptr(&shard).addr();
+            if served.insert(place) {
+                let going_on = go(Arc::clone(&shard));
+                going.push(async move {
+                    tokio::select! {
+                        () = going_on => {}
+                        () = shard.over.cancelled() => {}
+                    }
+                    place
+                });
+            }
+        }
+        tokio::select! {
+            () = changed.next() => {}
+            Some(over) = going.next(), if !going.is_empty() => {
+                served.remove(&over);
+            }
+        }
     }
 }

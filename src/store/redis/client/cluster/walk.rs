@@ -48,7 +48,7 @@ const TIME: Duration = Duration::from_secs(2);
 
 impl Listing<'_> {
     /// As many locks as were asked for, at most.
-    pub(in crate::store::redis) async fn walk(&self) -> Result<Page, StoreError> {
+    pub(crate) async fn walk(&self) -> Result<Page, StoreError> {
         let start = Instant::now();
         let (mut slot, mut after) = match self.query.cursor {
             Some(Cursor::Cluster { slot, after }) if usize::from(slot) < Slot::COUNT => {

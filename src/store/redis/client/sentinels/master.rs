@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use crate::store::Unavailability;
 
 use super::super::{
-    client::{Endpoint, Link, answered},
+    connection::{Link, answered},
+    endpoint::Endpoint,
     failure::Failure,
     run::RunId,
 };

@@ -15,7 +15,7 @@ use super::followed::Followed;
 
 impl Followed {
     /// What readiness says. No address: everybody may ask, and the log names each.
-    pub(in crate::store::redis) fn checks(&self) -> Vec<Check> {
+    pub(crate) fn checks(&self) -> Vec<Check> {
         let master = match self.now_followed() {
             Some(master) => Check {
                 name: "master",
@@ -64,7 +64,7 @@ impl Followed {
     }
 
     /// What metrics say.
-    pub(in crate::store::redis) fn figures(&self, figures: &mut StoreFigures) {
+    pub(crate) fn figures(&self, figures: &mut StoreFigures) {
         if let Some(master) = self.now_followed() {
             let since = master.since.duration_since(UNIX_EPOCH).unwrap_or_default();
             let node = master.endpoint.node().to_string();

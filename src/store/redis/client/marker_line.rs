@@ -14,7 +14,7 @@ use tokio::{
 use crate::store::Unavailability;
 
 use super::{
-    client::{Link, answered},
+    connection::{Link, answered},
     failure::Failure,
     permissions::hint,
     run::RunId,
@@ -22,7 +22,7 @@ use super::{
 };
 
 /// A connection on which markers are written.
-pub(super) struct MarkerLine {
+pub(crate) struct MarkerLine {
     link: Link,
     /// Which run of which server it leads to.
     run: RunId,
@@ -38,21 +38,21 @@ pub(super) struct MarkerLine {
 
 /// What came of a marker.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Round {
-    pub(super) begun: Instant,
+pub(crate) struct Round {
+    pub(crate) begun: Instant,
     /// How many replicas have it; `None` if that is not known.
-    pub(super) confirmed: Option<u32>,
+    pub(crate) confirmed: Option<u32>,
 }
 
 /// How replicas are waited for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     /// How many are waited for.
-    pub(super) wanted: u32,
+    pub(crate) wanted: u32,
     /// For how long they are.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
     /// How much longer the server may take to say so.
-    pub(super) answer_within: Duration,
+    pub(crate) answer_within: Duration,
 }
 
 /// For how long the marker stays: longer than it takes to come to a replica.
@@ -63,7 +63,7 @@ const MARKER_LASTS_MS: u64 = 1_000;
 impl MarkerLine {
     /// Finds out on a new connection whether replicas can be waited for there, before anything is
     /// granted.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         link: Link,
         marker: String,
         limit: Instant,
@@ -85,7 +85,7 @@ impl MarkerLine {
             link,
             run,
             marker,
-            script: Script::new(include_str!("lua/marker.lua"), 1),
+            script: Script::new(include_str!("../lua/marker.lua"), 1),
             turn: AsyncMutex::new(()),
             last: Mutex::default(),
             unanswered: Mutex::default(),
@@ -93,26 +93,26 @@ impl MarkerLine {
     }
 
     /// To which run of which server it is.
-    pub(super) fn run(&self) -> &RunId {
+    pub(crate) fn run(&self) -> &RunId {
         &self.run
     }
 
-    pub(super) fn link(&self) -> &Link {
+    pub(crate) fn link(&self) -> &Link {
         &self.link
     }
 
     /// Held by the one who writes a marker for all who wait.
-    pub(super) async fn turn(&self) -> AsyncMutexGuard<'_, ()> {
+    pub(crate) async fn turn(&self) -> AsyncMutexGuard<'_, ()> {
         self.turn.lock().await
     }
 
     /// What came of the last marker.
-    pub(super) fn last(&self) -> Option<Round> {
+    pub(crate) fn last(&self) -> Option<Round> {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a marker, and waits for those who have it. All is over by `limit`.
-    pub(super) async fn round(&self, patience: Patience, limit: Instant) -> Option<u32> {
+    pub(crate) async fn round(&self, patience: Patience, limit: Instant) -> Option<u32> {
         let begun = Instant::now();
         let confirmed = self.mark(patience, limit).await;
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) =

@@ -26,11 +26,11 @@ use super::{
 
 /// Carries commands to the servers of a store.
 #[derive(Clone)]
-pub(super) struct Dispatch {
-    pub(super) topology: Arc<Topology>,
-    pub(super) command_timeout: Duration,
+pub(crate) struct Dispatch {
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) command_timeout: Duration,
     /// Why messages cannot be subscribed to there, if that is refused for good.
-    pub(super) unsubscribed: Arc<Mutex<Option<String>>>,
+    pub(crate) unsubscribed: Arc<Mutex<Option<String>>>,
     deadline: Duration,
     /// When the outcome of what is sent must be known: that of one request, whatever it takes. Without
     /// one each command has the deadline for itself.
@@ -39,7 +39,7 @@ pub(super) struct Dispatch {
 
 /// Which copy of a command is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sending {
+pub(crate) enum Sending {
     /// No earlier copy can arrive.
     First,
     /// An earlier copy may have been carried out, or may yet be.
@@ -47,10 +47,10 @@ pub(super) enum Sending {
 }
 
 /// A reply, with what it takes to judge it.
-pub(super) struct Answer {
-    pub(super) reply: Reply,
+pub(crate) struct Answer {
+    pub(crate) reply: Reply,
     /// Why there was more than one copy, if an earlier one may have been carried out.
-    pub(super) earlier: Option<Uncertainty>,
+    pub(crate) earlier: Option<Uncertainty>,
 }
 
 /// How long a caller waits for a server that refuses or does not listen: long enough for a restart,
@@ -64,7 +64,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 // === impl Dispatch ===
 
 impl Dispatch {
-    pub(super) fn new(topology: Topology, config: &RedisConfig) -> Self {
+    pub(crate) fn new(topology: Topology, config: &RedisConfig) -> Self {
         Self {
             topology: Arc::new(topology),
             command_timeout: config.command_timeout_ms.duration(),
@@ -76,7 +76,7 @@ impl Dispatch {
 
     /// The same for all that is sent for one request: together it has the time that a single command
     /// has.
-    pub(super) fn for_one_request(&self) -> Self {
+    pub(crate) fn for_one_request(&self) -> Self {
         Self {
             limit: Some(Instant::now() + self.deadline),
             ..self.clone()
@@ -84,17 +84,17 @@ impl Dispatch {
     }
 
     /// When the outcome of what is sent now must be known.
-    pub(super) fn limit(&self) -> Instant {
+    pub(crate) fn limit(&self) -> Instant {
         self.limit.unwrap_or_else(|| Instant::now() + self.deadline)
     }
 
     /// How much of a request's time is kept for undoing what it has done.
-    pub(super) fn reserve(&self) -> Duration {
+    pub(crate) fn reserve(&self) -> Duration {
         self.command_timeout.min(self.deadline / 4)
     }
 
     /// Runs a script on the keys of a lock. `fill` appends keys and arguments.
-    pub(super) async fn run<F>(
+    pub(crate) async fn run<F>(
         &self,
         script: &Script,
         keys: &Keys,
@@ -108,7 +108,7 @@ impl Dispatch {
         let mut earlier: Option<Uncertainty> = None;
         let mut pauses = Pauses::new();
         let mut waiting = None;
-        let errand = if script.knows_its_own() {
+        let errand = if script.runs_during_slot_migration() {
             Errand::Keep
         } else {
             Errand::Ask
@@ -129,7 +129,7 @@ impl Dispatch {
             });
             let tried = tried.await;
             if tried.is_err() {
-                self.topology.doubt();
+                self.topology.request_refresh();
             }
             let (until, error) = match tried {
                 Ok(reply) => return Ok(Answer { reply, earlier }),
@@ -182,7 +182,9 @@ impl Dispatch {
         loop {
             let sent = self.once((script, form), keys, echo, limit, &fill).await;
             form = match (form, sent) {
-                (Form::Whole, Err(Failure::Moving(_))) if script.knows_its_own() => Form::Own(2),
+                (Form::Whole, Err(Failure::Moving(_))) if script.runs_during_slot_migration() => {
+                    Form::Own(2)
+                }
                 // What is remembered of its idempotency key belongs to it too.
                 (Form::Own(2), Ok(reply)) if reply.kind() == "keyed" => Form::Own(3),
                 (Form::Own(_), Ok(reply)) if reply.kind() == "moving" => {
@@ -194,7 +196,7 @@ impl Dispatch {
         }
     }
 
-    pub(super) async fn refused(
+    pub(crate) async fn refused(
         &self,
         failure: Failure,
         keys: &Keys,
@@ -214,18 +216,18 @@ impl Dispatch {
 // === impl Pauses ===
 
 /// Pauses with full jitter, so that the callers of a server that comes back do not come together.
-pub(super) struct Pauses {
+pub(crate) struct Pauses {
     longest: Duration,
 }
 
 impl Pauses {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             longest: FIRST_PAUSE,
         }
     }
 
-    pub(super) fn next(&mut self) -> Duration {
+    pub(crate) fn next(&mut self) -> Duration {
         let longest = self.longest;
         self.longest = (longest * 2).min(LONGEST_PAUSE);
         // Without randomness callers come together, which is no reason to fail.

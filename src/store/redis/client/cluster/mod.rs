@@ -9,4 +9,4 @@ mod visit;
 mod walk;
 mod watch;
 
-pub(super) use members::Cluster;
+pub(crate) use members::Cluster;

@@ -1,6 +1,6 @@
 //! Which server a slot lives on.
 
-use std::{future::pending, sync::Arc};
+use std::{fmt, future::pending, sync::Arc};
 
 use tokio::{
     sync::{OwnedSemaphorePermit, watch},
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
-    config::RedisConfig,
+    config::{ClusterUrl, RedisConfig, RedisLogin, RedisUrl, SentinelUrl},
     lifecycle::Lifecycle,
     store::{Unavailability, contract::Check},
     telemetry::metrics::StoreFigures,
@@ -20,16 +20,15 @@ use super::{
     Slot,
     cluster::Cluster,
     failure::Failure,
-    redirect::Redirect,
+    failure::Redirect,
     route::Route,
     sending::Place,
     sentinels::Followed,
-    servers::RedisServers,
     shard::{Errand, Shard},
 };
 
 /// The servers of the store.
-pub(super) enum Topology {
+pub(crate) enum Topology {
     /// One server has every slot.
     Single(Arc<Shard>, String),
     /// One server has every slot: the master that the sentinels name.
@@ -39,7 +38,7 @@ pub(super) enum Topology {
 }
 
 /// Word of it when the servers are others than before.
-pub(super) struct Changes(Option<watch::Receiver<u64>>);
+pub(crate) struct Changes(Option<watch::Receiver<u64>>);
 
 /// How long it may take until it is known who has what.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
@@ -48,7 +47,7 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 
 impl Topology {
     /// Connects to nobody yet.
-    pub(super) fn new(
+    pub(crate) fn new(
         servers: &RedisServers,
         config: &RedisConfig,
         clock: &Arc<dyn Clock>,
@@ -68,7 +67,7 @@ impl Topology {
     }
 
     /// Starts what keeps an eye on who has what, until the program stops or the store is closed.
-    pub(super) fn start(&self, lifecycle: &Lifecycle, closing: &CancellationToken) {
+    pub(crate) fn start(&self, lifecycle: &Lifecycle, closing: &CancellationToken) {
         match self {
             Self::Single(..) => {}
             Self::Sentinel(_, followed) => Arc::clone(followed).start(lifecycle, closing),
@@ -76,12 +75,12 @@ impl Topology {
         }
     }
 
-    pub(super) fn is_cluster(&self) -> bool {
+    pub(crate) fn is_cluster(&self) -> bool {
         matches!(self, Self::Cluster(_))
     }
 
     /// The server that has this slot.
-    pub(super) fn shard(&self, slot: Slot) -> Result<Arc<Shard>, Unavailability> {
+    pub(crate) fn shard(&self, slot: Slot) -> Result<Arc<Shard>, Unavailability> {
         match self {
             Self::Single(shard, _) | Self::Sentinel(shard, _) => Ok(Arc::clone(shard)),
             Self::Cluster(cluster) => cluster.owner(slot),
@@ -89,7 +88,7 @@ impl Topology {
     }
 
     /// Ends when some servers are known, or when that has taken too long.
-    pub(super) async fn known(&self) {
+    pub(crate) async fn known(&self) {
         match self {
             Self::Single(..) | Self::Sentinel(..) => {}
             Self::Cluster(cluster) => drop(timeout(KNOWN_WITHIN, cluster.known()).await),
@@ -97,7 +96,7 @@ impl Topology {
     }
 
     /// Room to wait for the server that has a slot, if it is one of several and away.
-    pub(super) fn patience(
+    pub(crate) fn patience(
         &self,
         slot: Slot,
         with: Errand,
@@ -113,7 +112,7 @@ impl Topology {
     }
 
     /// Every server that has slots, as far as is known.
-    pub(super) fn shards(&self) -> Vec<Arc<Shard>> {
+    pub(crate) fn shards(&self) -> Vec<Arc<Shard>> {
         match self {
             Self::Single(shard, _) | Self::Sentinel(shard, _) => vec![Arc::clone(shard)],
             Self::Cluster(cluster) => cluster.shards(),
@@ -121,7 +120,7 @@ impl Topology {
     }
 
     /// Whether this server has a slot.
-    pub(super) fn has(&self, shard: &Arc<Shard>, slot: Slot) -> bool {
+    pub(crate) fn has(&self, shard: &Arc<Shard>, slot: Slot) -> bool {
         match self {
             Self::Single(..) | Self::Sentinel(..) => true,
             Self::Cluster(cluster) => {
@@ -133,7 +132,7 @@ impl Topology {
 
     /// Some slot of a server, in which it can be found out what the server lets us do; `None` for one
     /// that takes part in no cluster, where any is as good.
-    pub(super) fn some_slot(&self, shard: &Arc<Shard>) -> Option<Slot> {
+    pub(crate) fn some_slot(&self, shard: &Arc<Shard>) -> Option<Slot> {
         match self {
             Self::Single(..) | Self::Sentinel(..) => None,
             Self::Cluster(cluster) => cluster.some_slot(shard),
@@ -142,7 +141,7 @@ impl Topology {
 
     /// A server on which messages of all the others are heard: in a cluster all of them tell each
     /// other.
-    pub(super) fn messenger(&self) -> Result<Arc<Shard>, Unavailability> {
+    pub(crate) fn messenger(&self) -> Result<Arc<Shard>, Unavailability> {
         match self {
             Self::Single(shard, _) | Self::Sentinel(shard, _) => Ok(Arc::clone(shard)),
             Self::Cluster(cluster) => cluster.messenger(),
@@ -150,7 +149,7 @@ impl Topology {
     }
 
     /// Tells it apart when a slot has gone to another server in between.
-    pub(super) fn moves(&self, slot: Slot) -> u32 {
+    pub(crate) fn moves(&self, slot: Slot) -> u32 {
         match self {
             Self::Single(..) | Self::Sentinel(..) => 0,
             Self::Cluster(cluster) => cluster.moves(slot),
@@ -158,7 +157,7 @@ impl Topology {
     }
 
     /// Where one goes whom a server has pointed elsewhere.
-    pub(super) fn follow(
+    pub(crate) fn follow(
         &self,
         slot: Slot,
         redirect: &Redirect,
@@ -171,14 +170,14 @@ impl Topology {
     }
 
     /// Somebody got no answer: it is time to ask who has what.
-    pub(super) fn doubt(&self) {
+    pub(crate) fn request_refresh(&self) {
         if let Self::Cluster(cluster) = self {
-            cluster.doubt();
+            cluster.request_refresh();
         }
     }
 
     /// Word of it when the servers are others than before.
-    pub(super) fn changes(&self) -> Changes {
+    pub(crate) fn changes(&self) -> Changes {
         Changes(match self {
             Self::Single(..) | Self::Sentinel(..) => None,
             Self::Cluster(cluster) => Some(cluster.changes()),
@@ -186,7 +185,7 @@ impl Topology {
     }
 
     /// What a server is called in metrics; `None` while it is not known which it is.
-    pub(super) fn node(&self, shard: &Shard) -> Option<String> {
+    pub(crate) fn node(&self, shard: &Shard) -> Option<String> {
         match self {
             Self::Single(_, node) => Some(node.clone()),
             Self::Sentinel(_, followed) => followed.current().map(|node| node.to_string()),
@@ -195,7 +194,7 @@ impl Topology {
     }
 
     /// What is known of who has what.
-    pub(super) fn checks(&self) -> Vec<Check> {
+    pub(crate) fn checks(&self) -> Vec<Check> {
         match self {
             Self::Single(..) => Vec::new(),
             Self::Sentinel(_, followed) => followed.checks(),
@@ -204,7 +203,7 @@ impl Topology {
     }
 
     /// The same in figures.
-    pub(super) fn figures(&self, figures: &mut StoreFigures) {
+    pub(crate) fn figures(&self, figures: &mut StoreFigures) {
         match self {
             Self::Single(..) => {}
             Self::Sentinel(_, followed) => followed.figures(figures),
@@ -213,7 +212,7 @@ impl Topology {
     }
 
     /// Closes every connection, whoever still has one.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         match self {
             Self::Single(shard, _) | Self::Sentinel(shard, _) => shard.pool.close().await,
             Self::Cluster(cluster) => cluster.close().await,
@@ -225,13 +224,66 @@ impl Topology {
 
 impl Changes {
     /// Ends when the servers are others than when this was made, or last ended.
-    pub(super) async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         let changed = match &mut self.0 {
             Some(changes) => changes.changed().await.is_ok(),
             None => false,
         };
         if !changed {
             pending::<()>().await;
+        }
+    }
+}
+
+/// Where a Redis store is.
+#[derive(Debug, Clone)]
+pub enum RedisServers {
+    /// On one server.
+    One(RedisUrl),
+    /// On the master that the sentinels name.
+    Sentinel(SentinelUrl),
+    /// On the masters of a cluster.
+    Cluster(ClusterUrl),
+}
+
+// === impl RedisServers ===
+
+impl RedisServers {
+    /// How to log in to whoever has the locks.
+    pub(crate) fn login(&self) -> RedisLogin {
+        match self {
+            Self::One(url) => url.login(),
+            Self::Sentinel(url) => url.login(),
+            Self::Cluster(url) => url.login(),
+        }
+    }
+}
+
+impl From<&RedisUrl> for RedisServers {
+    fn from(url: &RedisUrl) -> Self {
+        Self::One(url.clone())
+    }
+}
+
+impl From<&SentinelUrl> for RedisServers {
+    fn from(url: &SentinelUrl) -> Self {
+        Self::Sentinel(url.clone())
+    }
+}
+
+impl From<&ClusterUrl> for RedisServers {
+    fn from(url: &ClusterUrl) -> Self {
+        Self::Cluster(url.clone())
+    }
+}
+
+/// For people; never with a password.
+impl fmt::Display for RedisServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(url) => write!(f, "Redis at {url}"),
+            Self::Sentinel(url) => write!(f, "Redis by the sentinels of {url}"),
+            Self::Cluster(url) => write!(f, "the Redis cluster at {url}"),
         }
     }
 }

@@ -25,11 +25,7 @@ use crate::{
 };
 
 use super::{
-    super::{
-        client::{Endpoint, Link},
-        credentials::Credentials,
-        ear::Ear,
-    },
+    super::{connection::Link, credentials::Credentials, endpoint::Ear, endpoint::Endpoint},
     insistence::Insistence,
     master::Master,
     question::{Answers, Candidate, ask, majority},
@@ -38,7 +34,7 @@ use super::{
 };
 
 /// The master that the sentinels name, whichever it is.
-pub(in crate::store::redis) struct Followed {
+pub(crate) struct Followed {
     pub(super) service: String,
     pub(super) sentinels: Vec<Sentinel>,
     pub(super) clock: Arc<dyn Clock>,
@@ -72,11 +68,7 @@ const RECHECK_WITHOUT: Duration = Duration::from_millis(200);
 
 impl Followed {
     /// Asks nobody yet.
-    pub(in crate::store::redis) fn new(
-        url: &SentinelUrl,
-        config: &RedisConfig,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub(crate) fn new(url: &SentinelUrl, config: &RedisConfig, clock: Arc<dyn Clock>) -> Self {
         let login = url.login();
         let timeout = config.sentinel.timeout_ms.duration();
         let of_sentinels = Arc::new(Credentials::of_sentinels(&login, config));
@@ -101,27 +93,24 @@ impl Followed {
     }
 
     /// The sentinels are asked, a new master is met, and connected to once more.
-    pub(in crate::store::redis) fn longest_connect(&self) -> Duration {
+    pub(crate) fn longest_connect(&self) -> Duration {
         self.timeout + 2 * self.connect_timeout
     }
 
     /// A new connection to the master.
-    pub(in crate::store::redis) async fn connect(&self) -> Result<Link, Unavailability> {
+    pub(crate) async fn connect(&self) -> Result<Link, Unavailability> {
         let (master, named) = self.ask(FRESH).await?;
         master.connect(named).await
     }
 
     /// A connection to the master that listens to channels.
-    pub(in crate::store::redis) async fn subscribe(
-        &self,
-        channels: &[&str],
-    ) -> Result<Ear, Unavailability> {
+    pub(crate) async fn subscribe(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
         let (master, _named) = self.ask(FRESH).await?;
         master.endpoint.subscribe(channels).await
     }
 
     /// The server that is the master, as far as is known.
-    pub(in crate::store::redis) fn current(&self) -> Option<RedisNode> {
+    pub(crate) fn current(&self) -> Option<RedisNode> {
         let master = self.now_followed()?;
         Some(master.endpoint.node().clone())
     }
@@ -140,7 +129,7 @@ impl Followed {
         }
     }
 
-    pub(in crate::store::redis) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         for sentinel in &self.sentinels {
             sentinel.close().await;
         }

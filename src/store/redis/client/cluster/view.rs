@@ -4,7 +4,7 @@ use bb8_redis::redis::Value;
 
 use crate::{config::RedisNode, store::Unavailability};
 
-use super::super::{Slot, client::answered};
+use super::super::{Slot, connection::answered};
 
 /// Who has which slots, as one server of a cluster sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]

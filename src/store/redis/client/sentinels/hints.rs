@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::lifecycle::Lifecycle;
 
 use super::{
-    super::{ear::Ear, subscription::silence},
+    super::{endpoint::Ear, subscription::silence},
     followed::Followed,
     sentinel::Sentinel,
 };
@@ -30,11 +30,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 impl Followed {
     /// Keeps an eye on who is the master, until the program stops or the store is closed.
-    pub(in crate::store::redis) fn start(
-        self: Arc<Self>,
-        lifecycle: &Lifecycle,
-        closing: &CancellationToken,
-    ) {
+    pub(crate) fn start(self: Arc<Self>, lifecycle: &Lifecycle, closing: &CancellationToken) {
         let (stopped, closed) = (lifecycle.stopped(), closing.clone());
         lifecycle.spawn_background(async move {
             let hear = self.sentinels.iter().map(|sentinel| self.hear(sentinel));

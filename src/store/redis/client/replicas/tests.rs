@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    super::{client::Endpoint, credentials::Credentials, keys::Keys, route::Route},
+    super::{credentials::Credentials, endpoint::Endpoint, keys::Keys, route::Route},
     *,
 };
 use crate::{

@@ -29,11 +29,7 @@ const ASKED: usize = 16;
 
 impl Cluster {
     /// Keeps an eye on who has which slots, until the program stops or the store is closed.
-    pub(in crate::store::redis) fn start(
-        self: Arc<Self>,
-        lifecycle: &Lifecycle,
-        closing: &CancellationToken,
-    ) {
+    pub(crate) fn start(self: Arc<Self>, lifecycle: &Lifecycle, closing: &CancellationToken) {
         let (stopped, closed) = (lifecycle.stopped(), closing.clone());
         lifecycle.spawn_background(async move {
             tokio::select! {
@@ -53,7 +49,7 @@ impl Cluster {
             };
             sleep(SOONEST).await;
             tokio::select! {
-                () = self.doubted.notified() => {}
+                () = self.refresh_requested.notified() => {}
                 () = sleep(pause) => {}
             }
         }

@@ -12,9 +12,10 @@ use tracing::{info, warn};
 use crate::{config::RedisNode, store::Unavailability};
 
 use super::super::{
-    client::{Endpoint, Link, answered},
+    connection::{Link, answered},
     credentials::Credentials,
-    ear::Ear,
+    endpoint::Ear,
+    endpoint::Endpoint,
     failure::Failure,
 };
 

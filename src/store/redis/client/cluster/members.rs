@@ -24,9 +24,9 @@ use crate::{
 use super::{
     super::{
         Slot,
-        client::Endpoint,
         credentials::Credentials,
-        redirect::{Kind, Redirect},
+        endpoint::Endpoint,
+        failure::{Kind, Redirect},
         route::Route,
         sending::Place,
         shard::Shard,
@@ -36,7 +36,7 @@ use super::{
 };
 
 /// The servers of a cluster that have slots.
-pub(in crate::store::redis) struct Cluster {
+pub(crate) struct Cluster {
     pub(super) seeds: Vec<RedisNode>,
     credentials: Arc<Credentials>,
     pub(super) config: RedisConfig,
@@ -48,7 +48,7 @@ pub(in crate::store::redis) struct Cluster {
     /// How often the servers were others than before.
     changed: watch::Sender<u64>,
     /// Told when it is time to ask who has what.
-    pub(super) doubted: Notify,
+    pub(super) refresh_requested: Notify,
     /// Why nobody says who has what, if nobody does.
     pub(super) trouble: Mutex<Option<Unavailability>>,
     /// Which server is listened to, counted from the first.
@@ -62,7 +62,7 @@ const STAYS: Duration = Duration::from_secs(3);
 
 impl Cluster {
     /// Asks nobody yet.
-    pub(in crate::store::redis) fn new(url: &ClusterUrl, config: &RedisConfig) -> Self {
+    pub(crate) fn new(url: &ClusterUrl, config: &RedisConfig) -> Self {
         // Not all gateways listen to the same server.
         let first = getrandom::u32().unwrap_or_default();
         Self {
@@ -73,14 +73,14 @@ impl Cluster {
             guests: Mutex::default(),
             moves: (0..Slot::COUNT).map(|_| AtomicU32::new(0)).collect(),
             changed: watch::Sender::new(0),
-            doubted: Notify::new(),
+            refresh_requested: Notify::new(),
             trouble: Mutex::default(),
             listened_to: AtomicUsize::new(usize::try_from(first).unwrap_or_default()),
         }
     }
 
     /// The server that has a slot.
-    pub(in crate::store::redis) fn owner(&self, slot: Slot) -> Result<Arc<Shard>, Unavailability> {
+    pub(crate) fn owner(&self, slot: Slot) -> Result<Arc<Shard>, Unavailability> {
         let layout = self.layout();
         match layout.owner(slot) {
             Some(owner) => Ok(Arc::clone(owner)),
@@ -93,7 +93,7 @@ impl Cluster {
     }
 
     /// Ends when some servers are known.
-    pub(in crate::store::redis) async fn known(&self) {
+    pub(crate) async fn known(&self) {
         let mut changes = self.changed.subscribe();
         while self.layout().shards.is_empty() {
             if changes.changed().await.is_err() {
@@ -103,12 +103,12 @@ impl Cluster {
     }
 
     /// The servers that have slots.
-    pub(in crate::store::redis) fn shards(&self) -> Vec<Arc<Shard>> {
+    pub(crate) fn shards(&self) -> Vec<Arc<Shard>> {
         self.layout().shards.clone()
     }
 
     /// Some slot of a server, another one each time.
-    pub(in crate::store::redis) fn some_slot(&self, shard: &Arc<Shard>) -> Option<Slot> {
+    pub(crate) fn some_slot(&self, shard: &Arc<Shard>) -> Option<Slot> {
         let layout = self.layout();
         let from = usize::try_from(getrandom::u32().unwrap_or_default()).unwrap_or_default();
         let mut slots = (0..Slot::COUNT).map(|n| (from.wrapping_add(n)) % Slot::COUNT);
@@ -120,7 +120,7 @@ impl Cluster {
     }
 
     /// The server that is listened to: always the same one, as long as it can be reached.
-    pub(in crate::store::redis) fn messenger(&self) -> Result<Arc<Shard>, Unavailability> {
+    pub(crate) fn messenger(&self) -> Result<Arc<Shard>, Unavailability> {
         let layout = self.layout();
         let count = layout.shards.len();
         if count == 0 {
@@ -135,17 +135,12 @@ impl Cluster {
     }
 
     /// Tells it apart when a slot has gone to another server in between.
-    pub(in crate::store::redis) fn moves(&self, slot: Slot) -> u32 {
+    pub(crate) fn moves(&self, slot: Slot) -> u32 {
         self.moves[slot.index()].load(Ordering::Acquire)
     }
 
     /// Where one goes whom a server has pointed elsewhere.
-    pub(in crate::store::redis) fn follow(
-        &self,
-        slot: Slot,
-        redirect: &Redirect,
-        by: &Shard,
-    ) -> Place {
+    pub(crate) fn follow(&self, slot: Slot, redirect: &Redirect, by: &Shard) -> Place {
         let by = by.node().expect("a server of a cluster has an address");
         let node = redirect.node(by);
         let mut layout = self.layout_now();
@@ -164,19 +159,19 @@ impl Cluster {
                     info!(%node, "another server of the cluster has slots");
                     self.changed.send_modify(|times| *times += 1);
                 }
-                self.doubt();
+                self.request_refresh();
                 Place::at(&shard)
             }
         }
     }
 
     /// It is time to ask who has what.
-    pub(in crate::store::redis) fn doubt(&self) {
-        self.doubted.notify_one();
+    pub(crate) fn request_refresh(&self) {
+        self.refresh_requested.notify_one();
     }
 
     /// Word of it when the servers are others than before.
-    pub(in crate::store::redis) fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
@@ -230,7 +225,7 @@ impl Cluster {
         Arc::clone(&self.layout_now())
     }
 
-    pub(in crate::store::redis) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         let guests: Vec<_> = self
             .guests_now()
             .drain(..)

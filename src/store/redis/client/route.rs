@@ -10,15 +10,13 @@ use crate::{
 };
 
 use super::{
-    client::{Endpoint, Link},
-    credentials::Credentials,
-    ear::Ear,
+    connection::Link, credentials::Credentials, endpoint::Ear, endpoint::Endpoint,
     sentinels::Followed,
 };
 
 /// To which server a connection is made.
 #[derive(Clone)]
-pub(super) enum Route {
+pub(crate) enum Route {
     /// Always to this one.
     Fixed(Arc<Endpoint>),
     /// To the one that is the master when it is made.
@@ -28,11 +26,11 @@ pub(super) enum Route {
 // === impl Route ===
 
 impl Route {
-    pub(super) fn to(endpoint: Endpoint) -> Self {
+    pub(crate) fn to(endpoint: Endpoint) -> Self {
         Self::Fixed(Arc::new(endpoint))
     }
 
-    pub(super) fn to_one(url: &RedisUrl, config: &RedisConfig) -> Self {
+    pub(crate) fn to_one(url: &RedisUrl, config: &RedisConfig) -> Self {
         let credentials = Arc::new(Credentials::of_redis(&url.login(), config));
         let connect_timeout = config.connect_timeout_ms.duration();
         let endpoint = Endpoint::new(url.node(), credentials, connect_timeout);
@@ -40,14 +38,14 @@ impl Route {
     }
 
     /// How long it takes at most until there is a connection, or none.
-    pub(super) fn longest_connect(&self) -> Duration {
+    pub(crate) fn longest_connect(&self) -> Duration {
         match self {
             Self::Fixed(endpoint) => endpoint.connect_timeout(),
             Self::Followed(followed) => followed.longest_connect(),
         }
     }
 
-    pub(super) async fn connect(&self) -> Result<Link, Unavailability> {
+    pub(crate) async fn connect(&self) -> Result<Link, Unavailability> {
         match self {
             Self::Fixed(endpoint) => endpoint.connect().await,
             Self::Followed(followed) => followed.connect().await,
@@ -55,7 +53,7 @@ impl Route {
     }
 
     /// A connection of its own that listens to channels.
-    pub(super) async fn subscribe(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
+    pub(crate) async fn subscribe(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
         match self {
             Self::Fixed(endpoint) => endpoint.subscribe(channels).await,
             Self::Followed(followed) => followed.subscribe(channels).await,
@@ -63,7 +61,7 @@ impl Route {
     }
 
     /// Gives a server up. Of a master that is followed whoever follows it does.
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         match self {
             Self::Fixed(endpoint) => endpoint.cut(),
             Self::Followed(_) => {}
@@ -71,7 +69,7 @@ impl Route {
     }
 
     /// Closes every connection, whoever still has one.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         match self {
             Self::Fixed(endpoint) => endpoint.close().await,
             Self::Followed(followed) => followed.close().await,

@@ -17,18 +17,18 @@ use crate::store::{Unavailability, Uncertainty};
 
 use super::{
     Slot,
-    client::{Link, answered},
+    connection::{Link, answered},
     dispatch::Dispatch,
     failure::Failure,
+    failure::Kind,
     keys::Keys,
-    redirect::Kind,
     scripts::{Reply, Script},
     shard::Shard,
 };
 
 /// Which keys a script names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// All.
     Whole,
     /// So many of a lease's own, which are its first, while its slot is being moved.
@@ -36,10 +36,10 @@ pub(super) enum Form {
 }
 
 /// Where a command is sent.
-pub(super) struct Place {
-    pub(super) shard: Arc<Shard>,
+pub(crate) struct Place {
+    pub(crate) shard: Arc<Shard>,
     /// Whether that server was pointed to for this command alone.
-    pub(super) asking: bool,
+    pub(crate) asking: bool,
 }
 
 /// How often a command goes where a server points before it is tried again from the beginning.
@@ -49,7 +49,7 @@ const REDIRECTS: usize = 4;
 
 impl Dispatch {
     /// Sends one copy of a script.
-    pub(super) async fn once(
+    pub(crate) async fn once(
         &self,
         (script, form): (&Script, Form),
         keys: &Keys,
@@ -85,7 +85,7 @@ impl Dispatch {
     }
 
     /// Sends one copy of a script to a server. One that the server does not know is sent in full.
-    pub(super) async fn script(
+    pub(crate) async fn script(
         &self,
         place: &Place,
         script: &Script,
@@ -122,7 +122,7 @@ impl Dispatch {
     }
 
     /// Sends one copy of a script to a server of its own, on a connection that was looked at before.
-    pub(super) async fn once_on(
+    pub(crate) async fn once_on(
         &self,
         (shard, link): (&Arc<Shard>, Link),
         script: &Script,
@@ -140,7 +140,7 @@ impl Dispatch {
     }
 
     /// Sends a plain command of one key, once.
-    pub(super) async fn plain(&self, slot: Slot, command: &Cmd) -> Result<Value, Failure> {
+    pub(crate) async fn plain(&self, slot: Slot, command: &Cmd) -> Result<Value, Failure> {
         let limit = Instant::now() + self.command_timeout;
         let mut place = self.place(slot)?;
         for _ in 0..REDIRECTS {
@@ -157,13 +157,13 @@ impl Dispatch {
 
     /// Sends a message, once. It is of no key: any server takes it, and those of a cluster tell each
     /// other.
-    pub(super) async fn publish(&self, command: &Cmd) -> Result<Value, Failure> {
+    pub(crate) async fn publish(&self, command: &Cmd) -> Result<Value, Failure> {
         let messenger = self.topology.messenger().map_err(Failure::Transient)?;
         self.plain_to(&messenger, command).await
     }
 
     /// Sends a plain command to a server, once.
-    pub(super) async fn plain_to(
+    pub(crate) async fn plain_to(
         &self,
         shard: &Arc<Shard>,
         command: &Cmd,
@@ -175,7 +175,7 @@ impl Dispatch {
     }
 
     /// Sends plain commands to a server together, once. A refusal of one of them is among the replies.
-    pub(super) async fn batch_to(
+    pub(crate) async fn batch_to(
         &self,
         shard: &Arc<Shard>,
         commands: &Pipeline,
@@ -187,7 +187,7 @@ impl Dispatch {
 
     /// The same for commands of one key each, of these slots: those for which the server points to
     /// another one are sent there.
-    pub(super) async fn batch(
+    pub(crate) async fn batch(
         &self,
         shard: &Arc<Shard>,
         slots: &[Slot],
@@ -229,7 +229,7 @@ impl Dispatch {
 }
 
 /// No connection: nothing was sent.
-pub(super) fn unconnected(why: Unavailability) -> Failure {
+pub(crate) fn unconnected(why: Unavailability) -> Failure {
     match why {
         Unavailability::Misconfigured(_) => Failure::Refused(why),
         other => Failure::Transient(other),
@@ -278,7 +278,7 @@ fn recast(command: &Cmd, script: &Script, form: Form, keys: &Keys) -> Cmd {
 // === impl Place ===
 
 impl Place {
-    pub(super) fn at(shard: &Arc<Shard>) -> Self {
+    pub(crate) fn at(shard: &Arc<Shard>) -> Self {
         Self {
             shard: Arc::clone(shard),
             asking: false,

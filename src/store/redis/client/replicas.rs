@@ -18,13 +18,13 @@ use tokio::{
 use crate::{config::RedisConfig, store::Unavailability};
 
 use super::{
-    client::Pool,
     marker_line::{MarkerLine, Patience},
+    pool::Pool,
     run::RunId,
 };
 
 /// Waits for the replicas of one server.
-pub(super) struct Replicas {
+pub(crate) struct Replicas {
     patience: Patience,
     line: Mutex<Option<Arc<MarkerLine>>>,
     /// Held while a line is opened.
@@ -42,7 +42,7 @@ impl fmt::Debug for Replicas {
 }
 
 impl Replicas {
-    pub(super) fn new(config: &RedisConfig) -> Self {
+    pub(crate) fn new(config: &RedisConfig) -> Self {
         Self {
             patience: Patience {
                 wanted: config.wait_replicas,
@@ -56,17 +56,17 @@ impl Replicas {
     }
 
     /// How many are waited for.
-    pub(super) fn wanted(&self) -> u32 {
+    pub(crate) fn wanted(&self) -> u32 {
         self.patience.wanted
     }
 
     /// How long it takes at most to find out who has something: the marker of those before, and one's own.
-    pub(super) fn longest(&self) -> Duration {
+    pub(crate) fn longest(&self) -> Duration {
         2 * self.patience.timeout + self.patience.answer_within
     }
 
     /// How many had the last marker in time, if that is known.
-    pub(super) fn confirmed(&self) -> Option<u32> {
+    pub(crate) fn confirmed(&self) -> Option<u32> {
         let line = self.line_now().clone();
         line.and_then(|line| line.last()?.confirmed)
     }
@@ -74,7 +74,7 @@ impl Replicas {
     /// The connection on which it will be found out who has a grant that is made from now on; `None` if
     /// nobody waits for that. Those who ask while it cannot be opened all hear why.
     /// `marker`: what a marker may be called.
-    pub(super) async fn line(
+    pub(crate) async fn line(
         &self,
         pool: &Pool,
         marker: impl FnOnce() -> String + Send,
@@ -125,7 +125,7 @@ impl Replicas {
 
     /// Whether enough replicas have everything that this run of the server had done before this is
     /// called; else how many have, if that is known by `limit`.
-    pub(super) async fn have(
+    pub(crate) async fn have(
         &self,
         line: &MarkerLine,
         run: Option<&RunId>,

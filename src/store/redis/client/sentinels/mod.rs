@@ -9,4 +9,4 @@ mod report;
 mod sentinel;
 mod word;
 
-pub(super) use followed::Followed;
+pub(crate) use followed::Followed;

@@ -1,12 +1,14 @@
-//! The table: what each error of Redis means for the command that got it.
+//! The table: what each error of Redis means for the command that got it, and where one points that says that
+//! another server has the slot.
 
-use crate::store::{Unavailability, Uncertainty};
-
-use super::redirect::Redirect;
+use crate::{
+    config::RedisNode,
+    store::{Unavailability, Uncertainty},
+};
 
 /// Why one try of a command has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// Nothing happened, and it may be different in a moment.
     Transient(Unavailability),
     /// Nothing happened because this server is not the one that takes writes: look for the right
@@ -29,7 +31,7 @@ pub(super) enum Failure {
 }
 
 /// How a text begins that tells of a missing permission.
-pub(super) const LACKS_PERMISSION: &str = "the user lacks a permission";
+pub(crate) const LACKS_PERMISSION: &str = "the user lacks a permission";
 /// How much of a server's text is passed on. Its errors are a line; a script's traceback is not.
 const LONGEST_TEXT: usize = 200;
 
@@ -37,7 +39,7 @@ const LONGEST_TEXT: usize = 200;
 
 impl Failure {
     /// Looks up an error by its code and its text.
-    pub(super) fn of(code: &str, text: &str) -> Self {
+    pub(crate) fn of(code: &str, text: &str) -> Self {
         let text = shorten(text);
         let refused = |what: &str| Unavailability::Refused(format!("{code}: {what}"));
         match code {
@@ -84,7 +86,7 @@ impl Failure {
     }
 
     /// Why there is no answer, where asking changes nothing.
-    pub(super) fn reason(self) -> Unavailability {
+    pub(crate) fn reason(self) -> Unavailability {
         match self {
             Self::Transient(why)
             | Self::WrongNode(why)
@@ -105,17 +107,17 @@ impl Failure {
 }
 
 /// The server's words for a connection that it does not take.
-pub(super) fn tells_of_too_many_clients(text: &str) -> bool {
+pub(crate) fn tells_of_too_many_clients(text: &str) -> bool {
     text.contains("max number of clients")
 }
 
 /// The server's words for a database that it does not have, or a cluster's for any but the first.
-pub(super) fn tells_of_no_database(text: &str) -> bool {
+pub(crate) fn tells_of_no_database(text: &str) -> bool {
     text.contains("DB index") || text.contains("SELECT is not allowed")
 }
 
 /// The server's words for a user that may not choose a database.
-pub(super) fn tells_of_no_select(text: &str) -> bool {
+pub(crate) fn tells_of_no_select(text: &str) -> bool {
     text.contains("no permissions to run the 'select'")
 }
 
@@ -125,6 +127,77 @@ fn shorten(text: &str) -> &str {
     let text = text.split(" script: ").next().unwrap_or_default();
     let end = text.floor_char_boundary(LONGEST_TEXT);
     &text[..end]
+}
+
+/// Word of a server that another one has a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    /// For how long it counts.
+    pub(crate) kind: Kind,
+    /// As the server names the other one; without a host: it is the one that was asked.
+    host: String,
+    port: u16,
+}
+
+/// For how long such word counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The other one has the slot from now on.
+    Moved,
+    /// The slot is on its way to the other one, and what was asked for is not here: for this command
+    /// alone.
+    Ask,
+}
+
+// === impl Redirect ===
+
+impl Redirect {
+    /// Reads `SLOT HOST:PORT`, which follows MOVED or ASK. Which slot it is whoever asked knows.
+    pub(crate) fn read(code: &str, text: &str) -> Option<Self> {
+        let kind = match code {
+            "MOVED" => Kind::Moved,
+            "ASK" => Kind::Ask,
+            _ => return None,
+        };
+        let (slot, node) = text.split_once(' ')?;
+        slot.parse::<u16>().ok()?;
+        let (host, port) = node.rsplit_once(':')?;
+        let host = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host);
+        // By which a server says that it does not know.
+        if host == "?" {
+            return None;
+        }
+        let port = port.parse().ok().filter(|&port| port != 0)?;
+        Some(Self {
+            kind,
+            host: host.to_owned(),
+            port,
+        })
+    }
+
+    /// Where that is, said by this server.
+    pub(crate) fn node(&self, by: &RedisNode) -> RedisNode {
+        let host = if self.host.is_empty() {
+            by.host()
+        } else {
+            &self.host
+        };
+        RedisNode::new(host, self.port)
+    }
+
+    /// Why nothing happened, for one who knows one server only.
+    pub(crate) fn reason(&self) -> Unavailability {
+        let said = match self.kind {
+            Kind::Moved => "MOVED: the slot lives on another node",
+            Kind::Ask => "ASK: the slot is being moved to another node",
+        };
+        Unavailability::Refused(format!(
+            "{said} of a cluster (the URL of one is redis+cluster://HOST:PORT,..)"
+        ))
+    }
 }
 
 #[cfg(test)]
@@ -202,5 +275,50 @@ mod tests {
         );
         assert_eq!(Failure::of("NOSCRIPT", ""), Failure::NoScript);
         assert_eq!(Failure::of("WRONGTYPE", ""), Failure::WrongType);
+    }
+
+    #[test]
+    fn says_which_server_has_the_slot() {
+        let by = RedisNode::new("asked", 1);
+        for (code, text, kind, node) in [
+            (
+                "MOVED",
+                "3999 127.0.0.1:6381",
+                Kind::Moved,
+                "127.0.0.1:6381",
+            ),
+            ("ASK", "3999 ::1:6381", Kind::Ask, "[::1]:6381"),
+            ("ASK", "3999 [::1]:6381", Kind::Ask, "[::1]:6381"),
+            (
+                "MOVED",
+                "0 node-1.example:7",
+                Kind::Moved,
+                "node-1.example:7",
+            ),
+            // Of a server that does not know by which name it is reached.
+            ("MOVED", "0 :6381", Kind::Moved, "asked:6381"),
+        ] {
+            let redirect = Redirect::read(code, text).unwrap();
+            assert_eq!(
+                (redirect.kind, redirect.node(&by).to_string()),
+                (kind, node.to_owned())
+            );
+        }
+    }
+
+    #[test]
+    fn says_nothing_that_could_be_followed_otherwise() {
+        for (code, text) in [
+            ("MOVED", ""),
+            ("MOVED", "3999"),
+            ("MOVED", "x 127.0.0.1:1"),
+            ("MOVED", "3999 127.0.0.1"),
+            ("MOVED", "3999 127.0.0.1:x"),
+            ("MOVED", "3999 127.0.0.1:0"),
+            ("MOVED", "3999 ?:6381"),
+            ("READONLY", "3999 127.0.0.1:6381"),
+        ] {
+            assert_eq!(Redirect::read(code, text), None, "{code} {text}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// The run of a server to which a connection is. A connection is to one run of it, so that it is asked
 /// once.
 #[derive(Debug, Default)]
-pub(super) struct Run(OnceLock<Said>);
+pub(crate) struct Run(OnceLock<Said>);
 
 /// What a server has said of its run.
 #[derive(Debug)]
@@ -23,20 +23,20 @@ struct Said {
 
 /// By what a server tells its runs apart; no other server has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RunId(Arc<str>);
+pub(crate) struct RunId(Arc<str>);
 
 /// When something was told, and by which run of which server, if that was asked.
 #[derive(Debug, Clone)]
-pub(super) struct Told {
-    pub(super) at: Instant,
-    pub(super) by: Option<RunId>,
+pub(crate) struct Told {
+    pub(crate) at: Instant,
+    pub(crate) by: Option<RunId>,
 }
 
 // === impl Run ===
 
 impl Run {
     /// Takes note of what the server answered to `INFO server`, which was asked then.
-    pub(super) fn note(&self, info: &str, asked: Instant) {
+    pub(crate) fn note(&self, info: &str, asked: Instant) {
         let _first = self.0.set(Said {
             asked,
             uptime: uptime(info),
@@ -45,13 +45,13 @@ impl Run {
     }
 
     /// How long it has run by now; `None` if it was not asked, or did not say.
-    pub(super) fn age(&self) -> Option<Duration> {
+    pub(crate) fn age(&self) -> Option<Duration> {
         let said = self.0.get()?;
         Some(said.uptime? + said.asked.elapsed())
     }
 
     /// Which it is; `None` if it was not asked, or did not say.
-    pub(super) fn id(&self) -> Option<&RunId> {
+    pub(crate) fn id(&self) -> Option<&RunId> {
         self.0.get()?.id.as_ref()
     }
 }
@@ -66,13 +66,13 @@ fn uptime(info: &str) -> Option<Duration> {
 
 impl RunId {
     /// What `INFO server` says.
-    pub(super) fn read(info: &str) -> Option<Self> {
+    pub(crate) fn read(info: &str) -> Option<Self> {
         let line = |line: &str| line.strip_prefix("run_id:").map(Arc::from);
         info.lines().find_map(line).map(Self)
     }
 
     /// As the server says it.
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -81,7 +81,7 @@ impl RunId {
 
 impl Told {
     /// Just now.
-    pub(super) fn by(run: Option<&RunId>) -> Self {
+    pub(crate) fn by(run: Option<&RunId>) -> Self {
         Self {
             at: Instant::now(),
             by: run.cloned(),

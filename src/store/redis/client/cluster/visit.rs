@@ -17,25 +17,25 @@ use crate::{
 
 use super::super::{
     Slot, SlotTags,
-    client::answered,
+    connection::answered,
     dispatch::Dispatch,
     failure::Failure,
+    failure::{Kind, Redirect},
     keys::Keys,
     reading::Patience,
-    redirect::{Kind, Redirect},
     shard::Shard,
 };
 
 /// The locks of a slot.
 #[derive(Debug)]
-pub(in crate::store::redis) struct Visited {
-    pub(in crate::store::redis) slot: Slot,
+pub(crate) struct Visited {
+    pub(crate) slot: Slot,
     /// The server that has the slot.
-    pub(in crate::store::redis) shard: Arc<Shard>,
+    pub(crate) shard: Arc<Shard>,
     /// The locks, each at least once.
-    pub(in crate::store::redis) names: Vec<LockName>,
+    pub(crate) names: Vec<LockName>,
     /// How many keys there were.
-    pub(in crate::store::redis) keys: usize,
+    pub(crate) keys: usize,
 }
 
 /// What a server says of a slot.
@@ -64,7 +64,7 @@ const SERVERS: usize = 8;
 
 impl Dispatch {
     /// The locks in some slots, slot by slot in their order.
-    pub(in crate::store::redis) async fn visit(
+    pub(crate) async fn visit(
         &self,
         slots: Range<usize>,
         tags: &SlotTags,

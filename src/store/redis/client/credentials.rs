@@ -18,10 +18,10 @@ use crate::{
     tls::{ClientFiles, PemFile, TlsError},
 };
 
-use super::servers::RedisServers;
+use super::topology::RedisServers;
 
 /// By what servers know the gateway, and the gateway the servers: as the files say now.
-pub(super) struct Credentials {
+pub(crate) struct Credentials {
     login: RedisConnectionInfo,
     password_file: Option<PasswordFile>,
     tls: Option<ClientFiles>,
@@ -37,9 +37,9 @@ struct PasswordFile {
 
 /// What a connection is made with.
 #[derive(Clone)]
-pub(super) struct Shown {
-    pub(super) login: RedisConnectionInfo,
-    pub(super) tls: Option<TlsConnector>,
+pub(crate) struct Shown {
+    pub(crate) login: RedisConnectionInfo,
+    pub(crate) tls: Option<TlsConnector>,
 }
 
 /// Why there is nothing to connect with. Shows nothing of what is in a file.
@@ -120,7 +120,7 @@ pub fn check_quorum_credentials(
 }
 
 /// The name that must be in the certificate of a server.
-pub(super) fn server_name(node: &RedisNode) -> Result<ServerName<'static>, CredentialsError> {
+pub(crate) fn server_name(node: &RedisNode) -> Result<ServerName<'static>, CredentialsError> {
     let host = node.host().to_owned();
     ServerName::try_from(host.clone()).map_err(|reason| CredentialsError::Host { host, reason })
 }
@@ -129,7 +129,7 @@ pub(super) fn server_name(node: &RedisNode) -> Result<ServerName<'static>, Crede
 
 impl Credentials {
     /// Of a server that has locks. Reads no file yet.
-    pub(super) fn of_redis(login: &RedisLogin, config: &RedisConfig) -> Self {
+    pub(crate) fn of_redis(login: &RedisLogin, config: &RedisConfig) -> Self {
         let configured = Some(config.username.clone()).filter(|user| !user.is_empty());
         let login = RedisLogin {
             username: login.username.clone().or(configured),
@@ -140,7 +140,7 @@ impl Credentials {
     }
 
     /// Of the sentinels, who are told nothing of the login to Redis. Reads no file yet.
-    pub(super) fn of_sentinels(redis: &RedisLogin, config: &RedisConfig) -> Self {
+    pub(crate) fn of_sentinels(redis: &RedisLogin, config: &RedisConfig) -> Self {
         let user = Some(config.sentinel.username.clone()).filter(|user| !user.is_empty());
         let login = RedisLogin {
             username: user,
@@ -179,17 +179,17 @@ impl Credentials {
     }
 
     /// The number of the database.
-    pub(super) fn database(&self) -> i64 {
+    pub(crate) fn database(&self) -> i64 {
         self.login.db()
     }
 
     /// Whether the server is reached over TLS.
-    pub(super) fn is_tls(&self) -> bool {
+    pub(crate) fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
 
     /// Whether the server is reached over TLS and sees no certificate of ours.
-    pub(super) fn shows_no_certificate(&self) -> bool {
+    pub(crate) fn shows_no_certificate(&self) -> bool {
         self.tls
             .as_ref()
             .is_some_and(|files| files.identity.is_none())
@@ -197,7 +197,7 @@ impl Credentials {
 
     /// What to connect with now. Files that have changed and cannot be used leave in place what was
     /// read before. It may read files: not on a thread that serves callers.
-    pub(super) fn current(&self) -> Result<Shown, CredentialsError> {
+    pub(crate) fn current(&self) -> Result<Shown, CredentialsError> {
         let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         // Before they are read: a change in between is seen.
         let stamps = self.stamps();

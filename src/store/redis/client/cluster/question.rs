@@ -12,11 +12,7 @@ use crate::{
 };
 
 use super::{
-    super::{
-        client::{Endpoint, Link},
-        failure::Failure,
-        shard::Shard,
-    },
+    super::{connection::Link, endpoint::Endpoint, failure::Failure, shard::Shard},
     view::View,
 };
 

@@ -16,7 +16,7 @@ use super::members::Cluster;
 
 impl Cluster {
     /// What readiness says.
-    pub(in crate::store::redis) fn checks(&self) -> Vec<Check> {
+    pub(crate) fn checks(&self) -> Vec<Check> {
         let layout = self.layout();
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         let count = layout.shards.len();
@@ -43,7 +43,7 @@ impl Cluster {
     }
 
     /// What metrics say.
-    pub(in crate::store::redis) fn figures(&self, figures: &mut StoreFigures) {
+    pub(crate) fn figures(&self, figures: &mut StoreFigures) {
         let shards = self.shards();
         let reached = shards.iter().filter_map(|shard| {
             let node = shard.node()?.to_string();
