@@ -84,7 +84,7 @@ struct Awaited<'a> {
 }
 
 /// A reply for which there was no command.
-pub(super) struct Unasked;
+pub(crate) struct Unasked;
 
 /// How many replies a connection may owe: many times as many as callers may wait for, so that only a server
 /// that is far behind is asked no more.
