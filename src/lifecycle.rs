@@ -103,6 +103,11 @@ impl Lifecycle {
         self.0.draining.reached()
     }
 
+    /// Whether connections must end after the request that they are at.
+    pub fn is_closing(&self) -> bool {
+        self.0.closing.is_reached()
+    }
+
     /// Ends when connections must end after the request that they are at.
     pub fn closed(&self) -> WaitForCancellationFutureOwned {
         self.0.closing.reached()

@@ -18,14 +18,13 @@ pub struct HttpConfig {
     /// answered with 414.
     pub max_uri_bytes: usize,
     /// The most bytes in all headers of a request, 8192 to 1048576. More are answered with 431,
-    /// and so are more than 100 headers.
+    /// and so are more than 100 headers over HTTP/1.1, without a problem document.
     pub max_header_bytes: usize,
-    /// How long a client may take to send the headers of a request, 100 to 300000. Slower is
-    /// answered with 408, and the connection is closed.
+    /// How long a client may take to send the headers of a request, 100 to 300000. Then the
+    /// connection is closed.
     pub header_timeout_ms: Millis,
     /// How long a connection may stand idle between two requests, or a client take nothing of an
-    /// answer, 100 to 3600000. Then it is closed; over HTTP/2 only the answer that is not taken is
-    /// given up.
+    /// answer, 100 to 3600000. Then the connection is closed.
     pub idle_timeout_ms: Millis,
     /// How long a client may take to send the body of a request, 100 to 300000. Slower is answered
     /// with 408.
@@ -41,14 +40,14 @@ pub struct HttpConfig {
     /// listed here.
     #[schemars(with = "Vec<String>")]
     pub allowed_hosts: Vec<HostPort>,
-    /// How many connections may be open, 16 to 1000000. One more takes the place of one that has
-    /// been without a whole request for longest, or is answered with 503 if there is none. As many
-    /// as the operating system allows, if that is fewer. An eighth of them is kept for requests that
-    /// are answered at once: one more that waits for a lock, or wants a stream, is answered with 503.
+    /// How many connections may be open, 16 to 1000000. One more is answered with a bare 503, or
+    /// closed if the gateway speaks TLS. As many as the operating system allows, if that is fewer. An
+    /// eighth of them is kept for requests that are answered at once: one more that waits for a lock,
+    /// or wants a stream, is answered with 503.
     pub max_connections: usize,
     /// How many requests one HTTP/2 connection may have open, 16 to 100000: waits and streams among
     /// them. All connections together may have as many as `max_connections`; one more that neither
-    /// renews nor releases is answered with 503.
+    /// renews nor releases is answered with a bare 503.
     pub max_streams: usize,
     /// How many requests may be worked on at once, 1 to 100000. One more is answered with 503 before
     /// its body is read. Neither those who wait for a lock count nor streams that hold one, nor

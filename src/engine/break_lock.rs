@@ -1,5 +1,7 @@
 //! Break: take a lock away from whoever holds it.
 
+use std::sync::Arc;
+
 use crate::{
     lock::{LockName, Meant, Reason},
     store::{Store, StoreError, breaks::Breaking, contract::Holder},
@@ -39,17 +41,16 @@ impl Engine {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (store, events) = (self.store.clone(), self.events.clone());
-        let metrics = self.metrics.clone();
-        SeenThrough::new(&self.lifecycle, |_hung_up| async move {
-            let outcome = match store.break_lock(&name, meant).await {
+        let engine = Arc::clone(&self.0);
+        SeenThrough::new(&self.0.lifecycle, async move {
+            let outcome = match engine.store.break_lock(&name, meant).await {
                 Ok(Breaking::Broken(holder)) => {
-                    metrics.broke();
+                    engine.metrics.broke();
                     let lease = match &holder {
                         Holder::Lease(lease) => Some(lease),
                         Holder::Foreign { .. } => None,
                     };
-                    events.broken(&name, lease, reason.as_str());
+                    engine.events.broken(&name, lease, reason.as_str());
                     Ok(holder)
                 }
                 Ok(Breaking::HolderChanged(holder)) => Err(BreakError::HolderChanged(holder)),

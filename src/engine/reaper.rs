@@ -3,7 +3,7 @@
 //! One task keeps everything that is to be given back until the store has confirmed it, however
 //! long the store is away. It starts no more than [`CONCURRENT`] commands at a time.
 
-use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::{
@@ -23,7 +23,7 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-use super::{LossReason, events::Bus, owed::Owed};
+use super::{LossReason, events::Bus, leases::LeaseRegistry};
 
 /// How many give-backs may wait, for their time or for a store that is away. Beyond it the TTL alone
 /// ends a lease.
@@ -35,10 +35,10 @@ const CONCURRENT: usize = 64;
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// A handle to the task that gives back.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Reaper {
     queue: mpsc::Sender<Abandoned>,
-    owed: Owed,
+    leases: Arc<LeaseRegistry>,
 }
 
 /// A grant that nobody waits for any more, or an attempt that may have become one.
@@ -85,7 +85,7 @@ struct Task {
 impl Reaper {
     pub(super) fn start(
         store: AnyStore,
-        owed: Owed,
+        leases: Arc<LeaseRegistry>,
         events: Bus,
         metrics: Metrics,
         lifecycle: &Lifecycle,
@@ -103,14 +103,14 @@ impl Reaper {
         };
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move { task.run(submitted, stopped).await });
-        Self { queue, owed }
+        Self { queue, leases }
     }
 
     /// Takes over a lease. It is given back at once, or after the reconnect grace if its caller may
     /// ask again.
     pub(super) fn submit(&self, lease: Abandoned) {
         // Nobody has its token, so nobody will ask for it.
-        self.owed.settle(&lease.name, &lease.token);
+        self.leases.remove(&lease.name, &lease.token);
         let by_stream = matches!(lease.by, Abandoner::Keeper(..));
         if mutants::is(Mutant::NoCompensation)
             || (by_stream && mutants::is(Mutant::HoldNotReleased))

@@ -27,6 +27,6 @@ pub(crate) use locks::fuzzed_body;
 pub use openapi::openapi;
 pub use problem::{ProblemCode, problems_markdown};
 pub use router::{metrics_router, router};
-pub use serve::serve;
+pub use serve::{UnderWay, serve};
 pub use state::Gateway;
 pub use tls::{Certificates, CertificatesWatch};

@@ -6,7 +6,7 @@ mod run;
 mod service_manager;
 mod signals;
 mod stop;
-mod under_way;
 
 pub(super) use error::ServeError;
+pub use run::serve_over;
 pub(super) use run::{ServeArgs, serve};

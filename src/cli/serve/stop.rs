@@ -9,12 +9,13 @@ use crate::{
     audit::Audit,
     config::ShutdownConfig,
     engine::Engine,
+    http::UnderWay,
     lifecycle::Lifecycle,
     store::{AnyStore, Store as _},
     telemetry::trace::Tracer,
 };
 
-use super::{ServeError, service_manager::ServiceManager, signals::Signals, under_way::UnderWay};
+use super::{ServeError, service_manager::ServiceManager, signals::Signals};
 
 /// How much of the end of the grace period is kept for what comes last: answers that are under way,
 /// giving back what could not be delivered, closing the store. Each takes milliseconds, unless

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::{clock::Clock, lifecycle::Lifecycle, store::AnyStore};
 
-use super::{super::owed::Owed, audience::Audience, line::News, teller::Teller};
+use super::{super::leases::LeaseRegistry, audience::Audience, line::News, teller::Teller};
 
 /// Takes what operations tell to those who listen. Cheap to clone.
 ///
@@ -49,7 +49,7 @@ impl Bus {
     /// Starts the teller. It sleeps until somebody listens.
     pub(in crate::engine) fn start(
         store: AnyStore,
-        owed: Owed,
+        leases: Arc<LeaseRegistry>,
         lifecycle: &Lifecycle,
         clock: Arc<dyn Clock>,
         most_listeners: usize,
@@ -69,7 +69,7 @@ impl Bus {
             clock,
             lifecycle: lifecycle.clone(),
         });
-        let teller = Teller::new(Arc::clone(&shared), told, store, owed);
+        let teller = Teller::new(Arc::clone(&shared), told, store, leases);
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move { teller.run(stopped).await });
         Self(shared)

@@ -14,7 +14,7 @@ use tokio::{
 use crate::store::{AnyStore, Store, StoreError};
 
 use super::{
-    super::owed::Owed,
+    super::leases::LeaseRegistry,
     bus::Shared,
     check::{Found, look},
     ear::{Ear, Sound},
@@ -32,7 +32,7 @@ pub(super) struct Teller {
     shared: Arc<Shared>,
     told: mpsc::Receiver<News>,
     store: AnyStore,
-    owed: Owed,
+    leases: Arc<LeaseRegistry>,
     known: Knowledge,
     outbox: Outbox,
     ear: Ear,
@@ -73,14 +73,14 @@ impl Teller {
         shared: Arc<Shared>,
         told: mpsc::Receiver<News>,
         store: AnyStore,
-        owed: Owed,
+        leases: Arc<LeaseRegistry>,
     ) -> Self {
         Self {
             shared,
             told,
             ear: Ear::new(store.clone()),
             store,
-            owed,
+            leases,
             known: Knowledge::default(),
             outbox: Outbox::default(),
             awake: false,
@@ -166,7 +166,7 @@ impl Teller {
             if self.store.relay().is_some() {
                 self.known.hears_nothing();
             }
-            self.remember_owed();
+            self.remember_leases();
         }
         if !wanted && self.awake {
             self.ear.close();
@@ -181,18 +181,18 @@ impl Teller {
 
     /// Looks after the leases that were granted here before anybody listened. They may have ended at
     /// another gateway.
-    fn remember_owed(&mut self) {
-        for owing in self.owed.living() {
+    fn remember_leases(&mut self) {
+        for lease in self.leases.living() {
             let key = LeaseKey {
-                name: owing.name,
-                fence: owing.fence,
+                name: lease.name,
+                fence: lease.fence,
             };
-            let lease = Tracked {
-                id: Some(LeaseId::of(&owing.token)),
+            let tracked = Tracked {
+                id: Some(LeaseId::of(&lease.token)),
                 witnessed: false,
-                ..Tracked::new(owing.owner, owing.until, Origin::Here)
+                ..Tracked::new(lease.owner, lease.until, Origin::Here)
             };
-            self.known.tracker.track(key, lease);
+            self.known.tracker.track(key, tracked);
         }
     }
 

@@ -17,6 +17,5 @@ mod traced;
 pub(super) use caller_name::CallerName;
 pub(super) use layer::{EdgeLayer, is_private};
 pub(super) use load::{Turn, is_probe};
-pub(super) use request_id::{RequestId, RequestIds, X_REQUEST_ID};
+pub(super) use request_id::RequestId;
 pub(super) use sender::Sender;
-pub(super) use shown::CROSS_ORIGIN_RESOURCE_POLICY;

@@ -10,7 +10,7 @@ use crate::{
     auth::{ApiKey, SealedSession},
     http::{
         problem::{Problem, ProblemCode},
-        serve::Peer,
+        serve::peer,
     },
     lock::{LockName, Token},
 };
@@ -31,7 +31,7 @@ impl Asked {
     pub(super) fn of(request: &Request) -> Self {
         Self {
             path: request.uri().path().into(),
-            remote: request.extensions().get::<Peer>().map(Peer::ip),
+            remote: peer(request.extensions()),
         }
     }
 

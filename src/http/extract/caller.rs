@@ -10,7 +10,7 @@ use crate::{
     http::{
         edge::{CallerName, Turn},
         problem::Problem,
-        serve::Peer,
+        serve::peer,
         state::Gateway,
     },
     lock::{LockName, Ttl},
@@ -95,7 +95,7 @@ pub(super) fn admit(parts: &Parts, gateway: &Gateway) -> Result<Access, Problem>
     {
         return Ok(access);
     }
-    let from = parts.extensions.get::<Peer>().map(Peer::ip);
+    let from = peer(&parts.extensions);
     Ok(gateway.gate.admit(header.map(bearer), from)?)
 }
 

@@ -51,11 +51,9 @@ impl<S: Sync> FromRequestParts<S> for EventStream {
             lasting.stay()?
         };
         let request_id = parts.extensions.get::<RequestId>().cloned();
-        let silence_limit = parts.extensions.get::<SilenceLimit>().cloned();
         Ok(Self {
             request_id: request_id.expect("the edge around every route has named the request"),
-            // A request that came through no connection has nobody who could be silent.
-            silence_limit: silence_limit.unwrap_or_default(),
+            silence_limit: SilenceLimit::of(&parts.extensions),
             _stay: stay,
         })
     }

@@ -5,7 +5,7 @@ use std::{convert::Infallible, net::IpAddr};
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 
-use crate::http::{edge::RequestId, serve::Peer};
+use crate::http::{edge::RequestId, serve::peer};
 
 /// Which request it is, and from where.
 pub(in crate::http) struct Provenance {
@@ -24,7 +24,7 @@ impl<S: Sync> FromRequestParts<S> for Provenance {
         let request_id = parts.extensions.get::<RequestId>().cloned();
         Ok(Self {
             request_id: request_id.expect("the edge names every request"),
-            remote: parts.extensions.get::<Peer>().map(Peer::ip),
+            remote: peer(&parts.extensions),
         })
     }
 }

@@ -7,7 +7,7 @@ use http::{header::AUTHORIZATION, request::Parts};
 
 use crate::{
     auth::{Access, Charge},
-    http::{problem::Problem, serve::Peer, state::Gateway},
+    http::{problem::Problem, serve::peer, state::Gateway},
     lock::{LockName, TokenHash},
 };
 
@@ -56,7 +56,7 @@ impl FromRequestParts<Arc<Gateway>> for Releaser {
         };
         Ok(Self {
             access,
-            from: parts.extensions.get::<Peer>().map(Peer::ip),
+            from: peer(&parts.extensions),
         })
     }
 }

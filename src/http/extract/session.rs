@@ -7,7 +7,7 @@ use crate::{
     http::{
         edge::Sender,
         problem::{Problem, ProblemCode},
-        serve::Peer,
+        serve::peer,
         session::CookieNames,
         state::Gateway,
     },
@@ -36,7 +36,7 @@ pub(super) fn session(parts: &Parts, gateway: &Gateway) -> Result<Option<Access>
         return Ok(None);
     }
     must_be_ours(parts, names.is_secure())?;
-    let from = parts.extensions.get::<Peer>().map(Peer::ip);
+    let from = peer(&parts.extensions);
     let mut refusal = None;
     for sealed in sealed {
         match gateway.gate.resume(sealed, from) {

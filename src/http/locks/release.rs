@@ -96,11 +96,12 @@ async fn end(
     name: LockName,
     token: &Token,
 ) -> Result<Empty, Problem> {
-    let charge = who.charge(gateway, &name, &token.hash())?;
+    let token = token.hash();
+    let charge = who.charge(gateway, &name, &token)?;
     // A caller that hangs up from here on still wants it: the engine sees the command through.
     let released = gateway.engine.release(name.clone(), token).await;
     if let Ok(()) | Err(ReleaseError::Lost(_)) = &released {
-        gateway.gate.lease_ended(&name, token.hash());
+        gateway.gate.lease_ended(&name, token);
     }
     match &released {
         // A token that was a lease's once is no guess.

@@ -106,7 +106,7 @@ problem_codes! {
         "Leave `Accept` out, or include `application/json`.";
     RequestTimeout = "request-timeout", REQUEST_TIMEOUT,
         "The request took too long to arrive",
-        "The client did not send the whole request in time, its headers or its body. Nothing \
+        "The client did not send the body of the request in time. Nothing \
          happened.",
         "Send the request again. If it happens often, look at the network between the client \
          and the gateway.";

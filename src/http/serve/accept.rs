@@ -8,6 +8,7 @@ use std::{io, sync::Arc, time::Duration};
 use axum::Router;
 use tokio::{
     net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep},
 };
 use tracing::{debug, warn};
@@ -17,11 +18,20 @@ use crate::{
 };
 
 use super::{
-    connection::Protocol,
-    connections::{Connections, Crowd},
-    descriptors,
-    turned_away::Doorman,
+    answer::Answers, connection::Lasting, descriptors, detached::DetachedRoom, protocol::Protocol,
+    socket::refuse, under_way::UnderWay,
 };
+
+/// Serves accepted connections, up to a limit.
+struct Server {
+    protocol: Arc<Protocol>,
+    lifecycle: Lifecycle,
+    connections: Arc<Semaphore>,
+    /// Connections that are being told that there is no room.
+    refusals: Arc<Semaphore>,
+    /// How many were refused since it was logged, and when that was.
+    refused: (u64, Option<Instant>),
+}
 
 /// How long the loop rests when the process has no file descriptor left: accepting again at once
 /// would only burn what the connections need to end.
@@ -32,15 +42,13 @@ const REST: Duration = Duration::from_millis(100);
 /// tell whether it was heard.
 const BACKLOG: usize = 1024;
 
-/// How often at most it is logged that there are too many connections.
+/// How many connections beyond the limit are told so at once. More are closed without a word: telling
+/// them must not cost what there is none of.
+const REFUSALS: usize = 64;
+/// How often at most it is logged that connections were refused.
 const NOTICE: Duration = Duration::from_secs(10);
-
-/// Says that there are too many connections, once in a while.
-#[derive(Default)]
-struct Notice {
-    told: Crowd,
-    at: Option<Instant>,
-}
+const NO_ROOM: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
+    content-length: 0\r\nconnection: close\r\n\r\n";
 
 /// Serves connections until the lifecycle closes them.
 ///
@@ -54,31 +62,20 @@ pub async fn serve(
     config: &HttpConfig,
     certificates: Option<Certificates>,
     metrics: &Metrics,
+    under_way: UnderWay,
     lifecycle: &Lifecycle,
 ) {
     let most = descriptors::connections(config.max_connections);
-    let protocol = Arc::new(Protocol::new(
-        config,
-        certificates,
-        most,
-        metrics.clone(),
-        lifecycle,
-    ));
-    let connections = Connections::new(most);
-    let doorman = Doorman::new(Arc::clone(&protocol.refusals), protocol.is_tls());
-    let mut notice = Notice::default();
-    let mut serve = |stream: TcpStream| {
-        let place = connections.admit();
-        notice.tell(|| connections.crowd());
-        let Some(place) = place else {
-            doorman.turn_away(stream, lifecycle);
-            return;
-        };
-        let (protocol, router) = (Arc::clone(&protocol), router.clone());
-        let closed = lifecycle.closed();
-        lifecycle.spawn(async move {
-            protocol.serve(stream, router, &place, closed).await;
-        });
+    let detached = DetachedRoom::new(config.reserved_requests, metrics.clone(), lifecycle);
+    let answers = Answers::new(router, under_way, most, detached);
+    let lasting = Lasting::of(most);
+    let protocol = Protocol::new(config, certificates, answers, lasting, lifecycle);
+    let mut server = Server {
+        protocol: Arc::new(protocol),
+        lifecycle: lifecycle.clone(),
+        connections: Arc::new(Semaphore::new(most)),
+        refusals: Arc::new(Semaphore::new(REFUSALS)),
+        refused: (0, None),
     };
     let mut closed = std::pin::pin!(lifecycle.closed());
     loop {
@@ -87,7 +84,7 @@ pub async fn serve(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => serve(stream),
+            Ok((stream, _)) => server.serve(stream),
             Err(error) if is_of_the_connection(&error) => {
                 debug!(%error, "a connection ended before it was accepted");
             }
@@ -105,7 +102,7 @@ pub async fn serve(
         match listener.accept() {
             Ok((stream, _)) => {
                 if let Ok(stream) = into_tokio(stream) {
-                    serve(stream);
+                    server.serve(stream);
                 }
             }
             Err(error) if is_of_the_connection(&error) => {}
@@ -114,33 +111,48 @@ pub async fn serve(
     }
 }
 
+// === impl Server ===
+
+impl Server {
+    /// Serves a connection in a task of its own, or refuses it if there are too many.
+    fn serve(&mut self, stream: TcpStream) {
+        let Some(permit) = take(&self.connections) else {
+            return self.refuse(stream);
+        };
+        let protocol = Arc::clone(&self.protocol);
+        self.lifecycle.spawn(async move {
+            protocol.serve(stream).await;
+            drop(permit);
+        });
+    }
+
+    fn refuse(&mut self, stream: TcpStream) {
+        let (count, told) = &mut self.refused;
+        *count += 1;
+        if told.is_none_or(|told| told.elapsed() >= NOTICE) {
+            warn!(refused = *count, "more connections came than are allowed");
+            (*count, *told) = (0, Some(Instant::now()));
+        }
+        // Over TLS it would take a handshake to tell.
+        if self.protocol.is_tls() {
+            return;
+        }
+        if let Some(permit) = take(&self.refusals) {
+            self.lifecycle.spawn(async move {
+                refuse(stream, NO_ROOM).await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+fn take(room: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    Arc::clone(room).try_acquire_owned().ok()
+}
+
 fn into_tokio(stream: std::net::TcpStream) -> io::Result<TcpStream> {
     stream.set_nonblocking(true)?;
     TcpStream::from_std(stream)
-}
-
-// === impl Notice ===
-
-impl Notice {
-    fn tell(&mut self, crowd: impl FnOnce() -> Crowd) {
-        if self.at.is_some_and(|at| at.elapsed() < NOTICE) {
-            return;
-        }
-        let now = crowd();
-        if now == self.told {
-            return;
-        }
-        let (closed, refused) = (
-            now.closed - self.told.closed,
-            now.refused - self.told.refused,
-        );
-        warn!(
-            closed,
-            refused,
-            "more connections came than are allowed: silent ones were closed, the others refused"
-        );
-        (self.told, self.at) = (now, Some(Instant::now()));
-    }
 }
 
 /// Whether only this one connection failed.

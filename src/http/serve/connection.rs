@@ -1,164 +1,396 @@
-//! One connection.
+//! What a connection is at, and what the handlers of its requests may know of it.
 
-use std::sync::Arc;
+use std::{
+    convert::Infallible,
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
-use axum::Router;
-use tokio::net::TcpStream;
-use tracing::debug;
+use axum::extract::FromRequestParts;
+use http::{Extensions, request::Parts};
+use tokio::time::Instant;
 
 use crate::{
-    config::HttpConfig,
-    http::tls::{Certificates, HTTP_2},
+    http::problem::{Extra, Problem, ProblemCode},
     lifecycle::Lifecycle,
-    telemetry::metrics::Metrics,
 };
 
-use super::{
-    carrier::CarryingRoom,
-    connections::Place,
-    handshake::Handshake,
-    http1::Http1,
-    http2::Http2,
-    lasting::Lasting,
-    paced::Patience,
-    peer::Peer,
-    refusal::Refusals,
-    silence_limit::{SilenceLimit, SocketLimit},
-    socket::Socket,
-};
-
-/// The most that a connection buffers of a request head, at least. Well above the limits that are
-/// answered with a problem, so that those answer.
-pub(super) const HEAD_BUFFER: usize = 128 * 1024;
-
-/// How connections are served.
-pub(super) struct Protocol {
-    /// What comes first, if the gateway speaks TLS.
-    handshake: Option<Handshake>,
-    http1: Http1,
-    http2: Http2,
+/// The state of one connection. Its tasks change it, and every request carries it as its extension.
+#[derive(Debug)]
+pub(super) struct ConnectionState {
+    /// The other end: the caller, or the last proxy on its way. Unknown only if it has gone already.
+    peer: Option<SocketAddr>,
+    opened: Instant,
+    /// For how long data may stay unacknowledged while no request says otherwise.
+    default_silence: Duration,
+    /// For how long data may stay unacknowledged now, in milliseconds. The socket obeys it with its next
+    /// write.
+    silence_ms: AtomicU32,
     lasting: Lasting,
-    pub(super) refusals: Arc<Refusals>,
+    lifecycle: Lifecycle,
+    /// Requests from their heads to the last byte of their answers that was handed to HTTP.
+    requests: AtomicU32,
+    has_asked: AtomicBool,
+    /// Whether bytes that come between requests begin a head.
+    reads_heads: AtomicBool,
+    has_begun_head: AtomicBool,
+    /// When the connection became idle or the head began, in milliseconds after `opened`.
+    since_ms: AtomicU64,
+    /// How often the connection was polled.
+    turn: AtomicU64,
 }
 
-/// A connection of which handlers may know.
-pub(super) struct Opened {
-    /// Unknown only if the client has gone already.
-    peer: Option<Peer>,
-    /// That of the connection itself.
-    pub(super) silence_limit: SocketLimit,
-    lasting: Lasting,
+/// How long a client may keep a connection waiting.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timeouts {
+    /// Between two requests.
+    pub(super) idle: Duration,
+    /// From the first byte of a request to the end of its head.
+    pub(super) head: Duration,
 }
 
-// === impl Protocol ===
+/// A request on a connection, until this is dropped.
+#[derive(Debug)]
+pub(super) struct OpenRequest(Arc<ConnectionState>);
 
-impl Protocol {
-    /// `most` connections may be open.
+/// For how long the other end may leave unacknowledged what it was sent before it counts as gone.
+///
+/// Without a limit of its own, a stream to a machine that is gone without a word would look alive until
+/// the time-out of any other answer. Over HTTP/2 the pings of the connection find that out.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct SilenceLimit(Option<Arc<ConnectionState>>);
+
+/// How many connections are taken by requests that last: waits and streams. Cheap to clone.
+///
+/// They must leave some to others: a holder whose renewal finds no connection loses its lock.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct Lasting {
+    most: usize,
+    taken: Arc<AtomicUsize>,
+}
+
+/// A connection that is taken for long; dropped, it is not any more.
+#[derive(Debug)]
+pub(in crate::http) struct Stay(Arc<AtomicUsize>);
+
+/// Which part of all connections is kept for requests that are answered at once: one of them serves
+/// hundreds of renewals a second.
+const KEPT: usize = 8;
+/// Which part is kept even from requests that go on with a lease. They come all together when another
+/// gateway drains, and must find room; those that do not can still renew.
+const KEPT_FROM_ALL: usize = 16;
+
+/// After how long to ask again, in milliseconds: waits end all the time.
+const RETRY_AFTER_MS: u64 = 2_000;
+
+/// The address of the caller, or of the last proxy on its way. `None` for a request that came through no
+/// connection.
+pub(in crate::http) fn peer(extensions: &Extensions) -> Option<IpAddr> {
+    let connection = extensions.get::<Arc<ConnectionState>>()?;
+    connection.peer.map(|peer| peer.ip().to_canonical())
+}
+
+// === impl ConnectionState ===
+
+impl ConnectionState {
     pub(super) fn new(
-        config: &HttpConfig,
-        certificates: Option<Certificates>,
-        most: usize,
-        metrics: Metrics,
+        peer: Option<SocketAddr>,
+        default_silence: Duration,
+        lasting: Lasting,
         lifecycle: &Lifecycle,
     ) -> Self {
-        let patience = Patience {
-            idle: config.idle_timeout_ms.duration(),
-            head: config.header_timeout_ms.duration(),
-        };
-        let refusals = Arc::new(Refusals::new(config));
-        let carrying = CarryingRoom::new(config.reserved_requests, metrics, lifecycle);
-        let carry = || carrying.clone();
-        let refuse = || Arc::clone(&refusals);
-        let shaken_within = config.tls.handshake_timeout_ms.duration();
         Self {
-            handshake: certificates
-                .map(|certificates| Handshake::new(certificates, shaken_within, refuse())),
-            http1: Http1::new(config, patience, refuse(), carry(), lifecycle),
-            http2: Http2::new(config, patience, refuse(), carry(), most, lifecycle),
-            lasting: Lasting::of(most),
-            refusals,
+            peer,
+            opened: Instant::now(),
+            default_silence,
+            silence_ms: AtomicU32::new(in_ms(default_silence)),
+            lasting,
+            lifecycle: lifecycle.clone(),
+            requests: AtomicU32::new(0),
+            has_asked: AtomicBool::new(false),
+            reads_heads: AtomicBool::new(false),
+            has_begun_head: AtomicBool::new(false),
+            since_ms: AtomicU64::new(0),
+            turn: AtomicU64::new(0),
         }
     }
 
-    /// Whether the gateway speaks TLS.
-    pub(super) fn is_tls(&self) -> bool {
-        self.handshake.is_some()
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
     }
 
-    /// Serves one connection until it ends, or until it is to make room or `closed`, and what is
-    /// under way has been answered.
-    pub(super) async fn serve(
-        &self,
-        stream: TcpStream,
-        router: Router,
-        seat: &Place,
-        closed: impl Future<Output = ()>,
-    ) {
-        // An answer is one small write that nobody should wait for.
-        if let Err(error) = stream.set_nodelay(true) {
-            debug!(%error, "cannot set TCP_NODELAY");
+    pub(super) fn opened(&self) -> Instant {
+        self.opened
+    }
+
+    /// HTTP/1.1 is spoken from now on: what comes between two requests begins a head.
+    pub(super) fn read_heads(&self) {
+        self.reads_heads.store(true, Ordering::Relaxed);
+        self.restart_idle_time();
+    }
+
+    /// Bytes have come.
+    pub(super) fn bytes_came(&self) {
+        // Bytes behind a request that is still being answered are counted as idle time: they may be its
+        // body, and a whole request among them begins as soon as the answer has left.
+        if self.requests.load(Ordering::Relaxed) == 0
+            && self.reads_heads.load(Ordering::Relaxed)
+            && !self.has_begun_head()
+        {
+            self.mark_time();
+            self.has_begun_head.store(true, Ordering::Relaxed);
         }
-        let opened = Opened {
-            peer: stream.peer_addr().ok().map(Peer::new),
-            silence_limit: SocketLimit::default(),
-            lasting: self.lasting.clone(),
-        };
-        let pace = Arc::clone(&seat.pace);
-        let socket = Socket::new(stream, pace, opened.silence_limit.clone());
-        let Some(handshake) = &self.handshake else {
-            return self.http1.serve(socket, opened, router, seat, closed).await;
-        };
-        // In a box: a plain connection has no room for it, and there are many of those.
-        let encrypted = self.serve_encrypted(handshake, socket, opened, router, seat, closed);
-        Box::pin(encrypted).await;
     }
 
-    async fn serve_encrypted(
-        &self,
-        handshake: &Handshake,
-        socket: Socket,
-        opened: Opened,
-        router: Router,
-        seat: &Place,
-        closed: impl Future<Output = ()>,
-    ) {
-        let mut closed = std::pin::pin!(closed);
-        let shaken = tokio::select! {
-            shaken = handshake.shake(socket, opened.peer) => shaken,
-            () = seat.needed() => return,
-            () = &mut closed => return,
-        };
-        let Some(stream) = shaken else { return };
-        if stream.get_ref().1.alpn_protocol() == Some(HTTP_2) {
-            self.http2.serve(stream, opened, router, seat, closed).await;
+    /// The client has taken bytes. An answer that is handed to HTTP may take long to leave.
+    pub(super) fn bytes_left(&self) {
+        if self.requests.load(Ordering::Relaxed) == 0 && self.reads_heads.load(Ordering::Relaxed) {
+            self.restart_idle_time();
+        }
+    }
+
+    /// The head of a request has come.
+    pub(super) fn begin_request(self: &Arc<Self>) -> OpenRequest {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.has_begun_head.store(false, Ordering::Relaxed);
+        self.has_asked.store(true, Ordering::Relaxed);
+        OpenRequest(Arc::clone(self))
+    }
+
+    /// Whether a request has ever come.
+    pub(super) fn has_asked(&self) -> bool {
+        self.has_asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether a part of a head has come.
+    pub(super) fn has_begun_head(&self) -> bool {
+        self.has_begun_head.load(Ordering::Relaxed)
+    }
+
+    /// The time of an idle connection begins anew.
+    pub(super) fn restart_idle_time(&self) {
+        if !self.has_begun_head() {
+            self.mark_time();
+        }
+    }
+
+    /// When the client has kept the connection waiting for too long; `None` while it is answered.
+    pub(super) fn deadline(&self, timeouts: Timeouts) -> Option<Instant> {
+        if self.requests.load(Ordering::Acquire) > 0 {
+            return None;
+        }
+        let timeout = if self.has_begun_head() {
+            timeouts.head
         } else {
-            self.http1.serve(stream, opened, router, seat, closed).await;
+            timeouts.idle
+        };
+        let since = Duration::from_millis(self.since_ms.load(Ordering::Relaxed));
+        Some(self.opened + since + timeout)
+    }
+
+    /// For how long data may stay unacknowledged, in milliseconds.
+    pub(super) fn silence_ms(&self) -> u32 {
+        self.silence_ms.load(Ordering::Relaxed)
+    }
+
+    /// The connection is polled once more.
+    pub(super) fn begin_turn(&self) {
+        // Only the task that polls the connection writes it.
+        let next = self.turn.load(Ordering::Relaxed).wrapping_add(1);
+        self.turn.store(next, Ordering::Relaxed);
+    }
+
+    /// How often the connection was polled.
+    pub(super) fn turn(&self) -> u64 {
+        self.turn.load(Ordering::Relaxed)
+    }
+
+    fn mark_time(&self) {
+        let ms = self.opened.elapsed().as_millis();
+        let ms = u64::try_from(ms).unwrap_or(u64::MAX);
+        self.since_ms.store(ms, Ordering::Relaxed);
+    }
+}
+
+fn in_ms(limit: Duration) -> u32 {
+    u32::try_from(limit.as_millis()).unwrap_or(u32::MAX).max(1)
+}
+
+// === impl OpenRequest ===
+
+impl OpenRequest {
+    /// Tells the handlers of a request about its connection.
+    pub(super) fn tell<B>(&self, request: &mut http::Request<B>) {
+        request.extensions_mut().insert(Arc::clone(&self.0));
+    }
+
+    /// Whether the next request should be sent elsewhere: the gateway is about to stop.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.0.lifecycle.is_withdrawn()
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        // Before the count, so that nobody sees an idle connection with the time of long ago.
+        self.0.mark_time();
+        self.0.requests.fetch_sub(1, Ordering::Release);
+    }
+}
+
+// === impl SilenceLimit ===
+
+impl SilenceLimit {
+    /// That of the connection of a request. Without a connection, or on one that other requests share,
+    /// it does nothing.
+    pub(in crate::http) fn of(extensions: &Extensions) -> Self {
+        let connection = extensions.get::<Arc<ConnectionState>>();
+        let alone = connection.filter(|it| it.reads_heads.load(Ordering::Relaxed));
+        Self(alone.cloned())
+    }
+
+    /// Sets the limit.
+    pub(in crate::http) fn set(&self, limit: Duration) {
+        if let Some(connection) = &self.0 {
+            connection.silence_ms.store(in_ms(limit), Ordering::Relaxed);
+        }
+    }
+
+    /// Goes back to what goes for every answer.
+    pub(in crate::http) fn lift(&self) {
+        if let Some(connection) = &self.0 {
+            self.set(connection.default_silence);
         }
     }
 }
 
-// === impl Opened ===
+// === impl Lasting ===
 
-impl Opened {
-    /// One that came from nowhere.
-    #[cfg(test)]
-    pub(super) fn unknown() -> Self {
+impl Lasting {
+    /// Of so many connections.
+    pub(super) fn of(connections: usize) -> Self {
         Self {
-            peer: None,
-            silence_limit: SocketLimit::default(),
-            lasting: Lasting::of(1),
+            most: connections,
+            taken: Arc::default(),
         }
     }
 
-    /// Tells a handler where its request comes from.
-    pub(super) fn tell<B>(&self, request: &mut http::Request<B>, silence_limit: SilenceLimit) {
-        request.extensions_mut().insert(self.lasting.clone());
-        request.extensions_mut().insert(silence_limit);
-        if let Some(peer) = self.peer {
-            request.extensions_mut().insert(peer);
+    /// Takes a connection for long, for something new.
+    pub(in crate::http) fn stay(&self) -> Result<Stay, Problem> {
+        self.take(self.most.div_ceil(KEPT))
+    }
+
+    /// The same for going on with a lease that somebody has.
+    pub(in crate::http) fn stay_with_lease(&self) -> Result<Stay, Problem> {
+        self.take(self.most.div_ceil(KEPT_FROM_ALL))
+    }
+
+    fn take(&self, kept: usize) -> Result<Stay, Problem> {
+        let before = self.taken.fetch_add(1, Ordering::Relaxed);
+        // Dropped at once if there is no room.
+        let stay = Stay(Arc::clone(&self.taken));
+        if before < self.most - kept {
+            return Ok(stay);
         }
+        let detail = "As many requests wait or listen at this gateway as leave connections to those \
+             that are answered at once. Nothing happened.";
+        let problem = Problem::new(ProblemCode::Overloaded, detail);
+        Err(problem.with(Extra::RetryAfter { ms: RETRY_AFTER_MS }))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Lasting {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let connection = parts.extensions.get::<Arc<ConnectionState>>();
+        // A request that came through no connection takes none.
+        Ok(connection.map_or_else(|| Self::of(usize::MAX), |it| it.lasting.clone()))
+    }
+}
+
+// === impl Stay ===
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    const TIMEOUTS: Timeouts = Timeouts {
+        idle: Duration::from_secs(75),
+        head: Duration::from_secs(10),
+    };
+
+    fn shared() -> Arc<ConnectionState> {
+        let (lasting, lifecycle) = (Lasting::of(16), Lifecycle::new());
+        let connection = ConnectionState::new(None, TIMEOUTS.idle, lasting, &lifecycle);
+        Arc::new(connection)
+    }
+
+    fn connection() -> Arc<ConnectionState> {
+        let connection = shared();
+        connection.read_heads();
+        connection
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_has_less_time_than_an_idle_connection_and_an_answer_has_all() {
+        let connection = connection();
+        let left = || Some(connection.deadline(TIMEOUTS)? - Instant::now());
+        assert_eq!(left(), Some(TIMEOUTS.idle));
+        advance(Duration::from_secs(5)).await;
+        connection.bytes_came();
+        advance(Duration::from_secs(2)).await;
+        connection.bytes_came();
+        assert_eq!(left(), Some(Duration::from_secs(8)));
+        let request = connection.begin_request();
+        connection.bytes_came();
+        assert_eq!(left(), None);
+        advance(Duration::from_secs(500)).await;
+        drop(request);
+        assert_eq!(left(), Some(TIMEOUTS.idle));
+        // The answer leaves in pieces.
+        advance(Duration::from_secs(70)).await;
+        connection.bytes_left();
+        assert_eq!(left(), Some(TIMEOUTS.idle));
+    }
+
+    #[tokio::test]
+    async fn a_silence_limit_lasts_until_it_is_lifted_and_is_of_connections_that_nobody_shares() {
+        let connection = connection();
+        let mut request = http::Request::new(());
+        connection.begin_request().tell(&mut request);
+        let limit = SilenceLimit::of(request.extensions());
+        assert_eq!(connection.silence_ms(), 75_000);
+        limit.set(Duration::from_millis(1_500));
+        assert_eq!(connection.silence_ms(), 1_500);
+        limit.lift();
+        assert_eq!(connection.silence_ms(), 75_000);
+        let shared = shared();
+        shared.begin_request().tell(&mut request);
+        SilenceLimit::of(request.extensions()).set(Duration::from_secs(1));
+        assert_eq!(shared.silence_ms(), 75_000);
+    }
+
+    #[test]
+    fn requests_that_last_leave_connections_to_others_and_some_to_those_with_a_lease() {
+        let lasting = Lasting::of(32);
+        let mut stays: Vec<_> = (0..28).map(|_| lasting.stay().unwrap()).collect();
+        lasting.stay().unwrap_err();
+        stays.extend((0..2).map(|_| lasting.stay_with_lease().unwrap()));
+        lasting.stay_with_lease().unwrap_err();
+        stays.truncate(27);
+        lasting.stay().unwrap();
+    }
+}

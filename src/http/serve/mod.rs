@@ -1,33 +1,15 @@
-//! Sockets: taking connections, and bounding what each may cost.
+//! Sockets: accepts connections, bounds what each may cost, and speaks HTTP on them.
 
 mod accept;
-mod arriving;
-mod asking;
-mod carried;
-mod carrier;
+mod answer;
 mod connection;
-mod connections;
 mod descriptors;
-mod framing;
-mod handshake;
-mod http1;
-mod http2;
-mod incoming;
-mod lasting;
+mod detached;
 mod late_end;
-mod leaving;
-mod outgoing;
-mod pace;
-mod paced;
-mod peer;
-mod refusal;
-mod silence_limit;
+mod protocol;
 mod socket;
-mod stream_body;
-mod streams;
-mod turned_away;
+mod under_way;
 
 pub use accept::serve;
-pub(super) use lasting::{Lasting, Stay};
-pub(super) use peer::Peer;
-pub(super) use silence_limit::SilenceLimit;
+pub(super) use connection::{Lasting, SilenceLimit, Stay, peer};
+pub use under_way::UnderWay;

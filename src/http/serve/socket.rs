@@ -1,70 +1,79 @@
-//! The socket of a connection, which obeys its silence limit.
+//! The socket of a connection, which obeys the limits of its state.
 
 use std::{
     io::{self, IoSlice},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::TcpStream,
+    time::timeout,
 };
 
-use super::{pace::Pace, silence_limit::SocketLimit};
+use super::connection::ConnectionState;
 
-/// A TCP stream with a [`SocketLimit`], which tells its [`Pace`] what the client takes: over TLS
-/// nobody above it sees that.
+/// A TCP stream that tells its [`ConnectionState`] what comes. The kernel breaks it when what was sent
+/// stays unacknowledged, or the other end takes nothing, for as long as the state says.
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
-    pace: Arc<Pace>,
-    limit: SocketLimit,
-    /// What the operating system was told last, in milliseconds.
+    state: Arc<ConnectionState>,
+    /// The limit that the kernel was told last, in milliseconds.
     told: u32,
+}
+
+/// How long it may take to refuse a connection.
+const REFUSED_WITHIN: Duration = Duration::from_millis(500);
+
+/// Tells a client one thing and closes the connection.
+pub(super) async fn refuse(mut stream: TcpStream, answer: &str) {
+    let telling = async {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await?;
+        // Closed on unread bytes, the connection would be reset and the answer lost.
+        let mut unread = [0; 1024];
+        while stream.read(&mut unread).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // A client that is gone, or takes too long, does not want to know.
+    drop(timeout(REFUSED_WITHIN, telling).await);
 }
 
 // === impl Socket ===
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, pace: Arc<Pace>, limit: SocketLimit) -> Self {
-        let told = limit.as_millis();
+    pub(super) fn new(stream: TcpStream, state: Arc<ConnectionState>) -> Self {
+        let told = state.silence_ms();
+        limit_silence(&stream, told);
         Self {
             stream,
-            pace,
-            limit,
+            state,
             told,
         }
     }
 
-    /// The first bytes, which are left to be read.
-    pub(super) async fn peek(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.stream.peek(bytes).await
-    }
-
-    pub(super) fn into_inner(self) -> TcpStream {
-        self.stream
-    }
-
-    fn took(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn left(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(1..)) = written {
-            self.pace.took();
+            self.state.bytes_left();
         }
         written
     }
 
     fn obey(&mut self) {
-        let ms = self.limit.as_millis();
+        let ms = self.state.silence_ms();
         if ms != self.told {
             self.told = ms;
-            tell(&self.stream, ms);
+            limit_silence(&self.stream, ms);
         }
     }
 }
 
 #[cfg(target_os = "linux")]
-fn tell(stream: &TcpStream, ms: u32) {
+fn limit_silence(stream: &TcpStream, ms: u32) {
     if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(stream, ms) {
         tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
     }
@@ -72,7 +81,7 @@ fn tell(stream: &TcpStream, ms: u32) {
 
 /// Elsewhere a silent peer is found out by the operating system alone.
 #[cfg(not(target_os = "linux"))]
-fn tell(_: &TcpStream, _: u32) {}
+fn limit_silence(_: &TcpStream, _: u32) {}
 
 impl AsyncRead for Socket {
     fn poll_read(
@@ -80,7 +89,12 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.state.bytes_came();
+        }
+        read
     }
 }
 
@@ -92,7 +106,7 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         self.obey();
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.took(written)
+        self.left(written)
     }
 
     fn poll_write_vectored(
@@ -102,7 +116,7 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         self.obey();
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.took(written)
+        self.left(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -121,30 +135,38 @@ impl AsyncWrite for Socket {
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests {
-    use std::time::Duration;
+    use tokio::net::TcpListener;
 
-    use tokio::{io::AsyncWriteExt, net::TcpListener};
+    use crate::lifecycle::Lifecycle;
 
-    use super::*;
+    use super::{
+        super::connection::{Lasting, SilenceLimit},
+        *,
+    };
 
     fn user_timeout(socket: &Socket) -> u32 {
         rustix::net::sockopt::tcp_user_timeout(&socket.stream).unwrap()
     }
 
     #[tokio::test]
-    async fn obeys_its_limit_with_the_next_write_and_forgets_it_when_it_is_lifted() {
+    async fn obeys_its_limit_with_the_next_write_and_that_of_every_answer_when_it_is_lifted() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (_client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        let limit = SocketLimit::default();
-        let mut socket = Socket::new(accepted.unwrap().0, Arc::new(Pace::new()), limit.clone());
-        socket.write_all(b"a").await.unwrap();
-        assert_eq!(user_timeout(&socket), 0);
+        let (lasting, lifecycle) = (Lasting::of(16), Lifecycle::new());
+        let state = ConnectionState::new(None, Duration::from_secs(75), lasting, &lifecycle);
+        let state = Arc::new(state);
+        state.read_heads();
+        let mut socket = Socket::new(accepted.unwrap().0, Arc::clone(&state));
+        assert_eq!(user_timeout(&socket), 75_000);
+        let mut request = http::Request::new(());
+        state.begin_request().tell(&mut request);
+        let limit = SilenceLimit::of(request.extensions());
         limit.set(Duration::from_millis(1_500));
         socket.write_all(b"b").await.unwrap();
         assert_eq!(user_timeout(&socket), 1_500);
         limit.lift();
         socket.write_all(b"c").await.unwrap();
-        assert_eq!(user_timeout(&socket), 0);
+        assert_eq!(user_timeout(&socket), 75_000);
     }
 }

@@ -6,7 +6,7 @@ use latchgate::{
     config::{Config, Millis},
     store::{StoreError, Uncertainty},
 };
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::{
     lines::Lines,
@@ -173,6 +173,39 @@ async fn a_release_is_carried_out_though_its_caller_has_gone() {
         service.script.release.lock().unwrap().is_empty()
     })
     .await;
+}
+
+/// The connection is accepted when its end is there already, as it is for a gateway that is busy.
+#[tokio::test]
+async fn a_release_that_came_in_one_piece_with_the_end_of_its_connection_is_carried_out() {
+    let token = super::service::TOKEN;
+    let head =
+        "POST /locks/a/release HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    let body = format!("{{\"token\":\"{token}\"}}");
+    let requests = [
+        format!("DELETE /locks/a HTTP/1.1\r\nhost: localhost\r\nlock-token: {token}\r\n\r\n"),
+        format!("{head}content-length: {}\r\n\r\n{body}", body.len()),
+    ];
+    for request in &requests {
+        for is_reset in [false, true] {
+            let service = Service::start();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut caller = TcpStream::connect(address).await.unwrap();
+            send(&mut caller, request).await;
+            if is_reset {
+                reset(caller);
+            } else {
+                drop(caller);
+            }
+            service.listen_on(listener);
+            until(&format!("it is released, reset: {is_reset}"), || {
+                let asked = service.script.asked();
+                asked.iter().any(|it| matches!(it, Asked::Release(_)))
+            })
+            .await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,10 +1,7 @@
 //! One line for each request, and never a secret in it.
 
 use http::Method;
-use latchgate::{
-    config::{Config, Millis},
-    store::{StoreError, Unavailability},
-};
+use latchgate::store::{StoreError, Unavailability};
 
 use super::{
     lines::Lines,
@@ -146,23 +143,6 @@ async fn whoever_listens_no_more_is_a_line_that_says_no_more_than_is_known() {
         let log = lines.read();
         let mut lines = log.lines();
         lines.any(|line| line.contains("listened") && line.contains("hung up, or does not read"))
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_caller_that_does_not_read_is_called_so() {
-    let lines = Lines::default();
-    let _guard = lines.collect();
-    let mut config = Config::default();
-    config.http.idle_timeout_ms = Millis(400);
-    let service = Service::with(config);
-    let mut stream = service.connect().await;
-    // Far more than fits between the two of them.
-    let asks = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(400);
-    send(&mut stream, &asks).await;
-    until("its connection was closed", || {
-        lines.read().contains("takes nothing of what it is sent")
     })
     .await;
 }

@@ -16,7 +16,7 @@ use latchgate::{
     clock::ManualClock,
     config::Config,
     engine::Engine,
-    http::{Gateway, router, serve},
+    http::{Gateway, UnderWay, router, serve},
     lifecycle::Lifecycle,
     store::AnyStore,
 };
@@ -180,7 +180,11 @@ impl Service {
         let (router, config) = (self.router.clone(), Arc::clone(&self.config));
         let (lifecycle, metrics) = (self.lifecycle.clone(), self.metrics.clone());
         self.lifecycle.spawn(async move {
-            serve(listener, router, &config.http, None, &metrics, &lifecycle).await;
+            let (http, under_way) = (&config.http, UnderWay::new());
+            serve(
+                listener, router, http, None, &metrics, under_way, &lifecycle,
+            )
+            .await;
         });
         address
     }

@@ -87,6 +87,7 @@ async fn a_request_that_comes_in_single_bytes_is_read_or_given_up_in_time() {
             }
         };
         slowly.await;
+        // One whose head does not come is closed without a word.
         let answer = Answer::read(&mut stream).await;
         if let Some(answer) = answer {
             assert_eq!(

@@ -75,9 +75,7 @@ async fn visits(engine: Engine, observer: Arc<Observer>, turns: u64) {
         tokio::task::yield_now().await;
         observer.inside.store(false, Ordering::SeqCst);
         observer.visits.fetch_add(1, Ordering::SeqCst);
-        let released = engine
-            .release(name("contended"), &granted.lease.token)
-            .await;
+        let released = engine.release(name("contended"), granted.hash).await;
         released.unwrap();
     }
 }

@@ -152,20 +152,6 @@ pub(crate) async fn head(answer: ResponseFuture) -> Response<RecvStream> {
     timeout(PATIENCE, answer).await.unwrap().unwrap()
 }
 
-/// Waits for an answer to be given up by the gateway, whatever comes of it before.
-pub(crate) async fn reset(body: &mut RecvStream) -> Option<h2::Reason> {
-    let waiting = async {
-        loop {
-            match body.data().await {
-                Some(Ok(_unread)) => {}
-                Some(Err(error)) => return error.reason(),
-                None => panic!("it came to its end"),
-            }
-        }
-    };
-    timeout(PATIENCE, waiting).await.unwrap()
-}
-
 /// Waits for a piece of an answer; `None` at its end.
 pub(crate) async fn piece(body: &mut RecvStream) -> Option<Bytes> {
     let piece = timeout(PATIENCE, body.data()).await.unwrap();

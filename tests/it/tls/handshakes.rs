@@ -32,8 +32,7 @@ async fn plain_http_is_told_to_speak_tls() {
         .unwrap();
     let answer = String::from_utf8(rest(&mut stream).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
-    assert!(answer.contains("speaks TLS; ask https://"), "{answer}");
-    assert!(answer.contains("\"code\":\"invalid-request\""), "{answer}");
+    assert!(answer.ends_with("use https:// and not http://"), "{answer}");
     let mut stream = TcpStream::connect(certified.gateway.address).await.unwrap();
     stream.write_all(b"\0\0\0 nonsense").await.unwrap();
     let answer = rest(&mut stream).await;
@@ -62,9 +61,12 @@ async fn a_handshake_has_its_time_and_no_more() {
 }
 
 #[tokio::test]
-async fn those_who_do_not_finish_their_handshake_make_room() {
-    let certified =
-        Certified::start_with(|_| Setup::default().with("LATCHGATE_HTTP_MAX_CONNECTIONS", "16"));
+async fn those_who_do_not_finish_their_handshake_make_room_when_their_time_is_over() {
+    let certified = Certified::start_with(|_| {
+        Setup::default()
+            .with("LATCHGATE_HTTP_MAX_CONNECTIONS", "16")
+            .with("LATCHGATE_HTTP_TLS_HANDSHAKE_TIMEOUT_MS", "1000")
+    });
     let address = certified.gateway.address;
     let mut stalled = Vec::new();
     for _ in 0..64 {
@@ -72,8 +74,10 @@ async fn those_who_do_not_finish_their_handshake_make_room() {
         stream.write_all(&[22, 3, 1]).await.unwrap();
         stalled.push(stream);
     }
-    let asked = certified.curl(&[], "/healthz");
-    assert_eq!(asked.status, 200, "{asked:?}");
+    crate::support::eventually("there is room", async || {
+        (certified.curl(&[], "/healthz").status == 200).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A line to a gateway that can be dead for a while.
+//! A line to a gateway that can die.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::{
     sync::watch,
 };
 
-/// A line. While it is dead nothing passes, and each end is told that the other has it: so does a
+/// A line. When it is dead nothing passes, and each end is told that the other has it: so does a
 /// load balancer before a machine that is gone.
 pub(crate) struct Line {
     pub(crate) address: SocketAddr,
@@ -44,10 +44,6 @@ impl Line {
 
     pub(crate) fn die(&self) {
         self.is_alive.send_replace(false);
-    }
-
-    pub(crate) fn live(&self) {
-        self.is_alive.send_replace(true);
     }
 }
 

@@ -1,0 +1,166 @@
+//! Answers the requests of one connection, through the router.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::{
+    Router,
+    body::{Body, HttpBody},
+};
+use bytes::Bytes;
+use futures_util::future::Either;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Version,
+    header::{CONNECTION, RETRY_AFTER, TRANSFER_ENCODING},
+};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use tower::Service;
+
+use super::{
+    connection::{ConnectionState, OpenRequest},
+    detached::{Detachable, DetachedRoom},
+    under_way::UnderWay,
+};
+
+/// What all requests have in common.
+#[derive(Clone)]
+pub(super) struct Answers {
+    router: Router,
+    under_way: UnderWay,
+    /// How many requests may be under way over HTTP/2, on all connections together.
+    most: usize,
+    detached: DetachedRoom,
+}
+
+/// The body of an answer. Until it is dropped, the connection is not idle.
+pub(super) struct AnswerBody {
+    body: Body,
+    _request: OpenRequest,
+}
+
+/// The answer to a request, which is of use to its caller alone or, if it ends a lease, to others too.
+pub(super) type Answering<F> = Either<F, Detachable<F>>;
+
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+// === impl Answers ===
+
+impl Answers {
+    /// `most` requests may be under way over HTTP/2.
+    pub(super) fn new(
+        router: Router,
+        under_way: UnderWay,
+        most: usize,
+        detached: DetachedRoom,
+    ) -> Self {
+        Self {
+            router,
+            under_way,
+            most,
+            detached,
+        }
+    }
+
+    /// Answers one request. It counts from this call on, and what ends a lease is carried out even if
+    /// the answer is never polled: HTTP looks for the end of a connection before it does.
+    pub(super) fn answer(
+        &self,
+        request: Request<Incoming>,
+        connection: &Arc<ConnectionState>,
+    ) -> Answering<impl Future<Output = Result<Response<AnswerBody>, Infallible>> + use<>> {
+        let open = connection.begin_request();
+        let is_too_many = request.version() == Version::HTTP_2
+            && self.under_way.count() >= self.most
+            && !keeps_lease(&request);
+        let counted = self.under_way.one();
+        let ends_lease = ends_lease(&request);
+        // hyper drops the `Content-Length` beside a `Transfer-Encoding`. A proxy in front may have read
+        // another end of this request, so nothing that comes behind it is trusted.
+        let closes = request.headers().contains_key(TRANSFER_ENCODING);
+        let answer = (!is_too_many).then(|| {
+            let mut request = request.map(into_body);
+            open.tell(&mut request);
+            self.router.clone().call(request)
+        });
+        let answer = async move {
+            let mut answer = match answer {
+                Some(answer) => answer.await?,
+                None => overloaded(),
+            };
+            drop(counted);
+            // The next request may be sent elsewhere then, and none is under way on this connection
+            // when the gateway closes it. Over HTTP/2 the header does not exist, and hyper removes it.
+            if closes || open.is_withdrawn() {
+                answer.headers_mut().insert(CONNECTION, CLOSE);
+            }
+            Ok(answer.map(|body| AnswerBody {
+                body,
+                _request: open,
+            }))
+        };
+        if ends_lease {
+            Either::Right(Detachable::new(answer, &self.detached))
+        } else {
+            Either::Left(answer)
+        }
+    }
+}
+
+/// An empty body needs no allocation.
+fn into_body(body: Incoming) -> Body {
+    if body.is_end_stream() {
+        Body::empty()
+    } else {
+        Body::new(body)
+    }
+}
+
+/// Whether a request ends a lease, as far as can be seen before its route is known.
+fn ends_lease<B>(request: &Request<B>) -> bool {
+    match *request.method() {
+        Method::DELETE => true,
+        Method::POST => request.uri().path().ends_with("/release"),
+        _ => false,
+    }
+}
+
+/// Whether a request keeps a lease that somebody has, or ends it: for such there is always room.
+fn keeps_lease<B>(request: &Request<B>) -> bool {
+    *request.method() == Method::PUT || ends_lease(request)
+}
+
+/// There are more requests than the gateway has room for.
+fn overloaded() -> Response<Body> {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let seconds = HeaderValue::from_static("1");
+    answer.headers_mut().insert(RETRY_AFTER, seconds);
+    answer
+}
+
+// === impl AnswerBody ===
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

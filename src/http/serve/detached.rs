@@ -1,0 +1,230 @@
+//! Releases that are carried out although their callers have hung up.
+//!
+//! Nobody waits for their answers, and a caller that has gone pays nothing any more, so they have bounded
+//! room of their own: they must not take that of releases whose callers do wait.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    thread,
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::debug;
+
+use crate::{lifecycle::Lifecycle, telemetry::metrics::Metrics};
+
+/// Room for releases without callers. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct DetachedRoom(Arc<Room>);
+
+struct Room {
+    /// For those that are worked on.
+    working: Arc<Semaphore>,
+    /// For those that have not begun.
+    waiting: Arc<Semaphore>,
+    metrics: Metrics,
+    lifecycle: Lifecycle,
+}
+
+/// The answer to a release, which goes on in a task of its own when it is dropped, if there is room.
+pub(super) struct Detachable<F: Future + Send + 'static> {
+    /// `None` once it is there.
+    answer: Option<Pin<Box<F>>>,
+    has_begun: bool,
+    room: DetachedRoom,
+}
+
+/// When a release is worked on.
+enum Turn {
+    Now(OwnedSemaphorePermit),
+    /// When there is room; until then it takes this.
+    Later(OwnedSemaphorePermit),
+}
+
+/// The part of the room for releases that those without callers leave to the others.
+const KEPT: usize = 2;
+/// How many may wait: each costs no more than the head of its request. Callers that hang up while the
+/// gateway does not run are all found together when it goes on.
+const MOST_WAITING: usize = 1_024;
+
+// === impl DetachedRoom ===
+
+impl DetachedRoom {
+    /// `reserved` releases have room of their own.
+    pub(super) fn new(reserved: usize, metrics: Metrics, lifecycle: &Lifecycle) -> Self {
+        Self(Arc::new(Room {
+            working: Arc::new(Semaphore::new((reserved / KEPT).max(1))),
+            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
+            metrics,
+            lifecycle: lifecycle.clone(),
+        }))
+    }
+
+    /// Goes on with a release in a task of its own, if there is room.
+    ///
+    /// One that has begun does not wait for room: it may take some that others need. What the store was
+    /// asked already goes on without it.
+    fn carry_out<F>(&self, release: F, has_begun: bool)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let room = &self.0;
+        let turn = room.turn(has_begun);
+        room.metrics.release_abandoned(turn.is_some());
+        let Some(turn) = turn else {
+            debug!("the caller of a release has hung up, and there is no room to carry it out");
+            return;
+        };
+        debug!("the caller of a release has hung up; it is carried out all the same");
+        let working = Arc::clone(&room.working);
+        room.lifecycle.spawn(async move {
+            let _permit = match turn {
+                Turn::Now(permit) => permit,
+                Turn::Later(place) => {
+                    let permit = working.acquire_owned().await;
+                    drop(place);
+                    permit.expect("the semaphore is never closed")
+                }
+            };
+            release.await;
+        });
+    }
+}
+
+impl Room {
+    fn turn(&self, has_begun: bool) -> Option<Turn> {
+        let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_owned().ok();
+        match take(&self.working) {
+            Some(permit) => Some(Turn::Now(permit)),
+            None if has_begun => None,
+            None => take(&self.waiting).map(Turn::Later),
+        }
+    }
+}
+
+// === impl Detachable ===
+
+impl<F: Future + Send + 'static> Detachable<F> {
+    pub(super) fn new(answer: F, room: &DetachedRoom) -> Self {
+        Self {
+            answer: Some(Box::pin(answer)),
+            has_begun: false,
+            room: room.clone(),
+        }
+    }
+}
+
+impl<F, T> Future for Detachable<F>
+where
+    F: Future<Output = Result<T, Infallible>> + Send + 'static,
+{
+    type Output = Result<T, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.has_begun = true;
+        let answer = self.answer.as_mut();
+        let answer = answer.expect("an answer that is there is not polled for again");
+        let answer = ready!(answer.as_mut().poll(cx));
+        self.answer = None;
+        Poll::Ready(answer)
+    }
+}
+
+impl<F: Future + Send + 'static> Drop for Detachable<F> {
+    fn drop(&mut self) {
+        // What panicked does not go on.
+        if let Some(answer) = self.answer.take()
+            && !thread::panicking()
+        {
+            let release = async move { drop(answer.await) };
+            self.room.carry_out(release, self.has_begun);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
+
+    use tokio::time::timeout;
+
+    use crate::telemetry::metrics::Figures;
+
+    use super::*;
+
+    /// Releases that all wait for the store, and how many have been carried out.
+    struct Rig {
+        room: DetachedRoom,
+        store: Arc<Semaphore>,
+        under_way: Arc<AtomicUsize>,
+        done: Arc<AtomicUsize>,
+    }
+
+    impl Rig {
+        fn new(reserved: usize) -> Self {
+            Self {
+                room: DetachedRoom::new(reserved, Metrics::default(), &Lifecycle::new()),
+                store: Arc::new(Semaphore::new(0)),
+                under_way: Arc::default(),
+                done: Arc::default(),
+            }
+        }
+
+        fn release(&self) -> impl Future<Output = ()> + Send + 'static {
+            let store = Arc::clone(&self.store);
+            let (under_way, done) = (Arc::clone(&self.under_way), Arc::clone(&self.done));
+            async move {
+                under_way.fetch_add(1, Ordering::Relaxed);
+                drop(store.acquire().await);
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+
+        /// The store answers, and everything ends.
+        async fn end(&self) -> usize {
+            self.store.add_permits(1_000_000);
+            let quiet = self.room.0.lifecycle.quiet();
+            timeout(Duration::from_secs(5), quiet).await.unwrap();
+            self.done.load(Ordering::Relaxed)
+        }
+
+        fn counted(&self, outcome: &str) -> usize {
+            let text = self.room.0.metrics.text(&Figures::default());
+            let sample = format!("latchgate_abandoned_releases_total{{outcome=\"{outcome}\"}} ");
+            let line = text.lines().find_map(|line| line.strip_prefix(&sample));
+            line.unwrap().parse().unwrap()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_have_begun_take_half_of_the_room_and_the_others_end() {
+        let rig = Rig::new(8);
+        for _ in 0..1_000 {
+            rig.room.carry_out(rig.release(), true);
+        }
+        assert_eq!(rig.end().await, 4);
+        assert_eq!(rig.counted("carried-out"), 4);
+        assert_eq!(rig.counted("dropped"), 996);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_have_not_begun_wait_for_their_turn() {
+        let rig = Rig::new(8);
+        for _ in 0..4 + MOST_WAITING + 10 {
+            rig.room.carry_out(rig.release(), false);
+        }
+        tokio::task::yield_now().await;
+        assert_eq!(rig.under_way.load(Ordering::Relaxed), 4);
+        assert_eq!(rig.end().await, 4 + MOST_WAITING);
+        assert_eq!(rig.counted("dropped"), 10);
+        // There is room again.
+        rig.room.carry_out(rig.release(), true);
+        assert_eq!(rig.end().await, 4 + MOST_WAITING + 1);
+    }
+}

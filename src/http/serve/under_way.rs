@@ -1,0 +1,216 @@
+//! Counts the requests that are under way, so that shutdown ends when nothing is left to do.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, futures::Notified},
+    time::{Instant, timeout_at},
+};
+
+/// How long no request may have been under way before the gateway assumes that none will come: a
+/// client that still sends requests here has not noticed yet that the gateway drains.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// The requests under way on all connections: from their heads to the heads of their answers. Cheap to
+/// clone.
+#[derive(Debug, Clone)]
+pub struct UnderWay(Arc<Traffic>);
+
+#[derive(Debug)]
+struct Traffic {
+    count: AtomicUsize,
+    started: Instant,
+    /// When the last request ended, in milliseconds after `started` and plus one; 0 if there was none.
+    ended: AtomicU64,
+    /// How many wait for a change. Requests notify nobody while nobody waits.
+    watchers: AtomicUsize,
+    changed: Notify,
+}
+
+/// A request that is counted until this is dropped.
+#[derive(Debug)]
+pub(super) struct Counted(Arc<Traffic>);
+
+/// Has requests notify of their beginnings and ends while it lives.
+struct Watcher<'a>(&'a Traffic);
+
+// === impl UnderWay ===
+
+impl UnderWay {
+    /// Nothing is under way.
+    pub fn new() -> Self {
+        Self(Arc::new(Traffic {
+            count: AtomicUsize::new(0),
+            started: Instant::now(),
+            ended: AtomicU64::new(0),
+            watchers: AtomicUsize::new(0),
+            changed: Notify::new(),
+        }))
+    }
+
+    /// Ends when nothing is under way and nothing has been for [`QUIET`]: at once if nobody asked
+    /// for anything lately.
+    pub async fn quiet(&self) {
+        let traffic = &*self.0;
+        let _watcher = Watcher::of(traffic);
+        loop {
+            let changed = traffic.changed();
+            if traffic.count.load(Ordering::SeqCst) > 0 {
+                changed.await;
+                continue;
+            }
+            let Some(ended) = traffic.ended() else {
+                return;
+            };
+            if timeout_at(ended + QUIET, changed).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Ends when, from this call on, a request has come or one that is under way has ended.
+    pub fn changed(&self) -> impl Future<Output = ()> + use<'_> {
+        let (watcher, changed) = (Watcher::of(&self.0), self.0.changed());
+        async move {
+            changed.await;
+            drop(watcher);
+        }
+    }
+
+    /// How many requests are under way.
+    pub(super) fn count(&self) -> usize {
+        self.0.count.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more.
+    pub(super) fn one(&self) -> Counted {
+        self.0.count.fetch_add(1, Ordering::SeqCst);
+        self.0.notify();
+        Counted(Arc::clone(&self.0))
+    }
+}
+
+impl Default for UnderWay {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// === impl Traffic ===
+
+impl Traffic {
+    fn ended(&self) -> Option<Instant> {
+        let ms = self.ended.load(Ordering::SeqCst).checked_sub(1)?;
+        Some(self.started + Duration::from_millis(ms))
+    }
+
+    /// A future that hears of every change from now on.
+    fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    fn notify(&self) {
+        if self.watchers.load(Ordering::SeqCst) > 0 {
+            self.changed.notify_waiters();
+        }
+    }
+}
+
+// === impl Counted ===
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let ms = self.0.started.elapsed().as_millis();
+        let ended = u64::try_from(ms).unwrap_or(u64::MAX).saturating_add(1);
+        self.0.ended.store(ended, Ordering::SeqCst);
+        self.0.count.fetch_sub(1, Ordering::SeqCst);
+        self.0.notify();
+    }
+}
+
+// === impl Watcher ===
+
+impl<'a> Watcher<'a> {
+    fn of(traffic: &'a Traffic) -> Self {
+        traffic.watchers.fetch_add(1, Ordering::SeqCst);
+        Self(traffic)
+    }
+}
+
+impl Drop for Watcher<'_> {
+    fn drop(&mut self) {
+        self.0.watchers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::pending, task::Poll};
+
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_quiet_a_while_after_the_last_request() {
+        let under_way = UnderWay::new();
+        let long = under_way.one();
+        let begin = Instant::now();
+        let requests = async {
+            sleep(Duration::from_secs(3)).await;
+            drop(long);
+            sleep(QUIET / 2).await;
+            drop(under_way.one());
+        };
+        tokio::join!(requests, under_way.quiet());
+        let took = begin.elapsed();
+        let expected = Duration::from_secs(3) + QUIET / 2 + QUIET;
+        assert!(
+            took.abs_diff(expected) < Duration::from_millis(5),
+            "{took:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_quiet_at_once_if_nobody_asked_lately() {
+        let under_way = UnderWay::new();
+        let begin = Instant::now();
+        under_way.quiet().await;
+        drop(under_way.one());
+        sleep(QUIET).await;
+        under_way.quiet().await;
+        assert_eq!(begin.elapsed(), QUIET);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_seen_from_the_call_on_and_not_before() {
+        let under_way = UnderWay::new();
+        let one = under_way.one();
+        assert!(timeout(QUIET, under_way.changed()).await.is_err());
+        let changed = under_way.changed();
+        drop(one);
+        timeout(QUIET, changed).await.unwrap();
+        assert_eq!(under_way.count(), 0);
+        assert_eq!(under_way.0.watchers.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_given_up_is_under_way_no_more() {
+        let under_way = UnderWay::new();
+        let one = under_way.one();
+        let mut request = Box::pin(async move {
+            let _one = one;
+            pending::<()>().await;
+        });
+        assert_eq!(futures_util::poll!(&mut request), Poll::Pending);
+        assert_eq!(under_way.count(), 1);
+        drop(request);
+        assert_eq!(under_way.count(), 0);
+    }
+}
