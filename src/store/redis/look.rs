@@ -16,10 +16,10 @@ use crate::{
 };
 
 use super::{
+    client::answered,
     dispatch::Dispatch,
     failure::Failure,
     keys::Keys,
-    link::answered,
     reading::Patience,
     scan::writable,
     scripts::{RECORD_LAYOUT, TOLD, told_lease},

@@ -14,8 +14,8 @@ use crate::{
 };
 
 use super::{
-    Slot, SlotTags, dispatch::Dispatch, failure::Failure, gateway::Gateway, keys::Keys,
-    link::answered, shard::Shard,
+    Slot, SlotTags, client::answered, dispatch::Dispatch, failure::Failure, gateway::Gateway,
+    keys::Keys, shard::Shard,
 };
 
 /// Where the walk through those who wait here has come to.

@@ -20,11 +20,11 @@ use crate::{
 
 use super::{
     Slot, SlotTags,
+    client::answered,
     dispatch::Dispatch,
     failure::Failure,
     gateway::{ALIVE, Gateway},
     keys::Keys,
-    link::answered,
     places::Places,
     run::RunId,
     scripts::token_hash,

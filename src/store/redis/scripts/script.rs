@@ -19,7 +19,7 @@ pub(in crate::store::redis) struct Script {
     /// Whether it only looks: it comes to no harm where keys of its slot are elsewhere.
     looks: bool,
     /// Whether it can do with the lease's own keys.
-    knows_its_own: bool,
+    runs_during_slot_migration: bool,
 }
 
 /// All scripts.
@@ -78,18 +78,19 @@ impl Scripts {
         Self {
             acquire: of_queue(include_str!("../lua/acquire.lua")),
             renew: Script::telling(include_str!("../lua/renew.lua"), 5, channels)
-                .that_knows_its_own(),
-            release: of_queue(include_str!("../lua/release.lua")).that_knows_its_own(),
+                .running_during_slot_migration(),
+            release: of_queue(include_str!("../lua/release.lua")).running_during_slot_migration(),
             give_back: of_queue(include_str!("../lua/give_back.lua")),
-            confirm: Script::new(include_str!("../lua/confirm.lua"), 4).that_knows_its_own(),
+            confirm: Script::new(include_str!("../lua/confirm.lua"), 4)
+                .running_during_slot_migration(),
             leave: of_queue(include_str!("../lua/leave.lua")),
             lapse: Script::new(include_str!("../lua/lapse.lua"), 3),
             advance: of_queue(include_str!("../lua/advance.lua")),
-            inspect: Script::new(include_str!("../lua/inspect.lua"), 4).that_looks(),
-            list: Script::new(include_str!("../lua/list.lua"), 2).that_looks(),
-            count: Script::new(include_str!("../lua/count.lua"), 2).that_looks(),
+            inspect: Script::new(include_str!("../lua/inspect.lua"), 4).reading_only(),
+            list: Script::new(include_str!("../lua/list.lua"), 2).reading_only(),
+            count: Script::new(include_str!("../lua/count.lua"), 2).reading_only(),
             break_lock: of_queue(include_str!("../lua/break.lua")),
-            probe: Script::new(include_str!("../lua/probe.lua"), 1).that_looks(),
+            probe: Script::new(include_str!("../lua/probe.lua"), 1).reading_only(),
         }
     }
 }
@@ -120,17 +121,17 @@ impl Script {
             hash,
             keys,
             looks: false,
-            knows_its_own: false,
+            runs_during_slot_migration: false,
         }
     }
 
-    fn that_looks(mut self) -> Self {
+    fn reading_only(mut self) -> Self {
         self.looks = true;
         self
     }
 
-    fn that_knows_its_own(mut self) -> Self {
-        self.knows_its_own = true;
+    fn running_during_slot_migration(mut self) -> Self {
+        self.runs_during_slot_migration = true;
         self
     }
 
@@ -146,8 +147,8 @@ impl Script {
 
     /// Whether it can do with the lease's own keys, which are its first, while its slot is being moved:
     /// the lock and its record, and what is remembered if it has an idempotency key.
-    pub(in crate::store::redis) fn knows_its_own(&self) -> bool {
-        self.knows_its_own
+    pub(in crate::store::redis) fn runs_during_slot_migration(&self) -> bool {
+        self.runs_during_slot_migration
     }
 
     /// A call of the script as the server knows it, without keys and arguments.
