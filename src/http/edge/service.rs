@@ -16,7 +16,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header::CACHE_CONTROL};
+use http::{
+    HeaderMap, HeaderValue, Method,
+    header::{CACHE_CONTROL, CONTENT_LENGTH},
+};
 use tower::Service;
 
 use crate::{
@@ -256,6 +259,7 @@ impl Answering {
                 asked.tell(&edge.gateway.audit, &self.context, problem);
             }
             render(problem, &edge.gateway.base_path, id.as_str(), &mut response);
+            measure_again(self.context.method(), &mut response);
         }
         let headers = response.headers_mut();
         shown::tell(!self.is_private, headers);
@@ -272,6 +276,18 @@ impl Answering {
             .headers_mut()
             .insert(X_REQUEST_ID, id.into_header());
         response
+    }
+}
+
+/// Says how long the body is that has been put into an answer. Until then it was empty, and the router may
+/// have said so; and it has looked already whether a body may follow.
+fn measure_again(method: &Method, response: &mut Response) {
+    response.headers_mut().remove(CONTENT_LENGTH);
+    if method == Method::HEAD {
+        let length = response.body().size_hint().exact();
+        let length = length.expect("a problem is in memory");
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
+        *response.body_mut() = Body::empty();
     }
 }
 
