@@ -114,7 +114,7 @@ async fn run(
         .traced(tracer.clone());
     let under_way = UnderWay::new();
     let gateway = Arc::new(gateway);
-    let router = http::router(Arc::clone(&gateway));
+    let service = http::service(Arc::clone(&gateway));
 
     if config.insecure_no_auth && !address.ip().to_canonical().is_loopback() {
         warn!(%address, "there is no authentication: whoever reaches this address can take every lock");
@@ -130,13 +130,13 @@ async fn run(
         certificates.is_some(),
         scraped_at.as_ref().map(|(_, address)| *address),
     )));
-    let accept = |listener, router, certificates, under_way| {
+    let accept = |listener, service: http::Service, certificates, under_way| {
         let (config, metrics, tasks) = (Arc::clone(&config), metrics.clone(), lifecycle.clone());
         lifecycle.spawn(async move {
             let http = &config.http;
             http::serve(
                 listener,
-                router,
+                service,
                 http,
                 certificates,
                 &metrics,
@@ -146,12 +146,12 @@ async fn run(
             .await;
         });
     };
-    accept(listener, router, certificates, under_way.clone());
+    accept(listener, service.into(), certificates, under_way.clone());
     if let Some((listener, _)) = scraped_at {
         // A scrape keeps no gateway from stopping.
         accept(
             listener,
-            http::metrics_router(gateway),
+            http::metrics_router(gateway).into(),
             None,
             UnderWay::new(),
         );

@@ -1,4 +1,4 @@
-//! Answers the requests of one connection, through the router.
+//! Answers the requests of one connection, through the service around all routes.
 
 use std::{
     convert::Infallible,
@@ -19,7 +19,9 @@ use http::{
 };
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
-use tower::Service;
+use tower::Service as _;
+
+use crate::http::edge::EdgeService;
 
 use super::{
     connection::{ConnectionState, OpenRequest},
@@ -27,10 +29,19 @@ use super::{
     under_way::UnderWay,
 };
 
+/// What answers requests. Cheap to clone.
+#[derive(Clone)]
+pub enum Service {
+    /// All routes, with the edge around them.
+    Edge(EdgeService),
+    /// Routes without it.
+    Router(Router),
+}
+
 /// What all requests have in common.
 #[derive(Clone)]
 pub(super) struct Answers {
-    router: Router,
+    service: Service,
     under_way: UnderWay,
     /// How many requests may be under way over HTTP/2, on all connections together.
     most: usize,
@@ -48,18 +59,44 @@ pub(super) type Answering<F> = Either<F, Detachable<F>>;
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
+// === impl Service ===
+
+impl Service {
+    fn call(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
+        match self {
+            Self::Edge(service) => Either::Left(service.clone().call(request)),
+            Self::Router(router) => Either::Right(router.clone().call(request)),
+        }
+    }
+}
+
+impl From<EdgeService> for Service {
+    fn from(service: EdgeService) -> Self {
+        Self::Edge(service)
+    }
+}
+
+impl From<Router> for Service {
+    fn from(router: Router) -> Self {
+        Self::Router(router)
+    }
+}
+
 // === impl Answers ===
 
 impl Answers {
     /// `most` requests may be under way over HTTP/2.
     pub(super) fn new(
-        router: Router,
+        service: Service,
         under_way: UnderWay,
         most: usize,
         detached: DetachedRoom,
     ) -> Self {
         Self {
-            router,
+            service,
             under_way,
             most,
             detached,
@@ -70,7 +107,7 @@ impl Answers {
     /// the answer is never polled: HTTP looks for the end of a connection before it does.
     pub(super) fn answer(
         &self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         connection: &Arc<ConnectionState>,
     ) -> Answering<impl Future<Output = Result<Response<AnswerBody>, Infallible>> + use<>> {
         let open = connection.begin_request();
@@ -83,9 +120,8 @@ impl Answers {
         // another end of this request, so nothing that comes behind it is trusted.
         let closes = request.headers().contains_key(TRANSFER_ENCODING);
         let answer = (!is_too_many).then(|| {
-            let mut request = request.map(into_body);
             open.tell(&mut request);
-            self.router.clone().call(request)
+            self.service.call(request)
         });
         let answer = async move {
             let mut answer = match answer {
@@ -108,15 +144,6 @@ impl Answers {
         } else {
             Either::Left(answer)
         }
-    }
-}
-
-/// An empty body needs no allocation.
-fn into_body(body: Incoming) -> Body {
-    if body.is_end_stream() {
-        Body::empty()
-    } else {
-        Body::new(body)
     }
 }
 
