@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::yield_now;
 
 use crate::{
-    lock::{LockName, Token},
+    lock::{LockName, TokenHash},
     store::{
         StoreError,
         contract::{Loss, Release},
@@ -32,8 +32,7 @@ impl Engine {
     /// Ends a living lease. Works while the gateway drains.
     ///
     /// A caller that hangs up half-way still wants the lock released, so the command is seen through.
-    pub async fn release(&self, name: LockName, token: &Token) -> Result<(), ReleaseError> {
-        let hash = token.hash();
+    pub async fn release(&self, name: LockName, hash: TokenHash) -> Result<(), ReleaseError> {
         let store = Arc::clone(&self.store);
         let (streams, owed) = (self.streams.clone(), self.owed.clone());
         let (events, metrics) = (self.events.clone(), self.metrics.clone());

@@ -219,7 +219,10 @@ async fn a_draining_engine_renews_and_releases_but_does_not_acquire() {
             .await
             .is_ok()
     );
-    let error = engine.release(name(), &Token::random()).await.unwrap_err();
+    let error = engine
+        .release(name(), Token::random().hash())
+        .await
+        .unwrap_err();
     assert!(matches!(error, ReleaseError::Lost(Loss::Free)));
 }
 
@@ -228,7 +231,8 @@ async fn a_release_is_carried_out_although_its_caller_hung_up() {
     let store = ScriptedStore::answering(Ok(granted())).with_closed_gate();
     let (engine, _lifecycle) = engine(&store);
     let token = Token::random();
-    let hung_up = tokio::time::timeout(Duration::from_secs(1), engine.release(name(), &token));
+    let hung_up =
+        tokio::time::timeout(Duration::from_secs(1), engine.release(name(), token.hash()));
     assert!(hung_up.await.is_err());
     let changed = store.changed.notified();
     store.open_gate();

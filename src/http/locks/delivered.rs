@@ -49,12 +49,14 @@ impl Acquired {
         let Granted {
             lease, delivery, ..
         } = granted;
-        slot.lasts(lease.token.hash(), Instant::now() + lease.held.expires_in);
+        if slot.is_counted() {
+            slot.lasts(lease.token.hash(), Instant::now() + lease.held.expires_in);
+        }
         if delivery.is_replay() {
             // It lives, whether or not it is heard of once more.
             std::mem::take(&mut slot).keep();
         }
-        let location = format!("{}/locks/{}", gateway.base_path, lease.name);
+        let location = [gateway.base_path.as_str(), "/locks/", lease.name.as_str()].concat();
         Self {
             location: HeaderValue::try_from(location)
                 .expect("a base path that routes and a lock name are visible ASCII"),

@@ -77,7 +77,7 @@ async fn visits(engine: Engine, observer: Arc<Observer>, turns: u64) {
         observer.inside.store(false, Ordering::SeqCst);
         observer.visits.fetch_add(1, Ordering::SeqCst);
         let released = engine
-            .release(name("contended"), &granted.lease.token)
+            .release(name("contended"), granted.lease.token.hash())
             .await;
         released.unwrap();
     }

@@ -167,7 +167,7 @@ impl Gateways {
     }
 
     pub(super) async fn release(&self, lock: &str, token: &Token) {
-        self.any().release(name(lock), token).await.unwrap();
+        self.any().release(name(lock), token.hash()).await.unwrap();
     }
 }
 
