@@ -5,7 +5,14 @@
 //! *Closing*: connections end after the request they are at. *Stopping*: when all work is done,
 //! background tasks finish what the work has left to them.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::time::{Instant, timeout_at};
 use tokio_util::{
@@ -13,15 +20,27 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-/// A cloneable handle through which every task of the program is started and stopped.
+/// A handle through which every task of the program is started and stopped. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Lifecycle {
+pub struct Lifecycle(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
     work: TaskTracker,
     background: TaskTracker,
-    withdrawn: CancellationToken,
-    draining: CancellationToken,
-    closing: CancellationToken,
-    stopping: CancellationToken,
+    withdrawn: Step,
+    draining: Step,
+    closing: Step,
+    stopping: Step,
+}
+
+/// A step of stopping.
+#[derive(Debug, Default)]
+struct Step {
+    /// Every request looks at it, and the token would lock.
+    is_reached: AtomicBool,
+    /// For those who wait for the step.
+    reached: CancellationToken,
 }
 
 /// Tasks were still running when the grace period ended.
@@ -42,7 +61,7 @@ impl Lifecycle {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.work.spawn(task);
+        self.0.work.spawn(task);
     }
 
     /// Starts a task that goes on until [`Lifecycle::stopped`]: by then all work has ended.
@@ -50,54 +69,54 @@ impl Lifecycle {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.background.spawn(task);
+        self.0.background.spawn(task);
     }
 
     /// Says from now on that no more requests should be sent here, and goes on serving all that come.
     pub fn withdraw(&self) {
-        self.withdrawn.cancel();
+        self.0.withdrawn.reach();
     }
 
     /// Whether requests should be sent elsewhere: the program is about to stop.
     pub fn is_withdrawn(&self) -> bool {
-        self.withdrawn.is_cancelled()
+        self.0.withdrawn.is_reached()
     }
 
     /// Ends when requests should be sent elsewhere.
-    pub fn passed_by(&self) -> WaitForCancellationFutureOwned {
-        self.withdrawn.clone().cancelled_owned()
+    pub fn withdrawn(&self) -> WaitForCancellationFutureOwned {
+        self.0.withdrawn.reached()
     }
 
     /// Begins to drain: from now on [`Lifecycle::is_draining`] is true.
     pub fn drain(&self) {
         self.withdraw();
-        self.draining.cancel();
+        self.0.draining.reach();
     }
 
     /// Whether new acquires are refused.
     pub fn is_draining(&self) -> bool {
-        self.draining.is_cancelled()
+        self.0.draining.is_reached()
     }
 
     /// Ends when draining begins.
     pub fn drained(&self) -> WaitForCancellationFutureOwned {
-        self.draining.clone().cancelled_owned()
+        self.0.draining.reached()
     }
 
     /// Ends when connections must end after the request that they are at.
     pub fn closed(&self) -> WaitForCancellationFutureOwned {
-        self.closing.clone().cancelled_owned()
+        self.0.closing.reached()
     }
 
     /// Ends when background tasks must finish.
     pub fn stopped(&self) -> WaitForCancellationFutureOwned {
-        self.stopping.clone().cancelled_owned()
+        self.0.stopping.reached()
     }
 
     /// Ends when no work is left, although more may come.
     pub async fn quiet(&self) {
-        self.work.close();
-        self.work.wait().await;
+        self.0.work.close();
+        self.0.work.wait().await;
     }
 
     /// Ends all work and then all background tasks, within `grace` altogether. A quarter of it is
@@ -107,15 +126,33 @@ impl Lifecycle {
     pub async fn stop(&self, grace: Duration) -> Result<(), TasksLeft> {
         let deadline = Instant::now() + grace;
         self.drain();
-        self.closing.cancel();
+        self.0.closing.reach();
         let work = timeout_at(deadline - grace / 4, self.quiet()).await;
-        self.stopping.cancel();
-        self.background.close();
-        let background = timeout_at(deadline, self.background.wait()).await;
+        self.0.stopping.reach();
+        self.0.background.close();
+        let background = timeout_at(deadline, self.0.background.wait()).await;
         match (work, background) {
             (Ok(()), Ok(())) => Ok(()),
-            _ => Err(TasksLeft(self.work.len() + self.background.len())),
+            _ => Err(TasksLeft(self.0.work.len() + self.0.background.len())),
         }
+    }
+}
+
+// === impl Step ===
+
+impl Step {
+    fn reach(&self) {
+        self.is_reached.store(true, Ordering::Release);
+        self.reached.cancel();
+    }
+
+    fn is_reached(&self) -> bool {
+        self.is_reached.load(Ordering::Acquire)
+    }
+
+    /// Ends when the step is reached.
+    fn reached(&self) -> WaitForCancellationFutureOwned {
+        self.reached.clone().cancelled_owned()
     }
 }
 

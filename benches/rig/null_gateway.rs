@@ -2,7 +2,6 @@
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use latchgate::{
     clock::SystemClock,
     config::Config,
@@ -11,7 +10,7 @@ use latchgate::{
     lifecycle::Lifecycle,
     lock::{FencingToken, HeldLease, KeeperId, LockName, Meant, Metadata, TokenHash, Ttl},
     store::{
-        Store, StoreError,
+        AnyStore, Store, StoreError,
         breaks::{Breaking, Breaks},
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
@@ -54,7 +53,7 @@ pub(crate) fn run() -> ExitCode {
         let lifecycle = Lifecycle::new();
         let metrics = Metrics::default();
         let engine = Engine::start(
-            Arc::new(NullStore::default()),
+            AnyStore::other(Arc::new(NullStore::default())),
             lifecycle.clone(),
             &config.limits,
             metrics.clone(),
@@ -84,7 +83,6 @@ pub(crate) fn run() -> ExitCode {
 
 // === impl NullStore ===
 
-#[async_trait]
 impl Store for NullStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         Ok(Acquisition::Granted(HeldLease {

@@ -254,11 +254,6 @@ impl Account {
 // === impl LeaseSlot ===
 
 impl LeaseSlot {
-    /// Whether the lease counts among those of a key.
-    pub fn is_counted(&self) -> bool {
-        self.0.is_some()
-    }
-
     /// The lease was granted or renewed, and lasts until then.
     pub fn lasts(&mut self, token: TokenHash, until: Instant) {
         let Some(slot) = &mut self.0 else { return };

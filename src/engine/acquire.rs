@@ -11,12 +11,19 @@ use crate::{
         Ttl,
     },
     store::{
-        StoreError,
+        Store as _, StoreError,
         contract::{Contention, Place},
     },
 };
 
-use super::{Engine, attempt::Run, counted, delivery::Delivery, seen_through::SeenThrough};
+use super::{
+    Engine,
+    attempt::{Outcome, Run},
+    counted,
+    delivery::Delivery,
+    seen_through::SeenThrough,
+    start::Shared,
+};
 
 /// What a caller asks for.
 #[derive(Debug, Clone)]
@@ -60,6 +67,8 @@ pub struct Stated {
 pub struct Granted {
     /// The lease.
     pub lease: Lease,
+    /// The hash of its token.
+    pub hash: TokenHash,
     /// To be told when the lease has reached its holder.
     pub delivery: Delivery,
     /// Who keeps it, if its holder leaves that to a hold.
@@ -109,11 +118,11 @@ pub(super) enum Attempted<F> {
 }
 
 /// An attempt that is about to be sent.
-struct Prepared<F> {
+struct Prepared {
     token: TokenHash,
-    /// Its place, if it comes to stand in the queue.
-    place: oneshot::Receiver<Place>,
-    outcome: F,
+    /// Its place, if it comes to stand in the queue; none if it does not wait.
+    place: Option<oneshot::Receiver<Place>>,
+    outcome: SeenThrough<Outcome>,
 }
 
 // === impl Engine ===
@@ -141,10 +150,12 @@ impl Engine {
             let Prepared {
                 mut outcome, place, ..
             } = prepared?;
-            tokio::select! {
-                biased;
-                outcome = &mut outcome => return outcome,
-                Ok(_place) = place => queued(),
+            if let Some(place) = place {
+                tokio::select! {
+                    biased;
+                    outcome = &mut outcome => return outcome,
+                    Ok(_place) = place => queued(),
+                }
             }
             outcome.await
         }
@@ -168,6 +179,9 @@ impl Engine {
                 place,
                 token,
             } = prepared?;
+            let Some(place) = place else {
+                return outcome.await.map(Attempted::Done);
+            };
             tokio::select! {
                 biased;
                 outcome = &mut outcome => outcome.map(Attempted::Done),
@@ -181,43 +195,36 @@ impl Engine {
             return Err(AcquireError::Draining);
         }
         if !wait.is_zero() {
-            let waiting = self.kept_places.with(self.store.parking().len());
-            if waiting >= self.most_waiters {
+            let waiting = self.0.store.parking().len();
+            if self.0.kept_places.with(waiting) >= self.0.most_waiters {
                 return Err(AcquireError::TooManyWaiters);
             }
         }
         Ok(())
     }
 
-    fn prepare(
-        &self,
-        request: AcquireRequest,
-    ) -> Result<
-        Prepared<impl Future<Output = Result<Granted, AcquireError>> + Unpin + Send + use<>>,
-        AcquireError,
-    > {
+    fn prepare(&self, request: AcquireRequest) -> Result<Prepared, AcquireError> {
+        let Shared {
+            metrics, lifecycle, ..
+        } = &*self.0;
         self.may_begin(request.wait)
-            .inspect_err(|error| self.metrics.acquired(counted::failure(error)))?;
-        let (say_queued, place) = oneshot::channel();
-        let mut run = Run::new(self, request, say_queued);
-        let token = run.token();
-        let metrics = self.metrics.clone();
-        let outcome = SeenThrough::new(&self.lifecycle, |hung_up| async move {
-            let outcome = run.finish(hung_up).await.and_then(|granted| {
-                if run.is_warranted() {
-                    Ok(granted)
-                } else {
-                    // Dropped, it is given back.
-                    Err(AcquireError::Revoked)
-                }
+            .inspect_err(|error| metrics.acquired(counted::failure(error)))?;
+        if request.wait.is_zero() {
+            let run = Run::new(&self.0, request, None);
+            return Ok(Prepared {
+                token: run.token(),
+                place: None,
+                outcome: SeenThrough::new(lifecycle, async move { run.at_once().await }),
             });
-            metrics.acquired(counted::outcome(&outcome));
-            outcome
-        });
+        }
+        let (say_queued, place) = oneshot::channel();
+        let mut run = Run::new(&self.0, request, Some(say_queued));
         Ok(Prepared {
-            token,
-            place,
-            outcome,
+            token: run.token(),
+            place: Some(place),
+            outcome: SeenThrough::waiting(lifecycle, |hung_up| async move {
+                run.in_queue(hung_up).await
+            }),
         })
     }
 }

@@ -10,7 +10,6 @@ use tracing::warn;
 
 use crate::{
     auth::Warrant,
-    lifecycle::Lifecycle,
     lock::{CallerId, FencingToken, Fingerprint, IdempotencyKey, Salt, Token, TokenHash},
     mutants::{self, Mutant},
     store::{
@@ -18,31 +17,16 @@ use crate::{
         contract::{Attempt, Confirmation, Idempotency, Leaving, Place, Waiting},
         parking::{News, Parked},
     },
-    telemetry::{
-        metrics::Metrics,
-        trace::{self, SpanKind},
-    },
+    telemetry::trace::{self, SpanKind},
 };
 
-use super::{
-    AcquireError, AcquireRequest, Engine, Granted, events::Bus, fences::Fences,
-    kept_places::KeptPlaces, owed::Owed, reaper::Reaper, unheard::Unheard,
-};
+use super::{AcquireError, AcquireRequest, Granted, counted, start::Shared};
 
 /// One attempt, with what is needed to tell its caller about it and to give it back.
 pub(super) struct Run {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) reaper: Reaper,
-    pub(super) unheard: Unheard,
-    pub(super) owed: Owed,
-    pub(super) events: Bus,
-    pub(super) metrics: Metrics,
-    pub(super) fences: Fences,
+    pub(super) engine: Arc<Shared>,
     /// The fencing token that the name had reached when the attempt began.
     pub(super) fence_before: Option<FencingToken>,
-    lifecycle: Lifecycle,
-    reconnect_grace: Duration,
-    kept_places: KeptPlaces,
     pub(super) attempt: Attempt,
     pub(super) token: Token,
     /// The key under which the attempt may be repeated, and whose it is.
@@ -51,14 +35,14 @@ pub(super) struct Run {
     pub(super) wait: Duration,
     warrant: Warrant,
     pub(super) started: Instant,
-    /// Told once, when the attempt has been queued.
+    /// Told once, when the attempt has been queued; none if it does not wait.
     say_queued: Option<oneshot::Sender<Place>>,
     /// Whether it has been queued once: it may be so still, or hold the lock.
     pub(super) was_queued: bool,
 }
 
 /// What ends a stretch of standing in the queue.
-enum Heard {
+enum Interruption {
     News(News),
     End(End),
 }
@@ -81,14 +65,14 @@ pub(super) type Outcome = Result<Granted, AcquireError>;
 
 impl Run {
     pub(super) fn new(
-        engine: &Engine,
+        engine: &Arc<Shared>,
         request: AcquireRequest,
-        say_queued: oneshot::Sender<Place>,
+        say_queued: Option<oneshot::Sender<Place>>,
     ) -> Self {
-        let salt = Salt::random();
         let (token, idempotency) = match &request.idempotency_key {
             None => (Token::random(), None),
             Some(key) => {
+                let salt = Salt::random();
                 let fingerprint = Fingerprint::of(
                     request.stated.ttl,
                     request.stated.hold_limit,
@@ -123,24 +107,15 @@ impl Run {
             wait: (!request.wait.is_zero()).then_some(waiting),
         };
         Self {
-            store: Arc::clone(&engine.store),
-            reaper: engine.reaper.clone(),
-            unheard: engine.unheard.clone(),
-            owed: engine.owed.clone(),
-            events: engine.events.clone(),
-            metrics: engine.metrics.clone(),
-            fences: engine.fences.clone(),
+            engine: Arc::clone(engine),
             fence_before,
-            lifecycle: engine.lifecycle.clone(),
-            reconnect_grace: engine.reconnect_grace,
-            kept_places: engine.kept_places.clone(),
             attempt,
             token,
             repeatable: request.idempotency_key.map(|key| (request.caller, key)),
             wait: request.wait,
             warrant: request.warrant,
             started: Instant::now(),
-            say_queued: Some(say_queued),
+            say_queued,
             was_queued: false,
         }
     }
@@ -150,49 +125,62 @@ impl Run {
         self.attempt.token
     }
 
-    /// Whether its caller may still have the lock.
-    pub(super) fn is_warranted(&self) -> bool {
-        self.warrant.stands()
+    /// The outcome of an attempt that does not wait.
+    pub(super) async fn at_once(&self) -> Outcome {
+        let answer = self.engine.store.acquire(&self.attempt).await;
+        let outcome = match self.decided(answer) {
+            ControlFlow::Break(outcome) => outcome,
+            ControlFlow::Continue(place) => Err(self.held(place.contention)),
+        };
+        self.concluded(outcome)
     }
 
-    /// Sees the attempt through. `hung_up` ends when nobody waits for the outcome any more.
+    /// The outcome of an attempt that waits. `hung_up` ends when nobody waits for it any more.
     ///
-    /// Of those who wait there may be many: nothing that is done with is kept over the wait.
-    pub(super) async fn finish(&mut self, hung_up: impl Future<Output = ()>) -> Outcome {
+    /// Of those who wait there may be many: nothing that is done with is kept over the wait, so the commands
+    /// of the store are in boxes.
+    pub(super) async fn in_queue(&mut self, hung_up: impl Future<Output = ()>) -> Outcome {
         let mut hung_up = std::pin::pin!(hung_up);
         // Before the attempt is sent: news may overtake its answer.
-        let mut parked = self.attempt.wait.map(|_| {
-            self.store
-                .parking()
-                .park(self.attempt.name.clone(), self.attempt.token)
-        });
+        let (name, token) = (self.attempt.name.clone(), self.attempt.token);
+        let mut parked = self.engine.store.parking().park(name, token);
         loop {
-            let answer = self.store.acquire(&self.attempt).await;
+            let answer = Box::pin(self.engine.store.acquire(&self.attempt)).await;
             let place = match self.decided(answer) {
-                ControlFlow::Break(outcome) => return outcome,
+                ControlFlow::Break(outcome) => return self.concluded(outcome),
                 ControlFlow::Continue(place) => place,
             };
-            let Some(place_of_ours) = &mut parked else {
-                return Err(self.held(place.contention));
-            };
             self.queued(place);
-            let heard = self.stand_in_queue(place_of_ours, hung_up.as_mut()).await;
-            let Some(outcome) = self.act_on(heard, place_of_ours).await else {
+            let interruption = self.stand_in_queue(&mut parked, hung_up.as_mut()).await;
+            let Some(outcome) = self.act_on(interruption, &mut parked).await else {
                 continue;
             };
-            self.metrics.waited(self.started.elapsed(), outcome.is_ok());
-            if let Some(parked) = parked {
-                self.keep_place(&outcome, parked);
-            }
-            return outcome;
+            let waited = self.started.elapsed();
+            self.engine.metrics.waited(waited, outcome.is_ok());
+            self.keep_place(&outcome, parked);
+            return self.concluded(outcome);
         }
+    }
+
+    /// What the caller is told, and what is counted.
+    fn concluded(&self, outcome: Outcome) -> Outcome {
+        let outcome = outcome.and_then(|granted| {
+            if self.warrant.stands() {
+                Ok(granted)
+            } else {
+                // Dropped, it is given back.
+                Err(AcquireError::Revoked)
+            }
+        });
+        self.engine.metrics.acquired(counted::outcome(&outcome));
+        outcome
     }
 
     fn queued(&mut self, place: Place) {
         self.was_queued = true;
         if let Some(say_queued) = self.say_queued.take() {
             let (name, owner) = (&self.attempt.name, self.attempt.owner.as_ref());
-            self.events.queued(name, owner, &place);
+            self.engine.events.queued(name, owner, &place);
             // Only a hold listens to it.
             drop(say_queued.send(place));
         }
@@ -202,34 +190,34 @@ impl Run {
         &mut self,
         parked: &mut Parked,
         hung_up: Pin<&mut impl Future<Output = ()>>,
-    ) -> Heard {
+    ) -> Interruption {
         let _waited = trace::child("wait in the queue", SpanKind::Internal);
-        Heard::End(tokio::select! {
-            news = parked.news() => return Heard::News(news),
+        Interruption::End(tokio::select! {
+            news = parked.news() => return Interruption::News(news),
             () = sleep_until(self.over()) => End::WaitOver,
             () = hung_up, if !mutants::is(Mutant::NoCompensation) => {
-                self.metrics.wait_abandoned();
+                self.engine.metrics.wait_abandoned();
                 End::HungUp
             }
-            () = self.lifecycle.drained() => End::Draining,
+            () = self.engine.lifecycle.drained() => End::Draining,
             () = self.warrant.ended() => End::Revoked,
         })
     }
 
     /// `None`: the queue has forgotten the attempt, which must be sent again.
-    async fn act_on(&mut self, heard: Heard, parked: &mut Parked) -> Option<Outcome> {
-        match heard {
-            Heard::News(News::Granted(held)) => {
-                self.metrics.handed_over(false);
+    async fn act_on(&mut self, interruption: Interruption, parked: &mut Parked) -> Option<Outcome> {
+        match interruption {
+            Interruption::News(News::Granted(held)) => {
+                self.engine.metrics.handed_over(false);
                 Some(Ok(self.granted(held)))
             }
-            Heard::News(News::Superseded) => Some(Err(AcquireError::Superseded)),
-            Heard::News(News::GrantedProvisionally) => match self.confirm().await {
+            Interruption::News(News::Superseded) => Some(Err(AcquireError::Superseded)),
+            Interruption::News(News::GrantedProvisionally) => match self.confirm().await {
                 Some(outcome) => Some(outcome),
                 None => self.ask_again(parked).await,
             },
-            Heard::News(News::Forgotten) => self.ask_again(parked).await,
-            Heard::End(end) => Some(self.leave(&end, parked).await),
+            Interruption::News(News::Forgotten) => self.ask_again(parked).await,
+            Interruption::End(end) => Some(self.leave(&end, parked).await),
         }
     }
 
@@ -246,12 +234,12 @@ impl Run {
         else {
             return;
         };
-        let over = Instant::now() + self.reconnect_grace;
-        self.kept_places.park(idempotency.hash, over, parked);
-        let (stopped, kept_places) = (self.lifecycle.stopped(), self.kept_places.clone());
-        self.lifecycle.spawn_background(async move {
+        let over = Instant::now() + self.engine.reconnect_grace;
+        self.engine.kept_places.park(idempotency.hash, over, parked);
+        let (stopped, engine) = (self.engine.lifecycle.stopped(), Arc::clone(&self.engine));
+        self.engine.lifecycle.spawn_background(async move {
             tokio::select! {
-                () = sleep_until(over) => kept_places.let_go(),
+                () = sleep_until(over) => engine.kept_places.let_go(),
                 () = stopped => {}
             }
         });
@@ -259,13 +247,10 @@ impl Run {
 
     /// Makes a provisional grant our own; `None` if it came too late.
     async fn confirm(&self) -> Option<Outcome> {
-        match self
-            .store
-            .confirm(&self.attempt.name, &self.attempt.token)
-            .await
-        {
+        let Attempt { name, token, .. } = &self.attempt;
+        match Box::pin(self.engine.store.confirm(name, token)).await {
             Ok(Confirmation::Confirmed(held)) => {
-                self.metrics.handed_over(true);
+                self.engine.metrics.handed_over(true);
                 Some(Ok(self.granted(held)))
             }
             Ok(Confirmation::Lost) => None,
@@ -293,12 +278,9 @@ impl Run {
             .idempotency
             .as_ref()
             .filter(|_| !matches!(end, End::Revoked))
-            .map(|_| self.reconnect_grace);
-        match self
-            .store
-            .leave(&self.attempt.name, &self.attempt.token, keep_for)
-            .await
-        {
+            .map(|_| self.engine.reconnect_grace);
+        let Attempt { name, token, .. } = &self.attempt;
+        match Box::pin(self.engine.store.leave(name, token, keep_for)).await {
             // In time after all. If the caller has gone, the delivery gives it back.
             Ok(Leaving::Granted(held)) => Ok(self.granted(held)),
             Ok(Leaving::Superseded) => Err(AcquireError::Superseded),
@@ -314,7 +296,6 @@ impl Run {
             Err(error) => {
                 if matches!(end, End::HungUp) {
                     // There is no answer with which it would be logged.
-                    let name = &self.attempt.name;
                     warn!(%name, %error, "a caller that hung up could not be taken out of the queue yet");
                 }
                 Err(self.failed(error))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     lock::{LockName, Meant, Reason},
-    store::{StoreError, breaks::Breaking, contract::Holder},
+    store::{Store, StoreError, breaks::Breaking, contract::Holder},
 };
 
 use super::{Engine, seen_through::SeenThrough};
@@ -41,17 +41,16 @@ impl Engine {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (store, events) = (Arc::clone(&self.store), self.events.clone());
-        let metrics = self.metrics.clone();
-        SeenThrough::new(&self.lifecycle, |_hung_up| async move {
-            let outcome = match store.break_lock(&name, meant).await {
+        let engine = Arc::clone(&self.0);
+        SeenThrough::new(&self.0.lifecycle, async move {
+            let outcome = match engine.store.break_lock(&name, meant).await {
                 Ok(Breaking::Broken(holder)) => {
-                    metrics.broke();
+                    engine.metrics.broke();
                     let lease = match &holder {
                         Holder::Lease(lease) => Some(lease),
                         Holder::Foreign { .. } => None,
                     };
-                    events.broken(&name, lease, reason.as_str());
+                    engine.events.broken(&name, lease, reason.as_str());
                     Ok(holder)
                 }
                 Ok(Breaking::HolderChanged(holder)) => Err(BreakError::HolderChanged(holder)),

@@ -1,85 +1,85 @@
 //! Whether a lease reached its holder.
 
-use std::mem;
+use std::{fmt, sync::Arc};
 
 use crate::lock::KeeperId;
 
 use super::{
-    reaper::{Abandoned, Abandoner, Reaper},
-    unheard::Unheard,
+    reaper::{Abandoned, Abandoner},
+    start::Shared,
 };
 
 /// Gives a lease back unless it is told that the lease was delivered.
-#[derive(Debug)]
 #[must_use = "dropping it gives the lease back"]
 pub struct Delivery {
-    pending: Pending,
-    is_replay: bool,
+    engine: Arc<Shared>,
+    /// The lease, until the answer has arrived.
+    pending: Option<Abandoned>,
+    answer: Answered,
 }
 
-#[derive(Debug)]
-enum Pending {
-    /// The answer has arrived.
-    Nothing,
-    /// The only answer there will be.
-    Only(Reaper, Abandoned),
-    /// The answer under an idempotency key: there may be others.
-    OfMany(Reaper, Abandoned, Unheard),
+/// Which of the answers of a lease this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answered {
+    /// The only one there will be.
+    Once,
+    /// The first one under an idempotency key: there may be others.
+    First,
+    /// One under an idempotency key under which the lease lived already.
+    Again,
 }
 
 // === impl Delivery ===
 
 impl Delivery {
-    /// Watches over a new lease.
-    pub(super) fn of(reaper: Reaper, lease: Abandoned) -> Self {
+    /// Watches over an answer. One of several must be known to the registry of leases.
+    pub(super) fn of(engine: Arc<Shared>, lease: Abandoned, answer: Answered) -> Self {
         Self {
-            pending: Pending::Only(reaper, lease),
-            is_replay: false,
-        }
-    }
-
-    /// Watches over one of the answers under an idempotency key, which `unheard` knows.
-    pub(super) fn of_answer(
-        reaper: Reaper,
-        lease: Abandoned,
-        unheard: Unheard,
-        is_replay: bool,
-    ) -> Self {
-        Self {
-            pending: Pending::OfMany(reaper, lease, unheard),
-            is_replay,
+            engine,
+            pending: Some(lease),
+            answer,
         }
     }
 
     /// Whether the lease lived already, under the same idempotency key.
     pub fn is_replay(&self) -> bool {
-        self.is_replay
+        self.answer == Answered::Again
     }
 
     /// The answer has left for the caller: the lease is theirs.
     pub fn delivered(mut self) {
-        let pending = mem::replace(&mut self.pending, Pending::Nothing);
-        if let Pending::OfMany(_, lease, unheard) = pending {
-            unheard.heard(&lease.token);
+        if let Some(lease) = self.pending.take()
+            && self.answer != Answered::Once
+        {
+            self.engine.leases.arrived(&lease.token);
         }
     }
 }
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        match mem::replace(&mut self.pending, Pending::Nothing) {
-            Pending::Nothing => {}
-            Pending::Only(reaper, lease) => reaper.submit(lease),
-            Pending::OfMany(reaper, lease, unheard) => {
-                if let Some(keeper) = unheard.lost(&lease.token) {
-                    let by = if keeper == KeeperId::of_attempt(&lease.token) {
-                        Abandoner::KeyedAttempt
-                    } else {
-                        Abandoner::KeyedAnswer(keeper)
-                    };
-                    reaper.submit(Abandoned { by, ..lease });
-                }
-            }
+        let Some(lease) = self.pending.take() else {
+            return;
+        };
+        if self.answer == Answered::Once {
+            return self.engine.reaper.submit(lease);
         }
+        if let Some(keeper) = self.engine.leases.lost(&lease.token) {
+            let by = if keeper == KeeperId::of_attempt(&lease.token) {
+                Abandoner::KeyedAttempt
+            } else {
+                Abandoner::KeyedAnswer(keeper)
+            };
+            self.engine.reaper.submit(Abandoned { by, ..lease });
+        }
+    }
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery")
+            .field("pending", &self.pending)
+            .field("answer", &self.answer)
+            .finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::hash_map::RandomState,
     hash::BuildHasher,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use tracing::error;
@@ -13,15 +13,15 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// Remembers the fencing token of the last grant of many names. Cheap to clone.
+/// Remembers the fencing token of the last grant of many names.
 ///
 /// Nothing is decided by it: a token that does not rise is logged and counted. It shows that the store
 /// has lost data and its clock as well.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Fences {
     metrics: Metrics,
     hasher: RandomState,
-    seen: Arc<[Mutex<Option<Last>>]>,
+    seen: Box<[Mutex<Option<Last>>]>,
 }
 
 /// The last grant of a name.

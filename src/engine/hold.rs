@@ -16,7 +16,7 @@ use crate::{
     auth::Warrant,
     lock::{HeldLease, KeeperId, Lease, LockName, Token},
     store::{
-        StoreError, Uncertainty,
+        Store, StoreError, Uncertainty,
         contract::{Loss, Renewal, Renewer},
         positions::Position,
     },
@@ -126,7 +126,7 @@ impl Engine {
                 keeper.keep_granted(&mut kept).await;
             })),
             Attempted::Queued(place, token, outcome) => {
-                let watcher = self.store.parking().positions().watch(name, &token);
+                let watcher = self.0.store.parking().positions().watch(name, &token);
                 Ok(self.start_keeper(warrant, move |keeper| async move {
                     let outcome = keeper.stand_in_queue(&place, watcher, outcome).await;
                     if let Some(mut kept) = outcome.and_then(|outcome| keeper.heard(outcome)) {
@@ -188,15 +188,9 @@ impl Engine {
     {
         let (sender, events) = mpsc::channel(UNREAD);
         let overrun = Arc::new(AtomicBool::new(false));
-        self.lifecycle.spawn(task(Keeper {
-            store: Arc::clone(&self.store),
-            reaper: self.reaper.clone(),
-            lifecycle: self.lifecycle.clone(),
-            streams: self.streams.clone(),
+        self.0.lifecycle.spawn(task(Keeper {
+            engine: Arc::clone(&self.0),
             warrant,
-            owed: self.owed.clone(),
-            bus: self.events.clone(),
-            metrics: self.metrics.clone(),
             events: sender,
             overrun: Arc::clone(&overrun),
         }));

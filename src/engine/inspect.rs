@@ -2,7 +2,7 @@
 
 use crate::{
     lock::LockName,
-    store::{StoreError, contract::Inspection},
+    store::{Store, StoreError, contract::Inspection},
 };
 
 use super::Engine;
@@ -12,6 +12,6 @@ use super::Engine;
 impl Engine {
     /// Shows who holds a lock.
     pub async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
-        self.store.inspect(name).await
+        self.0.store.inspect(name).await
     }
 }

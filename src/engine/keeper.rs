@@ -15,7 +15,6 @@ use tokio::{
 
 use crate::{
     auth::Warrant,
-    lifecycle::Lifecycle,
     lock::{HeldLease, KeeperId, Lease},
     mutants::{self, Mutant},
     store::{
@@ -23,30 +22,18 @@ use crate::{
         contract::{Loss, Place, Release, Renewal, Renewer},
         positions::{Position, Watcher},
     },
-    telemetry::metrics::{Metrics, SeenBy},
+    telemetry::metrics::SeenBy,
 };
 
 use super::{
-    AcquireError, Granted, HoldEnd, HoldEvent, LossReason,
-    counted::ended,
-    events::Bus,
-    hold::UNREAD,
-    kept::Kept,
-    owed::Owed,
-    reaper::Reaper,
-    streams::{Displaced, Streams},
+    AcquireError, Granted, HoldEnd, HoldEvent, LossReason, counted::ended, hold::UNREAD,
+    kept::Kept, start::Shared, streams::Displaced,
 };
 
 /// The task behind a hold.
 pub(super) struct Keeper {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) reaper: Reaper,
-    pub(super) lifecycle: Lifecycle,
-    pub(super) streams: Streams,
+    pub(super) engine: Arc<Shared>,
     pub(super) warrant: Warrant,
-    pub(super) owed: Owed,
-    pub(super) bus: Bus,
-    pub(super) metrics: Metrics,
     pub(super) events: mpsc::Sender<Box<HoldEvent>>,
     pub(super) overrun: Arc<AtomicBool>,
 }
@@ -116,7 +103,7 @@ impl Keeper {
     /// Keeps a lease until it is over, one way or another. Borrows what it works with: of those who hold
     /// there may be many, and what is moved into a future is there twice.
     pub(super) async fn keep_granted(&self, kept: &mut Kept) {
-        let mut drained = std::pin::pin!(self.lifecycle.drained());
+        let mut drained = std::pin::pin!(self.engine.lifecycle.drained());
         if let Err(gone) = self.say_granted(kept) {
             return self.release(kept, gone).await;
         }
@@ -138,9 +125,11 @@ impl Keeper {
             }
             if let Some(reason) = kept.lost_by_now() {
                 if reason == LossReason::Expired {
-                    self.metrics.expired_while_held(SeenBy::Stream);
+                    self.engine.metrics.expired_while_held(SeenBy::Stream);
                 }
-                self.bus.lost(&kept.name, &kept.token.hash(), reason);
+                self.engine
+                    .events
+                    .lost(&kept.name, &kept.token.hash(), reason);
                 kept.leave_behind(Some(reason));
                 return self.end(HoldEnd::Lost(reason));
             }
@@ -154,14 +143,19 @@ impl Keeper {
                 Some(Renewal::Lost(Loss::HeldByAnother | Loss::Free)) => {
                     let reason = kept.lost_by_now().unwrap_or(LossReason::Ended);
                     if reason == LossReason::Expired {
-                        self.metrics.expired_while_held(SeenBy::Stream);
+                        self.engine.metrics.expired_while_held(SeenBy::Stream);
                     }
-                    self.bus.lost(&kept.name, &kept.token.hash(), reason);
+                    self.engine
+                        .events
+                        .lost(&kept.name, &kept.token.hash(), reason);
                     return self.end(HoldEnd::Lost(reason));
                 }
                 Some(Renewal::Renewed(held)) => {
                     if kept.entry.is_displaced() {
-                        kept.entry = self.streams.enter(kept.name.clone(), kept.token.hash());
+                        kept.entry = self
+                            .engine
+                            .streams
+                            .enter(kept.name.clone(), kept.token.hash());
                     }
                     self.say_renewed(kept, held)
                 }
@@ -179,8 +173,8 @@ impl Keeper {
 
     pub(super) fn kept(&self, lease: Lease, keeper: KeeperId, since: Instant) -> Kept {
         let token = lease.token.hash();
-        let entry = self.streams.enter(lease.name.clone(), token);
-        Kept::new(lease, keeper, entry, since, self.reaper.clone())
+        let entry = self.engine.streams.enter(lease.name.clone(), token);
+        Kept::new(lease, keeper, entry, since, Arc::clone(&self.engine))
     }
 
     /// Tells of the grant, unless a renewal must say first from when it counts.
@@ -208,11 +202,13 @@ impl Keeper {
             // Its holder is told to go elsewhere, where the lease must be adopted before it is over: also
             // to the gateway that comes in the place of this one, which must have most of a short one
             // left. Or it has nowhere to go, and renews or releases it here.
-            self.owed.owe_at_most(&token, FAREWELL.min(left / 4));
+            self.engine
+                .leases
+                .wait_at_most(&token, FAREWELL.min(left / 4));
             Some(left)
         } else {
             // Nobody knows its token.
-            self.owed.settle(&kept.name, &token);
+            self.engine.leases.remove(&kept.name, &token);
             kept.leave_behind(None);
             None
         };
@@ -222,7 +218,9 @@ impl Keeper {
     /// Whoever listens may not have it any more, and has what is left of the TTL to stop.
     fn revoke(&self, kept: &Kept) {
         let revoked = LossReason::Revoked;
-        self.bus.lost(&kept.name, &kept.token.hash(), revoked);
+        self.engine
+            .events
+            .lost(&kept.name, &kept.token.hash(), revoked);
         if kept.unsaid.is_some() {
             // Nobody knows its token.
             kept.leave_behind(Some(revoked));
@@ -236,24 +234,27 @@ impl Keeper {
         let until = kept.valid_until;
         let token = kept.token.hash();
         let keeper = Renewer::Keeper(kept.keeper);
-        let left = self.owed.left(&token);
-        let renewal = self.store.renew_as(keeper, &kept.name, &token, None);
+        let left = self.engine.leases.left(&token);
+        // In a box: of those who hold there may be many, and few of them are just renewing.
+        let renewal = Box::pin(self.engine.store.renew_as(keeper, &kept.name, &token, None));
         let answer = tokio::select! {
             answer = renewal => answer,
             () = sleep_until(until) => return None,
         };
-        self.metrics.renewed(SeenBy::Stream, ended(&answer), left);
+        self.engine
+            .metrics
+            .renewed(SeenBy::Stream, ended(&answer), left);
         match answer {
             Ok(renewal) => {
                 match &renewal {
                     Renewal::Renewed(held) => {
                         kept.renewed(held, sent);
-                        self.owed.owe(token, &kept.name, held);
-                        self.bus.renewed(&kept.name, &token, held);
+                        self.engine.leases.insert(token, &kept.name, held);
+                        self.engine.events.renewed(&kept.name, &token, held);
                     }
                     // Whoever adopted it may keep it through this very gateway.
                     Renewal::Adopted => {}
-                    Renewal::Lost(_) => drop(self.owed.settle(&kept.name, &token)),
+                    Renewal::Lost(_) => drop(self.engine.leases.remove(&kept.name, &token)),
                 }
                 Some(renewal)
             }
@@ -277,25 +278,25 @@ impl Keeper {
         let (keeper, token) = (Some(kept.keeper), kept.token.hash());
         let unread = (gone == Gone::Unread).then_some(LossReason::Unread);
         if let Some(unread) = unread {
-            self.bus.lost(&kept.name, &token, unread);
+            self.engine.events.lost(&kept.name, &token, unread);
         }
-        let release = self.store.release_as(keeper, &kept.name, &token);
-        let release = release.await;
+        let release = self.engine.store.release_as(keeper, &kept.name, &token);
+        let release = Box::pin(release).await;
         let released = ended(&release);
         let owing = match release {
             Ok(Release::Adopted) => None,
             Ok(Release::Released) => {
-                self.bus.released(&kept.name, &token);
-                self.owed.settle(&kept.name, &token)
+                self.engine.events.released(&kept.name, &token);
+                self.engine.leases.remove(&kept.name, &token)
             }
-            Ok(Release::Lost(_)) => self.owed.settle(&kept.name, &token),
+            Ok(Release::Lost(_)) => self.engine.leases.remove(&kept.name, &token),
             Err(_) => {
                 kept.leave_behind(unread);
                 None
             }
         };
         let held = owing.map(|owing| owing.since.elapsed());
-        self.metrics.released(released, held);
+        self.engine.metrics.released(released, held);
     }
 
     /// Whether whoever listens is up to date. Places that move are no reason to take a slow reader for

@@ -1,6 +1,6 @@
 //! A lease that is being kept, and until when it is certainly ours.
 
-use std::{thread, time::Duration};
+use std::{sync::Arc, thread, time::Duration};
 
 use tokio::time::Instant;
 
@@ -8,7 +8,8 @@ use crate::lock::{HeldLease, KeeperId, Lease, LockName, Token};
 
 use super::{
     LossReason,
-    reaper::{Abandoned, Abandoner, Reaper},
+    reaper::{Abandoned, Abandoner},
+    start::Shared,
     streams::Entry,
 };
 
@@ -28,7 +29,7 @@ pub(super) struct Kept {
     pub(super) ttl: Duration,
     /// Whether the lease ends with its hold limit.
     pub(super) at_limit: bool,
-    reaper: Reaper,
+    engine: Arc<Shared>,
 }
 
 /// How soon a renewal that failed is tried again, at most: often enough that a short outage of the
@@ -43,7 +44,7 @@ impl Kept {
         keeper: KeeperId,
         entry: Entry,
         since: Instant,
-        reaper: Reaper,
+        engine: Arc<Shared>,
     ) -> Self {
         let held = lease.held.clone();
         let mut kept = Self {
@@ -56,7 +57,7 @@ impl Kept {
             renew_at: since,
             ttl: Duration::ZERO,
             at_limit: false,
-            reaper,
+            engine,
         };
         kept.renewed(&held, since);
         kept
@@ -92,7 +93,7 @@ impl Kept {
     /// The lease is released in a while, unless somebody else keeps it by then; `lost` is what whoever
     /// listens was told, if they were told that it is lost.
     pub(super) fn leave_behind(&self, lost: Option<LossReason>) {
-        self.reaper.submit(Abandoned {
+        self.engine.reaper.submit(Abandoned {
             token: self.token.hash(),
             name: self.name.clone(),
             by: Abandoner::Keeper(self.keeper, lost),

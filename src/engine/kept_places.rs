@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::time::Instant;
@@ -12,10 +12,9 @@ use crate::{auth::Slot, lock::IdempotencyHash, store::parking::Parked};
 use super::Engine;
 
 /// The places that are kept through this gateway, each for as long as its reconnect grace. They count
-/// among those who wait: else whoever hangs up again and again would have as many as they like. Cheap
-/// to clone.
-#[derive(Debug, Clone, Default)]
-pub(super) struct KeptPlaces(Arc<Mutex<Kept>>);
+/// among those who wait: else whoever hangs up again and again would have as many as they like.
+#[derive(Debug, Default)]
+pub(super) struct KeptPlaces(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -97,13 +96,13 @@ impl Engine {
     /// A request under this key has ended without the lock, or its caller has gone: if it stood in the
     /// queue, its place is kept for the reconnect grace, and counts for that long among those who wait.
     pub fn keep_place(&self, key: IdempotencyHash, counted: Option<Slot>) {
-        let until = Instant::now() + self.reconnect_grace;
-        self.kept_places.keep(key, until, counted);
+        let until = Instant::now() + self.0.reconnect_grace;
+        self.0.kept_places.keep(key, until, counted);
     }
 
     /// A request under this key has come, and counts by itself.
     pub fn resume_place(&self, key: &IdempotencyHash) {
-        self.kept_places.resume(key);
+        self.0.kept_places.resume(key);
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     lock::LockName,
     store::{
-        StoreError,
+        Store, StoreError,
         page::{ListQuery, Page},
     },
 };
@@ -20,7 +20,7 @@ impl Engine {
         query: &ListQuery,
         views: impl Fn(&LockName) -> bool,
     ) -> Result<Page, StoreError> {
-        let mut page = self.store.list(query).await?;
+        let mut page = self.0.store.list(query).await?;
         page.locks.retain(|lock| views(&lock.name));
         Ok(page)
     }

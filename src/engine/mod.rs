@@ -12,9 +12,9 @@ mod inspect;
 mod keeper;
 mod kept;
 mod kept_places;
+mod leases;
 mod list;
 mod outcome;
-mod owed;
 mod reaper;
 mod release;
 mod renew;
@@ -23,7 +23,6 @@ mod start;
 mod streams;
 #[cfg(test)]
 mod tests;
-mod unheard;
 
 use acquire::Attempted;
 pub use acquire::{AcquireError, AcquireRequest, Granted, Stated};

@@ -1,9 +1,9 @@
 //! How an attempt ends: what its caller is told of it, and what of it is given back.
 
-use std::{ops::ControlFlow, time::Duration};
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use crate::{
-    lock::{HeldLease, KeeperId, Lease, Salt, Token},
+    lock::{HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{Acquisition, Contention, Place},
@@ -13,8 +13,9 @@ use crate::{
 use super::{
     AcquireError, Delivery, Granted,
     attempt::{Outcome, Run},
+    delivery::Answered,
+    leases::{Answer, Before},
     reaper::{Abandoned, Abandoner},
-    unheard::{Answer, Before},
 };
 
 // === impl Run ===
@@ -35,7 +36,9 @@ impl Run {
             }
             Ok(Acquisition::Collected(held, salt)) => {
                 let collected = self.replayed(held, &salt, Before::Nothing);
-                self.events.acquired(&collected.lease);
+                self.engine
+                    .events
+                    .acquired(&collected.lease, &collected.hash);
                 Ok(collected)
             }
             Ok(Acquisition::QueueFull) => Err(AcquireError::TooManyWaiters),
@@ -73,23 +76,25 @@ impl Run {
 
     pub(super) fn granted(&self, held: HeldLease) -> Granted {
         let delivery = self.delivery_of_ours(held.expires_in);
-        let granted = self.answer(self.token.clone(), held, delivery);
-        let lease = &granted.lease;
-        self.fences
-            .granted(&lease.name, lease.held.fence, self.fence_before);
-        self.events.acquired(lease);
+        let granted = self.answer(self.token.clone(), self.attempt.token, held, delivery);
+        let Lease { name, held, .. } = &granted.lease;
+        let fences = &self.engine.fences;
+        fences.granted(name, held.fence, self.fence_before);
+        self.engine.events.acquired(&granted.lease, &granted.hash);
         granted
     }
 
     /// Watches over the lease of this attempt.
     fn delivery_of_ours(&self, expires_in: Duration) -> Delivery {
         let lease = self.abandoned();
-        if self.repeatable.is_none() {
-            return Delivery::of(self.reaper.clone(), lease);
-        }
-        let answer = self.answer_after(Before::Nothing);
-        self.unheard.answered(lease.token, answer, expires_in);
-        Delivery::of_answer(self.reaper.clone(), lease, self.unheard.clone(), false)
+        let answer = if self.repeatable.is_none() {
+            Answered::Once
+        } else {
+            let answer = self.answer_after(Before::Nothing);
+            self.engine.leases.answered(lease.token, answer, expires_in);
+            Answered::First
+        };
+        Delivery::of(Arc::clone(&self.engine), lease, answer)
     }
 
     fn answer_after(&self, before: Before) -> Answer {
@@ -104,20 +109,27 @@ impl Run {
         let (caller, key) =
             repeatable.expect("only an attempt with a key is answered with a replay");
         let token = key.derive_token(caller, &self.attempt.name, salt);
+        let hash = token.hash();
         let lease = Abandoned {
-            token: token.hash(),
+            token: hash,
             ..self.abandoned()
         };
         let answer = self.answer_after(before);
-        self.unheard.answered(lease.token, answer, held.expires_in);
+        self.engine.leases.answered(hash, answer, held.expires_in);
         // If somebody has heard of it before, it is not ours to give back.
-        let delivery = Delivery::of_answer(self.reaper.clone(), lease, self.unheard.clone(), true);
-        self.answer(token, held, delivery)
+        let delivery = Delivery::of(Arc::clone(&self.engine), lease, Answered::Again);
+        self.answer(token, hash, held, delivery)
     }
 
-    fn answer(&self, token: Token, held: HeldLease, delivery: Delivery) -> Granted {
+    fn answer(
+        &self,
+        token: Token,
+        hash: TokenHash,
+        held: HeldLease,
+        delivery: Delivery,
+    ) -> Granted {
         let name = self.attempt.name.clone();
-        self.owed.owe(token.hash(), &name, &held);
+        self.engine.leases.insert(hash, &name, &held);
         Granted {
             lease: Lease {
                 name,
@@ -125,6 +137,7 @@ impl Run {
                 held,
                 waited: self.waited(),
             },
+            hash,
             delivery,
             keeper: KeeperId::of_attempt(&self.attempt.token),
         }
@@ -155,7 +168,7 @@ impl Drop for Run {
     /// A panic may have come after the grant, and nobody knows the token any more.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.reaper.submit(self.abandoned());
+            self.engine.reaper.submit(self.abandoned());
         }
     }
 }

@@ -17,13 +17,13 @@ use crate::{
     lock::{KeeperId, LockName, TokenHash},
     mutants::{self, Mutant},
     store::{
-        Store, StoreError,
+        AnyStore, Store, StoreError,
         contract::{GiveBack, Release},
     },
     telemetry::metrics::Metrics,
 };
 
-use super::{LossReason, events::Bus, owed::Owed};
+use super::{LossReason, events::Bus, leases::LeaseRegistry};
 
 /// How many give-backs may wait, for their time or for a store that is away. Beyond it the TTL alone
 /// ends a lease.
@@ -35,10 +35,10 @@ const CONCURRENT: usize = 64;
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// A handle to the task that gives back.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Reaper {
     queue: mpsc::Sender<Abandoned>,
-    owed: Owed,
+    leases: Arc<LeaseRegistry>,
 }
 
 /// A grant that nobody waits for any more, or an attempt that may have become one.
@@ -70,7 +70,7 @@ struct Entry {
 }
 
 struct Task {
-    store: Arc<dyn Store>,
+    store: AnyStore,
     events: Bus,
     metrics: Metrics,
     grace: Duration,
@@ -84,8 +84,8 @@ struct Task {
 
 impl Reaper {
     pub(super) fn start(
-        store: Arc<dyn Store>,
-        owed: Owed,
+        store: AnyStore,
+        leases: Arc<LeaseRegistry>,
         events: Bus,
         metrics: Metrics,
         lifecycle: &Lifecycle,
@@ -103,14 +103,14 @@ impl Reaper {
         };
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move { task.run(submitted, stopped).await });
-        Self { queue, owed }
+        Self { queue, leases }
     }
 
     /// Takes over a lease. It is given back at once, or after the reconnect grace if its caller may
     /// ask again.
     pub(super) fn submit(&self, lease: Abandoned) {
         // Nobody has its token, so nobody will ask for it.
-        self.owed.settle(&lease.name, &lease.token);
+        self.leases.remove(&lease.name, &lease.token);
         let by_stream = matches!(lease.by, Abandoner::Keeper(..));
         if mutants::is(Mutant::NoCompensation)
             || (by_stream && mutants::is(Mutant::HoldNotReleased))
@@ -138,7 +138,7 @@ impl Task {
             while running.len() < CONCURRENT
                 && let Some(entry) = self.take_due()
             {
-                let (store, events) = (Arc::clone(&self.store), self.events.clone());
+                let (store, events) = (self.store.clone(), self.events.clone());
                 running.push(give_back(store, events, self.metrics.clone(), entry));
             }
             if self.stopping
@@ -211,7 +211,7 @@ impl Task {
 
 /// Answers the entry again if it must be tried later.
 async fn give_back(
-    store: Arc<dyn Store>,
+    store: AnyStore,
     events: Bus,
     metrics: Metrics,
     mut entry: Entry,

@@ -7,13 +7,13 @@ use tokio::task::yield_now;
 use crate::{
     lock::{LockName, TokenHash},
     store::{
-        StoreError,
+        Store, StoreError,
         contract::{Loss, Release},
     },
     telemetry::metrics::SeenBy,
 };
 
-use super::{Engine, counted::ended, seen_through::SeenThrough, streams::Displaced};
+use super::{Engine, counted::ended, seen_through::SeenThrough, start::Shared, streams::Displaced};
 
 /// Why a lease was not released.
 #[derive(Debug, thiserror::Error)]
@@ -32,29 +32,30 @@ impl Engine {
     /// Ends a living lease. Works while the gateway drains.
     ///
     /// A caller that hangs up half-way still wants the lock released, so the command is seen through.
-    pub async fn release(&self, name: LockName, hash: TokenHash) -> Result<(), ReleaseError> {
-        let store = Arc::clone(&self.store);
-        let (streams, owed) = (self.streams.clone(), self.owed.clone());
-        let (events, metrics) = (self.events.clone(), self.metrics.clone());
-        let release = SeenThrough::new(&self.lifecycle, |_hung_up| async move {
-            let release = store.release(&name, &hash).await;
-            let owing = match &release {
-                Ok(_) => owed.settle(&name, &hash),
+    pub async fn release(&self, name: LockName, token: TokenHash) -> Result<(), ReleaseError> {
+        let engine = Arc::clone(&self.0);
+        let release = SeenThrough::new(&self.0.lifecycle, async move {
+            let Shared { leases, .. } = &*engine;
+            let release = engine.store.release(&name, &token).await;
+            let lease = match &release {
+                Ok(_) => leases.remove(&name, &token),
                 Err(_) => None,
             };
             // What was never granted or renewed here may be anything.
             if let (Some(_), Ok(Release::Lost(Loss::HeldByAnother | Loss::Free))) =
-                (&owing, &release)
+                (&lease, &release)
             {
-                metrics.expired_while_held(SeenBy::Release);
+                engine.metrics.expired_while_held(SeenBy::Release);
             }
-            let held = owing.map(|owing| owing.since.elapsed());
-            metrics.released(ended(&release), held);
+            let held = lease.map(|lease| lease.since.elapsed());
+            engine.metrics.released(ended(&release), held);
             if let Ok(Release::Released) = &release {
-                events.released(&name, &hash);
-                streams.displace(name, hash, Displaced::Released);
-                // Whoever has the lock now is answered first: others wait for what they do with it.
-                yield_now().await;
+                engine.events.released(&name, &token);
+                engine.streams.displace(name, token, Displaced::Released);
+                // The next holder is answered first, because others wait for what it does.
+                if !engine.store.parking().is_empty() {
+                    yield_now().await;
+                }
             }
             release
         });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     lock::{Lease, LockName, Token, TokenHash, Ttl},
     store::{
-        StoreError, Uncertainty,
+        Store, StoreError, Uncertainty,
         contract::{Loss, Renewal, Renewer},
     },
     telemetry::metrics::SeenBy,
@@ -46,18 +46,18 @@ impl Engine {
         most: Option<Ttl>,
     ) -> Result<Lease, RenewError> {
         let hash = token.hash();
-        let left = self.owed.left(&hash);
+        let left = self.0.leases.left(&hash);
         let renewal = self
             .renew_up_to(Renewer::Bearer, &name, &hash, ttl, most)
             .await;
-        self.metrics.renewed(SeenBy::Renew, ended(&renewal), left);
+        self.0.metrics.renewed(SeenBy::Renew, ended(&renewal), left);
         match renewal? {
             Renewal::Renewed(held) => {
-                self.owed.owe(hash, &name, &held);
-                self.events.renewed(&name, &hash, &held);
+                self.0.leases.insert(hash, &name, &held);
+                self.0.events.renewed(&name, &hash, &held);
                 // Given, or cut to what the caller may have.
                 if ttl.is_some() || most == Some(held.ttl) {
-                    let streams = &self.streams;
+                    let streams = &self.0.streams;
                     streams.displace(name.clone(), hash, Displaced::Renewed);
                 }
                 Ok(Lease {
@@ -71,9 +71,10 @@ impl Engine {
             Renewal::Adopted => Err(RenewError::Lost(Loss::HeldByAnother)),
             Renewal::Lost(loss) => {
                 // What was never granted or renewed here may be anything.
-                if self.owed.settle(&name, &hash).is_some() && !matches!(loss, Loss::Broken { .. })
+                if self.0.leases.remove(&name, &hash).is_some()
+                    && !matches!(loss, Loss::Broken { .. })
                 {
-                    self.metrics.expired_while_held(SeenBy::Renew);
+                    self.0.metrics.expired_while_held(SeenBy::Renew);
                 }
                 Err(RenewError::Lost(loss))
             }
@@ -90,7 +91,7 @@ impl Engine {
         ttl: Option<Ttl>,
         most: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
-        let mut renewal = self.store.renew_as(renewer, name, token, ttl).await?;
+        let mut renewal = self.0.store.renew_as(renewer, name, token, ttl).await?;
         let again = match renewer {
             // Whoever has adopted it meanwhile goes on with it.
             Renewer::Adopter(id) => Renewer::Keeper(id),
@@ -100,7 +101,7 @@ impl Engine {
         for _ in 0..CUTS {
             match (&renewal, most) {
                 (Renewal::Renewed(held), Some(most)) if held.ttl > most => {
-                    let cut = self.store.renew_as(again, name, token, Some(most)).await;
+                    let cut = self.0.store.renew_as(again, name, token, Some(most)).await;
                     renewal = cut.map_err(|error| match error {
                         // Known of this command, and not of the one before.
                         StoreError::Unavailable(why) => Uncertainty::Renewed(why).into(),

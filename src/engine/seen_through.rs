@@ -19,12 +19,12 @@ use crate::{
 ///
 /// A task of its own from the beginning would do the same, and costs every command two ways between
 /// tasks for the sake of the few whose callers hang up.
-pub(super) struct SeenThrough<F: Future + Send + 'static> {
+pub(super) struct SeenThrough<O: 'static> {
     /// None once it has ended.
-    command: Option<Pin<Box<F>>>,
+    command: Option<Pin<Box<dyn Future<Output = O> + Send>>>,
     begun: bool,
     lifecycle: Lifecycle,
-    /// Dropped with this, which is how the command learns that its caller has gone.
+    /// Dropped with this, which is how a command that waits learns that its caller has gone.
     caller: Option<oneshot::Sender<()>>,
 }
 
@@ -33,24 +33,33 @@ pub(super) struct HungUp(oneshot::Receiver<()>);
 
 // === impl SeenThrough ===
 
-impl<F: Future + Send + 'static> SeenThrough<F> {
+impl<O: 'static> SeenThrough<O> {
     /// A command that nothing is known to yet.
-    pub(super) fn new(lifecycle: &Lifecycle, command: impl FnOnce(HungUp) -> F) -> Self {
-        let (caller, gone) = oneshot::channel();
+    pub(super) fn new(
+        lifecycle: &Lifecycle,
+        command: impl Future<Output = O> + Send + 'static,
+    ) -> Self {
         Self {
-            command: Some(Box::pin(command(HungUp(gone)))),
+            command: Some(Box::pin(command)),
             begun: false,
             lifecycle: lifecycle.clone(),
-            caller: Some(caller),
+            caller: None,
         }
+    }
+
+    /// The same for a command that waits, and is told when its caller has gone.
+    pub(super) fn waiting<F>(lifecycle: &Lifecycle, command: impl FnOnce(HungUp) -> F) -> Self
+    where
+        F: Future<Output = O> + Send + 'static,
+    {
+        let (caller, gone) = oneshot::channel();
+        let mut waiting = Self::new(lifecycle, command(HungUp(gone)));
+        waiting.caller = Some(caller);
+        waiting
     }
 }
 
-impl<F, T, E> Future for SeenThrough<F>
-where
-    F: Future<Output = Result<T, E>> + Send + 'static,
-    E: From<StoreError>,
-{
+impl<T: 'static, E: From<StoreError> + 'static> Future for SeenThrough<Result<T, E>> {
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
@@ -66,7 +75,7 @@ where
     }
 }
 
-impl<F: Future + Send + 'static> Drop for SeenThrough<F> {
+impl<O: 'static> Drop for SeenThrough<O> {
     fn drop(&mut self) {
         drop(self.caller.take());
         // What never began need not go on. Although the caller panics the rest does; where there is no

@@ -9,7 +9,7 @@ use crate::{
     config::LimitsConfig,
     lifecycle::Lifecycle,
     lock::{LockName, TokenHash},
-    store::{Store, breaks::BrokenLease, contract::Check, parking::Crowd},
+    store::{AnyStore, Store, breaks::BrokenLease, contract::Check, parking::Crowd},
     telemetry::metrics::{Figures, Metrics},
 };
 
@@ -17,27 +17,28 @@ use super::{
     events::Bus,
     fences::Fences,
     kept_places::KeptPlaces,
-    owed::Owed,
+    leases::LeaseRegistry,
     reaper::Reaper,
     streams::{Displaced, Streams},
-    unheard::Unheard,
 };
 
 /// The operations on locks over one store. Cheap to clone.
 #[derive(Clone)]
-pub struct Engine {
-    pub(super) store: Arc<dyn Store>,
+pub struct Engine(pub(super) Arc<Shared>);
+
+/// What all operations have in common.
+pub(super) struct Shared {
+    pub(super) store: AnyStore,
     pub(super) lifecycle: Lifecycle,
     pub(super) reaper: Reaper,
-    pub(super) unheard: Unheard,
+    pub(super) leases: Arc<LeaseRegistry>,
     pub(super) streams: Streams,
-    pub(super) owed: Owed,
     pub(super) events: Bus,
     pub(super) fences: Fences,
     pub(super) kept_places: KeptPlaces,
     pub(super) metrics: Metrics,
     pub(super) reconnect_grace: Duration,
-    pub(super) began: Instant,
+    began: Instant,
     pub(super) most_waiters: usize,
     pub(super) most_waiters_per_name: u64,
 }
@@ -47,24 +48,25 @@ pub struct Engine {
 impl Engine {
     /// Starts the engine, its reaper, and what hears of leases that are broken.
     pub fn start(
-        store: Arc<dyn Store>,
+        store: impl Into<AnyStore>,
         lifecycle: Lifecycle,
         limits: &LimitsConfig,
         metrics: Metrics,
     ) -> Self {
+        let store = store.into();
         let reconnect_grace = limits.reconnect_grace_ms.duration();
-        let owed = Owed::default();
+        let leases = Arc::new(LeaseRegistry::default());
         let events = Bus::start(
-            Arc::clone(&store),
-            owed.clone(),
+            store.clone(),
+            Arc::clone(&leases),
             &lifecycle,
             // When something happened is only displayed.
             Arc::new(SystemClock),
             limits.max_event_streams,
         );
         let reaper = Reaper::start(
-            Arc::clone(&store),
-            owed.clone(),
+            store.clone(),
+            Arc::clone(&leases),
             events.clone(),
             metrics.clone(),
             &lifecycle,
@@ -84,13 +86,12 @@ impl Engine {
                 () = stopped => {}
             }
         });
-        Self {
+        Self(Arc::new(Shared {
             store,
             lifecycle,
             reaper,
-            unheard: Unheard::default(),
+            leases,
             streams,
-            owed,
             events,
             fences: Fences::new(metrics.clone()),
             kept_places: KeptPlaces::default(),
@@ -99,17 +100,17 @@ impl Engine {
             began: Instant::now(),
             most_waiters: limits.max_waiters,
             most_waiters_per_name: limits.max_waiters_per_name,
-        }
+        }))
     }
 
     /// Finds out whether the store can keep its promises now.
     pub async fn check(&self) -> Vec<Check> {
-        self.store.check().await
+        self.0.store.check().await
     }
 
     /// What is counted here.
     pub fn metrics(&self) -> &Metrics {
-        &self.metrics
+        &self.0.metrics
     }
 
     /// What is not counted but looked up: everything but the checks, which ask the store.
@@ -117,62 +118,62 @@ impl Engine {
         Figures {
             is_withdrawn: self.is_withdrawn(),
             checks: Vec::new(),
-            waiters: self.store.parking().len(),
-            held_streams: self.streams.len(),
-            event_streams: self.events.listeners(),
-            leases: self.owed.len(),
+            waiters: self.0.store.parking().len(),
+            held_streams: self.0.streams.len(),
+            event_streams: self.0.events.listeners(),
+            leases: self.0.leases.len(),
             // The edge knows.
             certificate_ends: None,
-            store: self.store.figures(),
+            store: self.0.store.figures(),
         }
     }
 
     /// The name of this run of the gateway, as the ids of its events have it.
     pub fn instance(&self) -> &str {
-        self.events.instance()
+        self.0.events.instance()
     }
 
     /// For how long it has run.
     pub fn uptime(&self) -> Duration {
-        self.began.elapsed()
+        self.0.began.elapsed()
     }
 
     /// Those who wait through this gateway, by the name that they wait for, in no order.
     pub fn crowds(&self) -> Vec<Crowd> {
-        self.store.parking().crowds()
+        self.0.store.parking().crowds()
     }
 
     /// For how long the oldest lease has been held that was granted or renewed here and, as far as is
     /// known here, lives.
     pub fn longest_hold(&self) -> Option<Duration> {
-        self.owed.longest()
+        self.0.leases.longest()
     }
 
     /// Until when somebody may want to renew or release a lease here that was granted or renewed here;
     /// `None` if, as far as is known here, nobody may. For those whose streams have ended because the gateway
     /// does, that is a moment and not their TTL.
     pub fn owed_until(&self) -> Option<Instant> {
-        self.owed.waited_until()
+        self.0.leases.waited_until()
     }
 
     /// Whether a lease was granted or renewed here and, as far as is known here, lives.
     pub fn owes(&self, name: &LockName, token: &TokenHash) -> bool {
-        self.owed.is_owed(name, token)
+        self.0.leases.is_listed(name, token)
     }
 
     /// Ends when, from this call on, a lease that was owed has ended before its time, or is not owed
     /// any more.
     pub fn owed_less(&self) -> impl Future<Output = ()> + use<> {
-        self.owed.settled()
+        self.0.leases.shrunk()
     }
 
     /// Whether requests should be sent to another gateway, because this one is about to stop.
     pub fn is_withdrawn(&self) -> bool {
-        self.lifecycle.is_withdrawn()
+        self.0.lifecycle.is_withdrawn()
     }
 
     /// Whether new acquires are refused because the gateway is about to stop.
     pub fn is_draining(&self) -> bool {
-        self.lifecycle.is_draining()
+        self.0.lifecycle.is_draining()
     }
 }

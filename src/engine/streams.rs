@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use tokio::sync::oneshot;
@@ -13,8 +16,13 @@ use crate::lock::{LockName, TokenHash};
 ///
 /// A stream hears here at once what it would otherwise find out with its next renewal.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Streams {
-    held: Arc<Mutex<Held>>,
+pub(super) struct Streams(Arc<Listed>);
+
+#[derive(Debug, Default)]
+struct Listed {
+    held: Mutex<Held>,
+    /// How many are listed: releases look here first, and there is mostly no stream at all.
+    count: AtomicUsize,
 }
 
 type Held = HashMap<(LockName, TokenHash), oneshot::Sender<Displaced>>;
@@ -50,7 +58,8 @@ impl Streams {
     pub(super) fn enter(&self, name: LockName, token: TokenHash) -> Entry {
         let (sender, news) = oneshot::channel();
         let lease = (name, token);
-        if let Some(older) = self.lock().insert(lease.clone(), sender) {
+        let older = self.change(|held| held.insert(lease.clone(), sender));
+        if let Some(older) = older {
             // It may have ended in this instant, and hears nothing then.
             let _ = older.send(Displaced::Adopted);
         }
@@ -64,20 +73,26 @@ impl Streams {
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.lock().len()
+        self.0.count.load(Ordering::Relaxed)
     }
 
     /// Tells the stream that holds this lease, if there is one, what has happened to it.
     pub(super) fn displace(&self, name: LockName, token: TokenHash, displaced: Displaced) {
-        if let Some(stream) = self.lock().remove(&(name, token)) {
+        // One that comes in this very moment finds out with its next renewal.
+        if self.len() == 0 {
+            return;
+        }
+        if let Some(stream) = self.change(|held| held.remove(&(name, token))) {
             let _ = stream.send(displaced);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held
-            .lock()
-            .expect("no code panics while it holds the list")
+    fn change<T>(&self, change: impl FnOnce(&mut Held) -> T) -> T {
+        let held = self.0.held.lock();
+        let mut held = held.expect("no code panics while it holds the list");
+        let outcome = change(&mut held);
+        self.0.count.store(held.len(), Ordering::Relaxed);
+        outcome
     }
 }
 
@@ -106,12 +121,11 @@ impl Drop for Entry {
         let Some(news) = &mut self.news else { return };
         // A newer stream with the same lease has an entry of its own under this key.
         news.close();
-        let mut held = self.streams.lock();
-        if held
-            .get(&self.lease)
-            .is_some_and(oneshot::Sender::is_closed)
-        {
-            held.remove(&self.lease);
-        }
+        self.streams.change(|held| {
+            let entry = held.get(&self.lease);
+            if entry.is_some_and(oneshot::Sender::is_closed) {
+                held.remove(&self.lease);
+            }
+        });
     }
 }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use crate::{
     lock::{
         Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId, LockName, Meant,
@@ -67,7 +65,6 @@ use super::{
 /// A store resends a command whose reply was lost by itself, within a deadline of its own; callers
 /// need not. Every method may be dropped half-way: the command is then carried out or not, as if
 /// the reply had been lost.
-#[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Grants the lock to an attempt if it is free and nobody is queued for it.
     ///
@@ -78,75 +75,92 @@ pub trait Store: Send + Sync + 'static {
     /// With an idempotency key: answers the lease that lives under this key, or says that the key
     /// has been used. One that does not wait and is not granted gives up the position that is kept
     /// under its key; whoever still waits there is told that it was superseded.
-    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError>;
+    fn acquire(
+        &self,
+        attempt: &Attempt,
+    ) -> impl Future<Output = Result<Acquisition, StoreError>> + Send;
 
     /// Makes a provisional grant the attempt's own, with its full TTL, just before it is answered.
-    async fn confirm(&self, name: &LockName, token: &TokenHash)
-    -> Result<Confirmation, StoreError>;
+    fn confirm(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> impl Future<Output = Result<Confirmation, StoreError>> + Send;
 
     /// Takes an attempt out of the queue because its wait is over.
     ///
     /// With `keep_for` (attempts with an idempotency key only) the position is kept for that long for
     /// a request that asks again; a grant that falls due meanwhile lasts no longer unless it does.
-    async fn leave(
+    fn leave(
         &self,
         name: &LockName,
         token: &TokenHash,
         keep_for: Option<Duration>,
-    ) -> Result<Leaving, StoreError>;
+    ) -> impl Future<Output = Result<Leaving, StoreError>> + Send;
 
     /// Makes a living lease last `ttl` from now, or its own TTL again. Never resurrects an ended
     /// one, never goes past its hold limit. A TTL given here becomes the lease's own.
     ///
     /// `renewer` says who renews it, and so who keeps it from now on (clause 9).
-    async fn renew_as(
+    fn renew_as(
         &self,
         renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
         ttl: Option<Ttl>,
-    ) -> Result<Renewal, StoreError>;
+    ) -> impl Future<Output = Result<Renewal, StoreError>> + Send;
 
     /// Ends a living lease: with `keeper`, only if that one still keeps it (clause 9). Repeated within
     /// [`TOMBSTONE`] for a lease that was acquired with an idempotency key it answers
     /// [`Release::Released`] again.
-    async fn release_as(
+    fn release_as(
         &self,
         keeper: Option<KeeperId>,
         name: &LockName,
         token: &TokenHash,
-    ) -> Result<Release, StoreError>;
+    ) -> impl Future<Output = Result<Release, StoreError>> + Send;
 
     /// Renews a lease by its token alone.
-    async fn renew(
+    fn renew(
         &self,
         name: &LockName,
         token: &TokenHash,
         ttl: Option<Ttl>,
-    ) -> Result<Renewal, StoreError> {
-        self.renew_as(Renewer::Bearer, name, token, ttl).await
+    ) -> impl Future<Output = Result<Renewal, StoreError>> + Send {
+        self.renew_as(Renewer::Bearer, name, token, ttl)
     }
 
     /// Ends a lease by its token alone.
-    async fn release(&self, name: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
-        self.release_as(None, name, token).await
+    fn release(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> impl Future<Output = Result<Release, StoreError>> + Send {
+        self.release_as(None, name, token)
     }
 
     /// Makes sure that an attempt which nobody waits for any more holds nothing (clause 8).
-    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError>;
+    fn give_back(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> impl Future<Output = Result<GiveBack, StoreError>> + Send;
 
     /// Shows who holds the lock.
-    async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError>;
+    fn inspect(
+        &self,
+        name: &LockName,
+    ) -> impl Future<Output = Result<Inspection, StoreError>> + Send;
 
     /// Shows locks that are held, in no order: a part of them at a time (clause 10).
-    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
+    fn list(&self, query: &ListQuery) -> impl Future<Output = Result<Page, StoreError>> + Send;
 
     /// Takes a lock away from whoever holds it: with `meant`, only if that is what holds it (clause 11).
-    async fn break_lock(
+    fn break_lock(
         &self,
         name: &LockName,
         meant: Option<Meant>,
-    ) -> Result<Breaking, StoreError>;
+    ) -> impl Future<Output = Result<Breaking, StoreError>> + Send;
 
     /// Where this process hears which leases were broken; not at all if the word of it is lost.
     fn breaks(&self) -> &Breaks;
@@ -160,7 +174,7 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Finds out whether the store can keep its promises now. Each finding has a name.
-    async fn check(&self) -> Vec<Check>;
+    fn check(&self) -> impl Future<Output = Vec<Check>> + Send;
 
     /// What there is to see of the store that nobody counts. Asks nobody.
     fn figures(&self) -> StoreFigures {
@@ -169,7 +183,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Finishes what was accepted and lets go of files and connections. Later calls answer
     /// [`super::Unavailability::Closing`].
-    async fn close(&self);
+    fn close(&self) -> impl Future<Output = ()> + Send;
 
     /// What this store is, for the start-up message: never with a password.
     fn describe(&self) -> String;

@@ -1,12 +1,12 @@
 //! Where leases live: one contract, several stores.
 
+mod any;
 pub mod breaks;
 mod check;
 pub mod contract;
 pub mod cursor;
 pub mod embedded;
 mod error;
-mod observed;
 mod open;
 pub mod page;
 pub mod parking;
@@ -14,7 +14,7 @@ pub mod positions;
 pub mod redis;
 pub mod relay;
 
+pub use any::AnyStore;
 pub use contract::Store;
 pub use error::{StoreError, Unavailability, Uncertainty};
-pub use observed::{Observed, TracedKind};
 pub use open::{OpenError, open};

@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    Store,
+    AnyStore,
     embedded::{self, EmbeddedStore},
     redis::{
         CredentialsError, RedisServers, RedisStore, RedlockStore, check_credentials,
@@ -36,7 +36,7 @@ pub async fn open(
     config: &Config,
     clock: Arc<dyn Clock>,
     lifecycle: &Lifecycle,
-) -> Result<Arc<dyn Store>, OpenError> {
+) -> Result<AnyStore, OpenError> {
     match &config.store {
         StoreUrl::Embedded(directory) => {
             let directory = directory.clone();
@@ -44,7 +44,7 @@ pub async fn open(
             let open = move || EmbeddedStore::open(&directory, &config, clock);
             // It reads a file: not on a thread that serves callers.
             let store = spawn_blocking(open).await;
-            Ok(Arc::new(store.expect("opening a store does not panic")?))
+            Ok(Arc::new(store.expect("opening a store does not panic")?).into())
         }
         StoreUrl::Redis(url) => redis(url.into(), config, clock, lifecycle).await,
         StoreUrl::Sentinel(url) => redis(url.into(), config, clock, lifecycle).await,
@@ -55,7 +55,7 @@ pub async fn open(
             checked.expect("reading files does not panic")?;
             let (redis, redlock) = (&config.redis, &config.redlock);
             let store = RedlockStore::open(url, redis, redlock, clock, lifecycle);
-            Ok(Arc::new(store))
+            Ok(Arc::new(store).into())
         }
     }
 }
@@ -65,10 +65,10 @@ async fn redis(
     config: &Config,
     clock: Arc<dyn Clock>,
     lifecycle: &Lifecycle,
-) -> Result<Arc<dyn Store>, OpenError> {
+) -> Result<AnyStore, OpenError> {
     let (asked, redis) = (servers.clone(), config.redis.clone());
     let checked = spawn_blocking(move || check_credentials(&asked, &redis)).await;
     checked.expect("reading files does not panic")?;
     let store = RedisStore::open(servers, &config.redis, clock, lifecycle);
-    Ok(Arc::new(store))
+    Ok(Arc::new(store).into())
 }

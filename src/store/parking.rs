@@ -6,7 +6,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Bound,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use tokio::{
@@ -20,8 +23,13 @@ use super::positions::Positions;
 
 /// The attempts that wait here. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Parking {
-    places: Arc<Mutex<Places>>,
+pub struct Parking(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    places: Mutex<Places>,
+    /// At how many of them somebody waits: whoever only wants to know that needs no lock.
+    attended: AtomicUsize,
     positions: Positions,
 }
 
@@ -67,8 +75,6 @@ struct Places {
     by_token: BTreeMap<Key, Place>,
     /// How many wait for each name; the keys are the names that somebody waits for.
     by_name: HashMap<LockName, usize>,
-    /// How many of them somebody waits at.
-    attended: usize,
 }
 
 #[derive(Debug)]
@@ -89,7 +95,6 @@ impl Parking {
     /// Takes a place, before the attempt is sent: news may come back before the answer does.
     pub fn park(&self, name: LockName, token: TokenHash) -> Parked {
         let (sender, news) = oneshot::channel();
-        let mut places = self.lock();
         let place = Place {
             name: name.clone(),
             since: Instant::now(),
@@ -97,9 +102,10 @@ impl Parking {
             attended: true,
             news: Some(sender),
         };
+        let mut places = self.lock();
         places.by_token.insert(*token.as_bytes(), place);
         *places.by_name.entry(name.clone()).or_default() += 1;
-        places.attended += 1;
+        self.0.attended.fetch_add(1, Ordering::Relaxed);
         drop(places);
         Parked {
             parking: self.clone(),
@@ -137,12 +143,12 @@ impl Parking {
 
     /// Those who want to see how their place moves. The store tells them every few seconds.
     pub fn positions(&self) -> &Positions {
-        &self.positions
+        &self.0.positions
     }
 
     /// How many attempts wait here, of which somebody waits for the outcome.
     pub fn len(&self) -> usize {
-        self.lock().attended
+        self.0.attended.load(Ordering::Relaxed)
     }
 
     /// Whether nobody waits here.
@@ -226,26 +232,24 @@ impl Parking {
     }
 
     fn lock(&self) -> MutexGuard<'_, Places> {
-        self.places
-            .lock()
-            .expect("no code panics while it holds the list")
+        let places = self.0.places.lock();
+        places.expect("no code panics while it holds the list")
     }
 }
 
 // === impl Places ===
 
 impl Places {
-    fn remove(&mut self, token: &TokenHash) {
-        let Some(Place { name, attended, .. }) = self.by_token.remove(token.as_bytes()) else {
-            return;
-        };
-        self.attended -= usize::from(attended);
-        if let Some(count) = self.by_name.get_mut(&name) {
+    fn remove(&mut self, token: &TokenHash) -> Option<Place> {
+        let place = self.by_token.remove(token.as_bytes())?;
+        let name = &place.name;
+        if let Some(count) = self.by_name.get_mut(name) {
             *count -= 1;
             if *count == 0 {
-                self.by_name.remove(&name);
+                self.by_name.remove(name);
             }
         }
+        Some(place)
     }
 }
 
@@ -278,7 +282,11 @@ impl Parked {
         let mut places = self.parking.lock();
         if let Some(place) = places.by_token.get_mut(self.token.as_bytes()) {
             let attended = std::mem::replace(&mut place.attended, false);
-            places.attended -= usize::from(attended);
+            let attended = usize::from(attended);
+            self.parking
+                .0
+                .attended
+                .fetch_sub(attended, Ordering::Relaxed);
         }
     }
 
@@ -290,7 +298,10 @@ impl Parked {
 
 impl Drop for Parked {
     fn drop(&mut self) {
-        self.parking.lock().remove(&self.token);
+        let removed = self.parking.lock().remove(&self.token);
+        if removed.is_some_and(|place| place.attended) {
+            self.parking.0.attended.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 

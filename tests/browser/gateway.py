@@ -12,6 +12,11 @@ import time
 from pathlib import Path
 from urllib.parse import urlparse
 
+import dispositions
+
+# Of everything that the tests start, for which they all need a gateway.
+dispositions.default_in_children()
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "target" / "debug" / "latchgate"
 DEADLINE = 60

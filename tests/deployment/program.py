@@ -8,6 +8,11 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
+import dispositions
+
+# Of everything that the tests start.
+dispositions.default_in_children()
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "target" / "debug" / "latchgate"
 

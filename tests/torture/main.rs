@@ -20,6 +20,8 @@ mod random;
 mod resource;
 mod rig;
 mod run;
+#[path = "../it/support/spawn.rs"]
+mod spawn;
 mod verdict;
 mod wire;
 

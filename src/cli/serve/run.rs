@@ -11,11 +11,11 @@ use crate::{
     auth::{Gate, KeysFile, KeysWatch, SessionSeal},
     cli::{environment::Environment, error::CliError, output, sources::SourceArgs},
     clock::{Clock, SystemClock},
-    config::{AuthConfig, Config, HttpTlsConfig, StoreUrl},
+    config::{AuthConfig, Config, HttpTlsConfig},
     engine::Engine,
     http::{self, Certificates, CertificatesWatch, Gateway},
     lifecycle::Lifecycle,
-    store::{self, Observed, TracedKind},
+    store::{self, Store as _},
     telemetry::{self, metrics::Metrics, trace::Tracer},
 };
 
@@ -71,9 +71,8 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
     let store = store::open(&config, Arc::clone(&clock), &lifecycle).await?;
     let metrics = Metrics::default();
     // Measured from outside: what is measured is what the engine waits for.
-    let observed = Observed::new(Arc::clone(&store), kind(&config.store), metrics.clone());
     let engine = Engine::start(
-        Arc::new(observed),
+        store.clone().measured(metrics.clone()),
         lifecycle.clone(),
         &config.limits,
         metrics.clone(),
@@ -126,17 +125,6 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
         tracer,
     };
     serving.stop(&mut signals, &config.shutdown).await
-}
-
-/// Which kind of store it is, as traces name it.
-fn kind(url: &StoreUrl) -> TracedKind {
-    match url {
-        StoreUrl::Embedded(_) => TracedKind::Embedded,
-        StoreUrl::Redis(_)
-        | StoreUrl::Sentinel(_)
-        | StoreUrl::Cluster(_)
-        | StoreUrl::Redlock(_) => TracedKind::Redis,
-    }
 }
 
 async fn listen(

@@ -1,12 +1,16 @@
 //! How a gateway ends: it is withdrawn, drains, then closes, all within its grace period.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::info;
 
 use crate::{
-    audit::Audit, config::ShutdownConfig, engine::Engine, lifecycle::Lifecycle, store::Store,
+    audit::Audit,
+    config::ShutdownConfig,
+    engine::Engine,
+    lifecycle::Lifecycle,
+    store::{AnyStore, Store as _},
     telemetry::trace::Tracer,
 };
 
@@ -31,7 +35,7 @@ pub(super) struct Serving {
     pub(super) lifecycle: Lifecycle,
     pub(super) under_way: UnderWay,
     pub(super) engine: Engine,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: AnyStore,
     pub(super) audit: Audit,
     pub(super) tracer: Tracer,
 }

@@ -11,9 +11,9 @@ use std::{
 
 use tokio::sync::{Notify, mpsc, watch};
 
-use crate::{clock::Clock, lifecycle::Lifecycle, store::Store};
+use crate::{clock::Clock, lifecycle::Lifecycle, store::AnyStore};
 
-use super::{super::owed::Owed, audience::Audience, line::News, teller::Teller};
+use super::{super::leases::LeaseRegistry, audience::Audience, line::News, teller::Teller};
 
 /// Takes what operations tell to those who listen. Cheap to clone.
 ///
@@ -48,8 +48,8 @@ const BACKLOG: usize = 16_384;
 impl Bus {
     /// Starts the teller. It sleeps until somebody listens.
     pub(in crate::engine) fn start(
-        store: Arc<dyn Store>,
-        owed: Owed,
+        store: AnyStore,
+        leases: Arc<LeaseRegistry>,
         lifecycle: &Lifecycle,
         clock: Arc<dyn Clock>,
         most_listeners: usize,
@@ -69,7 +69,7 @@ impl Bus {
             clock,
             lifecycle: lifecycle.clone(),
         });
-        let teller = Teller::new(Arc::clone(&shared), told, store, owed);
+        let teller = Teller::new(Arc::clone(&shared), told, store, leases);
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move { teller.run(stopped).await });
         Self(shared)

@@ -1,8 +1,8 @@
 //! Looks after a lease whose time should be over.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use crate::store::{Store, StoreError, contract::Holder};
+use crate::store::{AnyStore, Store, StoreError, contract::Holder};
 
 use super::tracker::LeaseKey;
 
@@ -18,7 +18,7 @@ pub(super) enum Found {
 }
 
 /// Asks the store what became of a lease.
-pub(super) async fn look(store: Arc<dyn Store>, key: LeaseKey) -> (LeaseKey, Found) {
+pub(super) async fn look(store: AnyStore, key: LeaseKey) -> (LeaseKey, Found) {
     let found = match store.inspect(&key.name).await {
         Ok(inspection) => match inspection.holder {
             Some(Holder::Lease(lease)) if lease.fence == key.fence => {

@@ -1,15 +1,15 @@
 //! Hears the news of other gateways, on a connection that comes back by itself.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, time::Duration};
 
 use futures_util::{StreamExt, future::BoxFuture, stream::BoxStream};
 use tokio::time::{Sleep, sleep};
 
-use crate::store::{Store, StoreError};
+use crate::store::{AnyStore, Store, StoreError};
 
 /// Hears the news of other gateways.
 pub(super) struct Ear {
-    store: Arc<dyn Store>,
+    store: AnyStore,
     state: State,
     /// Whether it has heard before, so that news may have been missed.
     heard: bool,
@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 // === impl Ear ===
 
 impl Ear {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+    pub(super) fn new(store: AnyStore) -> Self {
         Self {
             store,
             state: State::Closed,
@@ -101,8 +101,8 @@ impl Ear {
 // === impl State ===
 
 impl State {
-    fn opening(store: &Arc<dyn Store>) -> Self {
-        let store = Arc::clone(store);
+    fn opening(store: &AnyStore) -> Self {
+        let store = store.clone();
         Self::Opening(Box::pin(async move {
             match store.relay() {
                 Some(relay) => relay.listen().await,

@@ -81,7 +81,7 @@ impl Engine {
         if self.is_draining() {
             return Err(ListenError::Draining);
         }
-        self.events.listen(prefix, from)
+        self.0.events.listen(prefix, from)
     }
 }
 

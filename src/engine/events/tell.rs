@@ -29,13 +29,13 @@ impl Bus {
     }
 
     /// A new lease was granted.
-    pub(in crate::engine) fn acquired(&self, lease: &Lease) {
+    pub(in crate::engine) fn acquired(&self, lease: &Lease, token: &TokenHash) {
         self.tell(|at| News {
             event: Event {
                 waited: Some(lease.waited),
                 ..held(EventKind::Acquired, &lease.name, &lease.held, at)
             },
-            lease: Some(LeaseId::of(&lease.token.hash())),
+            lease: Some(LeaseId::of(token)),
             if_known: false,
         });
     }

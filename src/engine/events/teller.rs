@@ -11,10 +11,10 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use crate::store::{Store, StoreError};
+use crate::store::{AnyStore, Store, StoreError};
 
 use super::{
-    super::owed::Owed,
+    super::leases::LeaseRegistry,
     bus::Shared,
     check::{Found, look},
     ear::{Ear, Sound},
@@ -31,8 +31,8 @@ use super::{
 pub(super) struct Teller {
     shared: Arc<Shared>,
     told: mpsc::Receiver<News>,
-    store: Arc<dyn Store>,
-    owed: Owed,
+    store: AnyStore,
+    leases: Arc<LeaseRegistry>,
     known: Knowledge,
     outbox: Outbox,
     ear: Ear,
@@ -72,15 +72,15 @@ impl Teller {
     pub(super) fn new(
         shared: Arc<Shared>,
         told: mpsc::Receiver<News>,
-        store: Arc<dyn Store>,
-        owed: Owed,
+        store: AnyStore,
+        leases: Arc<LeaseRegistry>,
     ) -> Self {
         Self {
             shared,
             told,
-            ear: Ear::new(Arc::clone(&store)),
+            ear: Ear::new(store.clone()),
             store,
-            owed,
+            leases,
             known: Knowledge::default(),
             outbox: Outbox::default(),
             awake: false,
@@ -96,7 +96,7 @@ impl Teller {
     /// Goes on until `stopped`.
     pub(super) async fn run(mut self, stopped: impl Future<Output = ()>) {
         let mut stopped = std::pin::pin!(stopped);
-        let store = Arc::clone(&self.store);
+        let store = self.store.clone();
         let mut batch = Vec::new();
         loop {
             let due = self.next_due();
@@ -166,7 +166,7 @@ impl Teller {
             if self.store.relay().is_some() {
                 self.known.hears_nothing();
             }
-            self.remember_owed();
+            self.remember_leases();
         }
         if !wanted && self.awake {
             self.ear.close();
@@ -181,18 +181,18 @@ impl Teller {
 
     /// Looks after the leases that were granted here before anybody listened. They may have ended at
     /// another gateway.
-    fn remember_owed(&mut self) {
-        for owing in self.owed.living() {
+    fn remember_leases(&mut self) {
+        for lease in self.leases.living() {
             let key = LeaseKey {
-                name: owing.name,
-                fence: owing.fence,
+                name: lease.name,
+                fence: lease.fence,
             };
-            let lease = Tracked {
-                id: Some(LeaseId::of(&owing.token)),
+            let tracked = Tracked {
+                id: Some(LeaseId::of(&lease.token)),
                 witnessed: false,
-                ..Tracked::new(owing.owner, owing.until, Origin::Here)
+                ..Tracked::new(lease.owner, lease.until, Origin::Here)
             };
-            self.known.tracker.track(key, lease);
+            self.known.tracker.track(key, tracked);
         }
     }
 
@@ -217,12 +217,12 @@ impl Teller {
         while self.checks.len() < CHECKS
             && let Some(key) = self.known.tracker.take_due(now)
         {
-            let store = Arc::clone(&self.store);
+            let store = self.store.clone();
             self.checks.push(Box::pin(look(store, key)));
         }
         if self.ask_at.is_some_and(|at| at <= now) && self.asking.is_none() {
             self.ask_at = Some(now + ASK.0);
-            let store = Arc::clone(&self.store);
+            let store = self.store.clone();
             self.asking = Some(Box::pin(async move {
                 match store.relay() {
                     Some(relay) => relay.ask(ASK.1).await,
@@ -232,7 +232,7 @@ impl Teller {
         }
         if self.outbox.due().is_some_and(|due| due <= now) && self.sending.is_none() {
             let (store, batch) = (
-                Arc::clone(&self.store),
+                self.store.clone(),
                 self.outbox.take(self.shared.clock.wall()),
             );
             self.sending = Some(Box::pin(async move {

@@ -174,7 +174,7 @@ async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
     let mut listener = engine
         .listen(NamePrefix::default(), ListenFrom::Now)
         .unwrap();
-    let bus = &engine.events;
+    let bus = &engine.0.events;
     let token = Token::random();
     bus.renewed(&name(), &token.hash(), &held());
     bus.broken(&name(), Some(&held()), "stuck");
@@ -201,18 +201,19 @@ async fn what_nobody_listens_to_is_not_even_made() {
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
     settle().await;
-    engine.events.tell(|_| panic!("nobody listens"));
+    engine.0.events.tell(|_| panic!("nobody listens"));
     drop(
         engine
             .listen(NamePrefix::default(), ListenFrom::Now)
             .unwrap(),
     );
     engine
+        .0
         .events
         .renewed(&name(), &Token::random().hash(), &held());
     // Whoever comes back may still want to know, but not for ever.
     tokio::time::sleep(Duration::from_mins(2)).await;
-    engine.events.tell(|_| panic!("nobody listens any more"));
+    engine.0.events.tell(|_| panic!("nobody listens any more"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,7 +226,7 @@ async fn more_than_can_be_taken_in_leaves_a_gap() {
     let token = Token::random().hash();
     let lease = HeldLease { ..held() };
     for _ in 0..20_000 {
-        engine.events.renewed(&name(), &token, &lease);
+        engine.0.events.renewed(&name(), &token, &lease);
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let begin = format!("{}-0", first.instance());

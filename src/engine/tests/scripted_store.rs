@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
@@ -23,7 +22,7 @@ use crate::{
         TokenHash, Ttl,
     },
     store::{
-        Store, StoreError, Unavailability, Uncertainty,
+        AnyStore, Store, StoreError, Unavailability, Uncertainty,
         breaks::{Breaking, Breaks},
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
@@ -157,7 +156,6 @@ impl ScriptedStore {
     }
 }
 
-#[async_trait]
 impl Store for ScriptedStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         self.attempts.lock().unwrap().push(attempt.clone());
@@ -338,7 +336,7 @@ pub(in crate::engine) fn engine(store: &Arc<ScriptedStore>) -> (Engine, Lifecycl
         reconnect_grace_ms: Millis(u64::try_from(GRACE.as_millis()).unwrap()),
         ..LimitsConfig::default()
     };
-    let store: Arc<dyn Store> = Arc::<ScriptedStore>::clone(store);
+    let store = AnyStore::other(Arc::clone(store));
     (
         Engine::start(store, lifecycle.clone(), &limits, Metrics::default()),
         lifecycle,

@@ -15,8 +15,8 @@ async fn an_attempt_is_in_its_futures_once() {
     let caller = engine.acquire_telling(waiting_request(None), || {});
     assert!(size_of_val(&caller) <= 640, "{}", size_of_val(&caller));
     let (say_queued, _) = oneshot::channel();
-    let mut run = Run::new(&engine, waiting_request(None), say_queued);
+    let mut run = Run::new(&engine.0, waiting_request(None), Some(say_queued));
     assert!(size_of_val(&run) <= 640, "{}", size_of_val(&run));
-    let attempt = run.finish(pending());
+    let attempt = run.in_queue(pending());
     assert!(size_of_val(&attempt) <= 1_024, "{}", size_of_val(&attempt));
 }

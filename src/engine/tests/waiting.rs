@@ -98,7 +98,7 @@ async fn a_place_that_the_store_was_not_told_to_keep_is_kept_all_the_same() {
         sleep(GRACE / 2).await;
         assert_eq!(store.parking.has_place(&token), kept);
         // It is no waiter beside the place that its caller is counted for.
-        assert_eq!(engine.kept_places.with(store.parking.len()), 0);
+        assert_eq!(engine.0.kept_places.with(store.parking.len()), 0);
         sleep(GRACE).await;
         assert!(!store.parking.has_place(&token));
     }
@@ -112,7 +112,7 @@ async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
     engine.acquire(waiting_request(KEY)).await.unwrap_err();
     let attempt = store.attempts.lock().unwrap()[0].clone();
     let key = attempt.idempotency.unwrap().hash;
-    let counted = || engine.kept_places.with(store.parking.len());
+    let counted = || engine.0.kept_places.with(store.parking.len());
     engine.keep_place(key, None);
     assert_eq!(counted(), 1);
     // It is asked for again: what it is granted in between has somebody to hear of it all the same.

@@ -47,11 +47,12 @@ struct Delivered {
 impl Acquired {
     pub(super) fn new(granted: Granted, mut slot: LeaseSlot, gateway: &Gateway) -> Self {
         let Granted {
-            lease, delivery, ..
+            lease,
+            hash,
+            delivery,
+            ..
         } = granted;
-        if slot.is_counted() {
-            slot.lasts(lease.token.hash(), Instant::now() + lease.held.expires_in);
-        }
+        slot.lasts(hash, Instant::now() + lease.held.expires_in);
         if delivery.is_replay() {
             // It lives, whether or not it is heard of once more.
             std::mem::take(&mut slot).keep();

@@ -145,7 +145,7 @@ impl Http2 {
         let connection = self.builder(&streams).serve_connection(io, service);
         let mut connection = std::pin::pin!(connection);
         let mut closed = std::pin::pin!(closed);
-        let mut passed_by = std::pin::pin!(self.lifecycle.passed_by());
+        let mut withdrawn = std::pin::pin!(self.lifecycle.withdrawn());
         // Whoever connects to a gateway that is about to stop has nowhere else to go.
         let mut stays = self.lifecycle.is_withdrawn();
         // Whether it is to end when all has been answered.
@@ -166,7 +166,7 @@ impl Http2 {
                 }
                 () = &mut closed, if !leaving => {}
                 // The next request goes over a new connection then, and perhaps elsewhere.
-                () = &mut passed_by, if !leaving && !stays => {
+                () = &mut withdrawn, if !leaving && !stays => {
                     if streams.burden() == Burden::Never {
                         stays = true;
                         continue;

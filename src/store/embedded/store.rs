@@ -12,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
@@ -99,7 +98,6 @@ impl EmbeddedStore {
     }
 }
 
-#[async_trait]
 impl Store for EmbeddedStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let room = Arc::clone(&self.acquires).try_acquire_owned();

@@ -8,7 +8,6 @@ use std::{
     },
 };
 
-use async_trait::async_trait;
 use tokio::time::{Duration, timeout};
 use tokio_util::{
     sync::CancellationToken,
@@ -176,7 +175,6 @@ impl RedisStore {
     }
 }
 
-#[async_trait]
 impl Store for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let _working = self.enter()?;

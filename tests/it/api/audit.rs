@@ -40,7 +40,7 @@ fn service(directory: &Path, keys: &str) -> Service {
         let ring = KeysFile::new("keys.toml").parse(keys).unwrap();
         Gate::guarded(ring, SessionSeal::random(), &Config::default().auth, clock)
     };
-    let store = Arc::new(Scripted(Arc::new(Script::default())));
+    let store = Scripted(Arc::new(Script::default()));
     Service::audited(
         store,
         Config::default(),
@@ -170,7 +170,7 @@ async fn a_break_is_on_the_disk_before_it_is_answered() {
 #[tokio::test]
 async fn a_disk_that_is_full_stops_nothing_and_is_a_warning() {
     let audit = audit(Path::new("/dev/full"));
-    let store = Arc::new(Scripted(Arc::new(Script::default())));
+    let store = Scripted(Arc::new(Script::default()));
     let service = Service::audited(store, Config::default(), Gate::open(), audit.clone());
     for _ in 0..3 {
         let headers = [("origin", "null")];
@@ -229,7 +229,7 @@ async fn a_flood_of_refusals_is_a_number_in_the_next_line() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");
     let audit = audit(&path);
-    let store = Arc::new(Scripted(Arc::new(Script::default())));
+    let store = Scripted(Arc::new(Script::default()));
     let service = Service::audited(store, Config::default(), Gate::open(), audit.clone());
     refuse(&service, 1_000).await;
     audit.stopped("TERM");

@@ -8,7 +8,7 @@ use latchgate::{
     clock::SystemClock,
     config::{Config, Millis, StoreUrl},
     lifecycle::Lifecycle,
-    store::{self, Store},
+    store::{self, AnyStore},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -53,8 +53,7 @@ impl Pair {
         let stores = [open(&redis[0]).await, open(&redis[1]).await];
         [
             Self {
-                gateways: embedded
-                    .map(|config| Arc::new(Service::over(Arc::clone(&store), config))),
+                gateways: embedded.map(|config| Arc::new(Service::over(store.clone(), config))),
                 _kept: (Some(directory), None),
             },
             Self {
@@ -127,7 +126,7 @@ fn configs(store: &StoreUrl, default_ttl_ms: u64) -> [Config; 2] {
     [first, second]
 }
 
-async fn open(config: &Config) -> Arc<dyn Store> {
+async fn open(config: &Config) -> AnyStore {
     let lifecycle = Lifecycle::new();
     let clock = Arc::new(SystemClock);
     store::open(config, clock, &lifecycle).await.unwrap()

@@ -74,7 +74,7 @@ async fn the_memory_of_its_head_is_free_again_while_it_waits() {
     let mut config = Config::default();
     config.http.allowed_origins = ["https://ops.example".parse().unwrap()].into();
     let script = Arc::new(Script::default());
-    let store = Arc::new(Scripted(Arc::clone(&script)));
+    let store = Scripted(Arc::clone(&script));
     let audit = audit(Path::new("/dev/null"));
     let service = Service::audited(store, config, Gate::open(), audit);
     script.acquires(queued(0));

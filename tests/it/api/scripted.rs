@@ -6,13 +6,12 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use latchgate::{
     lock::{
         FencingToken, HeldLease, HoldLimit, KeeperId, LockName, Meant, Metadata, TokenHash, Ttl,
     },
     store::{
-        Store, StoreError,
+        AnyStore, Store, StoreError,
         breaks::{Breaking, Breaks},
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Holder, Inspection,
@@ -198,7 +197,12 @@ impl Pause {
 
 // === impl Scripted ===
 
-#[async_trait]
+impl From<Scripted> for AnyStore {
+    fn from(store: Scripted) -> Self {
+        Self::other(Arc::new(store))
+    }
+}
+
 impl Store for Scripted {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let mut lease = held();

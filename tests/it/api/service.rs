@@ -18,7 +18,7 @@ use latchgate::{
     engine::Engine,
     http::{Gateway, router, serve},
     lifecycle::Lifecycle,
-    store::Store,
+    store::AnyStore,
 };
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
@@ -63,7 +63,7 @@ impl Service {
 
     pub(crate) fn with(config: Config) -> Self {
         let script = Arc::new(Script::default());
-        let store = Arc::new(Scripted(Arc::clone(&script)));
+        let store = Scripted(Arc::clone(&script));
         Self {
             script,
             ..Self::over(store, config)
@@ -71,17 +71,22 @@ impl Service {
     }
 
     /// A gateway over any store, which follows no script.
-    pub(crate) fn over(store: Arc<dyn Store>, config: Config) -> Self {
+    pub(crate) fn over(store: impl Into<AnyStore>, config: Config) -> Self {
         Self::over_behind(store, config, Gate::open())
     }
 
     /// A gateway over any store, for those whom a gate lets in.
-    pub(crate) fn over_behind(store: Arc<dyn Store>, config: Config, gate: Gate) -> Self {
+    pub(crate) fn over_behind(store: impl Into<AnyStore>, config: Config, gate: Gate) -> Self {
         Self::audited(store, config, gate, Audit::none())
     }
 
     /// A gateway over any store, for those whom a gate lets in, with an audit log.
-    pub(crate) fn audited(store: Arc<dyn Store>, config: Config, gate: Gate, audit: Audit) -> Self {
+    pub(crate) fn audited(
+        store: impl Into<AnyStore>,
+        config: Config,
+        gate: Gate,
+        audit: Audit,
+    ) -> Self {
         let lifecycle = Lifecycle::new();
         let metrics = Metrics::default();
         let engine = Engine::start(store, lifecycle.clone(), &config.limits, metrics.clone());
@@ -115,7 +120,7 @@ impl Service {
             clock.clone(),
         );
         let script = Arc::new(Script::default());
-        let store = Arc::new(Scripted(Arc::clone(&script)));
+        let store = Scripted(Arc::clone(&script));
         let service = Self {
             script,
             ..Self::over_behind(store, config, gate.clone())

@@ -266,7 +266,7 @@ fn audited(path: &Path, key: &Key) -> (Service, Audit) {
     let ring = KeysFile::new("keys.toml").parse(&file).unwrap();
     let config = Config::default();
     let gate = Gate::guarded(ring, SessionSeal::random(), &config.auth, clock);
-    let store = Arc::new(Scripted(Arc::new(Script::default())));
+    let store = Scripted(Arc::new(Script::default()));
     (Service::audited(store, config, gate, audit.clone()), audit)
 }
 

@@ -16,12 +16,13 @@ use super::{
     scripted::{Asked, held},
     service::{Service, until},
 };
+use crate::support::spawn;
 
 /// Starts a holder, and comes back when it has been granted the lock and has fallen silent.
 async fn silent_holder(service: &Service) -> Child {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/api/silent.py");
     let port = service.listen().await.port().to_string();
-    let mut holder = Command::new("python3")
+    let mut holder = Command::from(spawn::command("python3"))
         .args([script, &port])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

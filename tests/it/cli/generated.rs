@@ -1,8 +1,8 @@
 //! What the program prints about itself.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
-use crate::support::program::latchgate;
+use crate::support::{program::latchgate, spawn};
 
 fn committed(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
@@ -45,6 +45,10 @@ fn the_completions_for_bash_are_a_script_of_bash() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("completions");
     fs::write(&file, latchgate(&["completions", "bash"]).read().out).unwrap();
-    let checked = Command::new("bash").arg("-n").arg(&file).output().unwrap();
+    let checked = spawn::command("bash")
+        .arg("-n")
+        .arg(&file)
+        .output()
+        .unwrap();
     assert!(checked.status.success(), "{checked:?}");
 }

@@ -13,6 +13,7 @@ use std::{
 use rustix::process::Signal;
 
 use super::key_fixture::{File, Made, inspect, soon};
+use crate::support::spawn;
 
 /// Asks over one connection, without an end, until it is told to stop.
 fn ask_on_and_on(
@@ -108,7 +109,7 @@ fn a_file_that_became_invalid_keeps_the_old_keys_and_is_a_warning() {
     let file = File::new(&key.toml);
     let gateway = file.gateway();
     let ready = || {
-        let curl = std::process::Command::new("curl")
+        let curl = spawn::command("curl")
             .args([
                 "--silent",
                 "--show-error",
@@ -150,7 +151,7 @@ fn a_stream_ends_when_its_key_is_taken_back_or_expires() {
     let file = File::new(&(other.toml.clone() + &brief.toml + &gone.toml));
     let gateway = file.gateway();
     let hold = |lock: &str, key: &Made| {
-        std::process::Command::new("curl")
+        spawn::command("curl")
             .args(["--silent", "--no-buffer", "-X", "POST", "-H"])
             .arg(format!("Authorization: Bearer {}", key.key))
             .arg(format!("{}/locks/{lock}/hold", gateway.url()))

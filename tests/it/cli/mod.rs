@@ -4,6 +4,7 @@ mod access_lines;
 mod audit;
 mod backup;
 mod delay;
+mod dispositions;
 mod events;
 mod exit_codes;
 mod frozen;

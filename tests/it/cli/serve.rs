@@ -4,12 +4,13 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     net::TcpListener,
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
 use crate::support::{
     gateway::{Gateway, Setup},
     program::{latchgate, program},
+    spawn,
 };
 
 #[test]
@@ -17,7 +18,7 @@ fn the_line_to_paste_takes_a_lock() {
     let gateway = Gateway::start_with(Setup::default().with("LATCHGATE_HTTP_BASE_PATH", "/gate"));
     let (_, line) = gateway.greeting.split_once("try:").unwrap();
     let line = format!("{} --silent --show-error", line.trim());
-    let pasted = Command::new("sh").args(["-c", &line]).output().unwrap();
+    let pasted = spawn::command("sh").args(["-c", &line]).output().unwrap();
     let answer = String::from_utf8(pasted.stdout).unwrap();
     assert!(
         answer.contains("\"fencing_token\""),

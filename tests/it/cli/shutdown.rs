@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::support::{
     gateway::{Gateway, Setup},
     program::{Ran, latchgate},
+    spawn,
 };
 
 fn on(url: &str, arguments: &[&str], token: &str) -> Ran {
@@ -166,7 +167,7 @@ fn hup_from_a_terminal_that_is_closed_ends_it_in_order() {
         env!("CARGO_BIN_EXE_latchgate"),
         at("data"),
     );
-    let mut terminal = std::process::Command::new("script")
+    let mut terminal = spawn::command("script")
         .args(["-q", "-c", &serve, "/dev/null"])
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::null())

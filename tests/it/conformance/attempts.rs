@@ -1,14 +1,12 @@
 //! Attempts to make, and short words for what is expected of their answers.
 
-use std::sync::Arc;
-
 use latchgate::{
     lock::{
         Fingerprint, HeldLease, HoldLimit, IdempotencyHash, LockName, Metadata, Salt, Token,
         TokenHash, Ttl,
     },
     store::{
-        Store,
+        AnyStore, Store,
         contract::{Acquisition, Attempt, Idempotency, Release},
     },
 };
@@ -76,7 +74,7 @@ pub(super) fn key() -> IdempotencyHash {
 }
 
 /// Acquires, and must be granted the lock.
-pub(super) async fn granted(store: &Arc<dyn Store>, attempt: &Attempt) -> HeldLease {
+pub(super) async fn granted(store: &AnyStore, attempt: &Attempt) -> HeldLease {
     match store.acquire(attempt).await.unwrap() {
         Acquisition::Granted(held) => held,
         other => panic!("not granted: {other:?}"),
@@ -84,7 +82,7 @@ pub(super) async fn granted(store: &Arc<dyn Store>, attempt: &Attempt) -> HeldLe
 }
 
 /// Acquires, and must find the lock held.
-pub(super) async fn refused(store: &Arc<dyn Store>, attempt: &Attempt) {
+pub(super) async fn refused(store: &AnyStore, attempt: &Attempt) {
     match store.acquire(attempt).await.unwrap() {
         Acquisition::Held(_holder) => {}
         other => panic!("not held by another: {other:?}"),
@@ -92,12 +90,12 @@ pub(super) async fn refused(store: &Arc<dyn Store>, attempt: &Attempt) {
 }
 
 /// Releases, and must have held the lock.
-pub(super) async fn released(store: &Arc<dyn Store>, attempt: &Attempt) {
+pub(super) async fn released(store: &AnyStore, attempt: &Attempt) {
     let release = store.release(&attempt.name, &attempt.token).await.unwrap();
     assert_eq!(release, Release::Released);
 }
 
 /// Whether nobody holds the lock.
-pub(super) async fn is_free(store: &Arc<dyn Store>, lock: &str) -> bool {
+pub(super) async fn is_free(store: &AnyStore, lock: &str) -> bool {
     store.inspect(&name(lock)).await.unwrap().holder.is_none()
 }

@@ -3,7 +3,7 @@
 use latchgate::{
     lock::{FencingToken, ForeignMark, HeldLease, Meant},
     store::{
-        StoreError, Unavailability,
+        Store as _, StoreError, Unavailability,
         breaks::Breaking,
         contract::{Acquisition, GiveBack, Holder, Loss, Release, Renewal},
     },

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use latchgate::{
     clock::SystemClock,
     config::EmbeddedConfig,
-    store::{Store, embedded::EmbeddedStore},
+    store::{AnyStore, Store, embedded::EmbeddedStore},
 };
 use tempfile::TempDir;
 
@@ -31,8 +31,8 @@ impl Embedded {
 
 #[async_trait]
 impl Fixture for Embedded {
-    fn store(&self) -> Arc<dyn Store> {
-        self.store.lock().unwrap().clone()
+    fn store(&self) -> AnyStore {
+        self.store.lock().unwrap().clone().into()
     }
 
     async fn restart(&self) {

@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use latchgate::store::contract::{Acquisition, Contention, Holder};
+use latchgate::store::{
+    Store as _,
+    contract::{Acquisition, Contention, Holder},
+};
 use tokio::task::JoinSet;
 
 use super::{

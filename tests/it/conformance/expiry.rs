@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use latchgate::store::contract::{Acquisition, Holder, Loss, Release, Renewal};
+use latchgate::store::{
+    Store as _,
+    contract::{Acquisition, Holder, Loss, Release, Renewal},
+};
 use tokio::time::Instant;
 
 use super::{

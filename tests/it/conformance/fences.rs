@@ -2,7 +2,10 @@
 
 use latchgate::{
     lock::FencingToken,
-    store::contract::{GiveBack, Renewal},
+    store::{
+        Store as _,
+        contract::{GiveBack, Renewal},
+    },
 };
 
 use super::{

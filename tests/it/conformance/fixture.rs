@@ -1,19 +1,17 @@
 //! What a case needs of the store that it runs on.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
-use latchgate::store::Store;
+use latchgate::store::AnyStore;
 
 /// A store of its own for one case.
 #[async_trait]
 pub(crate) trait Fixture: Send + Sync {
     /// The store, as it is running now.
-    fn store(&self) -> Arc<dyn Store>;
+    fn store(&self) -> AnyStore;
 
     /// The handles of all gateways on this store, as they are running now. More than one where the
     /// store takes more.
-    fn gateways(&self) -> Vec<Arc<dyn Store>> {
+    fn gateways(&self) -> Vec<AnyStore> {
         vec![self.store()]
     }
 

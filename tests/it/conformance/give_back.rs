@@ -1,7 +1,7 @@
 //! Clause 8: what nobody waits for any more is not held.
 
 use latchgate::store::{
-    StoreError, Unavailability,
+    Store as _, StoreError, Unavailability,
     contract::{Acquisition, Attempt, GiveBack},
 };
 use tokio::task::JoinSet;

@@ -2,7 +2,10 @@
 
 use latchgate::{
     lock::{Fingerprint, HeldLease, IdempotencyHash, Metadata, Salt},
-    store::contract::{Acquisition, Attempt},
+    store::{
+        Store as _,
+        contract::{Acquisition, Attempt},
+    },
 };
 use tokio::task::JoinSet;
 

@@ -2,8 +2,11 @@
 
 use latchgate::{
     lock::KeeperId,
-    store::contract::{
-        Acquisition, Attempt, Confirmation, GiveBack, Leaving, Loss, Release, Renewal, Renewer,
+    store::{
+        Store as _,
+        contract::{
+            Acquisition, Attempt, Confirmation, GiveBack, Leaving, Loss, Release, Renewal, Renewer,
+        },
     },
 };
 use tokio::task::JoinSet;

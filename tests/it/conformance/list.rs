@@ -11,7 +11,7 @@ use std::{
 use latchgate::{
     lock::{LockName, NamePrefix, Owner},
     store::{
-        Store,
+        AnyStore, Store,
         contract::{Attempt, Holder},
         cursor::{Cursor, Scanned},
         page::{ListQuery, Page},
@@ -296,7 +296,7 @@ fn all(limit: usize) -> ListQuery {
 }
 
 /// Takes so many locks.
-async fn hold(store: &Arc<dyn Store>, prefix: &str, count: usize) -> Vec<Attempt> {
+async fn hold(store: &AnyStore, prefix: &str, count: usize) -> Vec<Attempt> {
     let mut held = Vec::new();
     for number in 0..count {
         let asked = attempt(&format!("{prefix}:{number}"), LONG);

@@ -2,7 +2,7 @@
 
 use latchgate::{
     lock::{IdempotencyHash, TokenHash},
-    store::contract::Attempt,
+    store::{Store as _, contract::Attempt},
 };
 
 use super::{

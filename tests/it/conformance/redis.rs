@@ -9,7 +9,7 @@ use latchgate::{
     config::{Millis, RedisConfig},
     lifecycle::Lifecycle,
     store::{
-        Store,
+        AnyStore, Store,
         redis::{RedisServers, RedisStore},
     },
 };
@@ -78,14 +78,14 @@ impl Redis {
 
 #[async_trait]
 impl Fixture for Redis {
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> AnyStore {
         let [first, _second] = &*self.gateways.lock().unwrap();
-        Arc::<RedisStore>::clone(first)
+        Arc::clone(first).into()
     }
 
-    fn gateways(&self) -> Vec<Arc<dyn Store>> {
+    fn gateways(&self) -> Vec<AnyStore> {
         let gateways = self.gateways.lock().unwrap().clone();
-        gateways.map(|store| store as Arc<dyn Store>).into()
+        gateways.map(AnyStore::from).into()
     }
 
     /// The gateways know nothing any more; the server goes on.

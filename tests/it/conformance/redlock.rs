@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use latchgate::{
     config::{Millis, RedisConfig, RedlockConfig},
     lifecycle::Lifecycle,
-    store::{Store, contract::Health, redis::RedlockStore},
+    store::{AnyStore, Store, contract::Health, redis::RedlockStore},
 };
 
 use super::Fixture;
@@ -41,8 +41,8 @@ impl Redlock {
 
 #[async_trait]
 impl Fixture for Redlock {
-    fn store(&self) -> Arc<dyn Store> {
-        self.gateway.lock().unwrap().clone()
+    fn store(&self) -> AnyStore {
+        self.gateway.lock().unwrap().clone().into()
     }
 
     fn withdraws_what_was_released(&self) -> bool {

@@ -1,6 +1,9 @@
 //! Release: only the holder, and without harm when repeated.
 
-use latchgate::store::contract::{Loss, Release};
+use latchgate::store::{
+    Store as _,
+    contract::{Loss, Release},
+};
 
 use super::{
     Fixture,

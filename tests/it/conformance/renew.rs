@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use latchgate::{
     lock::HeldLease,
-    store::contract::{Attempt, Loss, Renewal},
+    store::{
+        Store as _,
+        contract::{Attempt, Loss, Renewal},
+    },
 };
 use tokio::time::{Instant, sleep_until};
 

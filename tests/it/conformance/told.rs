@@ -5,7 +5,7 @@ use std::time::Duration;
 use latchgate::{
     lock::{HoldLimit, Metadata, NamePrefix, Owner},
     store::{
-        StoreError, Unavailability,
+        Store as _, StoreError, Unavailability,
         contract::{Attempt, Health, Holder, Inspection},
         page::ListQuery,
     },

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
     time::Duration,
 };
 
@@ -19,6 +19,7 @@ use latchgate::{
 use tempfile::TempDir;
 
 use super::place::{attempt, open, open_again};
+use crate::support::spawn;
 
 /// Set in the child: the directory it works in.
 const CHILD: &str = "LG_KILLED_CHILD";
@@ -96,7 +97,7 @@ enum Answer {
 }
 
 fn run_and_kill(directory: &Path) -> Vec<Answer> {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    let mut child = spawn::command(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture"])
         .arg("embedded::killed::everything_that_was_answered_survives_kill_9")
         .env(CHILD, directory)

@@ -6,7 +6,7 @@ use latchgate::{
     clock::SystemClock,
     config::{Config, StoreUrl},
     lifecycle::Lifecycle,
-    store,
+    store::{self, Store as _},
 };
 use tempfile::TempDir;
 

@@ -8,7 +8,7 @@ use latchgate::{
     clock::SystemClock,
     config::{Config, EmbeddedConfig, RedisUrl},
     lifecycle::Lifecycle,
-    store::{Store, embedded::EmbeddedStore, redis::RedisStore},
+    store::{embedded::EmbeddedStore, redis::RedisStore},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -72,7 +72,7 @@ impl Site {
     fn join_at(&mut self, url: &RedisUrl) {
         let lifecycle = Lifecycle::new();
         let store = RedisStore::open(url, &quick(), Arc::new(SystemClock), &lifecycle);
-        let store: Arc<dyn Store> = Arc::new(store);
+        let store = Arc::new(store);
         self.gateways.push(Service::over(store, Config::default()));
     }
 

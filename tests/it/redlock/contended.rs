@@ -14,7 +14,6 @@ use latchgate::{
     engine::{AcquireRequest, Engine, Stated},
     lifecycle::Lifecycle,
     lock::{CallerId, Metadata},
-    store::Store,
     telemetry::metrics::Metrics,
 };
 use tokio::{
@@ -41,7 +40,7 @@ struct Observer {
 
 fn engine(nodes: &Nodes) -> Engine {
     let lifecycle = Lifecycle::new();
-    let store: Arc<dyn Store> = Arc::new(nodes.open(&lifecycle));
+    let store = Arc::new(nodes.open(&lifecycle));
     let limits = LimitsConfig::default();
     Engine::start(store, lifecycle, &limits, Metrics::default())
 }
@@ -76,9 +75,7 @@ async fn visits(engine: Engine, observer: Arc<Observer>, turns: u64) {
         tokio::task::yield_now().await;
         observer.inside.store(false, Ordering::SeqCst);
         observer.visits.fetch_add(1, Ordering::SeqCst);
-        let released = engine
-            .release(name("contended"), granted.lease.token.hash())
-            .await;
+        let released = engine.release(name("contended"), granted.hash).await;
         released.unwrap();
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct Seen {
 }
 
 /// Takes the lock in turns until it is over. What is not known is left to the TTL.
-pub(super) async fn client(store: Arc<dyn Store>, seen: Arc<Seen>) {
+pub(super) async fn client(store: Arc<impl Store>, seen: Arc<Seen>) {
     while !seen.over.load(Ordering::SeqCst) {
         let asked = Attempt {
             ttl: ttl(20_000),
@@ -50,7 +50,7 @@ pub(super) async fn client(store: Arc<dyn Store>, seen: Arc<Seen>) {
 async fn a_minority_that_fails_all_the_time_costs_nothing_but_time() {
     let mut random = Random::seeded();
     let mut rig = Rig::start(5).await;
-    let store: Arc<dyn Store> = Arc::new(rig.nodes.open(&rig.lifecycle));
+    let store = Arc::new(rig.nodes.open(&rig.lifecycle));
     let seen = Arc::new(Seen::default());
     let mut clients = JoinSet::new();
     for _ in 0..4 {

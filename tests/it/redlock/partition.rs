@@ -5,6 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use latchgate::store::{
     Store, StoreError,
     contract::{Acquisition, Renewal},
+    redis::RedlockStore,
 };
 use tokio::task::JoinSet;
 
@@ -18,7 +19,7 @@ use crate::support::Cable;
 /// A gateway with a cable to each of the nodes.
 struct Cabled {
     cables: Vec<Cable>,
-    store: Arc<dyn Store>,
+    store: Arc<RedlockStore>,
 }
 
 // === impl Cabled ===

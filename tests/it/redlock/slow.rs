@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use latchgate::store::Store;
 use tokio::task::JoinSet;
 
 use super::{
@@ -23,7 +22,7 @@ async fn whatever_is_late_fences_rise_and_nobody_is_inside_together() {
             let way = SlowWay::start(server.port(), &mut random, &rig.lifecycle).await;
             ports.push(way.port());
         }
-        let gateway: Arc<dyn Store> = Arc::new(open(&url(&ports), &quick(), &rig.lifecycle));
+        let gateway = Arc::new(open(&url(&ports), &quick(), &rig.lifecycle));
         for _ in 0..3 {
             clients.spawn(client(Arc::clone(&gateway), Arc::clone(&seen)));
         }

@@ -4,11 +4,12 @@ use std::{
     ffi::OsString,
     io::Write,
     path::PathBuf,
-    process::Command,
     sync::{Arc, OnceLock},
 };
 
 use tempfile::{NamedTempFile, TempDir};
+
+use super::spawn;
 
 /// The clock of a server, so many seconds ahead of this machine's.
 #[derive(Debug, Clone)]
@@ -56,7 +57,7 @@ fn library() -> PathBuf {
     static COMPILED: OnceLock<TempDir> = OnceLock::new();
     let compiled = COMPILED.get_or_init(|| {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
-        let status = Command::new("cc")
+        let status = spawn::command("cc")
             .args(["-O1", "-shared", "-fPIC", "-o"])
             .arg(directory.path().join("clock.so"))
             .arg(SOURCE)

@@ -16,6 +16,7 @@ mod proxy;
 mod random;
 mod redis_server;
 mod slow_way;
+pub(crate) mod spawn;
 mod stopped;
 mod tally;
 pub(crate) mod tree;

@@ -9,6 +9,8 @@ use std::{
 
 use tokio::time::Instant;
 
+use super::spawn;
+
 /// How long a command may take.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -32,7 +34,7 @@ pub(crate) struct Ran {
     reason = "the environment of the tests, not a configuration of the product"
 )]
 pub(crate) fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_latchgate"));
+    let mut command = spawn::command(env!("CARGO_BIN_EXE_latchgate"));
     command
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default());

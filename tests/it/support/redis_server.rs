@@ -4,7 +4,7 @@ use std::{
     fs::File,
     net::TcpListener,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     time::Duration,
 };
 
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use super::{Clock, Files, stopped::stands_still};
+use super::{Clock, Files, spawn, stopped::stands_still};
 
 /// A running server; killed when it is dropped.
 pub(crate) struct RedisServer {
@@ -312,7 +312,7 @@ fn launch(port: u16, directory: &Path, options: &[String], clock: Option<&Clock>
         .append(true)
         .open(directory.join("log"));
     let environment = clock.map(Clock::environment);
-    Command::new("redis-server")
+    spawn::command("redis-server")
         .envs(environment.into_iter().flatten())
         .args([
             "--port",

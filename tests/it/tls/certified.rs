@@ -3,6 +3,7 @@
 use crate::support::{
     Authority, Files,
     gateway::{Gateway, Setup},
+    spawn,
 };
 
 /// A gateway over TLS, and who signed its certificate.
@@ -46,7 +47,7 @@ impl Certified {
 
     /// What curl makes of a path: its output, and what it says of the answer.
     pub(crate) fn curl(&self, arguments: &[&str], path: &str) -> Curled {
-        let output = std::process::Command::new("curl")
+        let output = spawn::command("curl")
             .args(["--silent", "--show-error", "--max-time", "20"])
             .args(["--cacert", &self.authority.file()])
             .args(["--write-out", "\n%{http_code} %{http_version}"])

@@ -1,8 +1,6 @@
 //! A gateway whose certificate has signed itself, and callers who name that very certificate.
 
-use std::process::Command;
-
-use crate::support::{Authority, Files, gateway::Setup, program::latchgate};
+use crate::support::{Authority, Files, gateway::Setup, program::latchgate, spawn};
 
 use super::certified::Certified;
 
@@ -33,7 +31,7 @@ const YEARS: (i32, i32) = (2020, 2120);
 fn what_openssl_makes_in_one_line_works_when_it_is_named() {
     let certified = gateway(|authority| {
         let files = authority.of_this_machine();
-        let made = Command::new("openssl")
+        let made = spawn::command("openssl")
             .args(["req", "-x509", "-newkey", "ec", "-pkeyopt"])
             .args([
                 "ec_paramgen_curve:P-256",

@@ -9,11 +9,12 @@ use crate::support::{
     Authority, RedisServer,
     gateway::{Gateway, Setup},
     program::latchgate,
+    spawn,
 };
 
 /// What a gateway counts, as curl shows it.
 fn scrape(gateway: &Gateway) -> String {
-    let output = std::process::Command::new("curl")
+    let output = spawn::command("curl")
         .args(["--silent", "--show-error", "--max-time", "20"])
         .arg(gateway.url() + "/metrics")
         .output()

@@ -10,6 +10,8 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::{Instant, sleep};
 
+use crate::spawn;
+
 /// A process of ours. It is killed when it is dropped.
 pub(crate) struct Process {
     child: Child,
@@ -113,7 +115,7 @@ pub(super) fn command(program: &Path) -> Command {
         reason = "the environment of a test, not a configuration of the product"
     )]
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut command = Command::new(program);
+    let mut command = spawn::command(program);
     command.env_clear().env("PATH", path).stdin(Stdio::null());
     command
 }

@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::timeout,
@@ -216,7 +215,6 @@ impl Shared {
     }
 }
 
-#[async_trait]
 impl Store for RedlockStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let _working = self.enter()?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::fixture::{Running, inspect, start};
-use crate::support::{gateway::Gateway, program::program};
+use crate::support::{gateway::Gateway, program::program, spawn};
 
 /// Longer than anything here has patience: whoever waits for the dead to end waits for this.
 const KILL_AFTER: [&str; 4] = ["--ttl", "2m", "--kill-after", "1m"];
@@ -21,7 +21,7 @@ fn in_a_container(url: &str, options: &[&str], program_and_arguments: &[&str]) -
     let mut command = program();
     let path = command.get_envs().find(|(name, _)| *name == "PATH");
     let path = path.and_then(|(_, value)| value).unwrap().to_owned();
-    command = std::process::Command::new("unshare");
+    command = spawn::command("unshare");
     command.env_clear().env("PATH", path);
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-root-user"]);

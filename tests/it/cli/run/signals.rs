@@ -1,12 +1,12 @@
 //! Signals, before and while the command runs.
 
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
 use rustix::process::{Signal, kill_process_group};
 use tokio::time::Instant;
 
 use super::fixture::{inspect, is_alive, run_sh, start, until, waiters};
-use crate::support::{gateway::Gateway, program::program};
+use crate::support::{gateway::Gateway, program::program, spawn};
 
 #[test]
 fn the_command_gets_the_signals() {
@@ -181,7 +181,7 @@ fn what_the_command_left_running_ends_before_the_lock_is_released() {
 fn a_signal_that_was_to_be_ignored_is_ignored() {
     let gateway = Gateway::start();
     // As under nohup.
-    let mut nohup = Command::new("sh");
+    let mut nohup = spawn::command("sh");
     nohup.args([
         "-c",
         r#"trap "" HUP; exec "$LATCHGATE" run deploy -- sh -c 'echo up; sleep 1; exit 8'"#,
@@ -195,7 +195,7 @@ fn a_signal_that_was_to_be_ignored_is_ignored() {
 #[test]
 fn the_end_of_the_command_is_heard_even_if_its_signal_was_to_be_ignored() {
     let gateway = Gateway::start();
-    let mut deaf = Command::new("sh");
+    let mut deaf = spawn::command("sh");
     deaf.args([
         "-c",
         r#"trap "" CHLD; exec "$LATCHGATE" run deploy -- sh -c 'exit 8'"#,

@@ -2,7 +2,7 @@
 
 use std::{
     io::Write,
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Child, ChildStdin, Stdio},
     sync::{Arc, Mutex},
     thread,
     time::Duration,
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use tokio::time::Instant;
 
 use super::fixture::{PATIENCE, gather, inspect, run_sh, until};
-use crate::support::gateway::Gateway;
+use crate::support::{gateway::Gateway, spawn};
 
 /// An interactive shell on a terminal of its own.
 struct Shell {
@@ -28,7 +28,7 @@ const CTRL_Z: &str = "\x1a";
 
 impl Shell {
     fn start(gateway: &Gateway) -> Self {
-        let mut child = Command::new("script")
+        let mut child = spawn::command("script")
             .args(["-q", "-f", "-c", "bash --norc --noprofile -i", "/dev/null"])
             .env("TERM", "dumb")
             .env("LATCHGATE_URL", gateway.url())

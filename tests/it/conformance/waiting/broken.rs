@@ -8,7 +8,7 @@ use latchgate::{
     engine::{AcquireRequest, BreakError, Engine, Hold, HoldEnd, HoldEvent, LossReason},
     lifecycle::Lifecycle,
     lock::{FencingToken, Lease, Meant, Reason},
-    store::contract::Holder,
+    store::{Store as _, contract::Holder},
 };
 use tokio::time::{Instant, timeout};
 

@@ -2,10 +2,7 @@
 
 use latchgate::telemetry::metrics::Metrics;
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -16,7 +13,7 @@ use latchgate::{
     lifecycle::Lifecycle,
     lock::{CallerId, IdempotencyKey, Lease, Metadata, Owner, Token},
     store::{
-        Store,
+        AnyStore, Store,
         contract::{Holder, Inspection},
     },
 };
@@ -36,7 +33,7 @@ const PATIENT: Duration = Duration::from_secs(50);
 /// An engine over each handle to the store.
 pub(super) struct Gateways {
     engines: Vec<Engine>,
-    stores: Vec<Arc<dyn Store>>,
+    stores: Vec<AnyStore>,
     next: AtomicUsize,
 }
 
@@ -78,12 +75,7 @@ impl Gateways {
     pub(super) fn with(fixture: &dyn Fixture, limits: &LimitsConfig) -> Self {
         let stores = fixture.gateways();
         let engines = stores.iter().map(|store| {
-            Engine::start(
-                Arc::clone(store),
-                Lifecycle::new(),
-                limits,
-                Metrics::default(),
-            )
+            Engine::start(store.clone(), Lifecycle::new(), limits, Metrics::default())
         });
         Self {
             engines: engines.collect(),

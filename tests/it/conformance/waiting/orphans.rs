@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use latchgate::{
     lock::KeeperId,
-    store::contract::{
-        Acquisition, Attempt, Confirmation, GiveBack, Leaving, Renewal, Renewer, Waiting,
+    store::{
+        Store as _,
+        contract::{
+            Acquisition, Attempt, Confirmation, GiveBack, Leaving, Renewal, Renewer, Waiting,
+        },
     },
 };
 use tokio::time::timeout;

@@ -7,6 +7,7 @@ use latchgate::{
     engine::AcquireError,
     lock::NamePrefix,
     store::{
+        Store as _,
         contract::{Acquisition, Attempt, Place, Waiting},
         page::ListQuery,
     },

@@ -1,12 +1,12 @@
 //! Random sequences of commands around a queue: each answer, all news and what inspect shows are
 //! compared with a model.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use latchgate::{
     lock::{FencingToken, IdempotencyHash, Meant, Owner},
     store::{
-        Store,
+        AnyStore, Store,
         breaks::Breaking,
         contract::{
             Acquisition, Attempt, Confirmation, GiveBack, Holder, Leaving, Loss, Release, Renewal,
@@ -35,12 +35,12 @@ const LOCK: &str = "lock";
 /// One attempt, at one gateway, and where it waits.
 struct Player {
     attempt: Attempt,
-    store: Arc<dyn Store>,
+    store: AnyStore,
     place: Option<Parked>,
 }
 
 struct Game {
-    stores: Vec<Arc<dyn Store>>,
+    stores: Vec<AnyStore>,
     random: Random,
     model: Model,
     players: Vec<Player>,
@@ -105,7 +105,7 @@ impl Game {
             wait: ask.waits.then_some(waiting),
             ..plain
         };
-        let store = Arc::clone(&self.stores[self.random.below(self.stores.len())]);
+        let store = self.stores[self.random.below(self.stores.len())].clone();
         let place = ask
             .waits
             .then(|| store.parking().park(attempt.name.clone(), attempt.token));

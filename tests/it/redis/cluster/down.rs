@@ -1,6 +1,6 @@
 //! One server of a cluster is away and nobody takes its place: the others serve on.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use latchgate::{
@@ -101,7 +101,7 @@ async fn few_wait_for_a_server_that_was_never_reached_and_none_of_them_in_the_pl
     let asked: Vec<_> = (0..WAITING + 50).map(|_| attempt(&gone)).collect();
     let mut waiting = Vec::new();
     for (n, asked) in asked.iter().enumerate() {
-        let mut acquire = store.acquire(asked);
+        let mut acquire = Box::pin(store.acquire(asked));
         match acquire.as_mut().now_or_never() {
             None => waiting.push(acquire),
             Some(Err(StoreError::Unavailable(Unavailability::Connect(why)))) => {
@@ -113,10 +113,10 @@ async fn few_wait_for_a_server_that_was_never_reached_and_none_of_them_in_the_pl
     assert_eq!(waiting.len(), WAITING, "the others were told so at once");
     // Whoever holds a lease there has room of its own to wait in.
     let holder = &asked[0];
-    let mut renewal = store.renew(&holder.name, &holder.token, None);
-    assert!(renewal.as_mut().now_or_never().is_none());
-    let mut release = store.release(&holder.name, &holder.token);
-    assert!(release.as_mut().now_or_never().is_none());
+    let renewal = pin!(store.renew(&holder.name, &holder.token, None));
+    assert!(renewal.now_or_never().is_none());
+    let release = pin!(store.release(&holder.name, &holder.token));
+    assert!(release.now_or_never().is_none());
     granted(store.acquire(&attempt(&cluster.names_on(1, 1)[0])).await);
 }
 

@@ -1,13 +1,14 @@
 //! Clusters that many tests use one after the other: to start one takes seconds.
 
 use std::{
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     sync::Mutex,
 };
 
 use futures_util::future::join_all;
 
 use super::servers::{Cluster, NEVER};
+use crate::support::spawn;
 
 /// A cluster with nothing in it, for as long as this lives.
 pub(crate) struct Pooled {
@@ -71,7 +72,7 @@ impl Kept {
         let pids = cluster.servers.iter().map(|it| it.pid().to_string());
         let pids = pids.collect::<Vec<_>>().join(" ");
         // Its standard input ends when this process does, however that comes about.
-        let warden = Command::new("sh")
+        let warden = spawn::command("sh")
             .args(["-c", &format!("cat > /dev/null; kill -9 {pids}")])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

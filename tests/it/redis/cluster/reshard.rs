@@ -20,7 +20,7 @@ use super::{
     pool::Pooled,
     servers::{BACK_WITHIN, Cluster, slot_of},
 };
-use crate::support::full;
+use crate::support::{full, spawn};
 
 /// Two gateways, callers that keep them busy, and leases that are held all the while.
 struct Busy {
@@ -147,7 +147,7 @@ async fn the_usual_tool_moves_slots_under_load() {
 async fn reshard(cluster: &Cluster, slots: usize, from: usize, to: usize) {
     let address = format!("127.0.0.1:{}", cluster.servers[0].port());
     let (from, to) = (cluster.id(from).await, cluster.id(to).await);
-    let tool = Command::new("redis-cli")
+    let tool = Command::from(spawn::command("redis-cli"))
         .args(["--cluster", "reshard", &address])
         .args(["--cluster-from", &from, "--cluster-to", &to])
         .args(["--cluster-slots", &slots.to_string(), "--cluster-yes"])

@@ -57,7 +57,7 @@ pub(crate) struct Seen {
 impl Observer {
     /// Takes and leaves locks until it is over. Each is wanted by two callers, who are at two gateways:
     /// fences rise, whoever is the master and whoever is granted them.
-    pub(crate) async fn call(&self, store: &dyn Store, caller: usize) {
+    pub(crate) async fn call(&self, store: &impl Store, caller: usize) {
         for turn in 0.. {
             if self.over.load(Ordering::SeqCst) {
                 return;
@@ -73,7 +73,7 @@ impl Observer {
     }
 
     /// The same with these locks, which nobody else wants.
-    pub(crate) async fn call_for(&self, store: &dyn Store, names: &[String]) {
+    pub(crate) async fn call_for(&self, store: &impl Store, names: &[String]) {
         while !self.over.load(Ordering::SeqCst) {
             for name in names {
                 let asked = attempt(name);
@@ -87,7 +87,7 @@ impl Observer {
     }
 
     /// Whether somebody else holds it.
-    async fn visit(&self, store: &dyn Store, asked: &Attempt) -> bool {
+    async fn visit(&self, store: &impl Store, asked: &Attempt) -> bool {
         let name = asked.name.as_str();
         let before = self.last_fence(name);
         match store.acquire(asked).await {

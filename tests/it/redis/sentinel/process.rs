@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     time::Duration,
 };
 
@@ -11,7 +11,7 @@ use latchgate::config::RedisNode;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{cmd, free_port};
+use crate::support::{cmd, free_port, spawn};
 
 /// A running sentinel; killed when it is dropped.
 pub(crate) struct SentinelProcess {
@@ -157,7 +157,7 @@ fn launch(directory: &TempDir) -> Child {
         .create(true)
         .append(true)
         .open(directory.path().join("log"));
-    Command::new("redis-server")
+    spawn::command("redis-server")
         .arg(directory.path().join("conf"))
         .arg("--sentinel")
         .current_dir(directory.path())

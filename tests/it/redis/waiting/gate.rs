@@ -66,8 +66,12 @@ impl Gate {
             reconnect_grace_ms: Millis(u64::try_from(GRACE.as_millis()).unwrap()),
             ..LimitsConfig::default()
         };
-        let shared: Arc<dyn Store> = Arc::<RedisStore>::clone(&store);
-        let engine = Engine::start(shared, lifecycle.clone(), &limits, Metrics::default());
+        let engine = Engine::start(
+            store.clone(),
+            lifecycle.clone(),
+            &limits,
+            Metrics::default(),
+        );
         Self {
             store,
             engine,

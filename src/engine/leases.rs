@@ -1,0 +1,490 @@
+//! The leases that were granted, renewed or answered by this gateway.
+
+use std::{
+    collections::{HashMap, hash_map},
+    hash::{BuildHasherDefault, Hasher},
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use tokio::{
+    sync::Notify,
+    time::{Duration, Instant},
+};
+
+use crate::lock::{FencingToken, HeldLease, KeeperId, LockName, Owner, TokenHash};
+
+/// The leases that were granted, renewed or answered by this gateway and, as far as it knows, live.
+///
+/// Nothing about a lock is decided by it. It says how long the gateway stays when it is told to end, who may
+/// ask for a release although others at the same address have guessed too often, and whether a lease that was
+/// answered under an idempotency key has reached any of its callers. A lease that ended elsewhere is listed
+/// until its time is over.
+///
+/// A lease that was answered again may be given back only if none of its answers arrived. Answers of other
+/// gateways are not known here, but the store tells with each answer who kept the lease before, which is the
+/// answer before it. So where the answers from the first to the last are all known here, there are no others.
+#[derive(Debug, Default)]
+pub(super) struct LeaseRegistry {
+    shards: [Mutex<Shard>; SHARDS],
+    /// Notified when a lease has been removed, or is waited for less long.
+    shrunk: Arc<Notify>,
+}
+
+/// A lease that was granted or renewed here.
+#[derive(Debug, Clone)]
+pub(super) struct Registered {
+    pub(super) token: TokenHash,
+    pub(super) name: LockName,
+    pub(super) fence: FencingToken,
+    pub(super) owner: Option<Owner>,
+    /// When it was granted, for those who only count.
+    pub(super) since: Instant,
+    /// When it is over.
+    pub(super) until: Instant,
+    /// Until when a gateway that ends stays for its holder.
+    waited_until: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    leases: HashMap<TokenHash, Entry, BuildHasherDefault<HashOfHash>>,
+    /// How many may be listed before what is over is struck off.
+    sweep_at: usize,
+}
+
+/// What is known of one lease.
+#[derive(Debug, Default)]
+struct Entry {
+    lease: Option<Registered>,
+    /// Its answers, if it has an idempotency key.
+    answers: Option<Box<Answers>>,
+}
+
+/// The answers of one lease.
+#[derive(Debug)]
+struct Answers {
+    /// In no order.
+    given: Vec<Answer>,
+    /// How many of them are on their way.
+    on_their_way: usize,
+    /// When the lease is over.
+    until: Instant,
+}
+
+/// One of them, by the attempt that was answered, which is the keeper from then on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Answer {
+    pub(super) keeper: KeeperId,
+    pub(super) before: Before,
+}
+
+/// What came before an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    /// Nothing: the lease was new to everybody.
+    Nothing,
+    /// The answer to this keeper.
+    Answer(KeeperId),
+    /// Nobody knows.
+    Unknown,
+}
+
+/// Takes a part of a token's hash, which is random already.
+#[derive(Debug, Default)]
+struct HashOfHash(u64);
+
+/// Enough that two cores seldom want the same one.
+const SHARDS: usize = 16;
+
+/// A list as short as this is not worth sweeping.
+const SWEEP_FROM: usize = 64;
+
+// === impl LeaseRegistry ===
+
+impl LeaseRegistry {
+    /// A lease was granted or renewed here, and has so long to live from now.
+    pub(super) fn insert(&self, token: TokenHash, name: &LockName, held: &HeldLease) {
+        let now = Instant::now();
+        let until = now + held.expires_in;
+        let lease = Registered {
+            token,
+            name: name.clone(),
+            fence: held.fence,
+            owner: held.owner.clone(),
+            since: now.checked_sub(held.held_for).unwrap_or(now),
+            until,
+            waited_until: until,
+        };
+        let mut shard = self.shard(&token);
+        shard.leases.entry(token).or_default().lease = Some(lease);
+        shard.sweep(now);
+    }
+
+    /// A lease has ended, or nobody knows its token. A token of another lock holds nothing here, and says
+    /// nothing of its own lease.
+    pub(super) fn remove(&self, name: &LockName, token: &TokenHash) -> Option<Registered> {
+        let mut shard = self.shard(token);
+        let hash_map::Entry::Occupied(mut listed) = shard.leases.entry(*token) else {
+            return None;
+        };
+        let entry = listed.get_mut();
+        let removed = entry.lease.take_if(|lease| lease.name == *name)?;
+        if entry.answers.is_none() {
+            listed.remove();
+        }
+        drop(shard);
+        self.shrunk.notify_waiters();
+        Some(removed)
+    }
+
+    /// Nobody is waited for on account of this lease for longer than this, unless it is renewed here.
+    /// Whoever waits until there is none is notified.
+    pub(super) fn wait_at_most(&self, token: &TokenHash, at_most: Duration) {
+        let mut shard = self.shard(token);
+        let Some(lease) = shard.lease_mut(token) else {
+            return;
+        };
+        lease.waited_until = lease.waited_until.min(Instant::now() + at_most);
+        drop(shard);
+        self.shrunk.notify_waiters();
+    }
+
+    /// What is left of a lease, as far as is known here.
+    pub(super) fn left(&self, token: &TokenHash) -> Option<Duration> {
+        let mut shard = self.shard(token);
+        let lease = shard.lease_mut(token)?;
+        Some(lease.until.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether this lease lives, as far as is known here.
+    pub(super) fn is_listed(&self, name: &LockName, token: &TokenHash) -> bool {
+        let mut shard = self.shard(token);
+        let lease = shard.lease_mut(token);
+        lease.is_some_and(|lease| lease.name == *name && lease.until > Instant::now())
+    }
+
+    /// How many live, as far as is known here.
+    pub(super) fn len(&self) -> usize {
+        let mut living = 0;
+        self.each_living(|_| living += 1);
+        living
+    }
+
+    /// For how long the one that is held for longest has been held; `None` if none lives.
+    pub(super) fn longest(&self) -> Option<Duration> {
+        let mut oldest = None;
+        self.each_living(|lease| {
+            oldest = Some(oldest.map_or(lease.since, |oldest| lease.since.min(oldest)));
+        });
+        Some(Instant::now().saturating_duration_since(oldest?))
+    }
+
+    /// Those that live, as far as is known here.
+    pub(super) fn living(&self) -> Vec<Registered> {
+        let mut living = Vec::new();
+        self.each_living(|lease| living.push(lease.clone()));
+        living
+    }
+
+    /// Until when somebody is waited for; `None` if nobody is.
+    pub(super) fn waited_until(&self) -> Option<Instant> {
+        let mut last = None;
+        self.each_living(|lease| last = last.max(Some(lease.waited_until)));
+        last.filter(|&until| until > Instant::now())
+    }
+
+    /// Ends when, from this call on, a lease has ended before its time, or is not waited for as long.
+    pub(super) fn shrunk(&self) -> impl Future<Output = ()> + use<> {
+        Arc::clone(&self.shrunk).notified_owned()
+    }
+
+    /// An answer is on its way, of a lease with an idempotency key and so long to live.
+    pub(super) fn answered(&self, token: TokenHash, answer: Answer, expires_in: Duration) {
+        let now = Instant::now();
+        let until = now + expires_in;
+        let mut shard = self.shard(&token);
+        let entry = shard.leases.entry(token).or_default();
+        let answers = entry.answers.get_or_insert_with(|| {
+            Box::new(Answers {
+                given: Vec::new(),
+                on_their_way: 0,
+                until,
+            })
+        });
+        answers.given.push(answer);
+        answers.on_their_way += 1;
+        answers.until = answers.until.max(until);
+        shard.sweep(now);
+    }
+
+    /// An answer of a lease with an idempotency key has arrived, so the lease is its caller's.
+    pub(super) fn arrived(&self, token: &TokenHash) {
+        let mut shard = self.shard(token);
+        if let hash_map::Entry::Occupied(mut listed) = shard.leases.entry(*token) {
+            listed.get_mut().answers = None;
+            if listed.get().lease.is_none() {
+                listed.remove();
+            }
+        }
+    }
+
+    /// An answer was lost. If it was the last one on its way and none has arrived: who keeps the lease,
+    /// unless somebody was answered at another gateway since.
+    pub(super) fn lost(&self, token: &TokenHash) -> Option<KeeperId> {
+        let mut shard = self.shard(token);
+        let answers = shard.leases.get_mut(token)?.answers.as_mut()?;
+        answers.on_their_way = answers.on_their_way.saturating_sub(1);
+        (answers.on_their_way == 0)
+            .then(|| answers.last_of_all())
+            .flatten()
+    }
+
+    fn each_living(&self, mut each: impl FnMut(&Registered)) {
+        let now = Instant::now();
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let leases = shard.leases.values().filter_map(|it| it.lease.as_ref());
+            leases.filter(|lease| lease.until > now).for_each(&mut each);
+        }
+    }
+
+    fn shard(&self, token: &TokenHash) -> MutexGuard<'_, Shard> {
+        // Another byte than the map goes by.
+        let last = token.as_bytes()[31];
+        lock(&self.shards[usize::from(last) % SHARDS])
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard
+        .lock()
+        .expect("no code panics while it holds a shard of the registry")
+}
+
+// === impl Shard ===
+
+impl Shard {
+    fn lease_mut(&mut self, token: &TokenHash) -> Option<&mut Registered> {
+        self.leases.get_mut(token)?.lease.as_mut()
+    }
+
+    /// Strikes off what is over, if the list has grown.
+    fn sweep(&mut self, now: Instant) {
+        if self.leases.len() > self.sweep_at.max(SWEEP_FROM) {
+            self.leases.retain(|_, entry| entry.is_listed(now));
+            // Twice as many as live, so that sweeping costs a fixed share of granting.
+            self.sweep_at = 2 * self.leases.len();
+        }
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn is_listed(&self, now: Instant) -> bool {
+        let lease = self.lease.as_ref().map(|lease| lease.until);
+        let answers = self.answers.as_ref().map(|answers| answers.until);
+        lease.max(answers).is_some_and(|until| until > now)
+    }
+}
+
+// === impl Answers ===
+
+impl Answers {
+    /// The last of the answers, if they are all known from the first one on.
+    fn last_of_all(&self) -> Option<KeeperId> {
+        let is_followed = |answer: &&Answer| {
+            let mut others = self.given.iter();
+            others.any(|other| other.before == Before::Answer(answer.keeper))
+        };
+        let mut last = self.given.iter().filter(|answer| !is_followed(answer));
+        let (Some(last), None) = (last.next(), last.next()) else {
+            return None;
+        };
+        let mut at = last;
+        for _ in &self.given {
+            let before = match at.before {
+                Before::Nothing => return Some(last.keeper),
+                Before::Answer(before) => before,
+                Before::Unknown => return None,
+            };
+            at = self.given.iter().find(|answer| answer.keeper == before)?;
+        }
+        None
+    }
+}
+
+// === impl HashOfHash ===
+
+impl Hasher for HashOfHash {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk() {
+            self.0 = u64::from_ne_bytes(*first);
+        }
+    }
+
+    /// The length of the hash, which is always the same.
+    fn write_usize(&mut self, _length: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::{
+        engine::tests::scripted_store::{held, name},
+        lock::Token,
+    };
+
+    fn listed(leases: &LeaseRegistry) -> usize {
+        leases.shards.iter().map(|it| lock(it).leases.len()).sum()
+    }
+
+    fn lasting(seconds: u64) -> HeldLease {
+        HeldLease {
+            expires_in: Duration::from_secs(seconds),
+            ..held()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn is_over_with_the_last_lease_that_was_not_settled() {
+        let leases = LeaseRegistry::default();
+        assert_eq!(leases.waited_until(), None);
+        let begin = Instant::now();
+        let [short, long] = [(); 2].map(|()| Token::random().hash());
+        leases.insert(short, &name(), &lasting(10));
+        leases.insert(long, &name(), &lasting(30));
+        assert_eq!(leases.waited_until(), Some(begin + Duration::from_secs(30)));
+        leases.remove(&name(), &long);
+        assert_eq!(leases.waited_until(), Some(begin + Duration::from_secs(10)));
+        leases.insert(short, &name(), &lasting(20));
+        assert_eq!(leases.waited_until(), Some(begin + Duration::from_secs(20)));
+        advance(Duration::from_secs(20)).await;
+        assert_eq!(leases.waited_until(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_sent_away_is_waited_for_a_while_and_longer_when_they_renew() {
+        let leases = LeaseRegistry::default();
+        let begin = Instant::now();
+        let token = Token::random().hash();
+        let after = |seconds| Some(begin + Duration::from_secs(seconds));
+        leases.insert(token, &name(), &lasting(30));
+        let told = leases.shrunk();
+        leases.wait_at_most(&token, Duration::from_secs(2));
+        told.await;
+        assert_eq!(leases.waited_until(), after(2));
+        advance(Duration::from_secs(2)).await;
+        assert_eq!(leases.waited_until(), None);
+        assert!(leases.is_listed(&name(), &token), "its lease lives on");
+        assert_eq!(leases.left(&token), Some(Duration::from_secs(28)));
+        leases.wait_at_most(&token, Duration::from_secs(3));
+        assert_eq!(
+            leases.waited_until(),
+            None,
+            "it grows by nothing but a renewal"
+        );
+        leases.insert(token, &name(), &lasting(30));
+        assert_eq!(leases.waited_until(), after(32));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_that_is_tried_on_another_lock_says_nothing_of_its_lease() {
+        let leases = LeaseRegistry::default();
+        let token = Token::random().hash();
+        leases.insert(token, &name(), &lasting(10));
+        let other = LockName::new("other").unwrap();
+        assert!(leases.remove(&other, &token).is_none());
+        assert!(leases.is_listed(&name(), &token));
+        assert!(leases.remove(&name(), &token).is_some());
+        assert_eq!(leases.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn does_not_grow_with_what_is_over() {
+        let leases = LeaseRegistry::default();
+        for _ in 0..10 {
+            for _ in 0..SHARDS * SWEEP_FROM {
+                leases.insert(Token::random().hash(), &name(), &lasting(1));
+            }
+            advance(Duration::from_secs(1)).await;
+        }
+        let listed = listed(&leases);
+        assert!(listed <= 2 * SHARDS * SWEEP_FROM, "{listed} are listed");
+    }
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    fn first(token: TokenHash) -> Answer {
+        Answer {
+            keeper: KeeperId::of_attempt(&token),
+            before: Before::Nothing,
+        }
+    }
+
+    fn after(answer: Answer) -> Answer {
+        Answer {
+            keeper: KeeperId::random(),
+            before: Before::Answer(answer.keeper),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_of_the_answers_that_are_all_lost_keeps_the_lease() {
+        let (leases, token) = (LeaseRegistry::default(), Token::random().hash());
+        let one = first(token);
+        let two = after(one);
+        let three = after(two);
+        // As they come by here, which is not the order in which the store gave them.
+        for answer in [three, one] {
+            leases.answered(token, answer, TTL);
+        }
+        assert_eq!(leases.lost(&token), None, "one is on its way");
+        assert_eq!(leases.lost(&token), None, "the second is not known yet");
+        leases.answered(token, two, TTL);
+        assert_eq!(leases.lost(&token), Some(three.keeper));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_of_which_somebody_has_heard_is_theirs_whatever_is_lost_later() {
+        let (leases, token) = (LeaseRegistry::default(), Token::random().hash());
+        let one = first(token);
+        leases.answered(token, one, TTL);
+        leases.arrived(&token);
+        leases.answered(token, after(one), TTL);
+        assert_eq!(leases.lost(&token), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_not_known_here_may_have_been_heard() {
+        for before in [Before::Unknown, Before::Answer(KeeperId::random())] {
+            let (leases, token) = (LeaseRegistry::default(), Token::random().hash());
+            leases.answered(token, first(token), TTL);
+            let keeper = KeeperId::random();
+            leases.answered(token, Answer { keeper, before }, TTL);
+            for _ in 0..2 {
+                assert_eq!(leases.lost(&token), None);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn does_not_grow_with_answers_of_what_is_over() {
+        let leases = LeaseRegistry::default();
+        for _ in 0..10 {
+            for _ in 0..SHARDS * SWEEP_FROM {
+                let token = Token::random().hash();
+                leases.answered(token, first(token), Duration::from_secs(1));
+            }
+            advance(Duration::from_secs(1)).await;
+        }
+        let listed = listed(&leases);
+        assert!(listed <= 2 * SHARDS * SWEEP_FROM, "{listed} are listed");
+    }
+}

@@ -1,0 +1,417 @@
+//! One of the stores, and how long it takes to answer.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use crate::{
+    lock::{KeeperId, LockName, Meant, TokenHash, Ttl},
+    telemetry::{
+        metrics::{Metrics, StoreFigures},
+        trace::{self, Span, SpanKind},
+    },
+};
+
+use super::{
+    Store, StoreError,
+    breaks::{Breaking, Breaks},
+    contract::{
+        Acquisition, Attempt, Check, Confirmation, GiveBack, Inspection, Leaving, Release, Renewal,
+        Renewer,
+    },
+    embedded::EmbeddedStore,
+    page::{ListQuery, Page},
+    parking::Parking,
+    redis::{RedisStore, RedlockStore},
+    relay::Relay,
+};
+
+/// A handle to one of the stores. Cheap to clone.
+///
+/// Its commands call the store that it is by a match, so they need no boxes. If it is
+/// [measured](AnyStore::measured), each is timed, and has a span if the request is traced.
+#[derive(Clone)]
+pub struct AnyStore {
+    kind: Kind,
+    metrics: Option<Metrics>,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Embedded(Arc<EmbeddedStore>),
+    Redis(Arc<RedisStore>),
+    Redlock(Arc<RedlockStore>),
+    /// A store of somebody else, for example the one that a test has written.
+    Other(Arc<dyn DynStore>),
+}
+
+/// A command that is under way.
+struct Measurement<'a> {
+    metrics: &'a Metrics,
+    operation: &'static str,
+    began: Instant,
+    span: Option<Span>,
+}
+
+/// Boxes the futures of a store.
+struct Boxing<S>(Arc<S>);
+
+/// The commands of [`Store`] with boxed futures, for a store that is not known here.
+#[async_trait]
+trait DynStore: Send + Sync {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError>;
+
+    async fn confirm(&self, name: &LockName, token: &TokenHash)
+    -> Result<Confirmation, StoreError>;
+
+    async fn leave(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError>;
+
+    async fn renew_as(
+        &self,
+        renewer: Renewer,
+        name: &LockName,
+        token: &TokenHash,
+        ttl: Option<Ttl>,
+    ) -> Result<Renewal, StoreError>;
+
+    async fn release_as(
+        &self,
+        keeper: Option<KeeperId>,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Release, StoreError>;
+
+    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError>;
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError>;
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        meant: Option<Meant>,
+    ) -> Result<Breaking, StoreError>;
+
+    fn breaks(&self) -> &Breaks;
+
+    fn parking(&self) -> &Parking;
+
+    fn relay(&self) -> Option<&dyn Relay>;
+
+    async fn check(&self) -> Vec<Check>;
+
+    fn figures(&self) -> StoreFigures;
+
+    async fn close(&self);
+
+    fn describe(&self) -> String;
+}
+
+/// Does the same with the store, whichever it is.
+macro_rules! whichever {
+    ($any:expr, $store:ident => $ask:expr) => {
+        match &$any.kind {
+            Kind::Embedded($store) => $ask,
+            Kind::Redis($store) => $ask,
+            Kind::Redlock($store) => $ask,
+            Kind::Other($store) => $ask,
+        }
+    };
+}
+
+/// Asks the store, whichever it is, and measures how long it takes to answer. What is dropped half-way is
+/// not measured. (No function: it would keep the store's future twice.)
+macro_rules! measured {
+    ($any:expr, $operation:literal, $store:ident => $ask:expr) => {{
+        let measurement = $any.measure($operation);
+        let answer = whichever!($any, $store => $ask.await);
+        if let Some(measurement) = measurement {
+            measurement.end(&answer);
+        }
+        answer
+    }};
+}
+
+// === impl AnyStore ===
+
+impl AnyStore {
+    /// A store that is none of ours.
+    pub fn other(store: Arc<impl Store>) -> Self {
+        Self::of(Kind::Other(Arc::new(Boxing(store))))
+    }
+
+    fn of(kind: Kind) -> Self {
+        let metrics = None;
+        Self { kind, metrics }
+    }
+
+    /// The same store, whose commands are measured from now on.
+    #[must_use]
+    pub fn measured(self, metrics: Metrics) -> Self {
+        Self {
+            metrics: Some(metrics),
+            ..self
+        }
+    }
+
+    fn measure(&self, operation: &'static str) -> Option<Measurement<'_>> {
+        let metrics = self.metrics.as_ref()?;
+        Some(Measurement {
+            metrics,
+            operation,
+            span: self.span(operation),
+            began: Instant::now(),
+        })
+    }
+
+    fn span(&self, operation: &'static str) -> Option<Span> {
+        let (name, kind) = match &self.kind {
+            Kind::Embedded(_) => ("redb", SpanKind::Internal),
+            Kind::Redis(_) | Kind::Redlock(_) => ("redis", SpanKind::Client),
+            Kind::Other(_) => ("other", SpanKind::Internal),
+        };
+        let mut span = trace::child(operation, kind)?;
+        span.set("db.system.name", name);
+        span.set("db.operation.name", operation);
+        Some(span)
+    }
+}
+
+impl Store for AnyStore {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
+        measured!(self, "acquire", store => store.acquire(attempt))
+    }
+
+    async fn confirm(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Confirmation, StoreError> {
+        measured!(self, "confirm", store => store.confirm(name, token))
+    }
+
+    async fn leave(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError> {
+        measured!(self, "leave", store => store.leave(name, token, keep_for))
+    }
+
+    async fn renew_as(
+        &self,
+        renewer: Renewer,
+        name: &LockName,
+        token: &TokenHash,
+        ttl: Option<Ttl>,
+    ) -> Result<Renewal, StoreError> {
+        measured!(self, "renew", store => store.renew_as(renewer, name, token, ttl))
+    }
+
+    async fn release_as(
+        &self,
+        keeper: Option<KeeperId>,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Release, StoreError> {
+        measured!(self, "release", store => store.release_as(keeper, name, token))
+    }
+
+    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
+        measured!(self, "give_back", store => store.give_back(name, token))
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
+        measured!(self, "inspect", store => store.inspect(name))
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        measured!(self, "list", store => store.list(query))
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        meant: Option<Meant>,
+    ) -> Result<Breaking, StoreError> {
+        measured!(self, "break", store => store.break_lock(name, meant))
+    }
+
+    fn breaks(&self) -> &Breaks {
+        whichever!(self, store => store.breaks())
+    }
+
+    fn parking(&self) -> &Parking {
+        whichever!(self, store => store.parking())
+    }
+
+    fn relay(&self) -> Option<&dyn Relay> {
+        whichever!(self, store => store.relay())
+    }
+
+    async fn check(&self) -> Vec<Check> {
+        let _span = self.metrics.as_ref().and_then(|_| self.span("check"));
+        whichever!(self, store => store.check().await)
+    }
+
+    fn figures(&self) -> StoreFigures {
+        whichever!(self, store => store.figures())
+    }
+
+    async fn close(&self) {
+        whichever!(self, store => store.close().await);
+    }
+
+    fn describe(&self) -> String {
+        whichever!(self, store => store.describe())
+    }
+}
+
+impl From<Arc<EmbeddedStore>> for AnyStore {
+    fn from(store: Arc<EmbeddedStore>) -> Self {
+        Self::of(Kind::Embedded(store))
+    }
+}
+
+impl From<Arc<RedisStore>> for AnyStore {
+    fn from(store: Arc<RedisStore>) -> Self {
+        Self::of(Kind::Redis(store))
+    }
+}
+
+impl From<Arc<RedlockStore>> for AnyStore {
+    fn from(store: Arc<RedlockStore>) -> Self {
+        Self::of(Kind::Redlock(store))
+    }
+}
+
+impl fmt::Debug for AnyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AnyStore").field(&self.describe()).finish()
+    }
+}
+
+// === impl Measurement ===
+
+impl Measurement<'_> {
+    fn end<T>(self, answer: &Result<T, StoreError>) {
+        let Self {
+            metrics,
+            operation,
+            began,
+            span,
+        } = self;
+        let error = answer.as_ref().err();
+        metrics.store_asked(operation, began.elapsed(), error.map(StoreError::word));
+        if let (Some(mut span), Some(error)) = (span, error) {
+            // The kind alone: the rest may name keys.
+            span.fail(match error {
+                StoreError::Unavailable(_) => "unavailable",
+                StoreError::Indeterminate(_) => "indeterminate",
+                StoreError::ForeignData { .. } => "foreign-data",
+                StoreError::FenceExhausted => "fence-exhausted",
+            });
+        }
+    }
+}
+
+// === impl Boxing ===
+
+#[async_trait]
+impl<S: Store> DynStore for Boxing<S> {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
+        self.0.acquire(attempt).await
+    }
+
+    async fn confirm(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Confirmation, StoreError> {
+        self.0.confirm(name, token).await
+    }
+
+    async fn leave(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError> {
+        self.0.leave(name, token, keep_for).await
+    }
+
+    async fn renew_as(
+        &self,
+        renewer: Renewer,
+        name: &LockName,
+        token: &TokenHash,
+        ttl: Option<Ttl>,
+    ) -> Result<Renewal, StoreError> {
+        self.0.renew_as(renewer, name, token, ttl).await
+    }
+
+    async fn release_as(
+        &self,
+        keeper: Option<KeeperId>,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Release, StoreError> {
+        self.0.release_as(keeper, name, token).await
+    }
+
+    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
+        self.0.give_back(name, token).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
+        self.0.inspect(name).await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.0.list(query).await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        meant: Option<Meant>,
+    ) -> Result<Breaking, StoreError> {
+        self.0.break_lock(name, meant).await
+    }
+
+    fn breaks(&self) -> &Breaks {
+        self.0.breaks()
+    }
+
+    fn parking(&self) -> &Parking {
+        self.0.parking()
+    }
+
+    fn relay(&self) -> Option<&dyn Relay> {
+        self.0.relay()
+    }
+
+    async fn check(&self) -> Vec<Check> {
+        self.0.check().await
+    }
+
+    fn figures(&self) -> StoreFigures {
+        self.0.figures()
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
