@@ -122,11 +122,6 @@ impl RequestIds {
             .expect("hexadecimal digits and a hyphen are visible ASCII");
         RequestId(value)
     }
-
-    /// A new id.
-    pub(in crate::http) fn mint(&self) -> RequestId {
-        self.of(self.next())
-    }
 }
 
 #[cfg(test)]
@@ -186,10 +181,10 @@ mod tests {
     #[test]
     fn differs_between_requests_and_between_processes() {
         let ids = RequestIds::new();
-        assert_ne!(ids.mint().as_str(), ids.mint().as_str());
+        assert_ne!(ids.of(ids.next()).as_str(), ids.of(ids.next()).as_str());
         assert_ne!(
-            RequestIds::new().mint().as_str(),
-            RequestIds::new().mint().as_str()
+            RequestIds::new().of(1).as_str(),
+            RequestIds::new().of(1).as_str()
         );
     }
 }
