@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use latchgate::{
-    config::{Config, LogRequests, Millis},
+    config::{Config, LogRequests},
     store::{StoreError, Unavailability},
 };
 

@@ -175,7 +175,7 @@ async fn a_caller_that_hangs_up_while_a_try_is_withdrawn_leaves_nothing_behind()
         for proxy in &proxies[..2] {
             proxy.let_go();
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     tokio::select! {
         () = hang_up_when_struck(&rig, &asked, &proxies[2..], 1) => {}
