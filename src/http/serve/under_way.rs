@@ -54,7 +54,7 @@ impl UnderWay {
         }))
     }
 
-    /// Ends when nothing is under way and nothing has been for [`QUIET`]: at once if nobody asked
+    /// Ends when nothing is under way and nothing has been for a second: at once if nobody asked
     /// for anything lately.
     pub async fn quiet(&self) {
         let traffic = &*self.0;
