@@ -83,11 +83,6 @@ impl UnderWay {
         }
     }
 
-    /// How many requests are under way.
-    pub(super) fn count(&self) -> usize {
-        self.0.count.load(Ordering::Relaxed)
-    }
-
     /// Counts one more.
     pub(super) fn one(&self) -> Counted {
         self.0.count.fetch_add(1, Ordering::SeqCst);
@@ -196,7 +191,7 @@ mod tests {
         let changed = under_way.changed();
         drop(one);
         timeout(QUIET, changed).await.unwrap();
-        assert_eq!(under_way.count(), 0);
+        assert_eq!(under_way.0.count.load(Ordering::Relaxed), 0);
         assert_eq!(under_way.0.watchers.load(Ordering::SeqCst), 0);
     }
 
@@ -209,8 +204,8 @@ mod tests {
             pending::<()>().await;
         });
         assert_eq!(futures_util::poll!(&mut request), Poll::Pending);
-        assert_eq!(under_way.count(), 1);
+        assert_eq!(under_way.0.count.load(Ordering::Relaxed), 1);
         drop(request);
-        assert_eq!(under_way.count(), 0);
+        assert_eq!(under_way.0.count.load(Ordering::Relaxed), 0);
     }
 }

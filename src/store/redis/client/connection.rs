@@ -35,7 +35,8 @@ struct Connection {
 }
 
 /// What the handles of a connection share with its driver.
-#[derive(Debug, Default)]
+// No `Debug`: what is to be sent may hold the password.
+#[derive(Default)]
 pub(crate) struct Lane {
     state: Mutex<State>,
     /// Whether it is retired, closed, or has ended.
@@ -44,7 +45,7 @@ pub(crate) struct Lane {
     closed: AtomicBool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct State {
     /// Commands that nobody has begun to send.
     pub(crate) unsent: Vec<u8>,
@@ -205,7 +206,7 @@ impl Lane {
     /// of them is sent.
     fn accept<T>(&self, count: usize, push: impl FnOnce(&mut State) -> T) -> Result<T, Failure> {
         let mut state = self.state();
-        if state.ended {
+        if state.ended || self.is_closed() {
             let why = "the connection was lost before anything was sent".to_owned();
             return Err(Failure::Transient(Unavailability::Connect(why)));
         }
@@ -219,6 +220,11 @@ impl Lane {
             driver.wake();
         }
         Ok(pushed)
+    }
+
+    /// Keeps new commands from this connection.
+    pub(crate) fn retire(&self) {
+        self.broken.store(true, Ordering::Release);
     }
 
     /// Gives the connection up: what its driver has not sent yet is not sent any more.
@@ -287,22 +293,28 @@ impl State {
     }
 
     /// Tells those whose time is over.
-    pub(crate) fn expire(&mut self, now: Instant, woken: &mut Vec<Waker>) {
+    ///
+    /// Answers whether a reply is overdue, be its caller there or not: the connection may be dead then.
+    pub(crate) fn expire(&mut self, now: Instant, woken: &mut Vec<Waker>) -> bool {
         self.earliest = None;
+        let mut is_overdue = false;
         for at in 0..self.order.len() {
             let Pending { slot, limit } = self.order[at];
-            let Some(waiting) = slot.filter(|&slot| matches!(self.slots[slot], Slot::Waiting(_)))
-            else {
+            let unanswered =
+                |&slot: &usize| matches!(self.slots[slot], Slot::Waiting(_) | Slot::Left);
+            let Some(waiting) = slot.filter(unanswered) else {
                 continue;
             };
             if limit <= now {
                 // Its reply may still come, and is for nobody then.
                 self.order[at].slot = None;
+                is_overdue = true;
                 woken.extend(self.settle(Some(waiting), Err(Uncertainty::TimedOut)));
             } else if self.earliest.is_none_or(|earliest| limit < earliest) {
                 self.earliest = Some(limit);
             }
         }
+        is_overdue
     }
 
     fn settle(&mut self, slot: Option<usize>, reply: Result<Value, Uncertainty>) -> Option<Waker> {

@@ -159,7 +159,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             }
             self.is_set = false;
             let now = Instant::now();
-            self.lane.state().expire(now, &mut self.woken);
+            let is_overdue = self.lane.state().expire(now, &mut self.woken);
+            if is_overdue {
+                self.lane.retire();
+            }
             self.woken.drain(..).for_each(Waker::wake);
         }
     }
