@@ -17,7 +17,7 @@ use tokio::{
 };
 
 /// Where the gateway's scripts are.
-const LUA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis/lua");
+const LUA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis/scripts");
 
 static NAMES: AtomicU64 = AtomicU64::new(0);
 
@@ -102,25 +102,20 @@ impl Caller {
         self.number += 1;
         let name = self.number;
         let lock = format!("lg:{{native:{name}}}:lock");
-        let info = format!("lg:{{native:{name}}}:info");
-        let ended = format!("lg:{{native:{name}}}:ended");
         let fence = format!("lg:{{{}}}:fence", name & 0x3fff);
-        let queue = format!("lg:{{native:{name}}}:queue");
-        let waiters = format!("lg:{{native:{name}}}:waiters");
-        let token = format!("{name:064x}");
-        let keys = [lock, info, ended, fence, queue, waiters];
-        let keys = keys.each_ref().map(String::as_str);
+        let token = format!("2{name:064x}");
+        let keys = [&*lock, &*fence];
         let (acquire, release) = (self.acquire.clone(), self.release.clone());
-        let mut command = vec!["EVALSHA", &acquire, "6"];
+        let gateway = format!("{:016}{:016x}", 0, 1);
+        let rest = format!("00030000000000000{:80}\n", "");
+        let mut command = vec!["EVALSHA", &acquire, "2"];
         command.extend(keys);
-        command.extend([
-            &token, "30000", "", "", "", "0", "60000", "0", "", "", "", "me", "", "1",
-        ]);
+        command.extend([&*token, "30000", &*rest, &*gateway, "", "", "", "0"]);
         self.exchange(&command).await;
         self.expect("granted");
-        let mut command = vec!["EVALSHA", &release, "6"];
+        let mut command = vec!["EVALSHA", &release, "2"];
         command.extend(keys);
-        command.extend([&token, "60000", "0", "me", ""]);
+        command.extend([&*token, &*gateway]);
         self.exchange(&command).await;
         self.expect("released");
     }

@@ -182,9 +182,7 @@ impl Dispatch {
         loop {
             let sent = self.once((script, form), keys, echo, limit, &fill).await;
             form = match (form, sent) {
-                (Form::Whole, Err(Failure::Moving(_))) if script.knows_its_own() => Form::Own(2),
-                // What is remembered of its idempotency key belongs to it too.
-                (Form::Own(2), Ok(reply)) if reply.kind() == "keyed" => Form::Own(3),
+                (Form::Whole, Err(Failure::Moving(_))) if script.knows_its_own() => Form::Own(1),
                 (Form::Own(_), Ok(reply)) if reply.kind() == "moving" => {
                     let why = "the slot is being moved".to_owned();
                     return Err(Failure::Moving(Unavailability::Refused(why)));

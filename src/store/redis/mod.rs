@@ -19,6 +19,7 @@ mod floors;
 mod foreign;
 mod gateway;
 mod keys;
+mod layout;
 mod link;
 mod list;
 mod listed;

@@ -100,7 +100,7 @@ impl RedlockStore {
                 ..redis.clone()
             },
             credentials: Arc::new(Credentials::of_redis(&url.login(), redis)),
-            scripts: Arc::clone(&scripts),
+            scripts,
             own,
             gateway: Arc::clone(&gateway),
             clock,
@@ -113,7 +113,6 @@ impl RedlockStore {
         let (sweeper, lists) = Sweeper::new(nodes.len(), config.max_ttl_ms.duration());
         let shared = Arc::new(Shared {
             quorum: Quorum::new(nodes),
-            scripts,
             gateway,
             tags,
             lines: Lines::default(),

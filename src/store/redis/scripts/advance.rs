@@ -31,8 +31,8 @@ impl Scripts {
         keys: &Keys,
     ) -> Result<Advance, StoreError> {
         let fill = |command: &mut Cmd, _| {
-            queueing::fill_keys(command, keys);
-            queueing::fill_gateway(command, keys, gateway);
+            command.arg(keys.lock()).arg(keys.fence());
+            command.arg(queueing::gateway(keys, gateway));
         };
         let run = dispatch.run(&self.advance, keys, keys.lock(), fill);
         let mut reply = run.await?.reply;
@@ -47,7 +47,6 @@ impl Scripts {
             },
             "passed" => Ok(Advance::Passed),
             "idle" => Ok(Advance::Idle),
-            "layout" => Err(reply.layout(keys)),
             _ => Err(reply.unexpected()),
         }
     }

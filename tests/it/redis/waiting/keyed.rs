@@ -29,14 +29,18 @@ fn brief(wait_ms: u64, request: AcquireRequest) -> AcquireRequest {
     }
 }
 
-/// Waits until so many places are kept for callers that are away: their records name no gateway.
+/// Waits until so many places are kept for callers that are away: their tickets name no gateway.
 async fn until_detached(server: &RedisServer, lock: &str, count: usize) {
     eventually("so many are away", async || {
-        let key = format!("lg:{{{lock}}}:waiters");
-        let reply = server.run(&["HVALS", &key]).await;
-        let records: Vec<String> = from_redis_value(reply).unwrap();
-        let away = records.iter().filter(|record| record.starts_with("1\n\n"));
-        (away.count() == count).then_some(())
+        let queue = format!("lg:{{{lock}}}:wait");
+        let ids: Vec<String> =
+            from_redis_value(server.run(&["LRANGE", &queue, "0", "-1"]).await).unwrap();
+        let mut away = 0;
+        for id in ids {
+            let gateway = ["GETRANGE", &format!("lg:{{{lock}}}:of:{id}"), "1", "16"];
+            away += usize::from(server.text(&gateway).await.trim().is_empty());
+        }
+        (away == count).then_some(())
     })
     .await;
 }
@@ -173,7 +177,7 @@ async fn a_place_that_a_dead_gateway_kept_is_shown_no_longer_than_the_grace() {
     assert_eq!((shown.queue.len(), shown.waiters), (2, 2));
     here.until_queued("shown", 1).await;
     assert_eq!(here.look("shown").await.queue.len(), 1);
-    let standing = server.integer(&["ZCARD", "lg:{shown}:queue"]).await;
+    let standing = server.integer(&["LLEN", "lg:{shown}:wait"]).await;
     assert_eq!(standing, 2, "nobody has taken it out");
 }
 

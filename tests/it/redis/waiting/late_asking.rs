@@ -36,11 +36,11 @@ async fn asks(rig: &Rig, asked: &Attempt) {
 
 /// Takes it out of the queue as one whose gateway has died.
 async fn lose_place(rig: &Rig, asked: &Attempt) {
-    let ticket = asked.token.to_string();
-    for command in [["ZREM", "lg:{late}:queue"], ["HDEL", "lg:{late}:waiters"]] {
-        let [verb, key] = command;
-        assert_eq!(rig.server.integer(&[verb, key, &ticket]).await, 1);
-    }
+    let id = format!("2{}", asked.token);
+    let place = ["LREM", "lg:{late}:wait", "1", &id];
+    assert_eq!(rig.server.integer(&place).await, 1);
+    let ticket = ["DEL", &format!("lg:{{late}}:of:{id}")];
+    assert_eq!(rig.server.integer(&ticket).await, 1);
 }
 
 async fn nothing_is_granted_when_it_arrives(rig: &Rig, proxy: &Proxy, asked: &Attempt) {

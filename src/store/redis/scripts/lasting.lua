@@ -1,0 +1,38 @@
+-- Makes grants last. The script that imports it names the key `lock` and `name`.
+
+-- How long a lease may last from now with a TTL, up to its hold limit, in ms.
+local function time_left(held, since, us, ttl)
+  local limit = tonumber(string.sub(held, 127, 135)) or 0
+  local until_limit = math.floor(since / 1000) + limit - math.floor(us / 1000)
+  return limit > 0 and math.min(ttl, until_limit) or ttl
+end
+
+-- Makes a lease that nobody may have heard of last its full TTL from now, and answers it; nothing if its
+-- limit is this very instant. A grant that was provisional counts from now, and its idempotency key is
+-- used. One that was heard of is left as it is. `alone`: no key but the lock may be touched.
+local function settle_lease(held, us, alone)
+  local state = string.byte(held, 66)
+  if state == 104 then
+    return held
+  end
+  local id, since = string.sub(held, 1, 65), state == 112 and us or string.sub(held, 87, 102)
+  local left = time_left(held, since, us, tonumber(string.sub(held, 119, 126)))
+  if left <= 0 then
+    redis.call('DEL', lock)
+    return nil
+  end
+  local lease = id .. 'h' .. string.sub(held, 67, 86) .. since
+    .. string.format('%.0f', us + left * 1000) .. string.sub(held, 119)
+  redis.call('SET', lock, lease, 'PX', left)
+  if not alone then
+    if string.byte(held, 70) == 49 then
+      redis.call('SET', name .. 'of:' .. id, 'g', 'PX', left + 60000)
+    else
+      redis.call('DEL', name .. 'of:' .. id)
+    end
+    if string.byte(held, 68) == 49 then
+      redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', left + 60000)
+    end
+  end
+  return lease
+end
