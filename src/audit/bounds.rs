@@ -54,12 +54,15 @@ enum Source {
     Address(Option<IpAddr>),
 }
 
+/// How many lines may wait to be written: a flood of refusals takes no more than some megabytes.
+pub(super) const QUEUE: usize = 4_096;
+
 /// How many lines a source has in a minute: what it tries shows in them, and a flood only in its number.
 pub(super) const MOST_OF_ONE: u32 = 60;
 /// How many lines there are in a minute, whoever it is: about two megabytes.
 const MOST_OF_ALL: u32 = 6_000;
 /// How many may wait to be written: half of the queue.
-pub(super) const MOST_WAITING: usize = super::log::QUEUE / 2;
+pub(super) const MOST_WAITING: usize = QUEUE / 2;
 const MINUTE: Duration = Duration::from_mins(1);
 
 // === impl Bounds ===

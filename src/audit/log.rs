@@ -24,7 +24,7 @@ use crate::{
 
 use super::{
     Asker, Broken, Refused, ReloadedKeys,
-    bounds::{Bounded, Bounds},
+    bounds::{Bounded, Bounds, QUEUE},
     entry::{Entry, bounded},
     output::Output,
     writer::{Message, Missing, Writer},
@@ -60,8 +60,6 @@ pub enum AuditError {
     Thread(io::Error),
 }
 
-/// How many lines may wait to be written: a flood of refusals takes no more than some megabytes.
-pub(super) const QUEUE: usize = 4_096;
 /// How long the answer to a break waits for its line. A disk that takes longer is stuck, and the
 /// operator's hands must not be tied by it.
 const KEPT_WITHIN: Duration = Duration::from_secs(2);

@@ -5,7 +5,13 @@ use std::{
     ffi::{OsStr, OsString},
 };
 
-use super::error::CliError;
+/// The value of a variable is not allowed.
+#[derive(Debug, thiserror::Error)]
+#[error("{variable} {error}")]
+pub(super) struct VariableError {
+    variable: &'static str,
+    error: &'static str,
+}
 
 /// Every variable, valid UTF-8 or not. Without `Debug`, because some are secrets.
 pub(super) struct Environment(Vec<(OsString, OsString)>);
@@ -29,10 +35,10 @@ impl Environment {
 
     /// A variable that says where something is. One that is set must say it: an empty one is what a
     /// script leaves behind in which something failed before.
-    pub(super) fn given(&self, name: &'static str) -> Result<Option<&str>, CliError> {
-        let refuse = |error: &str| CliError::Argument {
-            flag: name,
-            error: error.to_owned(),
+    pub(super) fn given(&self, name: &'static str) -> Result<Option<&str>, VariableError> {
+        let refuse = |error| VariableError {
+            variable: name,
+            error,
         };
         let Some(value) = self.get(name) else {
             return Ok(None);

@@ -13,7 +13,7 @@ use crate::{
     tls::TlsError,
 };
 
-use super::{exit::Exit, run, secret::SecretError, serve::ServeError};
+use super::{environment::VariableError, exit::Exit, run, secret::SecretError, serve::ServeError};
 
 /// The failures of all commands.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +32,9 @@ pub(super) enum CliError {
         /// What is wrong with its value.
         error: String,
     },
+    /// The value of a variable is not allowed.
+    #[error(transparent)]
+    Variable(#[from] VariableError),
     /// A secret cannot be read.
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -123,6 +126,7 @@ impl CliError {
             | Self::Credentials(_)
             | Self::Traces(_)
             | Self::Argument { .. }
+            | Self::Variable(_)
             | Self::Secret(_)
             | Self::Config(_)
             | Self::Keys(_)

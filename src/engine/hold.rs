@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-use super::{AcquireError, AcquireRequest, Attempted, Engine, keeper::Keeper};
+use super::{AcquireError, AcquireRequest, Engine, LossReason, acquire::Attempted, keeper::Keeper};
 
 /// A lock that is held for as long as this stays alive: dropped, the lock is released.
 #[derive(Debug)]
@@ -84,28 +84,6 @@ pub enum AdoptError {
     /// The store gave no answer.
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-/// How a lease was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LossReason {
-    /// It could not be renewed in time.
-    Expired,
-    /// It was kept for as long as its hold limit allows.
-    HoldLimit,
-    /// Somebody ended it.
-    Ended,
-    /// Whoever asked for it may not have it any more. It is not renewed any more, and ends with its
-    /// TTL: until then there is time to stop the work.
-    Revoked,
-    /// Somebody broke it.
-    Broken,
-    /// Another stream goes on with it.
-    Adopted,
-    /// Whoever listens left too much unread.
-    Unread,
-    /// The gateway failed to keep it, which is a bug. It is released as soon as possible.
-    Failed,
 }
 
 /// How many events may wait for a reader. One that does not take them in is as good as gone: with
@@ -243,36 +221,6 @@ impl Phase {
                 HoldEnd::Refused(unknown.into())
             }
             Self::Held | Self::Over => HoldEnd::Lost(LossReason::Failed),
-        }
-    }
-}
-
-// === impl LossReason ===
-
-impl LossReason {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Expired,
-        Self::HoldLimit,
-        Self::Ended,
-        Self::Revoked,
-        Self::Broken,
-        Self::Adopted,
-        Self::Unread,
-        Self::Failed,
-    ];
-
-    /// The reason in one word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::HoldLimit => "hold-limit",
-            Self::Ended => "ended",
-            Self::Revoked => "revoked",
-            Self::Broken => "broken",
-            Self::Adopted => "adopted",
-            Self::Unread => "unread",
-            Self::Failed => "failed",
         }
     }
 }

@@ -14,6 +14,7 @@ mod kept;
 mod kept_places;
 mod leases;
 mod list;
+mod loss;
 mod outcome;
 mod reaper;
 mod release;
@@ -24,11 +25,11 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use acquire::Attempted;
 pub use acquire::{AcquireError, AcquireRequest, Granted, Stated};
 pub use break_lock::BreakError;
 pub use delivery::Delivery;
-pub use hold::{AdoptError, Hold, HoldEnd, HoldEvent, LossReason};
+pub use hold::{AdoptError, Hold, HoldEnd, HoldEvent};
+pub use loss::LossReason;
 pub use release::ReleaseError;
 pub use renew::RenewError;
 pub use start::Engine;

@@ -25,9 +25,8 @@ mod tls;
 pub use edge::{EdgeFuture, EdgeService};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use locks::fuzzed_body;
-pub use openapi::openapi;
 pub use problem::{ProblemCode, problems_markdown};
-pub use router::{metrics_router, router, service};
+pub use router::{metrics_router, openapi, router, service};
 pub use serve::{Service, UnderWay, serve};
 pub use state::Gateway;
 pub use tls::{Certificates, CertificatesWatch};

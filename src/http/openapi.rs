@@ -1,11 +1,5 @@
 //! The OpenAPI document: the same contract that people read, for machines.
 
-use std::sync::Arc;
-
-use axum::{
-    extract::State,
-    response::{IntoResponse, Response as HttpResponse},
-};
 use bytes::Bytes;
 use utoipa::openapi::{
     InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, RefOr, Required, Response, Server,
@@ -19,15 +13,12 @@ use utoipa::openapi::{
 use crate::config::LimitsConfig;
 
 use super::{
-    answer::{JSON, json},
+    answer::json,
     base_path::BasePath,
     edge::{is_private, is_probe},
-    extract::AcceptsJson,
     limits_schema,
-    problem::{Problem, ProblemCode as Code, ProblemDocument, problem_responses, text_header},
-    router::described,
+    problem::{ProblemCode as Code, ProblemDocument, problem_responses, text_header},
     session::SESSION_COOKIE,
-    state::Gateway,
 };
 
 /// The operations that take a body and can do without.
@@ -43,9 +34,8 @@ const SESSION_DESCRIPTION: &str = "The session that a page of the gateway gets f
 const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the gateway gave it to \
     you. A gateway without keys needs none and ignores it.";
 
-/// The document of a gateway with the default configuration.
-pub fn openapi() -> OpenApi {
-    let (_, mut document) = described().split_for_parts();
+/// The document of a gateway with the default configuration, over its routes.
+pub(super) fn completed(mut document: OpenApi) -> OpenApi {
     for (path, item) in &mut document.paths.paths {
         let operations = [
             &mut item.get,
@@ -58,23 +48,6 @@ pub fn openapi() -> OpenApi {
         }
     }
     document
-}
-
-/// Get this document
-///
-/// The OpenAPI document of this gateway, with its own limits and its own base path.
-#[utoipa::path(
-    get,
-    path = "/openapi.json",
-    operation_id = "openapi",
-    tag = "documentation",
-    responses((status = 200, body = serde_json::Value, description = "The document."))
-)]
-pub(super) async fn openapi_json(
-    State(gateway): State<Arc<Gateway>>,
-    _: AcceptsJson,
-) -> Result<HttpResponse, Problem> {
-    Ok((JSON, gateway.document()).into_response())
 }
 
 /// What stands in front of the routes.
@@ -125,8 +98,11 @@ pub(super) fn preface() -> OpenApi {
 }
 
 /// The document of one gateway, as it is served.
-pub(super) fn rendered(base_path: &BasePath, limits: &LimitsConfig) -> Bytes {
-    let mut document = openapi();
+pub(super) fn rendered(
+    mut document: OpenApi,
+    base_path: &BasePath,
+    limits: &LimitsConfig,
+) -> Bytes {
     if !base_path.as_str().is_empty() {
         document.servers = Some(vec![Server::new(base_path.as_str())]);
     }

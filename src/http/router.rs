@@ -2,16 +2,27 @@
 
 use std::sync::Arc;
 
-use axum::{Router, handler::Handler, routing::get};
+use axum::{
+    Router,
+    extract::State,
+    handler::Handler,
+    response::{IntoResponse, Response},
+    routing::get,
+};
 use http::{Method, Uri};
+use utoipa::openapi::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
+    answer::JSON,
     dashboard, docs,
     edge::{EdgeService, FindDirect},
-    events, health, index, locks,
+    events,
+    extract::AcceptsJson,
+    health, index, locks,
     methods::{answering, complete},
-    metrics, openapi,
+    metrics,
+    openapi::{completed, preface},
     problem::{self, Problem, ProblemCode},
     session,
     state::Gateway,
@@ -76,10 +87,10 @@ pub fn metrics_router(gateway: impl Into<Arc<Gateway>>) -> Router {
 }
 
 /// The routes that the OpenAPI document describes.
-pub(super) fn described() -> OpenApiRouter<Arc<Gateway>> {
+fn described() -> OpenApiRouter<Arc<Gateway>> {
     let locks = routes!(locks::acquire, locks::inspect, locks::release);
     let session = routes!(session::show, session::sign_in, session::sign_out);
-    OpenApiRouter::with_openapi(openapi::preface())
+    OpenApiRouter::with_openapi(preface())
         .routes(complete(locks))
         .routes(complete(routes!(locks::renew)))
         .routes(complete(routes!(locks::release_by_post)))
@@ -92,11 +103,34 @@ pub(super) fn described() -> OpenApiRouter<Arc<Gateway>> {
         .routes(complete(routes!(health::readyz)))
         .routes(complete(routes!(metrics::metrics)))
         .routes(complete(routes!(stats::stats)))
-        .routes(complete(routes!(openapi::openapi_json)))
+        .routes(complete(routes!(openapi_json)))
         .routes(complete(routes!(docs::docs)))
         .routes(complete(routes!(dashboard::dashboard)))
         .routes(complete(routes!(problem::problem_page)))
         .routes(complete(routes!(index::index)))
+}
+
+/// The OpenAPI document of a gateway with the default configuration.
+pub fn openapi() -> OpenApi {
+    let (_, document) = described().split_for_parts();
+    completed(document)
+}
+
+/// Get this document
+///
+/// The OpenAPI document of this gateway, with its own limits and its own base path.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    operation_id = "openapi",
+    tag = "documentation",
+    responses((status = 200, body = serde_json::Value, description = "The document."))
+)]
+pub(super) async fn openapi_json(
+    State(gateway): State<Arc<Gateway>>,
+    _: AcceptsJson,
+) -> Result<Response, Problem> {
+    Ok((JSON, gateway.document(openapi)).into_response())
 }
 
 async fn not_found(uri: Uri) -> Problem {

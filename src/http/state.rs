@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use utoipa::openapi::OpenApi;
 
 use crate::{
     audit::Audit, auth::Gate, clock::Clock, config::Config, engine::Engine,
@@ -80,9 +81,9 @@ impl Gateway {
         Self { tracer, ..self }
     }
 
-    /// The OpenAPI document of this gateway.
-    pub(super) fn document(&self) -> Bytes {
-        let render = || openapi::rendered(&self.base_path, &self.config.limits);
+    /// The OpenAPI document of this gateway, from that of its routes.
+    pub(super) fn document(&self, routes: impl FnOnce() -> OpenApi) -> Bytes {
+        let render = || openapi::rendered(routes(), &self.base_path, &self.config.limits);
         self.document.get_or_init(render).clone()
     }
 }

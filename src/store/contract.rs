@@ -16,6 +16,7 @@ use super::{
     breaks::{Breaking, Breaks},
     page::{ListQuery, Page},
     parking::Parking,
+    positions::Position,
     relay::Relay,
 };
 
@@ -391,4 +392,13 @@ pub struct Waiter {
     pub owner: Option<Owner>,
     /// For how long already.
     pub waited: Duration,
+}
+
+impl From<&Place> for Position {
+    fn from(place: &Place) -> Self {
+        Self {
+            ahead: place.ahead,
+            waiters: place.contention.waiters,
+        }
+    }
 }

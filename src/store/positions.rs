@@ -13,8 +13,6 @@ use tokio::sync::watch;
 
 use crate::lock::{LockName, TokenHash};
 
-use super::contract::Place;
-
 /// Where an attempt stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
@@ -125,17 +123,6 @@ impl Watcher {
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.positions.lock().remove(&self.key);
-    }
-}
-
-// === impl Position ===
-
-impl From<&Place> for Position {
-    fn from(place: &Place) -> Self {
-        Self {
-            ahead: place.ahead,
-            waiters: place.contention.waiters,
-        }
     }
 }
 

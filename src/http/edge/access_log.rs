@@ -8,40 +8,13 @@ use std::time::Duration;
 use http::StatusCode;
 use tracing::{info, warn};
 
-use crate::{
-    config::{LogConfig, LogRequests},
-    http::problem::Problem,
-};
+use crate::{config::LogRequests, http::problem::Problem};
 
 use super::{context::RequestContext, request_id::RequestId, traced::Traced};
-
-/// Which requests are logged.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct LoggedRequests(LogRequests);
 
 /// A request on which the gateway worked for longer is slow. A store answers within milliseconds and is
 /// given up after a few seconds; a second is far from the first, and comes before the second.
 const SLOW: Duration = Duration::from_secs(1);
-
-// === impl LoggedRequests ===
-
-impl LoggedRequests {
-    pub(super) fn of(config: &LogConfig) -> Self {
-        Self(config.requests)
-    }
-
-    /// Whether the line of an answer is written. Time in which the request waited for a lock, or for the
-    /// rest of its own body, does not make it slow.
-    fn include(self, status: StatusCode, worked_us: impl FnOnce() -> u64) -> bool {
-        match self.0 {
-            LogRequests::All => true,
-            LogRequests::Failed => {
-                let is_usual = status.as_u16() < 400 || status == StatusCode::LOCKED;
-                !is_usual || u128::from(worked_us()) >= SLOW.as_micros()
-            }
-        }
-    }
-}
 
 /// A request has been answered.
 pub(super) fn answered(
@@ -52,8 +25,7 @@ pub(super) fn answered(
     problem: Option<&Problem>,
 ) {
     let us = count(context, Some(status));
-    let logged = context.edge().logged;
-    if !logged.include(status, || context.worked_us(us)) {
+    if !is_logged(context.edge().logged, status, || context.worked_us(us)) {
         return;
     }
     let (method, route) = (context.method().as_str(), context.route().template());
@@ -98,4 +70,16 @@ fn count(context: &RequestContext, status: Option<StatusCode>) -> u64 {
     let metrics = context.route().metrics();
     metrics.request(context.method(), status, took);
     u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Whether the line of an answer is written. Time in which the request waited for a lock, or for the
+/// rest of its own body, does not make it slow.
+fn is_logged(requests: LogRequests, status: StatusCode, worked_us: impl FnOnce() -> u64) -> bool {
+    match requests {
+        LogRequests::All => true,
+        LogRequests::Failed => {
+            let is_usual = status.as_u16() < 400 || status == StatusCode::LOCKED;
+            !is_usual || u128::from(worked_us()) >= SLOW.as_micros()
+        }
+    }
 }

@@ -11,18 +11,40 @@ use std::{
     task::Poll,
 };
 
-use axum::extract::{FromRequestParts, Request};
+use axum::{
+    Router,
+    extract::{FromRequestParts, Request},
+};
 use http::{Method, request::Parts};
 use tokio::time::Instant;
 
-use crate::{http::problem::Problem, lock::Ttl};
+use crate::{
+    config::LogRequests,
+    http::{problem::Problem, state::Gateway},
+    lock::Ttl,
+};
 
 use super::{
-    permit::{RequestPermit, Reserve},
-    request_id::RequestId,
-    routes::{Parameter, Route},
-    service::Edge,
+    hosts::Hosts,
+    origins::Origins,
+    permit::{RequestPermit, Reserve, Rooms},
+    request_id::{RequestId, RequestIds},
+    routes::{Parameter, Route, Routes},
 };
+
+/// What the edge works with: the same for every request.
+pub(super) struct Edge {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) router: Router,
+    pub(super) routes: Routes,
+    pub(super) rooms: Rooms,
+    pub(super) request_ids: RequestIds,
+    /// Which requests are logged.
+    pub(super) logged: LogRequests,
+    pub(super) hosts: Hosts,
+    pub(super) origins: Origins,
+    pub(super) scheme: &'static str,
+}
 
 /// What is known of a request while it is answered: the only thing that the edge puts into a request for
 /// its handler. Cheap to clone.

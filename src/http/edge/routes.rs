@@ -1,8 +1,8 @@
 //! Which route a request is for, found before anything else is done with it.
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
-use axum::extract::Request;
+use axum::{extract::Request, response::Response};
 use http::Method;
 use matchit::Router;
 
@@ -10,8 +10,6 @@ use crate::{
     http::{base_path::BasePath, state::Gateway},
     telemetry::metrics::{Metrics, RouteMetrics},
 };
-
-use super::service::Handled;
 
 /// All routes, by path.
 pub(super) struct Routes {
@@ -35,6 +33,9 @@ pub(super) struct Parameter {
     length: usize,
     after: usize,
 }
+
+/// A request on its way through its handler.
+pub(in crate::http) type Handled = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// Calls a handler.
 pub(in crate::http) type HandleDirect = fn(Request, Arc<Gateway>) -> Handled;

@@ -31,14 +31,14 @@ use crate::{
 };
 
 use super::{
-    access_log::{self, LoggedRequests},
-    context::RequestContext,
+    access_log,
+    context::{Edge, RequestContext},
     hosts::{self, Hosts},
     origins::{Listed, Origins},
     permit::Rooms,
     refused::Asked,
     request_id::{RequestIds, X_REQUEST_ID},
-    routes::{DirectRoutes, Routes, is_probe},
+    routes::{DirectRoutes, Handled, Routes, is_probe},
     shown,
     traced::Traced,
 };
@@ -52,22 +52,6 @@ pub struct EdgeFuture {
     handled: Result<Handled, Option<Problem>>,
     /// None once it has been answered.
     answering: Option<Answering>,
-}
-
-/// A request on its way through its handler.
-pub(in crate::http) type Handled = Pin<Box<dyn Future<Output = Response> + Send>>;
-
-/// What the edge works with.
-pub(super) struct Edge {
-    gateway: Arc<Gateway>,
-    router: Router,
-    pub(super) routes: Routes,
-    pub(super) rooms: Rooms,
-    pub(super) request_ids: RequestIds,
-    pub(super) logged: LoggedRequests,
-    hosts: Hosts,
-    origins: Origins,
-    scheme: &'static str,
 }
 
 /// What is needed to finish an answer. Nothing of the request's head is kept here: there may be many
@@ -98,7 +82,7 @@ impl EdgeService {
             routes: Routes::new(templates, gateway.base_path.clone(), direct, metrics),
             rooms: Rooms::new(&config.http),
             request_ids: RequestIds::new(),
-            logged: LoggedRequests::of(&config.log),
+            logged: config.log.requests,
             hosts: Hosts::new(config, gateway.gate.is_open()),
             origins: Origins::new(config.http.allowed_origins.clone(), over_tls),
             scheme: if over_tls { "https" } else { "http" },

@@ -12,8 +12,11 @@ use std::{
 
 use prometheus_client::{
     encoding::{EncodeMetric, MetricEncoder, NoLabelSet},
-    metrics::{MetricType, TypedMetric, exemplar::Exemplar},
+    metrics::{MetricType, TypedMetric, exemplar::Exemplar, family::Family},
 };
+
+/// Histograms by their labels.
+pub(super) type Histograms<S> = Family<S, Histogram, fn() -> Histogram>;
 
 /// Counts durations by the bucket they fall into. Cheap to clone.
 ///

@@ -9,9 +9,8 @@ use http::{Method, StatusCode};
 use prometheus_client::metrics::{counter::Counter, family::Family};
 
 use super::{
-    histogram::Histogram,
+    histogram::{Histogram, Histograms},
     labels::{Labels, RequestLabels, RouteLabels, Status, method},
-    set::Histograms,
 };
 
 /// Counts the requests of a route. A series begins with the first request that belongs to it.

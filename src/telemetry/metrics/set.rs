@@ -17,11 +17,11 @@ use crate::release;
 use super::{
     Ended, Figures, Outcome, SeenBy,
     entry::Entry,
-    histogram::{Histogram, long, short},
+    histogram::{Histogram, Histograms, long, short},
     labels::{Labels, RequestLabels, RouteLabels},
     process::Process,
     route::{KnownHistograms, RouteMetrics},
-    store_gauges::StoreGauges,
+    store_gauges::{FloatGauge, StoreGauges},
 };
 
 /// All metrics of one gateway. Cheap to clone.
@@ -29,8 +29,6 @@ use super::{
 pub struct Metrics(pub(super) Arc<Set>);
 
 type Counts<const N: usize> = Family<Labels<N>, Counter>;
-pub(super) type Histograms<S> = Family<S, Histogram, fn() -> Histogram>;
-pub(super) type FloatGauge = Gauge<f64, AtomicU64>;
 
 pub(super) struct Set {
     registry: Registry,

@@ -1,6 +1,6 @@
 //! What the store is like, set when somebody asks.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge};
 
@@ -8,8 +8,10 @@ use super::{
     StoreFigures,
     entry::Entry,
     labels::{Labels, NodeLabels},
-    set::FloatGauge,
 };
+
+/// A gauge whose value has a fraction.
+pub(super) type FloatGauge = Gauge<f64, AtomicU64>;
 
 /// What the store is like. A store that does not have something leaves it out.
 pub(super) struct StoreGauges {
