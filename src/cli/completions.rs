@@ -1,9 +1,9 @@
 //! `latchgate completions`.
 
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
-use super::{args, error::CliError, output};
+use super::{error::CliError, output};
 
 /// Print completions for a shell.
 ///
@@ -14,9 +14,9 @@ pub(super) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(super) fn completions(args: &CompletionsArgs) -> Result<(), CliError> {
+pub(super) fn completions(args: &CompletionsArgs, mut program: Command) -> Result<(), CliError> {
     // Into memory first: the generator panics where a pipe is closed.
     let mut script = Vec::new();
-    generate(args.shell, &mut args::Args::all(), "latchgate", &mut script);
+    generate(args.shell, &mut program, "latchgate", &mut script);
     output::answer(&String::from_utf8_lossy(&script)).map_err(CliError::Output)
 }

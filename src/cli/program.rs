@@ -56,7 +56,7 @@ fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliErro
         Command::Config(command) => config::config(command, environment),
         Command::Healthcheck(args) => block_on(healthcheck::healthcheck(args, environment)),
         Command::Openapi => openapi::openapi(),
-        Command::Completions(args) => completions::completions(args),
+        Command::Completions(args) => completions::completions(args, Args::all()),
     };
     done.map(|()| Exit::Done.code())
 }

@@ -22,7 +22,7 @@ use super::{
     health, index, locks,
     methods::{answering, complete},
     metrics,
-    openapi::{completed, preface},
+    openapi::{completed, preface, rendered},
     problem::{self, Problem, ProblemCode},
     session,
     state::Gateway,
@@ -130,7 +130,8 @@ pub(super) async fn openapi_json(
     State(gateway): State<Arc<Gateway>>,
     _: AcceptsJson,
 ) -> Result<Response, Problem> {
-    Ok((JSON, gateway.document(openapi)).into_response())
+    let render = || rendered(openapi(), &gateway.base_path, &gateway.config.limits);
+    Ok((JSON, gateway.document(render)).into_response())
 }
 
 async fn not_found(uri: Uri) -> Problem {

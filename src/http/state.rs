@@ -3,14 +3,13 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use utoipa::openapi::OpenApi;
 
 use crate::{
     audit::Audit, auth::Gate, clock::Clock, config::Config, engine::Engine,
     telemetry::trace::Tracer,
 };
 
-use super::{base_path::BasePath, dashboard::IndexPage, openapi, tls::Certificates};
+use super::{base_path::BasePath, dashboard::IndexPage, tls::Certificates};
 
 /// The gateway as the handlers see it.
 pub struct Gateway {
@@ -81,9 +80,8 @@ impl Gateway {
         Self { tracer, ..self }
     }
 
-    /// The OpenAPI document of this gateway, from that of its routes.
-    pub(super) fn document(&self, routes: impl FnOnce() -> OpenApi) -> Bytes {
-        let render = || openapi::rendered(routes(), &self.base_path, &self.config.limits);
+    /// The OpenAPI document of this gateway, rendered when it is asked for first.
+    pub(super) fn document(&self, render: impl FnOnce() -> Bytes) -> Bytes {
         self.document.get_or_init(render).clone()
     }
 }
