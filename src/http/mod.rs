@@ -26,7 +26,7 @@ pub use edge::{EdgeFuture, EdgeService};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use locks::fuzzed_body;
 pub use problem::{ProblemCode, problems_markdown};
-pub use router::{metrics_router, openapi, router, service};
+pub use router::{metrics_router, openapi, service};
 pub use serve::{Service, UnderWay, serve};
 pub use state::Gateway;
 pub use tls::{Certificates, CertificatesWatch};

@@ -52,11 +52,6 @@ pub fn service(gateway: impl Into<Arc<Gateway>>) -> EdgeService {
     EdgeService::new(gateway, templates, direct, routes)
 }
 
-/// The same as a router, for those who put it among other routes.
-pub fn router(gateway: impl Into<Arc<Gateway>>) -> Router {
-    Router::new().fallback_service(service(gateway))
-}
-
 /// The operations that most requests are for. They are called without a router in between, which costs as
 /// much as all of the edge. The router has them too, for its answers to other methods.
 fn direct(template: &str) -> Option<FindDirect> {

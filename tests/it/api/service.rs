@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use axum::{Router, body::Body};
+use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use latchgate::{
@@ -16,7 +16,7 @@ use latchgate::{
     clock::ManualClock,
     config::Config,
     engine::Engine,
-    http::{Gateway, UnderWay, router, serve},
+    http::{EdgeService, Gateway, UnderWay, serve, service},
     lifecycle::Lifecycle,
     store::AnyStore,
 };
@@ -32,7 +32,7 @@ pub(crate) struct Service {
     pub(crate) lifecycle: Lifecycle,
     metrics: Metrics,
     config: Arc<Config>,
-    router: Router,
+    edge: EdgeService,
 }
 
 /// An answer, whole.
@@ -100,7 +100,7 @@ impl Service {
             lifecycle,
             metrics,
             config,
-            router: router(gateway),
+            edge: service(gateway),
         }
     }
 
@@ -135,13 +135,13 @@ impl Service {
     /// An answer of which nothing has been read but its head.
     pub(crate) async fn unread(&self, mut request: Request<Body>) -> http::Response<Body> {
         address(&mut request);
-        self.router.clone().oneshot(request).await.unwrap()
+        self.edge.clone().oneshot(request).await.unwrap()
     }
 
     /// Sends a request whose answer is not read whole.
     pub(crate) async fn stream(&self, mut request: Request<Body>) -> Body {
         address(&mut request);
-        let answer = self.router.clone().oneshot(request).await.unwrap();
+        let answer = self.edge.clone().oneshot(request).await.unwrap();
         assert_eq!(answer.status(), 200);
         answer.into_body()
     }
@@ -177,14 +177,11 @@ impl Service {
 
     pub(crate) fn listen_on(&self, listener: TcpListener) -> SocketAddr {
         let address = listener.local_addr().unwrap();
-        let (router, config) = (self.router.clone(), Arc::clone(&self.config));
+        let (edge, config) = (self.edge.clone(), Arc::clone(&self.config));
         let (lifecycle, metrics) = (self.lifecycle.clone(), self.metrics.clone());
         self.lifecycle.spawn(async move {
             let (http, under_way) = (&config.http, UnderWay::new());
-            serve(
-                listener, router, http, None, &metrics, under_way, &lifecycle,
-            )
-            .await;
+            serve(listener, edge, http, None, &metrics, under_way, &lifecycle).await;
         });
         address
     }
