@@ -20,12 +20,12 @@ fn the_patches_that_make_the_variants_apply_to_the_sources() {
     let patches = sources.join("tests/mutants");
     let patches = fs::read_dir(patches).unwrap().map(|it| it.unwrap().path());
     for of in patches {
-        let patched = spawn::command("patch")
+        let tried = spawn::command("patch")
             .args(["--dry-run", "--batch", "--forward", "--strip=1"])
             .args([Path::new("--directory"), sources, Path::new("--input"), &of])
             .output()
             .expect("this test needs patch: apt-get install patch");
-        assert!(patched.status.success(), "{}: {patched:?}", of.display());
+        assert!(tried.status.success(), "{}: {tried:?}", of.display());
     }
 }
 
