@@ -42,9 +42,9 @@ function follow() {
 }
 
 listen({
-  event(event, past) {
+  event(event) {
     hear(event);
-    apply(event, past);
+    apply(event);
   },
   resync(why) {
     if (why === "first") return load();

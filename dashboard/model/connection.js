@@ -16,8 +16,6 @@ const SILENCE = 5_000;
 const PROBE = 4_000;
 /** How long to wait before trying again: longer each time, up to the last. */
 const PAUSES = [250, 500, 1_000, 2_000, 3_000];
-/** How many past events are asked for when the page is opened: with them, one stream is enough. */
-const PAST = 1_000;
 
 let listeners = { event() {}, resync() {}, session() {}, unheard() {} };
 let stop = null;
@@ -97,7 +95,7 @@ async function run(signal) {
   }
 }
 
-/** Reads the stream to its end. What was before it is told as such. */
+/** Reads the stream to its end. */
 async function read(signal, opened) {
   let first = true;
   await stream(signal, (event) => {
@@ -109,9 +107,8 @@ async function read(signal, opened) {
     if (!event.kind) return;
     if (event.kind === "session") return listeners.session();
     if (event.kind === "end") return;
-    const { past = false, ...data } = JSON.parse(event.data);
-    if (event.kind === "gap" && !past) listeners.resync("gap");
-    listeners.event({ ...data, kind: event.kind, id: event.id }, past);
+    if (event.kind === "gap") listeners.resync("gap");
+    listeners.event({ ...JSON.parse(event.data), kind: event.kind, id: event.id });
   });
 }
 
@@ -123,7 +120,7 @@ async function stream(signal, hand) {
   heardAt = now();
   const watch = setInterval(() => probe(dead), 1_000);
   try {
-    const response = await fetch(new URL(`events?past=${PAST}`, root), {
+    const response = await fetch(new URL("events", root), {
       headers,
       signal: AbortSignal.any([signal, dead.signal]),
       credentials: "same-origin",

@@ -144,10 +144,10 @@ export function take({ name, holder, waiter_count: waiters }, sentAt, round = be
   });
 }
 
-/** Takes in an event; `past` ones are of before the list was asked for, and tell nothing new. */
-export function apply(event, past) {
+/** Takes in an event. */
+export function apply(event) {
   const { name, fencing_token: fence, kind } = event;
-  if (past || !name || !name.startsWith(prefix)) return;
+  if (!name || !name.startsWith(prefix)) return;
   const known = locks.get(name);
   if (kind === "acquired") acquired(event, known);
   else if (kind === "queued") {

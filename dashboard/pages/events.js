@@ -93,7 +93,7 @@ function List({ prefix, owner, chosen, until, paused, scrolled }) {
     </p>
     ${rows.length === 0
       ? html`<${Empty} icon="events" title=${events().length ? "No event is like that" : nothing}>
-          <p>Events appear here as they happen; what was before this gateway had anybody to tell is not known.</p>
+          <p>Events appear here as they happen; what was before the page was opened is not known.</p>
         <//>`
       : html`<${Grid}
           id="events"

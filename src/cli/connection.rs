@@ -55,8 +55,8 @@ pub(super) struct ConnectionArgs {
 #[derive(Args)]
 #[command(next_help_heading = "TLS")]
 pub(super) struct TlsArgs {
-    /// A PEM file with the authorities that vouch for the gateway, or with its own certificate,
-    /// instead of the authorities of the system [env: LATCHGATE_CA_FILE]
+    /// A PEM file with the authorities that vouch for the gateway, instead of those of the system
+    /// [env: LATCHGATE_CA_FILE]
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
     #[command(flatten)]

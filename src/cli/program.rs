@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use nix::sys::signal::SigSet;
+
 use super::{
     acquire, args::Args, args::Command, break_lock, completions, config, environment::Environment,
     error::CliError, events, exit::Exit, healthcheck, inspect, key, list, openapi, output, release,
@@ -10,6 +12,11 @@ use super::{
 
 /// Runs the program.
 pub fn main() -> ExitCode {
+    // Whoever started it may have blocked signals that it waits for: the end of a child, the request to stop.
+    // Every thread, and every command that `run` starts, begins with the mask of this one.
+    SigSet::empty()
+        .thread_set_mask()
+        .expect("a thread may unblock signals for itself");
     if run::is_guard() {
         return run::guard();
     }

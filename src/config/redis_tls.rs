@@ -11,8 +11,8 @@ use super::Invalid;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisTlsConfig {
-    /// The PEM file with the authorities that vouch for Redis, or with its own certificate. Empty for
-    /// the authorities of the system.
+    /// The PEM file with the authorities that vouch for Redis. Empty for the authorities of the
+    /// system.
     pub ca_file: String,
     /// The PEM file with the certificate that is shown to Redis. Empty for none.
     pub cert_file: String,

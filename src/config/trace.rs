@@ -18,8 +18,8 @@ pub struct TraceConfig {
     pub endpoint: String,
     /// A file with headers that the collector wants to see, one `Name: value` per line. Empty for none.
     pub headers_file: String,
-    /// The PEM file with the authorities that vouch for a collector at `https://`, or with its own
-    /// certificate. Empty for the authorities of the system. Read at the start.
+    /// The PEM file with the authorities that vouch for a collector at `https://`. Empty for the
+    /// authorities of the system. Read at the start.
     pub ca_file: String,
     /// How many of a thousand requests that come without a `traceparent` are traced, 0 to 1000. One that
     /// comes with it is traced if its caller is.

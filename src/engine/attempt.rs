@@ -11,7 +11,6 @@ use tracing::warn;
 use crate::{
     auth::Warrant,
     lock::{CallerId, FencingToken, Fingerprint, IdempotencyKey, Salt, Token, TokenHash},
-    mutants::{self, Mutant},
     store::{
         Store,
         contract::{Attempt, Confirmation, Idempotency, Leaving, Place, Waiting},
@@ -195,7 +194,7 @@ impl Run {
         Interruption::End(tokio::select! {
             news = parked.news() => return Interruption::News(news),
             () = sleep_until(self.over()) => End::WaitOver,
-            () = hung_up, if !mutants::is(Mutant::NoCompensation) => {
+            () = hung_up => {
                 self.engine.metrics.wait_abandoned();
                 End::HungUp
             }

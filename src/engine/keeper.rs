@@ -16,7 +16,6 @@ use tokio::{
 use crate::{
     auth::Warrant,
     lock::{HeldLease, KeeperId, Lease},
-    mutants::{self, Mutant},
     store::{
         Store, StoreError,
         contract::{Loss, Place, Release, Renewal, Renewer},
@@ -272,9 +271,6 @@ impl Keeper {
 
     /// Nobody listens any more: the lock is released at once, unless somebody else keeps it now.
     async fn release(&self, kept: &Kept, gone: Gone) {
-        if mutants::is(Mutant::HoldNotReleased) {
-            return;
-        }
         let (keeper, token) = (Some(kept.keeper), kept.token.hash());
         let unread = (gone == Gone::Unread).then_some(LossReason::Unread);
         if let Some(unread) = unread {

@@ -15,7 +15,6 @@ use tracing::{debug, warn};
 use crate::{
     lifecycle::Lifecycle,
     lock::{KeeperId, LockName, TokenHash},
-    mutants::{self, Mutant},
     store::{
         AnyStore, Store, StoreError,
         contract::{GiveBack, Release},
@@ -111,12 +110,6 @@ impl Reaper {
     pub(super) fn submit(&self, lease: Abandoned) {
         // Nobody has its token, so nobody will ask for it.
         self.leases.remove(&lease.name, &lease.token);
-        let by_stream = matches!(lease.by, Abandoner::Keeper(..));
-        if mutants::is(Mutant::NoCompensation)
-            || (by_stream && mutants::is(Mutant::HoldNotReleased))
-        {
-            return;
-        }
         if let Err(error) = self.queue.try_send(lease) {
             warn!(%error, "a lease that could not be delivered is left to its TTL");
         }

@@ -3,7 +3,8 @@
 //!
 //! They are in a program that was built with the feature `mutants`, which only `scripts/mutants` and
 //! `scripts/test` do, and never in a release build. In any other nothing is left of them: [`is`] is a
-//! constant then.
+//! constant then. Most are patches in `tests/mutants`, applied to a copy of the sources, which thereby begin to
+//! ask [`is`].
 
 mod chosen;
 mod mutant;

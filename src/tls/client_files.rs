@@ -3,13 +3,12 @@
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 
-use super::{IdentityFiles, PemFile, TlsError, judged::judged_by, named::Named, provider};
+use super::{IdentityFiles, PemFile, TlsError, provider};
 
 /// What whoever connects knows of the other side, and shows of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// The authorities that are believed instead of those of the system. A certificate in it is
-    /// itself believed where it is shown.
+    /// The authorities that are trusted instead of those of the system.
     pub ca: Option<PemFile>,
     /// The certificate that is shown to who asks for one.
     pub identity: Option<IdentityFiles>,
@@ -29,11 +28,11 @@ pub(crate) fn no_tls() -> Result<ClientConfig, TlsError> {
 impl ClientFiles {
     /// Reads the files.
     pub fn config(&self) -> Result<ClientConfig, TlsError> {
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()?;
         let builder = match &self.ca {
-            Some(ca) => judged_by(Named::read(ca)?)?,
-            None => ClientConfig::builder_with_provider(provider())
-                .with_safe_default_protocol_versions()?
-                .with_platform_verifier()?,
+            Some(ca) => builder.with_root_certificates(ca.authorities()?),
+            None => builder.with_platform_verifier()?,
         };
         Ok(match &self.identity {
             None => builder.with_no_client_auth(),

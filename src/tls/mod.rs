@@ -7,11 +7,8 @@ mod client_files;
 mod distrust;
 mod error;
 mod identity;
-mod judged;
-mod named;
 mod pem_file;
 mod provider;
-mod purpose;
 mod validity;
 
 pub use client_files::ClientFiles;
@@ -19,8 +16,6 @@ pub(crate) use client_files::no_tls;
 pub use distrust::distrust;
 pub use error::TlsError;
 pub use identity::{Identity, IdentityFiles};
-#[cfg(feature = "server")]
-pub(crate) use judged::{Judge, judged_by};
 pub use pem_file::{PemError, PemFile};
 pub(crate) use provider::provider;
 pub use validity::Validity;

@@ -84,18 +84,10 @@ impl PemFile {
 
     /// The authorities in it, at least one.
     pub fn authorities(&self) -> Result<RootCertStore, PemError> {
-        self.authorities_among(&self.certificates()?)
-    }
-
-    /// The authorities among the certificates in it, which are all of them.
-    pub(super) fn authorities_among(
-        &self,
-        certificates: &[CertificateDer<'static>],
-    ) -> Result<RootCertStore, PemError> {
         let mut authorities = RootCertStore::empty();
-        for certificate in certificates {
+        for certificate in self.certificates()? {
             authorities
-                .add(certificate.clone())
+                .add(certificate)
                 .map_err(|error| self.refused(Reason::NoAuthority(Box::new(error))))?;
         }
         Ok(authorities)

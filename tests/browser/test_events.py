@@ -1,4 +1,4 @@
-"""The feed: filters, a pause, an export, and what was before the page was opened."""
+"""The feed: filters, a pause and an export."""
 
 import json
 from pathlib import Path
@@ -61,17 +61,6 @@ class Events(BrowserCase):
         self.assertEqual(event["owner"], "\u202e<b>\"")
         self.assertEqual(event["fencing_token"], lease["fencing_token"])
         self.assertRegex(event["id"], r"-\d+$")
-
-    def test_who_opens_the_page_sees_what_has_just_been(self):
-        first = self.open("/events")
-        expect(first.locator(".live.is-live")).to_be_visible()
-        self.gateway.acquire("before", owner="early", ttl_ms=600_000)
-        expect(self.rows(first)).to_have_count(1)
-        second = self.open("/locks/before")
-        expect(second.get_by_role("region", name="Last events")).to_contain_text("acquired")
-        third = self.open("/events")
-        expect(self.rows(third)).to_have_count(1)
-        expect(third.get_by_role("row").filter(has_text="gap")).to_have_count(0)
 
     def test_times_are_of_the_zone_of_the_viewer_and_exact_on_hover(self):
         page = self.open("/events", timezone_id="Asia/Tokyo")

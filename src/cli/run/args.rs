@@ -27,8 +27,9 @@ use super::super::{connection::ConnectionArgs, duration, request::RequestArgs};
 /// The signals INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the process group of the
 /// command. What the command has left running in its process group when it ends is stopped, too,
 /// before the lock is released; if something lives on although it was killed, because it waits for a
-/// disk, the lock is not released but ends with its TTL. A process that leaves the group (setsid) is on
-/// its own.
+/// disk, the lock is not released but ends with its TTL. Where the system does not show its processes
+/// (no /proc), what the command leaves running is killed without time to end. A process that leaves the
+/// group (setsid) is on its own.
 ///
 /// The exit code is that of the command, or 128 and the number of the signal that ended it. Where
 /// there was no command, or it was stopped because the lease was lost, it is one of those below; 126

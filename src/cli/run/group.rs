@@ -7,16 +7,12 @@ use rustix::{
     process::{Pid, Signal, kill_process_group, test_kill_process_group},
 };
 
-use super::search::{Found, Search, lives_in};
-
 /// A process group.
 #[derive(Debug)]
 pub(super) struct Group {
     id: Pid,
     /// Who in it was alive when it was last looked at: most likely still is.
     alive: Option<i32>,
-    /// For those whom the system does not show.
-    search: Search,
 }
 
 /// How a group stands.
@@ -24,8 +20,8 @@ pub(super) struct Group {
 pub(super) enum Standing {
     /// Somebody in it is alive.
     Alive,
-    /// Somebody is in it, and it is not known yet who is alive: the system does not show its processes, or
-    /// not those of other users, and they are searched for.
+    /// Somebody is in it, and it is not known whether anybody is alive: the system does not show its
+    /// processes, or not those of other users.
     Unseen,
     /// All that was seen of it is dead and waits to be collected: its first process, at least, until we
     /// have done that. Somebody may have been started in the middle of the look.
@@ -49,11 +45,7 @@ const PROCESSES: &str = "/proc";
 
 impl Group {
     pub(super) fn new(id: Pid) -> Self {
-        Self {
-            id,
-            alive: None,
-            search: Search::default(),
-        }
+        Self { id, alive: None }
     }
 
     pub(super) fn id(&self) -> Pid {
@@ -73,26 +65,9 @@ impl Group {
         if test_kill_process_group(self.id) == Err(Errno::SRCH) {
             return Standing::Gone;
         }
-        if self.alive.is_some_and(|pid| lives_in(self.id, pid)) {
-            return Standing::Alive;
-        }
-        if shows_all() {
-            return self.look();
-        }
-        match self.search.go_on(self.id) {
-            Found::Alive(pid) => {
-                self.alive = Some(pid);
-                Standing::Alive
-            }
-            Found::NotYet => Standing::Unseen,
-            Found::Nobody => Standing::Dead,
-        }
-    }
-
-    fn look(&mut self) -> Standing {
         let group = self.id.as_raw_pid();
         let mut standing = Standing::Unseen;
-        for pid in processes() {
+        for pid in self.alive.into_iter().chain(processes()) {
             match Shown::of(pid) {
                 Some(shown) if shown.group != group => {}
                 Some(shown) if shown.dead => standing = Standing::Dead,
@@ -113,12 +88,6 @@ pub(super) fn dead_children() -> impl Iterator<Item = Pid> {
     processes()
         .filter(move |&pid| Shown::of(pid).is_some_and(|it| it.dead && is_ours(&it)))
         .filter_map(Pid::from_raw)
-}
-
-/// Whether the system shows all of its processes, those of other users too: the first one is of another
-/// user, or it shows all to its own.
-fn shows_all() -> bool {
-    processes().next().is_some() && Shown::of(1).is_some()
 }
 
 /// The numbers of all processes that the system shows.

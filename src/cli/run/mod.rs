@@ -8,7 +8,6 @@ mod guard;
 mod guard_process;
 mod job;
 mod orphans;
-mod search;
 mod start_process;
 mod stopping;
 mod supervisor;

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     group::{Group, Standing},
     job::Job,
+    orphans::Orphans,
 };
 
 /// A process group that is to end.
@@ -40,9 +41,6 @@ pub(super) enum Remains {
 /// How long the end of a group is waited for that was killed. The kernel needs a moment for a process
 /// with a lot of memory; who is alive after this waits for something that may never come.
 const KILLED: Duration = Duration::from_secs(5);
-/// How much longer it is waited for who has to be searched for: a busy machine takes a while for all numbers
-/// that processes may have. Elsewhere nobody is searched for.
-const SEARCHED: Duration = Duration::from_secs(if cfg!(target_os = "linux") { 60 } else { 0 });
 /// How often a group is looked at that is to end.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
@@ -66,17 +64,17 @@ impl Stopping {
     pub(super) fn look(&mut self, group: &mut impl Stoppable, kill_at: Instant) -> Option<Remains> {
         let now = Instant::now();
         let mut standing = group.standing();
-        // Whom the look has missed does not live on after this.
-        if standing == Standing::Dead && self.killed.is_none() {
+        // Whom the look has missed does not live on after this. Whoever is not shown is given no time: until
+        // the command is collected an empty group cannot be told from one in which somebody lives, and each
+        // command would be waited for as if it had left something running.
+        if matches!(standing, Standing::Dead | Standing::Unseen) && self.killed.is_none() {
             self.kill(group, now);
             standing = group.standing();
         }
         match (standing, self.killed) {
             // Whoever is hidden was killed, and is looked for once the command is collected.
-            (Standing::Gone | Standing::Dead, _) | (Standing::Unseen, Some(_)) => {
-                Some(Remains::Nobody)
-            }
-            (Standing::Alive | Standing::Unseen, None) => {
+            (Standing::Gone | Standing::Dead | Standing::Unseen, _) => Some(Remains::Nobody),
+            (Standing::Alive, None) => {
                 if now >= kill_at {
                     self.kill(group, now);
                 }
@@ -98,16 +96,17 @@ impl Remains {
     /// The same, when the command has been collected: until then signals reach it, and with it a group in
     /// which nobody else is seen. Should the number of the group have gone to another by now, that one is
     /// taken for what is left of it, and nothing is done to it.
-    pub(super) async fn or_hidden(self, job: &mut Job) -> Self {
+    pub(super) async fn or_hidden(self, job: &mut Job, orphans: &Orphans) -> Self {
         if self == Self::Somebody {
             return self;
         }
         let until = Instant::now() + KILLED;
         loop {
+            // Not collected, the dead are in the group.
+            orphans.collect();
             match job.standing() {
                 Standing::Gone | Standing::Dead => return Self::Nobody,
-                Standing::Alive if Instant::now() >= until => return Self::Somebody,
-                Standing::Unseen if Instant::now() >= until + SEARCHED => return Self::Somebody,
+                _ if Instant::now() >= until => return Self::Somebody,
                 Standing::Alive | Standing::Unseen => sleep(LOOK).await,
             }
         }
@@ -182,17 +181,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_cannot_be_seen_is_killed_before_the_command_is_collected() {
+    async fn who_cannot_be_seen_is_killed_at_once() {
         let mut group = Fake::new(Standing::Unseen, Standing::Unseen);
-        let mut stopping = Stopping::default();
-        let kill_at = Instant::now() + Duration::from_secs(3);
-        assert_eq!(stopping.look(&mut group, kill_at), None);
-        assert!(!group.killed.get());
-        advance(Duration::from_secs(3)).await;
-        assert_eq!(stopping.look(&mut group, kill_at), None);
-        assert!(group.killed.get());
+        let later = Instant::now() + Duration::from_hours(1);
         let nobody = Some(Remains::Nobody);
-        assert_eq!(stopping.look(&mut group, kill_at), nobody);
+        assert_eq!(Stopping::default().look(&mut group, later), nobody);
+        assert!(group.killed.get());
     }
 
     #[tokio::test(start_paused = true)]

@@ -159,11 +159,9 @@ impl Supervisor {
             guard.dismiss();
         }
         let code = self.job.collect();
-        // It is in the way of others that have ended no more.
-        self.orphans.collect();
         End {
             code,
-            remains: remains.or_hidden(&mut self.job).await,
+            remains: remains.or_hidden(&mut self.job, &self.orphans).await,
             stopped: self.why,
         }
     }

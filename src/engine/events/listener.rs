@@ -22,22 +22,9 @@ pub struct Listener {
     next: u64,
     /// What is said before anything is read.
     first: Option<Event>,
-    /// The number of the last event that was told before, if what was before is asked for.
-    past_until: Option<u64>,
     written: watch::Receiver<u64>,
     /// Whether the gateway drained when the last events were read.
     drained: bool,
-}
-
-/// Where somebody begins to listen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ListenFrom<'a> {
-    /// From now on.
-    Now,
-    /// So many events before now, or as many as are kept.
-    Past(u64),
-    /// Behind the event with this id.
-    Behind(&'a str),
 }
 
 /// What a listener hears. All but events are the end.
@@ -68,7 +55,7 @@ const AT_ONCE: usize = 64;
 // === impl Engine ===
 
 impl Engine {
-    /// Listens to what happens to locks.
+    /// Listens to what happens to locks from now on, or behind the event with this id.
     ///
     /// What happens at this gateway after the call is heard. Other gateways begin to tell when they
     /// have heard that somebody listens, a moment later. Behind an event that is not kept any more, or
@@ -76,19 +63,19 @@ impl Engine {
     pub fn listen(
         &self,
         prefix: NamePrefix,
-        from: ListenFrom<'_>,
+        behind: Option<&str>,
     ) -> Result<Listener, ListenError> {
         if self.is_draining() {
             return Err(ListenError::Draining);
         }
-        self.0.events.listen(prefix, from)
+        self.0.events.listen(prefix, behind)
     }
 }
 
 // === impl Bus ===
 
 impl Bus {
-    fn listen(&self, prefix: NamePrefix, from: ListenFrom<'_>) -> Result<Listener, ListenError> {
+    fn listen(&self, prefix: NamePrefix, behind: Option<&str>) -> Result<Listener, ListenError> {
         let shared = &self.0;
         let mut audience = shared.audience();
         if audience.listeners() >= shared.most_listeners {
@@ -98,17 +85,14 @@ impl Bus {
         shared.wanted.store(true, Ordering::Relaxed);
         let journal = &audience.journal;
         let (now, kept) = (journal.next(), journal.first()..=journal.next());
-        let (next, reason) = match from {
-            ListenFrom::Now => (now, None),
-            ListenFrom::Past(many) => (now.saturating_sub(many).max(*kept.start()), None),
-            // The number after the last that was read; none if the id is not one of ours.
-            ListenFrom::Behind(id) => match shared.number_of(id).map(|number| number + 1) {
-                Some(after) if kept.contains(&after) => (after, None),
-                Some(after) if after < *kept.start() => (*kept.start(), Some("too-old")),
-                _ => (now, Some("unknown-id")),
-            },
+        // The number after the last that was read; none if the id is not one of ours.
+        let after = behind.map(|id| shared.number_of(id).map(|number| number + 1));
+        let (next, reason) = match after {
+            None => (now, None),
+            Some(Some(after)) if kept.contains(&after) => (after, None),
+            Some(Some(after)) if after < *kept.start() => (*kept.start(), Some("too-old")),
+            Some(_) => (now, Some("unknown-id")),
         };
-        let past_until = matches!(from, ListenFrom::Past(_)).then_some(now - 1);
         drop(audience);
         shared.changed.notify_one();
         Ok(Listener {
@@ -116,7 +100,6 @@ impl Bus {
             prefix,
             next,
             first: reason.map(|reason| Event::gap(reason, shared.clock.wall())),
-            past_until,
             written: shared.written.subscribe(),
             drained: false,
         })
@@ -145,11 +128,6 @@ impl Listener {
     /// The number of the last event that was read or passed over.
     pub fn position(&self) -> u64 {
         self.next - 1
-    }
-
-    /// Whether the event with this number was before somebody began to listen who has asked for the past.
-    pub fn is_past(&self, number: u64) -> bool {
-        self.past_until.is_some_and(|until| number <= until)
     }
 
     /// Waits for events. Safe to drop and call again; nothing comes after the end.

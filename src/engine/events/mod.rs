@@ -7,7 +7,6 @@ mod ear;
 mod ended;
 mod event;
 mod journal;
-mod limbo;
 mod line;
 mod listener;
 mod outbox;
@@ -20,4 +19,4 @@ mod tracker;
 
 pub(in crate::engine) use bus::Bus;
 pub use event::{Event, EventKind};
-pub use listener::{Heard, ListenError, ListenFrom, Listener};
+pub use listener::{Heard, ListenError, Listener};

@@ -1,20 +1,29 @@
 //! What the teller makes of an event: fills in what is known, drops what was told before.
 
+use std::time::SystemTime;
+
 use tokio::time::Instant;
 
 use super::{
     ended::{Ended, Mark},
     event::{Event, EventKind},
-    limbo::Limbo,
     line::{LeaseId, News},
-    tracker::{LeaseKey, Origin, Tracked, Tracker},
+    tracker::{LeaseKey, Tracked, Tracker},
 };
+
+/// Where an event has happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Here: everybody hears of the expiry of this lease from here.
+    Here,
+    /// At another gateway, which tells of the expiry.
+    Elsewhere,
+}
 
 /// What is known of leases, while somebody listens.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge {
     pub(super) tracker: Tracker,
-    pub(super) limbo: Limbo,
     ended: Ended,
     /// Whether a lease may end at another gateway and nobody here hears of it.
     deaf: bool,
@@ -23,58 +32,30 @@ pub(super) struct Knowledge {
 // === impl Knowledge ===
 
 impl Knowledge {
-    /// Takes in an event, and answers what is to be told now.
-    pub(super) fn take_in(&mut self, news: News, origin: Origin) -> Vec<Event> {
+    /// Takes in an event, and answers what is to be told.
+    pub(super) fn take_in(&mut self, news: News, origin: Origin) -> Option<Event> {
         match news.event.kind {
-            EventKind::Acquired => {
-                let id = news.lease;
-                let mut told = self.lives(news, origin);
-                for (news, origin) in id.map(|id| self.limbo.take(id)).unwrap_or_default() {
-                    told.extend(self.settle(news, origin));
-                }
-                told
-            }
-            EventKind::Renewed
-            | EventKind::Released
-            | EventKind::Expired
-            | EventKind::Broken
-            | EventKind::Lost => {
-                let unknown = news.lease.filter(|&id| self.is_new(id));
-                let news = match unknown {
-                    Some(id) => self.limbo.enter(id, news, origin),
-                    None => Some(news),
-                };
-                news.map(|news| self.settle(news, origin))
-                    .unwrap_or_default()
+            EventKind::Acquired | EventKind::Renewed => self.lives(news, origin),
+            EventKind::Released | EventKind::Expired | EventKind::Broken | EventKind::Lost => {
+                self.ends(news)
             }
             EventKind::Gap => {
-                self.tracker.doubt_all();
-                vec![news.event]
+                self.tracker.watch_none();
+                Some(news.event)
             }
-            EventKind::Queued => vec![news.event],
+            EventKind::Queued => Some(news.event),
         }
     }
 
     /// From now on leases may end unheard at other gateways.
     pub(super) fn hears_nothing(&mut self) {
         self.deaf = true;
+        self.tracker.watch_none();
     }
 
-    /// Whether leases may end unheard.
-    pub(super) fn is_deaf(&self) -> bool {
-        self.deaf
-    }
-
-    /// From now on ends are heard of wherever a lease ends. Of those that live, only what is seen to
-    /// live from now on can be said to have expired.
+    /// From now on ends are heard of wherever a lease ends.
     pub(super) fn hears(&mut self) {
         self.deaf = false;
-        self.tracker.doubt_all();
-    }
-
-    /// A lease was seen to live, until then.
-    pub(super) fn is_alive(&mut self, key: &LeaseKey, until: Instant) {
-        self.tracker.is_alive(key, until, !self.deaf);
     }
 
     /// Whether the lease of an event is known to live.
@@ -83,22 +64,11 @@ impl Knowledge {
             .is_some_and(|id| self.tracker.resolve(id).is_some())
     }
 
-    /// What has waited in vain for the beginning of its lease.
-    pub(super) fn overdue(&mut self, now: Instant) -> Option<Vec<Event>> {
-        let waited = self.limbo.take_due(now)?;
-        let settled = waited.into_iter();
-        Some(
-            settled
-                .flat_map(|(news, origin)| self.settle(news, origin))
-                .collect(),
-        )
-    }
-
-    /// A lease is gone, and nobody has said why.
-    pub(super) fn gone(&mut self, key: &LeaseKey, at: std::time::SystemTime) -> Option<News> {
+    /// A lease that was watched is gone, and nobody has said why: its time was over.
+    pub(super) fn gone(&mut self, key: &LeaseKey, at: SystemTime) -> Option<News> {
         let lease = self.tracker.get(key)?;
-        if !lease.witnessed {
-            self.tracker.is_missing(key);
+        if !lease.watched {
+            self.tracker.forget(key);
             return None;
         }
         Some(News {
@@ -112,53 +82,42 @@ impl Knowledge {
         })
     }
 
-    /// Whether nothing was heard yet of a lease.
-    fn is_new(&self, id: LeaseId) -> bool {
-        self.tracker.resolve(id).is_none() && !self.ended.contains(&Mark::Id(id))
-    }
-
-    /// Takes in what waits for nothing.
-    fn settle(&mut self, news: News, origin: Origin) -> Vec<Event> {
-        if news.event.kind == EventKind::Renewed {
-            self.lives(news, origin)
-        } else {
-            self.ends(news)
-        }
-    }
-
-    fn lives(&mut self, news: News, origin: Origin) -> Vec<Event> {
+    fn lives(&mut self, news: News, origin: Origin) -> Option<Event> {
         let (event, id) = (news.event, news.lease);
         let Some(key) = key_of(&event) else {
-            return vec![event];
+            return Some(event);
         };
         let ended = self.has_ended(Some(&key), id);
         if ended && event.kind == EventKind::Renewed {
-            return Vec::new();
+            return None;
         }
         let begins = event.kind == EventKind::Acquired;
         // Both the request that was granted it and one that asked again may say so.
         let before = self.tracker.get(&key);
         let told = begins && before.is_some_and(|lease| lease.begun && lease.id == id);
-        if let (false, Some(left)) = (ended, event.expires_in) {
+        if begins && before.is_some() {
+            // A renewal that was heard of first, here perhaps, says until when it lasts and who watches it.
+            self.tracker.has_begun(&key);
+        } else if let (false, Some(left)) = (ended, event.expires_in) {
+            let watched = origin == Origin::Here && !self.deaf;
+            let until = Instant::now() + left;
             let lease = Tracked {
-                id,
-                witnessed: !self.deaf,
                 begun: begins,
-                ..Tracked::new(event.owner.clone(), Instant::now() + left, origin)
+                ..Tracked::new(id, event.owner.clone(), until, watched)
             };
             self.tracker.track(key, lease);
         }
-        if told { Vec::new() } else { vec![event] }
+        (!told).then_some(event)
     }
 
-    fn ends(&mut self, news: News) -> Vec<Event> {
+    fn ends(&mut self, news: News) -> Option<Event> {
         let id = news.lease;
         let key = key_of(&news.event).or_else(|| self.tracker.resolve(id?).cloned());
         let is_told = news.event.kind.ends_lease() && self.has_ended(key.as_ref(), id);
         if is_told || (key.is_none() && news.if_known) {
-            return Vec::new();
+            return None;
         }
-        vec![self.tell_end(news.event, key, id)]
+        Some(self.tell_end(news.event, key, id))
     }
 
     fn tell_end(&mut self, mut event: Event, key: Option<LeaseKey>, id: Option<LeaseId>) -> Event {

@@ -21,8 +21,8 @@ use super::{
     event::Event,
     line::{LeaseId, News},
     outbox::Outbox,
-    take_in::Knowledge,
-    tracker::{LeaseKey, Origin, Tracked},
+    take_in::{Knowledge, Origin},
+    tracker::{LeaseKey, Tracked},
 };
 
 /// The task that takes in what operations tell, and passes it on to those who listen.
@@ -42,8 +42,6 @@ pub(super) struct Teller {
     asked_until: Option<Instant>,
     /// When the other gateways are asked again for their news.
     ask_at: Option<Instant>,
-    /// When the other gateways have heard that they are listened to.
-    heard_at: Option<Instant>,
     checks: FuturesUnordered<BoxFuture<'static, (LeaseKey, Found)>>,
     /// One at a time, so that batches arrive in order.
     sending: Option<BoxFuture<'static, Result<(), StoreError>>>,
@@ -61,8 +59,6 @@ const AGAIN: Duration = Duration::from_secs(1);
 const ASK: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(10));
 /// How soon they are asked again if they cannot be reached.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// How long it takes other gateways to hear what they are asked.
-const HEARD: Duration = Duration::from_millis(100);
 /// How long the last batch may take at the end.
 const LAST: Duration = Duration::from_millis(500);
 
@@ -86,7 +82,6 @@ impl Teller {
             awake: false,
             asked_until: None,
             ask_at: None,
-            heard_at: None,
             checks: FuturesUnordered::new(),
             sending: None,
             asking: None,
@@ -136,11 +131,9 @@ impl Teller {
         let checking = self.checks.len() < CHECKS;
         let times = [
             self.outbox.due().filter(|_| idle),
-            self.known.limbo.next_due(),
             self.known.tracker.next_due().filter(|_| checking),
             self.ask_at.filter(|_| self.asking.is_none()),
             self.asked_until,
-            self.heard_at,
             self.shared.audience().disperses_at(),
         ];
         times.into_iter().flatten().min()
@@ -170,7 +163,6 @@ impl Teller {
         }
         if !wanted && self.awake {
             self.ear.close();
-            self.heard_at = None;
             self.known = Knowledge::default();
             self.outbox.clear();
             self.checks.clear();
@@ -179,19 +171,16 @@ impl Teller {
         self.awake = wanted;
     }
 
-    /// Looks after the leases that were granted here before anybody listened. They may have ended at
-    /// another gateway.
+    /// Remembers the leases that were granted here before anybody listened, for the owner and the fencing
+    /// token that their ends are told with. They may have ended at another gateway.
     fn remember_leases(&mut self) {
         for lease in self.leases.living() {
             let key = LeaseKey {
                 name: lease.name,
                 fence: lease.fence,
             };
-            let tracked = Tracked {
-                id: Some(LeaseId::of(&lease.token)),
-                witnessed: false,
-                ..Tracked::new(lease.owner, lease.until, Origin::Here)
-            };
+            let id = Some(LeaseId::of(&lease.token));
+            let tracked = Tracked::new(id, lease.owner, lease.until, false);
             self.known.tracker.track(key, tracked);
         }
     }
@@ -206,13 +195,6 @@ impl Teller {
         if self.told.is_empty() && self.shared.overflowed.swap(false, Ordering::Relaxed) {
             let gap = Event::gap("too-many", self.shared.clock.wall());
             self.tell(gap.into(), Origin::Here);
-        }
-        while let Some(events) = self.known.overdue(now) {
-            self.write(events);
-        }
-        if self.heard_at.is_some_and(|at| at <= now) {
-            self.heard_at = None;
-            self.known.hears();
         }
         while self.checks.len() < CHECKS
             && let Some(key) = self.known.tracker.take_due(now)
@@ -251,18 +233,11 @@ impl Teller {
         if origin == Origin::Here && self.asked_until.is_some() && !known_only {
             self.outbox.put(&news);
         }
-        let events = self.known.take_in(news, origin);
-        self.write(events);
-    }
-
-    fn write(&self, events: Vec<Event>) {
-        if events.is_empty() {
+        let Some(event) = self.known.take_in(news, origin) else {
             return;
-        }
+        };
         let mut audience = self.shared.audience();
-        for event in events {
-            audience.write(event);
-        }
+        audience.write(event);
         let next = audience.journal.next();
         drop(audience);
         self.shared.written.send_replace(next);
@@ -287,23 +262,21 @@ impl Teller {
     /// What other gateways send is heard from now on, but they may not know yet that they are listened
     /// to.
     fn begin_to_hear(&mut self) {
-        self.known.hears_nothing();
-        self.heard_at = None;
-        let now = Instant::now();
         if self.ask_at.is_some() {
-            self.ask_at = Some(now);
+            self.known.hears_nothing();
+            self.ask_at = Some(Instant::now());
         } else {
             // Somebody else has asked all of them.
-            self.heard_at = Some(now + HEARD);
+            self.known.hears();
         }
     }
 
     fn asked(&mut self, asked: &Result<(), StoreError>) {
-        let now = Instant::now();
         if asked.is_err() {
-            self.ask_at = self.ask_at.map(|at| at.min(now + ASK_AGAIN));
-        } else if self.known.is_deaf() && self.ear.is_open() {
-            self.heard_at.get_or_insert(now + HEARD);
+            let soon = Instant::now() + ASK_AGAIN;
+            self.ask_at = self.ask_at.map(|at| at.min(soon));
+        } else if self.ear.is_open() {
+            self.known.hears();
         }
     }
 
@@ -313,13 +286,11 @@ impl Teller {
             return;
         }
         match found {
-            Found::Living(left) => self.known.is_alive(key, Instant::now() + *left),
+            Found::Living(left) => self.known.tracker.is_alive(key, Instant::now() + *left),
             Found::Unknown => self.known.tracker.put_off(key, Instant::now() + AGAIN),
             Found::Gone => {
-                let origin = self.known.tracker.get(key).map(|lease| lease.origin);
-                let expired = self.known.gone(key, self.shared.clock.wall());
-                if let (Some(origin), Some(expired)) = (origin, expired) {
-                    self.tell(expired, origin);
+                if let Some(expired) = self.known.gone(key, self.shared.clock.wall()) {
+                    self.tell(expired, Origin::Here);
                 }
             }
         }

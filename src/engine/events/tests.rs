@@ -10,9 +10,9 @@ use tokio::time::{Instant, advance};
 use super::{
     event::{Event, EventKind},
     line::{LeaseId, News},
-    listener::{Heard, ListenFrom, Listener},
-    take_in::Knowledge,
-    tracker::{LeaseKey, Origin},
+    listener::{Heard, Listener},
+    take_in::{Knowledge, Origin},
+    tracker::LeaseKey,
 };
 use crate::{
     engine::tests::scripted_store::{ScriptedStore, engine, granted, held, name, settle},
@@ -37,42 +37,22 @@ fn id() -> LeaseId {
     LeaseId::of(&Token::random().hash())
 }
 
-fn kinds(told: &[Event]) -> Vec<EventKind> {
-    told.iter().map(|event| event.kind).collect()
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_end_waits_a_little_for_its_beginning() {
-    let (mut known, id) = (Knowledge::default(), id());
-    let there = Origin::Elsewhere;
-    let renewed = known.take_in(news(EventKind::Renewed, id, Some(FENCE)), there);
-    let released = known.take_in(news(EventKind::Released, id, None), Origin::Here);
-    assert_eq!((renewed, released), (vec![], vec![]));
-    let told = known.take_in(news(EventKind::Acquired, id, Some(FENCE)), there);
-    assert_eq!(
-        kinds(&told),
-        [EventKind::Acquired, EventKind::Renewed, EventKind::Released]
-    );
-    assert!(told.iter().all(|event| event.fence == told[0].fence));
-    advance(Duration::from_mins(1)).await;
-    assert_eq!(known.overdue(Instant::now()), Some(vec![]), "told already");
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_end_without_a_beginning_is_told_all_the_same_and_once() {
     let (mut known, id) = (Knowledge::default(), id());
     let released = || news(EventKind::Released, id, None);
-    assert_eq!(known.take_in(released(), Origin::Here), []);
-    assert_eq!(known.overdue(Instant::now()), None);
-    advance(Duration::from_millis(200)).await;
-    let told = known.overdue(Instant::now()).unwrap();
-    assert_eq!(
-        (kinds(&told), told[0].fence),
-        (vec![EventKind::Released], None)
-    );
-    assert_eq!(known.take_in(released(), Origin::Here), []);
+    let told = known.take_in(released(), Origin::Here).unwrap();
+    assert_eq!((told.kind, told.fence), (EventKind::Released, None));
+    assert_eq!(known.take_in(released(), Origin::Here), None);
     let renewed = news(EventKind::Renewed, id, Some(FENCE));
-    assert_eq!(known.take_in(renewed, Origin::Elsewhere), [], "it is over");
+    assert_eq!(
+        known.take_in(renewed, Origin::Elsewhere),
+        None,
+        "it is over"
+    );
+    // Its beginning was on its way, and nobody waits for another end.
+    let acquired = news(EventKind::Acquired, id, Some(FENCE));
+    assert!(known.take_in(acquired, Origin::Elsewhere).is_some());
     assert_eq!(known.tracker.next_due(), None);
 }
 
@@ -81,9 +61,7 @@ async fn of_a_lease_of_which_nobody_has_heard_nobody_hears_that_it_was_given_bac
     let (mut known, id) = (Knowledge::default(), id());
     let mut given_back = news(EventKind::Released, id, None);
     given_back.if_known = true;
-    assert_eq!(known.take_in(given_back, Origin::Here), []);
-    advance(Duration::from_secs(1)).await;
-    assert_eq!(known.overdue(Instant::now()), Some(vec![]));
+    assert_eq!(known.take_in(given_back, Origin::Here), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,61 +72,61 @@ async fn a_stream_that_lost_its_lease_in_time_does_not_end_it() {
         let mut lost = news(EventKind::Lost, id, None);
         lost.event.reason = Some(reason.into());
         let told = known.take_in(lost, Origin::Here);
-        assert_eq!(told[0].fence.map(FencingToken::get), Some(FENCE));
+        let fence = told.unwrap().fence;
+        assert_eq!(fence.map(FencingToken::get), Some(FENCE));
         assert_eq!(known.tracker.next_due().is_some(), lives, "{reason}");
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_was_not_seen_since_a_gap_has_not_expired() {
-    let mut known = Knowledge::default();
-    let told = known.take_in(news(EventKind::Acquired, id(), Some(FENCE)), Origin::Here);
-    let key = LeaseKey {
+fn key() -> LeaseKey {
+    LeaseKey {
         name: name(),
-        fence: told[0].fence.unwrap(),
-    };
+        fence: FencingToken::new(FENCE).unwrap(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_another_gateway_is_forgotten_soon_after_its_time_and_has_not_expired() {
+    let mut known = Knowledge::default();
+    let acquired = news(EventKind::Acquired, id(), Some(FENCE));
+    known.take_in(acquired, Origin::Elsewhere);
+    advance(Duration::from_secs(31)).await;
+    assert_eq!(known.tracker.take_due(Instant::now()), None);
+    assert!(
+        known.tracker.get(&key()).is_some(),
+        "word may be on its way"
+    );
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(known.tracker.take_due(Instant::now()), None);
+    assert!(known.tracker.get(&key()).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lived_before_a_gap_has_not_expired() {
+    let mut known = Knowledge::default();
     let at = SystemTime::UNIX_EPOCH;
-    assert!(known.gone(&key, at).is_some());
+    let acquired = || news(EventKind::Acquired, id(), Some(FENCE));
+    known.take_in(acquired(), Origin::Here);
+    assert!(known.gone(&key(), at).is_some());
     known.take_in(Event::gap("test", at).into(), Origin::Elsewhere);
-    assert_eq!(known.gone(&key, at), None);
-    // Word of its end may be on its way.
-    assert!(known.tracker.get(&key).is_some());
-    assert_eq!(known.gone(&key, at), None);
-    assert_eq!(known.tracker.next_due(), None);
+    assert_eq!(known.gone(&key(), at), None);
+    // The same while ends may go unheard.
+    known.hears_nothing();
+    known.take_in(acquired(), Origin::Here);
+    assert_eq!(known.gone(&key(), at), None);
+    known.hears();
+    known.take_in(acquired(), Origin::Here);
+    assert!(known.gone(&key(), at).is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_has_expired_as_long_as_ends_may_go_unheard() {
-    let mut known = Knowledge::default();
-    let at = SystemTime::UNIX_EPOCH;
-    let key = LeaseKey {
-        name: name(),
-        fence: FencingToken::new(FENCE).unwrap(),
-    };
-    known.hears_nothing();
-    known.take_in(news(EventKind::Acquired, id(), Some(FENCE)), Origin::Here);
-    let until = Instant::now() + Duration::from_millis(500);
-    known.is_alive(&key, until);
-    // It is not looked at again and again meanwhile.
-    assert!(known.tracker.next_due() > Some(until));
-    assert_eq!(known.gone(&key, at), None);
-    known.take_in(news(EventKind::Acquired, id(), Some(FENCE)), Origin::Here);
-    known.hears();
-    known.is_alive(&key, until);
-    assert!(known.gone(&key, at).is_some());
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_lived_before_ends_were_heard_of_is_seen_to_live_before_it_can_expire() {
-    let mut known = Knowledge::default();
-    let key = LeaseKey {
-        name: name(),
-        fence: FencingToken::new(FENCE).unwrap(),
-    };
-    known.hears_nothing();
-    known.take_in(news(EventKind::Acquired, id(), Some(FENCE)), Origin::Here);
-    known.hears();
-    assert_eq!(known.gone(&key, SystemTime::UNIX_EPOCH), None);
+async fn a_lease_that_was_renewed_here_is_watched_here_although_its_beginning_is_heard_later() {
+    let (mut known, id) = (Knowledge::default(), id());
+    known.take_in(news(EventKind::Renewed, id, Some(FENCE)), Origin::Here);
+    let acquired = || news(EventKind::Acquired, id, Some(FENCE));
+    assert!(known.take_in(acquired(), Origin::Elsewhere).is_some());
+    assert!(known.take_in(acquired(), Origin::Elsewhere).is_none());
+    assert!(known.gone(&key(), SystemTime::UNIX_EPOCH).is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +134,7 @@ async fn a_lease_begins_once_whoever_says_so() {
     let (mut known, id) = (Knowledge::default(), id());
     for origin in [Origin::Here, Origin::Elsewhere] {
         let told = known.take_in(news(EventKind::Acquired, id, Some(FENCE)), origin);
-        assert_eq!(told.len(), usize::from(origin == Origin::Here));
+        assert_eq!(told.is_some(), origin == Origin::Here);
     }
 }
 
@@ -171,9 +149,7 @@ async fn next(listener: &mut Listener) -> Vec<Arc<Event>> {
 async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
-    let mut listener = engine
-        .listen(NamePrefix::default(), ListenFrom::Now)
-        .unwrap();
+    let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
     let bus = &engine.0.events;
     let token = Token::random();
     bus.renewed(&name(), &token.hash(), &held());
@@ -192,7 +168,7 @@ async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
         .collect();
     assert_eq!(
         shown,
-        [("broken", true), ("broken", false), ("released", false)]
+        [("broken", true), ("broken", false), ("renewed", true)]
     );
 }
 
@@ -202,11 +178,7 @@ async fn what_nobody_listens_to_is_not_even_made() {
     let (engine, _lifecycle) = engine(&store);
     settle().await;
     engine.0.events.tell(|_| panic!("nobody listens"));
-    drop(
-        engine
-            .listen(NamePrefix::default(), ListenFrom::Now)
-            .unwrap(),
-    );
+    drop(engine.listen(NamePrefix::default(), None).unwrap());
     engine
         .0
         .events
@@ -220,9 +192,7 @@ async fn what_nobody_listens_to_is_not_even_made() {
 async fn more_than_can_be_taken_in_leaves_a_gap() {
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
-    let first = engine
-        .listen(NamePrefix::default(), ListenFrom::Now)
-        .unwrap();
+    let first = engine.listen(NamePrefix::default(), None).unwrap();
     let token = Token::random().hash();
     let lease = HeldLease { ..held() };
     for _ in 0..20_000 {
@@ -230,9 +200,7 @@ async fn more_than_can_be_taken_in_leaves_a_gap() {
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let begin = format!("{}-0", first.instance());
-    let mut listener = engine
-        .listen(NamePrefix::default(), ListenFrom::Behind(&begin))
-        .unwrap();
+    let mut listener = engine.listen(NamePrefix::default(), Some(&begin)).unwrap();
     loop {
         let told = next(&mut listener).await;
         if told

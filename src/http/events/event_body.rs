@@ -1,7 +1,5 @@
 //! Events as server-sent events.
 
-use std::ops::Not;
-
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -85,9 +83,6 @@ struct EventData<'a> {
     /// `session` and `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<String>,
-    /// True if it was before the stream, and was asked for with `past`.
-    #[serde(skip_serializing_if = "Not::not")]
-    past: bool,
 }
 
 /// Something that is shown as null if it is not known, and not left out.
@@ -98,12 +93,9 @@ struct OrNull<T>(Option<T>);
 /// How soon a browser connects again, in milliseconds.
 const RETRY: u64 = 2_000;
 
-/// An event with its id; `past`: it is told to one who has asked for what was before.
-pub(super) fn encode(instance: &str, number: u64, event: &Event, past: bool) -> Vec<u8> {
-    let data = json(&EventData {
-        past,
-        ..EventData::of(event)
-    });
+/// An event with its id.
+pub(super) fn encode(instance: &str, number: u64, event: &Event) -> Vec<u8> {
+    let data = json(&EventData::of(event));
     let (kind, data) = (event.kind.as_str(), text(&data));
     format!("id: {instance}-{number}\nevent: {kind}\ndata: {data}\n\n").into_bytes()
 }
@@ -164,7 +156,6 @@ impl<'a> EventData<'a> {
             position: event.position,
             reason: event.reason.as_deref(),
             at: Some(timestamp(Some(event.at))),
-            past: false,
         }
     }
 
@@ -180,7 +171,6 @@ impl<'a> EventData<'a> {
             position: None,
             reason: None,
             at: None,
-            past: false,
         }
     }
 }

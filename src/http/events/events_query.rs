@@ -10,8 +10,6 @@ use crate::{
 /// Which locks are listened to.
 pub(in crate::http) struct EventsQuery {
     pub(super) prefix: NamePrefix,
-    /// How many events of before are told first.
-    pub(super) past: Option<u64>,
 }
 
 /// The same for the OpenAPI document.
@@ -27,25 +25,13 @@ pub(super) struct EventsParameters {
         example = "deploy:"
     )]
     prefix: Option<String>,
-    /// How many of the last events, of all locks, are looked through first for those that are to be
-    /// told; each of them has `past: true`.
-    /// With `Last-Event-ID` it says nothing: then it reads on from there.
-    #[param(nullable = false, minimum = 0, maximum = 4096)]
-    past: Option<u64>,
 }
-
-/// Half of what is kept: what is told must not be lost before it is read.
-const MOST_PAST: u64 = 4_096;
 
 // === impl EventsQuery ===
 
 impl Query for EventsQuery {
     fn read(parameters: &mut Parameters<'_>) -> Self {
         let prefix = parameters.prefix().unwrap_or_default();
-        let past = parameters.whole("past");
-        if past.is_some_and(|past| past > MOST_PAST) {
-            parameters.refuse("past", format!("is more than {MOST_PAST}"));
-        }
-        Self { prefix, past }
+        Self { prefix }
     }
 }

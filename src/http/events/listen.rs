@@ -10,7 +10,7 @@ use utoipa::{
 
 use crate::{
     auth::{Access, scope},
-    engine::events::{ListenError, ListenFrom},
+    engine::events::ListenError,
     http::{
         extract::{ApiQuery, Caller, EventStream},
         problem::{Extra, Problem, ProblemCode as Code, problem_responses},
@@ -57,15 +57,16 @@ struct EventsProblems;
 ///
 /// The data has `kind` (the event's name again), `name`, `fencing_token` (null if it is not known),
 /// `owner` (null if there is none or it is not known), `expires_in_ms` (`acquired`, `renewed`),
-/// `waited_ms` (`acquired`), `position` (`queued`), `reason`, `past` (true for what was told before, if
-/// that is asked for with `past`), and `at`, in RFC 3339 and for display only. There may be more fields in later versions.
+/// `waited_ms` (`acquired`), `position` (`queued`), `reason` and `at`, in RFC 3339 and for display only. There may be more fields in later versions.
 ///
 /// **Events are for people, dashboards and wake-up calls. Decide nothing by them**: a lock is held by
 /// whoever has been granted it, and only the store knows. They come as well as they can: one may be
-/// missing although nothing was lost on the way (what a gateway did when it was killed), and the order
-/// is certain only for one lease. No event is invented, and no fencing token is `acquired` twice. What
-/// happens at other gateways is told up to a few hundred milliseconds later, and from the moment on at
-/// which they have heard that somebody listens.
+/// missing although nothing was lost on the way (what a gateway did when it was killed, the `expired` of
+/// a lease that was granted before anybody listened), and the order is certain only for what happens at one
+/// gateway: a release elsewhere may come before the `acquired` of its lease, and does not know its owner
+/// then. No event is invented, and no fencing token is `acquired` twice. What happens at other gateways is
+/// told up to a few hundred milliseconds later, and from the moment on at which they have heard that
+/// somebody listens.
 ///
 /// Connect again with the header `Last-Event-ID` (a browser does) to read on where the stream was cut:
 /// the last 8192 events are kept, for a minute after nobody listens any more.
@@ -91,12 +92,7 @@ pub(in crate::http) async fn events(
 ) -> Result<Events, Problem> {
     let counted = caller.stream()?;
     // A caller that hangs up from here on drops the listener.
-    let from = match (&last_id, query.past) {
-        (Some(id), _) => ListenFrom::Behind(id),
-        (None, Some(past)) => ListenFrom::Past(past),
-        (None, None) => ListenFrom::Now,
-    };
-    let listener = gateway.engine.listen(query.prefix, from)?;
+    let listener = gateway.engine.listen(query.prefix, last_id.as_deref())?;
     Ok(Events::new(
         listener,
         stream,

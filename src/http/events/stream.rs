@@ -121,8 +121,7 @@ impl Events {
                 // A gap concerns everybody.
                 let name = event.name.as_ref();
                 if name.is_none_or(|name| self.access.still_views(name)) {
-                    let past = self.listener.is_past(number);
-                    bytes.extend(encode(self.listener.instance(), number, &event, past));
+                    bytes.extend(encode(self.listener.instance(), number, &event));
                 }
             }
             if !bytes.is_empty() {

@@ -12,7 +12,6 @@ use utoipa::ToSchema;
 use crate::{
     http::locks::MetadataBody,
     lock::{Lease, LockName, Owner, Token},
-    mutants::{self, Mutant},
 };
 
 /// A lease, as only its holder gets to see it: it has the token.
@@ -83,7 +82,7 @@ impl LeaseBody {
             token: lease.token,
             fencing_token: held.fence.get(),
             ttl_ms: held.ttl.as_millis(),
-            expires_in_ms: millis(told(held.expires_in)),
+            expires_in_ms: millis(held.expires_in),
             expires_at: displayed(now.checked_add(held.expires_in)),
             acquired_at: displayed(now.checked_sub(held.held_for)),
             renew_after_ms: millis(held.expires_in / 3),
@@ -92,15 +91,6 @@ impl LeaseBody {
             metadata: MetadataBody(held.metadata),
             waited_ms: millis(lease.waited),
         }
-    }
-}
-
-/// What is told of the time that is left.
-fn told(left: Duration) -> Duration {
-    if mutants::is(Mutant::ToldTooLong) {
-        left * 2
-    } else {
-        left
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::{
     lock::{HeldLease, KeeperId, LockName},
-    mutants::{self, Mutant},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Attempt, Idempotency},
@@ -30,10 +29,7 @@ impl State {
         if self.remembers(&RowKey::given_back(name, token), now) {
             return Err(Unavailability::Withdrawn.into());
         }
-        let mut living = self.living(name, now).cloned();
-        if mutants::is(Mutant::NoNx) {
-            living = None;
-        }
+        let living = self.living(name, now).cloned();
         if let Some(lease) = &living {
             if lease.token == *token {
                 // Under its key a newer request may have been answered it meanwhile, and keeps it.
@@ -50,7 +46,6 @@ impl State {
         }
         if let Some(idempotency) = &attempt.idempotency
             && self.remembers(&RowKey::used_key(&idempotency.hash), now)
-            && !mutants::is(Mutant::NoTombstone)
         {
             return Ok(Acquisition::IdempotencyExpired);
         }
@@ -84,10 +79,7 @@ impl State {
         }
         let salt = key.idempotency.salt;
         let keeper = KeeperId::of_attempt(&attempt.token);
-        let mut settled = lease.told(Told::Again, now).adopted(keeper);
-        if mutants::is(Mutant::ReplayWithNewFence) {
-            settled.fence = self.next_fence().ok()?;
-        }
+        let settled = lease.told(Told::Again, now).adopted(keeper);
         let held = settled.held(now);
         self.set(&attempt.name, settled);
         Some(if lease.is_unheard() {

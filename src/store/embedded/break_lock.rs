@@ -2,7 +2,6 @@
 
 use crate::{
     lock::{LockName, Meant, TokenHash},
-    mutants::{self, Mutant},
     store::{
         breaks::Breaking,
         contract::{Holder, Loss},
@@ -27,8 +26,7 @@ impl State {
         };
         let (token, heard) = (lease.token, !lease.is_unheard());
         let holder = Holder::Lease(lease.held(now));
-        let any = mutants::is(Mutant::BreakWithoutCheck);
-        if !any && meant.is_some_and(|meant| meant != Meant::Lease(lease.fence)) {
+        if meant.is_some_and(|meant| meant != Meant::Lease(lease.fence)) {
             return (Breaking::HolderChanged(holder), None);
         }
         self.end(name, false, now);

@@ -2,7 +2,6 @@
 
 use crate::{
     lock::{LockName, TokenHash},
-    mutants::{self, Mutant},
     store::contract::GiveBack,
 };
 
@@ -21,7 +20,7 @@ impl State {
         match self.living(name, now) {
             Some(lease) if lease.token == *token => {
                 let kept = lease.is_settled() || lease.is_adopted();
-                if kept && !mutants::is(Mutant::GiveBackOfReplayed) {
+                if kept {
                     return GiveBack::NothingHeld;
                 }
                 self.end(name, false, now);

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::{
     lock::{FencingToken, HeldLease, KeeperId, Metadata, Owner, TokenHash, Ttl},
-    mutants::{self, Mutant},
     store::contract::{Attempt, Idempotency},
 };
 
@@ -175,10 +174,7 @@ impl Lease {
     }
 
     fn end(ttl: Ttl, hold_ends_at: Option<Moment>, now: Moment) -> Moment {
-        let mut end = now.after(ttl.duration());
-        if mutants::is(Mutant::TtlInSeconds) {
-            end = now.after(ttl.duration() / 1_000);
-        }
+        let end = now.after(ttl.duration());
         hold_ends_at.map_or(end, |limit| end.min(limit))
     }
 }

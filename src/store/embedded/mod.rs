@@ -38,7 +38,6 @@ mod state;
 mod store;
 #[cfg(test)]
 mod tests;
-mod too_early;
 mod writer;
 
 #[cfg(any(test, feature = "fuzzing"))]

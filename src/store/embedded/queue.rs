@@ -2,10 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::{
-    lock::{IdempotencyHash, TokenHash},
-    mutants::{self, Mutant},
-};
+use crate::lock::{IdempotencyHash, TokenHash};
 
 use super::{moment::Moment, queued::Queued};
 
@@ -35,9 +32,6 @@ impl Queue {
 
     /// The next to be granted the lock.
     pub(super) fn head(&self) -> Option<u64> {
-        if mutants::is(Mutant::Lifo) {
-            return self.line.keys().next_back().copied();
-        }
         self.line.keys().next().copied()
     }
 

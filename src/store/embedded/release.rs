@@ -2,7 +2,6 @@
 
 use crate::{
     lock::{KeeperId, LockName, TokenHash},
-    mutants::{self, Mutant},
     store::contract::Release,
 };
 
@@ -20,15 +19,12 @@ impl State {
         now: Moment,
     ) -> Release {
         let held = self.living(name, now);
-        let any = mutants::is(Mutant::ReleaseWithoutOwnerCheck);
-        if let Some(lease) = held.filter(|lease| any || lease.token == *token) {
+        if let Some(lease) = held.filter(|lease| lease.token == *token) {
             if keeper.is_some_and(|keeper| !lease.is_kept_by(keeper)) {
                 return Release::Adopted;
             }
             self.end(name, true, now);
-            if !mutants::is(Mutant::Barging) {
-                self.hand_off(name, now);
-            }
+            self.hand_off(name, now);
             Release::Released
         } else if self.remembers(&RowKey::released(name, token), now) {
             Release::Released

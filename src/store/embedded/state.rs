@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::{
     lock::{FencingToken, HeldLease, LockName, TokenHash},
-    mutants::{self, Mutant},
     store::{
         StoreError,
         contract::{Holder, Inspection, TOMBSTONE},
@@ -70,11 +69,7 @@ impl State {
     ) -> Self {
         let highest = leases.iter().map(|(_name, lease)| lease.fence.get()).max();
         let mut state = Self {
-            fence: if mutants::is(Mutant::FenceNotKept) {
-                0
-            } else {
-                fence.max(highest.unwrap_or_default())
-            },
+            fence: fence.max(highest.unwrap_or_default()),
             parking,
             ..Self::default()
         };
@@ -326,9 +321,7 @@ impl State {
         let over = self.leases.get(name).is_some_and(|lease| !lease.lives(now));
         if over && let Some(lease) = self.put(name, None) {
             self.bury(name, &lease, false, lease.expires_at);
-            if !mutants::is(Mutant::NoTimers) {
-                self.hand_off(name, now);
-            }
+            self.hand_off(name, now);
         }
     }
 

@@ -196,7 +196,6 @@ impl Writer {
 
     fn commit(&mut self, change: Change, now: Moment, done: Vec<Done>) {
         let meta = self.next_meta(&change, now);
-        let done = self.too_early(done, now);
         let Some(file) = &self.file else { return };
         self.health.writing(now);
         if let Err(failure) = file.write(&meta, change.rows) {

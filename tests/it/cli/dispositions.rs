@@ -1,7 +1,15 @@
 //! What the tests start hears signals, whoever started the tests; and `latchgate run` passes on what it was
 //! started with.
 
-use std::process::{Command, Stdio};
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::Instant;
 
 use crate::support::{gateway::Gateway, spawn};
 
@@ -69,5 +77,51 @@ fn a_command_under_run_begins_with_the_signals_that_it_would_have_without() {
     under_run.args(&run[1..]).args(SHOW);
     assert_eq!(shown(under_run), shown(plain));
     let run: Vec<_> = run.into_iter().chain(SHOW).collect();
-    assert_eq!(shown(deaf(&run)), shown(deaf(&SHOW)));
+    let [_, ignored] = shown(deaf(&SHOW));
+    // It must hear the end of its command, and blocks nothing for that either.
+    assert_eq!(shown(deaf(&run)), [0, ignored]);
+}
+
+#[test]
+fn a_command_under_run_and_a_gateway_end_although_the_caller_has_blocked_the_signals_for_that() {
+    let block = ["env", "--block-signal=CHLD", "--block-signal=TERM"];
+    let blocking = |arguments: &[&str]| {
+        let mut command = spawn::command(block[0]);
+        let program = env!("CARGO_BIN_EXE_latchgate");
+        command.args(&block[1..]).arg(program).args(arguments);
+        command
+    };
+    let gateway = Gateway::start();
+    let mut run = blocking(&["run", "--url", &gateway.url(), "deploy", "--", "true"]);
+    let mut run = run.spawn().unwrap();
+    ends_with(&mut run, Some(0));
+
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", directory.path().display());
+    let mut serve = blocking(&["serve", "--listen", "127.0.0.1:0", "--store", &store]);
+    let mut serve = serve.stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let mut says = BufReader::new(serve.stdout.take().unwrap());
+    while !said.contains("curl") {
+        assert_ne!(says.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    kill_process(Pid::from_child(&serve), Signal::TERM).unwrap();
+    ends_with(&mut serve, Some(0));
+}
+
+/// Waits for the end of a process, or kills it.
+fn ends_with(process: &mut Child, code: Option<i32>) {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    loop {
+        if let Some(status) = process.try_wait().unwrap() {
+            assert_eq!(status.code(), code);
+            return;
+        }
+        if Instant::now() > deadline {
+            process.kill().unwrap();
+            process.wait().unwrap();
+            panic!("it does not end");
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
 }

@@ -77,7 +77,7 @@ async fn a_query_that_is_not_understood_is_refused() {
     };
     assert_eq!(
         wrong("prefx=a").await,
-        ["query.prefx: is not known; the parameters of this call are prefix, past"]
+        ["query.prefx: is not known; the only parameter of this call is prefix"]
     );
     assert_eq!(
         wrong("prefix=a&prefix=b").await,
@@ -95,39 +95,8 @@ async fn a_query_that_is_not_understood_is_refused() {
         wrong(&format!("prefix={}", "a".repeat(201))).await,
         ["query.prefix: has 201 bytes; a lock name has at most 200"]
     );
-    assert_eq!(wrong("past=4097").await, ["query.past: is more than 4096"]);
-    assert_eq!(
-        wrong("past=-1").await,
-        ["query.past: is not a whole number"]
-    );
     let many = (0..100).map(|n| format!("p{n}=1")).collect::<Vec<_>>();
     assert_eq!(wrong(&many.join("&")).await.len(), 16);
-}
-
-#[tokio::test]
-async fn what_was_before_is_told_first_to_who_asks_for_it_and_as_such() {
-    let service = Service::start();
-    // What nobody listens to is not kept.
-    let mut first = Reader::of(&service).await;
-    for _ in 0..3 {
-        service.acquire("{}").await;
-        first.expect("acquired").await;
-    }
-    for (past, kept) in [(0, 3), (2, 4), (5, 5), (4096, 6)] {
-        let mut reader = Reader::with(&service, &format!("?past={past}"), None).await;
-        for _ in 0..past.min(kept) {
-            assert_eq!(reader.expect("acquired").await["past"], true, "{past}");
-        }
-        service.acquire("{}").await;
-        let fresh = reader.expect("acquired").await;
-        assert!(fresh.get("past").is_none(), "{past}: {fresh}");
-        first.expect("acquired").await;
-    }
-    // Who reads on says where: a browser sends both, for the address is the same.
-    let mut reader = Reader::with(&service, "?past=4096", Some(&first.last_id)).await;
-    service.acquire("{}").await;
-    let fresh = reader.expect("acquired").await;
-    assert!(fresh.get("past").is_none(), "{fresh}");
 }
 
 #[tokio::test]

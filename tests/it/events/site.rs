@@ -86,6 +86,25 @@ impl Site {
         self.reader_at(0).await
     }
 
+    /// Somebody who listens at the first gateway, when the ends of leases are heard there: from then on it is
+    /// told that a lease has expired.
+    pub(super) async fn reader_of_expiries(&self) -> Reader {
+        let mut reader = Reader::of(self.gateway()).await;
+        self.expires(&mut reader).await;
+        reader
+    }
+
+    /// Waits until it is told at the first gateway that a lease has expired.
+    pub(super) async fn expires(&self, reader: &mut Reader) {
+        loop {
+            acquire(self.gateway(), "expires", &json!({"ttl_ms": 100})).await;
+            let is_it = |heard: &Heard| heard.kind == "expired" && heard.data["name"] == "expires";
+            if timeout(EXPIRY, reader.up_to(is_it)).await.is_ok() {
+                return;
+            }
+        }
+    }
+
     /// The same at any gateway.
     pub(super) async fn reader_at(&self, index: usize) -> Reader {
         let mut reader = Reader::of(&self.gateways[index]).await;
@@ -111,6 +130,8 @@ impl Site {
     }
 }
 
+/// How long a lease is waited for that should have expired: longer than it takes.
+const EXPIRY: Duration = Duration::from_secs(2);
 /// How long somebody who listens waits before it is tried again whether everybody has heard of it.
 const TRIAL: Duration = Duration::from_millis(300);
 

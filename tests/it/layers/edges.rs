@@ -49,7 +49,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "engine",
         &[
             "lock",
-            "mutants",
             "clock",
             "lifecycle",
             "config",
@@ -62,7 +61,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "http",
         &[
             "lock",
-            "mutants",
             "tls",
             "stamp",
             "clock",

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, date_time_ymd,
+    KeyPair, KeyUsagePurpose,
 };
 use tempfile::TempDir;
 
@@ -80,26 +80,6 @@ impl Authority {
             certificate: self.directory.path().join(format!("{called}.pem")),
             key: self.directory.path().join(format!("{called}.key")),
         }
-    }
-
-    /// The files of a certificate that has signed itself and is that of an authority, as
-    /// `openssl req -x509` makes them; valid from the beginning of one year to that of another.
-    pub(crate) fn files_of_itself(
-        &self,
-        called: &str,
-        names: &[&str],
-        (from, to): (i32, i32),
-    ) -> Files {
-        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.not_before = date_time_ymd(from, 1, 1);
-        params.not_after = date_time_ymd(to, 1, 1);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap();
-        let files = self.at(called);
-        files.write(&(certificate.pem(), key.serialize_pem()));
-        files
     }
 
     /// A certificate for this machine.

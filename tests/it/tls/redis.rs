@@ -3,23 +3,15 @@
 use std::fs;
 
 use crate::support::{
-    Authority, Files, RedisServer,
+    Authority, RedisServer,
     gateway::{Gateway, Setup},
     program::latchgate,
 };
-
-/// Nobody needs a certificate.
-const EVERYBODY: &[&str] = &["--tls-auth-clients", "no"];
 
 /// A server that speaks TLS only to who has a certificate.
 async fn server(authority: &Authority) -> (RedisServer, String) {
     let files = authority.files("redis", &["localhost", "127.0.0.1"]);
     RedisServer::start_tls(&files, &authority.file(), &[]).await
-}
-
-/// A server that speaks TLS with this certificate, and to everybody.
-async fn open_server(files: &Files) -> (RedisServer, String) {
-    RedisServer::start_tls(files, &files.certificate(), EVERYBODY).await
 }
 
 /// What a gateway says of itself.
@@ -105,43 +97,5 @@ async fn a_server_that_is_not_believed_or_does_not_believe_us_is_told_of() {
         })
         .await;
         assert!(!acquires(&gateway, "a"));
-    }
-}
-
-#[tokio::test]
-async fn a_server_is_believed_whose_own_certificate_is_named_and_else_it_is_said_in_words_why_not()
-{
-    let authority = Authority::new();
-    let of = |called, names: &[&str], years| authority.files_of_itself(called, names, years);
-    let (named, other) = (
-        of("named", &["localhost"], (2020, 2120)),
-        of("other", &["localhost"], (2020, 2120)),
-    );
-    let ended = of("ended", &["localhost"], (2001, 2002));
-    for (shown, believed, said) in [
-        (&named, &named, None),
-        (
-            &other,
-            &named,
-            Some("it is that of an authority, and redis.tls.ca_file does not name it"),
-        ),
-        (&ended, &ended, Some("is not believed: it expired ")),
-    ] {
-        let (_redis, port) = open_server(shown).await;
-        let setup = Setup::default()
-            .with("LATCHGATE_STORE", &format!("rediss://localhost:{port}"))
-            .with("LATCHGATE_REDIS_TLS_CA_FILE", &believed.certificate());
-        let gateway = Gateway::start_with(setup);
-        let Some(said) = said else {
-            assert!(acquires(&gateway, "a"), "{}", ready(&gateway));
-            continue;
-        };
-        crate::support::eventually("it says why", || async {
-            let ready = ready(&gateway);
-            let log = gateway.log();
-            assert!(!log.contains("CaUsed"), "{log}");
-            (ready.contains(said) || log.contains(said)).then_some(())
-        })
-        .await;
     }
 }
