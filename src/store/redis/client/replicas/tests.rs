@@ -84,6 +84,7 @@ fn marker() -> String {
 
 fn config() -> RedisConfig {
     RedisConfig {
+        connections: 2,
         wait_replicas: 1,
         ..RedisConfig::default()
     }
