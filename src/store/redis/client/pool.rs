@@ -315,7 +315,7 @@ impl Known {
             return;
         };
         *last = Some(run.clone());
-        for other in self.live.load().all.iter() {
+        for other in &self.live.load().all {
             if other.run().is_some_and(|other| other != run) {
                 other.retire();
             }
