@@ -9,7 +9,9 @@ use super::{Invalid, Millis, RedisLogin, RedisSentinelConfig, RedisTlsConfig, St
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisConfig {
-    /// How many connections carry commands, 1 to 256. Each is shared by many requests at once.
+    /// How many connections to each server carry commands, 1 to 256; 0 for one for each thread that answers
+    /// requests. Each is shared by many requests at once. They are spread over these threads, and a thread that
+    /// has none of its own uses those of the others, which costs more.
     pub connections: u32,
     /// How long connecting may take, 10 to 60000.
     pub connect_timeout_ms: Millis,
@@ -48,7 +50,7 @@ pub struct RedisConfig {
 impl RedisConfig {
     /// Finds out whether a store can be run with these values.
     pub fn validate(&self) -> Result<(), Invalid> {
-        Invalid::unless_in("redis.connections", self.connections.into(), 1..=256)?;
+        Invalid::unless_in("redis.connections", self.connections.into(), 0..=256)?;
         let connect = ("redis.connect_timeout_ms", self.connect_timeout_ms);
         let command = ("redis.command_timeout_ms", self.command_timeout_ms);
         let deadline = ("redis.deadline_ms", self.deadline_ms);
@@ -140,9 +142,9 @@ impl RedisConfig {
 impl Default for RedisConfig {
     fn default() -> Self {
         Self {
-            // Commands of many requests travel together on one socket; more sockets mean fewer
-            // commands per system call.
-            connections: 2,
+            // A request then wakes no other thread. Commands of many requests travel together on one
+            // socket; more sockets mean fewer commands per system call.
+            connections: 0,
             // A connect within one network takes a millisecond; half a second outlives a lost SYN.
             connect_timeout_ms: Millis(1_000),
             // Longer than any healthy answer, short enough for two resends within the deadline.
@@ -168,9 +170,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_at_least_one_connection() {
+    fn there_are_not_more_connections_than_a_server_has_room_for() {
         let config = RedisConfig {
-            connections: 0,
+            connections: 257,
             ..RedisConfig::default()
         };
         assert_eq!(config.validate().unwrap_err().key, "redis.connections");

@@ -3,7 +3,10 @@
 use std::{
     collections::{HashMap, hash_map},
     hash::{BuildHasherDefault, Hasher},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use tokio::{
@@ -26,8 +29,10 @@ use crate::lock::{FencingToken, HeldLease, KeeperId, LockName, Owner, TokenHash}
 #[derive(Debug, Default)]
 pub(super) struct LeaseRegistry {
     shards: [Mutex<Shard>; SHARDS],
-    /// Notified when a lease has been removed, or is waited for less long.
+    /// Notified when a lease has been removed, or is waited for less long, once somebody wants to know.
     shrunk: Arc<Notify>,
+    /// Whether anybody has ever wanted to know: only a gateway that ends does, and to notify takes a lock.
+    is_watched: AtomicBool,
 }
 
 /// A lease that was granted or renewed here.
@@ -133,7 +138,7 @@ impl LeaseRegistry {
             listed.remove();
         }
         drop(shard);
-        self.shrunk.notify_waiters();
+        self.notify();
         Some(removed)
     }
 
@@ -146,7 +151,7 @@ impl LeaseRegistry {
         };
         lease.waited_until = lease.waited_until.min(Instant::now() + at_most);
         drop(shard);
-        self.shrunk.notify_waiters();
+        self.notify();
     }
 
     /// What is left of a lease, as far as is known here.
@@ -195,7 +200,16 @@ impl LeaseRegistry {
 
     /// Ends when, from this call on, a lease has ended before its time, or is not waited for as long.
     pub(super) fn shrunk(&self) -> impl Future<Output = ()> + use<> {
+        // Before the caller looks at the leases: whoever removes one after that look has seen it, because both
+        // lock the same shard.
+        self.is_watched.store(true, Ordering::Release);
         Arc::clone(&self.shrunk).notified_owned()
+    }
+
+    fn notify(&self) {
+        if self.is_watched.load(Ordering::Acquire) {
+            self.shrunk.notify_waiters();
+        }
     }
 
     /// An answer is on its way, of a lease with an idempotency key and so long to live.

@@ -14,7 +14,7 @@ use crate::{
     config::{AuthConfig, Config, HttpTlsConfig},
     engine::Engine,
     http::{self, Certificates, CertificatesWatch, Gateway, UnderWay},
-    lifecycle::Lifecycle,
+    lifecycle::{Lifecycle, Workers},
     store::{self, AnyStore, Store as _},
     telemetry::{self, metrics::Metrics, trace::Tracer},
 };
@@ -66,12 +66,15 @@ fn start(
 ) -> Result<(), CliError> {
     // Dropped last: by then everything is said.
     let _log = telemetry::init(&config.log).map_err(ServeError::from)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(config.request_threads())
+    // Accepts connections, and does what is no request: requests have threads of their own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(CliError::Runtime)?;
-    let outcome = runtime.block_on(run(Arc::new(config), store, environment));
+    let (workers, running) = Workers::start(config.request_threads()).map_err(CliError::Runtime)?;
+    let lifecycle = Lifecycle::on(workers);
+    let outcome = runtime.block_on(run(Arc::new(config), store, environment, lifecycle));
+    drop(running);
     // Whatever is left after a second signal or the grace period is not waited for.
     runtime.shutdown_background();
     Ok(outcome?)
@@ -81,6 +84,7 @@ async fn run(
     config: Arc<Config>,
     store: Option<AnyStore>,
     environment: &Environment,
+    lifecycle: Lifecycle,
 ) -> Result<(), ServeError> {
     // First of all, so that no signal is missed.
     let mut signals = Signals::new().map_err(ServeError::Signals)?;
@@ -89,7 +93,6 @@ async fn run(
         Some(address) => Some(listen("metrics.listen", address).await?),
         None => None,
     };
-    let lifecycle = Lifecycle::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let audit = Audit::open(&config.audit, Arc::clone(&clock))?;
     let gate = gate(&config.auth, &clock, &lifecycle, &audit, &mut signals)?;

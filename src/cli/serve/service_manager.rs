@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use tokio::{
     net::UnixDatagram,
     time::{MissedTickBehavior, interval, timeout},
@@ -75,12 +76,12 @@ impl ServiceManager {
         .await;
     }
 
-    /// Shows the manager's watchdog that tasks still run, until the gateway stops.
+    /// Shows the manager's watchdog that tasks still run, on every worker, until the gateway stops.
     pub(super) fn keep_watchdog(&self, lifecycle: &Lifecycle) {
         let (Some(limit), true) = (self.watchdog, self.socket.is_some()) else {
             return;
         };
-        let manager = self.clone();
+        let (manager, workers) = (self.clone(), lifecycle.workers().clone());
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move {
             // Half of the limit, as its documentation asks for.
@@ -90,7 +91,13 @@ impl ServiceManager {
             loop {
                 tokio::select! {
                     () = &mut stopped => return,
-                    _ = beats.tick() => manager.tell("WATCHDOG=1").await,
+                    _ = beats.tick() => {}
+                }
+                // One that is stuck serves none of its connections, whatever the others do.
+                let turns = workers.all().map(|it| workers.carry_out(it, async {}));
+                tokio::select! {
+                    () = &mut stopped => return,
+                    _ = join_all(turns) => manager.tell("WATCHDOG=1").await,
                 }
             }
         });

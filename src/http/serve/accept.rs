@@ -3,7 +3,7 @@
 //! Our own and not [`axum::serve`], which sets no timer: a client could then take for ever to send
 //! its request.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, net::TcpStream as StdTcpStream, sync::Arc, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -13,7 +13,10 @@ use tokio::{
 use tracing::{debug, warn};
 
 use crate::{
-    config::HttpConfig, http::tls::Certificates, lifecycle::Lifecycle, telemetry::metrics::Metrics,
+    config::HttpConfig,
+    http::tls::Certificates,
+    lifecycle::{Lifecycle, Seat},
+    telemetry::metrics::Metrics,
 };
 
 use super::{
@@ -88,7 +91,10 @@ pub async fn serve(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => server.serve(stream),
+            Ok((stream, _)) => match stream.into_std() {
+                Ok(stream) => server.serve(stream),
+                Err(error) => warn!(%error, "cannot hand a connection over"),
+            },
             Err(error) if is_of_the_connection(&error) => {
                 debug!(%error, "a connection ended before it was accepted");
             }
@@ -105,9 +111,7 @@ pub async fn serve(
     for _ in 0..BACKLOG {
         match listener.accept() {
             Ok((stream, _)) => {
-                if let Ok(stream) = into_tokio(stream) {
-                    server.serve(stream);
-                }
+                server.serve(stream);
             }
             Err(error) if is_of_the_connection(&error) => {}
             Err(_) => return,
@@ -118,19 +122,25 @@ pub async fn serve(
 // === impl Server ===
 
 impl Server {
-    /// Serves a connection in a task of its own, or refuses it if there are too many.
-    fn serve(&mut self, stream: TcpStream) {
+    /// Serves a connection in a task of its own, on the worker that has the fewest, or refuses it if there are
+    /// too many.
+    fn serve(&mut self, stream: StdTcpStream) {
         let Some(permit) = take(&self.connections) else {
             return self.refuse(stream);
         };
         let protocol = Arc::clone(&self.protocol);
-        self.lifecycle.spawn(async move {
-            protocol.serve(stream).await;
-            drop(permit);
+        let seat = self.lifecycle.workers().seat();
+        let worker = seat.as_ref().map(Seat::worker);
+        self.lifecycle.spawn_on(worker, async move {
+            // Here and not before, so that this runtime is told what comes.
+            if let Ok(stream) = into_tokio(stream) {
+                protocol.serve(stream).await;
+            }
+            drop((permit, seat));
         });
     }
 
-    fn refuse(&mut self, stream: TcpStream) {
+    fn refuse(&mut self, stream: StdTcpStream) {
         let (count, told) = &mut self.refused;
         *count += 1;
         if told.is_none_or(|told| told.elapsed() >= NOTICE) {
@@ -143,7 +153,9 @@ impl Server {
         }
         if let Some(permit) = take(&self.refusals) {
             self.lifecycle.spawn(async move {
-                refuse(stream, NO_ROOM).await;
+                if let Ok(stream) = into_tokio(stream) {
+                    refuse(stream, NO_ROOM).await;
+                }
                 drop(permit);
             });
         }
@@ -154,7 +166,7 @@ fn take(room: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     Arc::clone(room).try_acquire_owned().ok()
 }
 
-fn into_tokio(stream: std::net::TcpStream) -> io::Result<TcpStream> {
+fn into_tokio(stream: StdTcpStream) -> io::Result<TcpStream> {
     stream.set_nonblocking(true)?;
     TcpStream::from_std(stream)
 }

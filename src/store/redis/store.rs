@@ -86,7 +86,7 @@ impl RedisStore {
         lifecycle: &Lifecycle,
     ) -> Self {
         let servers = servers.into();
-        let topology = Topology::new(&servers, config, &clock);
+        let topology = Topology::new(&servers, config, &clock, lifecycle.workers());
         let dispatch = Arc::new(Dispatch::new(topology, config));
         let channels = Channels::of(servers.login().database);
         let scripts = Arc::new(Scripts::new(&channels));

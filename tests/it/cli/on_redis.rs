@@ -1,7 +1,14 @@
 //! The program on the Redis store.
 
+use std::collections::HashSet;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
 use crate::support::{
-    RedisServer, eventually,
+    Asked, Connection, RedisServer, eventually,
     gateway::{Gateway, Setup},
     program::latchgate,
 };
@@ -66,4 +73,54 @@ async fn that_redis_was_started_anew_is_said_when_it_was_and_not_when_the_gatewa
     server.start_again().await;
     eventually("it is said", async || (said() > 0).then_some(())).await;
     assert_eq!(said(), 1, "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn each_thread_sends_over_a_connection_of_its_own() {
+    let server = RedisServer::start_with(&["--requirepass", "s3cret"]).await;
+    let gateway = Gateway::start_with(on(server.port()).with("LATCHGATE_THREADS", "3"));
+    // Each is given to the thread that serves the fewest.
+    let mut callers = Vec::new();
+    for _ in 0..3 {
+        let stream = TcpStream::connect(gateway.address).await.unwrap();
+        callers.push(Connection::new(stream));
+    }
+    let mut monitor = TcpStream::connect(("127.0.0.1", server.port()))
+        .await
+        .unwrap();
+    let monitoring = b"AUTH s3cret\r\nMONITOR\r\n";
+    monitor.write_all(monitoring).await.unwrap();
+    let mut round = 0;
+    // Until each thread has connected, it uses the connections of the others.
+    loop {
+        round += 1;
+        for (number, caller) in callers.iter_mut().enumerate() {
+            for _ in 0..3 {
+                let path = format!("/locks/by-{number}-in-{round}");
+                let answer = caller.ask(&Asked::new("GET", path)).await.unwrap();
+                assert_eq!(answer.0, 200, "{answer:?}");
+            }
+        }
+        let mut seen = String::new();
+        let last = format!("by-2-in-{round}");
+        while seen.matches(&last).count() < 3 {
+            let mut bytes = [0; 16_384];
+            let read = monitor.read(&mut bytes).await.unwrap();
+            assert!(read > 0, "{seen}");
+            seen.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        }
+        let used = |number: usize| -> HashSet<&str> {
+            let name = format!("by-{number}-in-{round}");
+            let lines = seen.lines().filter(|line| line.contains(&name));
+            let from = lines.filter_map(|line| line.split(['[', ']']).nth(1));
+            from.filter(|from| !from.ends_with("lua")).collect()
+        };
+        let each: Vec<_> = (0..3).map(used).collect();
+        let all: HashSet<_> = each.iter().flatten().collect();
+        if each.iter().all(|own| own.len() == 1) && all.len() == 3 {
+            return;
+        }
+        assert!(round < 1_000, "{seen}");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
 }

@@ -152,15 +152,20 @@ impl Link {
         commands: &Pipeline,
         limit: Instant,
     ) -> Result<Vec<Value>, Failure> {
-        self.take_all(commands, limit)?.await
+        let (values, lost) = self.take_all(commands, limit)?.await;
+        match lost {
+            None => Ok(values),
+            Some(unknown) => Err(Failure::Unknown(unknown)),
+        }
     }
 
-    /// The same in two steps: takes them to be sent, and answers what waits for their replies.
+    /// The same in two steps: takes them to be sent, and answers what waits for their replies. That answers all
+    /// that came before one was lost, and why that one was.
     pub(crate) fn take_all(
         &self,
         commands: &Pipeline,
         limit: Instant,
-    ) -> Result<impl Future<Output = Result<Vec<Value>, Failure>> + Send, Failure> {
+    ) -> Result<impl Future<Output = (Vec<Value>, Option<Uncertainty>)> + Send, Failure> {
         let lane = &*self.0.lane;
         let awaited: Vec<_> = lane.accept(commands.len(), |state| {
             let slots = commands
@@ -175,11 +180,11 @@ impl Link {
                     Ok(value) => values.push(value),
                     Err(unknown) => {
                         self.retire();
-                        return Err(Failure::Unknown(unknown));
+                        return (values, Some(unknown));
                     }
                 }
             }
-            Ok(values)
+            (values, None)
         })
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Driver<S> {
 
 /// How much is read at once.
 const READ: usize = 16 * 1_024;
-/// How large a buffer may stay that was needed once: a script in full, a page of a list.
+/// How large an empty buffer may stay that was needed once: for a script in full, a page of a list.
 const KEPT: usize = 64 * 1_024;
 
 /// Why a connection has ended that was given up here.
@@ -92,6 +92,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
     fn read(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         loop {
             self.input.reserve(READ);
+            if self.input.is_empty() && self.input.capacity() > KEPT {
+                self.input = BytesMut::with_capacity(READ);
+            }
             let read = pin!(self.stream.read_buf(&mut self.input)).poll(context);
             let Poll::Ready(read) = read else {
                 return Ok(());

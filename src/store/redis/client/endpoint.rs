@@ -22,8 +22,8 @@ use super::{
     driver::Driver,
     failure::Failure,
     login::{
-        closed, full, is_full, judge_greeting, login_failed, no_database, no_tls, refused,
-        refused_login, wrong_login,
+        closed, full, is_full, is_protected, judge_greeting, login_failed, no_database, no_tls,
+        refused, refused_login, wrong_login,
     },
 };
 
@@ -158,29 +158,32 @@ impl Endpoint {
             let greeted = link.take_all(&commands, limit);
             self.drive(&lane, stream);
             match greeted {
-                Ok(greeted) => greeted.await,
-                Err(failure) => Err(failure),
+                Ok(greeted) => greeted.await.0,
+                Err(_closed) => Vec::new(),
             }
         };
-        let replies = replies.map_err(|_lost| self.with_hint(closed()))?;
+        // In their order: a server that refuses a client says so once, whatever it was sent, and closes.
         let mut replies = replies.into_iter();
+        let mut next = || replies.next().ok_or_else(|| self.with_hint(closed()));
         if login.password().is_some() {
-            self.judge_login(replies.next())?;
+            self.judge_login(next()?)?;
         }
         if login.db() != 0 {
-            self.judge_database(replies.next())?;
+            self.judge_database(next()?)?;
         }
-        judge_greeting(replies.next()).map_err(|why| self.with_hint(why))?;
-        match replies.next() {
-            Some(Value::BulkString(info)) => link.note_run(&info, asked),
-            // Where the server may not be asked, it does not say; where it just cannot answer, another
-            // connection is to ask it.
-            Some(Value::ServerError(error)) => {
-                if let Failure::Transient(why) = answered(&error) {
-                    return Err(why);
+        judge_greeting(next()?).map_err(|why| self.with_hint(why))?;
+        if self.asks_run {
+            match next()? {
+                Value::BulkString(info) => link.note_run(&info, asked),
+                // Where the server may not be asked, it does not say; where it just cannot answer, another
+                // connection is to ask it.
+                Value::ServerError(error) => {
+                    if let Failure::Transient(why) = answered(&error) {
+                        return Err(why);
+                    }
                 }
+                _ => {}
             }
-            _ => {}
         }
         Ok(link)
     }
@@ -206,16 +209,17 @@ impl Endpoint {
     }
 
     /// What the server says to a login may repeat the password, so of its text nothing is passed on.
-    fn judge_login(&self, reply: Option<Value>) -> Result<(), Unavailability> {
+    fn judge_login(&self, reply: Value) -> Result<(), Unavailability> {
         match reply {
-            Some(Value::Okay) => Ok(()),
-            Some(Value::ServerError(error)) if is_full(&error) => Err(full()),
+            Value::Okay => Ok(()),
+            Value::ServerError(error) if is_full(&error) => Err(full()),
+            Value::ServerError(error) if is_protected(&error) => Err(refused_login(error.code())),
             _ => Err(self.with_hint(wrong_login())),
         }
     }
 
-    fn judge_database(&self, reply: Option<Value>) -> Result<(), Unavailability> {
-        let Some(Value::ServerError(error)) = reply else {
+    fn judge_database(&self, reply: Value) -> Result<(), Unavailability> {
+        let Value::ServerError(error) = reply else {
             return Ok(());
         };
         if is_full(&error) {
@@ -290,5 +294,61 @@ impl Endpoint {
         self.cut();
         self.drivers.close();
         self.drivers.wait().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{io::AsyncWriteExt, net::TcpListener};
+
+    use super::*;
+    use crate::config::{RedisConfig, RedisLogin};
+
+    /// What is told of a server that says this to whoever connects, and closes the connection.
+    async fn told_of_one_that_says(greeting: &str) -> Unavailability {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let login = RedisLogin {
+            password: Some("s3cret".to_owned()),
+            database: 3,
+            ..RedisLogin::default()
+        };
+        let credentials = Credentials::of_redis(&login, &RedisConfig::default());
+        let node = RedisNode::new("127.0.0.1", port);
+        let endpoint = Endpoint::new(node, Arc::new(credentials), Duration::from_secs(20));
+        let endpoint = endpoint.asked_for_its_run(true);
+        let refuse = async {
+            let (mut client, _) = listener.accept().await.unwrap();
+            client.write_all(greeting.as_bytes()).await.unwrap();
+            client.shutdown().await.unwrap();
+            client
+        };
+        let (_client, connected) = tokio::join!(refuse, endpoint.connect());
+        connected.err().expect("it refuses")
+    }
+
+    #[tokio::test]
+    async fn a_server_that_refuses_a_client_once_and_closes_is_heard() {
+        let full = told_of_one_that_says("-ERR max number of clients reached\r\n").await;
+        assert!(matches!(full, Unavailability::Refused(_)), "{full:?}");
+        let denied = "-DENIED Redis is running in protected mode\r\n";
+        let denied = told_of_one_that_says(denied).await.to_string();
+        assert!(denied.contains("protected mode"), "{denied}");
+        let wrong = told_of_one_that_says("-WRONGPASS s3cret\r\n").await;
+        assert!(
+            matches!(wrong, Unavailability::Misconfigured(_)),
+            "{wrong:?}"
+        );
+        assert!(!wrong.to_string().contains("s3cret"), "{wrong}");
+        let later = told_of_one_that_says("+OK\r\n-ERR max number of clients reached\r\n").await;
+        assert!(matches!(later, Unavailability::Refused(_)), "{later:?}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_says_nothing_or_too_little_and_closes_was_not_connected_to() {
+        for greeting in ["", "+OK\r\n", "+OK\r\n+OK\r\n", "+OK\r\n+OK\r\n+PONG\r\n"] {
+            let closed = told_of_one_that_says(greeting).await;
+            assert!(matches!(closed, Unavailability::Connect(_)), "{closed:?}");
+        }
     }
 }

@@ -29,9 +29,9 @@ pub(super) fn no_database(database: i64, detail: &str) -> Option<Unavailability>
 
 /// What a server answers to PING. Whatever it is, if only that it is busy or that the user may not ask, it
 /// answers.
-pub(super) fn judge_greeting(reply: Option<Value>) -> Result<(), Unavailability> {
+pub(super) fn judge_greeting(reply: Value) -> Result<(), Unavailability> {
     match reply {
-        Some(Value::ServerError(error)) if error.code() != "NOPERM" => match answered(&error) {
+        Value::ServerError(error) if error.code() != "NOPERM" => match answered(&error) {
             Failure::Refused(why @ Unavailability::Misconfigured(_)) => Err(why),
             Failure::Transient(why) if is_full(&error) => Err(why),
             _ => Ok(()),
@@ -102,6 +102,11 @@ pub(super) fn is_full(error: &ServerError) -> bool {
     error
         .details()
         .is_some_and(failure::tells_of_too_many_clients)
+}
+
+/// Whether the server takes no connections of other hosts, and closes this one.
+pub(super) fn is_protected(error: &ServerError) -> bool {
+    error.code() == "DENIED"
 }
 
 /// Why a channel cannot be listened to.

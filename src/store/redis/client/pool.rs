@@ -2,7 +2,8 @@
 //!
 //! bb8 keeps, dials and checks them. Requests share them, and their commands travel together, so that a
 //! request takes none out: it reads a snapshot of the connections that are live, and comes to bb8 only when it
-//! finds one broken or none at all.
+//! finds one broken or none at all. The connections are spread over the threads that answer requests, and a
+//! request uses one of its own thread, if there is one: its command and its reply wake no other thread.
 
 use std::{
     convert::Infallible,
@@ -20,7 +21,11 @@ use tokio::{
     time::{Duration, Instant, timeout_at},
 };
 
-use crate::{config::RedisConfig, store::Unavailability};
+use crate::{
+    config::RedisConfig,
+    lifecycle::{Worker, Workers},
+    store::Unavailability,
+};
 
 use super::{connection::Link, endpoint::Ear, route::Route, run::RunId};
 
@@ -36,13 +41,35 @@ pub(crate) struct Pool {
 struct Manager {
     route: Route,
     known: Arc<Known>,
+    homes: Homes,
+}
+
+/// The connections that bb8 has: each from when it was made until bb8 finds it broken.
+#[derive(Clone, Default)]
+struct Live {
+    all: Vec<Link>,
+    /// The same by the number of the worker that moves them.
+    by_worker: Vec<Vec<Link>>,
+}
+
+/// Which worker moves which connection.
+#[derive(Clone)]
+struct Homes {
+    workers: Workers,
+    /// How many connections each worker moves or makes.
+    taken: Arc<Mutex<Vec<usize>>>,
+}
+
+/// The worker that moves a connection, or makes it, until this is dropped.
+struct Home {
+    homes: Homes,
+    worker: Worker,
 }
 
 /// What came of connecting.
 #[derive(Default)]
 struct Known {
-    /// The connections that bb8 has: each from when it was made until bb8 finds it broken.
-    live: ArcSwap<Vec<Link>>,
+    live: ArcSwap<Live>,
     connected: Notify,
     /// Why the last connection could not be made, if it could not.
     trouble: Mutex<Option<String>>,
@@ -53,7 +80,7 @@ struct Known {
 /// What the pool keeps. A failed connect is kept too, for the one who asked for it: the pool itself
 /// would keep the reason and let the caller wait until the time is over.
 enum Dialled {
-    Up(Link),
+    Up { link: Link, _home: Option<Home> },
     Down(Instant, Unavailability),
 }
 
@@ -64,14 +91,18 @@ const GRACE: Duration = Duration::from_millis(100);
 // === impl Pool ===
 
 impl Pool {
-    pub(crate) fn new(route: Route, config: &RedisConfig) -> Self {
+    pub(crate) fn new(route: Route, config: &RedisConfig, workers: &Workers) -> Self {
         let longest = route.longest_connect();
         let known = Arc::new(Known::default());
         let manager = Manager {
             route: route.clone(),
             known: Arc::clone(&known),
+            homes: Homes::new(workers),
         };
-        let size = config.connections.max(1);
+        let size = match config.connections {
+            0 => u32::try_from(workers.count()).unwrap_or(u32::MAX).max(1),
+            size => size,
+        };
         let connections = bb8::Pool::builder()
             .max_size(size)
             .min_idle(size)
@@ -98,11 +129,15 @@ impl Pool {
         }
     }
 
-    /// The next connection of the snapshot, if it is whole.
+    /// The next connection of the snapshot among those of this thread, or else among all, if it is whole.
     fn live(&self) -> Option<Link> {
         let live = self.known.live.load();
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let link = live.get(turn.checked_rem(live.len())?)?;
+        let links = live.of(Worker::current());
+        let turn = match links.len() {
+            0 | 1 => 0,
+            count => self.turn.fetch_add(1, Ordering::Relaxed) % count,
+        };
+        let link = links.get(turn)?;
         (!link.is_broken()).then(|| link.clone())
     }
 
@@ -115,10 +150,10 @@ impl Pool {
                 return Err(Unavailability::Connect(reason));
             };
             match &*dialled {
-                Dialled::Up(link) if !link.is_broken() => return Ok(link.clone()),
+                Dialled::Up { link, .. } if !link.is_broken() => return Ok(link.clone()),
                 Dialled::Down(at, reason) if *at >= asked => return Err(reason.clone()),
                 // Broken, or failed for somebody else some time ago.
-                Dialled::Up(_) | Dialled::Down(..) => {}
+                Dialled::Up { .. } | Dialled::Down(..) => {}
             }
         }
     }
@@ -177,16 +212,86 @@ impl fmt::Debug for Pool {
     }
 }
 
+// === impl Live ===
+
+impl Live {
+    /// Those that a worker moves; all of them for who is no worker, or one that moves none.
+    fn of(&self, worker: Option<Worker>) -> &[Link] {
+        let own = worker.and_then(|worker| self.by_worker.get(worker.number()));
+        own.filter(|own| !own.is_empty()).unwrap_or(&self.all)
+    }
+
+    fn add(&mut self, link: &Link, worker: Option<Worker>) {
+        self.all.push(link.clone());
+        if let Some(number) = worker.map(Worker::number) {
+            if self.by_worker.len() <= number {
+                self.by_worker.resize(number + 1, Vec::new());
+            }
+            self.by_worker[number].push(link.clone());
+        }
+    }
+
+    fn remove(&mut self, link: &Link) {
+        for links in self.by_worker.iter_mut().chain([&mut self.all]) {
+            links.retain(|it| !it.is(link));
+        }
+    }
+}
+
+// === impl Homes ===
+
+impl Homes {
+    fn new(workers: &Workers) -> Self {
+        Self {
+            workers: workers.clone(),
+            taken: Arc::new(Mutex::new(vec![0; workers.count()])),
+        }
+    }
+
+    /// The worker with the fewest connections, which has one more from now on. `None` if there are no workers.
+    fn next(&self) -> Option<Home> {
+        let mut taken = self.taken();
+        let worker = self.workers.all().min_by_key(|it| taken[it.number()])?;
+        taken[worker.number()] += 1;
+        Some(Home {
+            homes: self.clone(),
+            worker,
+        })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Home ===
+
+impl Home {
+    /// Connects there: what connects moves the bytes from then on.
+    async fn connect(&self, route: Route) -> Result<Link, Unavailability> {
+        let connecting = async move { route.connect().await };
+        let connected = self.homes.workers.carry_out(self.worker, connecting).await;
+        let ended = || Unavailability::Connect("the gateway has ended".to_owned());
+        connected.unwrap_or_else(|| Err(ended()))
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        self.homes.taken()[self.worker.number()] -= 1;
+    }
+}
+
 // === impl Known ===
 
 impl Known {
     /// A connection was made for bb8 to keep.
-    fn add(&self, link: &Link) {
+    fn add(&self, link: &Link, worker: Option<Worker>) {
         *self.trouble() = None;
         let mut last = self.run();
         self.live.rcu(|live| {
-            let mut live = Vec::clone(live);
-            live.push(link.clone());
+            let mut live = Live::clone(live);
+            live.add(link, worker);
             live
         });
         self.leads_on(link, &mut last);
@@ -197,8 +302,9 @@ impl Known {
     /// bb8 drops a connection.
     fn remove(&self, link: &Link) {
         self.live.rcu(|live| {
-            let others = live.iter().filter(|it| !it.is(link));
-            others.cloned().collect::<Vec<_>>()
+            let mut live = Live::clone(live);
+            live.remove(link);
+            live
         });
     }
 
@@ -209,7 +315,7 @@ impl Known {
             return;
         };
         *last = Some(run.clone());
-        for other in self.live.load().iter() {
+        for other in &self.live.load().all {
             if other.run().is_some_and(|other| other != run) {
                 other.retire();
             }
@@ -232,10 +338,15 @@ impl bb8::ManageConnection for Manager {
     type Error = Infallible;
 
     async fn connect(&self) -> Result<Dialled, Infallible> {
-        Ok(match self.route.connect().await {
+        let home = self.homes.next();
+        let connected = match &home {
+            None => self.route.connect().await,
+            Some(home) => home.connect(self.route.clone()).await,
+        };
+        Ok(match connected {
             Ok(link) => {
-                self.known.add(&link);
-                Dialled::Up(link)
+                self.known.add(&link, home.as_ref().map(|home| home.worker));
+                Dialled::Up { link, _home: home }
             }
             Err(reason) => {
                 *self.known.trouble() = Some(reason.to_string());
@@ -250,7 +361,7 @@ impl bb8::ManageConnection for Manager {
 
     fn has_broken(&self, dialled: &mut Dialled) -> bool {
         match dialled {
-            Dialled::Up(link) => {
+            Dialled::Up { link, .. } => {
                 let is_broken = link.is_broken();
                 if is_broken {
                     self.known.remove(link);
@@ -283,12 +394,15 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        let config = RedisConfig::default();
+        let config = RedisConfig {
+            connections: 2,
+            ..RedisConfig::default()
+        };
         let node = RedisNode::new("127.0.0.1", address.port());
         let credentials = Credentials::of_redis(&RedisLogin::default(), &config);
         let connect_timeout = config.connect_timeout_ms.duration();
         let endpoint = Endpoint::new(node, Arc::new(credentials), connect_timeout);
-        let pool = Pool::new(Route::to(endpoint), &config);
+        let pool = Pool::new(Route::to(endpoint), &config, &Workers::default());
         let limit = Instant::now() + Duration::from_secs(20);
         let refused = pool.link(limit).await.err();
         assert!(

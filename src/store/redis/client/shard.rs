@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{RedisConfig, RedisNode},
+    lifecycle::Workers,
     store::Unavailability,
 };
 
@@ -60,18 +61,23 @@ const WAITING: usize = 256;
 
 impl Shard {
     /// The only server, or whichever is the master.
-    pub(crate) fn only(route: Route, config: &RedisConfig) -> Self {
-        Self::new(route, None, config)
+    pub(crate) fn only(route: Route, config: &RedisConfig, workers: &Workers) -> Self {
+        Self::new(route, None, config, workers)
     }
 
     /// One of several.
-    pub(crate) fn one_of(route: Route, node: RedisNode, config: &RedisConfig) -> Self {
-        Self::new(route, Some(node), config)
+    pub(crate) fn one_of(
+        route: Route,
+        node: RedisNode,
+        config: &RedisConfig,
+        workers: &Workers,
+    ) -> Self {
+        Self::new(route, Some(node), config, workers)
     }
 
-    fn new(route: Route, node: Option<RedisNode>, config: &RedisConfig) -> Self {
+    fn new(route: Route, node: Option<RedisNode>, config: &RedisConfig, workers: &Workers) -> Self {
         Self {
-            pool: Pool::new(route, config),
+            pool: Pool::new(route, config, workers),
             replicas: Replicas::new(config),
             admission: Admission::new(),
             over: CancellationToken::new(),

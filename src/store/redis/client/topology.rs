@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Clock,
     config::{ClusterUrl, RedisConfig, RedisLogin, RedisUrl, SentinelUrl},
-    lifecycle::Lifecycle,
+    lifecycle::{Lifecycle, Workers},
     store::{Unavailability, contract::Check},
     telemetry::metrics::StoreFigures,
 };
@@ -51,18 +51,21 @@ impl Topology {
         servers: &RedisServers,
         config: &RedisConfig,
         clock: &Arc<dyn Clock>,
+        workers: &Workers,
     ) -> Self {
         match servers {
             RedisServers::One(url) => {
-                let shard = Shard::only(Route::to_one(url, config), config);
+                let shard = Shard::only(Route::to_one(url, config), config, workers);
                 Self::Single(Arc::new(shard), url.node().to_string())
             }
             RedisServers::Sentinel(url) => {
                 let followed = Arc::new(Followed::new(url, config, Arc::clone(clock)));
                 let route = Route::Followed(Arc::clone(&followed));
-                Self::Sentinel(Arc::new(Shard::only(route, config)), followed)
+                Self::Sentinel(Arc::new(Shard::only(route, config, workers)), followed)
             }
-            RedisServers::Cluster(url) => Self::Cluster(Arc::new(Cluster::new(url, config))),
+            RedisServers::Cluster(url) => {
+                Self::Cluster(Arc::new(Cluster::new(url, config, workers)))
+            }
         }
     }
 

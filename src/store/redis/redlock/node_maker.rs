@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     clock::Clock,
     config::{RedisConfig, RedisNode},
+    lifecycle::Workers,
 };
 
 use super::{
@@ -21,6 +22,7 @@ use super::{
 /// What the nodes of one quorum have in common.
 pub(super) struct NodeMaker {
     pub(super) redis: RedisConfig,
+    pub(super) workers: Workers,
     pub(super) credentials: Arc<Credentials>,
     pub(super) scripts: Arc<Scripts>,
     pub(super) own: Arc<QuorumScripts>,
@@ -42,7 +44,7 @@ impl NodeMaker {
         let credentials = Arc::clone(&self.credentials);
         let endpoint = Endpoint::new(node.clone(), credentials, connect_timeout);
         let route = Route::to(endpoint.asked_for_its_run(true));
-        let shard = Arc::new(Shard::only(route, &self.redis));
+        let shard = Arc::new(Shard::only(route, &self.redis, &self.workers));
         let topology = Topology::Single(Arc::clone(&shard), node.to_string());
         let dispatch = Arc::new(Dispatch::new(topology, &self.redis));
         let replicated = Arc::new(Replicated {

@@ -99,6 +99,7 @@ impl RedlockStore {
                 command_timeout_ms: Millis(config.node_timeout_ms.0),
                 ..redis.clone()
             },
+            workers: lifecycle.workers().clone(),
             credentials: Arc::new(Credentials::of_redis(&url.login(), redis)),
             scripts: Arc::clone(&scripts),
             own,

@@ -105,7 +105,10 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ClusterUrl, RedisConfig, StoreUrl};
+    use crate::{
+        config::{ClusterUrl, RedisConfig, StoreUrl},
+        lifecycle::Workers,
+    };
 
     use super::super::{super::cluster::Cluster, view::Range};
 
@@ -115,7 +118,7 @@ mod tests {
             panic!("it is a cluster");
         };
         let url: ClusterUrl = url;
-        Cluster::new(&url, &RedisConfig::default())
+        Cluster::new(&url, &RedisConfig::default(), &Workers::default())
     }
 
     fn slot(number: usize) -> Slot {

@@ -18,6 +18,7 @@ use tracing::{info, warn};
 
 use crate::{
     config::{ClusterUrl, RedisConfig, RedisNode},
+    lifecycle::Workers,
     store::Unavailability,
 };
 
@@ -40,6 +41,7 @@ pub(crate) struct Cluster {
     pub(super) seeds: Vec<RedisNode>,
     credentials: Arc<Credentials>,
     pub(super) config: RedisConfig,
+    workers: Workers,
     layout: Mutex<Arc<Layout>>,
     /// Servers that somebody was pointed to, and when: they may have no slot yet.
     guests: Mutex<Vec<(Arc<Shard>, Instant)>>,
@@ -62,13 +64,14 @@ const STAYS: Duration = Duration::from_secs(3);
 
 impl Cluster {
     /// Asks nobody yet.
-    pub(crate) fn new(url: &ClusterUrl, config: &RedisConfig) -> Self {
+    pub(crate) fn new(url: &ClusterUrl, config: &RedisConfig, workers: &Workers) -> Self {
         // Not all gateways listen to the same server.
         let first = getrandom::u32().unwrap_or_default();
         Self {
             seeds: url.nodes().to_vec(),
             credentials: Arc::new(Credentials::of_redis(&url.login(), config)),
             config: config.clone(),
+            workers: workers.clone(),
             layout: Mutex::new(Arc::new(Layout::unknown())),
             guests: Mutex::default(),
             moves: (0..Slot::COUNT).map(|_| AtomicU32::new(0)).collect(),
@@ -211,7 +214,12 @@ impl Cluster {
     /// A server at this address that is not known yet.
     pub(super) fn shard_at(&self, node: &RedisNode) -> Arc<Shard> {
         let route = Route::to(self.endpoint(node));
-        Arc::new(Shard::one_of(route, node.clone(), &self.config))
+        Arc::new(Shard::one_of(
+            route,
+            node.clone(),
+            &self.config,
+            &self.workers,
+        ))
     }
 
     /// What it takes to connect to a server.

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     config::{RedisLogin, RedisNode},
-    lifecycle::Lifecycle,
+    lifecycle::{Lifecycle, Workers},
 };
 
 /// A server with one replica.
@@ -84,6 +84,7 @@ fn marker() -> String {
 
 fn config() -> RedisConfig {
     RedisConfig {
+        connections: 2,
         wait_replicas: 1,
         ..RedisConfig::default()
     }
@@ -94,7 +95,7 @@ fn pool_at(port: u16, config: &RedisConfig) -> Pool {
     let node = RedisNode::new("127.0.0.1", port);
     let timeout = config.connect_timeout_ms.duration();
     let endpoint = Endpoint::new(node, Arc::new(credentials), timeout).asked_for_its_run(true);
-    Pool::new(Route::to(endpoint), config)
+    Pool::new(Route::to(endpoint), config, &Workers::default())
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Who may start a task, and how the program stops.
+//! How tasks are started, and how the program stops.
 //!
 //! Stopping has four steps. *Withdrawn*: readiness says no, and everything is served as before.
 //! *Draining*: no new acquires, everything already held keeps working.
@@ -20,12 +20,15 @@ use tokio_util::{
     task::TaskTracker,
 };
 
+use super::{Worker, Workers};
+
 /// A handle through which every task of the program is started and stopped. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Lifecycle(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
+    workers: Workers,
     work: TaskTracker,
     background: TaskTracker,
     withdrawn: Step,
@@ -56,12 +59,39 @@ impl Lifecycle {
         Self::default()
     }
 
+    /// One of a program in which these threads answer requests.
+    pub fn on(workers: Workers) -> Self {
+        Self(Arc::new(Inner {
+            workers,
+            ..Inner::default()
+        }))
+    }
+
+    /// The threads that answer requests.
+    pub fn workers(&self) -> &Workers {
+        &self.0.workers
+    }
+
     /// Starts a task that ends by itself, soon after [`Lifecycle::closed`] at the latest.
     pub fn spawn<F>(&self, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         self.0.work.spawn(task);
+    }
+
+    /// The same on a thread that answers requests, if one is named.
+    pub fn spawn_on<F>(&self, worker: Option<Worker>, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        match worker {
+            Some(worker) => {
+                let runtime = self.0.workers.runtime(worker);
+                self.0.work.spawn_on(task, runtime);
+            }
+            None => self.spawn(task),
+        }
     }
 
     /// Starts a task that goes on until [`Lifecycle::stopped`]: by then all work has ended.

@@ -1,0 +1,196 @@
+//! The threads that answer requests.
+//!
+//! Each has a runtime of its own. It serves a connection from the first byte to the last, and what the
+//! requests send to a server goes over connections that it moves itself: so a request wakes no other thread.
+//! What blocks one delays all connections of that thread; the store, files and logs have threads of their own.
+
+use std::{
+    cell::Cell,
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::oneshot,
+};
+use tokio_util::task::AbortOnDropHandle;
+
+/// The threads that answer requests. Cheap to clone. By default there are none, and everything runs where it is
+/// started.
+#[derive(Clone, Default)]
+pub struct Workers(Arc<[Thread]>);
+
+struct Thread {
+    runtime: Handle,
+    /// How many connections it serves.
+    connections: AtomicUsize,
+}
+
+/// One of the threads that answer requests, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Worker(usize);
+
+/// A connection on the thread that serves it, until this is dropped.
+#[derive(Debug)]
+pub struct Seat {
+    workers: Workers,
+    worker: Worker,
+}
+
+/// Ends the threads when it is dropped, and does not wait for them.
+#[derive(Debug)]
+pub struct RunningWorkers {
+    _ends: Vec<oneshot::Sender<()>>,
+}
+
+thread_local! {
+    static CURRENT: Cell<Option<Worker>> = const { Cell::new(None) };
+}
+
+// === impl Workers ===
+
+impl Workers {
+    /// Starts so many.
+    pub fn start(count: usize) -> io::Result<(Self, RunningWorkers)> {
+        let (mut threads, mut ends) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for number in 0..count {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            threads.push(Thread {
+                runtime: runtime.handle().clone(),
+                connections: AtomicUsize::new(0),
+            });
+            let (end, ended) = oneshot::channel::<()>();
+            ends.push(end);
+            let name = format!("latchgate-{number}");
+            thread::Builder::new().name(name).spawn(move || {
+                CURRENT.set(Some(Worker(number)));
+                // Nothing is ever sent: the other end is dropped.
+                runtime.block_on(ended).ok();
+                runtime.shutdown_background();
+            })?;
+        }
+        Ok((Self(threads.into()), RunningWorkers { _ends: ends }))
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = Worker> + use<> {
+        (0..self.0.len()).map(Worker)
+    }
+
+    /// The runtime of one of them.
+    pub(super) fn runtime(&self, worker: Worker) -> &Handle {
+        &self.0[worker.0].runtime
+    }
+
+    /// A seat for a connection on the one that serves the fewest. `None` if there are none.
+    pub fn seat(&self) -> Option<Seat> {
+        let connections = |worker: &Worker| self.0[worker.0].connections.load(Ordering::Relaxed);
+        let worker = self.all().min_by_key(connections)?;
+        self.0[worker.0].connections.fetch_add(1, Ordering::Relaxed);
+        Some(Seat {
+            workers: self.clone(),
+            worker,
+        })
+    }
+
+    /// Carries something out on one of them, for whoever waits for it: dropped, it is given up. `None` if the
+    /// worker has ended.
+    pub async fn carry_out<T>(
+        &self,
+        worker: Worker,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T>
+    where
+        T: Send + 'static,
+    {
+        let task = self.runtime(worker).spawn(task);
+        AbortOnDropHandle::new(task).await.ok()
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Workers").field(&self.0.len()).finish()
+    }
+}
+
+// === impl Worker ===
+
+impl Worker {
+    /// The one that this thread is.
+    pub fn current() -> Option<Self> {
+        CURRENT.get()
+    }
+
+    /// Its number, from 0 on.
+    pub fn number(self) -> usize {
+        self.0
+    }
+}
+
+// === impl Seat ===
+
+impl Seat {
+    /// Which thread serves the connection.
+    pub fn worker(&self) -> Worker {
+        self.worker
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let thread = &self.workers.0[self.worker.0];
+        thread.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lifecycle::Lifecycle;
+
+    #[tokio::test]
+    async fn a_connection_goes_to_the_worker_that_serves_the_fewest() {
+        let (workers, _running) = Workers::start(3).unwrap();
+        let mut seats: Vec<_> = (0..6).filter_map(|_| workers.seat()).collect();
+        let on = |seats: &[Seat], worker| seats.iter().filter(|it| it.worker() == worker).count();
+        assert!(workers.all().all(|worker| on(&seats, worker) == 2));
+        let emptied = Worker(1);
+        seats.retain(|seat| seat.worker() != emptied);
+        let next = [(); 2].map(|()| workers.seat().unwrap());
+        assert_eq!(on(&next, emptied), 2);
+    }
+
+    #[tokio::test]
+    async fn work_runs_on_the_worker_it_is_given_to_and_is_waited_for() {
+        let (workers, running) = Workers::start(2).unwrap();
+        let lifecycle = Lifecycle::on(workers.clone());
+        let (said, mut heard) = tokio::sync::mpsc::channel(2);
+        for worker in workers.all() {
+            let said = said.clone();
+            lifecycle.spawn_on(Some(worker), async move {
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                said.send((worker, Worker::current())).await.unwrap();
+            });
+        }
+        lifecycle.quiet().await;
+        for _ in workers.all() {
+            let (given, ran) = heard.try_recv().unwrap();
+            assert_eq!(ran, Some(given));
+        }
+        assert_eq!(Worker::current(), None);
+        drop(running);
+        let after = workers.carry_out(Worker(0), std::future::pending::<()>());
+        assert_eq!(after.await, None, "it has ended");
+    }
+}
