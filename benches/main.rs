@@ -1,12 +1,11 @@
-//! What the gateway costs, as ratios within one run. `benches/README.md` says what each number means.
+//! What the gateway costs, as counts and as ratios within one run. `benches/README.md` says what each
+//! number means.
 //!
-//! `cargo bench` runs everything, `cargo bench -- pairs`, `-- waiting` or `-- list` one part.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a benchmark prints its figures"
-)]
+//! `cargo bench` runs everything, `cargo bench -- counts`, `-- pairs`, `-- waiting` or `-- list` one part.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
+mod bars;
+mod counts;
 mod list;
 mod pairs;
 mod rig;
@@ -14,29 +13,40 @@ mod waiting;
 
 use std::process::ExitCode;
 
-use rig::null_gateway;
+use bars::Verdicts;
+use rig::Settings;
+
+const PARTS: [&str; 4] = ["counts", "pairs", "waiting", "list"];
 
 fn main() -> ExitCode {
-    if null_gateway::asked_for() {
-        return null_gateway::run();
+    if let Some(serve) = rig::role() {
+        return serve();
     }
-    let parts: Vec<String> = std::env::args()
+    let asked: Vec<String> = std::env::args()
         .skip(1)
+        // Cargo says `--bench`.
         .filter(|part| !part.starts_with('-'))
         .collect();
-    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
+    if let Some(unknown) = asked.iter().find(|part| !PARTS.contains(&part.as_str())) {
+        println!("there is no part {unknown}; there are {}", PARTS.join(", "));
+        return ExitCode::from(2);
+    }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
-    let mut met = true;
-    if wanted("pairs") {
-        met &= runtime.block_on(pairs::measure());
-    }
-    if wanted("waiting") {
-        met &= runtime.block_on(waiting::measure());
-    }
-    if wanted("list") {
-        met &= runtime.block_on(list::measure());
-    }
-    if met {
+    let (settings, mut verdicts) = (Settings::of_the_environment(), Verdicts::default());
+    runtime.block_on(async {
+        for part in PARTS {
+            if asked.is_empty() || asked.iter().any(|asked| asked == part) {
+                println!("== {part}");
+                match part {
+                    "counts" => counts::measure(&settings, &mut verdicts).await,
+                    "pairs" => pairs::measure(&settings, &mut verdicts).await,
+                    "waiting" => waiting::measure(&settings, &mut verdicts).await,
+                    _ => list::measure(&settings, &mut verdicts).await,
+                }
+            }
+        }
+    });
+    if verdicts.print() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

@@ -19,7 +19,7 @@ impl Caller {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address)
             .await
-            .expect("the gateway listens");
+            .expect("the server listens");
         stream
             .set_nodelay(true)
             .expect("a connected socket takes the option");
@@ -35,8 +35,104 @@ impl Caller {
         self.granted().await
     }
 
+    /// Acquires a lock unless it is refused or nobody knows: a crowd may come faster than the store
+    /// answers.
+    pub(crate) async fn try_acquire(&mut self, name: &str, body: &str) -> Option<String> {
+        self.start_acquire(name, body).await;
+        let (status, body) = self.any_answer().await;
+        (status == "201").then(|| token_in(body))
+    }
+
     /// Asks for a lock without waiting for the answer.
     pub(crate) async fn start_acquire(&mut self, name: &str, body: &str) {
+        self.start("POST", &format!("/locks/{name}"), "", body)
+            .await;
+    }
+
+    /// Acquires a lock under an idempotency key of its own.
+    pub(crate) async fn acquire_keyed(&mut self, name: &str) -> String {
+        let key = format!("Idempotency-Key: benchmark-key-of-{name:0>32}\r\n");
+        self.start("POST", &format!("/locks/{name}"), &key, "")
+            .await;
+        self.granted().await
+    }
+
+    /// The token of the lease that was asked for.
+    pub(crate) async fn granted(&mut self) -> String {
+        token_in(self.answer("201").await)
+    }
+
+    pub(crate) async fn renew(&mut self, name: &str, token: &str) {
+        let token = format!("Lock-Token: {token}\r\n");
+        let path = format!("/locks/{name}/renew");
+        self.start("PUT", &path, &token, "").await;
+        self.answer("200").await;
+    }
+
+    pub(crate) async fn release(&mut self, name: &str, token: &str) {
+        self.start_release(name, token).await;
+        self.answer("204").await;
+    }
+
+    /// Releases a lock; false if the store could not answer, so that it must be repeated.
+    pub(crate) async fn try_release(&mut self, name: &str, token: &str) -> bool {
+        self.start_release(name, token).await;
+        !self.any_answer().await.0.starts_with('5')
+    }
+
+    async fn start_release(&mut self, name: &str, token: &str) {
+        self.send(&format!(
+            "DELETE /locks/{name} HTTP/1.1\r\nHost: localhost\r\nLock-Token: {token}\r\n\r\n"
+        ))
+        .await;
+    }
+
+    /// How many wait for a lock.
+    pub(crate) async fn waiters(&mut self, name: &str) -> u64 {
+        let body = self.get(&format!("/locks/{name}")).await;
+        let (_, count) = body.split_once("\"waiter_count\":").expect("it is shown");
+        let end = count.find(|c: char| !c.is_ascii_digit());
+        count[..end.unwrap_or(count.len())]
+            .parse()
+            .expect("a count is a number")
+    }
+
+    /// Asks for a page of held locks; says where the next begins.
+    pub(crate) async fn list(&mut self, query: &str) -> Option<String> {
+        let body = self.get(&format!("/locks{query}")).await;
+        let (_, cursor) = body.split_once("\"next_cursor\":").expect("a page has it");
+        let cursor = cursor.strip_prefix('"')?;
+        Some(cursor[..cursor.find('"')?].to_owned())
+    }
+
+    /// Opens a stream that holds a lock, and reads until the lock is granted.
+    pub(crate) async fn hold(&mut self, name: &str) {
+        self.start("POST", &format!("/locks/{name}/hold"), "", "")
+            .await;
+        self.buffer.clear();
+        while find(&self.buffer, b"event: granted").is_none() {
+            self.read().await;
+        }
+    }
+
+    /// Posts a text and says what is answered.
+    pub(crate) async fn post(&mut self, path: &str, body: &str) -> &str {
+        self.start("POST", path, "", body).await;
+        self.answer("200").await
+    }
+
+    /// How long the last answer was, its head included.
+    pub(crate) fn answered_bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    async fn get(&mut self, path: &str) -> &str {
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+            .await;
+        self.answer("200").await
+    }
+
+    async fn start(&mut self, method: &str, path: &str, header: &str, body: &str) {
         let kind = if body.is_empty() {
             ""
         } else {
@@ -44,96 +140,60 @@ impl Caller {
         };
         let length = body.len();
         self.send(&format!(
-            "POST /locks/{name} HTTP/1.1\r\nHost: localhost\r\n{kind}Content-Length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{header}{kind}Content-Length: {length}\r\n\r\n{body}"
         ))
         .await;
-    }
-
-    /// The token of the lease that was asked for.
-    pub(crate) async fn granted(&mut self) -> String {
-        let body = self.answer("201").await;
-        let start = find(&self.buffer[body..], b"\"token\":\"").expect("a lease has a token");
-        let token = &self.buffer[body + start + 9..][..43];
-        std::str::from_utf8(token)
-            .expect("a token is ASCII")
-            .to_owned()
-    }
-
-    pub(crate) async fn release(&mut self, name: &str, token: &str) {
-        self.send(&format!(
-            "DELETE /locks/{name} HTTP/1.1\r\nHost: localhost\r\nLock-Token: {token}\r\n\r\n"
-        ))
-        .await;
-        self.answer("204").await;
-    }
-
-    /// Asks for a page of held locks; says where the next begins.
-    pub(crate) async fn list(&mut self, query: &str) -> Option<String> {
-        self.send(&format!(
-            "GET /locks{query} HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        ))
-        .await;
-        let body = self.answer("200").await;
-        let start = find(&self.buffer[body..], b"\"next_cursor\":").expect("a page has it");
-        let cursor = &self.buffer[body + start + 14..];
-        let cursor = cursor.strip_prefix(b"\"")?.get(..24)?;
-        Some(String::from_utf8_lossy(cursor).into_owned())
-    }
-
-    /// Opens a stream that holds a lock, and reads until the lock is granted.
-    pub(crate) async fn hold(&mut self, name: &str) {
-        self.send(&format!(
-            "POST /locks/{name}/hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
-        ))
-        .await;
-        self.buffer.clear();
-        while find(&self.buffer, b"event: granted").is_none() {
-            self.read().await;
-        }
     }
 
     async fn send(&mut self, request: &str) {
         self.stream
             .write_all(request.as_bytes())
             .await
-            .expect("the gateway reads");
+            .expect("the server reads");
     }
 
     async fn read(&mut self) {
-        let read = self
-            .stream
-            .read_buf(&mut self.buffer)
-            .await
-            .expect("the gateway answers");
-        assert!(
-            read > 0,
-            "closed: {}",
-            String::from_utf8_lossy(&self.buffer)
-        );
+        let read = self.stream.read_buf(&mut self.buffer).await;
+        let whole = || String::from_utf8_lossy(&self.buffer);
+        assert!(read.expect("the server answers") > 0, "closed: {}", whole());
     }
 
-    /// Reads a whole answer; says where its body begins.
-    async fn answer(&mut self, status: &str) -> usize {
+    /// Reads a whole answer that has this status; says its body.
+    async fn answer(&mut self, expected: &str) -> &str {
+        let (status, body) = self.any_answer().await;
+        assert_eq!(status, expected, "{body}");
+        body
+    }
+
+    /// Reads a whole answer; says its status and its body.
+    async fn any_answer(&mut self) -> (&str, &str) {
         self.buffer.clear();
         loop {
             self.read().await;
-            if let Some(head) = find(&self.buffer, b"\r\n\r\n") {
-                let body = head + 4;
-                if self.buffer.len() >= body + content_length(&self.buffer[..head]) {
-                    let whole = || String::from_utf8_lossy(&self.buffer);
-                    assert_eq!(&self.buffer[9..12], status.as_bytes(), "{}", whole());
-                    return body;
-                }
+            let Some(head) = find(&self.buffer, b"\r\n\r\n") else {
+                continue;
+            };
+            let body = head + 4;
+            if self.buffer.len() >= body + content_length(&self.buffer[..head]) {
+                let whole = std::str::from_utf8(&self.buffer).expect("answers are text");
+                return (&whole[9..12], &whole[body..]);
             }
         }
     }
 }
 
+fn token_in(body: &str) -> String {
+    let (_, rest) = body.split_once("\"token\":\"").expect("a lease has one");
+    rest[..43].to_owned()
+}
+
 fn content_length(head: &[u8]) -> usize {
-    let Some(start) = find(head, b"content-length: ") else {
+    let lower = b"content-length: ";
+    // Webdis writes the field's name in its own way.
+    let Some(start) = find(head, lower).or_else(|| find(head, b"Content-Length: ")) else {
         return 0;
     };
-    head[start + 16..]
+    head[start + lower.len()..]
         .iter()
         .take_while(|byte| byte.is_ascii_digit())
         .fold(0, |length, digit| length * 10 + usize::from(digit - b'0'))

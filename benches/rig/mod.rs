@@ -1,10 +1,13 @@
-//! What every benchmark stands on.
+//! The programs that are measured, and the clients that measure them.
 
+mod bare;
 mod caller;
-pub(crate) mod null_gateway;
-mod servers;
-mod setting;
+mod null_gateway;
+mod plain;
+mod programs;
+mod settings;
 
 pub(crate) use caller::Caller;
-pub(crate) use servers::{Gateway, RedisServer};
-pub(crate) use setting::setting;
+pub(crate) use plain::{Plain, WebdisCaller};
+pub(crate) use programs::{Commands, Gateway, Program, RedisServer, Webdis, role};
+pub(crate) use settings::{LONG, Settings, Subject, WAIT};

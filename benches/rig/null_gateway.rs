@@ -1,13 +1,20 @@
-//! The gateway's own router over a store that does nothing: the ceiling of HTTP on this machine.
+//! The gateway over a store that does nothing: what everything around a store costs.
+//!
+//! It starts as `latchgate serve` does, with the same limits, log, metrics and runtime. This is the only
+//! file of the benchmarks that knows the trait of stores.
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use latchgate::{
-    clock::SystemClock,
+    cli,
     config::Config,
-    engine::Engine,
-    http,
-    lifecycle::Lifecycle,
     lock::{FencingToken, HeldLease, KeeperId, LockName, Meant, Metadata, TokenHash, Ttl},
     store::{
         AnyStore, Store, StoreError,
@@ -19,75 +26,39 @@ use latchgate::{
         page::{ListQuery, Page},
         parking::Parking,
     },
-    telemetry::{self, metrics::Metrics},
 };
 
-const FLAG: &str = "null-gateway";
-
-/// The arguments that start this program as a null gateway.
-pub(crate) const ARGUMENTS: [&str; 1] = [FLAG];
+/// The argument that starts this program as that gateway.
+pub(super) const ROLE: &str = "null-gateway";
 
 /// Grants everything, keeps nothing.
 #[derive(Default)]
 struct NullStore {
+    fences: AtomicU64,
     parking: Parking,
     breaks: Breaks,
 }
 
-/// Whether this process was started as a null gateway.
-pub(crate) fn asked_for() -> bool {
-    std::env::args().any(|argument| argument == FLAG)
-}
-
 /// Serves until it is killed.
-pub(crate) fn run() -> ExitCode {
-    let config = Arc::new(Config::default());
-    // The access log is a part of the edge that is compared.
-    let _log = telemetry::init(&config.log).expect("the default level is one");
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(config.request_threads())
-        .enable_all()
-        .build()
-        .expect("a runtime starts");
-    runtime.block_on(async {
-        let lifecycle = Lifecycle::new();
-        let metrics = Metrics::default();
-        let engine = Engine::start(
-            AnyStore::other(Arc::new(NullStore::default())),
-            lifecycle.clone(),
-            &config.limits,
-            metrics.clone(),
-        );
-        let gateway = http::Gateway::new(engine, Arc::clone(&config), Arc::new(SystemClock));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-            .await
-            .expect("loopback has a free port");
-        println!(
-            "http://{}",
-            listener
-                .local_addr()
-                .expect("a bound socket has an address")
-        );
-        http::serve(
-            listener,
-            http::router(gateway),
-            &config.http,
-            None,
-            &metrics,
-            http::UnderWay::new(),
-            &lifecycle,
-        )
-        .await;
-    });
-    ExitCode::SUCCESS
+pub(super) fn serve() -> ExitCode {
+    let config = Config {
+        listen: ([127, 0, 0, 1], 0).into(),
+        // As many threads as over Redis.
+        store: "redis://127.0.0.1"
+            .parse()
+            .expect("the address is well-formed"),
+        ..Config::default()
+    };
+    cli::serve_over(config, AnyStore::other(Arc::new(NullStore::default())))
 }
 
 // === impl NullStore ===
 
 impl Store for NullStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
+        let fence = 1_700_000_000_000_000 + self.fences.fetch_add(1, Ordering::Relaxed);
         Ok(Acquisition::Granted(HeldLease {
-            fence: FencingToken::MAX,
+            fence: FencingToken::new(fence).expect("it is far below the largest"),
             ttl: attempt.ttl,
             expires_in: attempt.ttl.duration(),
             held_for: Duration::ZERO,

@@ -40,3 +40,4 @@ mod waiting;
 pub use args::Args;
 pub use exit::Exit;
 pub use program::main;
+pub use serve::serve_over;

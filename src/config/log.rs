@@ -15,6 +15,22 @@ pub struct LogConfig {
     pub level: String,
     /// How it is written: `text` for people, `json` for machines, one object per line.
     pub format: LogFormat,
+    /// Which requests get a line of their own: `failed` for those that failed or were slow, `all` for
+    /// every one. Failed is every answer from 400 on, but for 423: that a lock is held is no failure. So
+    /// is a request whose caller hung up before the answer. Slow is what the gateway worked on for a
+    /// second or longer; the time in which a request waits for a lock, or for the rest of its own body,
+    /// does not count. Metrics count every request in either case.
+    pub requests: LogRequests,
+}
+
+/// Which requests get a log line of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogRequests {
+    /// Those that failed or were slow.
+    Failed,
+    /// Every one.
+    All,
 }
 
 /// How a log line is written.
@@ -80,6 +96,8 @@ impl Default for LogConfig {
         Self {
             level: "info".to_owned(),
             format: LogFormat::Text,
+            // A line for each request is work for each request, and hides those that somebody should read.
+            requests: LogRequests::Failed,
         }
     }
 }

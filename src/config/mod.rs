@@ -45,7 +45,7 @@ pub use invalid::Invalid;
 pub use key::{Key, Kind, Section};
 pub use limits::LimitsConfig;
 pub use load::{Loaded, Sources};
-pub use log::{LogConfig, LogFormat};
+pub use log::{LogConfig, LogFormat, LogRequests};
 pub use metrics::MetricsConfig;
 pub use millis::Millis;
 pub use origin::{NoOrigin, Origin};

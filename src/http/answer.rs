@@ -1,5 +1,7 @@
 //! Success, written as JSON.
 
+use std::io::Write;
+
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{
@@ -36,8 +38,15 @@ pub(super) const JSON: [(HeaderName, HeaderValue); 1] =
 
 /// A body as JSON. It ends with a newline, so that the prompt of a shell does not stick to it.
 pub(super) fn json(body: &impl Serialize) -> Bytes {
-    let mut bytes =
+    // Nearly every body fits, and is then copied into memory of just its size.
+    let mut short = [0; 512];
+    let mut rest = short.as_mut_slice();
+    if serde_json::to_writer(&mut rest, body).is_ok() && rest.write_all(b"\n").is_ok() {
+        let left = rest.len();
+        return Bytes::copy_from_slice(&short[..short.len() - left]);
+    }
+    let mut long =
         serde_json::to_vec(body).expect("bodies have text keys and serializers that do not fail");
-    bytes.push(b'\n');
-    bytes.into()
+    long.push(b'\n');
+    long.into()
 }

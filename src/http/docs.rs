@@ -16,7 +16,6 @@ use http::{
 use utoipa_swagger_ui::Config;
 
 use super::{
-    edge::EdgeLayer,
     extract::AcceptsHtml,
     methods::answering,
     problem::{Problem, ProblemCode},
@@ -28,6 +27,9 @@ const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
+
+/// Where the page has its parts.
+pub(super) const ASSETS: &str = "/docs/{*asset}";
 
 /// Try the API
 ///
@@ -51,10 +53,8 @@ pub(super) async fn docs(State(gateway): State<Arc<Gateway>>, _: AcceptsHtml) ->
 }
 
 /// What the page loads.
-pub(super) fn assets(edge: &EdgeLayer) -> Router<Arc<Gateway>> {
-    const ROUTE: &str = "/docs/{*asset}";
-    let assets = answering(get(loaded), "GET, HEAD").layer(edge.at(ROUTE));
-    Router::new().route(ROUTE, assets)
+pub(super) fn assets() -> Router<Arc<Gateway>> {
+    Router::new().route(ASSETS, answering(get(loaded), "GET, HEAD"))
 }
 
 async fn loaded(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {

@@ -8,25 +8,20 @@ use http::{HeaderValue, Method, StatusCode, header::ALLOW};
 use utoipa::openapi::path::PathItem;
 use utoipa_axum::router::UtoipaMethodRouter;
 
-use super::{
-    edge::EdgeLayer,
-    problem::{Extra, Problem, ProblemCode},
-};
+use super::problem::{Extra, Problem, ProblemCode};
 
-/// Puts the edge around some routes of one path, lets the path answer `OPTIONS`, and refuses other
-/// methods with what it takes.
-pub(super) fn complete<S>(routes: UtoipaMethodRouter<S>, edge: &EdgeLayer) -> UtoipaMethodRouter<S>
+/// Lets the path of some routes answer `OPTIONS`, and refuse other methods with what it takes.
+pub(super) fn complete<S>(routes: UtoipaMethodRouter<S>) -> UtoipaMethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,
 {
     let (schemas, paths, handlers) = routes;
-    let path = paths.paths.keys().next().map_or("", String::as_str);
     let allow = paths.paths.values().flat_map(methods).collect::<Vec<_>>();
-    let handlers = answering(handlers, &allow.join(", ")).layer(edge.at(path));
+    let handlers = answering(handlers, &allow.join(", "));
     (schemas, paths, handlers)
 }
 
-/// The same for a path that the OpenAPI document does not list, without the edge.
+/// The same for a path that the OpenAPI document does not list.
 pub(super) fn answering<S>(router: MethodRouter<S>, allow: &str) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,

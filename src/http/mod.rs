@@ -22,11 +22,12 @@ mod state;
 mod stats;
 mod tls;
 
+pub use edge::{EdgeFuture, EdgeService};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use locks::fuzzed_body;
 pub use openapi::openapi;
 pub use problem::{ProblemCode, problems_markdown};
-pub use router::{metrics_router, router};
-pub use serve::{UnderWay, serve};
+pub use router::{metrics_router, router, service};
+pub use serve::{Service, UnderWay, serve};
 pub use state::Gateway;
 pub use tls::{Certificates, CertificatesWatch};

@@ -16,16 +16,12 @@ use utoipa::openapi::{
     tag::TagBuilder,
 };
 
-use crate::{
-    audit::Audit,
-    config::{Config, LimitsConfig},
-    telemetry::{metrics::Metrics, trace::Tracer},
-};
+use crate::config::LimitsConfig;
 
 use super::{
     answer::{JSON, json},
     base_path::BasePath,
-    edge::{EdgeLayer, is_private, is_probe},
+    edge::{is_private, is_probe},
     extract::AcceptsJson,
     limits_schema,
     problem::{Problem, ProblemCode as Code, ProblemDocument, problem_responses, text_header},
@@ -49,15 +45,7 @@ const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the g
 
 /// The document of a gateway with the default configuration.
 pub fn openapi() -> OpenApi {
-    let edge = EdgeLayer::new(
-        BasePath::new(""),
-        &Config::default(),
-        true,
-        Audit::none(),
-        Metrics::default(),
-        Tracer::none(),
-    );
-    let (_, mut document) = described(&edge).split_for_parts();
+    let (_, mut document) = described().split_for_parts();
     for (path, item) in &mut document.paths.paths {
         let operations = [
             &mut item.get,

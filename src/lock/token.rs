@@ -26,6 +26,9 @@ pub struct TokenError;
 // === impl Token ===
 
 impl Token {
+    /// How many characters a token has.
+    pub const TEXT_LEN: usize = 43;
+
     /// A token that nobody can guess.
     pub fn random() -> Self {
         Self(random::bytes())
@@ -48,6 +51,14 @@ impl Token {
     /// The secret as text, for the answer to the one who acquired.
     pub fn expose(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0)
+    }
+
+    /// The same into memory that is there already.
+    pub fn expose_into<'a>(&self, text: &'a mut [u8; Self::TEXT_LEN]) -> &'a str {
+        URL_SAFE_NO_PAD
+            .encode_slice(self.0, text)
+            .expect("32 bytes are 43 characters of base64");
+        str::from_utf8(text).expect("base64 is ASCII")
     }
 
     /// What a store keeps of this token.
@@ -107,7 +118,8 @@ mod tests {
     fn comes_back_from_its_own_text() {
         let token = Token::random();
         let text = token.expose();
-        assert_eq!(text.len(), 43);
+        assert_eq!(text.len(), Token::TEXT_LEN);
+        assert_eq!(token.expose_into(&mut [0; Token::TEXT_LEN]), text);
         assert_eq!(Token::parse(&text).unwrap().hash(), token.hash());
     }
 

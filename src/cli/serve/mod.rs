@@ -8,4 +8,5 @@ mod signals;
 mod stop;
 
 pub(super) use error::ServeError;
+pub use run::serve_over;
 pub(super) use run::{ServeArgs, serve};

@@ -1,6 +1,6 @@
 //! The life of a gateway process.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 
 use clap::Args;
 use tokio::{net::TcpListener, sync::Notify};
@@ -15,7 +15,7 @@ use crate::{
     engine::Engine,
     http::{self, Certificates, CertificatesWatch, Gateway, UnderWay},
     lifecycle::Lifecycle,
-    store::{self, Store as _},
+    store::{self, AnyStore, Store as _},
     telemetry::{self, metrics::Metrics, trace::Tracer},
 };
 
@@ -40,7 +40,30 @@ pub(in crate::cli) struct ServeArgs {
 
 /// Serves until a signal ends it.
 pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Result<(), CliError> {
-    let config = args.sources.of(environment).load()?.config;
+    start(
+        args.sources.of(environment).load()?.config,
+        None,
+        environment,
+    )
+}
+
+/// Serves over a store from outside, with everything around it that `latchgate serve` has: for
+/// benchmarks, which subtract what a store costs.
+pub fn serve_over(config: Config, store: AnyStore) -> ExitCode {
+    match start(config, Some(store), &Environment::of_process()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::note(&format!("latchgate: {error}"));
+            error.code().into()
+        }
+    }
+}
+
+fn start(
+    config: Config,
+    store: Option<AnyStore>,
+    environment: &Environment,
+) -> Result<(), CliError> {
     // Dropped last: by then everything is said.
     let _log = telemetry::init(&config.log).map_err(ServeError::from)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -48,13 +71,17 @@ pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Resu
         .enable_all()
         .build()
         .map_err(CliError::Runtime)?;
-    let outcome = runtime.block_on(run(Arc::new(config), environment));
+    let outcome = runtime.block_on(run(Arc::new(config), store, environment));
     // Whatever is left after a second signal or the grace period is not waited for.
     runtime.shutdown_background();
     Ok(outcome?)
 }
 
-async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), ServeError> {
+async fn run(
+    config: Arc<Config>,
+    store: Option<AnyStore>,
+    environment: &Environment,
+) -> Result<(), ServeError> {
     // First of all, so that no signal is missed.
     let mut signals = Signals::new().map_err(ServeError::Signals)?;
     let (listener, address) = listen("listen", config.listen).await?;
@@ -68,7 +95,10 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
     let gate = gate(&config.auth, &clock, &lifecycle, &audit, &mut signals)?;
     let certificates = certificates(&config.http.tls, &clock, &lifecycle, &mut signals)?;
     let tracer = Tracer::start(&config.trace, Arc::clone(&clock), &lifecycle)?;
-    let store = store::open(&config, Arc::clone(&clock), &lifecycle).await?;
+    let store = match store {
+        Some(store) => store,
+        None => store::open(&config, Arc::clone(&clock), &lifecycle).await?,
+    };
     let metrics = Metrics::default();
     // Measured from outside: what is measured is what the engine waits for.
     let engine = Engine::start(
@@ -84,7 +114,7 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
         .traced(tracer.clone());
     let under_way = UnderWay::new();
     let gateway = Arc::new(gateway);
-    let router = http::router(Arc::clone(&gateway));
+    let service = http::service(Arc::clone(&gateway));
 
     if config.insecure_no_auth && !address.ip().to_canonical().is_loopback() {
         warn!(%address, "there is no authentication: whoever reaches this address can take every lock");
@@ -100,13 +130,13 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
         certificates.is_some(),
         scraped_at.as_ref().map(|(_, address)| *address),
     )));
-    let accept = |listener, router, certificates, under_way| {
+    let accept = |listener, service: http::Service, certificates, under_way| {
         let (config, metrics, tasks) = (Arc::clone(&config), metrics.clone(), lifecycle.clone());
         lifecycle.spawn(async move {
             let http = &config.http;
             http::serve(
                 listener,
-                router,
+                service,
                 http,
                 certificates,
                 &metrics,
@@ -116,12 +146,12 @@ async fn run(config: Arc<Config>, environment: &Environment) -> Result<(), Serve
             .await;
         });
     };
-    accept(listener, router, certificates, under_way.clone());
+    accept(listener, service.into(), certificates, under_way.clone());
     if let Some((listener, _)) = scraped_at {
         // A scrape keeps no gateway from stopping.
         accept(
             listener,
-            http::metrics_router(gateway),
+            http::metrics_router(gateway).into(),
             None,
             UnderWay::new(),
         );

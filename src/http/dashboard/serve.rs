@@ -11,7 +11,6 @@ use axum::{
 use http::HeaderMap;
 
 use crate::http::{
-    edge::EdgeLayer,
     extract::AcceptsHtml,
     methods::answering,
     problem::{Problem, ProblemCode},
@@ -46,13 +45,15 @@ pub(in crate::http) async fn dashboard(
 }
 
 /// What the page loads, and the page itself under the paths that it shows in the address bar.
-pub(in crate::http) fn files(edge: &EdgeLayer) -> Router<Arc<Gateway>> {
-    let below = |route: &str| {
-        let serving = answering(get(found), "GET, HEAD").layer(edge.at(route));
-        Router::new().route(route, serving)
-    };
-    below("/dashboard/").merge(below("/dashboard/{*path}"))
+pub(in crate::http) fn files() -> Router<Arc<Gateway>> {
+    let serving = || answering(get(found), "GET, HEAD");
+    Router::new().route(PAGE, serving()).route(FILES, serving())
 }
+
+/// The page itself, as a path that others are relative to.
+pub(in crate::http) const PAGE: &str = "/dashboard/";
+/// What the page loads, and what it shows in the address bar.
+pub(in crate::http) const FILES: &str = "/dashboard/{*path}";
 
 /// The parts of the page that have a path of their own. A lock's name, with dots or not, stands below
 /// the first of them.

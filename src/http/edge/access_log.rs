@@ -1,132 +1,101 @@
-//! One line in the log for each request.
+//! The log lines and the metrics of requests.
+//!
+//! A line has the route and not the path, and no header: neither a token nor a key can be in it. `key` is
+//! the name of the key.
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use http::{Method, StatusCode};
-use tokio::time::Instant;
+use http::StatusCode;
 use tracing::{info, warn};
 
-use crate::{http::problem::Problem, telemetry::metrics::Metrics};
+use crate::{
+    config::{LogConfig, LogRequests},
+    http::problem::Problem,
+};
 
-use super::{caller_name::CallerName, request_id::RequestId, traced::Traced};
+use super::{context::RequestContext, request_id::RequestId, traced::Traced};
 
-/// A request that is being answered. Whatever ends it writes its line: a dropped one is a caller
-/// that hung up, or whose connection was closed because it does not read.
-///
-/// The line has the route and not the path, and no header: neither a token nor a key can be in it.
-/// `key` is the name of the key.
-pub(super) struct AccessLog {
-    method: Method,
-    route: Arc<str>,
-    request_id: RequestId,
-    caller: CallerName,
-    traced: Traced,
-    metrics: Metrics,
-    began: Instant,
-    open: bool,
-}
+/// Which requests are logged.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LoggedRequests(LogRequests);
 
-// === impl AccessLog ===
+/// A request on which the gateway worked for longer is slow. A store answers within milliseconds and is
+/// given up after a few seconds; a second is far from the first, and comes before the second.
+const SLOW: Duration = Duration::from_secs(1);
 
-impl AccessLog {
-    pub(super) fn begin(
-        method: Method,
-        route: Arc<str>,
-        request_id: RequestId,
-        traced: Traced,
-        metrics: Metrics,
-    ) -> Self {
-        Self {
-            metrics,
-            method,
-            route,
-            request_id,
-            caller: CallerName::default(),
-            traced,
-            began: Instant::now(),
-            open: true,
-        }
+// === impl LoggedRequests ===
+
+impl LoggedRequests {
+    pub(super) fn of(config: &LogConfig) -> Self {
+        Self(config.requests)
     }
 
-    pub(super) fn request_id(&self) -> &RequestId {
-        &self.request_id
-    }
-
-    /// The trace that the request is part of.
-    pub(super) fn traced(&self) -> &Traced {
-        &self.traced
-    }
-
-    pub(super) fn method(&self) -> &Method {
-        &self.method
-    }
-
-    pub(super) fn route(&self) -> &str {
-        &self.route
-    }
-
-    /// To be told who calls.
-    pub(super) fn caller(&self) -> &CallerName {
-        &self.caller
-    }
-
-    pub(super) fn end(mut self, status: StatusCode, problem: Option<&Problem>) {
-        self.open = false;
-        self.traced.end(status, problem, &self.caller);
-        self.count(Some(status));
-        let trace_id = self.traced.trace_id();
-        let status = status.as_u16();
-        let method = self.method.as_str();
-        let (route, id, us) = (&*self.route, self.request_id.as_str(), self.elapsed_us());
-        let key = self.caller.get();
-        match problem {
-            None => info!(method, route, status, us, id, key, trace_id, "request"),
-            Some(problem) => {
-                let code = problem.code.as_str();
-                let cause = problem.cause.as_deref();
-                if status >= 500 {
-                    warn!(
-                        method,
-                        route, status, us, id, key, trace_id, code, cause, "request"
-                    );
-                } else {
-                    info!(
-                        method,
-                        route, status, us, id, key, trace_id, code, cause, "request"
-                    );
-                }
+    /// Whether the line of an answer is written. Time in which the request waited for a lock, or for the
+    /// rest of its own body, does not make it slow.
+    fn include(self, status: StatusCode, worked_us: impl FnOnce() -> u64) -> bool {
+        match self.0 {
+            LogRequests::All => true,
+            LogRequests::Failed => {
+                let is_usual = status.as_u16() < 400 || status == StatusCode::LOCKED;
+                !is_usual || u128::from(worked_us()) >= SLOW.as_micros()
             }
         }
     }
+}
 
-    fn count(&self, status: Option<StatusCode>) {
-        let took = self.began.elapsed();
-        self.metrics
-            .request(&self.method, &self.route, status, took);
+/// A request has been answered.
+pub(super) fn answered(
+    context: &RequestContext,
+    traced: &Traced,
+    id: &RequestId,
+    status: StatusCode,
+    problem: Option<&Problem>,
+) {
+    let us = count(context, Some(status));
+    let logged = context.edge().logged;
+    if !logged.include(status, || context.worked_us(us)) {
+        return;
     }
-
-    fn elapsed_us(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    let (method, route) = (context.method().as_str(), context.route().template());
+    let (id, key, trace_id) = (id.as_str(), context.caller(), traced.trace_id());
+    let status = status.as_u16();
+    match problem {
+        None => info!(method, route, status, us, id, key, trace_id, "request"),
+        Some(problem) => {
+            let code = problem.code.as_str();
+            let cause = problem.cause.as_deref();
+            if status >= 500 {
+                warn!(
+                    method,
+                    route, status, us, id, key, trace_id, code, cause, "request"
+                );
+            } else {
+                info!(
+                    method,
+                    route, status, us, id, key, trace_id, code, cause, "request"
+                );
+            }
+        }
     }
 }
 
-impl Drop for AccessLog {
-    fn drop(&mut self) {
-        if self.open {
-            self.count(None);
-            let method = self.method.as_str();
-            let (route, id, us) = (&*self.route, self.request_id.as_str(), self.elapsed_us());
-            let key = self.caller.get();
-            let trace_id = self.traced.trace_id();
-            info!(
-                method,
-                route,
-                us,
-                id,
-                key,
-                trace_id,
-                "the caller hung up, or does not read, before the answer"
-            );
-        }
-    }
+/// A request ended without an answer: its caller hung up, or its connection was closed because the caller
+/// does not read.
+pub(super) fn hung_up(context: &RequestContext, traced: &Traced) {
+    let us = count(context, None);
+    let (method, route) = (context.method().as_str(), context.route().template());
+    let id = context.request_id();
+    let (id, key, trace_id) = (id.as_str(), context.caller(), traced.trace_id());
+    info!(
+        method,
+        route, us, id, key, trace_id, "the caller hung up, or does not read, before the answer"
+    );
+}
+
+/// Counts a request, and says how many microseconds it took.
+fn count(context: &RequestContext, status: Option<StatusCode>) -> u64 {
+    let took = context.began().elapsed();
+    let metrics = context.route().metrics();
+    metrics.request(context.method(), status, took);
+    u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
 }

@@ -2,20 +2,19 @@
 //! log, its problem.
 
 mod access_log;
-mod caller_name;
-mod copied;
+mod context;
 mod hosts;
-mod layer;
-mod load;
 mod origins;
+mod permit;
 mod refused;
 mod request_id;
-mod sender;
+mod routes;
+mod service;
 mod shown;
 mod traced;
 
-pub(super) use caller_name::CallerName;
-pub(super) use layer::{EdgeLayer, is_private};
-pub(super) use load::{Turn, is_probe};
+pub(super) use context::RequestContext;
+pub(super) use origins::Sender;
 pub(super) use request_id::RequestId;
-pub(super) use sender::Sender;
+pub(super) use routes::{FindDirect, is_private, is_probe};
+pub use service::{EdgeFuture, EdgeService};

@@ -12,6 +12,7 @@ use http::{
         ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
         ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, ORIGIN, VARY,
     },
+    request::Parts,
 };
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     http::problem::{Problem, ProblemCode},
 };
 
-use super::copied::copied;
+use super::{hosts, request_id::copied};
 
 /// The origins that may use the gateway besides its own.
 pub(super) struct Origins {
@@ -28,10 +29,22 @@ pub(super) struct Origins {
     over_tls: bool,
 }
 
+/// For whom a request was sent, as far as its browser says. A cookie goes along with requests of other
+/// pages too, those that are listed among them; a key never does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::http) enum Sender {
+    /// For a page of ours, or for the user, who typed the address.
+    Ours,
+    /// The request does not say: its sender is no browser, or an old one.
+    Unsaid,
+    /// For a page of another origin.
+    Foreign,
+}
+
 /// A page that is listed, as its browser names it.
 pub(super) struct Listed(HeaderValue);
 
-pub(super) const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What a page may send: everything that some route takes.
 const HEADERS: HeaderValue = HeaderValue::from_static(
@@ -100,7 +113,7 @@ impl Origins {
 }
 
 /// The page for which a browser sends a request.
-pub(super) enum Page<'a> {
+enum Page<'a> {
     /// None, or the request is no browser's.
     Unnamed,
     /// One with a name, which is repeated to it as it was said.
@@ -112,7 +125,7 @@ pub(super) enum Page<'a> {
 // === impl Page ===
 
 impl<'a> Page<'a> {
-    pub(super) fn in_headers(headers: &'a HeaderMap) -> Self {
+    fn in_headers(headers: &'a HeaderMap) -> Self {
         let mut origins = headers.get_all(ORIGIN).iter();
         match (origins.next(), origins.next()) {
             (None, _) => Self::Unnamed,
@@ -122,7 +135,7 @@ impl<'a> Page<'a> {
     }
 
     /// Whether it is a page of this host, as far as its name says.
-    pub(super) fn may_be_of(&self, host: Option<&HostPort>, over_tls: bool) -> bool {
+    fn may_be_of(&self, host: Option<&HostPort>, over_tls: bool) -> bool {
         match self {
             Self::Unnamed => true,
             Self::At(origin, _) => host.is_some_and(|host| origin.is_of(host, over_tls)),
@@ -136,6 +149,28 @@ impl<'a> Page<'a> {
     }
 }
 
+// === impl Sender ===
+
+impl Sender {
+    /// The sender of a request. `over_https` says that a browser is known to have sent it over HTTPS: a
+    /// page that came over plain HTTP is another one then.
+    pub(in crate::http) fn of(parts: &Parts, over_https: bool) -> Self {
+        let headers = &parts.headers;
+        let page = Page::in_headers(headers);
+        // It was looked at before: a request that names no host, or two, did not get here.
+        let host = hosts::named(headers, &parts.uri, parts.version)
+            .ok()
+            .flatten();
+        if !page.may_be_of(host.as_ref(), over_https) || !is_of_this_site(headers) {
+            Self::Foreign
+        } else if matches!(page, Page::Unnamed) && !headers.contains_key(SEC_FETCH_SITE) {
+            Self::Unsaid
+        } else {
+            Self::Ours
+        }
+    }
+}
+
 /// Whether the answer to GET has no end.
 fn is_stream(route: &str) -> bool {
     route == "/events"
@@ -143,7 +178,7 @@ fn is_stream(route: &str) -> bool {
 
 /// Whether the browser says nothing else: that the request is its user's own doing, or one of a page
 /// of this origin.
-pub(super) fn is_of_this_site(headers: &HeaderMap) -> bool {
+fn is_of_this_site(headers: &HeaderMap) -> bool {
     headers
         .get_all(SEC_FETCH_SITE)
         .iter()
@@ -163,4 +198,46 @@ fn refused(headers: &HeaderMap) -> Problem {
          is yours, list its origin in http.allowed_origins.",
     )
     .caused_by(cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sender(headers: &[(&str, &str)]) -> Sender {
+        let mut request = http::Request::get("/").header("host", "locks.example:7420");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        Sender::of(&request.body(()).unwrap().into_parts().0, false)
+    }
+
+    #[test]
+    fn is_ours_only_if_everything_says_so() {
+        const OURS: (&str, &str) = ("origin", "https://locks.example:7420");
+        let said = |site| ("sec-fetch-site", site);
+        for headers in [
+            &[OURS][..],
+            &[said("same-origin")],
+            &[said("none")],
+            &[OURS, said("same-origin")],
+        ] {
+            assert_eq!(sender(headers), Sender::Ours, "{headers:?}");
+        }
+        for headers in [
+            &[said("same-site")][..],
+            &[said("cross-site")],
+            &[OURS, said("same-site")],
+            &[OURS, OURS],
+            &[("origin", "null")],
+            &[("origin", "https://locks.example")],
+            &[
+                ("origin", "https://other.example:7420"),
+                said("same-origin"),
+            ],
+        ] {
+            assert_eq!(sender(headers), Sender::Foreign, "{headers:?}");
+        }
+        assert_eq!(sender(&[("x-requested-with", "x")]), Sender::Unsaid);
+    }
 }

@@ -15,40 +15,41 @@ use crate::{
     lock::{LockName, Token},
 };
 
-use super::access_log::AccessLog;
+use super::context::RequestContext;
 
 /// What the audit log wants to know of a request, should it be refused.
 pub(super) struct Asked {
-    /// A copy: the URI shares its memory with the whole head of the request, which would stay for as
-    /// long as somebody waits for a lock.
-    path: Box<str>,
+    /// What stands where the path names a lock. A copy: the URI shares its memory with the whole head of
+    /// the request, which would stay for as long as the request waits for a lock.
+    name: Option<Box<str>>,
     remote: Option<IpAddr>,
 }
 
 // === impl Asked ===
 
 impl Asked {
-    pub(super) fn of(request: &Request) -> Self {
+    pub(super) fn of(request: &Request, context: &RequestContext) -> Self {
         Self {
-            path: request.uri().path().into(),
+            name: context.lock(request.uri().path()).map(Into::into),
             remote: peer(request.extensions()),
         }
     }
 
     /// Tells it, if a permission was refused.
-    pub(super) fn tell(&self, audit: &Audit, log: &AccessLog, problem: &Problem) {
+    pub(super) fn tell(&self, audit: &Audit, context: &RequestContext, problem: &Problem) {
         if !is_about_permission(problem.code) {
             return;
         }
         let name = self.name();
+        let id = context.request_id();
         audit.refused(&Refused {
             asker: Asker {
-                key: log.caller().get(),
-                request_id: log.request_id().as_str(),
+                key: context.caller(),
+                request_id: id.as_str(),
                 remote: self.remote,
             },
-            method: log.method().as_str(),
-            route: log.route(),
+            method: context.method().as_str(),
+            route: context.route().template(),
             name: name.as_ref(),
             outcome: problem.code.as_str(),
             // Not the detail: it may repeat what the caller wrote where a name belongs.
@@ -59,9 +60,9 @@ impl Asked {
     /// The lock that was meant, unless it looks as if somebody had put a token, an API key or a
     /// session in its place.
     fn name(&self) -> Option<LockName> {
-        let (_, path) = self.path.split_once("/locks/")?;
-        let segment = path.split('/').next()?;
-        let text = percent_decode_str(segment).decode_utf8().ok()?;
+        let text = percent_decode_str(self.name.as_deref()?)
+            .decode_utf8()
+            .ok()?;
         if Token::parse(&text).is_ok() || ApiKey::resembles(&text) || SealedSession::is_in(&text) {
             return None;
         }

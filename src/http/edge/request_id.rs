@@ -1,11 +1,10 @@
 //! The name of a request, in its answer and in the log.
 
 use std::{
-    fmt::Write,
+    io::Write,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::{
@@ -13,12 +12,12 @@ use crate::{
     lock::{IdempotencyKey, Token},
 };
 
-use super::copied::copied;
-
 /// The header that carries it in both directions.
 pub(in crate::http) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest that is taken over from a caller.
 const MAX_LEN: usize = 128;
+/// The longest that is made here: two numbers of 64 bits in hexadecimal digits, and a hyphen.
+const MINTED_LEN: usize = 33;
 
 /// Headers whose values are secrets.
 const SECRETS: [HeaderName; 3] = [
@@ -59,9 +58,15 @@ impl RequestId {
         self.0.to_str().expect("a request id is visible ASCII")
     }
 
-    pub(super) fn header(&self) -> HeaderValue {
-        self.0.clone()
+    pub(in crate::http) fn into_header(self) -> HeaderValue {
+        self.0
     }
+}
+
+/// The same value in memory of its own. A clone shares that of the whole head of the request, which would
+/// stay for as long as the request waits for a lock.
+pub(super) fn copied(value: &HeaderValue) -> HeaderValue {
+    HeaderValue::from_bytes(value.as_bytes()).expect("a header value is a valid header value")
 }
 
 /// Whether somebody put a token, a session, an API key, or a part of a key, into the wrong header: the log would
@@ -101,13 +106,19 @@ impl RequestIds {
         }
     }
 
-    /// A new id: which process, which request. Cheaper than random bytes for each.
-    pub(in crate::http) fn mint(&self) -> RequestId {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut text = String::with_capacity(24);
-        // Writing to a string does not fail.
-        let _ = write!(text, "{:016x}-{number:x}", self.process);
-        let value = HeaderValue::from_maybe_shared(Bytes::from(text))
+    /// The number of the next request.
+    pub(super) fn next(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The id of a request: which process, which request. Cheaper than random bytes for each.
+    pub(super) fn of(&self, number: u64) -> RequestId {
+        let mut text = [0; MINTED_LEN];
+        let mut rest = text.as_mut_slice();
+        write!(rest, "{:016x}-{number:x}", self.process)
+            .expect("two numbers of 64 bits and a hyphen fit");
+        let left = rest.len();
+        let value = HeaderValue::from_bytes(&text[..MINTED_LEN - left])
             .expect("hexadecimal digits and a hyphen are visible ASCII");
         RequestId(value)
     }
@@ -170,10 +181,10 @@ mod tests {
     #[test]
     fn differs_between_requests_and_between_processes() {
         let ids = RequestIds::new();
-        assert_ne!(ids.mint().as_str(), ids.mint().as_str());
+        assert_ne!(ids.of(ids.next()).as_str(), ids.of(ids.next()).as_str());
         assert_ne!(
-            RequestIds::new().mint().as_str(),
-            RequestIds::new().mint().as_str()
+            RequestIds::new().of(1).as_str(),
+            RequestIds::new().of(1).as_str()
         );
     }
 }

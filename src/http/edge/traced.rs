@@ -11,7 +11,7 @@ use crate::{
     trace_context::{TraceContext, TraceId, TraceParent},
 };
 
-use super::{caller_name::CallerName, load::is_probe, request_id::RequestId};
+use super::{context::RequestContext, routes::is_probe};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
@@ -31,15 +31,15 @@ impl Traced {
         tracer: &Tracer,
         scheme: &'static str,
         request: &Request,
-        route: &str,
-        id: &RequestId,
+        context: &RequestContext,
     ) -> Self {
+        let route = context.route().template();
         // Probes and scrapes come every few seconds, and are nobody's work.
         if is_probe(route) || route == "/metrics" {
             return Self::default();
         }
         let parent = only(request.headers(), &TRACEPARENT).and_then(TraceParent::parse);
-        let context = || {
+        let sent = || {
             let parent = parent?;
             // Several are one list.
             let states = request.headers().get_all(TRACESTATE).iter();
@@ -50,7 +50,7 @@ impl Traced {
             "" => request.method().to_string(),
             route => format!("{} {route}", request.method()),
         };
-        let mut span = tracer.server_span(name, context);
+        let mut span = tracer.server_span(name, sent);
         if let Some(span) = &mut span {
             span.set("http.request.method", request.method().to_string());
             // Neither path nor query: what names a lock is told only if that is wanted.
@@ -58,9 +58,12 @@ impl Traced {
             if !route.is_empty() {
                 span.set("http.route", route.to_owned());
             }
-            span.set("latchgate.request_id", id.as_str().to_owned());
+            span.set(
+                "latchgate.request_id",
+                context.request_id().as_str().to_owned(),
+            );
             if span.tells_lock_names()
-                && let Some(name) = lock_name(route, request.uri().path())
+                && let Some(name) = lock_name(context, request.uri().path())
             {
                 span.set("latchgate.lock", name.to_string());
             }
@@ -84,12 +87,12 @@ impl Traced {
     }
 
     /// It has been answered.
-    pub(super) fn end(&mut self, status: StatusCode, problem: Option<&Problem>, key: &CallerName) {
+    pub(super) fn end(&mut self, status: StatusCode, problem: Option<&Problem>, key: Option<&str>) {
         let Some(mut span) = self.span.take() else {
             return;
         };
         span.set("http.response.status_code", status.as_u16());
-        if let Some(key) = key.get() {
+        if let Some(key) = key {
             span.set("latchgate.key", key.to_owned());
         }
         if let Some(problem) = problem {
@@ -121,12 +124,8 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 }
 
 /// The lock that a path names, if it does.
-fn lock_name(route: &str, path: &str) -> Option<LockName> {
-    if !route.starts_with("/locks/{name}") {
-        return None;
-    }
-    let (_, rest) = path.split_once("/locks/")?;
-    let name = rest.split('/').next()?;
+fn lock_name(context: &RequestContext, path: &str) -> Option<LockName> {
+    let name = context.lock(path)?;
     // Somebody may have put a secret in the wrong place.
     if Token::parse(name).is_ok() {
         return None;

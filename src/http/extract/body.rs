@@ -11,13 +11,13 @@ use http::{
 use crate::{
     config::{LimitsConfig, Millis},
     http::{
-        edge::Turn,
+        edge::RequestContext,
         problem::{Problem, ProblemCode},
         state::Gateway,
     },
 };
 
-use super::{Fields, caller::TtlCap, receive::receive};
+use super::{Fields, receive::receive};
 
 /// A body that is valid. An empty one has all its defaults, whatever its content type.
 pub(in crate::http) struct ApiJson<T>(pub(in crate::http) T);
@@ -41,19 +41,18 @@ impl<T: RequestBody> FromRequest<Arc<Gateway>> for ApiJson<T> {
             // Before the body is asked for: a client that waits for `100 Continue` is spared it.
             must_be_json(&parts.headers)?;
         }
-        let turn = parts.extensions.get::<Turn>().cloned();
-        let turn = turn.expect("the edge around every route has given the request its turn");
+        let context = RequestContext::of(&parts);
         // A slow sender takes no room from those whose requests have come.
         let receiving = pin!(receive(body, waits, &gateway.config.http));
-        let bytes = turn.put_down_for(receiving).await??;
+        let bytes = context.wait_for(receiving).await??;
         if !bytes.is_empty() {
             must_be_json(&parts.headers)?;
         }
         let mut fields = Fields::parse(&bytes)?;
         let mut limits = Cow::Borrowed(&gateway.config.limits);
-        if let Some(TtlCap(cap)) = parts.extensions.get() {
+        if let Some(cap) = context.ttl_cap_ms() {
             let default = &mut limits.to_mut().default_ttl_ms;
-            *default = (*default).min(Millis(cap.as_millis()));
+            *default = (*default).min(Millis(cap));
         }
         let body = T::read(&mut fields, &limits);
         fields.finish()?;

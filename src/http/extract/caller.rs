@@ -2,21 +2,15 @@
 
 use std::{marker::PhantomData, ops::Deref, sync::Arc};
 
-use axum::extract::{FromRequestParts, RawPathParams};
+use axum::extract::FromRequestParts;
 use http::{header::AUTHORIZATION, request::Parts};
 
 use crate::{
     auth::{Access, Scope},
-    http::{
-        edge::{CallerName, Turn},
-        problem::Problem,
-        serve::peer,
-        state::Gateway,
-    },
-    lock::{LockName, Ttl},
+    http::{edge::RequestContext, problem::Problem, serve::peer, state::Gateway},
 };
 
-use super::{PathParameter, lock_token::single, session::session};
+use super::{lock_token::single, path::lock, session::session};
 
 /// A caller who has the permission `S`: on the lock that the path names, or, where it names none, on
 /// some lock.
@@ -27,11 +21,6 @@ pub(in crate::http) struct Caller<S> {
     access: Access,
     scope: PhantomData<S>,
 }
-
-/// The longest TTL that the caller may ask for, for those who read the body: what is not asked for
-/// must stay below it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TtlCap(pub(super) Ttl);
 
 /// As it is written in answers.
 const FIELD: &str = "Authorization";
@@ -56,33 +45,29 @@ impl<S: Scope> FromRequestParts<Arc<Gateway>> for Caller<S> {
         let scope = PhantomData;
         if gateway.gate.is_open() {
             let access = Access::ANYBODY;
-            begin(parts)?;
+            RequestContext::of(parts).take_permit()?;
             return Ok(Self { access, scope });
         }
         let access = admit(parts, gateway)?;
-        if let (Some(log), Some(name)) = (parts.extensions.get::<CallerName>(), access.name()) {
-            log.set(Arc::clone(name));
+        let context = RequestContext::of(parts);
+        if let Some(name) = access.name() {
+            context.set_caller(name);
         }
         if S::IS_COUNTED {
             access.count_request()?;
         }
-        let lock = lock(parts).await?;
+        let lock = lock(parts)?;
         if let Some(permission) = S::PERMISSION
             && !access.permits(permission, lock.as_ref())
         {
             return Err(Problem::forbidden(permission, lock.as_ref()));
         }
         if let Some(max_ttl) = access.key().and_then(|key| key.limits.max_ttl) {
-            parts.extensions.insert(TtlCap(max_ttl));
+            context.set_ttl_cap(max_ttl);
         }
-        begin(parts)?;
+        context.take_permit()?;
         Ok(Self { access, scope })
     }
-}
-
-/// Takes the room that is kept for those who have been let pass.
-fn begin(parts: &Parts) -> Result<(), Problem> {
-    parts.extensions.get::<Turn>().map_or(Ok(()), Turn::begin)
 }
 
 /// Lets somebody in by the key that they send, or else by their session: a key was put into the request
@@ -105,16 +90,6 @@ pub(super) fn bearer(header: &str) -> &str {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim_matches(' '),
         _ => "",
     }
-}
-
-/// The lock that the path names, if it names one.
-async fn lock(parts: &mut Parts) -> Result<Option<LockName>, Problem> {
-    let field = <LockName as PathParameter>::NAME;
-    let params = RawPathParams::from_request_parts(parts, &())
-        .await
-        .map_err(|_| Problem::invalid_field(field, "is not UTF-8 after percent-decoding"))?;
-    let text = params.iter().find(|(name, _)| *name == field);
-    text.map(|(_, text)| LockName::read(text)).transpose()
 }
 
 #[cfg(test)]

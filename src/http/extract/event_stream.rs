@@ -6,7 +6,7 @@ use axum::extract::FromRequestParts;
 use http::request::Parts;
 
 use crate::http::{
-    edge::RequestId,
+    edge::{RequestContext, RequestId},
     problem::Problem,
     serve::{Lasting, SilenceLimit, Stay},
 };
@@ -50,9 +50,8 @@ impl<S: Sync> FromRequestParts<S> for EventStream {
         } else {
             lasting.stay()?
         };
-        let request_id = parts.extensions.get::<RequestId>().cloned();
         Ok(Self {
-            request_id: request_id.expect("the edge around every route has named the request"),
+            request_id: RequestContext::of(parts).request_id(),
             silence_limit: SilenceLimit::of(&parts.extensions),
             _stay: stay,
         })

@@ -11,12 +11,16 @@ use super::given::{Given, Object};
 /// `null` is the same as leaving a field out. What nobody takes is unknown, and refused.
 pub(in crate::http) struct Fields<'a> {
     left: Object<'a>,
-    known: Vec<&'static str>,
+    /// The names of the fields that were asked for.
+    known: [&'static str; MOST_FIELDS],
+    asked: usize,
     errors: Vec<FieldError>,
 }
 
 /// How many errors an answer names: a person reads no more, and the body may hold thousands.
 const NAMED: usize = 16;
+/// The most fields that a body has.
+const MOST_FIELDS: usize = 8;
 /// The byte order mark, which some editors and shells put in front.
 const BOM: &[u8] = "\u{feff}".as_bytes();
 
@@ -31,7 +35,8 @@ impl<'a> Fields<'a> {
             } else {
                 object(body)?
             },
-            known: Vec::new(),
+            known: [""; MOST_FIELDS],
+            asked: 0,
             errors: Vec::new(),
         })
     }
@@ -109,22 +114,23 @@ impl<'a> Fields<'a> {
 
     /// Everything that was wrong, fields that nobody has taken included.
     pub(in crate::http) fn finish(mut self) -> Result<(), Problem> {
-        let known = self.known.join(", ");
+        if self.left.is_empty() && self.errors.is_empty() {
+            return Ok(());
+        }
+        let known = self.known[..self.asked].join(", ");
         for (name, _) in std::mem::take(&mut self.left) {
             self.refuse(
                 name.into_owned(),
                 format!("is not known; the fields of this body are {known}"),
             );
         }
-        if self.errors.is_empty() {
-            return Ok(());
-        }
         self.errors.truncate(NAMED);
         Err(Problem::invalid(self.errors))
     }
 
     fn take(&mut self, name: &'static str) -> Option<Given<'a>> {
-        self.known.push(name);
+        self.known[self.asked] = name;
+        self.asked += 1;
         let at = self.left.iter().position(|(key, _)| key == name)?;
         match self.left.swap_remove(at).1 {
             Given::Null => None,

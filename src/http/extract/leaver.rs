@@ -7,7 +7,7 @@ use http::request::Parts;
 
 use crate::{
     auth::Access,
-    http::{edge::CallerName, state::Gateway},
+    http::{edge::RequestContext, state::Gateway},
 };
 
 use super::session::session;
@@ -33,9 +33,8 @@ impl FromRequestParts<Arc<Gateway>> for Leaver {
         gateway: &Arc<Gateway>,
     ) -> Result<Self, Infallible> {
         let access = session(parts, gateway).ok().flatten();
-        let log = parts.extensions.get::<CallerName>();
-        if let (Some(log), Some(name)) = (log, access.as_ref().and_then(Access::name)) {
-            log.set(Arc::clone(name));
+        if let Some(name) = access.as_ref().and_then(Access::name) {
+            RequestContext::of(parts).set_caller(name);
         }
         Ok(Self(access))
     }

@@ -1,9 +1,15 @@
 //! The variable part of a path.
 
-use axum::extract::{FromRequestParts, RawPathParams};
-use http::request::Parts;
+use std::borrow::Cow;
 
-use crate::{http::problem::Problem, lock::LockName};
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use percent_encoding::percent_decode_str;
+
+use crate::{
+    http::{edge::RequestContext, problem::Problem},
+    lock::LockName,
+};
 
 /// A path parameter that is valid, percent-decoded once.
 pub(in crate::http) struct ApiPath<T>(pub(in crate::http) T);
@@ -19,20 +25,26 @@ pub(in crate::http) trait PathParameter: Sized {
 
 // === impl ApiPath ===
 
-impl<T: PathParameter, S: Send + Sync> FromRequestParts<S> for ApiPath<T> {
+impl<T: PathParameter, S: Sync> FromRequestParts<S> for ApiPath<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        // The only other rejection is a route without parameters, which the routes rule out.
-        let params = RawPathParams::from_request_parts(parts, state)
-            .await
-            .map_err(|_| Problem::invalid_field(T::NAME, "is not UTF-8 after percent-decoding"))?;
-        let (_, text) = params
-            .iter()
-            .find(|(name, _)| *name == T::NAME)
-            .expect("a handler is routed at a path with its parameter");
-        T::read(text).map(Self)
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let text = RequestContext::of(parts).parameter(parts.uri.path());
+        let text = text.expect("a handler is routed at a path with its parameter");
+        T::read(&decoded::<T>(text)?).map(Self)
     }
+}
+
+/// The lock that the path names, if it names one.
+pub(super) fn lock(parts: &Parts) -> Result<Option<LockName>, Problem> {
+    let text = RequestContext::of(parts).lock(parts.uri.path());
+    let name = |text| LockName::read(&decoded::<LockName>(text)?);
+    text.map(name).transpose()
+}
+
+fn decoded<T: PathParameter>(text: &str) -> Result<Cow<'_, str>, Problem> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map_err(|_| Problem::invalid_field(T::NAME, "is not UTF-8 after percent-decoding"))
 }
 
 // === impl LockName ===

@@ -5,7 +5,10 @@ use std::{convert::Infallible, net::IpAddr};
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 
-use crate::http::{edge::RequestId, serve::peer};
+use crate::http::{
+    edge::{RequestContext, RequestId},
+    serve::peer,
+};
 
 /// Which request it is, and from where.
 pub(in crate::http) struct Provenance {
@@ -21,9 +24,8 @@ impl<S: Sync> FromRequestParts<S> for Provenance {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        let request_id = parts.extensions.get::<RequestId>().cloned();
         Ok(Self {
-            request_id: request_id.expect("the edge names every request"),
+            request_id: RequestContext::of(parts).request_id(),
             remote: peer(&parts.extensions),
         })
     }

@@ -110,6 +110,9 @@ impl<'a> Parameters<'a> {
 
     /// Everything that was wrong, parameters that nobody has taken included.
     pub(super) fn finish(mut self, method: &Method) -> Result<(), Problem> {
+        if self.left.is_empty() && self.errors.is_empty() {
+            return Ok(());
+        }
         let taken = match self.known.as_slice() {
             // What only looks has no body.
             [] if method.is_safe() => "this call takes no query parameters".to_owned(),
@@ -125,9 +128,6 @@ impl<'a> Parameters<'a> {
                 format!("is not known; {taken}")
             };
             self.refuse(&name, reason);
-        }
-        if self.errors.is_empty() {
-            return Ok(());
         }
         self.errors.truncate(NAMED);
         Err(Problem::invalid(self.errors))

@@ -7,7 +7,7 @@ use http::{header::AUTHORIZATION, request::Parts};
 
 use crate::{
     auth::Access,
-    http::{edge::CallerName, problem::Problem, state::Gateway},
+    http::{edge::RequestContext, problem::Problem, state::Gateway},
 };
 
 use super::{caller::admit, session::session};
@@ -41,8 +41,8 @@ impl FromRequestParts<Arc<Gateway>> for Visitor {
             session(parts, gateway).ok().flatten()
         };
         if let Some(access) = &access {
-            if let (Some(log), Some(name)) = (parts.extensions.get::<CallerName>(), access.name()) {
-                log.set(Arc::clone(name));
+            if let Some(name) = access.name() {
+                RequestContext::of(parts).set_caller(name);
             }
             access.count_request()?;
         }

@@ -12,7 +12,7 @@ use crate::{
     auth::scope,
     engine::AcquireError,
     http::{
-        edge::Turn,
+        edge::RequestContext,
         extract::{AcceptsJson, ApiJson, ApiPath, Caller, IdempotencyKeyHeader, NoQuery},
         problem::{Problem, ProblemCode as Code, problem_responses},
         serve::Lasting,
@@ -80,7 +80,7 @@ pub(in crate::http) async fn acquire(
     caller: Caller<scope::Acquire>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
-    (_, turn, lasting): (NoQuery, Turn, Lasting),
+    (_, context, lasting): (NoQuery, RequestContext, Lasting),
     IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     ApiJson(body): ApiJson<AcquireBody>,
 ) -> Result<Acquired, Problem> {
@@ -92,7 +92,7 @@ pub(in crate::http) async fn acquire(
         let stay = waits.then(|| lasting.stay()).transpose()?;
         let waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
         let slot = caller.lease(&request.name, request.idempotency_key.as_ref())?;
-        let granted = gateway.engine.acquire_telling(request, || turn.put_down());
+        let granted = gateway.engine.acquire_telling(request, || context.wait());
         (stay, waiter, slot, granted)
     };
     let granted = granted.await;

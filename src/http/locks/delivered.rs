@@ -57,7 +57,7 @@ impl Acquired {
             // It lives, whether or not it is heard of once more.
             std::mem::take(&mut slot).keep();
         }
-        let location = format!("{}/locks/{}", gateway.base_path, lease.name);
+        let location = [gateway.base_path.as_str(), "/locks/", lease.name.as_str()].concat();
         Self {
             location: HeaderValue::try_from(location)
                 .expect("a base path that routes and a lock name are visible ASCII"),

@@ -1,13 +1,17 @@
 //! A lease as its holder gets it.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    fmt::Display,
+    time::{Duration, SystemTime},
+};
 
-use serde::Serialize;
+use humantime::Rfc3339Timestamp;
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
     http::locks::MetadataBody,
-    lock::Lease,
+    lock::{Lease, LockName, Owner, Token},
     mutants::{self, Mutant},
 };
 
@@ -29,10 +33,13 @@ use crate::{
 }))]
 pub(in crate::http) struct LeaseBody {
     /// The lock that is held.
-    name: String,
+    #[serde(serialize_with = "text")]
+    #[schema(value_type = String)]
+    name: LockName,
     /// The secret that renews and releases the lease. Whoever has it may do both.
-    #[schema(min_length = 43, max_length = 43)]
-    token: String,
+    #[serde(serialize_with = "secret")]
+    #[schema(value_type = String, min_length = 43, max_length = 43)]
+    token: Token,
     /// A number that is larger for each new grant of the lock. Hand it to whatever the lock
     /// protects, and let that refuse any number smaller than the largest it has seen.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
@@ -42,19 +49,22 @@ pub(in crate::http) struct LeaseBody {
     /// What is left of it, counted from the answer: subtract how long the request took.
     expires_in_ms: u64,
     /// When it ends, by the clock of the gateway. For display only: work with `expires_in_ms`.
-    #[schema(format = DateTime)]
-    expires_at: String,
+    #[serde(serialize_with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    expires_at: Rfc3339Timestamp,
     /// When it was granted, by the clock of the gateway. For display only.
-    #[schema(format = DateTime)]
-    acquired_at: String,
+    #[serde(serialize_with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    acquired_at: Rfc3339Timestamp,
     /// After how long to renew it: a third of what is left.
     renew_after_ms: u64,
     /// What is left until `max_hold_ms`, past which no renewal goes; null if it was not given.
     #[schema(required = true)]
     hold_expires_in_ms: Option<u64>,
     /// Who asked for it; null if that was not said.
-    #[schema(required = true)]
-    owner: Option<String>,
+    #[serde(serialize_with = "optional_text")]
+    #[schema(value_type = Option<String>, required = true)]
+    owner: Option<Owner>,
     /// What was attached to it.
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     metadata: MetadataBody,
@@ -69,16 +79,16 @@ impl LeaseBody {
     pub(super) fn new(lease: Lease, now: SystemTime) -> Self {
         let held = lease.held;
         Self {
-            name: lease.name.as_str().to_owned(),
-            token: lease.token.expose(),
+            name: lease.name,
+            token: lease.token,
             fencing_token: held.fence.get(),
             ttl_ms: held.ttl.as_millis(),
             expires_in_ms: millis(told(held.expires_in)),
-            expires_at: timestamp(now.checked_add(held.expires_in)),
-            acquired_at: timestamp(now.checked_sub(held.held_for)),
+            expires_at: displayed(now.checked_add(held.expires_in)),
+            acquired_at: displayed(now.checked_sub(held.held_for)),
             renew_after_ms: millis(held.expires_in / 3),
             hold_expires_in_ms: held.hold_expires_in.map(millis),
-            owner: held.owner.map(|owner| owner.as_str().to_owned()),
+            owner: held.owner,
             metadata: MetadataBody(held.metadata),
             waited_ms: millis(lease.waited),
         }
@@ -102,6 +112,10 @@ pub(in crate::http) fn millis(duration: Duration) -> u64 {
 /// RFC 3339 in UTC. A gateway whose clock is not within the years that can be written shows the
 /// beginning of 1970: the timestamp is for display only and no reason to fail.
 pub(in crate::http) fn timestamp(time: Option<SystemTime>) -> String {
+    displayed(time).to_string()
+}
+
+fn displayed(time: Option<SystemTime>) -> Rfc3339Timestamp {
     /// The end of the year 9999, in seconds.
     const END: Duration = Duration::from_secs(253_402_300_799);
     let time = time
@@ -110,7 +124,27 @@ pub(in crate::http) fn timestamp(time: Option<SystemTime>) -> String {
                 .is_ok_and(|since| since <= END)
         })
         .unwrap_or(SystemTime::UNIX_EPOCH);
-    humantime::format_rfc3339_millis(time).to_string()
+    humantime::format_rfc3339_millis(time)
+}
+
+/// Writes what is displayed as a text, without a copy of it.
+fn text<S: Serializer>(shown: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(shown)
+}
+
+#[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
+fn optional_text<S: Serializer>(
+    shown: &Option<impl Display>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match shown {
+        Some(shown) => serializer.collect_str(shown),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn secret<S: Serializer>(token: &Token, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(token.expose_into(&mut [0; Token::TEXT_LEN]))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::{
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
     },
-    lock::{LockName, Token},
+    lock::{LockName, TokenHash},
     store::contract::Loss,
 };
 
@@ -56,7 +56,7 @@ pub(in crate::http) async fn release(
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
 ) -> Result<Empty, Problem> {
-    end(&gateway, who, name, &token.or(body.token)?).await
+    end(&gateway, who, name, token.or(body.token)?.hash()).await
 }
 
 /// Release a lease by POST
@@ -87,16 +87,15 @@ pub(in crate::http) async fn release_by_post(
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
 ) -> Result<Empty, Problem> {
-    end(&gateway, who, name, &token.or(body.token)?).await
+    end(&gateway, who, name, token.or(body.token)?.hash()).await
 }
 
 async fn end(
     gateway: &Gateway,
     who: Releaser,
     name: LockName,
-    token: &Token,
+    token: TokenHash,
 ) -> Result<Empty, Problem> {
-    let token = token.hash();
     let charge = who.charge(gateway, &name, &token)?;
     // A caller that hangs up from here on still wants it: the engine sees the command through.
     let released = gateway.engine.release(name.clone(), token).await;

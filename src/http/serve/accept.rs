@@ -5,7 +5,6 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use axum::Router;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -18,8 +17,13 @@ use crate::{
 };
 
 use super::{
-    answer::Answers, connection::Lasting, descriptors, detached::DetachedRoom, protocol::Protocol,
-    socket::refuse, under_way::UnderWay,
+    answer::{Answers, Service},
+    connection::Lasting,
+    descriptors,
+    detached::DetachedRoom,
+    protocol::Protocol,
+    socket::refuse,
+    under_way::UnderWay,
 };
 
 /// Serves accepted connections, up to a limit.
@@ -58,7 +62,7 @@ const NO_ROOM: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
 /// one that has not done so when the lifecycle closes ends without it, and has asked for nothing.
 pub async fn serve(
     listener: TcpListener,
-    router: Router,
+    service: impl Into<Service>,
     config: &HttpConfig,
     certificates: Option<Certificates>,
     metrics: &Metrics,
@@ -67,7 +71,7 @@ pub async fn serve(
 ) {
     let most = descriptors::connections(config.max_connections);
     let detached = DetachedRoom::new(config.reserved_requests, metrics.clone(), lifecycle);
-    let answers = Answers::new(router, under_way, most, detached);
+    let answers = Answers::new(service.into(), under_way, most, detached);
     let lasting = Lasting::of(most);
     let protocol = Protocol::new(config, certificates, answers, lasting, lifecycle);
     let mut server = Server {

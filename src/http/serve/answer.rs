@@ -1,9 +1,12 @@
-//! Answers the requests of one connection, through the router.
+//! Answers the requests of one connection, through the service around all routes.
 
 use std::{
     convert::Infallible,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -19,7 +22,9 @@ use http::{
 };
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
-use tower::Service;
+use tower::Service as _;
+
+use crate::http::edge::EdgeService;
 
 use super::{
     connection::{ConnectionState, OpenRequest},
@@ -27,12 +32,23 @@ use super::{
     under_way::UnderWay,
 };
 
+/// What answers requests. Cheap to clone.
+#[derive(Clone)]
+pub enum Service {
+    /// All routes, with the edge around them.
+    Edge(EdgeService),
+    /// Routes without it.
+    Router(Router),
+}
+
 /// What all requests have in common.
 #[derive(Clone)]
 pub(super) struct Answers {
-    router: Router,
+    service: Service,
     under_way: UnderWay,
-    /// How many requests may be under way over HTTP/2, on all connections together.
+    /// How many requests are open over HTTP/2 on all connections together, until their answers have been
+    /// taken, and how many may be.
+    streams: Arc<AtomicUsize>,
     most: usize,
     detached: DetachedRoom,
 }
@@ -41,6 +57,15 @@ pub(super) struct Answers {
 pub(super) struct AnswerBody {
     body: Body,
     _request: OpenRequest,
+    _stream: Option<OpenStream>,
+}
+
+/// A request over HTTP/2, until its answer has been taken. A client can open many on one connection, and
+/// leave their answers in our memory.
+struct OpenStream {
+    streams: Arc<AtomicUsize>,
+    /// How many there are with this one.
+    count: usize,
 }
 
 /// The answer to a request, which is of use to its caller alone or, if it ends a lease, to others too.
@@ -48,19 +73,46 @@ pub(super) type Answering<F> = Either<F, Detachable<F>>;
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
+// === impl Service ===
+
+impl Service {
+    fn call(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
+        match self {
+            Self::Edge(service) => Either::Left(service.clone().call(request)),
+            Self::Router(router) => Either::Right(router.clone().call(request)),
+        }
+    }
+}
+
+impl From<EdgeService> for Service {
+    fn from(service: EdgeService) -> Self {
+        Self::Edge(service)
+    }
+}
+
+impl From<Router> for Service {
+    fn from(router: Router) -> Self {
+        Self::Router(router)
+    }
+}
+
 // === impl Answers ===
 
 impl Answers {
     /// `most` requests may be under way over HTTP/2.
     pub(super) fn new(
-        router: Router,
+        service: Service,
         under_way: UnderWay,
         most: usize,
         detached: DetachedRoom,
     ) -> Self {
         Self {
-            router,
+            service,
             under_way,
+            streams: Arc::default(),
             most,
             detached,
         }
@@ -70,27 +122,27 @@ impl Answers {
     /// the answer is never polled: HTTP looks for the end of a connection before it does.
     pub(super) fn answer(
         &self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         connection: &Arc<ConnectionState>,
     ) -> Answering<impl Future<Output = Result<Response<AnswerBody>, Infallible>> + use<>> {
         let open = connection.begin_request();
-        let is_too_many = request.version() == Version::HTTP_2
-            && self.under_way.count() >= self.most
-            && !keeps_lease(&request);
+        let stream = (request.version() == Version::HTTP_2).then(|| OpenStream::new(&self.streams));
+        let is_too_many = stream.as_ref().is_some_and(|it| it.count > self.most);
+        let is_too_many = is_too_many && !keeps_lease(&request);
         let counted = self.under_way.one();
         let ends_lease = ends_lease(&request);
         // hyper drops the `Content-Length` beside a `Transfer-Encoding`. A proxy in front may have read
         // another end of this request, so nothing that comes behind it is trusted.
         let closes = request.headers().contains_key(TRANSFER_ENCODING);
-        let answer = (!is_too_many).then(|| {
-            let mut request = request.map(into_body);
-            open.tell(&mut request);
-            self.router.clone().call(request)
-        });
+        open.tell(&mut request);
+        let service = self.service.clone();
         let answer = async move {
-            let mut answer = match answer {
-                Some(answer) => answer.await?,
-                None => overloaded(),
+            // Called here and not before: a release that waits for its turn without a caller must not
+            // hold the room that a request takes.
+            let mut answer = if is_too_many {
+                overloaded()
+            } else {
+                service.call(request).await?
             };
             drop(counted);
             // The next request may be sent elsewhere then, and none is under way on this connection
@@ -101,22 +153,14 @@ impl Answers {
             Ok(answer.map(|body| AnswerBody {
                 body,
                 _request: open,
+                _stream: stream,
             }))
         };
         if ends_lease {
-            Either::Right(Detachable::new(answer, &self.detached))
+            Either::Right(Detachable::new(answer, &self.detached, connection))
         } else {
             Either::Left(answer)
         }
-    }
-}
-
-/// An empty body needs no allocation.
-fn into_body(body: Incoming) -> Body {
-    if body.is_end_stream() {
-        Body::empty()
-    } else {
-        Body::new(body)
     }
 }
 
@@ -124,7 +168,11 @@ fn into_body(body: Incoming) -> Body {
 fn ends_lease<B>(request: &Request<B>) -> bool {
     match *request.method() {
         Method::DELETE => true,
-        Method::POST => request.uri().path().ends_with("/release"),
+        Method::POST => {
+            let path = request.uri().path();
+            // A lock may be called `release`.
+            path.ends_with("/release") && !path.ends_with("/locks/release")
+        }
         _ => false,
     }
 }
@@ -141,6 +189,23 @@ fn overloaded() -> Response<Body> {
     let seconds = HeaderValue::from_static("1");
     answer.headers_mut().insert(RETRY_AFTER, seconds);
     answer
+}
+
+// === impl OpenStream ===
+
+impl OpenStream {
+    fn new(streams: &Arc<AtomicUsize>) -> Self {
+        Self {
+            streams: Arc::clone(streams),
+            count: streams.fetch_add(1, Ordering::Relaxed) + 1,
+        }
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.streams.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 // === impl AnswerBody ===

@@ -34,6 +34,8 @@ pub(super) struct ConnectionState {
     lifecycle: Lifecycle,
     /// Requests from their heads to the last byte of their answers that was handed to HTTP.
     requests: AtomicU32,
+    /// Releases that came on it and are carried out although their callers have hung up.
+    detached: AtomicU32,
     has_asked: AtomicBool,
     /// Whether bytes that come between requests begin a head.
     reads_heads: AtomicBool,
@@ -52,6 +54,10 @@ pub(super) struct Timeouts {
     /// From the first byte of a request to the end of its head.
     pub(super) head: Duration,
 }
+
+/// A release that is carried out without its caller, until this is dropped.
+#[derive(Debug)]
+pub(super) struct DetachedRelease(Arc<ConnectionState>);
 
 /// A request on a connection, until this is dropped.
 #[derive(Debug)]
@@ -111,6 +117,7 @@ impl ConnectionState {
             lasting,
             lifecycle: lifecycle.clone(),
             requests: AtomicU32::new(0),
+            detached: AtomicU32::new(0),
             has_asked: AtomicBool::new(false),
             reads_heads: AtomicBool::new(false),
             has_begun_head: AtomicBool::new(false),
@@ -159,6 +166,13 @@ impl ConnectionState {
         self.has_begun_head.store(false, Ordering::Relaxed);
         self.has_asked.store(true, Ordering::Relaxed);
         OpenRequest(Arc::clone(self))
+    }
+
+    /// One more release goes on without its caller; `None` if as many do as may.
+    pub(super) fn detach_release(self: &Arc<Self>, most: u32) -> Option<DetachedRelease> {
+        let count = self.detached.fetch_add(1, Ordering::Relaxed);
+        let release = DetachedRelease(Arc::clone(self));
+        (count < most).then_some(release)
     }
 
     /// Whether a request has ever come.
@@ -231,6 +245,12 @@ impl OpenRequest {
     /// Whether the next request should be sent elsewhere: the gateway is about to stop.
     pub(super) fn is_withdrawn(&self) -> bool {
         self.0.lifecycle.is_withdrawn()
+    }
+}
+
+impl Drop for DetachedRelease {
+    fn drop(&mut self) {
+        self.0.detached.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

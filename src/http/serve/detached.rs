@@ -16,6 +16,8 @@ use tracing::debug;
 
 use crate::{lifecycle::Lifecycle, telemetry::metrics::Metrics};
 
+use super::connection::ConnectionState;
+
 /// Room for releases without callers. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct DetachedRoom(Arc<Room>);
@@ -35,6 +37,7 @@ pub(super) struct Detachable<F: Future + Send + 'static> {
     answer: Option<Pin<Box<F>>>,
     has_begun: bool,
     room: DetachedRoom,
+    connection: Arc<ConnectionState>,
 }
 
 /// When a release is worked on.
@@ -49,6 +52,9 @@ const KEPT: usize = 2;
 /// How many may wait: each costs no more than the head of its request. Callers that hang up while the
 /// gateway does not run are all found together when it goes on.
 const MOST_WAITING: usize = 1_024;
+/// How many may be carried out that came on one connection: over HTTP/2 it bears many requests, and a client
+/// that resets them one after the other must leave room to others.
+pub(super) const MOST_OF_CONNECTION: u32 = 64;
 
 // === impl DetachedRoom ===
 
@@ -67,12 +73,12 @@ impl DetachedRoom {
     ///
     /// One that has begun does not wait for room: it may take some that others need. What the store was
     /// asked already goes on without it.
-    fn carry_out<F>(&self, release: F, has_begun: bool)
+    fn carry_out<F>(&self, release: F, has_begun: bool, connection_has_room: bool)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let room = &self.0;
-        let turn = room.turn(has_begun);
+        let turn = connection_has_room.then(|| room.turn(has_begun)).flatten();
         room.metrics.release_abandoned(turn.is_some());
         let Some(turn) = turn else {
             debug!("the caller of a release has hung up, and there is no room to carry it out");
@@ -108,11 +114,12 @@ impl Room {
 // === impl Detachable ===
 
 impl<F: Future + Send + 'static> Detachable<F> {
-    pub(super) fn new(answer: F, room: &DetachedRoom) -> Self {
+    pub(super) fn new(answer: F, room: &DetachedRoom, connection: &Arc<ConnectionState>) -> Self {
         Self {
             answer: Some(Box::pin(answer)),
             has_begun: false,
             room: room.clone(),
+            connection: Arc::clone(connection),
         }
     }
 }
@@ -139,8 +146,13 @@ impl<F: Future + Send + 'static> Drop for Detachable<F> {
         if let Some(answer) = self.answer.take()
             && !thread::panicking()
         {
-            let release = async move { drop(answer.await) };
-            self.room.carry_out(release, self.has_begun);
+            let of_connection = self.connection.detach_release(MOST_OF_CONNECTION);
+            let has_room = of_connection.is_some();
+            let release = async move {
+                drop(answer.await);
+                drop(of_connection);
+            };
+            self.room.carry_out(release, self.has_begun, has_room);
         }
     }
 }
@@ -154,9 +166,15 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use crate::telemetry::metrics::Figures;
+    use crate::{http::serve::connection::Lasting, telemetry::metrics::Figures};
 
     use super::*;
+
+    fn connection() -> Arc<ConnectionState> {
+        let (lasting, lifecycle) = (Lasting::of(16), Lifecycle::new());
+        let idle = Duration::from_mins(1);
+        Arc::new(ConnectionState::new(None, idle, lasting, &lifecycle))
+    }
 
     /// Releases that all wait for the store, and how many have been carried out.
     struct Rig {
@@ -206,7 +224,7 @@ mod tests {
     async fn those_that_have_begun_take_half_of_the_room_and_the_others_end() {
         let rig = Rig::new(8);
         for _ in 0..1_000 {
-            rig.room.carry_out(rig.release(), true);
+            rig.room.carry_out(rig.release(), true, true);
         }
         assert_eq!(rig.end().await, 4);
         assert_eq!(rig.counted("carried-out"), 4);
@@ -214,17 +232,38 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn one_connection_leaves_room_to_another() {
+        let room = DetachedRoom::new(10_000, Metrics::default(), &Lifecycle::new());
+        let rig = Rig {
+            room,
+            ..Rig::new(1)
+        };
+        let [one, other] = [connection(), connection()];
+        for connection in [vec![&one; 1_000], vec![&other]].concat() {
+            let release = rig.release();
+            let answer = async move {
+                release.await;
+                Ok::<_, Infallible>(())
+            };
+            drop(Detachable::new(answer, &rig.room, connection));
+        }
+        let most = usize::try_from(MOST_OF_CONNECTION).unwrap();
+        assert_eq!(rig.end().await, most + 1);
+        assert_eq!(rig.counted("dropped"), 1_000 - most);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn those_that_have_not_begun_wait_for_their_turn() {
         let rig = Rig::new(8);
         for _ in 0..4 + MOST_WAITING + 10 {
-            rig.room.carry_out(rig.release(), false);
+            rig.room.carry_out(rig.release(), false, true);
         }
         tokio::task::yield_now().await;
         assert_eq!(rig.under_way.load(Ordering::Relaxed), 4);
         assert_eq!(rig.end().await, 4 + MOST_WAITING);
         assert_eq!(rig.counted("dropped"), 10);
         // There is room again.
-        rig.room.carry_out(rig.release(), true);
+        rig.room.carry_out(rig.release(), true, true);
         assert_eq!(rig.end().await, 4 + MOST_WAITING + 1);
     }
 }

@@ -11,5 +11,6 @@ mod socket;
 mod under_way;
 
 pub use accept::serve;
+pub use answer::Service;
 pub(super) use connection::{Lasting, SilenceLimit, Stay, peer};
 pub use under_way::UnderWay;

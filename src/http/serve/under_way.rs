@@ -54,7 +54,7 @@ impl UnderWay {
         }))
     }
 
-    /// Ends when nothing is under way and nothing has been for [`QUIET`]: at once if nobody asked
+    /// Ends when nothing is under way and nothing has been for a second: at once if nobody asked
     /// for anything lately.
     pub async fn quiet(&self) {
         let traffic = &*self.0;
@@ -81,11 +81,6 @@ impl UnderWay {
             changed.await;
             drop(watcher);
         }
-    }
-
-    /// How many requests are under way.
-    pub(super) fn count(&self) -> usize {
-        self.0.count.load(Ordering::Relaxed)
     }
 
     /// Counts one more.
@@ -196,7 +191,7 @@ mod tests {
         let changed = under_way.changed();
         drop(one);
         timeout(QUIET, changed).await.unwrap();
-        assert_eq!(under_way.count(), 0);
+        assert_eq!(under_way.0.count.load(Ordering::Relaxed), 0);
         assert_eq!(under_way.0.watchers.load(Ordering::SeqCst), 0);
     }
 
@@ -209,8 +204,8 @@ mod tests {
             pending::<()>().await;
         });
         assert_eq!(futures_util::poll!(&mut request), Poll::Pending);
-        assert_eq!(under_way.count(), 1);
+        assert_eq!(under_way.0.count.load(Ordering::Relaxed), 1);
         drop(request);
-        assert_eq!(under_way.count(), 0);
+        assert_eq!(under_way.0.count.load(Ordering::Relaxed), 0);
     }
 }

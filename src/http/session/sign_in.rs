@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
-    Extension,
     extract::State,
     response::{AppendHeaders, IntoResponse, Response},
 };
@@ -17,7 +16,7 @@ use crate::{
     audit::Asker,
     http::{
         answer::Answer,
-        edge::CallerName,
+        edge::RequestContext,
         extract::{AcceptsJson, ApiJson, NoQuery, Provenance},
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::Gateway,
@@ -59,7 +58,7 @@ pub(in crate::http) async fn sign_in(
     State(gateway): State<Arc<Gateway>>,
     jar: CookieJar,
     provenance: Provenance,
-    Extension(log): Extension<CallerName>,
+    context: RequestContext,
     _: AcceptsJson,
     _: NoQuery,
     ApiJson(SignInBody { key }): ApiJson<SignInBody>,
@@ -67,7 +66,7 @@ pub(in crate::http) async fn sign_in(
     let access = gateway.gate.admit(Some(&key), provenance.remote);
     let access = access.map_err(Problem::of_sign_in)?;
     if let Some(name) = access.name() {
-        log.set(Arc::clone(name));
+        context.set_caller(name);
     }
     access.count_request()?;
     let Some((access, session)) = gateway.gate.begin_session(access) else {

@@ -1,6 +1,9 @@
 //! Whether acquires are let through: only to a server that was examined, and found to be safe.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use tokio::{
     select,
@@ -27,7 +30,9 @@ pub(super) struct Admission {
     /// Held while examining, so that those who ask together get one examination.
     turn: AsyncMutex<()>,
     last: Mutex<Option<Findings>>,
-    /// What stands since the last examination that reached the server.
+    /// Whether all was well at the last examination that reached the server.
+    is_safe: AtomicBool,
+    /// What stands since that one.
     standing: Mutex<Option<Result<(), String>>>,
     /// Somebody asked, and there are new findings.
     found: Notify,
@@ -51,6 +56,7 @@ impl Admission {
         Self {
             turn: AsyncMutex::new(()),
             last: Mutex::new(None),
+            is_safe: AtomicBool::new(false),
             standing: Mutex::new(None),
             found: Notify::new(),
             skew: Mutex::new(None),
@@ -89,6 +95,9 @@ impl Admission {
         examiner: &Examiner,
         limit: Instant,
     ) -> Result<(), Unavailability> {
+        if self.is_safe.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let admitted = timeout_at(limit, self.admit(shard, examiner)).await;
         admitted.unwrap_or_else(|_elapsed| {
             let why = "it was not found out in time whether locks are safe there";
@@ -173,7 +182,8 @@ impl Admission {
             // It says nothing about the configuration; what was found before stands.
             Verdict::Unreachable(_) => None,
         };
-        if standing.is_some() {
+        if let Some(found) = &standing {
+            self.is_safe.store(found.is_ok(), Ordering::Release);
             *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
         }
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(findings.clone());

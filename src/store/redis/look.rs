@@ -14,11 +14,11 @@ use crate::{
 };
 
 use super::{
+    client::answered,
     dispatch::Dispatch,
     failure::Failure,
     keys::Keys,
     layout::{LONGEST, Record},
-    link::answered,
     reading::Patience,
     scan::writable,
     shard::Shard,

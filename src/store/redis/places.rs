@@ -18,12 +18,12 @@ use crate::{
 
 use super::{
     Slot, SlotTags,
+    client::answered,
     dispatch::Dispatch,
     failure::Failure,
     gateway::Gateway,
     keys::Keys,
     layout::{id, token_in},
-    link::answered,
     shard::Shard,
 };
 

@@ -6,7 +6,10 @@ use futures_util::future::join_all;
 
 use crate::store::contract::{Check, Health};
 
-use super::{examination::Examiner, shard::Shard, shards::on_each};
+use super::{
+    examination::Examiner,
+    shard::{Shard, on_each},
+};
 
 // === impl Examiner ===
 

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::store::{StoreError, Unavailability, relay::Relay};
 
 use super::{
-    dispatch::Dispatch, ear::Ear, failure::Failure, gateway::Gateway, subscription::silence,
+    client::Ear, dispatch::Dispatch, failure::Failure, gateway::Gateway, subscription::silence,
 };
 
 /// The relay of one Redis.

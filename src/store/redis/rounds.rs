@@ -20,12 +20,12 @@ use crate::{
 
 use super::{
     Slot, SlotTags,
+    client::answered,
     dispatch::Dispatch,
     failure::Failure,
     gateway::{ALIVE, Gateway},
     keys::Keys,
     layout::{ID, id, token_in},
-    link::answered,
     places::Places,
     run::RunId,
     shard::Shard,

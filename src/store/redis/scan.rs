@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    dispatch::Dispatch, failure::Failure, keys::Keys, link::answered, reading::Patience,
+    client::answered, dispatch::Dispatch, failure::Failure, keys::Keys, reading::Patience,
     run::RunId, shard::Shard,
 };
 

@@ -46,8 +46,8 @@ use super::{
     relay::RedisRelay,
     replicated::Replicated,
     scripts::{Knowledge, Scripts},
-    servers::RedisServers,
     shard::Shard,
+    topology::RedisServers,
     topology::Topology,
     wake::Wake,
 };

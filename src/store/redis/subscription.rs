@@ -12,8 +12,8 @@ use tokio::time::{sleep, timeout};
 use crate::store::Unavailability;
 
 use super::{
+    client::Ear,
     dispatch::{Dispatch, Pauses},
-    ear::Ear,
     gateway::Gateway,
 };
 

@@ -23,7 +23,7 @@ use super::{
     rounds::Rounds,
     scripts::{Advance, Knowledge, Scripts},
     shard::Shard,
-    shards::on_each,
+    shard::on_each,
     subscription::Subscription,
 };
 

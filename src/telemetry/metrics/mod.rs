@@ -1,12 +1,13 @@
 //! What the gateway counts and measures, for Prometheus.
 
-mod buckets;
 mod catalogue;
 mod entry;
 mod figures;
+mod histogram;
 mod labels;
 mod outcome;
 mod process;
+mod route;
 mod set;
 mod store_gauges;
 #[cfg(test)]
@@ -16,5 +17,6 @@ mod totals;
 pub use catalogue::{CATALOGUE, Kind, Metric, page};
 pub use figures::{Figures, NodeFigures, StoreFigures};
 pub use outcome::{Ended, Outcome, SeenBy};
+pub use route::RouteMetrics;
 pub use set::Metrics;
 pub use totals::Totals;

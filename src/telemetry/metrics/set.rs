@@ -6,10 +6,9 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, StatusCode};
 use prometheus_client::{
     encoding::text::encode,
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
@@ -17,10 +16,11 @@ use crate::release;
 
 use super::{
     Ended, Figures, Outcome, SeenBy,
-    buckets::{Buckets, long, short},
     entry::Entry,
-    labels::{Labels, RequestLabels, RouteLabels, Status, method},
+    histogram::{Histogram, long, short},
+    labels::{Labels, RequestLabels, RouteLabels},
     process::Process,
+    route::{KnownHistograms, RouteMetrics},
     store_gauges::StoreGauges,
 };
 
@@ -29,7 +29,7 @@ use super::{
 pub struct Metrics(pub(super) Arc<Set>);
 
 type Counts<const N: usize> = Family<Labels<N>, Counter>;
-type Histograms<S> = Family<S, Histogram, fn() -> Histogram>;
+pub(super) type Histograms<S> = Family<S, Histogram, fn() -> Histogram>;
 pub(super) type FloatGauge = Gauge<f64, AtomicU64>;
 
 pub(super) struct Set {
@@ -37,21 +37,24 @@ pub(super) struct Set {
     requests: Family<RequestLabels, Counter>,
     request_duration: Histograms<RouteLabels>,
     pub(super) acquires: Counts<1>,
+    /// The same by outcome, so that no request looks one up.
+    acquired: [Counter; Outcome::ALL.len()],
     wait: Histograms<Labels<1>>,
     pub(super) handoffs: Counts<1>,
     pub(super) abandoned_waits: Counter,
     pub(super) given_back: Counter,
     pub(super) renewals: Counts<2>,
-    renew_margin: Histograms<Labels<1>>,
-    /// The same without labels, to be read.
-    pub(super) margins: Buckets,
+    pub(super) renew_margin: Histograms<Labels<1>>,
     pub(super) releases: Counts<1>,
+    /// The same by their end.
+    released: [Counter; Ended::ALL.len()],
     abandoned_releases: Counts<1>,
     hold: Histogram,
     pub(super) expired_while_held: Counts<1>,
     pub(super) broken: Counter,
     fence_regressions: Counter,
-    store_duration: Histograms<Labels<1>>,
+    /// By operation.
+    store_durations: KnownHistograms,
     store_errors: Counts<2>,
     /// All of them, to be read.
     pub(super) unanswered: Counter,
@@ -99,13 +102,20 @@ impl Metrics {
             ])
             .set(1);
         let looked_up = LookedUp::register(&mut entry);
+        let acquires: Counts<1> = entry.add("latchgate_acquires", Family::default());
+        let releases: Counts<1> = entry.add("latchgate_releases", Family::default());
         let set = Set {
+            acquired: Outcome::ALL
+                .map(|outcome| acquires.get_or_create_owned(&[("outcome", outcome.as_str())])),
+            released: Ended::ALL.map(|ended| {
+                releases.get_or_create_owned(&[("outcome", ended.as_str("released"))])
+            }),
             requests: entry.add("latchgate_http_requests", Family::default()),
             request_duration: entry.add(
                 "latchgate_http_request_duration_seconds",
                 Family::new_with_constructor(short),
             ),
-            acquires: entry.add("latchgate_acquires", Family::default()),
+            acquires,
             wait: entry.add("latchgate_wait_seconds", Family::new_with_constructor(long)),
             handoffs: entry.add("latchgate_handoffs", Family::default()),
             abandoned_waits: entry.add("latchgate_abandoned_waits", Counter::default()),
@@ -115,17 +125,19 @@ impl Metrics {
                 "latchgate_renew_margin_seconds",
                 Family::new_with_constructor(long),
             ),
-            releases: entry.add("latchgate_releases", Family::default()),
-            margins: Buckets::default(),
+            releases,
             unanswered: Counter::default(),
             abandoned_releases: entry.add("latchgate_abandoned_releases", Family::default()),
             hold: entry.add("latchgate_hold_seconds", long()),
             expired_while_held: entry.add("latchgate_expired_while_held", Family::default()),
             broken: entry.add("latchgate_broken_leases", Counter::default()),
             fence_regressions: entry.add("latchgate_fence_regressions", Counter::default()),
-            store_duration: entry.add(
-                "latchgate_store_duration_seconds",
-                Family::new_with_constructor(short),
+            store_durations: KnownHistograms::new(
+                "operation",
+                entry.add(
+                    "latchgate_store_duration_seconds",
+                    Family::new_with_constructor(short),
+                ),
             ),
             store_errors: entry.add("latchgate_store_errors", Family::default()),
             looked_up,
@@ -135,43 +147,22 @@ impl Metrics {
         Self(Arc::new(set))
     }
 
-    /// A request was answered, or its caller was gone before.
-    pub fn request(
-        &self,
-        asked: &Method,
-        route: &Arc<str>,
-        status: Option<StatusCode>,
-        took: Duration,
-    ) {
-        let route = if route.is_empty() {
-            "unmatched".into()
-        } else {
-            Arc::clone(route)
-        };
-        let labels = RequestLabels {
-            method: method(asked),
-            route: Arc::clone(&route),
-            status: Status(status.map(|status| status.as_u16())),
-        };
-        self.0.requests.get_or_create(&labels).inc();
-        let duration = self
-            .0
-            .request_duration
-            .get_or_create(&RouteLabels { route });
-        duration.observe(took.as_secs_f64());
+    /// Counts the requests of a route; one that has no name is that of requests which no route matches.
+    pub fn of_route(&self, route: &str) -> RouteMetrics {
+        let route = if route.is_empty() { "unmatched" } else { route };
+        RouteMetrics::new(route, &self.0.requests, &self.0.request_duration)
     }
 
     /// An acquire ended.
     pub fn acquired(&self, outcome: Outcome) {
-        let labels = [("outcome", outcome.as_str())];
-        self.0.acquires.get_or_create(&labels).inc();
+        self.0.acquired[outcome as usize].inc();
     }
 
     /// Somebody stood in the queue for so long.
     pub fn waited(&self, for_this_long: Duration, granted: bool) {
         let outcome = if granted { "granted" } else { "not-granted" };
         let wait = self.0.wait.get_or_create(&[("outcome", outcome)]);
-        wait.observe(for_this_long.as_secs_f64());
+        wait.observe(for_this_long);
     }
 
     /// A lock passed to somebody who waited here.
@@ -201,17 +192,15 @@ impl Metrics {
         self.0.renewals.get_or_create(&labels).inc();
         if let (Ended::Done, Some(left)) = (ended, left) {
             let margin = self.0.renew_margin.get_or_create(&[("by", renewer)]);
-            margin.observe(left.as_secs_f64());
-            self.0.margins.observe(left);
+            margin.observe(left);
         }
     }
 
     /// A release ended; `held` is for how long the lease was held, if that is known.
     pub fn released(&self, ended: Ended, held: Option<Duration>) {
-        let labels = [("outcome", ended.as_str("released"))];
-        self.0.releases.get_or_create(&labels).inc();
+        self.0.released[ended as usize].inc();
         if let (Ended::Done, Some(held)) = (ended, held) {
-            self.0.hold.observe(held.as_secs_f64());
+            self.0.hold.observe(held);
         }
     }
 
@@ -249,12 +238,7 @@ impl Metrics {
         took: Duration,
         error: Option<&'static str>,
     ) {
-        let duration = self
-            .0
-            .store_duration
-            .get_or_create(&[("operation", operation)]);
-        duration.observe(took.as_secs_f64());
-        drop(duration);
+        self.0.store_durations.observe(operation, took);
         if let Some(error) = error {
             let labels = [("operation", operation), ("error", error)];
             self.0.store_errors.get_or_create(&labels).inc();
@@ -284,12 +268,6 @@ impl Set {
     /// What is there from the beginning, at 0: a series that appears with its first event hides that
     /// event from `increase` and `rate`.
     fn begin(&self) {
-        for outcome in Outcome::ALL {
-            drop(
-                self.acquires
-                    .get_or_create(&[("outcome", outcome.as_str())]),
-            );
-        }
         for by in ["this", "another"] {
             drop(self.handoffs.get_or_create(&[("by", by)]));
         }
@@ -308,8 +286,6 @@ impl Set {
                 drop(self.renewals.get_or_create(&labels));
                 drop(self.renew_margin.get_or_create(&[("by", by)]));
             }
-            let labels = [("outcome", ended.as_str("released"))];
-            drop(self.releases.get_or_create(&labels));
         }
         for seen_by in SeenBy::ALL {
             let labels = [("seen_by", seen_by.as_str())];

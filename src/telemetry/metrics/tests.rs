@@ -1,6 +1,6 @@
 //! What is scraped is what the catalogue says.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use http::{Method, StatusCode};
 
@@ -8,14 +8,10 @@ use super::*;
 
 fn everything() -> Metrics {
     let metrics = Metrics::new("1.2.3", "abc");
-    let route: Arc<str> = "/locks/{name}".into();
-    metrics.request(
-        &Method::POST,
-        &route,
-        Some(StatusCode::CREATED),
-        Duration::from_millis(3),
-    );
-    metrics.request(&Method::POST, &"".into(), None, Duration::from_millis(3));
+    let took = Duration::from_millis(3);
+    let route = metrics.of_route("/locks/{name}");
+    route.request(&Method::POST, Some(StatusCode::CREATED), took);
+    metrics.of_route("").request(&Method::POST, None, took);
     metrics.store_asked("acquire", Duration::from_millis(1), Some("unavailable"));
     metrics
 }
@@ -94,12 +90,8 @@ fn what_counts_is_there_from_the_beginning_at_0() {
 fn a_method_and_a_route_that_callers_invent_make_no_series() {
     let metrics = everything();
     let invented = Method::from_bytes(b"INVENTED").unwrap();
-    metrics.request(
-        &invented,
-        &"".into(),
-        Some(StatusCode::NOT_FOUND),
-        Duration::ZERO,
-    );
+    let unmatched = metrics.of_route("");
+    unmatched.request(&invented, Some(StatusCode::NOT_FOUND), Duration::ZERO);
     let text = metrics.text(&Figures::default());
     let line =
         "latchgate_http_requests_total{method=\"other\",route=\"unmatched\",status=\"404\"} 1";

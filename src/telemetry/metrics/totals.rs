@@ -1,6 +1,6 @@
 //! What was counted since the start, as numbers.
 
-use super::{Ended, Metrics, Outcome, SeenBy, buckets::LONG};
+use super::{Ended, Metrics, Outcome, SeenBy, histogram::LONG};
 
 /// What was counted since the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +74,13 @@ impl Metrics {
         });
         let handed_over =
             ["this", "another"].map(|by| set.handoffs.get_or_create(&[("by", by)]).get());
+        let margins = ["caller", "stream"].map(|by| {
+            let margin = set.renew_margin.get_or_create(&[("by", by)]);
+            margin.counts()
+        });
+        let [by_callers, by_streams] = margins;
+        let margins = by_callers.into_iter().zip(by_streams);
+        let margins = margins.map(|(caller, stream)| caller + stream);
         Totals {
             acquires: Outcome::ALL.map(acquired),
             renewals: Ended::ALL.map(renewed),
@@ -84,7 +91,7 @@ impl Metrics {
             broken: set.broken.get(),
             expired_while_held: expired.iter().sum(),
             store_errors: set.unanswered.get(),
-            renew_margin: set.margins.counts(),
+            renew_margin: margins.collect(),
         }
     }
 }

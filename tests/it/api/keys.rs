@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Method;
 use latchgate::{
-    config::Config,
+    config::{Config, LogRequests},
     lock::{HeldLease, Metadata, Owner},
     store::contract::{Attempt, Holder},
 };
@@ -347,7 +347,9 @@ async fn the_log_names_the_key_and_never_shows_it() {
     let lines = Lines::default();
     let _guard = lines.collect();
     let (key, other) = (Key::new(), Key::new());
-    let service = Service::with_keys(&key.entry("ci-runner", "view = ['a']"));
+    let mut config = Config::default();
+    config.log.requests = LogRequests::All;
+    let (service, ..) = Service::with_gate(config, &key.entry("ci-runner", "view = ['a']"));
     call(&service, CALLS[3], "a", key.auth()).await;
     call(&service, CALLS[3], "b", key.auth()).await;
     call(&service, CALLS[3], "a", other.auth()).await;

@@ -1,7 +1,12 @@
 //! One line for each request, and never a secret in it.
 
+use std::time::Duration;
+
 use http::Method;
-use latchgate::store::{StoreError, Unavailability};
+use latchgate::{
+    config::{Config, LogRequests},
+    store::{StoreError, Unavailability},
+};
 
 use super::{
     lines::Lines,
@@ -9,11 +14,44 @@ use super::{
     socket::send,
 };
 
+/// A gateway that writes a line for every request.
+fn logging_all() -> Service {
+    let mut config = Config::default();
+    config.log.requests = LogRequests::All;
+    Service::with(config)
+}
+
+#[tokio::test]
+async fn only_what_failed_or_was_slow_is_logged_unless_more_is_wanted() {
+    let lines = Lines::default();
+    let _guard = lines.collect();
+    let service = Service::start();
+    let named = |id| [("x-request-id", id)];
+    let granted = service
+        .ask(Method::POST, "/locks/a", &named("granted"), "")
+        .await;
+    assert_eq!(granted.status, 201);
+    service
+        .ask(Method::GET, "/locks/a/", &named("missing"), "")
+        .await;
+    service.script.paused.set();
+    let slow = named("slow");
+    let (slow, ()) = tokio::join!(service.ask(Method::GET, "/locks/a", &slow, ""), async {
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        service.script.paused.lift();
+    });
+    assert_eq!(slow.status, 200, "{}", slow.body);
+    let log = lines.read();
+    assert!(!log.contains("id=\"granted\""), "{log}");
+    assert!(log.contains("id=\"missing\""), "{log}");
+    assert!(log.contains("id=\"slow\""), "{log}");
+}
+
 #[tokio::test]
 async fn a_request_is_one_line_with_its_route_status_code_and_id() {
     let lines = Lines::default();
     let _guard = lines.collect();
-    let service = Service::start();
+    let service = logging_all();
     service
         .ask(Method::GET, "/locks/a/", &[("x-request-id", "one")], "")
         .await;
@@ -49,7 +87,7 @@ async fn an_id_that_is_a_secret_of_the_request_is_neither_logged_nor_echoed() {
     const SECRET: &str = "c0ffee00-9d1b-4c58-9a3b-6f5f2b1f7d11";
     let lines = Lines::default();
     let _guard = lines.collect();
-    let service = Service::start();
+    let service = logging_all();
     for (header, method, target, status) in [
         ("idempotency-key", Method::POST, "/locks/a", 201),
         ("lock-token", Method::DELETE, "/locks/a", 400),
@@ -69,7 +107,7 @@ async fn an_id_that_is_a_secret_of_the_request_is_neither_logged_nor_echoed() {
 async fn a_failure_is_a_warning_with_its_cause() {
     let lines = Lines::default();
     let _guard = lines.collect();
-    let service = Service::start();
+    let service = logging_all();
     let error = Unavailability::Connect("connection refused by redis-3".to_owned());
     service
         .script
@@ -93,7 +131,7 @@ async fn a_failure_is_a_warning_with_its_cause() {
 async fn a_panic_is_logged_with_its_message() {
     let lines = Lines::default();
     let _guard = lines.collect();
-    let service = Service::start();
+    let service = logging_all();
     service
         .script
         .panics
@@ -107,7 +145,7 @@ async fn a_panic_is_logged_with_its_message() {
 async fn a_caller_that_hung_up_is_a_line_too() {
     let lines = Lines::default();
     let _guard = lines.collect();
-    let service = Service::start();
+    let service = logging_all();
     service.script.paused.set();
     let mut stream = service.connect().await;
     send(
@@ -130,7 +168,7 @@ async fn a_caller_that_hung_up_is_a_line_too() {
 async fn whoever_listens_no_more_is_a_line_that_says_no_more_than_is_known() {
     let lines = Lines::default();
     let _guard = lines.collect();
-    let service = Service::start();
+    let service = logging_all();
     let mut stream = service.connect().await;
     send(
         &mut stream,
@@ -151,7 +189,7 @@ async fn whoever_listens_no_more_is_a_line_that_says_no_more_than_is_known() {
 async fn no_secret_is_ever_logged() {
     let lines = Lines::default();
     let _guard = lines.collect();
-    let service = Service::start();
+    let service = logging_all();
     let key = "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11";
     let with_key = [("idempotency-key", key)];
     let granted = service

@@ -144,10 +144,11 @@ fn cases() -> Vec<Case> {
             Expected::Answered(200),
         ));
     }
+    // More headers than HTTP/1.1 is read with: refused before it is a request.
     let many: Vec<_> = (0..101).map(|i| format!("x-{i}")).collect();
     let many: Vec<_> = many.iter().map(|name| (name.as_str(), "1")).collect();
     let large = Expected::Refused(431, "headers-too-large");
-    cases.push(Case::new("POST /locks/a", &many, b"", large));
+    cases.push(Case::new("POST /locks/a", &many, b"", Expected::Declined));
     let long = "x".repeat(17_000);
     cases.push(Case::new("POST /locks/a", &[("x", &long)], b"", large));
     cases

@@ -17,7 +17,8 @@ fn lines(format: &str) -> [String; 2] {
     let keys = File::new(&key.toml);
     let setup = Setup::default()
         .with("LATCHGATE_AUTH_KEYS_FILE", keys.path())
-        .with("LATCHGATE_LOG_FORMAT", format);
+        .with("LATCHGATE_LOG_FORMAT", format)
+        .with("LATCHGATE_LOG_REQUESTS", "all");
     let gateway = Gateway::start_with(setup);
     for _ in 0..2 {
         latchgate(&["acquire", "deploy", "--url", &gateway.url()])

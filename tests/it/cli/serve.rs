@@ -117,7 +117,11 @@ fn what_was_granted_survives_kill_9() {
 
 #[test]
 fn no_log_shows_a_token() {
-    let gateway = Gateway::start_with(Setup::default().with("LATCHGATE_LOG_LEVEL", "trace"));
+    let gateway = Gateway::start_with(
+        Setup::default()
+            .with("LATCHGATE_LOG_LEVEL", "trace")
+            .with("LATCHGATE_LOG_REQUESTS", "all"),
+    );
     let url = gateway.url();
     let token = latchgate(&["acquire", "deploy", "--url", &url]).read().out;
     let token = token.trim_end();
@@ -135,7 +139,11 @@ fn no_log_shows_a_token() {
 
 #[test]
 fn a_log_in_json_is_one_object_per_line() {
-    let gateway = Gateway::start_with(Setup::default().with("LATCHGATE_LOG_FORMAT", "json"));
+    let gateway = Gateway::start_with(
+        Setup::default()
+            .with("LATCHGATE_LOG_FORMAT", "json")
+            .with("LATCHGATE_LOG_REQUESTS", "all"),
+    );
     latchgate(&["inspect", "deploy", "--url", &gateway.url()]).read();
     let log = gateway.logged("}\n");
     for line in log.lines() {

@@ -65,6 +65,7 @@ async fn outlast_a_restart_with_a_secret_and_are_known_where_it_is_known() {
         Setup::default()
             .with("LATCHGATE_AUTH_KEYS_FILE", keys.path())
             .with("LATCHGATE_LOG_LEVEL", "trace")
+            .with("LATCHGATE_LOG_REQUESTS", "all")
     };
     let sharing = || {
         let secret = secret.to_str().unwrap();

@@ -245,7 +245,9 @@ fn a_request_that_outlasts_the_grace_is_cut_short() {
 /// It reads nothing, and there is more to be read than the kernels take for it.
 #[test]
 fn a_client_that_does_not_read_its_answer_is_cut_off_within_the_grace() {
-    let setup = Setup::default().with("LATCHGATE_SHUTDOWN_GRACE_MS", "2000");
+    let setup = Setup::default()
+        .with("LATCHGATE_SHUTDOWN_GRACE_MS", "2000")
+        .with("LATCHGATE_LOG_REQUESTS", "all");
     let mut gateway = Gateway::start_with(setup);
     let mut deaf = TcpStream::connect(gateway.address).unwrap();
     let request = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(20);

@@ -29,6 +29,7 @@ fn a_gateway_whose_log_nobody_reads_goes_on_and_ends() {
     let mut gateway = Unread(
         program()
             .env("LATCHGATE_LOG_LEVEL", "trace")
+            .env("LATCHGATE_LOG_REQUESTS", "all")
             .args(["serve", "--listen", "127.0.0.1:0", "--store"])
             .arg(format!("embedded:{}", directory.path().display()))
             .stdin(Stdio::null())

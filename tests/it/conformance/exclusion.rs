@@ -42,7 +42,8 @@ pub(super) async fn a_held_lock_shows_its_holder_to_others(fixture: &dyn Fixture
     };
     assert_eq!(holder.fence, held.fence);
     assert_eq!(holder.ttl, held.ttl);
-    assert!(holder.expires_in <= held.expires_in);
+    // Each is told less what its own answer took, so the later one may be the larger by that.
+    assert!(holder.expires_in <= held.ttl.duration());
 }
 
 pub(super) async fn names_do_not_exclude_each_other(fixture: &dyn Fixture) {

@@ -156,8 +156,31 @@ async fn a_caller_that_hangs_up_while_a_try_is_withdrawn_leaves_nothing_behind()
         rig.server(node).run(&taken).await;
     }
     let asked = attempt("lock");
-    proxies[2].strike_later(&asked.token.to_string(), Fault::CutRequest, 1);
-    hang_up_when_struck(&rig, &asked, &proxies[2..], 1).await;
+    let token = asked.token.to_string();
+    // Those that refuse answer last: otherwise the caller may be answered before the one that has reserved
+    // the lock is, and then there is nobody to hang up while that is withdrawn.
+    for proxy in &proxies[..2] {
+        proxy.strike(&token, Fault::HoldReply);
+    }
+    proxies[2].strike_later(&token, Fault::CutRequest, 1);
+    let refused = async {
+        for proxy in &proxies[..2] {
+            proxy.struck(1).await;
+        }
+        eventually("it is reserved", async || {
+            let reserved = rig.server(2).text(&["GET", "lg:{lock}:lock"]).await;
+            (!reserved.is_empty()).then_some(())
+        })
+        .await;
+        for proxy in &proxies[..2] {
+            proxy.let_go();
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = hang_up_when_struck(&rig, &asked, &proxies[2..], 1) => {}
+        () = refused => {}
+    }
     eventually("nothing is left", async || {
         let left = rig.server(2).text(&["GET", "lg:{lock}:lock"]).await;
         left.is_empty().then_some(())

@@ -15,12 +15,12 @@ use crate::store::{StoreError, Unavailability, Uncertainty};
 
 use super::{
     super::{
+        client::Link,
+        client::Pool,
         dispatch::{Answer, Dispatch, Sending},
         examination::Examiner,
         failure::Failure,
         keys::Keys,
-        link::Link,
-        pool::Pool,
         scripts::{Reply, Script},
         sending::unconnected,
         shard::Shard,

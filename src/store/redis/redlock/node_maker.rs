@@ -9,9 +9,9 @@ use crate::{
 
 use super::{
     super::{
-        SlotTags, credentials::Credentials, dispatch::Dispatch, examination::Examiner,
-        floors::Floors, gateway::Gateway, link::Endpoint, replicated::Replicated, route::Route,
-        scripts::Scripts, shard::Shard, topology::Topology,
+        SlotTags, client::Endpoint, credentials::Credentials, dispatch::Dispatch,
+        examination::Examiner, floors::Floors, gateway::Gateway, replicated::Replicated,
+        route::Route, scripts::Scripts, shard::Shard, topology::Topology,
     },
     learning::Learning,
     node::{Node, Votes},

@@ -20,7 +20,7 @@ use futures_util::{
 use crate::store::{StoreError, Unavailability, relay::Relay};
 
 use super::{
-    super::{Slot, ear::Ear, failure::Failure, subscription::silence},
+    super::{Slot, client::Ear, failure::Failure, subscription::silence},
     combined::unknown,
     shared::Shared,
 };

@@ -9,7 +9,7 @@ use crate::store::{Unavailability, Uncertainty};
 
 use super::{
     super::{
-        dispatch::Dispatch, failure::Failure, keys::Keys, link::answered, sending::Place,
+        client::answered, dispatch::Dispatch, failure::Failure, keys::Keys, sending::Place,
         shard::Shard,
     },
     Reply, Scripts,

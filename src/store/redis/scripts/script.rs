@@ -19,7 +19,7 @@ pub(in crate::store::redis) struct Script {
     /// Whether it only looks: it comes to no harm where keys of its slot are elsewhere.
     looks: bool,
     /// Whether it can do with the lease's own keys.
-    knows_its_own: bool,
+    runs_during_slot_migration: bool,
 }
 
 /// All scripts.
@@ -81,18 +81,18 @@ impl Scripts {
         let of_queue = |text| Script::telling(text, 2, channels);
         Self {
             acquire: of_queue(include_str!("acquire.lua")),
-            renew: of_queue(include_str!("renew.lua")).that_knows_its_own(),
-            release: of_queue(include_str!("release.lua")).that_knows_its_own(),
+            renew: of_queue(include_str!("renew.lua")).running_during_slot_migration(),
+            release: of_queue(include_str!("release.lua")).running_during_slot_migration(),
             give_back: of_queue(include_str!("give_back.lua")),
-            confirm: Script::new(include_str!("confirm.lua"), 2).that_knows_its_own(),
+            confirm: Script::new(include_str!("confirm.lua"), 2).running_during_slot_migration(),
             leave: of_queue(include_str!("leave.lua")),
             lapse: Script::new(include_str!("lapse.lua"), 1),
             advance: of_queue(include_str!("advance.lua")),
-            inspect: Script::new(include_str!("inspect.lua"), 2).that_looks(),
-            list: Script::new(include_str!("list.lua"), 1).that_looks(),
-            count: Script::new(include_str!("count.lua"), 2).that_looks(),
+            inspect: Script::new(include_str!("inspect.lua"), 2).reading_only(),
+            list: Script::new(include_str!("list.lua"), 1).reading_only(),
+            count: Script::new(include_str!("count.lua"), 2).reading_only(),
             break_lock: of_queue(include_str!("break.lua")),
-            probe: Script::new(include_str!("probe.lua"), 1).that_looks(),
+            probe: Script::new(include_str!("probe.lua"), 1).reading_only(),
         }
     }
 }
@@ -123,17 +123,17 @@ impl Script {
             hash,
             keys,
             looks: false,
-            knows_its_own: false,
+            runs_during_slot_migration: false,
         }
     }
 
-    fn that_looks(mut self) -> Self {
+    fn reading_only(mut self) -> Self {
         self.looks = true;
         self
     }
 
-    fn that_knows_its_own(mut self) -> Self {
-        self.knows_its_own = true;
+    fn running_during_slot_migration(mut self) -> Self {
+        self.runs_during_slot_migration = true;
         self
     }
 
@@ -149,8 +149,8 @@ impl Script {
 
     /// Whether it can do with the lease's own keys, which are its first, while its slot is being moved:
     /// the lock and its record, and what is remembered if it has an idempotency key.
-    pub(in crate::store::redis) fn knows_its_own(&self) -> bool {
-        self.knows_its_own
+    pub(in crate::store::redis) fn runs_during_slot_migration(&self) -> bool {
+        self.runs_during_slot_migration
     }
 
     /// A call of the script as the server knows it, without keys and arguments.

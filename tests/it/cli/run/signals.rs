@@ -135,7 +135,8 @@ fn a_signal_during_the_wait_ends_it_at_once_and_runs_nothing() {
             waiting.signal(signal);
             let ran = waiting.wait();
             assert_eq!((ran.code, ran.out.as_str()), (Some(code), ""), "{ran:?}");
-            assert!(begin.elapsed() < Duration::from_secs(3));
+            // Not for as long as it would wait.
+            assert!(begin.elapsed() < Duration::from_secs(30));
             // Its place is in nobody's way, not even for the grace in which it could come back.
             assert_eq!(waiters(&url, "deploy"), 0);
         }

@@ -1,0 +1,183 @@
+//! What is known of a request while it is answered.
+
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    pin::Pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Poll,
+};
+
+use axum::extract::{FromRequestParts, Request};
+use http::{Method, request::Parts};
+use tokio::time::Instant;
+
+use crate::{http::problem::Problem, lock::Ttl};
+
+use super::{
+    permit::{RequestPermit, Reserve},
+    request_id::RequestId,
+    routes::{Parameter, Route},
+    service::Edge,
+};
+
+/// What is known of a request while it is answered: the only thing that the edge puts into a request for
+/// its handler. Cheap to clone.
+///
+/// It keeps nothing of the memory of the request's head: there may be many that wait for a lock.
+#[derive(Clone)]
+pub(in crate::http) struct RequestContext(Arc<Context>);
+
+struct Context {
+    edge: Arc<Edge>,
+    /// Where the route is in the table of the edge.
+    route: usize,
+    parameter: Option<Parameter>,
+    method: Method,
+    name: Name,
+    permit: RequestPermit,
+    /// The name of the caller's API key, once it is known.
+    caller: OnceLock<Arc<str>>,
+    /// The longest TTL that the caller may ask for, in milliseconds; 0 if there is no such limit.
+    ttl_cap: AtomicU64,
+}
+
+/// What the request is called.
+enum Name {
+    /// The caller has said it.
+    Sent(RequestId),
+    /// The number of the request in this process, of which an id is made when it is used.
+    Number(u64),
+}
+
+// === impl RequestContext ===
+
+impl RequestContext {
+    pub(super) fn begin(edge: &Arc<Edge>, request: &Request) -> Self {
+        let (route, parameter) = edge.routes.find(request.uri().path());
+        let template = edge.routes.route(route).template();
+        let reserve = Reserve::of(template, request.method(), request.headers());
+        let sent = RequestId::sent(request.headers());
+        Self(Arc::new(Context {
+            route,
+            parameter,
+            method: request.method().clone(),
+            name: sent.map_or_else(|| Name::Number(edge.request_ids.next()), Name::Sent),
+            permit: RequestPermit::new(reserve),
+            caller: OnceLock::new(),
+            ttl_cap: AtomicU64::new(0),
+            edge: Arc::clone(edge),
+        }))
+    }
+
+    pub(super) fn edge(&self) -> &Arc<Edge> {
+        &self.0.edge
+    }
+
+    pub(super) fn route(&self) -> &Route {
+        self.0.edge.routes.route(self.0.route)
+    }
+
+    pub(super) fn method(&self) -> &Method {
+        &self.0.method
+    }
+
+    pub(super) fn began(&self) -> Instant {
+        self.0.permit.began()
+    }
+
+    pub(super) fn worked_us(&self, elapsed_us: u64) -> u64 {
+        self.0.permit.worked_us(elapsed_us)
+    }
+
+    /// What the request is called in its answer and in the log.
+    pub(in crate::http) fn request_id(&self) -> RequestId {
+        match &self.0.name {
+            Name::Sent(id) => id.clone(),
+            Name::Number(number) => self.0.edge.request_ids.of(*number),
+        }
+    }
+
+    /// The variable part of the path, as it was sent.
+    pub(in crate::http) fn parameter<'a>(&self, path: &'a str) -> Option<&'a str> {
+        self.0.parameter?.of(path)
+    }
+
+    /// What stands where the path names a lock, as it was sent, if it names one.
+    pub(in crate::http) fn lock<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let names_lock = self.route().template().starts_with("/locks/{name}");
+        self.parameter(path).filter(|_| names_lock)
+    }
+
+    /// The name of the caller's API key, if it is known.
+    pub(super) fn caller(&self) -> Option<&str> {
+        self.0.caller.get().map(|name| &**name)
+    }
+
+    /// Says who calls. The first one counts.
+    pub(in crate::http) fn set_caller(&self, name: &Arc<str>) {
+        let _ = self.0.caller.set(Arc::clone(name));
+    }
+
+    /// The longest TTL that the caller may ask for: what is not asked for must stay below it too.
+    pub(in crate::http) fn ttl_cap_ms(&self) -> Option<u64> {
+        let cap = self.0.ttl_cap.load(Ordering::Relaxed);
+        (cap != 0).then_some(cap)
+    }
+
+    pub(in crate::http) fn set_ttl_cap(&self, cap: Ttl) {
+        self.0.ttl_cap.store(cap.as_millis(), Ordering::Relaxed);
+    }
+
+    /// Takes the room that is kept for callers who have been let in.
+    pub(in crate::http) fn take_permit(&self) -> Result<(), Problem> {
+        self.0.permit.take(&self.0.edge.rooms)
+    }
+
+    /// Takes the room of a request that has just come.
+    pub(super) fn begin_work(&self) -> Result<(), Problem> {
+        self.0.permit.begin(&self.0.edge.rooms)
+    }
+
+    /// The request is not worked on any more.
+    pub(super) fn end_work(&self) {
+        self.0.permit.give_up(&self.0.edge.rooms);
+    }
+
+    /// The request waits for others from now on, and counts no more among those that are worked on.
+    pub(in crate::http) fn wait(&self) {
+        self.0.permit.wait(&self.0.edge.rooms);
+    }
+
+    /// Waits for something that the caller is to do. If that takes time, the request does not count
+    /// meanwhile among those that are worked on.
+    pub(in crate::http) async fn wait_for<T>(
+        &self,
+        mut waiting: Pin<&mut impl Future<Output = T>>,
+    ) -> Result<T, Problem> {
+        if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await {
+            return Ok(done);
+        }
+        self.wait();
+        let done = waiting.await;
+        self.0.permit.resume(&self.0.edge.rooms)?;
+        Ok(done)
+    }
+
+    /// The context that the edge has put into a request.
+    pub(in crate::http) fn of(parts: &Parts) -> &Self {
+        let context = parts.extensions.get();
+        context.expect("the edge is around every route that has handlers with extractors")
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for RequestContext {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(parts).clone())
+    }
+}

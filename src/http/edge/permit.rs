@@ -1,0 +1,288 @@
+//! How many requests are worked on at once.
+//!
+//! Renew has room of its own, and release too, so that other requests, however many, cost nobody a lock.
+//! The two do not share it: anybody may try to release, and only who has been let in may renew.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+use http::{HeaderMap, HeaderName, Method};
+use tokio::time::Instant;
+
+use crate::{
+    config::HttpConfig,
+    http::problem::{Extra, Problem, ProblemCode},
+};
+
+/// The room for requests that are worked on.
+#[derive(Debug)]
+pub(super) struct Rooms {
+    common: Room,
+    renewing: Room,
+    releasing: Room,
+    scraping: Room,
+}
+
+/// Room for so many requests.
+#[derive(Debug)]
+struct Room(AtomicUsize);
+
+/// Which room a request has besides the common one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reserve {
+    /// It needs no room: it is answered on the spot.
+    Exempt,
+    /// It has the common room only.
+    None,
+    /// It keeps a lease: it renews it, or adopts it.
+    Renewing,
+    /// It ends a lease.
+    Releasing,
+    /// It asks for metrics, which say what an overloaded gateway is at.
+    Scraping,
+}
+
+/// A request's permit to be worked on, which it gives up while it only waits.
+#[derive(Debug)]
+pub(super) struct RequestPermit {
+    reserve: Reserve,
+    /// Which room it has taken: one of the constants below.
+    taken: AtomicU8,
+    began: Instant,
+    /// For how many microseconds of its time the request had given the permit up.
+    waited_us: AtomicU64,
+    /// When it gave the permit up, in microseconds from its beginning.
+    waits_since_us: AtomicU64,
+}
+
+const NOTHING: u8 = 0;
+const COMMON: u8 = 1;
+const RESERVED: u8 = 2;
+
+const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
+
+/// How many may ask for metrics at once although there is no room: a pair of Prometheus servers, and a
+/// person.
+const SCRAPES: usize = 4;
+
+/// After how long to ask again, in milliseconds: a request is worked on for much less.
+const RETRY_AFTER_MS: u64 = 1_000;
+
+// === impl Rooms ===
+
+impl Rooms {
+    pub(super) fn new(config: &HttpConfig) -> Self {
+        let room = |size| Room(AtomicUsize::new(size));
+        Self {
+            common: room(config.max_concurrent_requests),
+            renewing: room(config.reserved_requests),
+            releasing: room(config.reserved_requests),
+            scraping: room(SCRAPES),
+        }
+    }
+
+    fn reserved(&self, reserve: Reserve) -> Option<&Room> {
+        match reserve {
+            Reserve::Exempt | Reserve::None => None,
+            Reserve::Renewing => Some(&self.renewing),
+            Reserve::Releasing => Some(&self.releasing),
+            Reserve::Scraping => Some(&self.scraping),
+        }
+    }
+}
+
+// === impl Room ===
+
+impl Room {
+    fn take(&self) -> bool {
+        let take = |free: usize| free.checked_sub(1);
+        let taken = self
+            .0
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, take);
+        taken.is_ok()
+    }
+
+    fn give_back(&self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+}
+
+// === impl Reserve ===
+
+impl Reserve {
+    pub(super) fn of(route: &str, method: &Method, headers: &HeaderMap) -> Self {
+        match (method, route) {
+            // OPTIONS may be a preflight. Refused, the browser would not send the renewal that comes after
+            // it, and which has room.
+            (_, "/healthz" | "/readyz") | (&Method::OPTIONS, _) => Self::Exempt,
+            (&Method::PUT, "/locks/{name}/renew") => Self::Renewing,
+            // It goes on with a lease.
+            (&Method::POST, "/locks/{name}/hold") if headers.contains_key(LOCK_TOKEN) => {
+                Self::Renewing
+            }
+            (&Method::DELETE, "/locks/{name}") | (&Method::POST, "/locks/{name}/release") => {
+                Self::Releasing
+            }
+            (_, "/metrics") => Self::Scraping,
+            _ => Self::None,
+        }
+    }
+
+    /// Whether a request takes its room only when its caller has been let in.
+    fn is_taken_late(self) -> bool {
+        matches!(self, Self::Renewing | Self::Scraping)
+    }
+}
+
+// === impl RequestPermit ===
+
+impl RequestPermit {
+    /// The permit of a request that begins now, and has no room yet.
+    pub(super) fn new(reserve: Reserve) -> Self {
+        Self {
+            reserve,
+            taken: AtomicU8::new(NOTHING),
+            began: Instant::now(),
+            waited_us: AtomicU64::new(0),
+            waits_since_us: AtomicU64::new(0),
+        }
+    }
+
+    /// When the request began.
+    pub(super) fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Takes room for a request that has just come, unless it takes its room when its caller has been let
+    /// in: [`RequestPermit::take`].
+    pub(super) fn begin(&self, rooms: &Rooms) -> Result<(), Problem> {
+        if self.reserve.is_taken_late() {
+            return Ok(());
+        }
+        self.take(rooms)
+    }
+
+    /// Takes room, if the request has none yet.
+    pub(super) fn take(&self, rooms: &Rooms) -> Result<(), Problem> {
+        if self.reserve == Reserve::Exempt || self.taken.load(Ordering::Relaxed) != NOTHING {
+            return Ok(());
+        }
+        let taken = match rooms.reserved(self.reserve) {
+            Some(room) if room.take() => RESERVED,
+            _ if rooms.common.take() => COMMON,
+            _ => return Err(overloaded()),
+        };
+        self.taken.store(taken, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives its room to others.
+    pub(super) fn give_up(&self, rooms: &Rooms) {
+        match self.taken.swap(NOTHING, Ordering::Relaxed) {
+            COMMON => rooms.common.give_back(),
+            RESERVED => rooms
+                .reserved(self.reserve)
+                .into_iter()
+                .for_each(Room::give_back),
+            _ => {}
+        }
+    }
+
+    /// Gives its room to others, because the request waits from now on.
+    pub(super) fn wait(&self, rooms: &Rooms) {
+        self.give_up(rooms);
+        let since = self.elapsed_us().max(1);
+        self.waits_since_us.store(since, Ordering::Relaxed);
+    }
+
+    /// Takes room again, because what the request has waited for is there.
+    pub(super) fn resume(&self, rooms: &Rooms) -> Result<(), Problem> {
+        let waited = self.waiting_us();
+        self.waited_us.fetch_add(waited, Ordering::Relaxed);
+        self.waits_since_us.store(0, Ordering::Relaxed);
+        self.take(rooms)
+    }
+
+    /// Of this time since the request began, how many microseconds it did not wait.
+    pub(super) fn worked_us(&self, elapsed_us: u64) -> u64 {
+        let waited = self.waited_us.load(Ordering::Relaxed) + self.waiting_us();
+        elapsed_us.saturating_sub(waited)
+    }
+
+    fn waiting_us(&self) -> u64 {
+        match self.waits_since_us.load(Ordering::Relaxed) {
+            0 => 0,
+            since => self.elapsed_us().saturating_sub(since),
+        }
+    }
+
+    fn elapsed_us(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+fn overloaded() -> Problem {
+    Problem::new(
+        ProblemCode::Overloaded,
+        "As many requests are worked on as this gateway takes. Nothing happened.",
+    )
+    .with(Extra::RetryAfter { ms: RETRY_AFTER_MS })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn rooms(common: usize, reserved: usize) -> Rooms {
+        Rooms::new(&HttpConfig {
+            max_concurrent_requests: common,
+            reserved_requests: reserved,
+            ..HttpConfig::default()
+        })
+    }
+
+    #[tokio::test]
+    async fn a_permit_gives_back_the_room_that_it_took() {
+        let rooms = rooms(1, 1);
+        let [first, second, third] = [Reserve::Releasing; 3].map(RequestPermit::new);
+        assert!(first.begin(&rooms).is_ok());
+        assert!(second.begin(&rooms).is_ok());
+        assert!(third.begin(&rooms).is_err());
+        assert!(RequestPermit::new(Reserve::Exempt).begin(&rooms).is_ok());
+        first.give_up(&rooms);
+        first.give_up(&rooms);
+        // The room of those who release, and not the common one.
+        assert!(RequestPermit::new(Reserve::None).begin(&rooms).is_err());
+        assert!(third.begin(&rooms).is_ok());
+        second.give_up(&rooms);
+        assert!(RequestPermit::new(Reserve::None).begin(&rooms).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_renewal_takes_its_room_when_its_caller_has_been_let_in() {
+        let rooms = rooms(1, 1);
+        let [refused, renewal] = [Reserve::Renewing; 2].map(RequestPermit::new);
+        assert!(refused.begin(&rooms).is_ok());
+        assert!(renewal.begin(&rooms).is_ok() && renewal.take(&rooms).is_ok());
+        assert!(renewal.take(&rooms).is_ok());
+        assert!(rooms.common.take());
+        assert!(refused.take(&rooms).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_in_which_a_request_waits_is_no_work() {
+        let rooms = rooms(1, 1);
+        let permit = RequestPermit::new(Reserve::None);
+        permit.begin(&rooms).unwrap();
+        let pass = |ms| tokio::time::advance(Duration::from_millis(ms));
+        pass(10).await;
+        permit.wait(&rooms);
+        pass(100).await;
+        permit.resume(&rooms).unwrap();
+        pass(1).await;
+        permit.wait(&rooms);
+        pass(1_000).await;
+        assert_eq!(permit.worked_us(1_111_000), 11_000);
+    }
+}

@@ -1,0 +1,314 @@
+//! The one service around all routes, matched or not.
+
+use std::{
+    any::Any,
+    convert::Infallible,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::{
+    Router,
+    body::{Body, HttpBody},
+    extract::Request,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method,
+    header::{CACHE_CONTROL, CONTENT_LENGTH},
+};
+use tower::Service;
+
+use crate::{
+    http::{
+        problem::{Problem, ProblemCode, render},
+        state::Gateway,
+    },
+    telemetry::trace,
+};
+
+use super::{
+    access_log::{self, LoggedRequests},
+    context::RequestContext,
+    hosts::{self, Hosts},
+    origins::{Listed, Origins},
+    permit::Rooms,
+    refused::Asked,
+    request_id::{RequestIds, X_REQUEST_ID},
+    routes::{DirectRoutes, Routes, is_probe},
+    shown,
+    traced::Traced,
+};
+
+/// All routes, and what surrounds every request. Cheap to clone.
+#[derive(Clone)]
+pub struct EdgeService(Arc<Edge>);
+
+/// A request that is being answered. Whoever drops it before the answer hung up, or does not read.
+pub struct EdgeFuture {
+    handled: Result<Handled, Option<Problem>>,
+    /// None once it has been answered.
+    answering: Option<Answering>,
+}
+
+/// A request on its way through its handler.
+pub(in crate::http) type Handled = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// What the edge works with.
+pub(super) struct Edge {
+    gateway: Arc<Gateway>,
+    router: Router,
+    pub(super) routes: Routes,
+    pub(super) rooms: Rooms,
+    pub(super) request_ids: RequestIds,
+    pub(super) logged: LoggedRequests,
+    hosts: Hosts,
+    origins: Origins,
+    scheme: &'static str,
+}
+
+/// What is needed to finish an answer. Nothing of the request's head is kept here: there may be many
+/// requests that wait for a lock.
+struct Answering {
+    context: RequestContext,
+    traced: Traced,
+    is_private: bool,
+    listed: Option<Listed>,
+    asked: Option<Box<Asked>>,
+}
+
+// === impl EdgeService ===
+
+impl EdgeService {
+    /// Puts the edge around a router whose routes have these templates.
+    pub(in crate::http) fn new(
+        gateway: Arc<Gateway>,
+        templates: impl IntoIterator<Item: AsRef<str>>,
+        direct: DirectRoutes,
+        router: Router,
+    ) -> Self {
+        let config = &gateway.config;
+        let over_tls = config.http.tls.is_on();
+        let metrics = gateway.engine.metrics();
+        Self(Arc::new(Edge {
+            router,
+            routes: Routes::new(templates, gateway.base_path.clone(), direct, metrics),
+            rooms: Rooms::new(&config.http),
+            request_ids: RequestIds::new(),
+            logged: LoggedRequests::of(&config.log),
+            hosts: Hosts::new(config, gateway.gate.is_open()),
+            origins: Origins::new(config.http.allowed_origins.clone(), over_tls),
+            scheme: if over_tls { "https" } else { "http" },
+            gateway,
+        }))
+    }
+
+    fn answer(&self, mut request: Request) -> EdgeFuture {
+        let edge = &self.0;
+        let context = RequestContext::begin(edge, &request);
+        let route = context.route();
+        let mut answering = Answering {
+            is_private: edge.routes.is_private(route, request.uri().path()),
+            traced: Traced::begin(&edge.gateway.tracer, edge.scheme, &request, &context),
+            listed: None,
+            asked: (edge.gateway.audit.is_kept()).then(|| Box::new(Asked::of(&request, &context))),
+            context,
+        };
+        let admitted = edge.admit(&request, &mut answering);
+        let handled = admitted.map_err(Some).map(|()| {
+            request.extensions_mut().insert(answering.context.clone());
+            let handled = edge.handle(request, &answering.context);
+            match answering.traced.span() {
+                None => handled,
+                span => Box::pin(trace::within(span, handled)),
+            }
+        });
+        EdgeFuture {
+            handled,
+            answering: Some(answering),
+        }
+    }
+}
+
+impl<B> Service<http::Request<B>> for EdgeService
+where
+    B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = EdgeFuture;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> EdgeFuture {
+        // Most requests have no body, and one that is empty costs nothing.
+        let body = |body: B| {
+            if body.is_end_stream() {
+                Body::empty()
+            } else {
+                Body::new(body)
+            }
+        };
+        self.answer(request.map(body))
+    }
+}
+
+// === impl EdgeFuture ===
+
+impl Future for EdgeFuture {
+    type Output = Result<Response, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let response = match &mut self.handled {
+            Ok(handled) => match catch_unwind(AssertUnwindSafe(|| handled.as_mut().poll(cx))) {
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(response)) => response,
+                Err(panic) => panicked(&*panic).into_response(),
+            },
+            Err(problem) => problem
+                .take()
+                .expect("a future that is done is not polled again")
+                .into_response(),
+        };
+        let answering = self.answering.take();
+        let answering = answering.expect("a future that is done is not polled again");
+        // A stream that goes on is bounded by others.
+        answering.context.end_work();
+        Poll::Ready(Ok(answering.finish(response)))
+    }
+}
+
+impl Drop for EdgeFuture {
+    fn drop(&mut self) {
+        if let Some(answering) = &self.answering {
+            answering.context.end_work();
+            access_log::hung_up(&answering.context, &answering.traced);
+        }
+    }
+}
+
+// === impl Edge ===
+
+impl Edge {
+    /// Lets a request through to its handler, if it may come from where it comes from and there is
+    /// room. Nothing of its body has been read.
+    fn admit(&self, request: &Request, answering: &mut Answering) -> Result<(), Problem> {
+        let route = answering.context.route().template();
+        let host = hosts::named(request.headers(), request.uri(), request.version())?;
+        // Probes know the address of a gateway, and learn nothing that a page could use.
+        if !is_probe(route) {
+            self.hosts.check(host.as_ref())?;
+        }
+        answering.listed = self.origins.check(request, route, host.as_ref())?;
+        self.measure(request)?;
+        answering.context.begin_work()
+    }
+
+    fn measure(&self, request: &Request) -> Result<(), Problem> {
+        let http = &self.gateway.config.http;
+        let uri = request.uri();
+        let target = uri
+            .path_and_query()
+            .map_or(0, |target| target.as_str().len());
+        if target > http.max_uri_bytes {
+            let detail = format!(
+                "The request target has {target} bytes; at most {} are allowed.",
+                http.max_uri_bytes
+            );
+            return Err(Problem::new(ProblemCode::UriTooLong, detail));
+        }
+        let headers = bytes_of(request.headers());
+        if headers > http.max_header_bytes {
+            let detail = format!(
+                "The request headers have {headers} bytes; at most {} are allowed.",
+                http.max_header_bytes
+            );
+            return Err(Problem::new(ProblemCode::HeadersTooLarge, detail));
+        }
+        Ok(())
+    }
+
+    fn handle(&self, request: Request, context: &RequestContext) -> Handled {
+        if let Some(handle) = context.route().direct(request.method()) {
+            return handle(request, Arc::clone(&self.gateway));
+        }
+        let handled = self.router.clone().call(request);
+        Box::pin(async move {
+            match handled.await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            }
+        })
+    }
+}
+
+// === impl Answering ===
+
+impl Answering {
+    fn finish(mut self, mut response: Response) -> Response {
+        let edge = self.context.edge();
+        let problem = response.extensions_mut().remove::<Problem>();
+        let id = self.context.request_id();
+        if let Some(problem) = &problem {
+            if let Some(asked) = &self.asked {
+                asked.tell(&edge.gateway.audit, &self.context, problem);
+            }
+            render(problem, &edge.gateway.base_path, id.as_str(), &mut response);
+            measure_again(self.context.method(), &mut response);
+        }
+        let headers = response.headers_mut();
+        shown::tell(!self.is_private, headers);
+        edge.origins
+            .tell(self.listed, self.context.method(), headers);
+        if self.is_private {
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        }
+        let status = response.status();
+        self.traced
+            .end(status, problem.as_ref(), self.context.caller());
+        access_log::answered(&self.context, &self.traced, &id, status, problem.as_ref());
+        response
+            .headers_mut()
+            .insert(X_REQUEST_ID, id.into_header());
+        response
+    }
+}
+
+/// Says how long the body is that has been put into an answer. Until then it was empty, and the router may
+/// have said so; and it has looked already whether a body may follow.
+fn measure_again(method: &Method, response: &mut Response) {
+    response.headers_mut().remove(CONTENT_LENGTH);
+    if method == Method::HEAD {
+        let length = response.body().size_hint().exact();
+        let length = length.expect("a problem is in memory");
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
+        *response.body_mut() = Body::empty();
+    }
+}
+
+/// The bytes of all headers as they were on the wire: name, colon, space, value, line end.
+fn bytes_of(headers: &HeaderMap) -> usize {
+    headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum()
+}
+
+/// A handler panicked: the caller learns that, the log why, and the process goes on.
+fn panicked(panic: &(dyn Any + Send)) -> Problem {
+    let message = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    Problem::new(
+        ProblemCode::Internal,
+        "The gateway failed while it handled the request. It is not known what happened.",
+    )
+    .caused_by(format!("panic: {message}"))
+}

@@ -1,0 +1,54 @@
+//! What there is to see of the cluster.
+
+use std::sync::PoisonError;
+
+use crate::{
+    store::{
+        Unavailability,
+        contract::{Check, Health},
+    },
+    telemetry::metrics::StoreFigures,
+};
+
+use super::members::Cluster;
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// What readiness says.
+    pub(crate) fn checks(&self) -> Vec<Check> {
+        let layout = self.layout();
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = layout.shards.len();
+        let (health, note) = match (trouble.as_ref(), layout.lacks()) {
+            (Some(Unavailability::Misconfigured(why)), _) => {
+                (Health::Misconfigured(why.clone()), None)
+            }
+            (Some(why), _) => (Health::Outage(format!("no server answers: {why}")), None),
+            (None, (0, _)) => (
+                Health::Passing,
+                Some(format!("{count} masters have all slots")),
+            ),
+            (None, (lacking, first)) => {
+                let first = first.unwrap_or_default();
+                let which = format!("{lacking} slots have no master (the first is {first})");
+                (Health::Outage(which), None)
+            }
+        };
+        vec![Check {
+            name: "cluster",
+            health,
+            note,
+        }]
+    }
+
+    /// What metrics say.
+    pub(crate) fn figures(&self, figures: &mut StoreFigures) {
+        let shards = self.shards();
+        let reached = shards.iter().filter_map(|shard| {
+            let node = shard.node()?.to_string();
+            Some((node, !shard.pool.is_in_trouble()))
+        });
+        figures.masters = reached.collect();
+    }
+}

@@ -1,0 +1,345 @@
+//! By what a server knows the gateway, and the gateway the server.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bb8_redis::redis::{ProtocolVersion, RedisConnectionInfo};
+use rustls::pki_types::{InvalidDnsNameError, ServerName};
+use tokio_rustls::TlsConnector;
+use tracing::warn;
+
+use crate::{
+    config::{RedisConfig, RedisLogin, RedisNode, RedlockUrl},
+    stamp::Stamp,
+    tls::{ClientFiles, PemFile, TlsError},
+};
+
+use super::topology::RedisServers;
+
+/// By what servers know the gateway, and the gateway the servers: as the files say now.
+pub(crate) struct Credentials {
+    login: RedisConnectionInfo,
+    password_file: Option<PasswordFile>,
+    tls: Option<ClientFiles>,
+    /// What was read last.
+    read: Mutex<Option<(Vec<Stamp>, Shown)>>,
+}
+
+struct PasswordFile {
+    /// The key of the configuration that names it.
+    key: &'static str,
+    path: PathBuf,
+}
+
+/// What a connection is made with.
+#[derive(Clone)]
+pub(crate) struct Shown {
+    pub(crate) login: RedisConnectionInfo,
+    pub(crate) tls: Option<TlsConnector>,
+}
+
+/// Why there is nothing to connect with. Shows nothing of what is in a file.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialsError {
+    /// The password cannot be read.
+    #[error("{key} cannot be used: {} {reason}", path.display())]
+    Password {
+        /// The key of the configuration that names the file.
+        key: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: PasswordError,
+    },
+    /// TLS cannot be spoken.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// No certificate can be for the host.
+    #[error("{host} is no name that a certificate could have: {reason}")]
+    Host {
+        /// The host.
+        host: String,
+        /// Why.
+        reason: InvalidDnsNameError,
+    },
+}
+
+/// What is wrong with a file that should hold a password.
+#[derive(Debug, thiserror::Error)]
+pub enum PasswordError {
+    /// It cannot be read, or is not UTF-8.
+    #[error("cannot be read: {0}")]
+    Unreadable(io::Error),
+    /// There is nothing in it.
+    #[error("is empty")]
+    Empty,
+    /// It is some other file.
+    #[error("is longer than {MAX_PASSWORD} bytes, and so no password")]
+    TooLong,
+}
+
+/// No password is longer; a longer file is another file.
+const MAX_PASSWORD: u64 = 4_096;
+
+/// Finds out whether there is everything to connect with. It reads files.
+pub fn check_credentials(
+    servers: &RedisServers,
+    config: &RedisConfig,
+) -> Result<(), CredentialsError> {
+    let of_redis = Credentials::of_redis(&servers.login(), config);
+    of_redis.current()?;
+    let named = match servers {
+        RedisServers::One(url) => vec![url.node()],
+        RedisServers::Sentinel(url) => {
+            Credentials::of_sentinels(&url.login(), config).current()?;
+            url.sentinels().to_vec()
+        }
+        RedisServers::Cluster(url) => url.nodes().to_vec(),
+    };
+    for node in named.iter().filter(|_| of_redis.is_tls()) {
+        server_name(node)?;
+    }
+    Ok(())
+}
+
+/// The same for the nodes of a quorum.
+pub fn check_quorum_credentials(
+    url: &RedlockUrl,
+    config: &RedisConfig,
+) -> Result<(), CredentialsError> {
+    let of_nodes = Credentials::of_redis(&url.login(), config);
+    of_nodes.current()?;
+    for node in url.nodes().iter().filter(|_| of_nodes.is_tls()) {
+        server_name(node)?;
+    }
+    Ok(())
+}
+
+/// The name that must be in the certificate of a server.
+pub(crate) fn server_name(node: &RedisNode) -> Result<ServerName<'static>, CredentialsError> {
+    let host = node.host().to_owned();
+    ServerName::try_from(host.clone()).map_err(|reason| CredentialsError::Host { host, reason })
+}
+
+// === impl Credentials ===
+
+impl Credentials {
+    /// Of a server that has locks. Reads no file yet.
+    pub(crate) fn of_redis(login: &RedisLogin, config: &RedisConfig) -> Self {
+        let configured = Some(config.username.clone()).filter(|user| !user.is_empty());
+        let login = RedisLogin {
+            username: login.username.clone().or(configured),
+            ..login.clone()
+        };
+        let file = ("redis.password_file", config.password_file.as_str());
+        Self::new(login, file, config)
+    }
+
+    /// Of the sentinels, who are told nothing of the login to Redis. Reads no file yet.
+    pub(crate) fn of_sentinels(redis: &RedisLogin, config: &RedisConfig) -> Self {
+        let user = Some(config.sentinel.username.clone()).filter(|user| !user.is_empty());
+        let login = RedisLogin {
+            username: user,
+            password: None,
+            database: 0,
+            is_tls: redis.is_tls,
+        };
+        let path = config.sentinel.password_file.as_str();
+        Self::new(login, ("redis.sentinel.password_file", path), config)
+    }
+
+    fn new(
+        of: RedisLogin,
+        (key, password_file): (&'static str, &str),
+        config: &RedisConfig,
+    ) -> Self {
+        let mut login = RedisConnectionInfo::default()
+            .set_db(of.database.into())
+            // Every reply of ours is an array of texts and integers.
+            .set_protocol(ProtocolVersion::RESP2)
+            // It would cost a round trip, and a permission.
+            .set_skip_set_lib_name();
+        if let Some(user) = of.username {
+            login = login.set_username(user);
+        }
+        if let Some(password) = of.password {
+            login = login.set_password(password);
+        }
+        let path = (!password_file.is_empty()).then(|| PathBuf::from(password_file));
+        Self {
+            login,
+            password_file: path.map(|path| PasswordFile { key, path }),
+            tls: of.is_tls.then(|| config.tls.files()),
+            read: Mutex::default(),
+        }
+    }
+
+    /// The number of the database.
+    pub(crate) fn database(&self) -> i64 {
+        self.login.db()
+    }
+
+    /// Whether the server is reached over TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Whether the server is reached over TLS and sees no certificate of ours.
+    pub(crate) fn shows_no_certificate(&self) -> bool {
+        self.tls
+            .as_ref()
+            .is_some_and(|files| files.identity.is_none())
+    }
+
+    /// What to connect with now. Files that have changed and cannot be used leave in place what was
+    /// read before. It may read files: not on a thread that serves callers.
+    pub(crate) fn current(&self) -> Result<Shown, CredentialsError> {
+        let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before they are read: a change in between is seen.
+        let stamps = self.stamps();
+        if let Some((then, shown)) = &*last
+            && *then == stamps
+        {
+            return Ok(shown.clone());
+        }
+        match (self.read_files(), &*last) {
+            (Ok(shown), _) => {
+                *last = Some((stamps, shown.clone()));
+                Ok(shown)
+            }
+            (Err(error), Some((_, before))) => {
+                warn!(%error, "what was read before goes on");
+                Ok(before.clone())
+            }
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    fn stamps(&self) -> Vec<Stamp> {
+        let of_tls = self.tls.iter().flat_map(ClientFiles::all);
+        let password = self.password_file.iter().map(|file| file.path.as_path());
+        let all = password.chain(of_tls.map(PemFile::path));
+        all.map(Stamp::of).collect()
+    }
+
+    fn read_files(&self) -> Result<Shown, CredentialsError> {
+        let mut login = self.login.clone();
+        if let Some(PasswordFile { key, path }) = &self.password_file {
+            let password = read_password(path).map_err(|reason| CredentialsError::Password {
+                key,
+                path: path.clone(),
+                reason,
+            })?;
+            login = login.set_password(password);
+        }
+        let tls = match &self.tls {
+            None => None,
+            Some(files) => Some(TlsConnector::from(Arc::new(files.config()?))),
+        };
+        Ok(Shown { login, tls })
+    }
+}
+
+/// All of a file but the line break at its end.
+fn read_password(path: &PathBuf) -> Result<String, PasswordError> {
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_PASSWORD + 1).read_to_string(&mut text))
+        .map_err(PasswordError::Unreadable)?;
+    if text.len() as u64 > MAX_PASSWORD {
+        return Err(PasswordError::TooLong);
+    }
+    text.truncate(text.trim_end_matches(['\r', '\n']).len());
+    if text.is_empty() {
+        return Err(PasswordError::Empty);
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::StoreUrl;
+
+    fn credentials(url: &str, config: &RedisConfig) -> Credentials {
+        let url: StoreUrl = url.parse().unwrap();
+        let login = url.login().expect("somebody logs in to Redis");
+        Credentials::of_redis(&login, config)
+    }
+
+    fn password(credentials: &Credentials) -> String {
+        let shown = credentials.current().unwrap();
+        shown.login.password().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn a_password_file_is_read_again_when_it_has_changed_and_kept_when_it_is_broken() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        std::fs::write(&path, "one\n").unwrap();
+        let config = RedisConfig {
+            username: "al".to_owned(),
+            password_file: path.display().to_string(),
+            ..RedisConfig::default()
+        };
+        let credentials = credentials("redis://h", &config);
+        assert_eq!(password(&credentials), "one");
+        let shown = credentials.current().unwrap();
+        assert_eq!(shown.login.username(), Some("al"));
+        std::fs::write(&path, "another\r\n").unwrap();
+        assert_eq!(password(&credentials), "another");
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(password(&credentials), "another");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(password(&credentials), "another");
+    }
+
+    #[test]
+    fn the_sentinels_are_not_told_the_password_of_redis() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        let url = "redis+sentinel://al:s3cret@h/m/3".parse::<StoreUrl>();
+        let login = url.unwrap().login().unwrap();
+        let mut config = RedisConfig::default();
+        let shown = |config: &RedisConfig| {
+            let of_sentinels = Credentials::of_sentinels(&login, config);
+            of_sentinels.current().map(|shown| shown.login)
+        };
+        let nobody = shown(&config).unwrap();
+        assert_eq!((nobody.username(), nobody.password()), (None, None));
+        assert_eq!(nobody.db(), 0, "a sentinel has no databases");
+        config.sentinel.password_file = path.display().to_string();
+        let said = shown(&config).err().unwrap().to_string();
+        assert!(said.starts_with("redis.sentinel.password_file "), "{said}");
+        std::fs::write(&path, "watch\n").unwrap();
+        assert_eq!(shown(&config).unwrap().password(), Some("watch"));
+    }
+
+    #[test]
+    fn a_password_file_that_was_never_usable_is_named_and_not_shown() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        let config = RedisConfig {
+            password_file: path.display().to_string(),
+            ..RedisConfig::default()
+        };
+        let credentials = credentials("redis://h", &config);
+        let long = "s3cret".repeat(1_000);
+        for (text, reason) in [
+            (None, "cannot be read"),
+            (Some("\n"), "is empty"),
+            (Some(long.as_str()), "is longer than 4096 bytes"),
+        ] {
+            if let Some(text) = text {
+                std::fs::write(&path, text).unwrap();
+            }
+            let said = credentials.current().err().unwrap().to_string();
+            assert!(said.starts_with("redis.password_file "), "{said}");
+            assert!(said.contains(reason) && !said.contains("s3cret"), "{said}");
+        }
+    }
+}

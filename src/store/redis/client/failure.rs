@@ -1,0 +1,334 @@
+//! The table: what each error of Redis means for the command that got it, and where one points that says that
+//! another server has the slot.
+
+use crate::{
+    config::RedisNode,
+    store::{Unavailability, Uncertainty},
+};
+
+/// Why one try of a command has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Nothing happened, and it may be different in a moment.
+    Transient(Unavailability),
+    /// Nothing happened because this server is not the one that takes writes: look for the right
+    /// one, by a new connection.
+    WrongNode(Unavailability),
+    /// Nothing happened: another server of the cluster has the slot, or what is not here of it any
+    /// more.
+    Elsewhere(Redirect),
+    /// Nothing happened: the slot is being moved to another server, and not all keys that were named
+    /// are in one place.
+    Moving(Unavailability),
+    /// Nothing happened, and asking again would not help.
+    Refused(Unavailability),
+    /// Nothing happened: the server does not know the script yet.
+    NoScript,
+    /// Nothing happened: a key holds another type than ours.
+    WrongType,
+    /// It may have happened, or may yet happen.
+    Unknown(Uncertainty),
+}
+
+/// How a text begins that tells of a missing permission.
+pub(crate) const LACKS_PERMISSION: &str = "the user lacks a permission";
+/// How much of a server's text is passed on. Its errors are a line; a script's traceback is not.
+const LONGEST_TEXT: usize = 200;
+
+// === impl Failure ===
+
+impl Failure {
+    /// Looks up an error by its code and its text.
+    pub(crate) fn of(code: &str, text: &str) -> Self {
+        let text = shorten(text);
+        let refused = |what: &str| Unavailability::Refused(format!("{code}: {what}"));
+        match code {
+            "READONLY" => Self::WrongNode(refused("this server is a replica")),
+            "MOVED" | "ASK" => match Redirect::read(code, text) {
+                Some(redirect) => Self::Elsewhere(redirect),
+                None => Self::WrongNode(refused("the slot lives on another node")),
+            },
+            "TRYAGAIN" => Self::Moving(refused("the slot is being moved")),
+            "CLUSTERDOWN" => Self::Transient(refused("the cluster is down")),
+            "MASTERDOWN" => Self::Transient(refused("the replica has lost its master")),
+            "LOADING" => Self::Transient(refused("the server is loading its data")),
+            "BUSY" => Self::Transient(refused("the server is busy with a script")),
+            "MISCONF" => Self::Transient(refused("the server cannot save its data")),
+            "NOREPLICAS" => Self::Transient(refused("the server has too few replicas")),
+            "ERR" if tells_of_too_many_clients(text) => {
+                Self::Transient(refused("the server has too many clients"))
+            }
+            "OOM" => Self::Refused(Unavailability::OutOfMemory),
+            "NOSCRIPT" => Self::NoScript,
+            "WRONGTYPE" => Self::WrongType,
+            "NOAUTH" => Self::misconfigured("the server asks for a password".to_owned()),
+            "DENIED" => Self::misconfigured(
+                "the server is in protected mode and takes no other host's connections".to_owned(),
+            ),
+            "WRONGPASS" => Self::misconfigured("the server refuses the credentials".to_owned()),
+            "NOPERM" => Self::misconfigured(format!("{LACKS_PERMISSION}: {text}")),
+            // How Redis 7.0 words NOPERM inside a script.
+            "ERR" if text.starts_with("The user executing the script") => {
+                Self::misconfigured(format!("{LACKS_PERMISSION}: {text}"))
+            }
+            // A command that the server does not have, or that was renamed. Its arguments, which
+            // follow in the text, are not passed on.
+            "ERR" if text.starts_with("unknown command") => {
+                let name = text.split(',').next().unwrap_or_default();
+                Self::misconfigured(format!("the server refuses: {name}"))
+            }
+            "ERR" if text.starts_with("Unknown Redis command") => {
+                Self::misconfigured("the server lacks a command that the scripts use".to_owned())
+            }
+            // What a script names its keys by is declared, and they are not.
+            "ERR" if text.contains("undeclared key") => Self::misconfigured(
+                "the server refuses keys that a script does not declare".to_owned(),
+            ),
+            // A slot that is being moved: of the scripts that come upon such a key, none writes.
+            "ERR" if text.starts_with("Script attempted to access a non local key") => {
+                Self::Moving(Unavailability::Refused(
+                    "the slot is being moved".to_owned(),
+                ))
+            }
+            // Not in the table: a script may have stopped half-way.
+            _ => Self::Unknown(Uncertainty::UnexpectedReply(format!("{code} {text}"))),
+        }
+    }
+
+    /// Why there is no answer, where asking changes nothing.
+    pub(crate) fn reason(self) -> Unavailability {
+        match self {
+            Self::Transient(why)
+            | Self::WrongNode(why)
+            | Self::Moving(why)
+            | Self::Refused(why) => why,
+            Self::Elsewhere(redirect) => redirect.reason(),
+            Self::Unknown(Uncertainty::UnexpectedReply(what)) => Unavailability::Refused(what),
+            Self::Unknown(why) => Unavailability::Connect(why.to_string()),
+            Self::NoScript | Self::WrongType => {
+                Unavailability::Refused("an answer to another command".to_owned())
+            }
+        }
+    }
+
+    fn misconfigured(what: String) -> Self {
+        Self::Refused(Unavailability::Misconfigured(what))
+    }
+}
+
+/// The server's words for a connection that it does not take.
+pub(crate) fn tells_of_too_many_clients(text: &str) -> bool {
+    text.contains("max number of clients")
+}
+
+/// The server's words for a database that it does not have, or a cluster's for any but the first.
+pub(crate) fn tells_of_no_database(text: &str) -> bool {
+    text.contains("DB index") || text.contains("SELECT is not allowed")
+}
+
+/// The server's words for a user that may not choose a database.
+pub(crate) fn tells_of_no_select(text: &str) -> bool {
+    text.contains("no permissions to run the 'select'")
+}
+
+/// The text without the place in the script that Redis appends.
+fn shorten(text: &str) -> &str {
+    let text = text.lines().next().unwrap_or_default();
+    let text = text.split(" script: ").next().unwrap_or_default();
+    let end = text.floor_char_boundary(LONGEST_TEXT);
+    &text[..end]
+}
+
+/// Word of a server that another one has a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    /// For how long it counts.
+    pub(crate) kind: Kind,
+    /// As the server names the other one; without a host: it is the one that was asked.
+    host: String,
+    port: u16,
+}
+
+/// For how long such word counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The other one has the slot from now on.
+    Moved,
+    /// The slot is on its way to the other one, and what was asked for is not here: for this command
+    /// alone.
+    Ask,
+}
+
+// === impl Redirect ===
+
+impl Redirect {
+    /// Reads `SLOT HOST:PORT`, which follows MOVED or ASK. Which slot it is whoever asked knows.
+    pub(crate) fn read(code: &str, text: &str) -> Option<Self> {
+        let kind = match code {
+            "MOVED" => Kind::Moved,
+            "ASK" => Kind::Ask,
+            _ => return None,
+        };
+        let (slot, node) = text.split_once(' ')?;
+        slot.parse::<u16>().ok()?;
+        let (host, port) = node.rsplit_once(':')?;
+        let host = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host);
+        // By which a server says that it does not know.
+        if host == "?" {
+            return None;
+        }
+        let port = port.parse().ok().filter(|&port| port != 0)?;
+        Some(Self {
+            kind,
+            host: host.to_owned(),
+            port,
+        })
+    }
+
+    /// Where that is, said by this server.
+    pub(crate) fn node(&self, by: &RedisNode) -> RedisNode {
+        let host = if self.host.is_empty() {
+            by.host()
+        } else {
+            &self.host
+        };
+        RedisNode::new(host, self.port)
+    }
+
+    /// Why nothing happened, for one who knows one server only.
+    pub(crate) fn reason(&self) -> Unavailability {
+        let said = match self.kind {
+            Kind::Moved => "MOVED: the slot lives on another node",
+            Kind::Ask => "ASK: the slot is being moved to another node",
+        };
+        Unavailability::Refused(format!(
+            "{said} of a cluster (the URL of one is redis+cluster://HOST:PORT,..)"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_certainly_did_not_happen_may_be_tried_again() {
+        for code in [
+            "CLUSTERDOWN",
+            "MASTERDOWN",
+            "LOADING",
+            "BUSY",
+            "MISCONF",
+            "NOREPLICAS",
+        ] {
+            let failure = Failure::of(code, "text");
+            assert!(matches!(failure, Failure::Transient(_)), "{code}");
+        }
+        for code in ["READONLY", "MOVED", "ASK"] {
+            let failure = Failure::of(code, "text");
+            assert!(matches!(failure, Failure::WrongNode(_)), "{code}");
+        }
+        for code in ["MOVED", "ASK"] {
+            let failure = Failure::of(code, "3999 10.0.0.1:6379");
+            assert!(matches!(failure, Failure::Elsewhere(_)), "{code}");
+        }
+        let moving = Failure::of("TRYAGAIN", "Multiple keys request during rehashing of slot");
+        assert!(matches!(moving, Failure::Moving(_)));
+        let clients = Failure::of("ERR", "max number of clients reached");
+        assert!(matches!(clients, Failure::Transient(_)));
+    }
+
+    #[test]
+    fn memory_credentials_and_permissions_are_not_tried_again() {
+        let oom = Failure::of("OOM", "command not allowed when used memory > 'maxmemory'.");
+        assert_eq!(oom, Failure::Refused(Unavailability::OutOfMemory));
+        for (code, text) in [
+            ("NOAUTH", "Authentication required."),
+            (
+                "DENIED",
+                "Redis is running in protected mode because protected mode is enabled",
+            ),
+            ("ERR", "Unknown Redis command called from script"),
+            ("WRONGPASS", "invalid username-password pair"),
+            (
+                "NOPERM",
+                "this user has no permissions to run the 'evalsha' command",
+            ),
+            (
+                "ERR",
+                "The user executing the script can't run this command or subcommand",
+            ),
+            (
+                "ERR",
+                "unknown command 'EVALSHA', with args beginning with: 's3cret' ",
+            ),
+        ] {
+            match Failure::of(code, text) {
+                Failure::Refused(Unavailability::Misconfigured(what)) => {
+                    assert!(!what.contains("s3cret"), "{what}");
+                }
+                other => panic!("{code}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_the_table_may_have_happened() {
+        let failure = Failure::of("ERR", "user_script:7: attempt to index script: 1, on @user");
+        let expected = "ERR user_script:7: attempt to index".to_owned();
+        assert_eq!(
+            failure,
+            Failure::Unknown(Uncertainty::UnexpectedReply(expected))
+        );
+        assert_eq!(Failure::of("NOSCRIPT", ""), Failure::NoScript);
+        assert_eq!(Failure::of("WRONGTYPE", ""), Failure::WrongType);
+    }
+
+    #[test]
+    fn says_which_server_has_the_slot() {
+        let by = RedisNode::new("asked", 1);
+        for (code, text, kind, node) in [
+            (
+                "MOVED",
+                "3999 127.0.0.1:6381",
+                Kind::Moved,
+                "127.0.0.1:6381",
+            ),
+            ("ASK", "3999 ::1:6381", Kind::Ask, "[::1]:6381"),
+            ("ASK", "3999 [::1]:6381", Kind::Ask, "[::1]:6381"),
+            (
+                "MOVED",
+                "0 node-1.example:7",
+                Kind::Moved,
+                "node-1.example:7",
+            ),
+            // Of a server that does not know by which name it is reached.
+            ("MOVED", "0 :6381", Kind::Moved, "asked:6381"),
+        ] {
+            let redirect = Redirect::read(code, text).unwrap();
+            assert_eq!(
+                (redirect.kind, redirect.node(&by).to_string()),
+                (kind, node.to_owned())
+            );
+        }
+    }
+
+    #[test]
+    fn says_nothing_that_could_be_followed_otherwise() {
+        for (code, text) in [
+            ("MOVED", ""),
+            ("MOVED", "3999"),
+            ("MOVED", "x 127.0.0.1:1"),
+            ("MOVED", "3999 127.0.0.1"),
+            ("MOVED", "3999 127.0.0.1:x"),
+            ("MOVED", "3999 127.0.0.1:0"),
+            ("MOVED", "3999 ?:6381"),
+            ("READONLY", "3999 127.0.0.1:6381"),
+        ] {
+            assert_eq!(Redirect::read(code, text), None, "{code} {text}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Makes sure that enough replicas have a grant before it is answered.
+//!
+//! One marker is good for everybody whose grant was made before it (`marker_line.rs`). It must be written at
+//! the same run of the same server as the grant, and the connection for it is older than the grant: had
+//! another server taken over in between, or had this one been started anew, it would have ended. Where the
+//! name of the server leads to another one meanwhile, the two say of which run they are.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{
+    sync::Mutex as AsyncMutex,
+    time::{Duration, Instant, timeout_at},
+};
+
+use crate::{config::RedisConfig, store::Unavailability};
+
+use super::{
+    marker_line::{MarkerLine, Patience},
+    pool::Pool,
+    run::RunId,
+};
+
+/// Waits for the replicas of one server.
+pub(crate) struct Replicas {
+    patience: Patience,
+    line: Mutex<Option<Arc<MarkerLine>>>,
+    /// Held while a line is opened.
+    opening: AsyncMutex<()>,
+    /// Why the last one could not be opened, and when that was known.
+    failed: Mutex<Option<(Instant, Unavailability)>>,
+}
+
+// === impl Replicas ===
+
+impl fmt::Debug for Replicas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replicas").finish_non_exhaustive()
+    }
+}
+
+impl Replicas {
+    pub(crate) fn new(config: &RedisConfig) -> Self {
+        Self {
+            patience: Patience {
+                wanted: config.wait_replicas,
+                timeout: config.wait_timeout_ms.duration(),
+                answer_within: config.command_timeout_ms.duration(),
+            },
+            line: Mutex::default(),
+            opening: AsyncMutex::new(()),
+            failed: Mutex::default(),
+        }
+    }
+
+    /// How many are waited for.
+    pub(crate) fn wanted(&self) -> u32 {
+        self.patience.wanted
+    }
+
+    /// How long it takes at most to find out who has something: the marker of those before, and one's own.
+    pub(crate) fn longest(&self) -> Duration {
+        2 * self.patience.timeout + self.patience.answer_within
+    }
+
+    /// How many had the last marker in time, if that is known.
+    pub(crate) fn confirmed(&self) -> Option<u32> {
+        let line = self.line_now().clone();
+        line.and_then(|line| line.last()?.confirmed)
+    }
+
+    /// The connection on which it will be found out who has a grant that is made from now on; `None` if
+    /// nobody waits for that. Those who ask while it cannot be opened all hear why.
+    /// `marker`: what a marker may be called.
+    pub(crate) async fn line(
+        &self,
+        pool: &Pool,
+        marker: impl FnOnce() -> String + Send,
+        limit: Instant,
+    ) -> Result<Option<Arc<MarkerLine>>, Unavailability> {
+        if self.patience.wanted == 0 {
+            return Ok(None);
+        }
+        if let Some(line) = self.open_line(pool) {
+            return Ok(Some(line));
+        }
+        let opened = timeout_at(limit, self.opened(pool, marker, Instant::now())).await;
+        let in_time = opened.unwrap_or_else(|_elapsed| {
+            let why = "no connection for replicas to be waited for was made in time";
+            Err(Unavailability::Connect(why.to_owned()))
+        });
+        in_time.map(Some)
+    }
+
+    async fn opened(
+        &self,
+        pool: &Pool,
+        marker: impl FnOnce() -> String + Send,
+        asked: Instant,
+    ) -> Result<Arc<MarkerLine>, Unavailability> {
+        let _opening = self.opening.lock().await;
+        if let Some(line) = self.open_line(pool) {
+            return Ok(line);
+        }
+        if let Some((at, why)) = &*self.failed_now()
+            && *at >= asked
+        {
+            return Err(why.clone());
+        }
+        let opened = self.open(pool, marker()).await;
+        match &opened {
+            Ok(line) => *self.line_now() = Some(Arc::clone(line)),
+            Err(why) => *self.failed_now() = Some((Instant::now(), why.clone())),
+        }
+        opened
+    }
+
+    async fn open(&self, pool: &Pool, marker: String) -> Result<Arc<MarkerLine>, Unavailability> {
+        let link = pool.dedicated().await?;
+        let limit = Instant::now() + self.patience.answer_within;
+        MarkerLine::open(link, marker, limit).await.map(Arc::new)
+    }
+
+    /// Whether enough replicas have everything that this run of the server had done before this is
+    /// called; else how many have, if that is known by `limit`.
+    pub(crate) async fn have(
+        &self,
+        line: &MarkerLine,
+        run: Option<&RunId>,
+        limit: Instant,
+    ) -> Result<(), Option<u32>> {
+        if run != Some(line.run()) {
+            // Whoever has the marker: what was done at that server is another matter.
+            return Err(None);
+        }
+        let confirmed = timeout_at(limit, self.confirmed_on(line, limit)).await;
+        match confirmed.ok().flatten() {
+            Some(count) if count >= self.patience.wanted => Ok(()),
+            other => Err(other),
+        }
+    }
+
+    async fn confirmed_on(&self, line: &MarkerLine, limit: Instant) -> Option<u32> {
+        let asked = Instant::now();
+        let _turn = line.turn().await;
+        match line.last() {
+            // What came of it, came of it for all who asked before.
+            Some(last) if last.begun > asked => last.confirmed,
+            _ => line.round(self.patience, limit).await,
+        }
+    }
+
+    /// The line that is open, if it leads where the name of the server does now.
+    fn open_line(&self, pool: &Pool) -> Option<Arc<MarkerLine>> {
+        let now = self.line_now();
+        let open = |line: &&Arc<MarkerLine>| !line.link().is_broken() && pool.leads_to(line.link());
+        now.as_ref().filter(open).cloned()
+    }
+
+    fn line_now(&self) -> MutexGuard<'_, Option<Arc<MarkerLine>>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed_now(&self) -> MutexGuard<'_, Option<(Instant, Unavailability)>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! Waits for the replicas of servers that a test makes up.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+};
+
+use super::{
+    super::{credentials::Credentials, endpoint::Endpoint, keys::Keys, route::Route},
+    *,
+};
+use crate::{
+    config::{RedisLogin, RedisNode},
+    lifecycle::Lifecycle,
+};
+
+/// A server with one replica.
+#[derive(Default)]
+struct Server {
+    /// Told when all its connections end.
+    hang_up: Notify,
+    /// How often it was started.
+    run: AtomicU32,
+    /// How many connections it takes and says nothing on.
+    silent: AtomicU32,
+    connections: AtomicU32,
+}
+
+// === impl Server ===
+
+impl Server {
+    async fn start(lifecycle: &Lifecycle) -> (Arc<Self>, u16) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (server, tasks) = (Arc::new(Self::default()), lifecycle.clone());
+        let answering = Arc::clone(&server);
+        lifecycle.spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = Arc::clone(&answering);
+                tasks.spawn(async move { drop(server.answer(client).await) });
+            }
+        });
+        (server, port)
+    }
+
+    async fn answer(&self, mut client: TcpStream) -> std::io::Result<()> {
+        let number = self.connections.fetch_add(1, Ordering::SeqCst);
+        if number < self.silent.load(Ordering::SeqCst) {
+            self.hang_up.notified().await;
+            return Ok(());
+        }
+        let run = self.run.load(Ordering::SeqCst);
+        let mut request = [0; 4_096];
+        loop {
+            let read = tokio::select! {
+                read = client.read(&mut request) => read?,
+                () = self.hang_up.notified() => return Ok(()),
+            };
+            let request = String::from_utf8_lossy(&request[..read]);
+            let reply = match () {
+                () if request.contains("INFO") => format!("+PONG\r\n$10\r\nrun_id:{run:03}\r\n"),
+                () if request.contains("EVALSHA") => "+OK\r\n:1\r\n".to_owned(),
+                () if request.contains("WAIT") => ":1\r\n".to_owned(),
+                () => "+PONG\r\n".to_owned(),
+            };
+            client.write_all(reply.as_bytes()).await?;
+        }
+    }
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+fn marker() -> String {
+    Keys::MARKER.to_owned()
+}
+
+fn config() -> RedisConfig {
+    RedisConfig {
+        wait_replicas: 1,
+        ..RedisConfig::default()
+    }
+}
+
+fn pool_at(port: u16, config: &RedisConfig) -> Pool {
+    let credentials = Credentials::of_redis(&RedisLogin::default(), config);
+    let node = RedisNode::new("127.0.0.1", port);
+    let timeout = config.connect_timeout_ms.duration();
+    let endpoint = Endpoint::new(node, Arc::new(credentials), timeout).asked_for_its_run(true);
+    Pool::new(Route::to(endpoint), config)
+}
+
+#[tokio::test]
+async fn a_grant_is_confirmed_by_the_connection_that_is_older_than_it_and_by_no_other() {
+    let lifecycle = Lifecycle::new();
+    let (server, port) = Server::start(&lifecycle).await;
+    let pool = pool_at(port, &config());
+    let replicas = Replicas::new(&config());
+
+    let before = replicas.line(&pool, marker, soon()).await.unwrap().unwrap();
+    let run = before.run().clone();
+    assert_eq!(replicas.have(&before, Some(&run), soon()).await, Ok(()));
+    server.hang_up.notify_waiters();
+    while replicas.open_line(&pool).is_some() {
+        tokio::task::yield_now().await;
+    }
+    // Between the two the server may have lost the grant, or have been replaced.
+    assert_eq!(replicas.have(&before, Some(&run), soon()).await, Err(None));
+    let after = replicas.line(&pool, marker, soon()).await.unwrap().unwrap();
+    assert!(!Arc::ptr_eq(&before, &after));
+    assert_eq!(replicas.have(&before, Some(&run), soon()).await, Err(None));
+    assert_eq!(replicas.have(&after, Some(&run), soon()).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_grant_of_another_server_is_confirmed_by_no_marker() {
+    let lifecycle = Lifecycle::new();
+    let (server, port) = Server::start(&lifecycle).await;
+    let pool = pool_at(port, &config());
+    let replicas = Replicas::new(&config());
+    let line = replicas.line(&pool, marker, soon()).await.unwrap().unwrap();
+    let run = line.run().clone();
+    assert_eq!(replicas.have(&line, None, soon()).await, Err(None));
+    assert_eq!(replicas.have(&line, Some(&run), soon()).await, Ok(()));
+    let other = RunId::read("run_id:001").unwrap();
+    assert_eq!(replicas.have(&line, Some(&other), soon()).await, Err(None));
+
+    // The name leads to another server from now on, as whoever connects next finds out.
+    server.run.store(1, Ordering::SeqCst);
+    pool.dedicated().await.map(drop).unwrap();
+    let after = replicas.line(&pool, marker, soon()).await.unwrap().unwrap();
+    assert_eq!(after.run(), &other);
+    assert_eq!(pool.link(soon()).await.unwrap().run(), Some(&other));
+}
+
+#[tokio::test]
+async fn those_who_wait_for_a_connection_that_cannot_be_made_hear_so_together() {
+    let lifecycle = Lifecycle::new();
+    let (server, port) = Server::start(&lifecycle).await;
+    server.silent.store(u32::MAX, Ordering::SeqCst);
+    let pool = pool_at(port, &config());
+    let replicas = Replicas::new(&config());
+    // Those of the pool itself.
+    while server.connections.load(Ordering::SeqCst) < 2 {
+        tokio::task::yield_now().await;
+    }
+    let before = server.connections.load(Ordering::SeqCst);
+    let all = (0..100).map(|_| replicas.line(&pool, marker, soon()));
+    for refused in futures_util::future::join_all(all).await {
+        assert!(matches!(refused, Err(Unavailability::Connect(_))));
+    }
+    // The pool goes on trying meanwhile.
+    let tried = server.connections.load(Ordering::SeqCst) - before;
+    assert!(
+        tried < 10,
+        "{tried} connections for a hundred who asked together"
+    );
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_connection_longer_than_its_request_may_take() {
+    let lifecycle = Lifecycle::new();
+    let (server, port) = Server::start(&lifecycle).await;
+    server.silent.store(u32::MAX, Ordering::SeqCst);
+    let config = RedisConfig {
+        connect_timeout_ms: crate::config::Millis(60_000),
+        ..config()
+    };
+    let pool = pool_at(port, &config);
+    let replicas = Replicas::new(&config);
+    let limit = Instant::now() + Duration::from_millis(50);
+    let refused = replicas.line(&pool, marker, limit).await;
+    assert!(matches!(refused, Err(Unavailability::Connect(_))));
+    assert!(limit.elapsed() < Duration::from_secs(30));
+}

@@ -1,0 +1,196 @@
+//! Reads the replies of a server (RESP2) out of the bytes that have come so far.
+
+use bb8_redis::redis::{Value, parse_redis_value};
+use bytes::{Buf, BytesMut};
+
+/// The state of reading: what has come of a list whose end has not.
+#[derive(Debug, Default)]
+pub(crate) struct Replies {
+    /// The lists that are open, the innermost last: how many elements each still misses, and those it has.
+    open: Vec<(usize, Vec<Value>)>,
+}
+
+/// What the bytes begin with.
+enum Element {
+    Whole(Value),
+    /// The head of a list.
+    Opens,
+    /// Less than an element.
+    Missing,
+}
+
+/// Bytes that no Redis sends.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NotRedis;
+
+/// Scripts of ours and `CLUSTER SLOTS` nest lists four deep.
+const DEEPEST: usize = 16;
+/// More than any line has that is no text of its own length: an error, a number.
+const LONGEST_LINE: usize = 64 * 1_024;
+/// The longest text that Redis stores.
+const LONGEST_TEXT: usize = 512 * 1_024 * 1_024;
+/// For how many elements room is made before they come: a header alone reserves no memory.
+const EXPECTED: usize = 64;
+
+// === impl Replies ===
+
+impl Replies {
+    /// The next reply, or `None` while it has not come whole. What was read is taken from `input`.
+    pub(crate) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Value>, NotRedis> {
+        loop {
+            let mut value = match self.element(input)? {
+                Element::Whole(value) => value,
+                Element::Opens => continue,
+                Element::Missing => return Ok(None),
+            };
+            loop {
+                let Some((missing, elements)) = self.open.last_mut() else {
+                    return Ok(Some(value));
+                };
+                elements.push(value);
+                *missing -= 1;
+                if *missing > 0 {
+                    break;
+                }
+                let (_, elements) = self.open.pop().ok_or(NotRedis)?;
+                value = Value::Array(elements);
+            }
+        }
+    }
+
+    fn element(&mut self, input: &mut BytesMut) -> Result<Element, NotRedis> {
+        let Some(end) = input.iter().take(LONGEST_LINE).position(|&b| b == b'\n') else {
+            return if input.len() < LONGEST_LINE {
+                Ok(Element::Missing)
+            } else {
+                Err(NotRedis)
+            };
+        };
+        let (&kind, line) = match input[..end].split_first() {
+            Some((kind, line)) => (kind, line.strip_suffix(b"\r").ok_or(NotRedis)?),
+            None => return Err(NotRedis),
+        };
+        let value = match kind {
+            b':' => Value::Int(number(line)?),
+            b'+' if line == b"OK" => Value::Okay,
+            b'+' => Value::SimpleString(String::from_utf8_lossy(line).into_owned()),
+            b'-' => error(line)?,
+            b'$' => match number(line)? {
+                -1 => Value::Nil,
+                length => {
+                    let length = usize::try_from(length).map_err(|_negative| NotRedis)?;
+                    if length > LONGEST_TEXT {
+                        return Err(NotRedis);
+                    }
+                    let begin = end + 1;
+                    if input.len() < begin + length + 2 {
+                        return Ok(Element::Missing);
+                    }
+                    let (text, rest) = input[begin..].split_at(length);
+                    if !rest.starts_with(b"\r\n") {
+                        return Err(NotRedis);
+                    }
+                    let text = text.to_vec();
+                    input.advance(begin + length + 2);
+                    return Ok(Element::Whole(Value::BulkString(text)));
+                }
+            },
+            b'*' => match number(line)? {
+                -1 => Value::Nil,
+                0 => Value::Array(Vec::new()),
+                count => {
+                    let count = usize::try_from(count).map_err(|_negative| NotRedis)?;
+                    if self.open.len() >= DEEPEST {
+                        return Err(NotRedis);
+                    }
+                    self.open
+                        .push((count, Vec::with_capacity(count.min(EXPECTED))));
+                    input.advance(end + 1);
+                    return Ok(Element::Opens);
+                }
+            },
+            _ => return Err(NotRedis),
+        };
+        input.advance(end + 1);
+        Ok(Element::Whole(value))
+    }
+}
+
+fn number(digits: &[u8]) -> Result<i64, NotRedis> {
+    let digits = std::str::from_utf8(digits).map_err(|_| NotRedis)?;
+    digits.parse().map_err(|_| NotRedis)
+}
+
+/// Only the library can make an error, and errors are rare.
+fn error(line: &[u8]) -> Result<Value, NotRedis> {
+    let line = format!("-{}\r\n", String::from_utf8_lossy(line));
+    parse_redis_value(line.as_bytes()).map_err(|_| NotRedis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads bytes that come so many at a time.
+    fn read(bytes: &[u8], at_once: usize) -> Result<Vec<Value>, NotRedis> {
+        let (mut replies, mut input) = (Replies::default(), BytesMut::new());
+        let mut values = Vec::new();
+        for some in bytes.chunks(at_once) {
+            input.extend_from_slice(some);
+            while let Some(value) = replies.next(&mut input)? {
+                values.push(value);
+            }
+        }
+        assert!(values.is_empty() || input.is_empty(), "{input:?}");
+        Ok(values)
+    }
+
+    #[test]
+    fn reads_every_reply_as_the_library_does_however_the_bytes_come() {
+        let all = [
+            "+OK\r\n",
+            "+PONG\r\n",
+            ":-17\r\n",
+            "$-1\r\n",
+            "*-1\r\n",
+            "$0\r\n\r\n",
+            "$5\r\na\r\nb\n\r\n",
+            "*0\r\n",
+            "*2\r\n$1\r\na\r\n:3\r\n",
+            "*3\r\n*2\r\n:1\r\n*1\r\n+x\r\n-MOVED 7 h:1\r\n$2\r\nab\r\n",
+            "-NOSCRIPT No matching script.\r\n",
+            "-ERR\r\n",
+        ];
+        let expected: Vec<_> = all
+            .iter()
+            .map(|bytes| parse_redis_value(bytes.as_bytes()).unwrap())
+            .collect();
+        for at_once in 1..=all.concat().len() {
+            let values = read(all.concat().as_bytes(), at_once);
+            assert_eq!(values.as_ref(), Ok(&expected), "{at_once}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_no_redis_sends() {
+        let deep = "*1\r\n".repeat(DEEPEST + 1);
+        let long = "+".repeat(LONGEST_LINE + 1);
+        for bytes in [
+            "HTTP/1.1 400 Bad Request\r\n",
+            "\r\n",
+            "\n",
+            "+OK\n",
+            "$-2\r\n",
+            "$x\r\n",
+            "$2\r\nabc\r\n",
+            "*-2\r\n",
+            ":1.5\r\n",
+            "$99999999999\r\n",
+            "%1\r\n+a\r\n+b\r\n",
+            &deep,
+            &long,
+        ] {
+            assert_eq!(read(bytes.as_bytes(), 7), Err(NotRedis), "{bytes:.40}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! To which server a connection is made.
+
+use std::sync::Arc;
+
+use tokio::time::Duration;
+
+use crate::{
+    config::{RedisConfig, RedisUrl},
+    store::Unavailability,
+};
+
+use super::{
+    connection::Link, credentials::Credentials, endpoint::Ear, endpoint::Endpoint,
+    sentinels::Followed,
+};
+
+/// To which server a connection is made.
+#[derive(Clone)]
+pub(crate) enum Route {
+    /// Always to this one.
+    Fixed(Arc<Endpoint>),
+    /// To the one that is the master when it is made.
+    Followed(Arc<Followed>),
+}
+
+// === impl Route ===
+
+impl Route {
+    pub(crate) fn to(endpoint: Endpoint) -> Self {
+        Self::Fixed(Arc::new(endpoint))
+    }
+
+    pub(crate) fn to_one(url: &RedisUrl, config: &RedisConfig) -> Self {
+        let credentials = Arc::new(Credentials::of_redis(&url.login(), config));
+        let connect_timeout = config.connect_timeout_ms.duration();
+        let endpoint = Endpoint::new(url.node(), credentials, connect_timeout);
+        Self::to(endpoint.asked_for_its_run(config.wait_replicas > 0))
+    }
+
+    /// How long it takes at most until there is a connection, or none.
+    pub(crate) fn longest_connect(&self) -> Duration {
+        match self {
+            Self::Fixed(endpoint) => endpoint.connect_timeout(),
+            Self::Followed(followed) => followed.longest_connect(),
+        }
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Link, Unavailability> {
+        match self {
+            Self::Fixed(endpoint) => endpoint.connect().await,
+            Self::Followed(followed) => followed.connect().await,
+        }
+    }
+
+    /// A connection of its own that listens to channels.
+    pub(crate) async fn subscribe(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
+        match self {
+            Self::Fixed(endpoint) => endpoint.subscribe(channels).await,
+            Self::Followed(followed) => followed.subscribe(channels).await,
+        }
+    }
+
+    /// Gives a server up. Of a master that is followed whoever follows it does.
+    pub(crate) fn cut(&self) {
+        match self {
+            Self::Fixed(endpoint) => endpoint.cut(),
+            Self::Followed(_) => {}
+        }
+    }
+
+    /// Closes every connection, whoever still has one.
+    pub(crate) async fn close(&self) {
+        match self {
+            Self::Fixed(endpoint) => endpoint.close().await,
+            Self::Followed(followed) => followed.close().await,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Which run of a server is at the other end of a connection, and for how long it has run.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// The run of a server to which a connection is. A connection is to one run of it, so that it is asked
+/// once.
+#[derive(Debug, Default)]
+pub(crate) struct Run(OnceLock<Said>);
+
+/// What a server has said of its run.
+#[derive(Debug)]
+struct Said {
+    /// When it was asked.
+    asked: Instant,
+    uptime: Option<Duration>,
+    id: Option<RunId>,
+}
+
+/// By what a server tells its runs apart; no other server has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RunId(Arc<str>);
+
+/// When something was told, and by which run of which server, if that was asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub(crate) at: Instant,
+    pub(crate) by: Option<RunId>,
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Takes note of what the server answered to `INFO server`, which was asked then.
+    pub(crate) fn note(&self, info: &str, asked: Instant) {
+        let _first = self.0.set(Said {
+            asked,
+            uptime: uptime(info),
+            id: RunId::read(info),
+        });
+    }
+
+    /// How long it has run by now; `None` if it was not asked, or did not say.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        let said = self.0.get()?;
+        Some(said.uptime? + said.asked.elapsed())
+    }
+
+    /// Which it is; `None` if it was not asked, or did not say.
+    pub(crate) fn id(&self) -> Option<&RunId> {
+        self.0.get()?.id.as_ref()
+    }
+}
+
+/// What `INFO server` says.
+fn uptime(info: &str) -> Option<Duration> {
+    let line = |line: &str| line.strip_prefix("uptime_in_seconds:")?.parse().ok();
+    info.lines().find_map(line).map(Duration::from_secs)
+}
+
+// === impl RunId ===
+
+impl RunId {
+    /// What `INFO server` says.
+    pub(crate) fn read(info: &str) -> Option<Self> {
+        let line = |line: &str| line.strip_prefix("run_id:").map(Arc::from);
+        info.lines().find_map(line).map(Self)
+    }
+
+    /// As the server says it.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+// === impl Told ===
+
+impl Told {
+    /// Just now.
+    pub(crate) fn by(run: Option<&RunId>) -> Self {
+        Self {
+            at: Instant::now(),
+            by: run.cloned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_told_with_its_age_in_whole_seconds() {
+        let info = "# Server\r\nrun_id:0a1b\r\nuptime_in_seconds:61\r\nuptime_in_days:0\r\n";
+        assert_eq!(uptime(info), Some(Duration::from_secs(61)));
+        assert_eq!(uptime("# Server\r\nuptime_in_seconds:x\r\n"), None);
+        assert_eq!(RunId::read(info), Some(RunId("0a1b".into())));
+        assert_eq!(RunId::read("# Server\r\n"), None);
+        assert_eq!(Run::default().age(), None);
+        assert_eq!(Run::default().id(), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! What there is to see of the master and of the sentinels.
+
+use std::{sync::atomic::Ordering, time::UNIX_EPOCH};
+
+use humantime::format_rfc3339_seconds;
+
+use crate::{
+    store::contract::{Check, Health},
+    telemetry::metrics::StoreFigures,
+};
+
+use super::followed::Followed;
+
+// === impl Followed ===
+
+impl Followed {
+    /// What readiness says. No address: everybody may ask, and the log names each.
+    pub(crate) fn checks(&self) -> Vec<Check> {
+        let master = match self.now_followed() {
+            Some(master) => Check {
+                name: "master",
+                health: Health::Passing,
+                note: Some(format!(
+                    "the same since {}",
+                    format_rfc3339_seconds(master.since)
+                )),
+            },
+            None => Check {
+                name: "master",
+                health: Health::Outage(format!(
+                    "no server is known to be the master of {:?}",
+                    self.service
+                )),
+                note: None,
+            },
+        };
+        vec![master, self.check_sentinels()]
+    }
+
+    fn check_sentinels(&self) -> Check {
+        let all = self.sentinels.len();
+        let answers = self.sentinels.iter().filter(|it| it.trouble().is_none());
+        let answer = answers.count();
+        let told = format!("{answer} of {all} answer");
+        let (health, note) = if answer == all {
+            (Health::Passing, Some(told))
+        } else if answer == 0 {
+            (
+                Health::Warning(format!(
+                    "{told}; the master is used for as long as it lives, and no other one is found. The \
+                     log says why"
+                )),
+                None,
+            )
+        } else {
+            let which = "the log and the metrics say which do not";
+            (Health::Warning(format!("{told}; {which}")), None)
+        };
+        Check {
+            name: "sentinels",
+            health,
+            note,
+        }
+    }
+
+    /// What metrics say.
+    pub(crate) fn figures(&self, figures: &mut StoreFigures) {
+        if let Some(master) = self.now_followed() {
+            let since = master.since.duration_since(UNIX_EPOCH).unwrap_or_default();
+            let node = master.endpoint.node().to_string();
+            figures.master = Some((node, since.as_secs_f64()));
+        }
+        figures.master_changes = Some(self.changes.load(Ordering::Relaxed));
+        figures.sentinels = self
+            .sentinels
+            .iter()
+            .map(|sentinel| (sentinel.node().to_string(), sentinel.trouble().is_none()))
+            .collect();
+    }
+}

@@ -1,0 +1,169 @@
+//! One server that has locks: the connections to it, and what is known of it.
+//!
+//! Each has room of its own for those who ask, so that one that is away takes nothing from the others.
+
+use std::{collections::HashSet, sync::Arc};
+
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit},
+    time::{Duration, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::{RedisConfig, RedisNode},
+    store::Unavailability,
+};
+
+use super::{
+    admission::Admission, dispatch::Dispatch, pool::Pool, replicas::Replicas, route::Route,
+};
+
+/// One server that has locks, or whichever is the master.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) pool: Pool,
+    pub(crate) replicas: Replicas,
+    pub(crate) admission: Admission,
+    /// Told when it is given up.
+    pub(crate) over: CancellationToken,
+    /// Where it is, if it is one of several.
+    node: Option<RedisNode>,
+    /// Room for those who ask for something, among the commands that are under way.
+    asking: Semaphore,
+    /// Room for those who wait for it while it is away.
+    waiting: Arc<Semaphore>,
+    /// The same for those who keep a lease or end it: a crowd that wants locks takes nothing from them.
+    keeping: Arc<Semaphore>,
+}
+
+/// What somebody wants of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Errand {
+    /// To get a lock, or to know something.
+    Ask,
+    /// To keep a lease, or to end it.
+    Keep,
+}
+
+/// How many acquires and inspections may be under way at once. A renewal or a release waits for no
+/// more than these, however many ask: some milliseconds of the server's time.
+const ASKING: usize = 1_024;
+/// How long the others wait for room. Nothing has been sent for them then.
+const ROOM_WITHIN: Duration = Duration::from_secs(1);
+/// How many with one errand may wait at once for one of several servers that is away. The others are
+/// told so at once: what they keep busy meanwhile is missed by those who ask the servers that are there.
+const WAITING: usize = 256;
+
+// === impl Shard ===
+
+impl Shard {
+    /// The only server, or whichever is the master.
+    pub(crate) fn only(route: Route, config: &RedisConfig) -> Self {
+        Self::new(route, None, config)
+    }
+
+    /// One of several.
+    pub(crate) fn one_of(route: Route, node: RedisNode, config: &RedisConfig) -> Self {
+        Self::new(route, Some(node), config)
+    }
+
+    fn new(route: Route, node: Option<RedisNode>, config: &RedisConfig) -> Self {
+        Self {
+            pool: Pool::new(route, config),
+            replicas: Replicas::new(config),
+            admission: Admission::new(),
+            over: CancellationToken::new(),
+            node,
+            asking: Semaphore::new(ASKING),
+            waiting: Arc::new(Semaphore::new(WAITING)),
+            keeping: Arc::new(Semaphore::new(WAITING)),
+        }
+    }
+
+    /// Where it is, if it is one of several.
+    pub(crate) fn node(&self) -> Option<&RedisNode> {
+        self.node.as_ref()
+    }
+
+    /// Room for a command that does not keep anybody's lease.
+    pub(crate) async fn room(&self) -> Result<SemaphorePermit<'_>, Unavailability> {
+        if let Ok(room) = self.asking.try_acquire() {
+            return Ok(room);
+        }
+        match timeout(ROOM_WITHIN, self.asking.acquire()).await {
+            Ok(Ok(room)) => Ok(room),
+            Ok(Err(_)) | Err(_) => Err(Unavailability::Overloaded),
+        }
+    }
+
+    /// Room to wait for it, if it is one of several and away.
+    pub(crate) fn patience(
+        &self,
+        with: Errand,
+    ) -> Result<Option<OwnedSemaphorePermit>, Unavailability> {
+        if self.node.is_none() {
+            return Ok(None);
+        }
+        let Some(why) = self.pool.trouble() else {
+            return Ok(None);
+        };
+        let room = match with {
+            Errand::Ask => &self.waiting,
+            Errand::Keep => &self.keeping,
+        };
+        match Arc::clone(room).try_acquire_owned() {
+            Ok(place) => Ok(Some(place)),
+            Err(_as_many_as_may) => Err(Unavailability::Connect(self.named(&why))),
+        }
+    }
+
+    /// Says of which server something is told, if it is one of several.
+    pub(crate) fn named(&self, what: &str) -> String {
+        match &self.node {
+            Some(node) => format!("{node}: {what}"),
+            None => what.to_owned(),
+        }
+    }
+
+    /// Gives it up: from now on nothing is sent to it, and every connection ends.
+    pub(crate) fn cut(&self) {
+        self.over.cancel();
+        self.pool.cut();
+    }
+}
+
+/// Keeps something going for each server of the store, until that is given up.
+pub(crate) async fn on_each(
+    dispatch: &Dispatch,
+    go: impl Fn(Arc<Shard>) -> BoxFuture<'static, ()> + Send,
+) {
+    let mut served = HashSet::new();
+    let mut going = FuturesUnordered::new();
+    let mut changed = dispatch.topology.changes();
+    loop {
+        let mut shards = dispatch.topology.shards();
+        shards.retain(|shard| !shard.over.is_cancelled());
+        for shard in shards {
+            // No other one lies there as long as this one is served.
+            let place = Arc::as_ptr(&shard).addr();
+            if served.insert(place) {
+                let going_on = go(Arc::clone(&shard));
+                going.push(async move {
+                    tokio::select! {
+                        () = going_on => {}
+                        () = shard.over.cancelled() => {}
+                    }
+                    place
+                });
+            }
+        }
+        tokio::select! {
+            () = changed.next() => {}
+            Some(over) = going.next(), if !going.is_empty() => {
+                served.remove(&over);
+            }
+        }
+    }
+}
