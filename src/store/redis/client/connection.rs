@@ -380,3 +380,33 @@ impl Drop for Awaited<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bb8_redis::redis::cmd;
+
+    use super::*;
+
+    #[test]
+    fn an_overdue_reply_shows_a_dead_connection_although_its_caller_has_gone() {
+        let (lane, limit) = (Lane::default(), Instant::now());
+        let pushed = lane.accept(1, |state| state.push(&cmd("PING"), limit));
+        let slot = pushed.unwrap_or_else(|_| panic!("it is taken"));
+        drop(Awaited::new(&lane, slot));
+        let mut woken = Vec::new();
+        assert!(lane.state().expire(limit, &mut woken));
+        // It was told, and its slot is free again.
+        assert!(!lane.state().expire(limit, &mut woken));
+        assert_eq!(lane.state().free, [slot]);
+    }
+
+    #[test]
+    fn a_connection_that_was_given_up_takes_nothing_more() {
+        let lane = Lane::default();
+        lane.close();
+        let limit = Instant::now();
+        let refused = lane.accept(1, |state| state.push(&cmd("PING"), limit));
+        assert!(matches!(refused, Err(Failure::Transient(_))));
+        assert!(lane.state().unsent.is_empty());
+    }
+}
