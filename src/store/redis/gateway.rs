@@ -255,6 +255,12 @@ impl Gateway {
         said.get(&slot).is_none_or(|at| at.elapsed() >= SAID_EVERY)
     }
 
+    /// In such slots the server may not know that this gateway is alive: the next acquire says it again.
+    pub(super) fn may_be_thought_dead(&self, concerned: impl Fn(Slot) -> bool) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.retain(|&slot, _| !concerned(slot));
+    }
+
     /// Takes note that somebody was queued in a slot, and has said there that this gateway is alive.
     pub(super) fn has_said_it_is_alive(&self, slot: Slot) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,7 @@
 //!
 //! | `:lock` | what | `:of:ID` | what |
 //! |---|---|---|---|
-//! | 1..65 | id: `2` and the hash of the token | 1 | `q` |
+//! | 1..65 | id: `2` and the hash of the token | 1 | `q` queued; `w` granted, not confirmed |
 //! | 66 | state: `h` heard, `u` unheard, `p` provisional | 2..17 | gateway; blank: kept for a caller who is away |
 //! | 67 | mode: `x` exclusive | 18 | mode |
 //! | 68 | whether it has an idempotency key | 19 | whether it has an idempotency key |
@@ -37,6 +37,8 @@ use super::scripts::{hex, metadata_json};
 
 /// By what the id of a lease begins; what begins otherwise is foreign.
 const LAYOUT: u8 = b'2';
+/// By what a ticket begins that stands in the queue.
+pub(super) const QUEUED: u8 = b'q';
 /// How long the id is.
 pub(super) const ID: usize = 65;
 /// How long the head of a lease is, and that of a ticket.

@@ -4,10 +4,7 @@
 //! it is confirmed, or this gateway was taken for dead and the word of that was lost. Whoever is
 //! neither queued nor told so asks again, and is answered the lease if it holds the lock after all.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 use bb8_redis::redis::{Pipeline, ServerError, Value};
 
@@ -23,7 +20,7 @@ use super::{
     failure::Failure,
     gateway::Gateway,
     keys::Keys,
-    layout::{id, token_in},
+    layout::{QUEUED, id, token_in},
     shard::Shard,
 };
 
@@ -40,13 +37,13 @@ pub(super) struct Places {
 /// How many places are looked up in one round, and how many of them together. Where more wait they
 /// take turns: ten thousand are come by within twenty rounds.
 const PLACES: usize = 512;
-/// How many queues are read together when all are.
-const QUEUES: usize = 64;
+/// How many queues are read together in which a place was lost: none is longer than a megabyte.
+const QUEUES: usize = 8;
 
 /// What is asked about one who waits.
 #[derive(Clone, Copy)]
 enum Asked {
-    /// Whether there is a ticket.
+    /// Of which kind its ticket is.
     Ticket,
     /// Where it stands.
     Place,
@@ -65,17 +62,14 @@ impl Places {
     ) -> Result<(), Failure> {
         if missed {
             let mut last = None;
-            let mut all = Vec::new();
             loop {
                 let some = gateway.parking.next(last.as_ref(), PLACES);
-                let enough = some.len() < PLACES;
-                last = some.last().map(|(_, token)| *token);
-                all.extend(some);
-                if enough {
+                look_up(&some, gateway, (dispatch, shard), tags).await?;
+                if some.len() < PLACES {
                     break;
                 }
+                last = some.last().map(|(_, token)| *token);
             }
-            read_queues(all, gateway, (dispatch, shard), tags).await?;
         } else {
             let mut places = self.chosen.clone();
             let first = self.turn % places.len().max(1);
@@ -92,9 +86,10 @@ impl Places {
     }
 }
 
-/// Tells those who are not queued that they must ask again: all whose tickets are gone, and of each name the
-/// first whose ticket stands nowhere. A look for a place takes as long as the queue is long, so that the others
-/// take turns.
+/// Tells those who are not queued that they must ask again: all whose tickets do not say that they stand in the
+/// queue. That a ticket says so and stands nowhere comes of no script, but the list may have been lost. A look for
+/// a place takes as long as the queue is long, so that one of each name is looked for, and where it is not
+/// found all of that name.
 async fn look_up(
     places: &[(LockName, TokenHash)],
     gateway: &Gateway,
@@ -109,63 +104,68 @@ async fn look_up(
             continue;
         }
         let keys = Keys::of(name, tags, &gateway.id);
-        commands.cmd("EXISTS").arg(keys.of_attempt(token));
+        commands.cmd("GETRANGE").arg(keys.of_attempt(token));
+        commands.arg(0).arg(0);
         slots.push(slot);
-        asked.push((Asked::Ticket, token));
+        asked.push((Asked::Ticket, name, token));
         if names.insert(name) {
             commands.cmd("LPOS").arg(keys.wait()).arg(id(token));
             slots.push(slot);
-            asked.push((Asked::Place, token));
+            asked.push((Asked::Place, name, token));
         }
     }
     if asked.is_empty() {
         return Ok(());
     }
     let replies = dispatch.batch(shard, &slots, &commands).await?;
-    for ((command, token), reply) in asked.into_iter().zip(replies) {
+    let (mut stands, mut lost) = (HashSet::new(), Vec::new());
+    for ((command, name, token), reply) in asked.into_iter().zip(replies) {
         match (command, reply) {
-            (Asked::Ticket, Value::Int(0)) | (Asked::Place, Value::Nil) => forget(gateway, token),
+            (Asked::Ticket, Value::BulkString(kind)) if kind == [QUEUED] => {
+                stands.insert(token);
+            }
+            (Asked::Ticket, Value::BulkString(_)) => forget(gateway, token),
+            // Of one that does not even say that it stands there nothing follows for others.
+            (Asked::Place, Value::Nil) if stands.contains(token) => lost.push(name),
             (_, Value::ServerError(error)) => refused(&error)?,
             _ => {}
         }
     }
+    for names in lost.chunks(QUEUES) {
+        read_queues(names, gateway, (dispatch, shard), tags).await?;
+    }
     Ok(())
 }
 
-/// The same for many at once, by what stands in the queue of each name.
+/// Tells those who do not stand in the queues of some names that they must ask again.
 async fn read_queues(
-    places: Vec<(LockName, TokenHash)>,
+    names: &[&LockName],
     gateway: &Gateway,
     (dispatch, shard): (&Dispatch, &Arc<Shard>),
     tags: &SlotTags,
 ) -> Result<(), Failure> {
-    let mut by_name: HashMap<LockName, Vec<TokenHash>> = HashMap::new();
-    for (name, token) in places {
-        if dispatch.topology.has(shard, Slot::of_name(&name)) {
-            by_name.entry(name).or_default().push(token);
-        }
+    let waiting: Vec<_> = names
+        .iter()
+        .map(|name| gateway.parking.waiting_for(name))
+        .collect();
+    let mut commands = Pipeline::with_capacity(names.len());
+    for name in names {
+        let keys = Keys::of(name, tags, &gateway.id);
+        commands.cmd("LRANGE").arg(keys.wait()).arg(0).arg(-1);
     }
-    let by_name: Vec<_> = by_name.into_iter().collect();
-    for some in by_name.chunks(QUEUES) {
-        let mut commands = Pipeline::with_capacity(some.len());
-        for (name, _) in some {
-            let keys = Keys::of(name, tags, &gateway.id);
-            commands.cmd("LRANGE").arg(keys.wait()).arg(0).arg(-1);
-        }
-        let slots: Vec<_> = some.iter().map(|(name, _)| Slot::of_name(name)).collect();
-        let replies = dispatch.batch(shard, &slots, &commands).await?;
-        for ((_, tokens), reply) in some.iter().zip(replies) {
-            let stand: HashSet<TokenHash> = match reply {
-                Value::Array(ids) => ids.iter().filter_map(token_of).collect(),
-                Value::ServerError(error) => {
-                    refused(&error)?;
-                    continue;
-                }
-                _ => continue,
-            };
-            for token in tokens.iter().filter(|token| !stand.contains(token)) {
-                forget(gateway, token);
+    let slots: Vec<_> = names.iter().map(|name| Slot::of_name(name)).collect();
+    let replies = dispatch.batch(shard, &slots, &commands).await?;
+    for (tokens, reply) in waiting.iter().zip(replies) {
+        let stand: HashSet<TokenHash> = match reply {
+            Value::Array(ids) => ids.iter().filter_map(token_of).collect(),
+            Value::ServerError(error) => {
+                refused(&error)?;
+                continue;
             }
+            _ => continue,
+        };
+        for token in tokens.iter().filter(|token| !stand.contains(token)) {
+            forget(gateway, token);
         }
     }
     Ok(())

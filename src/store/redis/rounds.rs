@@ -98,6 +98,13 @@ impl Rounds {
     }
 
     async fn round(&mut self, missed: bool) -> Result<(), Failure> {
+        if missed {
+            self.gateway.may_be_thought_dead(|slot| self.has(slot));
+            if self.is_another_run().await? {
+                let here = |name: &LockName| self.has(Slot::of_name(name));
+                self.gateway.parking.forget(here);
+            }
+        }
         let mut names = self.gateway.parking.names();
         names.retain(|name| self.has(Slot::of_name(name)));
         self.keep_alive(&names).await?;
@@ -109,19 +116,7 @@ impl Rounds {
         self.places
             .look(gateway, (dispatch, &self.shard), &self.tags, missed)
             .await?;
-        self.show_positions().await?;
-        let known = self.run_id.is_some();
-        if missed && self.is_another_run().await? {
-            // The first time it is this gateway that was started.
-            if known {
-                info!("the server was started anew; everybody who waits asks again");
-            } else {
-                debug!("the server is known now by its run");
-            }
-            let here = |name: &LockName| self.has(Slot::of_name(name));
-            self.gateway.parking.forget(here);
-        }
-        Ok(())
+        self.show_positions().await
     }
 
     /// Whether the server of these rounds has a slot.
@@ -157,6 +152,8 @@ impl Rounds {
             }
         }
         if !lost.is_empty() {
+            self.gateway
+                .may_be_thought_dead(|slot| lost.contains(&slot));
             let concerned = |name: &LockName| lost.contains(&Slot::of_name(name));
             self.gateway.parking.forget(concerned);
         }
@@ -200,8 +197,13 @@ impl Rounds {
                 commands.arg(QUEUE_LASTS.as_millis().to_string());
             }
             let slots: Vec<_> = names.iter().map(|name| Slot::of_name(name)).collect();
-            self.dispatch.batch(&self.shard, &slots, &commands).await?;
-            self.kept.1.extend(names.iter().map(|name| (*name).clone()));
+            let replies = self.dispatch.batch(&self.shard, &slots, &commands).await?;
+            for (name, reply) in names.iter().zip(replies) {
+                if let Value::ServerError(error) = reply {
+                    return Err(answered(&error));
+                }
+                self.kept.1.insert((*name).clone());
+            }
         }
         Ok(())
     }
@@ -283,6 +285,13 @@ impl Rounds {
             Err(failure) => return Err(failure),
         };
         let before = std::mem::replace(&mut self.run_id, now);
-        Ok(before.is_none() || before != self.run_id)
+        let another = before.is_none() || before != self.run_id;
+        // The first time it is this gateway that was started.
+        if another && before.is_some() {
+            info!("the server was started anew; everybody who waits asks again");
+        } else if another {
+            debug!("the server is known now by its run");
+        }
+        Ok(another)
     }
 }

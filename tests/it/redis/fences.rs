@@ -147,7 +147,7 @@ async fn no_fence_is_made_from_an_impossible_time() {
         let gateway = format!("{:016}{}", 0, "0123456789abcdef");
         let mut command = vec!["EVAL", &script, "2", key, counter];
         command.extend(["token", "1000", "rest", &gateway, "", "", "", "9"]);
-        let refused = format!("clock token 0:{}:{seconds}", seconds.len());
+        let refused = format!("clock token 0:10:{seconds:0>10}");
         assert_eq!(rig.server.text(&command).await, refused);
     }
     assert_eq!(

@@ -73,7 +73,7 @@ local function take(us)
       redis.call('SET', of, 'g', 'PX', ARGV[2] + 60000)
     end
   end
-  local ends = string.format('%.0f', us + ARGV[2] * 1000)
+  local ends = string.format('%016.0f', us + ARGV[2] * 1000)
   redis.call('SET', lock, id .. 'h' .. marks .. fence .. us .. ends .. ARGV[3], 'PX', ARGV[2])
   return 'granted ' .. id .. ' 0:16:' .. fence
 end
@@ -186,7 +186,7 @@ end
 local at, queued, other = nil, us, whose and string.sub(whose, 2)
 if other and other ~= id then
   local old = redis.call('GET', name .. 'of:' .. other)
-  at = is_ticket(old) and redis.call('LPOS', wait, other)
+  at = is_queued(old) and redis.call('LPOS', wait, other)
   if at then
     if string.sub(old, 219, 282) ~= string.sub(ARGV[3], 162, 225) then
       return refuse('mismatch')
@@ -212,7 +212,7 @@ if other and other ~= id then
       send(gateway, 'superseded', string.sub(other, 2))
     end
   end
-elseif letter == 'q' and is_ticket(became) then
+elseif is_queued(became) then
   at = redis.call('LPOS', wait, id)
   if at then
     queued = string.sub(became, 26, 41)
@@ -234,13 +234,18 @@ else
     -- Dead tickets must not keep out the living until their turn comes. Who asks again looks at another
     -- part of a long queue.
     local from = us % math.max(1, count - 64)
-    for _, ticket in ipairs(redis.call('LRANGE', wait, from, from + 63)) do
+    local dead = 0
+    for i, ticket in ipairs(redis.call('LRANGE', wait, from, from + 63)) do
       local body = redis.call('GET', name .. 'of:' .. ticket)
       if not lives(body, us) then
-        redis.call('LREM', wait, '1', ticket)
+        dead = dead + 1
+        redis.call('LSET', wait, from + i - 1, 'dead')
         redis.call('DEL', name .. 'of:' .. ticket)
         bury(ticket, body)
       end
+    end
+    if dead > 0 then
+      redis.call('LREM', wait, dead, 'dead')
     end
     if redis.call('LLEN', wait) >= longest then
       return refuse('full')
@@ -253,7 +258,7 @@ else
   ahead = count - 1
 end
 -- A ticket counts for a little longer than its wait: it leaves by itself, and that may take a resend.
-local ends = string.format('%.0f', us + (waits + 5000) * 1000)
+local ends = string.format('%016.0f', us + (waits + 5000) * 1000)
 local marks = string.sub(place, 1, 3) .. (late and '1' or '0') .. string.sub(place, 5)
 redis.call('SET', of, 'q' .. me .. marks .. queued .. ends .. ARGV[3], 'PX', waits + 65000)
 if used then

@@ -9,7 +9,10 @@
 -- Reply
 --   held KEYS 1: news, when to look again in ms  somebody holds it; -1: for ever
 --   passed KEYS 1: news                          it was free, and somebody was queued
---   idle KEYS 1: news                            it is free, and nobody is queued
+--   idle KEYS 1: news                            it is free, and nobody is queued who is alive
+--   exhausted KEYS 1: news                       there is no fence any more
+--   clock KEYS 1: news, seconds                  the time is impossible
+--   counter KEYS 1: news                         the fence counter is no number
 -- Replay
 --   Somebody holds it by then.
 -- Clock
@@ -49,5 +52,11 @@ end
 -- import gateways
 -- import hand_over
 
-local passed = hand_over(first, clock())
-return type(passed) == 'table' and passed or 'passed ' .. lock .. ' ' .. field(news)
+local us = clock()
+local passed, why = hand_over(first, us)
+if type(passed) == 'table' then
+  return passed
+elseif passed == 'stays' then
+  return why .. ' ' .. lock .. ' ' .. field(news) .. (why == 'clock' and field(string.sub(us, 1, -7)) or '')
+end
+return (passed == 'nobody' and 'idle ' or 'passed ') .. lock .. ' ' .. field(news)

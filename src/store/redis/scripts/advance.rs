@@ -17,7 +17,7 @@ pub(in crate::store::redis) enum Advance {
     Held(Option<Duration>),
     /// It was free, and somebody was queued for it.
     Passed,
-    /// It is free, and nobody is queued for it.
+    /// It is free, and nobody is queued for it who is alive.
     Idle,
 }
 
@@ -47,7 +47,7 @@ impl Scripts {
             },
             "passed" => Ok(Advance::Passed),
             "idle" => Ok(Advance::Idle),
-            _ => Err(reply.unexpected()),
+            _ => Err(reply.refusal(keys)),
         }
     }
 }

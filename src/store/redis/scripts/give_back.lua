@@ -50,7 +50,9 @@ if not ours then
   local body = redis.call('GET', of)
   if is_ticket(body) then
     -- It may be the head itself, and must not be granted what it gives up.
-    redis.call('LREM', wait, '1', id)
+    if is_queued(body) then
+      redis.call('LREM', wait, '1', id)
+    end
     bury(id, body)
   end
   local passed = not held and hand_over(redis.call('LPOP', wait), clock())

@@ -7,15 +7,32 @@ local MOST_DEAD = 512
 -- gateway that waits there gives it this again.
 local QUEUE_LASTS = '90000000'
 
--- Forgets a dead ticket, and what leads to it from its idempotency key. A memory is none.
+-- The idempotency key of a ticket, and where it leads to: a newer request may stand under it by now.
+local function key_of(body)
+  local used = name .. 'key:' .. string.sub(body, 155, 218)
+  return used, redis.pcall('GET', used)
+end
+
+-- Forgets a dead ticket, and what leads to it from its idempotency key. One whose key leads elsewhere is
+-- superseded. A memory is no ticket.
 local function bury(id, body)
   if is_ticket(body) then
     if string.byte(body, 19) == 49 then
-      redis.call('DEL', name .. 'key:' .. string.sub(body, 155, 218))
+      local used, whose = key_of(body)
+      if whose == 'q' .. id then
+        redis.call('DEL', used)
+      elseif type(whose) == 'string' then
+        redis.call('SET', name .. 'of:' .. id, 's', 'PX', '60000')
+      end
     end
   elseif type(body) == 'string' then
     redis.call('SET', name .. 'of:' .. id, body, 'PX', '60000')
   end
+end
+
+-- Whether a ticket is the one to which its idempotency key leads, if it has one.
+local function owns_key(id, body)
+  return string.byte(body, 19) ~= 49 or select(2, key_of(body)) == 'q' .. id
 end
 
 -- Puts a ticket back where it was taken from.
@@ -39,7 +56,7 @@ local function pass(id, body, fence, us)
     lasts = math.max(1, math.floor((string.sub(body, 42, 57) - us) / 1000))
   end
   local lease = id .. (mine and 'u' or 'p') .. string.sub(body, 18, 21) .. fence .. us
-    .. string.format('%.0f', us + lasts * 1000) .. string.sub(body, 58)
+    .. string.format('%016.0f', us + lasts * 1000) .. string.sub(body, 58)
   redis.call('SET', lock, lease, 'PX', lasts)
   if mine then
     if string.byte(body, 21) == 49 then
@@ -51,9 +68,9 @@ local function pass(id, body, fence, us)
     news = news .. field('7:granted' .. field(lease) .. '16:' .. us)
     return foretell(lasts)
   end
-  -- It stays a ticket until the grant is confirmed.
+  -- It stays a ticket until the grant is confirmed, but does not stand in the queue.
   local left = string.sub(body, 42, 57) - us
-  redis.call('SET', of, body, 'PX', math.floor(left / 1000) + 60000)
+  redis.call('SET', of, 'w' .. string.sub(body, 2), 'PX', math.floor(left / 1000) + 60000)
   -- From its confirmation on it lasts its TTL, which may be over sooner.
   local soonest = math.min(lasts, ttl)
   news = news .. field('6:passed' .. field(string.format('%.0f', soonest)))
@@ -81,7 +98,7 @@ local function hand_over(id, us)
       -- The user may not do it any more.
       put_back(id)
       return body
-    elseif lives(body, us, true) then
+    elseif lives(body, us, true) and owns_key(id, body) then
       local fence, why = draw(us)
       if fence then
         pass(id, body, fence, us)

@@ -33,11 +33,11 @@ if #ids > 0 then
     bodies[i] = name .. 'of:' .. id
   end
   for _, body in ipairs(redis.call('MGET', unpack(bodies))) do
-    if is_ticket(body) and string.sub(body, 42, 57) <= us then
+    if is_queued(body) and string.sub(body, 42, 57) > us then
+      shown[#shown + 1] = field(string.sub(body, 1, 8192))
+    else
       -- Its gateway has died, or would have taken it out.
       over = over + 1
-    else
-      shown[#shown + 1] = field(body and string.sub(body, 1, 8192) or '')
     end
   end
 end

@@ -28,12 +28,18 @@ local body = redis.call('GET', of)
 if not is_ticket(body) or string.sub(body, 2, 17) ~= NO_GATEWAY or string.sub(body, 42, 57) > clock() then
   return 'kept ' .. id .. ' '
 end
-redis.call('LREM', wait, '1', id)
+if is_queued(body) then
+  redis.call('LREM', wait, '1', id)
+end
 if string.byte(body, 21) == 49 then
   -- A copy of its acquire that is still on its way must not queue it again.
   redis.call('SET', of, 'g', 'PX', '60000')
 else
   redis.call('DEL', of)
 end
-redis.call('DEL', name .. 'key:' .. string.sub(body, 155, 218))
+-- A newer request may stand under its key by now.
+local used = name .. 'key:' .. string.sub(body, 155, 218)
+if redis.call('GET', used) == 'q' .. id then
+  redis.call('DEL', used)
+end
 return 'lapsed ' .. id .. ' '

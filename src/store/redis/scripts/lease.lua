@@ -17,8 +17,14 @@ local function kept_by(held)
   return keeper == NO_KEEPER and string.sub(held, 2, 65) or keeper
 end
 
--- Whether `:of:ID` is that of a ticket, and makes sense.
+-- Whether `:of:ID` is that of a ticket, and makes sense: `q` stands in the queue, `w` was granted the lock
+-- and has not confirmed it.
 local function is_ticket(body)
-  return type(body) == 'string' and #body >= 154 and string.byte(body) == 113
-    and string.find(string.sub(body, 22, 74), '^%d+$') ~= nil
+  local state = type(body) == 'string' and #body >= 154 and string.byte(body)
+  return (state == 113 or state == 119) and string.find(string.sub(body, 22, 74), '^%d+$') ~= nil
+end
+
+-- Whether it is that of a ticket which stands in the queue.
+local function is_queued(body)
+  return is_ticket(body) and string.byte(body) == 113
 end

@@ -60,15 +60,15 @@ end
 local body = redis.call('GET', of)
 if body == 's' or body == 'a' then
   return 'superseded ' .. id .. ' ' .. field(news)
-elseif is_ticket(body) and ARGV[3] ~= '' and string.byte(body, 19) == 49
-  and redis.call('LPOS', wait, id)
+elseif is_queued(body) and ARGV[3] ~= '' and string.byte(body, 19) == 49
+  and owns_key(id, body) and redis.call('LPOS', wait, id)
 then
-  local ends = string.format('%.0f', us + ARGV[3] * 1000)
+  local ends = string.format('%016.0f', us + ARGV[3] * 1000)
   local kept = 'q' .. NO_GATEWAY .. string.sub(body, 18, 41) .. ends .. string.sub(body, 58)
   redis.call('SET', of, kept, 'PX', ARGV[3] + TOMBSTONE)
   redis.call('SET', name .. 'key:' .. string.sub(body, 155, 218), 'q' .. id, 'PX', ARGV[3] + TOMBSTONE)
 else
-  local stood = is_ticket(body) and redis.call('LREM', wait, '1', id) == 1
+  local stood = is_queued(body) and redis.call('LREM', wait, '1', id) == 1
   if is_ticket(body) then
     bury(id, body)
   end

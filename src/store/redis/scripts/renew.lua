@@ -71,7 +71,7 @@ local marked = string.sub(held, 136, 151)
 marked = marked ~= string.rep(' ', 16) and marked or ''
 if named ~= '' and marked == stamp then
   -- An earlier copy of this command has done it.
-  return 'renewed ' .. id .. ' 0:' .. field(held) .. field(us)
+  return 'renewed ' .. id .. ' 0:' .. field(until_its_end(held, us)) .. field(us)
 end
 if marked ~= named then
   -- It was marked since this command was sent, or somebody has renewed it since the answer.
@@ -94,9 +94,10 @@ if adopts and before ~= keeper then
   remember_end('2' .. before, 'a', left + TOMBSTONE)
   before = keeper
 end
-local ends = string.format('%.0f', us + left * 1000)
+local ends = string.format('%016.0f', us + left * 1000)
 local sooner = ends < string.sub(held, 103, 118)
-held = string.sub(held, 1, 102) .. ends .. string.format('%08.0f', ttl) .. string.sub(held, 127, 135)
+-- Whoever renews it has heard of it.
+held = string.sub(held, 1, 65) .. 'h' .. string.sub(held, 67, 102) .. ends .. string.format('%08.0f', ttl) .. string.sub(held, 127, 135)
   .. (named ~= '' and stamp or string.sub(held, 136, 151))
   .. (adopts and before or string.sub(held, 152, 215)) .. string.sub(held, 216)
 redis.call('SET', lock, held, 'PX', left)

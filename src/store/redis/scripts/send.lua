@@ -22,19 +22,19 @@ local function send(gateway, what, word, more)
 end
 
 -- Tells the gateway of whoever is next how long the lock stays held, in ms: it looks after the lock then.
--- One message, however many wait. Where nobody hears it, because that gateway has died or the place is
--- kept for a caller who is away, all gateways are told.
+-- One message, however many wait. Where nobody hears it, because that gateway has died, the place is kept for
+-- a caller who is away or the ticket is dead, all gateways are told.
 local function foretell(lasts)
   if lasts >= SHORT then
     return
   end
   -- What is of another type is no reason to fail any more.
   local next = redis.pcall('LINDEX', wait, '0')
-  local body = type(next) == 'string' and redis.pcall('GET', string.sub(lock, 1, -5) .. 'of:' .. next)
-  if not is_ticket(body) then
+  if type(next) ~= 'string' then
     return
   end
-  local gateway, ms = string.sub(body, 2, 17), string.format('%.0f', lasts)
+  local body = redis.pcall('GET', string.sub(lock, 1, -5) .. 'of:' .. next)
+  local gateway, ms = is_queued(body) and string.sub(body, 2, 17) or NO_GATEWAY, string.format('%.0f', lasts)
   if gateway == me then
     return
   end

@@ -258,3 +258,99 @@ async fn who_leaves_a_lock_that_is_free_gets_it_in_the_last_moment() {
     let left = left.await.unwrap();
     assert!(matches!(left, Leaving::Granted(_)), "{left:?}");
 }
+
+/// An attempt of the store alone under a key, which was granted the lock through another gateway and has not heard
+/// of it; the grant is over, somebody else has the lock, and a newer request stands in the queue.
+async fn one_that_was_overtaken(gates: &[Gate; 2], server: &RedisServer, lock: &str) -> Attempt {
+    let lease = gates[0].take(lock).await;
+    let older = waiting(keyed_attempt(lock, "k"));
+    gates[1].store.acquire(&older).await.unwrap();
+    gates[0].release(&lease).await;
+    let key = format!("lg:{{{lock}}}:lock");
+    server.run(&["SET", &key, "theirs"]).await;
+    older
+}
+
+/// A newer request is queued, the older attempt does something, and a third request under the key takes over the
+/// place of the newer one.
+async fn none_stands_beside(gate: &Gate, lock: &str, ends: impl Future<Output = ()>) {
+    let newer = waiting(keyed_attempt(lock, "k"));
+    let queued = gate.store.acquire(&newer).await.unwrap();
+    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    ends.await;
+    let newest = waiting(keyed_attempt(lock, "k"));
+    let queued = gate.store.acquire(&newest).await.unwrap();
+    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    assert_eq!(gate.look(lock).await.waiters, 1);
+}
+
+#[tokio::test]
+async fn an_older_attempt_that_leaves_late_does_not_free_the_key_of_a_newer_one() {
+    let server = RedisServer::start().await;
+    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    for keep in [None, Some(GRACE)] {
+        let lock = if keep.is_some() { "keeps" } else { "leaves" };
+        let older = one_that_was_overtaken(&gates, &server, lock).await;
+        none_stands_beside(&gates[0], lock, async {
+            let left = gates[1].store.leave(&older.name, &older.token, keep).await;
+            assert!(
+                matches!(left, Ok(Leaving::Left(_) | Leaving::Superseded)),
+                "{left:?}"
+            );
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn an_older_attempt_that_is_given_back_late_does_not_free_the_key_of_a_newer_one() {
+    let server = RedisServer::start().await;
+    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let older = one_that_was_overtaken(&gates, &server, "gives").await;
+    none_stands_beside(&gates[0], "gives", async {
+        let back = gates[1].store.give_back(&older.name, &older.token).await;
+        back.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_kept_place_that_lapses_late_does_not_free_the_key_of_a_newer_one() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("lapses").await;
+    gate.ask(brief(50, keyed("lapses", "k"))).refusal().await;
+    gate.release(&lease).await;
+    // What was granted to nobody ended, and somebody else has the lock.
+    server.run(&["SET", "lg:{lapses}:lock", "theirs"]).await;
+    let newer = gate.queue(keyed("lapses", "k")).await;
+    eventually("it has lapsed", async || {
+        let keys = server.run(&["KEYS", "lg:{lapses}:of:*"]).await;
+        let keys: Vec<String> = from_redis_value(keys).unwrap();
+        (keys.len() == 1).then_some(())
+    })
+    .await;
+    let newest = gate.ask(keyed("lapses", "k"));
+    let told = newer.refusal().await;
+    assert!(matches!(told, AcquireError::Superseded), "{told:?}");
+    assert_eq!(gate.look("lapses").await.waiters, 1);
+    drop(newest);
+}
+
+#[tokio::test]
+async fn a_ticket_whose_key_leads_elsewhere_is_granted_nothing() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("elsewhere").await;
+    let older = gate.queue(keyed("elsewhere", "k")).await;
+    let behind = gate.queue(request("elsewhere")).await;
+    let keys = server.keys().await;
+    let key = keys.iter().find(|key| key.contains(":key:")).unwrap();
+    let newer = format!("q2{}", "0".repeat(64));
+    server.run(&["SET", key, &newer, "PX", "60000"]).await;
+    gate.release(&lease).await;
+    gate.release(&behind.lease().await).await;
+    let told = older.refusal().await;
+    assert!(matches!(told, AcquireError::Superseded), "{told:?}");
+    assert_eq!(server.text(&["GET", key]).await, newer);
+}
