@@ -183,9 +183,9 @@ if not (held and waits) then
 end
 
 -- Under its key there may be a place already: it is taken over, or given up by who does not wait.
-local at, queued, other = nil, us, whose and string.sub(whose, 2)
+local at, queued, old, other = nil, us, nil, whose and string.sub(whose, 2)
 if other and other ~= id then
-  local old = redis.call('GET', name .. 'of:' .. other)
+  old = redis.call('GET', name .. 'of:' .. other)
   at = is_queued(old) and redis.call('LPOS', wait, other)
   if at then
     if string.sub(old, 219, 282) ~= string.sub(ARGV[3], 162, 225) then
@@ -263,6 +263,10 @@ local marks = string.sub(place, 1, 3) .. (late and '1' or '0') .. string.sub(pla
 redis.call('SET', of, 'q' .. me .. marks .. queued .. ends .. ARGV[3], 'PX', waits + 65000)
 if used then
   redis.call('SET', used, 'q' .. id, 'PX', waits + 65000)
+  if not at and is_ticket(old) then
+    -- It was granted the lock and did not hear of it in time, or its place was lost.
+    redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
+  end
 end
 if ARGV[9] and redis.call('PEXPIRE', ARGV[9], '6000') == 0 then
   -- If others have waited here already, they may have been taken for dead: they must ask again.

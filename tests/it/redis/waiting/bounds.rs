@@ -133,10 +133,10 @@ async fn nothing_is_sent_for_those_who_only_wait() {
             *seen.entry(command).or_insert(0) += count;
         }
     };
-    // A round says that the gateway is alive, and looks at the lock once. What is asked now and then may
-    // fall among them: an examination, a copy of a command whose reply was late.
+    // A round says that the gateway is alive, and looks at the lock once and at the tickets of some who wait.
+    // What is asked now and then may fall among them: an examination, a copy of a command whose reply was late.
     for (command, most) in [
-        ("getrange", rounds + 1),
+        ("getrange", (1 + 512) * (rounds + 1)),
         ("pttl", rounds + 1),
         ("evalsha", 10),
     ] {
