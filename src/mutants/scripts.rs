@@ -65,10 +65,16 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
                 "redis.call('EXISTS', lock) == 0",
             ),
         ],
-        Mutant::Lifo => &[(
-            "count = redis.call('RPUSH', wait, id)\n  local longest",
-            "count = redis.call('LPUSH', wait, id)\n  local longest",
-        )],
+        Mutant::Lifo => &[
+            (
+                "count = redis.call('RPUSH', wait, id)\n  local longest",
+                "count = redis.call('LPUSH', wait, id)\n  local longest",
+            ),
+            (
+                "count = redis.call('RPUSH', wait, id)\n  if count <=",
+                "count = redis.call('LPUSH', wait, id)\n  if count <=",
+            ),
+        ],
         Mutant::ConfirmWithoutCheck => &[
             (
                 "if not is_lease(held) or string.sub(held, 1, 65) ~= id then\n  return (KEYS[2]",

@@ -11,11 +11,11 @@
 --   2  how long the lease lasts, in ms: the least of its TTL and its hold limit
 --   3  what the lease is granted with: TTL, hold limit, .. as `layout.rs` packs it
 --   4  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
---   5  the hash of the idempotency key, or empty
---   6  empty: it does not wait, and no earlier copy of this command may arrive. Else mode 1, whether it has
---      a key 1, '0', whether an earlier copy may arrive 1, limit 4
---   7  how long the attempt wants to wait, in ms, or empty
---   8  how many may be queued
+--   5  the hash of the idempotency key, or empty, or nothing (and nothing follows)
+--   6  empty or nothing: it does not wait, and no earlier copy of this command may arrive. Else mode 1,
+--      whether it has a key 1, '0', whether an earlier copy may arrive 1, limit 4
+--   7  how long the attempt wants to wait, in ms, or empty, or nothing
+--   8  how many may be queued, or nothing if it does not wait
 --   9  the key that says that this gateway is alive, if that is to be said
 -- Reply
 --   granted ARGV 1: news, fence
@@ -46,7 +46,7 @@
 --   d dead tickets at the head, each of which costs this only once. Of a full queue a bounded part is
 --   looked through for dead tickets.
 
-local lock, id, key, place = KEYS[1], ARGV[1], ARGV[5], ARGV[6]
+local lock, id, key, place = KEYS[1], ARGV[1], ARGV[5] or '', ARGV[6] or ''
 local name = string.sub(lock, 1, -5)
 local wait, of, used = name .. 'wait', name .. 'of:' .. id, key ~= '' and name .. 'key:' .. key
 local counter, floor = KEYS[2], ARGV[4]
@@ -89,15 +89,47 @@ if not (held or became or whose) and redis.call('EXISTS', lock, wait) == 0 then
 end
 
 local me, news = string.sub(ARGV[4], 17), ''
+local late, waits = string.byte(place, 4) == 49, ARGV[7] and tonumber(ARGV[7])
 
 -- import field
 -- import lease
+-- import contend
+
+-- Writes the ticket of an attempt whose id stands in the queue.
+local function stand(us, queued, count, ahead)
+  -- It counts for a little longer than its wait: it leaves by itself, and that may take a resend.
+  local ends = string.format('%016.0f', us + (waits + 5000) * 1000)
+  local marks = string.sub(place, 1, 3) .. (late and '1' or '0') .. string.sub(place, 5)
+  redis.call('SET', of, 'q' .. me .. marks .. queued .. ends .. ARGV[3], 'PX', waits + 65000)
+  if used then
+    redis.call('SET', used, 'q' .. id, 'PX', waits + 65000)
+  end
+  if ARGV[9] and redis.call('PEXPIRE', ARGV[9], '6000') == 0 then
+    -- If others have waited here already, they may have been taken for dead: they must ask again.
+    redis.call('SET', ARGV[9], '1', 'PX', '6000')
+    news = news .. '8:6:lapsed'
+  end
+  return 'queued ' .. id .. ' ' .. field(news) .. field(ahead) .. contention(count, held, us)
+end
+
+-- What most of those who wait find is a lock that somebody else holds, and nothing of their own.
+if held and waits and not (became or used) and string.sub(held, 1, 65) ~= id then
+  local count = redis.call('RPUSH', wait, id)
+  if count <= tonumber(ARGV[8]) then
+    if count == 1 then
+      redis.call('PEXPIRE', wait, QUEUE_LASTS)
+    end
+    local us = clock()
+    return stand(us, us, count, count - 1)
+  end
+  redis.call('RPOP', wait)
+end
+
 -- import letters
 -- import send
 -- import gateways
 -- import hand_over
 -- import lasting
--- import contend
 
 -- Answers without having written, and is yet refused by a server that takes no writes: a replica
 -- does not know who holds the lock now. (The flags of the other scripts would refuse more than that:
@@ -124,7 +156,7 @@ if not held and not redis.call('GET', lock) then
   end
 end
 
-local ours, late = is_lease(held), string.byte(place, 4) == 49
+local ours = is_lease(held)
 if ours and string.sub(held, 1, 65) == id then
   -- Under its key a newer request may have been answered the lease meanwhile, and keeps it.
   if used and kept_by(held) ~= string.sub(id, 2) then
@@ -171,7 +203,7 @@ if letter == 'r' or (whose and string.byte(whose) == 108) then
   return refuse('expired')
 end
 
-local waits, count = ARGV[7] ~= '' and tonumber(ARGV[7])
+local count
 if not (held and waits) then
   count = redis.call('LLEN', wait)
   if not held and count == 0 then
@@ -257,20 +289,8 @@ else
   end
   ahead = count - 1
 end
--- A ticket counts for a little longer than its wait: it leaves by itself, and that may take a resend.
-local ends = string.format('%016.0f', us + (waits + 5000) * 1000)
-local marks = string.sub(place, 1, 3) .. (late and '1' or '0') .. string.sub(place, 5)
-redis.call('SET', of, 'q' .. me .. marks .. queued .. ends .. ARGV[3], 'PX', waits + 65000)
-if used then
-  redis.call('SET', used, 'q' .. id, 'PX', waits + 65000)
-  if not at and is_ticket(old) then
-    -- It was granted the lock and did not hear of it in time, or its place was lost.
-    redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
-  end
+if not at and is_ticket(old) then
+  -- It was granted the lock and did not hear of it in time, or its place was lost.
+  redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
 end
-if ARGV[9] and redis.call('PEXPIRE', ARGV[9], '6000') == 0 then
-  -- If others have waited here already, they may have been taken for dead: they must ask again.
-  redis.call('SET', ARGV[9], '1', 'PX', '6000')
-  news = news .. '8:6:lapsed'
-end
-return 'queued ' .. id .. ' ' .. field(news) .. field(ahead) .. contention(count, held, us)
+return stand(us, queued, count, ahead)

@@ -55,23 +55,21 @@ impl Scripts {
             let late = sent_again || sending == Sending::Again;
             command.arg(keys.lock()).arg(keys.fence());
             command.arg(&id).arg(lasts).arg(&rest);
-            command.arg(queueing::gateway(keys, gateway)).arg(key);
-            if attempt.wait.is_none() && !late {
-                command.arg("");
-            } else {
+            command.arg(queueing::gateway(keys, gateway));
+            let waits_or_late = attempt.wait.is_some() || late;
+            // What most attempts do not need is left out: each argument costs the server as much as a small command.
+            if waits_or_late || !key.is_empty() {
+                command.arg(key);
+            }
+            if waits_or_late {
                 let (keyed, late) = (u8::from(!key.is_empty()), u8::from(late));
                 command.arg(format!("x{keyed}0{late}0000"));
             }
-            match attempt.wait {
-                Some(waiting) => {
-                    command.arg(waiting.patience.min(LONGEST_WAIT).as_millis().to_string());
-                    command.arg(waiting.longest_queue);
-                    if late || says_it_is_alive {
-                        command.arg(keys.gateway());
-                    }
-                }
-                None => {
-                    command.arg("").arg(0);
+            if let Some(waiting) = attempt.wait {
+                command.arg(waiting.patience.min(LONGEST_WAIT).as_millis().to_string());
+                command.arg(waiting.longest_queue);
+                if late || says_it_is_alive {
+                    command.arg(keys.gateway());
                 }
             }
         };

@@ -3,9 +3,6 @@
 
 -- How many dead tickets one script clears away: a few milliseconds. The gateway asks again for the rest.
 local MOST_DEAD = 512
--- How long the queue is kept, in ms: longer than anybody waits without being asked after. Each round of a
--- gateway that waits there gives it this again.
-local QUEUE_LASTS = '90000000'
 
 -- The idempotency key of a ticket, and where it leads to: a newer request may stand under it by now.
 local function key_of(body)

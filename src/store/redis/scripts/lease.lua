@@ -1,9 +1,12 @@
 -- Reads what `:lock` holds and what `:of:ID` holds of a ticket. `layout.rs` says what stands where.
 
 -- Of a lease that nobody has adopted.
-local NO_KEEPER = string.rep(' ', 64)
+local NO_KEEPER = '                                                                '
 -- Of a ticket that is kept for a caller who is away.
-local NO_GATEWAY = string.rep(' ', 16)
+local NO_GATEWAY = '                '
+-- How long the queue is kept, in ms: longer than anybody waits without being asked after. Each round of a
+-- gateway that waits there gives it this again.
+local QUEUE_LASTS = '90000000'
 
 -- Whether a lock is held by a lease of this layout. Anything else is foreign.
 local function is_lease(held)
