@@ -96,3 +96,21 @@ async fn one_that_asked_again_for_its_lost_place_is_granted_the_lock_once() {
         nothing_is_granted_when_it_arrives(&rig, &proxy, &asked).await;
     }
 }
+
+#[tokio::test]
+async fn one_that_was_renewed_is_not_made_longer_by_a_late_confirmation() {
+    let rig = Rig::start().await;
+    let (holder, asked) = (attempt("renewed"), waiting(attempt("renewed")));
+    rig.grant(&holder).await;
+    let parking = rig.store.parking();
+    let _place = parking.park(asked.name.clone(), asked.token);
+    asks(&rig, &asked).await;
+    let released = rig.store.release(&holder.name, &holder.token).await;
+    released.unwrap();
+    let state = ["GETRANGE", "lg:{renewed}:lock", "65", "65"];
+    assert_eq!(rig.server.text(&state).await, "u");
+    let renewed = rig.store.renew(&asked.name, &asked.token, None).await;
+    renewed.unwrap();
+    // Confirmed or asked again, it stays as it is.
+    assert_eq!(rig.server.text(&state).await, "h");
+}

@@ -129,3 +129,22 @@ async fn saying_it_is_alive() -> Duration {
     drop(asked);
     start.elapsed()
 }
+
+#[tokio::test]
+async fn an_id_without_a_ticket_is_not_shown_and_not_counted() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    gate.take("shown").await;
+    let asked = gate.queue(request("shown")).await;
+    for (digit, memory) in [("a", Some("g")), ("b", None)] {
+        let id = format!("2{}", digit.repeat(64));
+        server.run(&["LPUSH", "lg:{shown}:wait", &id]).await;
+        if let Some(letter) = memory {
+            let key = format!("lg:{{shown}}:of:{id}");
+            server.run(&["SET", &key, letter, "PX", "60000"]).await;
+        }
+    }
+    let seen = gate.look("shown").await;
+    assert_eq!((seen.queue.len(), seen.waiters), (1, 1));
+    drop(asked);
+}
