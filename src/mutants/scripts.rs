@@ -6,70 +6,110 @@ use super::Mutant;
 fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
     match mutant {
         Mutant::NoNx => &[(
-            "if not held and redis.call('EXISTS', lock, info, ended, queue, waiters) == 0 then",
+            "if place == '' and redis.call('EXISTS', lock, wait, of, used or of) == 0 then",
             "if true then",
         )],
         Mutant::ReleaseWithoutOwnerCheck => &[(
-            "local record, layout = read_record(info, 'idem', 'keeper')",
-            "held = held and token\nlocal record, layout = read_record(info, 'idem', 'keeper')",
+            "if string.sub(held, 1, 65) ~= id then\n  if not KEYS[2] then",
+            "if held == '' then\n  if not KEYS[2] then",
         )],
-        Mutant::TtlInSeconds => &[(
-            "redis.call('SET', lock, token, 'PXAT', expiry_text)",
-            "redis.call('SET', lock, token, 'PX', math.ceil((provisional or waiter.ttl) / 1000))",
-        )],
-        Mutant::RenewResurrects => &[(
-            "  if remembers(ended, 'b:' .. token, instants(redis.call('TIME'))) then\n    return { 'broken', token, held and 1 or 0 }",
-            "  if not held then\n    redis.call('SET', lock, token, 'PX', 2500)\n    \
-             return { 'renewed', token, news, 1, 2500, 2500, 0, -1, '', '' }",
-        )],
-        Mutant::PlainCounter => &[(
-            "math.max((tonumber(last) or 0) + 1, us, floor + 1)",
-            "(tonumber(last) or 0) + 1",
-        )],
-        Mutant::TextFence => &[(
-            "local fence_text = string.format('%.0f', fence)",
-            "local fence_text = tostring(fence)",
-        )],
-        Mutant::Barging => &[
+        Mutant::TtlInSeconds => &[
             (
-                "redis.call('DEL', lock, info)\nhand_over(now, us, false)",
-                "redis.call('DEL', lock, info)\nnews[#news + 1] = { 'passed', 20 }",
+                "ends .. ARGV[3], 'PX', ARGV[2])",
+                "ends .. ARGV[3], 'PX', math.ceil(ARGV[2] / 1000))",
             ),
             (
-                "redis.call('EXISTS', lock, info, ended, queue, waiters) == 0",
+                "redis.call('SET', lock, lease, 'PX', lasts)",
+                "redis.call('SET', lock, lease, 'PX', math.ceil(lasts / 1000))",
+            ),
+        ],
+        Mutant::RenewResurrects => &[(
+            "  elseif redis.call('GET', name .. 'of:' .. id) == 'b' then\n    return 'broken ' .. id .. ' 1:' .. (held and '1' or '0')",
+            "  elseif not held then\n    local us = clock()\n    \
+             held = id .. 'hx000' .. us .. us .. string.format('%.0f', us + 2500000) .. '00002500000000000' \
+             .. string.rep(' ', 80) .. '\\n'\n    \
+             redis.call('SET', lock, held, 'PX', 2500)\n    \
+             return 'renewed ' .. id .. ' 0:' .. field(held) .. field(us)",
+        )],
+        Mutant::PlainCounter => &[
+            (
+                "math.max((tonumber(before) or 0) + 1, tonumber(us), string.sub(floor, 1, 16) + 1)",
+                "(tonumber(before) or 0) + 1",
+            ),
+            (
+                "if is_number and (not before or #before == 16 and before < us) and floor < us then",
+                "if false then",
+            ),
+            (
+                "local fence = string.format('%.0f', next)",
+                "local fence = string.format('%016.0f', next)",
+            ),
+        ],
+        Mutant::TextFence => &[
+            (
+                "if is_number and (not before or #before == 16 and before < us) and floor < us then",
+                "if false then",
+            ),
+            (
+                "local fence = string.format('%.0f', next)",
+                "local fence = string.format('%016.0f', next + 0 .. '')",
+            ),
+        ],
+        Mutant::Barging => &[
+            (
+                "local first = redis.call('LPOP', wait)\nif not first then\n  remember_release()",
+                "local first = nil\nif not first then\n  remember_release()",
+            ),
+            (
+                "redis.call('EXISTS', lock, wait, of, used or of) == 0",
                 "redis.call('EXISTS', lock) == 0",
             ),
         ],
-        Mutant::Lifo => &[(
-            "order = back[2] and back[2] + 1 or 1",
-            "local front = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')\n  \
-             order = front[2] and front[2] - 1 or 1",
-        )],
-        Mutant::ConfirmWithoutCheck => &[(
-            "if held ~= token or not record or record[2] ~= token then\n  return { 'lost', token }",
-            "if not held then\n  return { 'lost', token }",
-        )],
+        Mutant::Lifo => &[
+            (
+                "count = redis.call('RPUSH', wait, id)\n  local longest",
+                "count = redis.call('LPUSH', wait, id)\n  local longest",
+            ),
+            (
+                "count = redis.call('RPUSH', wait, id)\n  if count <=",
+                "count = redis.call('LPUSH', wait, id)\n  if count <=",
+            ),
+        ],
+        Mutant::ConfirmWithoutCheck => &[
+            (
+                "if not is_lease(held) or string.sub(held, 1, 65) ~= id then\n  return (KEYS[2]",
+                "if not is_lease(held) then\n  return (KEYS[2]",
+            ),
+            (
+                "if kept_by(held) ~= string.sub(id, 2) then\n  return 'superseded ' .. id .. ' '\nend\nlocal us",
+                "local us",
+            ),
+        ],
         Mutant::NoTombstone => &[(
-            "if remembers(ended, 'k:' .. key, now) then",
-            "if false then",
+            "if letter == 'r' or (whose and string.byte(whose) == 108) then",
+            "if whose and string.byte(whose) == 108 then\n  whose = nil\nend\nif false then",
         )],
         Mutant::ReplayWithNewFence => &[(
-            "local kind = unheard and 'collected' or 'replayed'",
-            "local kind = unheard and 'collected' or 'replayed'\n    record[3] = us",
+            "return kind .. id .. ' ' .. field(news) .. field(held)",
+            "held = string.sub(held, 1, 70) .. us .. string.sub(held, 87)\n    \
+             return kind .. id .. ' ' .. field(news) .. field(held)",
         )],
         Mutant::GiveBackOfReplayed => &[(
-            "if adopted or heard or (key and not record[4]) then",
+            "if adopted or heard or (keyed and string.byte(held, 69) == 49) then",
             "if false then",
         )],
         Mutant::DeadWaitersKept => &[(
-            "return waiter.ends > now and alive_for(waiter.gateway) ~= -2",
-            "return waiter.ends > now",
+            "\n    and is_alive(string.sub(body, 2, 17), granted)",
+            "\n    and (is_alive(string.sub(body, 2, 17), granted) or true)",
         )],
         Mutant::HandOverWithOldFence => &[(
-            "local fence = head and next_fence(last, us, floor)",
-            "local fence = head and (tonumber(last) or us)",
+            "local fence, why = draw(us)\n      if fence then\n        pass(",
+            "local fence, why = redis.call('GET', counter) or us\n      if fence then\n        pass(",
         )],
-        Mutant::BreakWithoutCheck => &[("meant = record[3] == ARGV[5]", "meant = true")],
+        Mutant::BreakWithoutCheck => &[(
+            "meant = string.sub(held, 71, 86) == ARGV[3]",
+            "meant = true",
+        )],
         Mutant::NoSecondRound => &[
             (
                 "if (tonumber(redis.call('GET', counter)) or 0) > tonumber(fence) then\n  return { 'overtaken', nonce }\nend",
@@ -122,11 +162,13 @@ mod tests {
 
     #[test]
     fn every_replacement_is_of_something_that_there_is() {
-        let texts: String = ["lua", "redlock/lua"]
+        let texts: String = ["scripts", "redlock/lua"]
             .map(|directory| format!("{}/src/store/redis/{directory}", env!("CARGO_MANIFEST_DIR")))
             .into_iter()
             .flat_map(|directory| std::fs::read_dir(directory).unwrap())
-            .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|end| end == "lua"))
+            .map(|path| std::fs::read_to_string(path).unwrap())
             .collect();
         for name in OF_SCRIPTS {
             let name = StrDeserializer::<serde::de::value::Error>::new(name);

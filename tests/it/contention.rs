@@ -45,7 +45,7 @@ async fn a_thousand_clients_at_two_gateways_on_redis_take_one_lock_in_turns() {
     let start = || Gateway::start_with(patient().with("LATCHGATE_STORE", &store));
     println!("{}", contend(&[start(), start()], TURNS).await);
     let left = server.keys().await;
-    let of_the_queue = |key: &String| key.ends_with(":queue") || key.ends_with(":waiters");
+    let of_the_queue = |key: &String| key.ends_with(":wait");
     assert!(!left.iter().any(of_the_queue), "{left:?}");
 }
 

@@ -17,6 +17,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(12);
 /// What stays, by the end of its key.
 const STAYS: [&str; 2] = [":fence", ":ended"];
+/// What says for a minute what became of an attempt, and of an idempotency key.
+const MEMORIES: [&str; 2] = ["}:of:", "}:key:"];
 /// What stays, and is of no lock.
 const OF_SERVERS: [&str; 2] = ["lg:{}:marker", "lg:{}:node"];
 
@@ -50,7 +52,9 @@ async fn kept(server: &Redis, deadline: Instant) -> Option<Violation> {
             .and_then(|keys| Ok(redis::from_redis_value(keys)?))
             .unwrap_or_default();
         let stays = |key: &String| {
-            STAYS.iter().any(|end| key.ends_with(end)) || OF_SERVERS.contains(&key.as_str())
+            STAYS.iter().any(|end| key.ends_with(end))
+                || MEMORIES.iter().any(|part| key.contains(part))
+                || OF_SERVERS.contains(&key.as_str())
         };
         let left: Vec<_> = keys.into_iter().filter(|key| !stays(key)).collect();
         if left.is_empty() {

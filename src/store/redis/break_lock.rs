@@ -7,6 +7,7 @@ use crate::{
 
 use super::{
     dispatch::Dispatch,
+    failure::Failure,
     gateway::Gateway,
     keys::Keys,
     scripts::{Scripts, Seen, Struck},
@@ -33,7 +34,10 @@ pub(super) async fn break_lock(
             Seen::Nobody => None,
             Seen::Lease(lease) => Some(Meant::Lease(lease.fence)),
             Seen::Foreign(_, mark) => Some(Meant::Foreign(*mark)),
-            Seen::Odd(_) => return Err(odd(dispatch, scripts, gateway, keys).await),
+            Seen::Odd(_) => {
+                let limit = dispatch.limit();
+                return Err(dispatch.refused(Failure::WrongType, keys, limit).await);
+            }
         };
         let (Some(found), Some(holder)) = (found, seen.holder()) else {
             return Ok(Breaking::NotHeld);
@@ -42,7 +46,7 @@ pub(super) async fn break_lock(
         if meant.is_some_and(|meant| meant != found) {
             return Ok(Breaking::HolderChanged(holder));
         }
-        let struck = scripts.break_lock(dispatch, gateway, keys, Some(found));
+        let struck = scripts.break_lock(dispatch, gateway, keys, found);
         match struck.await? {
             Struck::Broken => return Ok(Breaking::Broken(holder)),
             Struck::Changed => {}
@@ -50,15 +54,4 @@ pub(super) async fn break_lock(
     }
     let reason = "the lock passes on faster than it can be broken".to_owned();
     Err(Unavailability::Refused(reason).into())
-}
-
-/// Says which key is in the way: the script finds out, and breaks nothing.
-async fn odd(dispatch: &Dispatch, scripts: &Scripts, gateway: &Gateway, keys: &Keys) -> StoreError {
-    match scripts.break_lock(dispatch, gateway, keys, None).await {
-        Err(error) => error,
-        Ok(Struck::Broken | Struck::Changed) => StoreError::ForeignData {
-            key: keys.info().to_owned(),
-            found: "a lease record that makes no sense".into(),
-        },
-    }
 }

@@ -14,8 +14,7 @@ pub(super) async fn find(dispatch: &Dispatch, keys: &Keys, limit: Instant) -> St
         (keys.info(), "hash"),
         (keys.ended(), "zset"),
         (keys.fence(), "string"),
-        (keys.queue(), "zset"),
-        (keys.waiters(), "hash"),
+        (keys.wait(), "list"),
         (Keys::NODE, "hash"),
     ];
     for (key, ours) in expected {

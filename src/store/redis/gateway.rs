@@ -65,6 +65,8 @@ pub(super) struct Gateway {
     keeps_back: bool,
     /// The slots in which somebody was queued through this gateway, and when the last.
     slots: Mutex<HashMap<Slot, Instant>>,
+    /// When an acquire has last said in a slot that this gateway is alive.
+    said: Mutex<HashMap<Slot, Instant>>,
     /// Grants that nobody waits for any more.
     orphans: mpsc::Sender<Orphan>,
     unsent: AtomicU64,
@@ -81,6 +83,10 @@ pub(super) struct Orphan {
 
 /// For how long a gateway counts as alive that says nothing, as in `gateways.lua`.
 pub(super) const ALIVE: Duration = Duration::from_secs(6);
+/// How often those who are queued say in a slot that their gateway is alive; the rounds say it too.
+const SAID_EVERY: Duration = Duration::from_secs(1);
+/// In how many slots it is known when that was said, before what is long ago is forgotten.
+const SAID_MOST: usize = 1_024;
 /// How many hexadecimal digits an id has. It is sent with every command.
 const LENGTH: usize = 16;
 /// No message tells of a lease that lasts longer: the next round sees its end.
@@ -139,6 +145,7 @@ impl Gateway {
             news_wanted: NewsWanted::default(),
             keeps_back,
             slots: Mutex::default(),
+            said: Mutex::default(),
             orphans,
             unsent: AtomicU64::new(0),
         };
@@ -239,6 +246,28 @@ impl Gateway {
         if self.slots().contains_key(&slot) {
             self.parking.forget(|name| Slot::of_name(name) == slot);
         }
+    }
+
+    /// Whether an acquire that may be queued is to say that this gateway is alive: until one has said it in
+    /// the slot, and then once a second.
+    pub(super) fn is_to_say_it_is_alive(&self, slot: Slot) -> bool {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.get(&slot).is_none_or(|at| at.elapsed() >= SAID_EVERY)
+    }
+
+    /// In such slots the server may not know that this gateway is alive: the next acquire says it again.
+    pub(super) fn may_be_thought_dead(&self, concerned: impl Fn(Slot) -> bool) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.retain(|&slot, _| !concerned(slot));
+    }
+
+    /// Takes note that somebody was queued in a slot, and has said there that this gateway is alive.
+    pub(super) fn has_said_it_is_alive(&self, slot: Slot) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.len() >= SAID_MOST {
+            said.retain(|_, at| at.elapsed() < SAID_EVERY);
+        }
+        said.insert(slot, Instant::now());
     }
 
     /// Looks after a lock when its lease ends, if somebody waits for it here.

@@ -1,6 +1,6 @@
 //! The keys of a lock. Their names are a public interface for foreign clients.
 
-use crate::lock::{LockName, NamePrefix};
+use crate::lock::{LockName, NamePrefix, TokenHash};
 
 use super::{Slot, SlotTags, gateway::GatewayId};
 
@@ -9,7 +9,7 @@ use super::{Slot, SlotTags, gateway::GatewayId};
 pub(super) struct Keys {
     name: LockName,
     text: String,
-    ends: [usize; 7],
+    ends: [usize; 6],
     slot: Slot,
 }
 
@@ -33,12 +33,11 @@ impl Keys {
         let slot_tag = tags.of(slot);
         let parts = [
             (tag, ":lock", ""),
+            (slot_tag, ":fence", ""),
+            (tag, ":wait", ""),
+            (slot_tag, ":gw:", gateway.as_str()),
             (tag, ":info", ""),
             (tag, ":ended", ""),
-            (slot_tag, ":fence", ""),
-            (tag, ":queue", ""),
-            (tag, ":waiters", ""),
-            (slot_tag, ":gw:", gateway.as_str()),
         ];
         let mut text = String::with_capacity(5 * tag.len() + 128);
         let ends = parts.map(|(tag, kind, id)| {
@@ -99,47 +98,39 @@ impl Keys {
         &self.name
     }
 
-    /// The keys of the lock and the counter, in the order in which the scripts that touch the queue
-    /// take them.
-    pub(super) fn all(&self) -> impl Iterator<Item = &str> {
-        let starts = std::iter::once(0).chain(self.ends);
-        let spans = starts.zip(self.ends).take(6);
-        spans.map(|(start, end)| &self.text[start..end])
-    }
-
-    /// The hash of the holder's token.
+    /// The lease, or what a foreign client has written.
     pub(super) fn lock(&self) -> &str {
         &self.text[..self.ends[0]]
     }
 
-    /// The lease record.
-    pub(super) fn info(&self) -> &str {
+    /// The fence counter of the slot.
+    pub(super) fn fence(&self) -> &str {
         &self.text[self.ends[0]..self.ends[1]]
     }
 
-    /// What is remembered of ended leases.
-    pub(super) fn ended(&self) -> &str {
+    /// The ids of those who wait, in their order.
+    pub(super) fn wait(&self) -> &str {
         &self.text[self.ends[1]..self.ends[2]]
-    }
-
-    /// The fence counter of the slot.
-    pub(super) fn fence(&self) -> &str {
-        &self.text[self.ends[2]..self.ends[3]]
-    }
-
-    /// The tickets of those who wait, by their order.
-    pub(super) fn queue(&self) -> &str {
-        &self.text[self.ends[3]..self.ends[4]]
-    }
-
-    /// The record of each ticket.
-    pub(super) fn waiters(&self) -> &str {
-        &self.text[self.ends[4]..self.ends[5]]
     }
 
     /// There as long as this gateway is alive.
     pub(super) fn gateway(&self) -> &str {
-        &self.text[self.ends[5]..self.ends[6]]
+        &self.text[self.ends[2]..self.ends[3]]
+    }
+
+    /// The ticket of an attempt, or what became of it.
+    pub(super) fn of_attempt(&self, token: &TokenHash) -> String {
+        format!("lg:{{{}}}:of:2{token}", self.name)
+    }
+
+    /// The lease record; only on the nodes of a quorum.
+    pub(super) fn info(&self) -> &str {
+        &self.text[self.ends[3]..self.ends[4]]
+    }
+
+    /// What is remembered of ended leases; only on the nodes of a quorum.
+    pub(super) fn ended(&self) -> &str {
+        &self.text[self.ends[4]..self.ends[5]]
     }
 
     /// There if a gateway was refused the lock that waits for it; only where there is no queue for all
@@ -168,22 +159,16 @@ mod tests {
         let tag = tags.of(Slot::of(b"deploy:eu"));
         assert_eq!(keys.fence(), format!("lg:{{{tag}}}:fence"));
         assert_eq!(Slot::of(tag.as_bytes()), keys.slot());
-        assert_eq!(keys.queue(), "lg:{deploy:eu}:queue");
-        assert_eq!(keys.waiters(), "lg:{deploy:eu}:waiters");
+        assert_eq!(keys.wait(), "lg:{deploy:eu}:wait");
+        let token = TokenHash::from_bytes([0xa1; 32]);
+        let of_attempt = format!("lg:{{deploy:eu}}:of:2{}", "a1".repeat(32));
+        assert_eq!(keys.of_attempt(&token), of_attempt);
         let alive = format!("lg:{{{tag}}}:gw:{}", gateway.as_str());
         assert_eq!(Keys::of_gateway(keys.slot(), &tags, &gateway), alive);
         assert_eq!(keys.gateway(), alive);
         assert_eq!(keys.absent(), format!("lg:{{{tag}}}:absent"));
         assert_eq!(keys.absent(), Keys::absent_in(keys.slot(), &tags));
         assert_eq!(keys.wanted(), "lg:{deploy:eu}:wanted");
-        assert!(keys.all().eq([
-            keys.lock(),
-            keys.info(),
-            keys.ended(),
-            keys.fence(),
-            keys.queue(),
-            keys.waiters(),
-        ]));
     }
 
     #[test]

@@ -64,7 +64,6 @@ impl Listing<'_> {
                     let lock = self.shown(&keys, Some(Holder::Lease(lease)), waiters);
                     shown.extend(lock.map(|lock| (keys, lock)));
                 }
-                Look::Nobody => {}
                 Look::Unclear => unclear.push((keys, waiters)),
             }
         }
@@ -136,7 +135,7 @@ impl Listing<'_> {
     /// How many wait for a lock.
     async fn waiters(&self, keys: &Keys) -> Result<u64, StoreError> {
         let mut command = Cmd::new();
-        command.arg("ZCARD").arg(keys.queue());
+        command.arg("LLEN").arg(keys.wait());
         let mut patience = Patience::new();
         loop {
             match self.dispatch.plain(keys.slot(), &command).await {

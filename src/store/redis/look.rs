@@ -1,10 +1,8 @@
 //! Looks at locks that a scan has found, many with one batch of plain reads.
 //!
-//! A script for each lock would cost the server several times as much. No two of the reads happen
-//! at one instant, and they need not: a token hash is of one lease only, so if the lock had it before
-//! the record was read, and the record belongs to it, then that lease held the lock all the while and
-//! what was left of the lock, read in between, was left of that lease. Whatever looks otherwise is left
-//! to `list.lua`, which sees everything at once.
+//! A script for each lock would cost the server several times as much. A lease is one text, which says until
+//! when it lasts, so that one read shows it as it is at an instant. What is no lease of ours is left to
+//! `list.lua`.
 
 use std::sync::Arc;
 
@@ -20,9 +18,9 @@ use super::{
     dispatch::Dispatch,
     failure::Failure,
     keys::Keys,
+    layout::{LONGEST, Record},
     reading::Patience,
     scan::writable,
-    scripts::{RECORD_LAYOUT, TOLD, told_lease},
     shard::Shard,
 };
 
@@ -39,17 +37,12 @@ pub(super) struct Looked {
 pub(super) enum Look {
     /// A lease of ours holds it.
     Lease(HeldLease),
-    /// Nobody does.
-    Nobody,
-    /// Somebody else, or it changed meanwhile: to be looked at with a script.
+    /// Somebody else, or nobody any more: to be looked at with a script.
     Unclear,
 }
 
-/// The last byte that is read of a lock: a token hash has one fewer, and what is longer is none.
-/// What a foreign client has written may be of any length.
-const LAST_BYTE: usize = 64;
 /// How many commands are sent for a lock.
-const COMMANDS: usize = 4;
+const COMMANDS: usize = 2;
 
 // === impl Dispatch ===
 
@@ -87,7 +80,7 @@ fn read(replies: &[Value]) -> Result<Vec<Looked>, Failure> {
     };
     // It is asked last: who is a master then was one before.
     writable(replication)?;
-    let now = milliseconds(time).ok_or_else(unexpected)?;
+    let now = microseconds(time).ok_or_else(unexpected)?;
     let (seen, []) = seen.as_chunks::<COMMANDS>() else {
         return Err(unexpected());
     };
@@ -98,20 +91,18 @@ fn commands(batch: &[Keys]) -> Pipeline {
     let mut commands = Pipeline::with_capacity(COMMANDS * batch.len() + 2);
     commands.cmd("TIME");
     for keys in batch {
+        // What a foreign client has written may be of any length.
         commands.cmd("GETRANGE").arg(keys.lock());
-        commands.arg(0).arg(LAST_BYTE);
-        commands.cmd("PTTL").arg(keys.lock());
-        commands.cmd("HMGET").arg(keys.info());
-        commands.arg("lock").arg("v").arg(&TOLD);
-        commands.cmd("ZCARD").arg(keys.queue());
+        commands.arg(0).arg(LONGEST);
+        commands.cmd("LLEN").arg(keys.wait());
     }
     commands.cmd("INFO").arg("replication");
     commands
 }
 
-fn judge([value, left, record, queue]: &[Value; COMMANDS], now: i64) -> Looked {
+fn judge([value, queue]: &[Value; COMMANDS], now: u64) -> Looked {
     Looked {
-        look: judge_lock([value, left, record], now),
+        look: judge_lock(value, now),
         waiters: match queue {
             Value::Int(count) => Some(count.unsigned_abs()),
             Value::ServerError(error) if matches!(answered(error), Failure::Elsewhere(_)) => None,
@@ -121,29 +112,15 @@ fn judge([value, left, record, queue]: &[Value; COMMANDS], now: i64) -> Looked {
     }
 }
 
-fn judge_lock([value, left, record]: [&Value; 3], now: i64) -> Look {
-    let lease = || {
-        let (Value::BulkString(value), Value::Int(left), Value::Array(record)) =
-            (value, left, record)
-        else {
-            return None;
-        };
-        let [
-            Value::BulkString(lock),
-            Value::BulkString(layout),
-            told @ ..,
-        ] = record.as_slice()
-        else {
-            return None;
-        };
-        let is_of_it = lock == value && layout == RECORD_LAYOUT && *left >= 0;
-        is_of_it.then(|| told_lease(told, *left, now)).flatten()
+fn judge_lock(value: &Value, now: u64) -> Look {
+    let Value::BulkString(value) = value else {
+        return Look::Unclear;
     };
-    match left {
-        // There is no such key; an empty one would also be read as nothing.
-        Value::Int(-2) => Look::Nobody,
-        _ => lease().map_or(Look::Unclear, Look::Lease),
-    }
+    let text = std::str::from_utf8(value).ok();
+    let lease = text.and_then(Record::read).and_then(|it| it.lease(now));
+    // What has no end any more although it should have ended was changed by hand.
+    let lease = lease.filter(|lease| !lease.expires_in.is_zero());
+    lease.map_or(Look::Unclear, Look::Lease)
 }
 
 fn server_error(reply: &Value) -> Option<&ServerError> {
@@ -153,18 +130,18 @@ fn server_error(reply: &Value) -> Option<&ServerError> {
     }
 }
 
-/// The milliseconds of a TIME.
-fn milliseconds(time: &Value) -> Option<i64> {
+/// The microseconds of a TIME.
+fn microseconds(time: &Value) -> Option<u64> {
     let Value::Array(parts) = time else {
         return None;
     };
     let [Value::BulkString(seconds), Value::BulkString(micros)] = parts.as_slice() else {
         return None;
     };
-    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u64>().ok();
     number(seconds)?
-        .checked_mul(1_000)?
-        .checked_add(number(micros)? / 1_000)
+        .checked_mul(1_000_000)?
+        .checked_add(number(micros)?)
 }
 
 fn unexpected() -> Failure {
@@ -179,49 +156,29 @@ mod tests {
         Value::BulkString(text.into())
     }
 
-    fn record(lock: &str, layout: &str) -> Value {
-        let told = ["7", "30000", "900", "", "ci", r#"{"a":"b"}"#].map(text);
-        Value::Array([&[text(lock), text(layout)], &told[..]].concat())
+    const NOW: u64 = 1_795_000_000_000_000;
+
+    fn lease(ends: u64) -> Value {
+        let (id, marks, since) = ("a1".repeat(32), "hx000", NOW - 100_000);
+        let rest = format!("00030000000000000{:80}ci\n", "");
+        text(&format!("2{id}{marks}{:016}{since}{ends}{rest}", 7))
     }
 
     #[test]
-    fn a_lease_is_believed_if_the_record_is_of_what_holds_the_lock() {
-        let seen = |value, left, record: Value| {
-            judge_lock([&text(value), &Value::Int(left), &record], 1_000)
-        };
-        let Look::Lease(lease) = seen("hash", 500, record("hash", "1")) else {
+    fn a_lease_is_told_from_what_others_have_written() {
+        let Look::Lease(lease) = judge_lock(&lease(NOW + 500_000), NOW) else {
             panic!("no lease");
         };
         assert_eq!((lease.fence.get(), lease.expires_in.as_millis()), (7, 500));
-        assert_eq!(
-            (lease.held_for.as_millis(), lease.hold_expires_in),
-            (100, None)
-        );
+        assert_eq!(lease.held_for.as_millis(), 100);
         assert_eq!(lease.owner.unwrap().as_str(), "ci");
-        for (value, left, record) in [
-            // Passed on between two reads.
-            ("hash", 500, record("next", "1")),
-            ("", 500, record("hash", "1")),
-            // Written by another hand, by a newer version, or made to last for ever.
-            ("foreign", 500, Value::Array(vec![Value::Nil; 8])),
-            ("hash", 500, record("hash", "2")),
-            ("hash", -1, record("hash", "1")),
-            (
-                "hash",
-                500,
-                Value::Array(vec![text("hash"), text("1"), text("odd")]),
-            ),
-            ("hash", 500, Value::Nil),
-        ] {
-            let what = format!("{value} {left} {record:?}");
-            assert_eq!(seen(value, left, record), Look::Unclear, "{what}");
+        for value in [text("theirs"), text(""), Value::Nil, self::lease(NOW)] {
+            assert_eq!(judge_lock(&value, NOW), Look::Unclear, "{value:?}");
         }
-        // It has ended since it was read.
-        assert_eq!(seen("hash", -2, record("hash", "1")), Look::Nobody);
     }
 
-    fn replies(seen: &[Value; 4], role: &str) -> Vec<Value> {
-        let time = Value::Array(["1", "0"].map(text).into());
+    fn replies(seen: &[Value; COMMANDS], role: &str) -> Vec<Value> {
+        let time = Value::Array(["1795000000", "000000"].map(text).into());
         let role = text(&format!("# Replication\r\nrole:{role}\r\n"));
         [&[time], &seen[..], &[role]].concat()
     }
@@ -233,10 +190,7 @@ mod tests {
 
     #[test]
     fn what_a_replica_or_a_server_that_refuses_has_answered_is_not_believed() {
-        let seen = || {
-            let waiters = Value::Int(3);
-            [text("hash"), Value::Int(500), record("hash", "1"), waiters]
-        };
+        let seen = || [lease(NOW + 500_000), Value::Int(3)];
         let of_master = read(&replies(&seen(), "master")).unwrap();
         let [
             Looked {
@@ -249,20 +203,10 @@ mod tests {
         };
         let replica = read(&replies(&seen(), "slave"));
         assert!(matches!(replica, Err(Failure::WrongNode(_))), "{replica:?}");
-        let refused = [
-            error("NOPERM no getrange"),
-            Value::Int(500),
-            record("hash", "1"),
-            Value::Int(0),
-        ];
+        let refused = [error("NOPERM no getrange"), Value::Int(0)];
         let refused = read(&replies(&refused, "master"));
         assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
-        let odd = [
-            error("WRONGTYPE a list"),
-            Value::Int(500),
-            record("hash", "1"),
-            error("WRONGTYPE a list"),
-        ];
+        let odd = [error("WRONGTYPE a list"), error("WRONGTYPE a list")];
         let unclear = Looked {
             look: Look::Unclear,
             waiters: Some(0),
@@ -272,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_read_in_milliseconds() {
+    fn a_time_is_read_in_microseconds() {
         let time = |parts: &[&str]| Value::Array(parts.iter().map(|it| text(it)).collect());
         assert_eq!(
-            milliseconds(&time(&["1795170000", "123456"])),
-            Some(1_795_170_000_123)
+            microseconds(&time(&["1795170000", "123456"])),
+            Some(1_795_170_000_123_456)
         );
-        for odd in [&["x", "1"][..], &["1"], &["9223372036854775807", "0"]] {
-            assert_eq!(milliseconds(&time(odd)), None, "{odd:?}");
+        for odd in [&["x", "1"][..], &["1"], &["18446744073709551615", "0"]] {
+            assert_eq!(microseconds(&time(odd)), None, "{odd:?}");
         }
     }
 }

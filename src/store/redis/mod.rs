@@ -15,6 +15,7 @@ mod floors;
 mod foreign;
 mod gateway;
 mod keys;
+mod layout;
 mod list;
 mod listed;
 mod look;

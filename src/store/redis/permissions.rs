@@ -10,7 +10,8 @@ use super::{
 /// The ACL line of a gateway's user: every command that is sent, and every one that a script uses.
 pub(super) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
     resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +exists +get +getrange +set +del +pttl +pexpire \
-    +pexpireat +hset +hmget +hlen +hdel +zadd +zcard +zscore +zrank +zrange +zrem \
+    +pexpireat +hset +hmget +hlen +hdel +zadd +zscore +zrange +zrem \
+    +mget +getdel +setrange +lpush +rpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
     +publish +subscribe +ping +role +wait +asking +cluster|info +cluster|slots \
     +cluster|getkeysinslot";
 

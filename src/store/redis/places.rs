@@ -4,9 +4,9 @@
 //! it is confirmed, or this gateway was taken for dead and the word of that was lost. Whoever is
 //! neither queued nor told so asks again, and is answered the lease if it holds the lock after all.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
-use bb8_redis::redis::{Pipeline, Value};
+use bb8_redis::redis::{Pipeline, ServerError, Value};
 
 use crate::{
     lock::{LockName, TokenHash},
@@ -14,8 +14,14 @@ use crate::{
 };
 
 use super::{
-    Slot, SlotTags, client::answered, dispatch::Dispatch, failure::Failure, gateway::Gateway,
-    keys::Keys, shard::Shard,
+    Slot, SlotTags,
+    client::answered,
+    dispatch::Dispatch,
+    failure::Failure,
+    gateway::Gateway,
+    keys::Keys,
+    layout::{QUEUED, id, token_in},
+    shard::Shard,
 };
 
 /// Where the walk through those who wait here has come to.
@@ -24,11 +30,24 @@ pub(super) struct Places {
     /// Whose places are looked up next. They are chosen a round before, so that none of them is only
     /// about to be queued.
     chosen: Vec<(LockName, TokenHash)>,
+    /// How often some were looked up: with each time it is another one's turn to be the first of its name.
+    turn: usize,
 }
 
 /// How many places are looked up in one round, and how many of them together. Where more wait they
 /// take turns: ten thousand are come by within twenty rounds.
 const PLACES: usize = 512;
+/// How many queues are read together in which a place was lost: none is longer than a megabyte.
+const QUEUES: usize = 8;
+
+/// What is asked about one who waits.
+#[derive(Clone, Copy)]
+enum Asked {
+    /// Of which kind its ticket is.
+    Ticket,
+    /// Where it stands.
+    Place,
+}
 
 // === impl Places ===
 
@@ -52,7 +71,11 @@ impl Places {
                 last = some.last().map(|(_, token)| *token);
             }
         } else {
-            look_up(&self.chosen, gateway, (dispatch, shard), tags).await?;
+            let mut places = self.chosen.clone();
+            let first = self.turn % places.len().max(1);
+            places.rotate_left(first);
+            self.turn = self.turn.wrapping_add(1);
+            look_up(&places, gateway, (dispatch, shard), tags).await?;
         }
         let last = self.chosen.last().map(|(_, token)| *token);
         self.chosen = gateway.parking.next(last.as_ref(), PLACES);
@@ -63,42 +86,107 @@ impl Places {
     }
 }
 
-/// Tells those who are not queued that they must ask again.
+/// Tells those who are not queued that they must ask again: all whose tickets do not say that they stand in the
+/// queue. That a ticket says so and stands nowhere comes of no script, but the list may have been lost. A look for
+/// a place takes as long as the queue is long, so that one of each name is looked for, and where it is not
+/// found all of that name.
 async fn look_up(
     places: &[(LockName, TokenHash)],
     gateway: &Gateway,
     (dispatch, shard): (&Dispatch, &Arc<Shard>),
     tags: &SlotTags,
 ) -> Result<(), Failure> {
-    let slots = places.iter().map(|(name, _)| Slot::of_name(name));
-    let places = places.iter().zip(slots);
-    let here: Vec<_> = places
-        .filter(|(_, slot)| dispatch.topology.has(shard, *slot))
-        .collect();
-    if here.is_empty() {
+    let mut names = HashSet::new();
+    let (mut commands, mut slots, mut asked) = (Pipeline::new(), Vec::new(), Vec::new());
+    for (name, token) in places {
+        let slot = Slot::of_name(name);
+        if !dispatch.topology.has(shard, slot) {
+            continue;
+        }
+        let keys = Keys::of(name, tags, &gateway.id);
+        commands.cmd("GETRANGE").arg(keys.of_attempt(token));
+        commands.arg(0).arg(0);
+        slots.push(slot);
+        asked.push((Asked::Ticket, name, token));
+        if names.insert(name) {
+            commands.cmd("LPOS").arg(keys.wait()).arg(id(token));
+            slots.push(slot);
+            asked.push((Asked::Place, name, token));
+        }
+    }
+    if asked.is_empty() {
         return Ok(());
     }
-    let mut commands = Pipeline::with_capacity(here.len());
-    for ((name, token), _) in &here {
-        let keys = Keys::of(name, tags, &gateway.id);
-        commands.cmd("ZSCORE").arg(keys.queue());
-        commands.arg(token.to_string());
-    }
-    let slots: Vec<_> = here.iter().map(|(_, slot)| *slot).collect();
     let replies = dispatch.batch(shard, &slots, &commands).await?;
-    for (((_, token), _), reply) in here.iter().zip(replies) {
-        match reply {
-            Value::Nil => {
-                // Whoever has left meanwhile need not hear it.
-                let _heard = gateway.parking.tell(token, News::Forgotten);
+    let (mut stands, mut lost) = (HashSet::new(), Vec::new());
+    for ((command, name, token), reply) in asked.into_iter().zip(replies) {
+        match (command, reply) {
+            (Asked::Ticket, Value::BulkString(kind)) if kind == [QUEUED] => {
+                stands.insert(token);
             }
-            Value::ServerError(error) => match answered(&error) {
-                // A key of another type, which those who ask are told.
-                Failure::WrongType => {}
-                failure => return Err(failure),
-            },
+            (Asked::Ticket, Value::BulkString(_)) => forget(gateway, token),
+            // Of one that does not even say that it stands there nothing follows for others.
+            (Asked::Place, Value::Nil) if stands.contains(token) => lost.push(name),
+            (_, Value::ServerError(error)) => refused(&error)?,
             _ => {}
         }
     }
+    for names in lost.chunks(QUEUES) {
+        read_queues(names, gateway, (dispatch, shard), tags).await?;
+    }
     Ok(())
+}
+
+/// Tells those who do not stand in the queues of some names that they must ask again.
+async fn read_queues(
+    names: &[&LockName],
+    gateway: &Gateway,
+    (dispatch, shard): (&Dispatch, &Arc<Shard>),
+    tags: &SlotTags,
+) -> Result<(), Failure> {
+    let waiting: Vec<_> = names
+        .iter()
+        .map(|name| gateway.parking.waiting_for(name))
+        .collect();
+    let mut commands = Pipeline::with_capacity(names.len());
+    for name in names {
+        let keys = Keys::of(name, tags, &gateway.id);
+        commands.cmd("LRANGE").arg(keys.wait()).arg(0).arg(-1);
+    }
+    let slots: Vec<_> = names.iter().map(|name| Slot::of_name(name)).collect();
+    let replies = dispatch.batch(shard, &slots, &commands).await?;
+    for (tokens, reply) in waiting.iter().zip(replies) {
+        let stand: HashSet<TokenHash> = match reply {
+            Value::Array(ids) => ids.iter().filter_map(token_of).collect(),
+            Value::ServerError(error) => {
+                refused(&error)?;
+                continue;
+            }
+            _ => continue,
+        };
+        for token in tokens.iter().filter(|token| !stand.contains(token)) {
+            forget(gateway, token);
+        }
+    }
+    Ok(())
+}
+
+fn token_of(value: &Value) -> Option<TokenHash> {
+    match value {
+        Value::BulkString(id) => token_in(id),
+        _ => None,
+    }
+}
+
+fn forget(gateway: &Gateway, token: &TokenHash) {
+    // Whoever has left meanwhile need not hear it.
+    let _heard = gateway.parking.tell(token, News::Forgotten);
+}
+
+/// What is of another type those who ask are told.
+fn refused(error: &ServerError) -> Result<(), Failure> {
+    match answered(error) {
+        Failure::WrongType => Ok(()),
+        failure => Err(failure),
+    }
 }

@@ -25,9 +25,9 @@ use super::{
     failure::Failure,
     gateway::{ALIVE, Gateway},
     keys::Keys,
+    layout::{ID, id, token_in},
     places::Places,
     run::RunId,
-    scripts::token_hash,
     shard::Shard,
 };
 
@@ -43,11 +43,19 @@ pub(super) struct Rounds {
     pub(super) last_shown: Option<TokenHash>,
     /// By which the server tells its runs apart.
     pub(super) run_id: Option<RunId>,
+    /// The queues whose end was put off, and since when that is known.
+    pub(super) kept: (Instant, HashSet<LockName>),
 }
 
 /// How long a lost message or reply goes unnoticed, at most. A third of the time for which a
 /// gateway counts as alive, and less than a provisional grant lasts.
 const PERIOD: Duration = Duration::from_secs(2);
+/// How late a round may come. Between two that are further apart a provisional grant may have come and gone.
+const LATE: Duration = Duration::from_millis(500);
+/// How long a queue is kept, as in `hand_over.lua`, and how often it is given that again: longer than anybody
+/// waits and is not asked after.
+const QUEUE_LASTS: Duration = Duration::from_hours(25);
+const KEPT_AGAIN: Duration = Duration::from_hours(1);
 /// How soon a round is made again that failed.
 const RETRY: Duration = Duration::from_millis(200);
 /// How many commands are sent together: few enough that callers between them do not notice.
@@ -74,6 +82,7 @@ impl Rounds {
                 _told = told.changed() => missed = true,
             }
             let begun = Instant::now();
+            missed |= begun > next + LATE;
             next = match self.round(missed).await {
                 Ok(()) => {
                     missed = false;
@@ -89,29 +98,25 @@ impl Rounds {
     }
 
     async fn round(&mut self, missed: bool) -> Result<(), Failure> {
+        if missed {
+            self.gateway.may_be_thought_dead(|slot| self.has(slot));
+            if self.is_another_run().await? {
+                let here = |name: &LockName| self.has(Slot::of_name(name));
+                self.gateway.parking.forget(here);
+            }
+        }
         let mut names = self.gateway.parking.names();
         names.retain(|name| self.has(Slot::of_name(name)));
         self.keep_alive(&names).await?;
         if !mutants::is(Mutant::NoTimers) {
             self.look(&names).await?;
         }
+        self.keep_queues(&names).await?;
         let (gateway, dispatch) = (&self.gateway, &self.dispatch);
         self.places
             .look(gateway, (dispatch, &self.shard), &self.tags, missed)
             .await?;
-        self.show_positions().await?;
-        let known = self.run_id.is_some();
-        if missed && self.is_another_run().await? {
-            // The first time it is this gateway that was started.
-            if known {
-                info!("the server was started anew; everybody who waits asks again");
-            } else {
-                debug!("the server is known now by its run");
-            }
-            let here = |name: &LockName| self.has(Slot::of_name(name));
-            self.gateway.parking.forget(here);
-        }
-        Ok(())
+        self.show_positions().await
     }
 
     /// Whether the server of these rounds has a slot.
@@ -147,6 +152,8 @@ impl Rounds {
             }
         }
         if !lost.is_empty() {
+            self.gateway
+                .may_be_thought_dead(|slot| lost.contains(&slot));
             let concerned = |name: &LockName| lost.contains(&Slot::of_name(name));
             self.gateway.parking.forget(concerned);
         }
@@ -158,11 +165,12 @@ impl Rounds {
             let mut commands = Pipeline::with_capacity(2 * names.len());
             for name in names {
                 let keys = Keys::of(name, &self.tags, &self.gateway.id);
-                commands.cmd("GET").arg(keys.lock());
+                commands.cmd("GETRANGE").arg(keys.lock());
+                commands.arg(0).arg(ID - 1);
                 commands.cmd("PTTL").arg(keys.lock());
             }
-            let slots = names.iter().map(Slot::of_name).flat_map(|slot| [slot; 2]);
-            let slots: Vec<_> = slots.collect();
+            let slots = names.iter().map(Slot::of_name);
+            let slots: Vec<_> = slots.flat_map(|slot| [slot; 2]).collect();
             let replies = self.dispatch.batch(&self.shard, &slots, &commands).await?;
             for (name, replies) in names.iter().zip(replies.chunks_exact(2)) {
                 self.judge(name, &replies[0], &replies[1])?;
@@ -171,11 +179,40 @@ impl Rounds {
         Ok(())
     }
 
+    /// Puts off the end of each queue that somebody stands in here: one that never empties has none of its own.
+    async fn keep_queues(&mut self, names: &[LockName]) -> Result<(), Failure> {
+        if self.kept.0.elapsed() > KEPT_AGAIN {
+            self.kept = (Instant::now(), HashSet::new());
+        }
+        self.kept.1.retain(|name| self.gateway.parking.awaits(name));
+        let new: Vec<_> = names
+            .iter()
+            .filter(|name| !self.kept.1.contains(*name))
+            .collect();
+        for names in new.chunks(BATCH) {
+            let mut commands = Pipeline::with_capacity(names.len());
+            for name in names {
+                let keys = Keys::of(name, &self.tags, &self.gateway.id);
+                commands.cmd("PEXPIRE").arg(keys.wait());
+                commands.arg(QUEUE_LASTS.as_millis().to_string());
+            }
+            let slots: Vec<_> = names.iter().map(|name| Slot::of_name(name)).collect();
+            let replies = self.dispatch.batch(&self.shard, &slots, &commands).await?;
+            for (name, reply) in names.iter().zip(replies) {
+                if let Value::ServerError(error) = reply {
+                    return Err(answered(&error));
+                }
+                self.kept.1.insert((*name).clone());
+            }
+        }
+        Ok(())
+    }
+
     fn judge(&self, name: &LockName, value: &Value, left: &Value) -> Result<(), Failure> {
         match (value, left) {
-            (Value::Nil, _) => self.gateway.expect_end(name, Duration::ZERO),
+            (_, Value::Int(-2)) => self.gateway.expect_end(name, Duration::ZERO),
             (Value::BulkString(value), Value::Int(left)) => {
-                if let Some(token) = std::str::from_utf8(value).ok().and_then(token_hash) {
+                if let Some(token) = token_in(value) {
                     // Held by one who waits here: it was not told. By anybody else: as expected.
                     let _one_of_ours = self
                         .gateway
@@ -212,11 +249,8 @@ impl Rounds {
         let mut commands = Pipeline::with_capacity(2 * watched.len());
         for (name, token) in &watched {
             let keys = Keys::of(name, &self.tags, &self.gateway.id);
-            commands
-                .cmd("ZRANK")
-                .arg(keys.queue())
-                .arg(token.to_string());
-            commands.cmd("ZCARD").arg(keys.queue());
+            commands.cmd("LPOS").arg(keys.wait()).arg(id(token));
+            commands.cmd("LLEN").arg(keys.wait());
         }
         let replies = self.dispatch.batch(&self.shard, &slots, &commands).await?;
         for ((_, token), replies) in watched.iter().zip(replies.chunks_exact(2)) {
@@ -251,6 +285,13 @@ impl Rounds {
             Err(failure) => return Err(failure),
         };
         let before = std::mem::replace(&mut self.run_id, now);
-        Ok(before.is_none() || before != self.run_id)
+        let another = before.is_none() || before != self.run_id;
+        // The first time it is this gateway that was started.
+        if another && before.is_some() {
+            info!("the server was started anew; everybody who waits asks again");
+        } else if another {
+            debug!("the server is known now by its run");
+        }
+        Ok(another)
     }
 }

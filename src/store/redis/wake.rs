@@ -1,10 +1,10 @@
 //! Keeps the queues moving that somebody stands in here: ends of leases, grants that nobody waits
 //! for any more, messages, and the rounds that find what all of these have missed.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use futures_util::future::BoxFuture;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -80,6 +80,7 @@ impl Wake {
             places: Places::default(),
             last_shown: None,
             run_id: None,
+            kept: (Instant::now(), HashSet::new()),
         }
     }
 

@@ -64,66 +64,62 @@ const REPLIES: [&str; 46] = [
     "\r\n\r\n",
     "\u{0}\u{0}\u{0}\u{0}",
 ];
-/// Replies in the form of our own, with fields that none of our scripts gives. They stand for lists of
-/// texts (`t:`), numbers (`i:`) and empty lists (`l`).
+/// Replies in the form of our own, with fields that none of our scripts gives. A lease stands for one that
+/// makes sense but for what is changed in it.
 const FIELDS: [&str; 40] = [
-    "t:granted",
-    "t:granted t:{echo}",
-    "t:granted t:{echo} l",
-    "t:granted t:{echo} l i:0 i:-1",
-    "t:granted t:{echo} l i:-1 i:-1",
-    "t:granted t:{echo} l i:9007199254740992 i:-1",
-    "t:granted t:{echo} l i:9223372036854775807 i:-1",
-    "t:granted t:{echo} l t:5 i:-1",
-    "t:granted t:{echo} i:5 i:5 i:-1",
-    "t:granted t:x l i:5 i:-1",
-    "t:granted t:0000000000000000000000000000000000000000000000000000000000000000 l i:5 i:-1",
-    "i:1 t:{echo} l i:5 i:-1",
-    "t:GRANTED t:{echo} l i:5 i:-1",
-    "t: t:{echo} l",
-    "l l l l",
-    "t:again t:{echo} l i:5 i:0 i:1000 i:0 i:-1 t: t:",
-    "t:again t:{echo} l i:5 i:1000 i:-5 i:0 i:-1 t: t:",
-    "t:again t:{echo} l i:5 i:1000 i:1000 i:-1 i:-1 t: t:",
-    "t:again t:{echo} l i:5 i:1000 i:1000 i:0 i:-2 t: t:",
-    "t:again t:{echo} l i:5 i:1000 i:1000 i:0 i:-1 t:\u{7f} t:",
-    "t:again t:{echo} l i:5 i:1000 i:1000 i:0 i:-1 t: t:{",
-    "t:again t:{echo} l i:5 i:1000 i:1000 i:0 i:-1 t: t:[]",
-    "t:again t:{echo} l i:5 i:1000 i:1000 i:0 i:-1 t: t:{\"a\":1}",
-    "t:replayed t:{echo} l i:5 i:1000 i:1000 i:0 i:-1 t: t: t:x",
-    "t:held t:{echo} l i:-1 t:foreign i:5",
-    "t:held t:{echo} l i:0 t:nobody",
-    "t:held t:{echo} l i:0 t:held i:5",
-    "t:queued t:{echo} l i:-1 i:0 t:passing",
-    "t:clock t:{echo} l",
-    "t:clock t:{echo} l t:x",
-    "t:layout t:{echo} l",
-    "t:released t:{echo}",
-    "t:broken t:{echo} l i:2",
-    "t:left t:{echo} l",
-    "t:superseded t:{echo}",
-    "t:granted t:{echo} l5",
-    "t:held t:{echo} l i:0 t:foreign i:9223372036854775807",
-    "t:held t:{echo} l i:9223372036854775807 t:foreign i:1000",
-    "t:again t:{echo} l i:5 i:86400000 i:9223372036854775807 i:9223372036854775807 i:9223372036854775807 t: t:",
-    "t:again t:{echo} l i:5 i:86400000 i:300000000000000 i:0 i:300000000000000 t: t:",
+    "granted",
+    "granted {echo}",
+    "granted {echo} ",
+    "granted {echo} 0:",
+    "granted {echo} 0:1:0",
+    "granted {echo} 0:2:-1",
+    "granted {echo} 0:16:9007199254740992",
+    "granted {echo} 0:19:9223372036854775807",
+    "granted {echo} 0:20:18446744073709551615",
+    "granted {echo} 0:1:x",
+    "granted {echo} 1:5",
+    "granted x 0:1:5",
+    "granted 20000000000000000000000000000000000000000000000000000000000000000 0:1:5",
+    "GRANTED {echo} 0:1:5",
+    " {echo} 0:1:5",
+    "granted {echo} 0:01:5",
+    "granted {echo} 0:+1:5",
+    "granted {echo} 0:999999999:5",
+    "granted {echo} 0:99999999999999999999:5",
+    "granted {echo} 8:6:lapsed",
+    "granted {echo} 8:6:nobody1:5",
+    "granted {echo} 8:9:lapsed1:5",
+    "granted {echo} 12:6:passed2:-11:5",
+    "again {echo} 0:",
+    "again {echo} 0:1:x1:0",
+    "again {echo} 0:215:{lease}16:1795000000000000",
+    "again {echo} 0:217:{lease}\n{16:1795000000000000",
+    "again {echo} 0:218:{lease}\n[]16:1795000000000000",
+    "again {echo} 0:216:{lease}\n2:-1",
+    "again {echo} 0:216:{lease}\n20:18446744073709551616",
+    "again {echo} 0:217:{lease}\u{7f}\n16:1795000000000000",
+    "replayed {echo} 0:216:{lease}\n16:17950000000000001:x",
+    "held {echo} 0:2:-17:foreign1:5",
+    "held {echo} 0:1:06:nobody",
+    "held {echo} 0:1:04:held1:5",
+    "queued {echo} 0:2:-11:07:passing",
+    "clock {echo} 0:",
+    "clock {echo} 0:1:x",
+    "broken {echo} 0:1:2",
+    "held {echo} 0:19:92233720368547758077:foreign4:100040:zz",
 ];
 
 /// The reply that a line of [`FIELDS`] stands for.
 fn reply(line: &str) -> Vec<u8> {
-    let words: Vec<_> = line.split(' ').collect();
-    let mut reply = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        let text = match word.split_at(1) {
-            ("l", "") => "*0\r\n".to_owned(),
-            ("l", _) => "*1\r\n*1\r\n$4\r\nmore\r\n".to_owned(),
-            ("i", number) => format!("{number}\r\n"),
-            (_, ":{echo}") => "$64\r\n{echo}\r\n".to_owned(),
-            (_, text) => format!("${}\r\n{}\r\n", text.len() - 1, &text[1..]),
-        };
-        reply.extend_from_slice(text.as_bytes());
-    }
-    reply
+    let (id, rest) = ("2".repeat(65), "00030000000000000");
+    let lease = format!(
+        "{id}hx000179500000000000017950000000000001795000030000000{rest}{:80}",
+        ""
+    );
+    let text = line.replace("{lease}", &lease);
+    // What is put in its place is longer.
+    let length = text.len() + text.matches("{echo}").count() * (65 - "{echo}".len());
+    format!("${length}\r\n{text}\r\n").into_bytes()
 }
 
 fn lies() -> Vec<Lie> {

@@ -41,7 +41,7 @@ struct Plan {
 
 /// The lock that is lied about.
 pub(super) const VICTIM: &str = "victim";
-/// Stands in a lie for what the answer must repeat: the first token in the command.
+/// Stands in a lie for what the answer must repeat: the first id in the command.
 pub(super) const ECHO: &[u8] = b"{echo}";
 
 // === impl RespServer ===
@@ -142,7 +142,7 @@ async fn carry(mut client: TcpStream, plan: &Plan) -> io::Result<()> {
 fn filled(lie: &[u8], request: &[u8]) -> Vec<u8> {
     let token = request
         .split(|byte| !byte.is_ascii_hexdigit())
-        .find(|word| word.len() == 64);
+        .find(|word| word.len() == 65);
     let mut filled = Vec::new();
     let mut rest = lie;
     while let Some(at) = rest.windows(ECHO.len()).position(|part| part == ECHO) {

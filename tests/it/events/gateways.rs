@@ -174,7 +174,7 @@ async fn what_ended_unheard_is_not_said_to_have_expired() {
     let lease = acquire(site.gateway(), "a", &json!({"ttl_ms": 2_500})).await;
     reader.expect("acquired").await;
     // Released by somebody of whom nobody hears.
-    server.run(&["DEL", "lg:{a}:lock", "lg:{a}:info"]).await;
+    server.run(&["DEL", "lg:{a}:lock"]).await;
     server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     assert_eq!(reader.expect("gap").await["reason"], "connection-lost");
     site.expires(&mut reader).await;

@@ -6,7 +6,7 @@ use latchgate::{
     clock::{Clock as _, ManualClock, SystemClock},
     store::{
         Store,
-        contract::{Acquisition, Attempt, Loss, Renewal},
+        contract::{Acquisition, Attempt, Holder, Loss, Renewal},
         redis::RedisStore,
     },
 };
@@ -172,4 +172,36 @@ pub(crate) async fn leases_last(ms: u64, gateways: &[impl Store; 2]) {
         last = last.max(next_lease.fence.get());
         there.release(&next.name, &next.token).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn one_that_is_impossible_spoils_no_lease_that_is_renewed() {
+    let (rig, clock) = rig().await;
+    let asked = attempt("spoilt");
+    let lease = rig.grant(&asked).await;
+    let now = SystemClock.wall().duration_since(std::time::UNIX_EPOCH);
+    let now = i64::try_from(now.unwrap().as_secs()).unwrap();
+    // Half a minute after the beginning of 1970.
+    clock.set(30 - now);
+    let renewed = rig.store.renew(&asked.name, &asked.token, None).await;
+    let Ok(Renewal::Renewed(renewed)) = renewed else {
+        panic!("{renewed:?}");
+    };
+    assert_eq!(renewed.fence, lease.fence);
+    let seen = rig.store.inspect(&asked.name).await.unwrap();
+    assert!(matches!(seen.holder, Some(Holder::Lease(_))), "{seen:?}");
+    rig.store.release(&asked.name, &asked.token).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_another_server_makes_no_lease_longer_than_it_lasts() {
+    let rig = Rig::start().await;
+    let asked = attempt("moved");
+    rig.grant(&asked).await;
+    // A server to which its slot was moved has taken over what was left of it, and its clock is behind.
+    rig.server
+        .run(&["PEXPIRE", "lg:{moved}:lock", "5000"])
+        .await;
+    let again = granted(rig.store.acquire(&asked).await);
+    assert!(again.expires_in <= Duration::from_secs(5), "{again:?}");
 }

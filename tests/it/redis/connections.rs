@@ -139,7 +139,7 @@ async fn an_acquire_whose_reply_was_lost_answers_the_lease_that_it_got() {
         assert_eq!(proxy.strikes(), 1, "{fault:?}");
         let counter = rig
             .server
-            .text(&["HGET", "lg:{lost-reply}:info", "fence"])
+            .text(&["GETRANGE", "lg:{lost-reply}:lock", "70", "85"])
             .await;
         assert_eq!(
             counter,
@@ -255,7 +255,10 @@ async fn what_stays_unknown_until_the_deadline_is_told_as_unknown() {
     );
     assert!(proxy.strikes() > 2, "it was sent again");
     // It may have happened, and here it has.
-    let owner = rig.server.text(&["GET", "lg:{unknown}:lock"]).await;
+    let owner = rig
+        .server
+        .text(&["GETRANGE", "lg:{unknown}:lock", "1", "64"])
+        .await;
     assert_eq!(owner, asked.token.to_string());
 }
 
@@ -289,7 +292,7 @@ async fn every_caller_gets_the_answer_to_its_own_question() {
         granted(answer.expect("nobody was cut off who waits"));
         let key = format!("lg:{{own-{n}}}:lock");
         assert_eq!(
-            rig.server.text(&["GET", &key]).await,
+            rig.server.text(&["GETRANGE", &key, "1", "64"]).await,
             asked.token.to_string()
         );
     }
@@ -314,8 +317,8 @@ async fn a_reply_that_comes_after_its_caller_gave_up_reaches_nobody() {
     };
     let (leases, ()) = tokio::join!(calls, release);
     for (asked, lease) in others.iter().zip(leases) {
-        let key = format!("lg:{{{}}}:info", asked.name);
-        let fence = rig.server.text(&["HGET", &key, "fence"]).await;
+        let key = format!("lg:{{{}}}:lock", asked.name);
+        let fence = rig.server.text(&["GETRANGE", &key, "70", "85"]).await;
         assert_eq!(fence, lease.fence.to_string());
     }
 }

@@ -85,21 +85,3 @@ async fn an_attempt_that_was_answered_again_does_not_take_the_lease_back_later()
     let renewal = renew(Renewer::Keeper(newer)).await;
     assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
 }
-
-/// A gateway of before writes no keeper, and whoever was granted the lock there is the first one.
-#[tokio::test]
-async fn a_record_without_a_keeper_is_adopted_like_any_other() {
-    let rig = Rig::start().await;
-    let lease = attempt("old");
-    rig.grant(&lease).await;
-    let fields = rig.server.text(&["HGET", "lg:{old}:info", "keeper"]).await;
-    assert_eq!(fields, "", "nothing is written before it is needed");
-    let id = KeeperId::random();
-    let adopted = rig
-        .store
-        .renew_as(Renewer::Adopter(id), &lease.name, &lease.token, None)
-        .await;
-    assert!(matches!(adopted, Ok(Renewal::Renewed(_))), "{adopted:?}");
-    let fields = rig.server.text(&["HGET", "lg:{old}:info", "keeper"]).await;
-    assert_eq!(fields, id.to_string());
-}

@@ -93,7 +93,10 @@ async fn a_lock_is_handed_on_although_the_server_has_no_memory_left() {
     assert_eq!(refused, Some(no_memory), "the fault happened");
     gate.release(&first).await;
     let lease = next.lease().await;
-    let there = pair.replica.text(&["GET", "lg:{a}:lock"]).await;
+    let there = pair
+        .replica
+        .text(&["GETRANGE", "lg:{a}:lock", "1", "64"])
+        .await;
     assert_eq!(there, lease.token.hash().to_string());
 }
 
@@ -123,7 +126,7 @@ async fn where_the_name_of_the_server_leads_to_another_one_its_replicas_stand_fo
         match store.acquire(&asked).await {
             Ok(Acquisition::Granted(_)) => {
                 let key = format!("lg:{{{}}}:lock", asked.name);
-                let there = other.replica.text(&["GET", &key]).await;
+                let there = other.replica.text(&["GETRANGE", &key, "1", "64"]).await;
                 assert_eq!(there, asked.token.to_string(), "it is on a replica");
                 Some(())
             }

@@ -98,8 +98,8 @@ async fn an_advance_on_a_replica_moves_nothing_and_says_nothing() {
         "inspect",
     ] {
         let script = crate::lua::composed(script);
-        let mut ask = vec!["EVAL", &script, "6", "l", "i", "e", "f", "q", "w"];
-        ask.extend(["1", "2", "3", "4", "5", "6"]);
+        let mut ask = vec!["EVAL", &script, "2", "lg:{l}:lock", "lg:{f}:fence"];
+        ask.extend(["1", "2", "", "4", ""]);
         let is_refused = |reply: Value| match reply {
             Value::ServerError(error) => {
                 assert_eq!(error.code(), "READONLY");

@@ -70,7 +70,7 @@ impl Pair {
 
     async fn holder(&self, lock: &str) -> String {
         let key = format!("lg:{{{lock}}}:lock");
-        self.master.text(&["GET", &key]).await
+        self.master.text(&["GETRANGE", &key, "1", "64"]).await
     }
 }
 
@@ -104,7 +104,7 @@ async fn what_is_answered_is_on_the_replica() {
         let asked = attempt(lock);
         granted(store.acquire(&asked).await);
         let key = format!("lg:{{{lock}}}:lock");
-        let there = pair.replica.text(&["GET", &key]).await;
+        let there = pair.replica.text(&["GETRANGE", &key, "1", "64"]).await;
         assert_eq!(there, asked.token.to_string());
     }
     assert_eq!(health(&store, "replicas").await, Some(Health::Passing));
@@ -146,7 +146,10 @@ async fn a_lock_that_is_handed_on_is_answered_when_the_replica_has_it() {
         let next = gate.queue(request("a")).await;
         gates[0].release(&lease).await;
         lease = next.lease().await;
-        let there = pair.replica.text(&["GET", "lg:{a}:lock"]).await;
+        let there = pair
+            .replica
+            .text(&["GETRANGE", "lg:{a}:lock", "1", "64"])
+            .await;
         assert_eq!(there, lease.token.hash().to_string());
     }
 }

@@ -9,7 +9,7 @@ use super::client::Load;
 use crate::support::RedisServer;
 
 /// What is seen of a lock: who holds it, for how long, with which fencing token.
-type Seen = (Option<String>, i64, Option<u64>);
+type Seen = (String, i64, Option<u64>);
 
 /// How often it looks: many times within a TTL.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -39,7 +39,7 @@ pub(super) async fn observe(
         for (name, seen) in kept.iter().zip(seen) {
             least = least.min(seen.1);
             let first = first.entry(name).or_insert_with(|| seen.clone());
-            assert!(seen.0.is_some(), "{name} is not held");
+            assert!(!seen.0.is_empty(), "{name} is not held");
             assert_eq!(
                 (&seen.0, seen.2),
                 (&first.0, first.2),
@@ -62,11 +62,7 @@ pub(super) async fn observe(
 /// The names of all locks that are held, and of all queues.
 pub(super) async fn left(redis: &RedisServer) -> Vec<String> {
     let mut keys = redis.keys().await;
-    keys.retain(|key| {
-        [":lock", ":queue", ":waiters"]
-            .iter()
-            .any(|end| key.ends_with(end))
-    });
+    keys.retain(|key| [":lock", ":wait"].iter().any(|end| key.ends_with(end)));
     keys
 }
 
@@ -75,9 +71,9 @@ async fn look(redis: &mut MultiplexedConnection, names: &[String]) -> Vec<Seen> 
     // Each lock in one instant: it may pass on between two commands.
     pipe.atomic();
     for name in names {
-        pipe.get(format!("lg:{{{name}}}:lock"));
+        pipe.getrange(format!("lg:{{{name}}}:lock"), 0, 64);
         pipe.pttl(format!("lg:{{{name}}}:lock"));
-        pipe.hget(format!("lg:{{{name}}}:info"), "fence");
+        pipe.getrange(format!("lg:{{{name}}}:lock"), 70, 85);
     }
     let replies: Vec<redis::Value> = pipe.query_async(redis).await.unwrap();
     let seen =

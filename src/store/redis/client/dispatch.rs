@@ -183,10 +183,8 @@ impl Dispatch {
             let sent = self.once((script, form), keys, echo, limit, &fill).await;
             form = match (form, sent) {
                 (Form::Whole, Err(Failure::Moving(_))) if script.runs_during_slot_migration() => {
-                    Form::Own(2)
+                    Form::Own(1)
                 }
-                // What is remembered of its idempotency key belongs to it too.
-                (Form::Own(2), Ok(reply)) if reply.kind() == "keyed" => Form::Own(3),
                 (Form::Own(_), Ok(reply)) if reply.kind() == "moving" => {
                     let why = "the slot is being moved".to_owned();
                     return Err(Failure::Moving(Unavailability::Refused(why)));

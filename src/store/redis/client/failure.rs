@@ -80,6 +80,16 @@ impl Failure {
             "ERR" if text.starts_with("Unknown Redis command") => {
                 Self::misconfigured("the server lacks a command that the scripts use".to_owned())
             }
+            // What a script names its keys by is declared, and they are not.
+            "ERR" if text.contains("undeclared key") => Self::misconfigured(
+                "the server refuses keys that a script does not declare".to_owned(),
+            ),
+            // A slot that is being moved: of the scripts that come upon such a key, none writes.
+            "ERR" if text.starts_with("Script attempted to access a non local key") => {
+                Self::Moving(Unavailability::Refused(
+                    "the slot is being moved".to_owned(),
+                ))
+            }
             // Not in the table: a script may have stopped half-way.
             _ => Self::Unknown(Uncertainty::UnexpectedReply(format!("{code} {text}"))),
         }

@@ -85,7 +85,7 @@ impl MarkerLine {
             link,
             run,
             marker,
-            script: Script::new(include_str!("../lua/marker.lua"), 1),
+            script: Script::new(include_str!("../scripts/marker.lua"), 1),
             turn: AsyncMutex::new(()),
             last: Mutex::default(),
             unanswered: Mutex::default(),

@@ -21,10 +21,7 @@ impl Shared {
         let majority = self.quorum.majority();
         let began = Instant::now();
         let answers = self.quorum.ask(
-            async |node| {
-                let confirmed = self.scripts.confirm(&node.dispatch, &keys, token);
-                confirmed.await.map(|(said, _told)| said)
-            },
+            |node| node.confirm(&keys, token),
             |answers| answers.count(Result::is_ok) >= majority,
         );
         let answers = answers.await;

@@ -36,9 +36,9 @@ impl Shared {
             Renewer::Bearer | Renewer::Keeper(_) => None,
         };
         let began = Instant::now();
-        let (scripts, gateway) = (&self.scripts, &self.gateway);
+        let gateway = &self.gateway;
         let answers = self.quorum.ask(
-            |node| scripts.renew(&node.dispatch, gateway, &keys, renewer, token, ttl),
+            |node| node.renew(gateway, &keys, renewer, token, ttl),
             |answers| {
                 let kept = answers.count(|it| matches!(it, Ok(Renewal::Renewed(_))));
                 let lost = is_settled(&losses(answers), majority, answers.nodes());

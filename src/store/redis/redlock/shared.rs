@@ -12,7 +12,7 @@ use crate::{
 };
 
 use super::{
-    super::{SlotTags, gateway::Gateway, keys::Keys, scripts::Scripts},
+    super::{SlotTags, gateway::Gateway, keys::Keys},
     line::Line,
     lines::Lines,
     quorum::Quorum,
@@ -25,8 +25,6 @@ const HANDED_ON: Duration = Duration::from_millis(100);
 /// What all parts of the store have in common.
 pub(super) struct Shared {
     pub(super) quorum: Quorum,
-    /// The scripts that every Redis store has.
-    pub(super) scripts: Arc<Scripts>,
     pub(super) gateway: Arc<Gateway>,
     pub(super) tags: Arc<SlotTags>,
     pub(super) lines: Lines,

@@ -101,7 +101,7 @@ impl RedlockStore {
             },
             workers: lifecycle.workers().clone(),
             credentials: Arc::new(Credentials::of_redis(&url.login(), redis)),
-            scripts: Arc::clone(&scripts),
+            scripts,
             own,
             gateway: Arc::clone(&gateway),
             clock,
@@ -114,7 +114,6 @@ impl RedlockStore {
         let (sweeper, lists) = Sweeper::new(nodes.len(), config.max_ttl_ms.duration());
         let shared = Arc::new(Shared {
             quorum: Quorum::new(nodes),
-            scripts,
             gateway,
             tags,
             lines: Lines::default(),

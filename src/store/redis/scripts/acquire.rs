@@ -5,7 +5,7 @@ use std::time::Duration;
 use bb8_redis::redis::Cmd;
 
 use crate::{
-    lock::{FencingToken, HeldLease, HoldLimit, KeeperId, Owner, Salt},
+    lock::{FencingToken, HeldLease, HoldLimit, KeeperId, Salt},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{Acquisition, Attempt, Place},
@@ -17,14 +17,12 @@ use super::{
         dispatch::{Answer, Dispatch, Sending},
         gateway::Gateway,
         keys::Keys,
+        layout::{Record, id, pack},
         run::Told,
     },
     Knowledge, Reply, Scripts,
     hex::{self, token_hash},
-    idempotency::fill_idempotency,
     queueing,
-    record::{limit, metadata_json},
-    script::TOMBSTONE_MS,
 };
 
 /// A wait that is longer is asked for again by the time it is over.
@@ -40,39 +38,42 @@ impl Scripts {
         keys: &Keys,
         attempt: &Attempt,
     ) -> Result<(Acquisition, Told), StoreError> {
-        let token = attempt.token.to_string();
-        let metadata = metadata_json(&attempt.metadata);
+        let (id, rest) = (id(&attempt.token), pack(attempt));
+        let ttl = attempt.ttl.as_millis();
+        let lasts = attempt
+            .hold_limit
+            .map_or(ttl, |limit| ttl.min(limit.as_millis()));
+        let key = attempt
+            .idempotency
+            .as_ref()
+            .map(|key| hex::write(key.hash.as_bytes()));
+        let key = key.as_deref().unwrap_or_default();
         // It asks again because it has lost its place, and what was sent before may still arrive.
         let sent_again = gateway.parking.was_sent_again(&attempt.token);
+        let says_it_is_alive = gateway.is_to_say_it_is_alive(keys.slot());
         let fill = |command: &mut Cmd, sending| {
-            queueing::fill_keys(command, keys);
-            command.arg(&token).arg(attempt.ttl.as_millis());
-            match attempt.hold_limit.map(HoldLimit::as_millis) {
-                Some(ms) => command.arg(ms),
-                None => command.arg(""),
-            };
-            command
-                .arg(
-                    attempt
-                        .owner
-                        .as_ref()
-                        .map(Owner::as_str)
-                        .unwrap_or_default(),
-                )
-                .arg(&metadata)
-                .arg(gateway.floors.of(keys.slot()))
-                .arg(TOMBSTONE_MS)
-                .arg(u8::from(sent_again || sending == Sending::Again));
-            fill_idempotency(command, attempt.idempotency.as_ref());
-            command.arg(gateway.id.as_str());
-            match attempt.wait {
-                Some(waiting) => command
-                    .arg(waiting.patience.min(LONGEST_WAIT).as_millis().to_string())
-                    .arg(waiting.longest_queue),
-                None => command.arg("").arg(0),
-            };
+            let late = sent_again || sending == Sending::Again;
+            command.arg(keys.lock()).arg(keys.fence());
+            command.arg(&id).arg(lasts).arg(&rest);
+            command.arg(queueing::gateway(keys, gateway));
+            let waits_or_late = attempt.wait.is_some() || late;
+            // What most attempts do not need is left out: each argument costs the server as much as a small command.
+            if waits_or_late || !key.is_empty() {
+                command.arg(key);
+            }
+            if waits_or_late {
+                let (keyed, late) = (u8::from(!key.is_empty()), u8::from(late));
+                command.arg(format!("x{keyed}0{late}0000"));
+            }
+            if let Some(waiting) = attempt.wait {
+                command.arg(waiting.patience.min(LONGEST_WAIT).as_millis().to_string());
+                command.arg(waiting.longest_queue);
+                if late || says_it_is_alive {
+                    command.arg(keys.gateway());
+                }
+            }
         };
-        let run = dispatch.run(&self.acquire, keys, &token, fill);
+        let run = dispatch.run(&self.acquire, keys, &id, fill);
         let Answer { mut reply, earlier } = run.await?;
         let told = reply.told();
         gateway.hear(keys, reply.news()?);
@@ -82,6 +83,9 @@ impl Scripts {
             (Ok(Acquisition::Granted(lease)), _) => gateway.floors.raise(keys.slot(), lease.fence),
             (Ok(Acquisition::Queued(place)), earlier) => {
                 gateway.queued(keys, &place.contention);
+                if says_it_is_alive {
+                    gateway.has_said_it_is_alive(keys.slot());
+                }
                 if earlier.is_some() {
                     gateway.parking.sent_again(&attempt.token);
                 }
@@ -105,7 +109,7 @@ fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition
             let lease = granted(reply, attempt).ok_or_else(|| reply.unexpected())?;
             Ok(Acquisition::Granted(lease))
         }
-        "again" => Ok(Acquisition::Granted(reply.lease(keys)?)),
+        "again" => Ok(Acquisition::Granted(reply.held(keys)?)),
         "replayed" => {
             let (lease, salt) = under_the_key(reply, keys)?;
             let before = reply.text().as_deref().and_then(token_hash);
@@ -134,21 +138,27 @@ fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition
 }
 
 fn under_the_key(reply: &mut Reply, keys: &Keys) -> Result<(HeldLease, Salt), StoreError> {
-    let lease = reply.lease(keys)?;
-    let salt = reply.text().as_deref().and_then(hex::read);
-    let salt = salt.ok_or_else(|| reply.unexpected())?;
-    Ok((lease, Salt::from_bytes(salt)))
+    let text = reply.text().ok_or_else(|| reply.unexpected())?;
+    let now = reply.micros().ok_or_else(|| reply.unexpected())?;
+    let record = Record::read(&text);
+    let lease = record.and_then(|record| Some((record.lease(now)?, record.salt()?)));
+    lease.ok_or_else(|| StoreError::ForeignData {
+        key: keys.lock().to_owned(),
+        found: "a lease that makes no sense".into(),
+    })
 }
 
 /// A new lease is what was asked for.
 fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
     let fence = u64::try_from(reply.integer()?).ok()?;
+    let ttl = attempt.ttl.duration();
+    let limit = attempt.hold_limit.map(HoldLimit::duration);
     Some(HeldLease {
         fence: FencingToken::new(fence).ok()?,
         ttl: attempt.ttl,
-        expires_in: attempt.ttl.duration(),
+        expires_in: limit.map_or(ttl, |limit| ttl.min(limit)),
         held_for: Duration::ZERO,
-        hold_expires_in: limit(reply.integer()?),
+        hold_expires_in: limit,
         owner: attempt.owner.clone(),
         metadata: attempt.metadata.clone(),
     })

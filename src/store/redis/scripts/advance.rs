@@ -17,7 +17,7 @@ pub(in crate::store::redis) enum Advance {
     Held(Option<Duration>),
     /// It was free, and somebody was queued for it.
     Passed,
-    /// It is free, and nobody is queued for it.
+    /// It is free, and nobody is queued for it who is alive.
     Idle,
 }
 
@@ -31,8 +31,8 @@ impl Scripts {
         keys: &Keys,
     ) -> Result<Advance, StoreError> {
         let fill = |command: &mut Cmd, _| {
-            queueing::fill_keys(command, keys);
-            queueing::fill_gateway(command, keys, gateway);
+            command.arg(keys.lock()).arg(keys.fence());
+            command.arg(queueing::gateway(keys, gateway));
         };
         let run = dispatch.run(&self.advance, keys, keys.lock(), fill);
         let mut reply = run.await?.reply;
@@ -47,8 +47,7 @@ impl Scripts {
             },
             "passed" => Ok(Advance::Passed),
             "idle" => Ok(Advance::Idle),
-            "layout" => Err(reply.layout(keys)),
-            _ => Err(reply.unexpected()),
+            _ => Err(reply.refusal(keys)),
         }
     }
 }

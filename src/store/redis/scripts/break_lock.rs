@@ -28,19 +28,18 @@ pub(in crate::store::redis) enum Struck {
 // === impl Scripts ===
 
 impl Scripts {
-    /// Breaks what is meant; with `None` nothing, and finds out only whether anything is in the way.
+    /// Breaks what is meant.
     pub(in crate::store::redis) async fn break_lock(
         &self,
         dispatch: &Dispatch,
         gateway: &Gateway,
         keys: &Keys,
-        meant: Option<Meant>,
+        meant: Meant,
     ) -> Result<Struck, StoreError> {
         let nonce = Token::random().hash().to_string();
         let (fence, mark) = match meant {
-            Some(Meant::Lease(fence)) => (fence.get().to_string(), String::new()),
-            Some(Meant::Foreign(mark)) => (String::new(), mark.to_string()),
-            None => (String::new(), String::new()),
+            Meant::Lease(fence) => (format!("{:016}", fence.get()), String::new()),
+            Meant::Foreign(mark) => (String::new(), mark.to_string()),
         };
         let fill = |command: &mut Cmd, sending| {
             queueing::fill(command, keys, gateway, &nonce);
@@ -53,7 +52,6 @@ impl Scripts {
         match reply.kind() {
             "broken" => Ok(Struck::Broken),
             "changed" => Ok(Struck::Changed),
-            "layout" => Err(reply.layout(keys)),
             _ => Err(reply.unexpected()),
         }
     }

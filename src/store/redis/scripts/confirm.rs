@@ -8,9 +8,8 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, keys::Keys, run::Told},
+    super::{dispatch::Dispatch, keys::Keys, layout::id, run::Told},
     Scripts,
-    script::TOMBSTONE_MS,
 };
 
 // === impl Scripts ===
@@ -22,21 +21,17 @@ impl Scripts {
         keys: &Keys,
         token: &TokenHash,
     ) -> Result<(Confirmation, Told), StoreError> {
-        let token = token.to_string();
+        let id = id(token);
         let fill = |command: &mut Cmd, _| {
-            for key in [keys.lock(), keys.info(), keys.ended(), keys.gateway()] {
-                command.arg(key);
-            }
-            command.arg(&token).arg(TOMBSTONE_MS);
+            command.arg(keys.lock()).arg(keys.gateway()).arg(&id);
         };
-        let run = dispatch.run(&self.confirm, keys, &token, fill);
+        let run = dispatch.run(&self.confirm, keys, &id, fill);
         let mut reply = run.await?.reply;
         let told = reply.told();
         let confirmation = match reply.kind() {
-            "confirmed" => Confirmation::Confirmed(reply.lease(keys)?),
+            "confirmed" => Confirmation::Confirmed(reply.held(keys)?),
             "lost" => Confirmation::Lost,
             "superseded" => Confirmation::Superseded,
-            "layout" => return Err(reply.layout(keys)),
             _ => return Err(reply.unexpected()),
         };
         Ok((confirmation, told))

@@ -15,7 +15,7 @@ impl Reply {
         let waiters = self.integer().and_then(|count| u64::try_from(count).ok());
         let waiters = waiters.ok_or_else(|| self.unexpected())?;
         let holder = match self.text().as_deref() {
-            Some("held") => Some(Holder::Lease(self.lease(keys)?)),
+            Some("held") => Some(Holder::Lease(self.held(keys)?)),
             Some("foreign") => Some(self.foreign().ok_or_else(|| self.unexpected())?),
             Some("passing") => None,
             _ => return Err(self.unexpected()),

@@ -19,10 +19,10 @@ impl Scripts {
         keys: &Keys,
     ) -> Result<u64, StoreError> {
         let fill = |command: &mut Cmd, _| {
-            command.arg(keys.queue()).arg(keys.waiters());
+            command.arg(keys.lock()).arg(keys.wait());
             command.arg(INSPECTED_WAITERS);
         };
-        let run = dispatch.run(&self.count, keys, keys.queue(), fill);
+        let run = dispatch.run(&self.count, keys, keys.wait(), fill);
         let mut reply = run.await?.reply;
         let count = reply.integer().and_then(|count| u64::try_from(count).ok());
         count

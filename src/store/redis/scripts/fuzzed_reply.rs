@@ -2,14 +2,14 @@
 
 use std::sync::LazyLock;
 
-use bb8_redis::redis::{Value, parse_redis_value};
+use bb8_redis::redis::parse_redis_value;
 
 use crate::lock::LockName;
 
 use super::{
     super::{gateway::GatewayId, keys::Keys, slot::SlotTags},
     Reply,
-    record::told_lease,
+    inspect::queue,
 };
 
 static KEYS: LazyLock<Keys> = LazyLock::new(|| {
@@ -24,15 +24,13 @@ pub(crate) fn fuzzed_reply(bytes: &[u8]) -> String {
     let Ok(value) = parse_redis_value(bytes) else {
         return "no RESP".to_owned();
     };
-    let told = match &value {
-        Value::Array(fields) => told_lease(fields, 1_000, 1_000).map(|lease| lease.ttl),
-        _ => None,
-    };
-    let mut outcome = format!("{:?} ", told.is_some());
+    let mut outcome = String::new();
     let read = || Reply::read(value.clone(), ECHO);
-    let readers: [fn(&mut Reply) -> String; 6] = [
+    let readers: [fn(&mut Reply) -> String; 8] = [
         |reply| shown(reply.news()),
         |reply| shown(reply.lease(&KEYS)),
+        |reply| shown(reply.held(&KEYS)),
+        |reply| format!("{:?}", queue(reply).is_some()),
         |reply| shown(reply.contention(&KEYS)),
         |reply| shown(reply.broken()),
         |reply| format!("{:?}", reply.foreign().is_some()),

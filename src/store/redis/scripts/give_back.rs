@@ -8,7 +8,7 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys},
+    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys, layout::id},
     Scripts, queueing,
 };
 
@@ -85,24 +85,25 @@ impl Scripts {
         token: &TokenHash,
         known: Knowledge,
     ) -> Result<Returned, StoreError> {
-        let token = token.to_string();
+        let id = id(token);
         let fill = |command: &mut Cmd, _| {
-            queueing::fill(command, keys, gateway, &token);
+            queueing::fill(command, keys, gateway, &id);
             match known {
                 Knowledge::MayBeHeard => command.arg(0).arg(""),
                 Knowledge::Unheard(None) => command.arg(1).arg(""),
-                Knowledge::Unheard(Some(fence)) => command.arg(1).arg(fence.get()),
+                Knowledge::Unheard(Some(fence)) => {
+                    command.arg(1).arg(format!("{:016}", fence.get()))
+                }
                 Knowledge::KeptBack => command.arg(2).arg(""),
             };
         };
-        let run = dispatch.run(&self.give_back, keys, &token, fill);
+        let run = dispatch.run(&self.give_back, keys, &id, fill);
         let mut reply = run.await?.reply;
         gateway.hear(keys, reply.news()?);
         match reply.kind() {
             "given_back" => Ok(Returned::Now),
             "nothing" => Ok(Returned::Nothing),
             "kept" => Ok(Returned::Kept),
-            "layout" => Err(reply.layout(keys)),
             _ => Err(reply.unexpected()),
         }
     }

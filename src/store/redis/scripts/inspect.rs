@@ -1,18 +1,15 @@
 //! Calls `inspect.lua`.
 
-use bb8_redis::redis::{Cmd, Value};
+use bb8_redis::redis::Cmd;
 use tokio::time::Duration;
 
-use crate::{
-    lock::Owner,
-    store::{
-        StoreError,
-        contract::{Contention, INSPECTED_WAITERS, Inspection, Waiter},
-    },
+use crate::store::{
+    StoreError,
+    contract::{Contention, INSPECTED_WAITERS, Inspection, Waiter},
 };
 
 use super::{
-    super::{dispatch::Dispatch, keys::Keys},
+    super::{dispatch::Dispatch, keys::Keys, layout::waiter},
     Reply, Scripts,
 };
 
@@ -25,17 +22,14 @@ impl Scripts {
         keys: &Keys,
     ) -> Result<Inspection, StoreError> {
         let fill = |command: &mut Cmd, _| {
-            for key in [keys.lock(), keys.info(), keys.queue(), keys.waiters()] {
-                command.arg(key);
-            }
+            command.arg(keys.lock()).arg(keys.wait());
             command.arg(INSPECTED_WAITERS);
         };
         let run = dispatch.run(&self.inspect, keys, keys.lock(), fill);
         let mut reply = run.await?.reply;
         match reply.kind() {
             "shown" => {
-                let queue = reply.list().and_then(queue);
-                let queue = queue.ok_or_else(|| reply.unexpected())?;
+                let queue = queue(&mut reply).ok_or_else(|| reply.unexpected())?;
                 let Contention { holder, waiters } = reply.contention(keys)?;
                 Ok(Inspection {
                     holder,
@@ -43,23 +37,22 @@ impl Scripts {
                     waiters,
                 })
             }
-            "layout" => Err(reply.layout(keys)),
             _ => Err(reply.unexpected()),
         }
     }
 }
 
-/// The queue as a list of owners and of how long each has waited.
-fn queue(fields: Vec<Value>) -> Option<Vec<Waiter>> {
-    let mut fields = Reply::of_fields(fields);
+/// Those who wait, by their tickets and the time.
+pub(super) fn queue(reply: &mut Reply) -> Option<Vec<Waiter>> {
+    let (mut tickets, now) = (reply.nested()?, reply.micros()?);
     let mut queue = Vec::new();
-    while let Some(owner) = fields.text() {
-        let waited = u64::try_from(fields.integer()?).ok()?;
-        queue.push(Waiter {
-            // Shown, never trusted: what another hand has written is left out.
-            owner: Owner::new(&owner).ok(),
-            waited: Duration::from_millis(waited),
-        });
+    while !tickets.is_over() {
+        let ticket = tickets.text()?;
+        // One whose ticket was lost stands there until its turn comes.
+        queue.push(waiter(&ticket, now).unwrap_or(Waiter {
+            owner: None,
+            waited: Duration::ZERO,
+        }));
     }
     Some(queue)
 }

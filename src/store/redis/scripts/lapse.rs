@@ -5,9 +5,8 @@ use bb8_redis::redis::Cmd;
 use crate::{lock::TokenHash, store::StoreError};
 
 use super::{
-    super::{dispatch::Dispatch, keys::Keys},
+    super::{dispatch::Dispatch, keys::Keys, layout::id},
     Scripts,
-    script::TOMBSTONE_MS,
 };
 
 // === impl Scripts ===
@@ -20,14 +19,11 @@ impl Scripts {
         keys: &Keys,
         token: &TokenHash,
     ) -> Result<(), StoreError> {
-        let token = token.to_string();
+        let id = id(token);
         let fill = |command: &mut Cmd, _| {
-            for key in [keys.ended(), keys.queue(), keys.waiters()] {
-                command.arg(key);
-            }
-            command.arg(&token).arg(TOMBSTONE_MS);
+            command.arg(keys.lock()).arg(&id);
         };
-        let reply = dispatch.run(&self.lapse, keys, &token, fill).await?.reply;
+        let reply = dispatch.run(&self.lapse, keys, &id, fill).await?.reply;
         match reply.kind() {
             "lapsed" | "kept" => Ok(()),
             _ => Err(reply.unexpected()),

@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys, run::Told},
+    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys, layout::id, run::Told},
     Scripts, queueing,
 };
 
@@ -24,27 +24,26 @@ impl Scripts {
         token: &TokenHash,
         keep_for: Option<Duration>,
     ) -> Result<(Leaving, Told), StoreError> {
-        let token = token.to_string();
+        let id = id(token);
         let fill = |command: &mut Cmd, _| {
-            queueing::fill(command, keys, gateway, &token);
+            queueing::fill(command, keys, gateway, &id);
             match keep_for.and_then(|keep| u64::try_from(keep.as_millis()).ok()) {
                 Some(ms) => command.arg(ms),
                 None => command.arg(""),
             };
         };
-        let run = dispatch.run(&self.leave, keys, &token, fill);
+        let run = dispatch.run(&self.leave, keys, &id, fill);
         let mut reply = run.await?.reply;
         let told = reply.told();
         gateway.hear(keys, reply.news()?);
         let leaving = match reply.kind() {
             "left" => Leaving::Left(reply.contention(keys)?),
             "granted" => {
-                let lease = reply.lease(keys)?;
+                let lease = reply.held(keys)?;
                 gateway.floors.raise(keys.slot(), lease.fence);
                 Leaving::Granted(lease)
             }
             "superseded" => Leaving::Superseded,
-            "layout" => return Err(reply.layout(keys)),
             _ => return Err(reply.unexpected()),
         };
         Ok((leaving, told))

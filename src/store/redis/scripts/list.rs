@@ -36,7 +36,7 @@ impl Scripts {
         keys: &Keys,
     ) -> Result<Seen, StoreError> {
         let fill = |command: &mut Cmd, _| {
-            command.arg(keys.lock()).arg(keys.info());
+            command.arg(keys.lock());
         };
         let run = dispatch.run(&self.list, keys, keys.lock(), fill);
         let mut reply = run.await?.reply;
@@ -46,7 +46,7 @@ impl Scripts {
         let left = left(&mut reply)?;
         match reply.kind() {
             // What makes no lease was not written by us.
-            "held" => Ok(reply.read_lease().map_or(Seen::Odd(left), Seen::Lease)),
+            "held" => Ok(reply.read_held().map_or(Seen::Odd(left), Seen::Lease)),
             "foreign" => match reply.mark() {
                 Some(mark) => Ok(Seen::Foreign(left, mark)),
                 None => Err(reply.unexpected()),

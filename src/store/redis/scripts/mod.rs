@@ -35,6 +35,6 @@ pub(super) use idempotency::fill_idempotency;
 pub(super) use list::Seen;
 pub(super) use news::Heard;
 pub(super) use probe::{Permission, Probed};
-pub(super) use record::{RECORD_LAYOUT, TOLD, metadata_json, told_lease};
+pub(super) use record::metadata_json;
 pub(super) use reply::Reply;
 pub(super) use script::{Script, Scripts, TOMBSTONE_MS};

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use bb8_redis::redis::Value;
-
 use crate::{
     lock::{HeldLease, TokenHash},
     store::StoreError,
 };
 
-use super::{Reply, token_hash};
+use super::{super::layout::Record, Reply, token_hash};
 
 /// One piece of news.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,13 +32,13 @@ impl Reply {
     /// The news in the next field. What makes no sense is as good as a lost reply: it is found out
     /// later.
     pub(super) fn news(&mut self) -> Result<Vec<Heard>, StoreError> {
-        let news = self.list().ok_or_else(|| self.unexpected())?;
-        let heard = news.into_iter().map(|news| match news {
-            Value::Array(fields) => Heard::read(Reply::of_fields(fields)),
-            _ => None,
-        });
-        let heard: Option<Vec<Heard>> = heard.collect();
-        heard.ok_or_else(|| self.unexpected())
+        let mut news = self.nested().ok_or_else(|| self.unexpected())?;
+        let mut heard = Vec::new();
+        while !news.is_over() {
+            let one = news.nested().and_then(Heard::read);
+            heard.push(one.ok_or_else(|| self.unexpected())?);
+        }
+        Ok(heard)
     }
 }
 
@@ -51,8 +49,10 @@ impl Heard {
         let kind = fields.text()?;
         match kind.as_str() {
             "granted" => {
-                let token = token_hash(&fields.text()?)?;
-                Some(Self::Granted(token, fields.read_lease()?))
+                let text = fields.text()?;
+                let record = Record::read(&text)?;
+                let lease = record.lease(fields.micros()?)?;
+                Some(Self::Granted(record.token(), lease))
             }
             "passed" => {
                 let ms = u64::try_from(fields.integer()?).ok()?;
@@ -69,29 +69,34 @@ impl Heard {
 
 #[cfg(test)]
 mod tests {
+    use bb8_redis::redis::Value;
+
     use super::*;
     use crate::lock::Token;
 
-    fn text(text: &str) -> Value {
-        Value::BulkString(text.into())
-    }
-
-    fn news(news: Vec<Vec<Value>>) -> Result<Vec<Heard>, StoreError> {
-        let news = Value::Array(news.into_iter().map(Value::Array).collect());
-        let value = Value::Array(vec![text("released"), text("a"), news]);
-        Reply::read(value, "a").unwrap().news()
+    fn news(news: &[&[&str]]) -> Result<Vec<Heard>, StoreError> {
+        let field = |text: &str| format!("{}:{text}", text.len());
+        let one = |fields: &&[&str]| {
+            let fields: String = fields.iter().map(|text| field(text)).collect();
+            field(&fields)
+        };
+        let news: String = news.iter().map(one).collect();
+        let text = format!("released a {}", field(&news));
+        Reply::read(Value::BulkString(text.into()), "a")
+            .unwrap()
+            .news()
     }
 
     #[test]
     fn each_kind_is_understood() {
         let token = Token::random().hash();
-        let ticket = text(&token.to_string());
-        let read = news(vec![
-            vec![text("passed"), Value::Int(3_000)],
-            vec![text("superseded"), ticket],
-            vec![text("more")],
-            vec![text("unsent")],
-            vec![text("lapsed")],
+        let ticket = token.to_string();
+        let read = news(&[
+            &["passed", "3000"],
+            &["superseded", &ticket],
+            &["more"],
+            &["unsent"],
+            &["lapsed"],
         ]);
         let expected = [
             Heard::Passed(Duration::from_secs(3)),
@@ -101,19 +106,19 @@ mod tests {
             Heard::Lapsed,
         ];
         assert_eq!(read.unwrap(), expected);
-        assert_eq!(news(Vec::new()).unwrap(), []);
+        assert_eq!(news(&[]).unwrap(), []);
     }
 
     #[test]
     fn what_makes_no_sense_is_no_news() {
         for odd in [
-            vec![text("odd")],
-            vec![text("passed"), Value::Int(-1)],
-            vec![text("superseded"), text("x")],
-            vec![text("granted"), text(&"0".repeat(64))],
-            Vec::new(),
+            &["odd"][..],
+            &["passed", "-1"],
+            &["superseded", "x"],
+            &["granted", &"0".repeat(64)],
+            &[],
         ] {
-            assert!(news(vec![odd]).is_err());
+            assert!(news(&[odd]).is_err());
         }
     }
 }

@@ -1,30 +1,17 @@
-//! The keys and arguments that all scripts take which pass a lock on.
+//! What all scripts take which pass a lock on.
 
 use bb8_redis::redis::Cmd;
 
-use super::{
-    super::{gateway::Gateway, keys::Keys},
-    script::TOMBSTONE_MS,
-};
+use super::super::{gateway::Gateway, keys::Keys};
 
-/// Appends the keys.
-pub(super) fn fill_keys(command: &mut Cmd, keys: &Keys) {
-    for key in keys.all() {
-        command.arg(key);
-    }
-}
-
-/// Appends the memory of ends, the floor and the gateway's id.
-pub(super) fn fill_gateway(command: &mut Cmd, keys: &Keys, gateway: &Gateway) {
-    command
-        .arg(TOMBSTONE_MS)
-        .arg(gateway.floors.of(keys.slot()))
-        .arg(gateway.id.as_str());
+/// The highest fence that this gateway has seen in the slot of a lock, in 16 digits, and its id.
+pub(super) fn gateway(keys: &Keys, gateway: &Gateway) -> String {
+    let floor = gateway.floors.of(keys.slot());
+    format!("{floor:016}{}", gateway.id.as_str())
 }
 
 /// Appends the keys, and what a script takes that ends something of an attempt.
-pub(super) fn fill(command: &mut Cmd, keys: &Keys, gateway: &Gateway, token: &str) {
-    fill_keys(command, keys);
-    command.arg(token);
-    fill_gateway(command, keys, gateway);
+pub(super) fn fill(command: &mut Cmd, keys: &Keys, by: &Gateway, id: &str) {
+    command.arg(keys.lock()).arg(keys.fence());
+    command.arg(id).arg(gateway(keys, by));
 }

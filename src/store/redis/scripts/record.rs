@@ -2,56 +2,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use bb8_redis::redis::Value;
-
 use crate::{
     lock::{FencingToken, ForeignMark, HeldLease, Metadata, Owner, Ttl},
     store::{StoreError, contract::Holder},
 };
 
-use super::{super::keys::Keys, Reply};
-
-/// The layout of the records that this version reads and writes, as in `record.lua`.
-pub(in crate::store::redis) const RECORD_LAYOUT: &[u8] = b"1";
-
-/// The fields of a record that a lease is told from, as in `tell.lua`.
-pub(in crate::store::redis) const TOLD: [&str; 6] =
-    ["fence", "ttl", "acquired", "hold", "owner", "metadata"];
-
-/// The lease in the fields of [`TOLD`], with what is left of it and the time, in milliseconds: the
-/// same that `tell.lua` tells.
-pub(in crate::store::redis) fn told_lease(
-    fields: &[Value],
-    left: i64,
-    now: i64,
-) -> Option<HeldLease> {
-    let [fence, ttl, acquired, hold, owner, metadata] = fields else {
-        return None;
-    };
-    let text = |field: &Value| match field {
-        Value::Nil => Value::BulkString(Vec::new()),
-        other => other.clone(),
-    };
-    let until_limit = number(hold).map_or(-1, |hold| hold.saturating_sub(now).max(0));
-    let held_for = number(acquired).map_or(0, |acquired| now.saturating_sub(acquired).max(0));
-    let told = vec![
-        Value::Int(number(fence)?),
-        Value::Int(number(ttl)?),
-        Value::Int(left),
-        Value::Int(held_for),
-        Value::Int(until_limit),
-        text(owner),
-        text(metadata),
-    ];
-    Reply::of_fields(told).read_lease()
-}
-
-fn number(field: &Value) -> Option<i64> {
-    match field {
-        Value::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
-        _ => None,
-    }
-}
+use super::{
+    super::{keys::Keys, layout::Record},
+    Reply,
+};
 
 // === impl Reply ===
 
@@ -62,6 +21,24 @@ impl Reply {
             key: keys.info().to_owned(),
             found: "a lease record that makes no sense".into(),
         })
+    }
+
+    /// The lease in the fields that follow: its text, and the time. If it makes none, it was not written by us.
+    pub(super) fn held(&mut self, keys: &Keys) -> Result<HeldLease, StoreError> {
+        self.read_held().ok_or_else(|| StoreError::ForeignData {
+            key: keys.lock().to_owned(),
+            found: "a lease that makes no sense".into(),
+        })
+    }
+
+    pub(super) fn read_held(&mut self) -> Option<HeldLease> {
+        let text = self.text()?;
+        Record::read(&text)?.lease(self.micros()?)
+    }
+
+    /// A time of the store, in microseconds.
+    pub(super) fn micros(&mut self) -> Option<u64> {
+        self.str()?.parse().ok()
     }
 
     pub(super) fn read_lease(&mut self) -> Option<HeldLease> {

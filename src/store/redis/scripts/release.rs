@@ -15,6 +15,7 @@ use super::{
         dispatch::{Answer, Dispatch},
         gateway::Gateway,
         keys::Keys,
+        layout::id,
     },
     Scripts, queueing,
 };
@@ -30,13 +31,14 @@ impl Scripts {
         keeper: Option<KeeperId>,
         token: &TokenHash,
     ) -> Result<Release, StoreError> {
-        let token = token.to_string();
-        let keeper = keeper.map(|keeper| keeper.to_string()).unwrap_or_default();
+        let id = id(token);
         let fill = |command: &mut Cmd, _| {
-            queueing::fill(command, keys, gateway, &token);
-            command.arg(&keeper);
+            queueing::fill(command, keys, gateway, &id);
+            if let Some(keeper) = keeper {
+                command.arg(keeper.to_string());
+            }
         };
-        let run = dispatch.run(&self.release, keys, &token, fill);
+        let run = dispatch.run(&self.release, keys, &id, fill);
         let Answer { mut reply, earlier } = run.await?;
         gateway.hear(keys, reply.news()?);
         let loss = match reply.kind() {
@@ -46,7 +48,6 @@ impl Scripts {
             "free" => Loss::Free,
             // Not by a copy of this command: that would have released it.
             "broken" => return Ok(Release::Lost(reply.broken()?)),
-            "layout" => return Err(reply.layout(keys)),
             _ => return Err(reply.unexpected()),
         };
         match earlier {

@@ -11,9 +11,8 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys},
+    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys, layout::id},
     Scripts,
-    script::TOMBSTONE_MS,
 };
 
 /// How often a renewal is asked for: each time somebody else has renewed the lease in between.
@@ -31,7 +30,7 @@ impl Scripts {
         token: &TokenHash,
         ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
-        let (lease, token) = (token, token.to_string());
+        let (lease, id) = (token, id(token));
         let (mut named, mut earlier) = (gateway.marks.take(lease).unwrap_or_default(), None);
         let (mut reply, left) = 'renewed: {
             for tried in 0..TRIES {
@@ -42,15 +41,24 @@ impl Scripts {
                 // the mark of a copy which nobody has heard of is never named.
                 let leaves = mark();
                 let fill = |command: &mut Cmd, _| {
-                    fill_who(command, keys, renewer, &token, ttl);
+                    command.arg(keys.lock()).arg(keys.fence()).arg(&id);
+                    match ttl {
+                        Some(ttl) => command.arg(ttl.as_millis()),
+                        None => command.arg(""),
+                    };
                     command.arg(&named).arg(gateway.id.as_str());
                     match (named.is_empty(), ttl) {
                         (false, _) => command.arg(&leaves),
                         (true, Some(_)) => command.arg(mark()),
                         (true, None) => command.arg(""),
                     };
+                    match renewer {
+                        Renewer::Bearer => command,
+                        Renewer::Keeper(keeper) => command.arg(keeper.to_string()),
+                        Renewer::Adopter(keeper) => command.arg(keeper.to_string()).arg(1),
+                    };
                 };
-                let run = dispatch.run(&self.renew, keys, &token, fill).await;
+                let run = dispatch.run(&self.renew, keys, &id, fill).await;
                 let mut answer = run.map_err(|error| known(error, earlier.as_ref()))?;
                 earlier = answer.earlier.or(earlier);
                 if answer.reply.kind() != "marked" {
@@ -66,7 +74,7 @@ impl Scripts {
         match reply.kind() {
             "renewed" => {
                 gateway.hear(keys, reply.news()?);
-                let held = reply.lease(keys)?;
+                let held = reply.held(keys)?;
                 if !named.is_empty() {
                     gateway.marks.keep(lease, left, held.expires_in);
                 }
@@ -78,33 +86,9 @@ impl Scripts {
             "another" => Ok(Renewal::Lost(Loss::HeldByAnother)),
             "free" => Ok(Renewal::Lost(Loss::Free)),
             "broken" => Ok(Renewal::Lost(reply.broken()?)),
-            "layout" => Err(reply.layout(keys)),
             _ => Err(reply.unexpected()),
         }
     }
-}
-
-fn fill_who(command: &mut Cmd, keys: &Keys, renewer: Renewer, token: &str, ttl: Option<Ttl>) {
-    for key in [
-        keys.lock(),
-        keys.info(),
-        keys.ended(),
-        keys.queue(),
-        keys.waiters(),
-    ] {
-        command.arg(key);
-    }
-    command.arg(token);
-    match ttl {
-        Some(ttl) => command.arg(ttl.as_millis()),
-        None => command.arg(""),
-    };
-    command.arg(TOMBSTONE_MS);
-    match renewer {
-        Renewer::Bearer => command.arg("").arg(0),
-        Renewer::Keeper(keeper) => command.arg(keeper.to_string()).arg(0),
-        Renewer::Adopter(keeper) => command.arg(keeper.to_string()).arg(1),
-    };
 }
 
 /// What is known of a renewal of which an earlier command may have been carried out.

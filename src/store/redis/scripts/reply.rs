@@ -12,35 +12,65 @@ use super::super::run::{RunId, Told};
 #[derive(Debug)]
 pub(in crate::store::redis) struct Reply {
     kind: String,
-    fields: vec::IntoIter<Value>,
+    fields: Fields,
     told: Told,
+}
+
+/// What follows kind and echo.
+#[derive(Debug)]
+enum Fields {
+    /// In one text: each field is its length, a colon, and itself.
+    Flat(Flat),
+    /// As the scripts of a quorum answer.
+    Values(vec::IntoIter<Value>),
+}
+
+/// Fields in one text, of which those before `at` have been read.
+#[derive(Debug)]
+struct Flat {
+    text: Vec<u8>,
+    at: usize,
 }
 
 /// How much of a text is shown that somebody else has written: more than any version number has.
 const LONGEST_FOREIGN: usize = 32;
+/// How many digits a length has at most.
+const LONGEST_LENGTH: usize = 9;
 
 // === impl Reply ===
 
 impl Reply {
-    /// Takes a reply apart. Its second field must repeat `echo`, or it answers something else.
+    /// Takes a reply apart. It must repeat `echo`, or it answers something else.
     pub(in crate::store::redis) fn read(value: Value, echo: &str) -> Result<Self, String> {
-        let Value::Array(fields) = value else {
-            return Err("no list".to_owned());
-        };
-        let mut fields = fields.into_iter();
-        match (fields.next(), fields.next()) {
-            (Some(Value::BulkString(kind)), Some(Value::BulkString(echoed)))
-                if echoed == echo.as_bytes() =>
-            {
-                let kind = String::from_utf8(kind).map_err(|_| "no kind".to_owned())?;
-                Ok(Self {
-                    kind,
-                    fields,
-                    told: Told::by(None),
-                })
+        let another = || "an answer to another command".to_owned();
+        let (kind, fields) = match value {
+            Value::BulkString(text) => {
+                let kind = text.iter().position(|&byte| byte == b' ');
+                let kind = kind.ok_or_else(another)?;
+                let rest = text[kind + 1..].strip_prefix(echo.as_bytes());
+                rest.and_then(|rest| rest.strip_prefix(b" "))
+                    .ok_or_else(another)?;
+                let at = kind + echo.len() + 2;
+                (text[..kind].to_vec(), Fields::Flat(Flat { text, at }))
             }
-            _ => Err("an answer to another command".to_owned()),
-        }
+            Value::Array(fields) => {
+                let mut fields = fields.into_iter();
+                match (fields.next(), fields.next()) {
+                    (Some(Value::BulkString(kind)), Some(Value::BulkString(echoed)))
+                        if echoed == echo.as_bytes() =>
+                    {
+                        (kind, Fields::Values(fields))
+                    }
+                    _ => return Err(another()),
+                }
+            }
+            _ => return Err("neither text nor list".to_owned()),
+        };
+        Ok(Self {
+            kind: String::from_utf8(kind).map_err(|_| "no kind".to_owned())?,
+            fields,
+            told: Told::by(None),
+        })
     }
 
     pub(in crate::store::redis) fn kind(&self) -> &str {
@@ -48,10 +78,10 @@ impl Reply {
     }
 
     /// Fields of their own, without a kind.
-    pub(super) fn of_fields(fields: Vec<Value>) -> Self {
+    fn of_fields(fields: Fields) -> Self {
         Self {
             kind: String::new(),
-            fields: fields.into_iter(),
+            fields,
             told: Told::by(None),
         }
     }
@@ -70,24 +100,54 @@ impl Reply {
     }
 
     pub(in crate::store::redis) fn integer(&mut self) -> Option<i64> {
-        match self.fields.next() {
-            Some(Value::Int(number)) => Some(number),
-            _ => None,
+        match &mut self.fields {
+            Fields::Flat(flat) => std::str::from_utf8(flat.next()?).ok()?.parse().ok(),
+            Fields::Values(values) => match values.next() {
+                Some(Value::Int(number)) => Some(number),
+                _ => None,
+            },
         }
     }
 
     pub(in crate::store::redis) fn text(&mut self) -> Option<String> {
-        match self.fields.next() {
-            Some(Value::BulkString(bytes)) => String::from_utf8(bytes).ok(),
-            _ => None,
+        String::from_utf8(self.bytes()?).ok()
+    }
+
+    fn bytes(&mut self) -> Option<Vec<u8>> {
+        match &mut self.fields {
+            Fields::Flat(flat) => flat.next().map(<[u8]>::to_vec),
+            Fields::Values(values) => match values.next() {
+                Some(Value::BulkString(bytes)) => Some(bytes),
+                _ => None,
+            },
+        }
+    }
+
+    /// A text that can be read in place, of a reply that is one.
+    pub(super) fn str(&mut self) -> Option<&str> {
+        match &mut self.fields {
+            Fields::Flat(flat) => std::str::from_utf8(flat.next()?).ok(),
+            Fields::Values(_) => None,
+        }
+    }
+
+    /// Fields in a field; `None` if there is none.
+    pub(super) fn nested(&mut self) -> Option<Self> {
+        let text = self.bytes()?;
+        Some(Self::of_fields(Fields::Flat(Flat { text, at: 0 })))
+    }
+
+    /// Whether all was read.
+    pub(super) fn is_over(&self) -> bool {
+        match &self.fields {
+            Fields::Flat(flat) => flat.at == flat.text.len(),
+            Fields::Values(values) => values.len() == 0,
         }
     }
 
     /// A text that somebody else has written, as it can be shown: short, and in one line.
     pub(super) fn foreign_text(&mut self) -> Option<String> {
-        let Some(Value::BulkString(bytes)) = self.fields.next() else {
-            return None;
-        };
+        let bytes = self.bytes()?;
         let text = String::from_utf8_lossy(&bytes);
         let mut shown: String = text.chars().take(LONGEST_FOREIGN).collect();
         if shown.len() < text.len() {
@@ -96,16 +156,27 @@ impl Reply {
         Some(shown.escape_debug().to_string())
     }
 
-    pub(super) fn list(&mut self) -> Option<Vec<Value>> {
-        match self.fields.next() {
-            Some(Value::Array(values)) => Some(values),
-            _ => None,
-        }
-    }
-
     /// The reply is none that the script gives.
     pub(in crate::store::redis) fn unexpected(&self) -> StoreError {
         Uncertainty::UnexpectedReply(format!("{:?} with unknown fields", self.kind)).into()
+    }
+}
+
+// === impl Flat ===
+
+impl Flat {
+    /// The next field; `None` if there is none, or if this is none.
+    fn next(&mut self) -> Option<&[u8]> {
+        let rest = &self.text[self.at..];
+        let digits = rest.iter().take(LONGEST_LENGTH + 1);
+        let digits = digits.take_while(|byte| byte.is_ascii_digit()).count();
+        if !(1..=LONGEST_LENGTH).contains(&digits) || rest.get(digits) != Some(&b':') {
+            return None;
+        }
+        let length: usize = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+        let field = rest.get(digits + 1..digits + 1 + length)?;
+        self.at += digits + 1 + length;
+        Some(field)
     }
 }
 
@@ -129,10 +200,39 @@ mod tests {
     }
 
     #[test]
+    fn one_text_is_taken_apart_into_its_fields() {
+        let mut reply = Reply::read(text("held a:b 1:73:a:x5:3:abc2:-x"), "a:b").unwrap();
+        assert_eq!(reply.kind(), "held");
+        assert_eq!(reply.integer(), Some(7));
+        assert_eq!(reply.text().as_deref(), Some("a:x"));
+        let mut nested = reply.nested().unwrap();
+        assert_eq!(nested.str(), Some("abc"));
+        assert!(nested.str().is_none());
+        assert_eq!(reply.integer(), None);
+        for other in ["held", "held a:b", "held a:c 1:7", "held a:bc 1:7"] {
+            assert!(Reply::read(text(other), "a:b").is_err(), "{other}");
+        }
+        for odd in [
+            "",
+            "1",
+            "1:",
+            "3:ab",
+            ":a",
+            "x:a",
+            "+1:a",
+            "9999999999:a",
+            "-1:a",
+        ] {
+            let mut reply = Reply::read(text(&format!("held a {odd}")), "a").unwrap();
+            assert_eq!(reply.text(), None, "{odd}");
+        }
+    }
+
+    #[test]
     fn shows_of_what_somebody_else_has_written_a_little_and_in_one_line() {
         let shown = |bytes: &[u8]| {
             let value = Value::BulkString(bytes.to_vec());
-            Reply::of_fields(vec![value]).foreign_text()
+            Reply::of_fields(Fields::Values(vec![value].into_iter())).foreign_text()
         };
         assert_eq!(shown(b"2").as_deref(), Some("2"));
         let long = shown(&[b'9'; 5_000]).unwrap();
@@ -140,7 +240,8 @@ mod tests {
         let odd = shown("a\nb\u{1b}[31m\u{202e}\"".as_bytes()).unwrap();
         assert_eq!(odd, "a\\nb\\u{1b}[31m\\u{202e}\\\"");
         assert_eq!(shown(b"\xff").as_deref(), Some("\u{fffd}"));
-        assert_eq!(Reply::of_fields(vec![Value::Int(2)]).foreign_text(), None);
+        let number = Fields::Values(vec![Value::Int(2)].into_iter());
+        assert_eq!(Reply::of_fields(number).foreign_text(), None);
     }
 
     #[test]

@@ -44,23 +44,27 @@ pub(in crate::store::redis) struct Scripts {
 pub(in crate::store::redis) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
 /// What the scripts share, by the name under which they import it. A function that a script does not
 /// come to costs it nothing, because it imports what only its longer ways need behind the short one.
-const PARTS: [(&str, &str); 17] = [
-    ("adopt", include_str!("../lua/adopt.lua")),
-    ("contend", include_str!("../lua/contend.lua")),
-    ("gateways", include_str!("../lua/gateways.lua")),
-    ("grant", include_str!("../lua/grant.lua")),
-    ("hand_over", include_str!("../lua/hand_over.lua")),
-    ("keeper", include_str!("../lua/keeper.lua")),
-    ("mark", include_str!("../lua/mark.lua")),
-    ("memory", include_str!("../lua/memory.lua")),
+const PARTS: [(&str, &str); 21] = [
+    ("adopt", include_str!("../redlock/lua/adopt.lua")),
+    ("clock", include_str!("clock.lua")),
+    ("contend", include_str!("contend.lua")),
+    ("fence", include_str!("fence.lua")),
+    ("field", include_str!("field.lua")),
+    ("gateways", include_str!("gateways.lua")),
+    ("hand_over", include_str!("hand_over.lua")),
+    ("keeper", include_str!("../redlock/lua/keeper.lua")),
+    ("lasting", include_str!("lasting.lua")),
+    ("lease", include_str!("lease.lua")),
+    ("letters", include_str!("letters.lua")),
+    ("mark", include_str!("../redlock/lua/mark.lua")),
+    ("memory", include_str!("../redlock/lua/memory.lua")),
     ("propose", include_str!("../redlock/lua/propose.lua")),
-    ("record", include_str!("../lua/record.lua")),
-    ("send", include_str!("../lua/send.lua")),
-    ("settle", include_str!("../lua/settle.lua")),
-    ("tell", include_str!("../lua/tell.lua")),
-    ("time", include_str!("../lua/time.lua")),
+    ("record", include_str!("../redlock/lua/record.lua")),
+    ("send", include_str!("send.lua")),
+    ("settle", include_str!("../redlock/lua/settle.lua")),
+    ("tell", include_str!("../redlock/lua/tell.lua")),
+    ("time", include_str!("../redlock/lua/time.lua")),
     ("vote", include_str!("../redlock/lua/vote.lua")),
-    ("waiter", include_str!("../lua/waiter.lua")),
     ("wake", include_str!("../redlock/lua/wake.lua")),
 ];
 /// The channel of all gateways as it stands in the scripts, which is that of the first database.
@@ -74,23 +78,21 @@ const ARGUMENTS: usize = 23;
 
 impl Scripts {
     pub(in crate::store::redis) fn new(channels: &Channels) -> Self {
-        let of_queue = |text| Script::telling(text, 6, channels);
+        let of_queue = |text| Script::telling(text, 2, channels);
         Self {
-            acquire: of_queue(include_str!("../lua/acquire.lua")),
-            renew: Script::telling(include_str!("../lua/renew.lua"), 5, channels)
-                .running_during_slot_migration(),
-            release: of_queue(include_str!("../lua/release.lua")).running_during_slot_migration(),
-            give_back: of_queue(include_str!("../lua/give_back.lua")),
-            confirm: Script::new(include_str!("../lua/confirm.lua"), 4)
-                .running_during_slot_migration(),
-            leave: of_queue(include_str!("../lua/leave.lua")),
-            lapse: Script::new(include_str!("../lua/lapse.lua"), 3),
-            advance: of_queue(include_str!("../lua/advance.lua")),
-            inspect: Script::new(include_str!("../lua/inspect.lua"), 4).reading_only(),
-            list: Script::new(include_str!("../lua/list.lua"), 2).reading_only(),
-            count: Script::new(include_str!("../lua/count.lua"), 2).reading_only(),
-            break_lock: of_queue(include_str!("../lua/break.lua")),
-            probe: Script::new(include_str!("../lua/probe.lua"), 1).reading_only(),
+            acquire: of_queue(include_str!("acquire.lua")),
+            renew: of_queue(include_str!("renew.lua")).running_during_slot_migration(),
+            release: of_queue(include_str!("release.lua")).running_during_slot_migration(),
+            give_back: of_queue(include_str!("give_back.lua")),
+            confirm: Script::new(include_str!("confirm.lua"), 2).running_during_slot_migration(),
+            leave: of_queue(include_str!("leave.lua")),
+            lapse: Script::new(include_str!("lapse.lua"), 1),
+            advance: of_queue(include_str!("advance.lua")),
+            inspect: Script::new(include_str!("inspect.lua"), 2).reading_only(),
+            list: Script::new(include_str!("list.lua"), 1).reading_only(),
+            count: Script::new(include_str!("count.lua"), 2).reading_only(),
+            break_lock: of_queue(include_str!("break.lua")),
+            probe: Script::new(include_str!("probe.lua"), 1).reading_only(),
         }
     }
 }

@@ -65,7 +65,9 @@ impl Rig {
         let asked = attempt(lock);
         granted(self.store.acquire(&asked).await);
         let value = format!("lg:{{{lock}}}:lock");
-        let value = self.servers[server].text(&["GET", &value]).await;
+        let value = self.servers[server]
+            .text(&["GETRANGE", &value, "1", "64"])
+            .await;
         assert_eq!(value, asked.token.to_string(), "{lock} on {server}");
         let released = self.store.release(&asked.name, &asked.token).await;
         assert_eq!(released.unwrap(), Release::Released);

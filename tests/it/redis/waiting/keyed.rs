@@ -29,14 +29,18 @@ fn brief(wait_ms: u64, request: AcquireRequest) -> AcquireRequest {
     }
 }
 
-/// Waits until so many places are kept for callers that are away: their records name no gateway.
+/// Waits until so many places are kept for callers that are away: their tickets name no gateway.
 async fn until_detached(server: &RedisServer, lock: &str, count: usize) {
     eventually("so many are away", async || {
-        let key = format!("lg:{{{lock}}}:waiters");
-        let reply = server.run(&["HVALS", &key]).await;
-        let records: Vec<String> = from_redis_value(reply).unwrap();
-        let away = records.iter().filter(|record| record.starts_with("1\n\n"));
-        (away.count() == count).then_some(())
+        let queue = format!("lg:{{{lock}}}:wait");
+        let ids: Vec<String> =
+            from_redis_value(server.run(&["LRANGE", &queue, "0", "-1"]).await).unwrap();
+        let mut away = 0;
+        for id in ids {
+            let gateway = ["GETRANGE", &format!("lg:{{{lock}}}:of:{id}"), "1", "16"];
+            away += usize::from(server.text(&gateway).await.trim().is_empty());
+        }
+        (away == count).then_some(())
     })
     .await;
 }
@@ -173,7 +177,7 @@ async fn a_place_that_a_dead_gateway_kept_is_shown_no_longer_than_the_grace() {
     assert_eq!((shown.queue.len(), shown.waiters), (2, 2));
     here.until_queued("shown", 1).await;
     assert_eq!(here.look("shown").await.queue.len(), 1);
-    let standing = server.integer(&["ZCARD", "lg:{shown}:queue"]).await;
+    let standing = server.integer(&["LLEN", "lg:{shown}:wait"]).await;
     assert_eq!(standing, 2, "nobody has taken it out");
 }
 
@@ -253,4 +257,95 @@ async fn who_leaves_a_lock_that_is_free_gets_it_in_the_last_moment() {
     let left = gate.store.leave(&asked.name, &asked.token, Some(GRACE));
     let left = left.await.unwrap();
     assert!(matches!(left, Leaving::Granted(_)), "{left:?}");
+}
+
+/// An attempt of the store alone under a key, which was granted the lock through another gateway and has not heard
+/// of it; the grant is over, somebody else has the lock, and a newer request stands in the queue.
+async fn one_that_was_overtaken(gates: &[Gate; 2], server: &RedisServer, lock: &str) -> Attempt {
+    let lease = gates[0].take(lock).await;
+    let older = waiting(keyed_attempt(lock, "k"));
+    gates[1].store.acquire(&older).await.unwrap();
+    gates[0].release(&lease).await;
+    let key = format!("lg:{{{lock}}}:lock");
+    server.run(&["SET", &key, "theirs"]).await;
+    older
+}
+
+/// A newer request is queued, the older attempt does something, and a third request under the key takes over the
+/// place of the newer one.
+async fn none_stands_beside(gate: &Gate, lock: &str, ends: impl Future<Output = ()>) {
+    let newer = waiting(keyed_attempt(lock, "k"));
+    let queued = gate.store.acquire(&newer).await.unwrap();
+    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    ends.await;
+    let newest = waiting(keyed_attempt(lock, "k"));
+    let queued = gate.store.acquire(&newest).await.unwrap();
+    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    assert_eq!(gate.look(lock).await.waiters, 1);
+}
+
+#[tokio::test]
+async fn an_older_attempt_that_leaves_late_does_not_free_the_key_of_a_newer_one() {
+    let server = RedisServer::start().await;
+    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    for keep in [None, Some(GRACE)] {
+        let lock = if keep.is_some() { "keeps" } else { "leaves" };
+        let older = one_that_was_overtaken(&gates, &server, lock).await;
+        none_stands_beside(&gates[0], lock, async {
+            let left = gates[1].store.leave(&older.name, &older.token, keep).await;
+            assert!(
+                matches!(left, Ok(Leaving::Left(_) | Leaving::Superseded)),
+                "{left:?}"
+            );
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn an_older_attempt_that_is_given_back_late_does_not_free_the_key_of_a_newer_one() {
+    let server = RedisServer::start().await;
+    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let older = one_that_was_overtaken(&gates, &server, "gives").await;
+    none_stands_beside(&gates[0], "gives", async {
+        let back = gates[1].store.give_back(&older.name, &older.token).await;
+        back.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_kept_place_that_lapses_late_does_not_free_the_key_of_a_newer_one() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("lapses").await;
+    gate.ask(brief(50, keyed("lapses", "k"))).refusal().await;
+    gate.release(&lease).await;
+    // What was granted to nobody ended, and somebody else has the lock.
+    server.run(&["SET", "lg:{lapses}:lock", "theirs"]).await;
+    let newer = gate.queue(keyed("lapses", "k")).await;
+    tokio::time::sleep(2 * GRACE).await;
+    let newest = gate.ask(keyed("lapses", "k"));
+    let told = newer.refusal().await;
+    assert!(matches!(told, AcquireError::Superseded), "{told:?}");
+    assert_eq!(gate.look("lapses").await.waiters, 1);
+    drop(newest);
+}
+
+#[tokio::test]
+async fn a_ticket_whose_key_leads_elsewhere_is_granted_nothing() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    let lease = gate.take("elsewhere").await;
+    let older = gate.queue(keyed("elsewhere", "k")).await;
+    let behind = gate.queue(request("elsewhere")).await;
+    let keys = server.keys().await;
+    let key = keys.iter().find(|key| key.contains(":key:")).unwrap();
+    let newer = format!("q2{}", "0".repeat(64));
+    server.run(&["SET", key, &newer, "PX", "60000"]).await;
+    gate.release(&lease).await;
+    gate.release(&behind.lease().await).await;
+    let told = older.refusal().await;
+    assert!(matches!(told, AcquireError::Superseded), "{told:?}");
+    assert_eq!(server.text(&["GET", key]).await, newer);
 }

@@ -36,11 +36,11 @@ async fn asks(rig: &Rig, asked: &Attempt) {
 
 /// Takes it out of the queue as one whose gateway has died.
 async fn lose_place(rig: &Rig, asked: &Attempt) {
-    let ticket = asked.token.to_string();
-    for command in [["ZREM", "lg:{late}:queue"], ["HDEL", "lg:{late}:waiters"]] {
-        let [verb, key] = command;
-        assert_eq!(rig.server.integer(&[verb, key, &ticket]).await, 1);
-    }
+    let id = format!("2{}", asked.token);
+    let place = ["LREM", "lg:{late}:wait", "1", &id];
+    assert_eq!(rig.server.integer(&place).await, 1);
+    let ticket = ["DEL", &format!("lg:{{late}}:of:{id}")];
+    assert_eq!(rig.server.integer(&ticket).await, 1);
 }
 
 async fn nothing_is_granted_when_it_arrives(rig: &Rig, proxy: &Proxy, asked: &Attempt) {
@@ -95,4 +95,22 @@ async fn one_that_asked_again_for_its_lost_place_is_granted_the_lock_once() {
         drop(parked);
         nothing_is_granted_when_it_arrives(&rig, &proxy, &asked).await;
     }
+}
+
+#[tokio::test]
+async fn one_that_was_renewed_is_not_made_longer_by_a_late_confirmation() {
+    let rig = Rig::start().await;
+    let (holder, asked) = (attempt("renewed"), waiting(attempt("renewed")));
+    rig.grant(&holder).await;
+    let parking = rig.store.parking();
+    let _place = parking.park(asked.name.clone(), asked.token);
+    asks(&rig, &asked).await;
+    let released = rig.store.release(&holder.name, &holder.token).await;
+    released.unwrap();
+    let state = ["GETRANGE", "lg:{renewed}:lock", "65", "65"];
+    assert_eq!(rig.server.text(&state).await, "u");
+    let renewed = rig.store.renew(&asked.name, &asked.token, None).await;
+    renewed.unwrap();
+    // Confirmed or asked again, it stays as it is.
+    assert_eq!(rig.server.text(&state).await, "h");
 }

@@ -114,7 +114,10 @@ async fn late_word_of_a_grant_that_was_lost_does_not_end_the_next_one_of_its_att
     drop(parked);
     tell_late_of(&server, "anew", &token, &format!(" {earlier}")).await;
     let key = "lg:{anew}:lock";
-    assert_eq!(server.text(&["GET", key]).await, token.to_string());
+    assert_eq!(
+        server.text(&["GETRANGE", key, "1", "64"]).await,
+        token.to_string()
+    );
     // Word of the grant that it has is as good as none if nobody was there to hear it.
     tell_late_of(&server, "anew", &token, &format!(" {}", held.fence)).await;
     eventually("it is free", async || {
@@ -159,7 +162,10 @@ async fn a_grant_whose_hold_limit_is_this_instant_is_over() {
         let (_parked, token) = stand(&gate, "limit").await;
         gate.release(&lease).await;
         // Redis keeps a key for as long as its last millisecond lasts.
-        server.run(&["HSET", "lg:{limit}:info", "hold", "1"]).await;
+        let limit = ["SETRANGE", "lg:{limit}:lock", "126", "000000001"];
+        server.run(&limit).await;
+        let since = ["SETRANGE", "lg:{limit}:lock", "86", "1735689600000000"];
+        server.run(&since).await;
         let over = if confirms {
             let confirmed = gate.store.confirm(&lease.name, &token).await.unwrap();
             matches!(confirmed, Confirmation::Lost)

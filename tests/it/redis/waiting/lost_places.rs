@@ -1,21 +1,21 @@
 //! Whoever waits and is not queued any more finds out, although others keep the queue.
 
-use bb8_redis::redis::from_redis_value;
+use std::time::Duration;
 
-use super::gate::{Gate, request};
+use latchgate::engine::{AcquireError, AcquireRequest};
+
+use super::{
+    super::rig::{eventually, is_as_quick_as},
+    gate::{Gate, keyed, request},
+};
 use crate::support::RedisServer;
 
-/// Takes the first out of the queue behind its back.
+/// Takes the first out of the queue behind its back. Its ticket is there yet, as after a grant that has ended.
 async fn lose_first(server: &RedisServer, lock: &str) {
-    let queue = format!("lg:{{{lock}}}:queue");
-    let first = server.run(&["ZRANGE", &queue, "0", "0"]).await;
-    let [first]: [String; 1] = from_redis_value::<Vec<_>>(first)
-        .unwrap()
-        .try_into()
-        .unwrap();
-    let waiters = format!("lg:{{{lock}}}:waiters");
-    assert_eq!(server.integer(&["ZREM", &queue, &first]).await, 1);
-    assert_eq!(server.integer(&["HDEL", &waiters, &first]).await, 1);
+    let queue = format!("lg:{{{lock}}}:wait");
+    let first = server.text(&["LPOP", &queue]).await;
+    let ticket = format!("lg:{{{lock}}}:of:{first}");
+    assert_eq!(server.integer(&["EXISTS", &ticket]).await, 1);
 }
 
 #[tokio::test]
@@ -41,9 +41,110 @@ async fn all_places_are_looked_up_at_once_when_messages_may_have_been_missed() {
     // More than are come by in the time for which anybody waits here.
     let crowd = there.crowd("many", 3_000).await;
     let _stays = here.queue(request("many")).await;
-    let lost = ["ZREMRANGEBYRANK", "lg:{many}:queue", "0", "2999"];
-    assert_eq!(server.integer(&lost).await, 3_000);
+    server.run(&["LTRIM", "lg:{many}:wait", "3000", "-1"]).await;
+    assert_eq!(server.integer(&["LLEN", "lg:{many}:wait"]).await, 1);
     server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     there.until_queued("many", 3_001).await;
     drop(crowd);
+}
+
+/// Takes one out of the queue behind its back, and leaves this in the place of the first byte of its ticket.
+async fn lose(server: &RedisServer, lock: &str, at: i64, state: &str) {
+    let queue = format!("lg:{{{lock}}}:wait");
+    let id = server.text(&["LINDEX", &queue, &at.to_string()]).await;
+    assert_eq!(server.integer(&["LREM", &queue, "1", &id]).await, 1);
+    let ticket = format!("lg:{{{lock}}}:of:{id}");
+    if state == "w" {
+        server.run(&["SETRANGE", &ticket, "0", state]).await;
+    } else {
+        server.run(&["SET", &ticket, state, "PX", "60000"]).await;
+    }
+}
+
+#[tokio::test]
+async fn of_many_at_one_gateway_each_who_lost_its_place_unheard_finds_out() {
+    let server = RedisServer::start().await;
+    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    here.take_for("crowd", 600_000).await;
+    let before = there.crowd("crowd", 600).await;
+    let older = there.queue(keyed("crowd", "k")).await;
+    let behind = there.crowd("crowd", 200).await;
+    // As after a newer request at another gateway, whose message was lost. It must not come back once that is
+    // forgotten.
+    lose(&server, "crowd", 600, "s").await;
+    let told = older.refusal().await;
+    assert!(matches!(told, AcquireError::Superseded), "{told:?}");
+    // As after a grant that has ended, of which its gateway has not heard.
+    for at in [0, 300, 790] {
+        lose(&server, "crowd", at, "w").await;
+    }
+    eventually("they are queued again", async || {
+        (server.integer(&["LLEN", "lg:{crowd}:wait"]).await == 800).then_some(())
+    })
+    .await;
+    // As after an eviction.
+    server.run(&["DEL", "lg:{crowd}:wait"]).await;
+    there.until_queued("crowd", 800).await;
+    drop((before, behind));
+}
+
+#[tokio::test]
+async fn who_is_granted_a_lock_elsewhere_does_not_stand_in_the_queue() {
+    let server = RedisServer::start().await;
+    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let lease = here.take("granted").await;
+    let asked = there.queue(request("granted")).await;
+    let id = server.text(&["LINDEX", "lg:{granted}:wait", "0"]).await;
+    there.kill().await;
+    here.release(&lease).await;
+    let ticket = format!("lg:{{granted}}:of:{id}");
+    let state = server.text(&["GETRANGE", &ticket, "0", "0"]).await;
+    assert_eq!(state, "w");
+    drop(asked);
+}
+
+#[tokio::test]
+async fn a_gateway_that_was_thought_dead_says_at_once_that_it_is_alive() {
+    is_as_quick_as(Duration::from_secs(1), saying_it_is_alive).await;
+}
+
+async fn saying_it_is_alive() -> Duration {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    gate.take("alive").await;
+    let patient = AcquireRequest {
+        wait: Duration::from_mins(5),
+        ..request("alive")
+    };
+    let asked = gate.queue(patient).await;
+    let keys = server.keys().await;
+    let alive = keys.iter().find(|key| key.contains(":gw:")).unwrap();
+    assert_eq!(server.integer(&["DEL", alive]).await, 1);
+    let start = tokio::time::Instant::now();
+    server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    eventually("it has said so", async || {
+        (server.integer(&["EXISTS", alive]).await == 1).then_some(())
+    })
+    .await;
+    drop(asked);
+    start.elapsed()
+}
+
+#[tokio::test]
+async fn an_id_without_a_ticket_is_not_shown_and_not_counted() {
+    let server = RedisServer::start().await;
+    let gate = Gate::on(&server).await;
+    gate.take("shown").await;
+    let asked = gate.queue(request("shown")).await;
+    for (digit, memory) in [("a", Some("g")), ("b", None)] {
+        let id = format!("2{}", digit.repeat(64));
+        server.run(&["LPUSH", "lg:{shown}:wait", &id]).await;
+        if let Some(letter) = memory {
+            let key = format!("lg:{{shown}}:of:{id}");
+            server.run(&["SET", &key, letter, "PX", "60000"]).await;
+        }
+    }
+    let seen = gate.look("shown").await;
+    assert_eq!((seen.queue.len(), seen.waiters), (1, 1));
+    drop(asked);
 }

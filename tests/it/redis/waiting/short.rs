@@ -140,6 +140,31 @@ async fn behind_whom_is_a_dead_one() -> Duration {
 }
 
 #[tokio::test]
+async fn the_end_is_noticed_although_the_first_behind_it_has_no_ticket() {
+    is_as_quick_as(LATE, behind_whom_is_no_ticket).await;
+}
+
+async fn behind_whom_is_no_ticket() -> Duration {
+    let server = RedisServer::start().await;
+    let (here, other) = (Gate::on(&server).await, Gate::on(&server).await);
+    let mut late = Duration::ZERO;
+    for lock in LOCKS {
+        let there = Gate::on(&server).await;
+        let lease = there.take(lock).await;
+        let holder = there.queue(brief(lock)).await;
+        let lost = other.queue(request(lock)).await;
+        let next = here.queue(request(lock)).await;
+        let first = ["LINDEX", &format!("lg:{{{lock}}}:wait"), "1"];
+        let ticket = format!("lg:{{{lock}}}:of:{}", server.text(&first).await);
+        assert_eq!(server.integer(&["DEL", &ticket]).await, 1);
+        there.release(&lease).await;
+        late += lateness(begins(holder, &there).await, next).await;
+        drop(lost);
+    }
+    late
+}
+
+#[tokio::test]
 async fn the_end_is_noticed_although_the_first_behind_it_has_left() {
     is_as_quick_as(LATE, behind_whom_one_has_left).await;
 }
@@ -232,5 +257,5 @@ async fn a_renewal_that_makes_it_no_shorter_tells_nobody() {
     }
     let stats = server.text(&["INFO", "commandstats"]).await;
     assert!(!stats.contains("cmdstat_publish:"), "{stats}");
-    assert!(!stats.contains("cmdstat_zrange:"), "{stats}");
+    assert!(!stats.contains("cmdstat_lindex:"), "{stats}");
 }

@@ -1,9 +1,11 @@
 //! A call of each script, with a wrapper that knows the positions.
 
 mod break_lock;
+mod confirm;
 mod learn;
 mod ratify;
 mod release;
+mod renew;
 mod replay;
 mod reserve;
 mod view;

@@ -28,7 +28,8 @@ impl History {
         };
         let fence = held.lease.held.fence;
         self.tell(format!("{fence} of {} is deleted", LOCKS[held.lock]));
-        let script = "return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1])";
+        let script = "return redis.call('GETRANGE', KEYS[1], '1', '64') == ARGV[1] \
+                      and redis.call('DEL', KEYS[1])";
         let key = format!("lg:{{{}}}:lock", LOCKS[held.lock]);
         let hash = held.lease.token.hash().to_string();
         self.server.run(&["EVAL", script, "1", &key, &hash]).await;

@@ -1,12 +1,10 @@
 #!lua flags=allow-oom
--- Confirm: makes a provisional grant the attempt's own, for its full TTL.
+-- Quorum confirm: makes a provisional grant the attempt's own, for its full TTL.
 --
 -- KEYS
 --   1  lock     string: the hash of the holder's token
 --   2  info     hash: the lease record
 --   3  ended    zset: what is remembered of ended leases, by the instant until which it counts
---   4  gateway  string: there as long as this gateway is alive
---   While the slot is being moved only keys 1 and 2 are given, or 1 to 3.
 -- ARGV
 --   1  the hash of the token, which is the identity of the attempt
 --   2  how long to remember an end, in ms
@@ -15,15 +13,12 @@
 --   {lost, ARGV 1}             it came too late
 --   {superseded, ARGV 1}       a newer request under its idempotency key keeps the lease
 --   {layout, ARGV 1, version}  the record is not of this layout
---   {keyed, ARGV 1}            nothing was done: key 3 is needed
---   {moving, ARGV 1}           nothing was done: there may be more to see of it
 -- Replay
 --   Counts the TTL again from then. Never brings back what has ended.
 -- Clock
 --   TIME of this Redis, once. Lock and record expire at one instant, at the latest at the limit.
 -- Cluster
---   Keys 1 to 3 carry the name as hash tag, key 4 a tag of the same slot. While the slot is being moved it
---   does with the lease's own keys, which are there as long as the lease is.
+--   None: a node of a quorum is in no cluster.
 -- Cost
 --   O(1), but for O(log n) in the number of memories of this name.
 
@@ -36,19 +31,11 @@ local token, tombstone = ARGV[1], ARGV[2]
 -- import keeper
 -- import tell
 -- import settle
--- import gateways
 
 local held = redis.call('GET', lock)
-local record, layout = read_record(info, 'idem', 'late')
+local record, layout = read_record(info)
 if layout then
   return { 'layout', token, layout }
-end
-local whole = KEYS[4]
-if held ~= token and not whole then
-  return { 'moving', token }
-end
-if not ended and record and (record[3] or record[4]) then
-  return { 'keyed', token }
 end
 if held ~= token or not record or record[2] ~= token then
   return { 'lost', token }
@@ -61,8 +48,5 @@ local now = instants(redis.call('TIME'))
 local left = settle(token, now)
 if not left then
   return { 'lost', token }
-end
-if whole then
-  redis.call('PEXPIRE', whole, ALIVE)
 end
 return tell({ 'confirmed', token }, redis.call('HMGET', info, unpack(TOLD)), 1, left, now)

@@ -22,7 +22,13 @@ local commands = {
   { 'PEXPIRE', probe, '1000' }, { 'PEXPIREAT', probe, '1' },
   { 'HSET', probe, 'f', '' }, { 'HMGET', probe, 'f' }, { 'HLEN', probe }, { 'HDEL', probe, 'f' },
   { 'ZADD', probe, '1', 'm' }, { 'ZSCORE', probe, 'm' }, { 'ZRANGE', probe, '0', '0' },
-  { 'ZRANK', probe, 'm' }, { 'ZCARD', probe }, { 'ZREM', probe, 'm' }, { 'DEL', probe },
+  { 'ZREM', probe, 'm' },
+  { 'MGET', probe }, { 'SET', probe, '', 'GET' }, { 'SETRANGE', probe, '0', '1' },
+  { 'PEXPIRE', probe, '1000', 'LT' }, { 'GETDEL', probe },
+  { 'RPUSH', probe, 'm', 'm' }, { 'LPUSH', probe, 'm' }, { 'LPOS', probe, 'm' },
+  { 'LSET', probe, '0', 'm' }, { 'LINDEX', probe, '0' }, { 'LRANGE', probe, '0', '0' },
+  { 'LLEN', probe }, { 'LREM', probe, '1', 'm' }, { 'LPOP', probe }, { 'RPOP', probe },
+  { 'DEL', probe },
 }
 local function refusal(command)
   local answer = redis.pcall(unpack(command))
@@ -38,4 +44,7 @@ for _, command in ipairs(commands) do
   reply[#reply + 1] = command[1]
   reply[#reply + 1] = refusal(command)
 end
+-- A key that is named by another one, as those of an attempt are.
+reply[#reply + 1] = 'keys that are not declared'
+reply[#reply + 1] = refusal({ 'EXISTS', probe .. ':of' })
 return reply

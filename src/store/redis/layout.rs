@@ -1,0 +1,271 @@
+//! What stands where in the texts that the scripts write: a lease, and a ticket of the queue.
+//!
+//! Both begin with a head of fixed length, which the scripts read, and go on with what only gateways read.
+//! Counted from 1, as Lua counts:
+//!
+//! | `:lock` | what | `:of:ID` | what |
+//! |---|---|---|---|
+//! | 1..65 | id: `2` and the hash of the token | 1 | `q` queued; `w` granted, not confirmed |
+//! | 66 | state: `h` heard, `u` unheard, `p` provisional | 2..17 | gateway; blank: kept for a caller who is away |
+//! | 67 | mode: `x` exclusive | 18 | mode |
+//! | 68 | whether it has an idempotency key | 19 | whether it has an idempotency key |
+//! | 69 | whether it was answered again under its key | 20 | `0` |
+//! | 70 | whether a copy of its acquire may arrive late | 21 | whether a copy of its acquire may arrive late |
+//! | | | 22..25 | limit: `0000`, of shared leases only |
+//! | 71..86 | fence | 26..41 | since when it is queued, in µs |
+//! | 87..102 | since when it is held, in µs | 42..57 | until when it counts, in µs |
+//! | 103..118 | until when it is held, in µs | | |
+//! | 119..126 | TTL in ms | 58..65 | TTL in ms |
+//! | 127..135 | hold limit in ms; 0: none | 66..74 | hold limit in ms |
+//! | 136..151 | the mark of a lease that was made shorter | 75..90 | blank |
+//! | 152..215 | keeper; blank: the attempt | 91..154 | blank |
+//! | 216.. | details | 155.. | details |
+//!
+//! The details are, with an idempotency key, its hash (64), the fingerprint (64) and the salt (32); then the
+//! owner, a line feed, and the metadata as JSON. A letter in the place of a ticket says what became of its
+//! attempt: `g` given back, or granted while a copy of its acquire may arrive, `a` its lease was adopted, `s` its
+//! place was taken over, `r` released, `b` broken (and of a break `x` carried out, `y` not).
+
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+
+use crate::{
+    lock::{FencingToken, HeldLease, HoldLimit, Metadata, Owner, Salt, TokenHash, Ttl},
+    store::contract::{Attempt, Waiter},
+};
+
+use super::scripts::{hex, metadata_json};
+
+/// By what the id of a lease begins; what begins otherwise is foreign.
+const LAYOUT: u8 = b'2';
+/// By what a ticket begins that stands in the queue.
+pub(super) const QUEUED: u8 = b'q';
+/// How long the id is.
+pub(super) const ID: usize = 65;
+/// How long the head of a lease is, and that of a ticket.
+const HEAD: usize = 215;
+const TICKET_HEAD: usize = 154;
+/// How long what belongs to an idempotency key is: its hash, fingerprint and salt.
+const KEYED: usize = 64 + 64 + 32;
+/// Longer than any lease: an owner and metadata in the widest way to write them.
+pub(super) const LONGEST: usize = 16_384;
+
+/// What holds a lock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Record<'a> {
+    text: &'a str,
+}
+
+/// The name of an attempt, a lease and a ticket in the store.
+pub(super) fn id(token: &TokenHash) -> String {
+    format!("2{token}")
+}
+
+/// Whose id it is.
+pub(super) fn token_in(id: &[u8]) -> Option<TokenHash> {
+    let (&LAYOUT, hash) = id.get(..ID)?.split_first()? else {
+        return None;
+    };
+    hex::token_hash(std::str::from_utf8(hash).ok()?)
+}
+
+/// What an attempt is granted a lease with, from the TTL on.
+pub(super) fn pack(attempt: &Attempt) -> String {
+    let hold = attempt.hold_limit.map_or(0, HoldLimit::as_millis);
+    let mut text = String::with_capacity(512);
+    write!(text, "{:08}{hold:09}{:80}", attempt.ttl.as_millis(), "")
+        .expect("writing to a string cannot fail");
+    if let Some(key) = &attempt.idempotency {
+        for bytes in [
+            key.hash.as_bytes().as_slice(),
+            key.fingerprint.as_bytes().as_slice(),
+            key.salt.as_bytes().as_slice(),
+        ] {
+            text.push_str(&hex::write(bytes));
+        }
+    }
+    text.push_str(attempt.owner.as_ref().map_or("", Owner::as_str));
+    text.push('\n');
+    text.push_str(&metadata_json(&attempt.metadata));
+    text
+}
+
+/// One who waits, by the ticket; `None` if it makes no sense.
+pub(super) fn waiter(ticket: &str, now_us: u64) -> Option<Waiter> {
+    let queued = number(ticket, 25, 16)?;
+    let keyed = ticket.as_bytes().get(18)? == &b'1';
+    let details = ticket.get(TICKET_HEAD + if keyed { KEYED } else { 0 }..)?;
+    let owner = details.split('\n').next().unwrap_or_default();
+    Some(Waiter {
+        // Shown, never trusted: what another hand has written is left out.
+        owner: Owner::new(owner).ok(),
+        waited: Duration::from_micros(now_us.saturating_sub(queued)),
+    })
+}
+
+fn number(text: &str, from: usize, length: usize) -> Option<u64> {
+    let digits = text.get(from..from + length)?;
+    let all = digits.bytes().all(|byte| byte.is_ascii_digit());
+    all.then(|| digits.parse().ok()).flatten()
+}
+
+// === impl Record ===
+
+impl<'a> Record<'a> {
+    /// A lease, if that is what a text is.
+    pub(super) fn read(text: &'a str) -> Option<Self> {
+        let ours = text.len() >= HEAD && token_in(text.as_bytes()).is_some();
+        ours.then_some(Self { text })
+    }
+
+    /// By whose id it is.
+    pub(super) fn token(&self) -> TokenHash {
+        token_in(self.text.as_bytes()).expect("it was read before")
+    }
+
+    /// The lease as it is at an instant of the store's clock. Redis counts in milliseconds.
+    pub(super) fn lease(&self, now_us: u64) -> Option<HeldLease> {
+        let now = now_us / 1_000;
+        let since = number(self.text, 86, 16)? / 1_000;
+        let ends = number(self.text, 102, 16)? / 1_000;
+        let hold = number(self.text, 126, 9)?;
+        let limit = (hold > 0).then(|| Duration::from_millis((since + hold).saturating_sub(now)));
+        let (owner, metadata) = self.details()?.split_once('\n')?;
+        Some(HeldLease {
+            fence: FencingToken::new(number(self.text, 70, 16)?).ok()?,
+            ttl: Ttl::from_millis(number(self.text, 118, 8)?).ok()?,
+            expires_in: Duration::from_millis(ends.saturating_sub(now)),
+            held_for: Duration::from_millis(now.saturating_sub(since)),
+            hold_expires_in: limit,
+            owner: match owner {
+                "" => None,
+                owner => Some(Owner::new(owner).ok()?),
+            },
+            metadata: match metadata {
+                "" => Metadata::default(),
+                json => {
+                    let entries: BTreeMap<String, String> = serde_json::from_str(json).ok()?;
+                    Metadata::new(entries).ok()?
+                }
+            },
+        })
+    }
+
+    /// What its token was derived with.
+    pub(super) fn salt(&self) -> Option<Salt> {
+        let salt = self
+            .keyed()
+            .then(|| self.text.get(HEAD + 128..HEAD + KEYED))??;
+        hex::read(salt).map(Salt::from_bytes)
+    }
+
+    fn keyed(&self) -> bool {
+        self.text.as_bytes()[67] == b'1'
+    }
+
+    fn details(&self) -> Option<&'a str> {
+        self.text.get(HEAD + if self.keyed() { KEYED } else { 0 }..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        lock::{CallerId, Fingerprint, IdempotencyKey, LockName, Token},
+        store::contract::Idempotency,
+    };
+
+    const NOW: u64 = 1_795_000_000_000_000;
+
+    fn attempt(keyed: bool) -> Attempt {
+        let name = LockName::new("a").unwrap();
+        let metadata = [("a".to_owned(), "\"b\\".to_owned())];
+        let metadata = Metadata::new(metadata.into()).unwrap();
+        let key = keyed.then(|| Idempotency {
+            hash: IdempotencyKey::random().hash(&CallerId::ANONYMOUS, &name),
+            fingerprint: Fingerprint::of(None, None, None, &metadata),
+            salt: Salt::from_bytes([7; 16]),
+        });
+        Attempt {
+            name,
+            token: Token::random().hash(),
+            ttl: Ttl::from_millis(30_000).unwrap(),
+            hold_limit: Some(HoldLimit::from_millis(600_000, Ttl::MIN).unwrap()),
+            owner: Some(Owner::new("ci").unwrap()),
+            metadata,
+            idempotency: key,
+            wait: None,
+        }
+    }
+
+    /// As `acquire.lua` writes it.
+    fn written(attempt: &Attempt) -> String {
+        let keyed = u8::from(attempt.idempotency.is_some());
+        let (since, ends) = (NOW - 1_000_000, NOW + 5_000_900);
+        let id = id(&attempt.token);
+        let rest = pack(attempt);
+        format!("{id}hx{keyed}00{:016}{since}{ends}{rest}", 7)
+    }
+
+    #[test]
+    fn a_lease_comes_back_from_its_own_text() {
+        for keyed in [false, true] {
+            let attempt = attempt(keyed);
+            let text = written(&attempt);
+            let record = Record::read(&text).unwrap();
+            assert_eq!(record.token(), attempt.token);
+            let lease = record.lease(NOW).unwrap();
+            assert_eq!((lease.fence.get(), lease.ttl), (7, attempt.ttl));
+            assert_eq!(lease.expires_in, Duration::from_secs(5));
+            assert_eq!(lease.held_for, Duration::from_secs(1));
+            assert_eq!(lease.hold_expires_in, Some(Duration::from_secs(599)));
+            assert_eq!(lease.owner, attempt.owner);
+            assert_eq!(lease.metadata, attempt.metadata);
+            assert_eq!(record.salt(), keyed.then(|| Salt::from_bytes([7; 16])));
+        }
+    }
+
+    #[test]
+    fn what_is_no_lease_makes_none() {
+        let text = written(&attempt(true));
+        assert!(Record::read(&text[..HEAD - 1]).is_none());
+        assert!(Record::read(&text.replacen('2', "1", 1)).is_none());
+        assert!(Record::read(&text.replacen('2', "2*", 1)).is_none());
+        assert!(Record::read("theirs").is_none());
+        let cut = Record::read(&text[..HEAD]).unwrap();
+        assert_eq!((cut.lease(NOW), cut.salt()), (None, None));
+        let odd = text.replace("00030000", "+0030000");
+        assert_eq!(Record::read(&odd).unwrap().lease(NOW), None);
+        assert!(
+            Record::read(&format!("{}ä", &text[..HEAD - 1]))
+                .is_some_and(|it| it.lease(NOW).is_none())
+        );
+    }
+
+    #[test]
+    fn no_lease_is_longer_than_what_is_read_of_one() {
+        let (name, value) = ("a".to_owned(), "\"".repeat(Metadata::MAX_BYTES - 1));
+        let mut attempt = attempt(true);
+        attempt.metadata = Metadata::new([(name, value)].into()).unwrap();
+        attempt.owner = Some(Owner::new(&"\u{1f600}".repeat(Owner::MAX_CHARS)).unwrap());
+        assert!(
+            written(&attempt).len() < LONGEST,
+            "{}",
+            written(&attempt).len()
+        );
+    }
+
+    #[test]
+    fn one_who_waits_is_read_from_the_ticket() {
+        for keyed in [false, true] {
+            let attempt = attempt(keyed);
+            let (gateway, flag) = ("0".repeat(16), u8::from(keyed));
+            let (queued, ends) = (NOW - 2_000_000, NOW);
+            let ticket = format!("q{gateway}x{flag}000000{queued}{ends}{}", pack(&attempt));
+            let waiter = waiter(&ticket, NOW).unwrap();
+            assert_eq!(waiter.owner, attempt.owner);
+            assert_eq!(waiter.waited, Duration::from_secs(2));
+        }
+        assert_eq!(waiter("g", NOW), None);
+    }
+}

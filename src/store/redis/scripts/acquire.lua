@@ -1,0 +1,296 @@
+-- Acquire: grants the lock to an attempt if it is free and nobody is before it; else lets it stand
+-- in the queue, if it wants to.
+--
+-- KEYS
+--   1  lock   string: the lease, or what a foreign client has written
+--   2  fence  string: the fence counter of the slot
+--   Named by the first: `wait` (list: the ids of those who wait), `of:ID` (string: the ticket of an attempt,
+--   or a letter that says what became of it) and `key:HASH` (string: whose an idempotency key is).
+-- ARGV
+--   1  the id of the attempt: '2' and the hash of its token
+--   2  how long the lease lasts, in ms: the least of its TTL and its hold limit
+--   3  what the lease is granted with: TTL, hold limit, .. as `layout.rs` packs it
+--   4  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
+--   5  the hash of the idempotency key, or empty, or nothing (and nothing follows)
+--   6  empty or nothing: it does not wait, and no earlier copy of this command may arrive. Else mode 1,
+--      whether it has a key 1, '0', whether an earlier copy may arrive 1, limit 4
+--   7  how long the attempt wants to wait, in ms, or empty, or nothing
+--   8  how many may be queued, or nothing if it does not wait
+--   9  the key that says that this gateway is alive, if that is to be said
+-- Reply
+--   granted ARGV 1: news, fence
+--   again ARGV 1: news, lease, time           this attempt holds the lock already
+--   replayed ARGV 1: news, lease, time, keeper
+--                                             the lease that lives under the idempotency key, and who kept
+--                                             it until now
+--   collected ARGV 1: news, lease, time, keeper
+--                                             the same, and nobody has heard of it before
+--   held ARGV 1: news, contention ..          somebody else holds it, or will in a moment
+--   queued ARGV 1: news, how many are before it, contention ..
+--   superseded ARGV 1: news                   a newer request with its key has its place, or keeps its
+--                                             lease
+--   full | mismatch | expired | withdrawn | exhausted ARGV 1: news
+--   clock ARGV 1: news, seconds               the time is impossible
+--   counter ARGV 1: news                      the fence counter is no number
+-- Replay
+--   The attempt that holds the lock is answered its lease again, the one that is queued its place;
+--   an attempt that was given back, whose place was taken over, or whose lease has ended after an
+--   earlier copy was outstanding, is refused.
+-- Clock
+--   TIME of this Redis, once.
+-- Cluster
+--   Key 1 carries the name as hash tag, and so do those that are named by it; key 2 a tag of the same slot.
+--   The keys that say which gateways are alive differ from key 2 in their end alone.
+-- Cost
+--   O(1); O(n) in the number of those who wait where a place is taken over or asked for again, and O(d) for
+--   d dead tickets at the head, each of which costs this only once. Of a full queue a bounded part is
+--   looked through for dead tickets.
+
+local lock, id, key, place = KEYS[1], ARGV[1], ARGV[5] or '', ARGV[6] or ''
+local name = string.sub(lock, 1, -5)
+local wait, of, used = name .. 'wait', name .. 'of:' .. id, key ~= '' and name .. 'key:' .. key
+local counter, floor = KEYS[2], ARGV[4]
+
+-- import clock
+-- import fence
+
+-- Nobody holds the lock, and nobody stands before the attempt.
+local function take(us)
+  local fence, why = draw(us)
+  if type(why) == 'table' then
+    return why
+  elseif why then
+    redis.call('DEL', name .. 'absent')
+    return why .. ' ' .. id .. ' 0:' .. (why == 'clock' and #us - 6 .. ':' .. string.sub(us, 1, -7) or '')
+  end
+  if used then
+    redis.call('SET', used, 'l' .. id, 'PX', ARGV[2] + 60000)
+  end
+  local marks = used and 'x100' or 'x000'
+  if place ~= '' then
+    marks = string.sub(place, 1, 4)
+    if string.byte(place, 4) == 49 then
+      redis.call('SET', of, 'g', 'PX', ARGV[2] + 60000)
+    end
+  end
+  local ends = string.format('%016.0f', us + ARGV[2] * 1000)
+  redis.call('SET', lock, id .. 'h' .. marks .. fence .. us .. ends .. ARGV[3], 'PX', ARGV[2])
+  return 'granted ' .. id .. ' 0:16:' .. fence
+end
+
+-- What most attempts find is nothing, and then no key can be of another type either.
+if place == '' and redis.call('EXISTS', lock, wait, of, used or of) == 0 then
+  return take(clock())
+end
+local seen = redis.call('MGET', lock, of, used or of)
+local held, became, whose = seen[1], seen[2], used and seen[3]
+if not (held or became or whose) and redis.call('EXISTS', lock, wait) == 0 then
+  return take(clock())
+end
+
+local me, news = string.sub(ARGV[4], 17), ''
+local late, waits = string.byte(place, 4) == 49, ARGV[7] and tonumber(ARGV[7])
+
+-- import field
+-- import lease
+-- import contend
+
+-- Writes the ticket of an attempt whose id stands in the queue.
+local function stand(us, queued, count, ahead)
+  -- It counts for a little longer than its wait: it leaves by itself, and that may take a resend.
+  local ends = string.format('%016.0f', us + (waits + 5000) * 1000)
+  local marks = string.sub(place, 1, 3) .. (late and '1' or '0') .. string.sub(place, 5)
+  redis.call('SET', of, 'q' .. me .. marks .. queued .. ends .. ARGV[3], 'PX', waits + 65000)
+  if used then
+    redis.call('SET', used, 'q' .. id, 'PX', waits + 65000)
+  end
+  if ARGV[9] and redis.call('PEXPIRE', ARGV[9], '6000') == 0 then
+    -- If others have waited here already, they may have been taken for dead: they must ask again.
+    redis.call('SET', ARGV[9], '1', 'PX', '6000')
+    news = news .. '8:6:lapsed'
+  end
+  return 'queued ' .. id .. ' ' .. field(news) .. field(ahead) .. contention(count, held, us)
+end
+
+-- What most of those who wait find is a lock that somebody else holds, and nothing of their own.
+if held and waits and not (became or used) and string.sub(held, 1, 65) ~= id then
+  local count = redis.call('RPUSH', wait, id)
+  if count <= tonumber(ARGV[8]) then
+    if count == 1 then
+      redis.call('PEXPIRE', wait, QUEUE_LASTS)
+    end
+    local us = clock()
+    return stand(us, us, count, count - 1)
+  end
+  redis.call('RPOP', wait)
+end
+
+-- import letters
+-- import send
+-- import gateways
+-- import hand_over
+-- import lasting
+
+-- Answers without having written, and is yet refused by a server that takes no writes: a replica
+-- does not know who holds the lock now. (The flags of the other scripts would refuse more than that:
+-- out of memory, a lease that lives could not be answered again.) What follows a write is not refused for
+-- want of memory any more.
+local function refuse(kind, more)
+  redis.call('DEL', name .. 'absent')
+  return kind .. ' ' .. id .. ' ' .. field(news) .. (more or '')
+end
+
+local us = clock()
+-- Nobody passes those who wait. What is no string was read as nothing, and ends the script here.
+if not held and not redis.call('GET', lock) then
+  local first = redis.call('LPOP', wait)
+  if first then
+    local passed, why = hand_over(first, us)
+    if passed == 'stays' then
+      return refuse(why, why == 'clock' and field(string.sub(us, 1, -7)))
+    elseif type(passed) == 'table' then
+      return passed
+    end
+    seen = redis.call('MGET', lock, of, used or of)
+    held, became, whose = seen[1], seen[2], used and seen[3]
+  end
+end
+
+local ours = is_lease(held)
+if ours and string.sub(held, 1, 65) == id then
+  -- Under its key a newer request may have been answered the lease meanwhile, and keeps it.
+  if used and kept_by(held) ~= string.sub(id, 2) then
+    return refuse('superseded')
+  end
+  redis.call('DEL', name .. 'absent')
+  held = settle_lease(held, us)
+  if held and late then
+    local left = math.max(0, math.floor((string.sub(held, 103, 118) - us) / 1000))
+    redis.call('SET', of, 'g', 'PX', left + TOMBSTONE)
+  end
+  if held then
+    return 'again ' .. id .. ' ' .. field(news) .. field(held) .. field(us)
+  end
+  ours = false
+end
+local letter = became and string.sub(became, 1, 1)
+if letter == 'g' or letter == 'b' or (letter == 'r' and not used) then
+  return refuse('withdrawn')
+elseif letter == 'a' or letter == 's' then
+  return refuse('superseded')
+end
+-- A key is first compared with that of the lease.
+if ours and used and string.byte(held, 68) == 49 and string.sub(held, 216, 279) == key then
+  if string.sub(held, 280, 343) ~= string.sub(ARGV[3], 162, 225) then
+    return refuse('mismatch')
+  end
+  redis.call('DEL', name .. 'absent')
+  local before, kind = kept_by(held), string.byte(held, 66) == 112 and 'collected ' or 'replayed '
+  held = settle_lease(held, us)
+  if held then
+    local left = math.max(0, math.floor((string.sub(held, 103, 118) - us) / 1000))
+    if before ~= string.sub(id, 2) then
+      remember_end('2' .. before, 'a', left + TOMBSTONE)
+    end
+    -- Its caller may have heard of it: from now on it is not given back, and this attempt keeps it.
+    held = string.sub(held, 1, 68) .. '1' .. string.sub(held, 70, 151) .. string.sub(id, 2)
+      .. string.sub(held, 216)
+    redis.call('SET', lock, held, 'KEEPTTL')
+    return kind .. id .. ' ' .. field(news) .. field(held) .. field(us) .. field(before)
+  end
+end
+if letter == 'r' or (whose and string.byte(whose) == 108) then
+  return refuse('expired')
+end
+
+local count
+if not (held and waits) then
+  count = redis.call('LLEN', wait)
+  if not held and count == 0 then
+    -- Nothing was written so far, but for dead tickets that were cleared away.
+    return take(us)
+  elseif not waits and not (whose and count > 0) then
+    return refuse('held', contention(count, held, us))
+  end
+end
+
+-- Under its key there may be a place already: it is taken over, or given up by who does not wait.
+local at, queued, old, other = nil, us, nil, whose and string.sub(whose, 2)
+if other and other ~= id then
+  old = redis.call('GET', name .. 'of:' .. other)
+  at = is_queued(old) and redis.call('LPOS', wait, other)
+  if at then
+    if string.sub(old, 219, 282) ~= string.sub(ARGV[3], 162, 225) then
+      return refuse('mismatch')
+    end
+    queued = string.sub(old, 26, 41)
+    redis.call('DEL', name .. 'absent')
+    -- The newest request owns the place. The one before it must not come back for it.
+    local gateway = string.sub(old, 2, 17)
+    if gateway ~= NO_GATEWAY or string.byte(old, 21) == 49 then
+      redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
+    else
+      redis.call('DEL', name .. 'of:' .. other)
+    end
+    if waits then
+      redis.call('LSET', wait, at, id)
+    else
+      redis.call('LREM', wait, '1', other)
+      redis.call('DEL', used)
+    end
+    if gateway == me then
+      news = news .. field('10:superseded64:' .. string.sub(other, 2))
+    elseif gateway ~= NO_GATEWAY then
+      send(gateway, 'superseded', string.sub(other, 2))
+    end
+  end
+elseif is_queued(became) then
+  at = redis.call('LPOS', wait, id)
+  if at then
+    queued = string.sub(became, 26, 41)
+    late = late or string.byte(became, 21) == 49
+  end
+end
+if not waits then
+  return refuse('held', contention(redis.call('LLEN', wait), held, us))
+end
+local ahead = at
+if at then
+  count = redis.call('LLEN', wait)
+else
+  -- In the order of asking, whichever gateway was asked.
+  count = redis.call('RPUSH', wait, id)
+  local longest = tonumber(ARGV[8])
+  if count > longest then
+    redis.call('RPOP', wait)
+    -- Dead tickets must not keep out the living until their turn comes. Who asks again looks at another
+    -- part of a long queue.
+    local from = us % math.max(1, count - 64)
+    local dead = 0
+    for i, ticket in ipairs(redis.call('LRANGE', wait, from, from + 63)) do
+      local body = redis.call('GET', name .. 'of:' .. ticket)
+      if not lives(body, us) then
+        dead = dead + 1
+        redis.call('LSET', wait, from + i - 1, 'dead')
+        redis.call('DEL', name .. 'of:' .. ticket)
+        bury(ticket, body)
+      end
+    end
+    if dead > 0 then
+      redis.call('LREM', wait, dead, 'dead')
+    end
+    if redis.call('LLEN', wait) >= longest then
+      return refuse('full')
+    end
+    count = redis.call('RPUSH', wait, id)
+  end
+  if count == 1 then
+    redis.call('PEXPIRE', wait, QUEUE_LASTS)
+  end
+  ahead = count - 1
+end
+if not at and is_ticket(old) then
+  -- It was granted the lock and did not hear of it in time, or its place was lost.
+  redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
+end
+return stand(us, queued, count, ahead)

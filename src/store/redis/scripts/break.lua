@@ -1,0 +1,83 @@
+#!lua flags=allow-oom
+-- Break: ends what holds the lock, if it is what was meant, and passes the lock on.
+--
+-- KEYS
+--   1  lock   string: the lease, or what a foreign client has written
+--   2  fence  string: the fence counter of the slot
+-- ARGV
+--   1  a nonce, which is the identity of this break
+--   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
+--   3  the fence of the lease that is meant, in 16 digits, or empty
+--   4  the mark of the foreign value that is meant, or empty
+--   5  1 if an earlier copy of this command may still arrive, else 0
+-- Reply
+--   broken ARGV 1: news
+--   changed ARGV 1: news  something else holds it, or nothing
+-- Replay
+--   What was broken once is answered so again, and what holds the lock by then is left alone. A
+--   lease is never granted its fence again; a foreign value may come back, so a copy that found
+--   another one keeps the copies before it from doing anything.
+-- Clock
+--   TIME of this Redis, only where somebody waits.
+-- Cluster
+--   As for acquire.
+-- Cost
+--   As for acquire.
+
+local lock, nonce, counter, floor = KEYS[1], ARGV[1], KEYS[2], ARGV[2]
+local name, me, news = string.sub(lock, 1, -5), string.sub(ARGV[2], 17), ''
+local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
+
+-- import clock
+-- import fence
+-- import field
+-- import lease
+-- import letters
+-- import send
+-- import gateways
+-- import hand_over
+
+local held = redis.call('GET', lock)
+local became = redis.call('GET', of)
+if became then
+  return (became == 'x' and 'broken ' or 'changed ') .. nonce .. ' 0:'
+end
+local ours, meant = is_lease(held), nil
+if ours then
+  meant = string.sub(held, 71, 86) == ARGV[3]
+else
+  meant = held and redis.sha1hex(held) == ARGV[4]
+end
+if not meant then
+  if ARGV[5] == '1' then
+    redis.call('SET', of, 'y', 'PX', TOMBSTONE)
+  end
+  return 'changed ' .. nonce .. ' 0:'
+end
+-- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
+local first = redis.call('LPOP', wait)
+local passed = 'nobody'
+if first then
+  passed = hand_over(first, clock())
+end
+if type(passed) == 'table' then
+  return passed
+end
+-- The lock goes last: stopped half-way, it is still held and can be broken again.
+redis.call('SET', of, 'x', 'PX', TOMBSTONE)
+if ours then
+  local id = string.sub(held, 1, 65)
+  if string.byte(held, 66) ~= 112 then
+    -- A copy of its acquire that is still on its way must not take the lock again, and its idempotency
+    -- key is used. Of one that is provisional its holder has not heard, and may ask again.
+    remember_end(id, 'b', TOMBSTONE)
+    if string.byte(held, 68) == 49 then
+      redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', TOMBSTONE)
+    end
+  end
+  send('all', 'broken', string.sub(id, 2))
+end
+if passed ~= 'passed' then
+  redis.call('DEL', lock)
+end
+return 'broken ' .. nonce .. ' ' .. field(news)

@@ -1,0 +1,87 @@
+#!lua flags=allow-oom
+-- Give back: makes sure that an attempt which nobody waits for any more holds nothing, and passes
+-- on what it held.
+--
+-- KEYS
+--   1  lock   string: the lease, or what a foreign client has written
+--   2  fence  string: the fence counter of the slot
+-- ARGV
+--   1  the id of the attempt: '2' and the hash of its token
+--   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
+--   3  1 to give back only what nobody has heard of, 2 for a grant that was kept back so that nobody
+--      can have heard of it, else 0. Only with 0 its idempotency key counts as used
+--   4  the fence of the grant that is meant, in 16 digits, or empty for whatever the attempt holds
+-- Reply
+--   given_back ARGV 1: news
+--   kept ARGV 1: news     its lease was adopted or answered again under its idempotency key, or somebody
+--                         has heard of it after all
+--   nothing ARGV 1: news  it holds nothing, and never will; or the grant that is meant is over
+-- Replay
+--   The attempt is refused for as long as its end is remembered, however late a copy of its acquire
+--   arrives.
+-- Clock
+--   TIME of this Redis, once.
+-- Cluster
+--   As for acquire.
+-- Cost
+--   As for acquire; O(n) in the number of those who wait if the attempt is one of them.
+
+local lock, id, counter, floor = KEYS[1], ARGV[1], KEYS[2], ARGV[2]
+local name, me, news = string.sub(lock, 1, -5), string.sub(ARGV[2], 17), ''
+local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
+
+-- import clock
+-- import fence
+-- import field
+-- import lease
+-- import letters
+-- import send
+-- import gateways
+-- import hand_over
+
+local held = redis.call('GET', lock)
+local ours = is_lease(held) and string.sub(held, 1, 65) == id
+if ARGV[4] ~= '' and not (ours and string.sub(held, 71, 86) == ARGV[4]) then
+  -- Its attempt may have asked again since, and have been granted it anew.
+  return 'nothing ' .. id .. ' 0:'
+end
+
+if not ours then
+  local body = redis.call('GET', of)
+  if is_ticket(body) then
+    -- It may be the head itself, and must not be granted what it gives up.
+    if is_queued(body) then
+      redis.call('LREM', wait, '1', id)
+    end
+    bury(id, body)
+  end
+  local passed = not held and hand_over(redis.call('LPOP', wait), clock())
+  remember_end(id, 'g', TOMBSTONE)
+  return type(passed) == 'table' and passed or 'nothing ' .. id .. ' ' .. field(news)
+end
+
+local keyed = string.byte(held, 68) == 49
+local adopted = kept_by(held) ~= string.sub(id, 2)
+-- Word of the grant may be late, and its attempt have heard of it otherwise.
+local heard = ARGV[3] == '1' and string.byte(held, 66) == 104
+if adopted or heard or (keyed and string.byte(held, 69) == 49) then
+  return 'kept ' .. id .. ' 0:'
+end
+local passed = hand_over(redis.call('LPOP', wait), clock())
+if type(passed) == 'table' then
+  return passed
+end
+-- The lock goes last: stopped half-way, it is still held and can be given back again.
+remember_end(id, 'g', TOMBSTONE)
+if keyed then
+  local used = name .. 'key:' .. string.sub(held, 216, 279)
+  if ARGV[3] == '0' then
+    redis.call('SET', used, 'l' .. id, 'PX', TOMBSTONE)
+  else
+    redis.call('DEL', used)
+  end
+end
+if passed ~= 'passed' then
+  redis.call('DEL', lock)
+end
+return 'given_back ' .. id .. ' ' .. field(news)

@@ -1,0 +1,119 @@
+-- Passes a lock that is free, or becomes so, to the first in the queue who is alive. The script that
+-- imports it names `name`, the keys `lock`, `wait` and `counter`, `floor`, `me` and `news`.
+
+-- How many dead tickets one script clears away: a few milliseconds. The gateway asks again for the rest.
+local MOST_DEAD = 512
+
+-- The idempotency key of a ticket, and where it leads to: a newer request may stand under it by now.
+local function key_of(body)
+  local used = name .. 'key:' .. string.sub(body, 155, 218)
+  return used, redis.pcall('GET', used)
+end
+
+-- Forgets a dead ticket, and what leads to it from its idempotency key. One whose key leads elsewhere is
+-- superseded. A memory is no ticket.
+local function bury(id, body)
+  if is_ticket(body) then
+    if string.byte(body, 19) == 49 then
+      local used, whose = key_of(body)
+      if whose == 'q' .. id then
+        redis.call('DEL', used)
+      elseif type(whose) == 'string' then
+        redis.call('SET', name .. 'of:' .. id, 's', 'PX', '60000')
+      end
+    end
+  elseif type(body) == 'string' then
+    redis.call('SET', name .. 'of:' .. id, body, 'PX', '60000')
+  end
+end
+
+-- Whether a ticket is the one to which its idempotency key leads, if it has one.
+local function owns_key(id, body)
+  return string.byte(body, 19) ~= 49 or select(2, key_of(body)) == 'q' .. id
+end
+
+-- Puts a ticket back where it was taken from.
+local function put_back(id, body)
+  redis.call('LPUSH', wait, id)
+  redis.call('PEXPIRE', wait, QUEUE_LASTS)
+  if body then
+    local left = string.sub(body, 42, 57) - string.sub(body, 26, 41)
+    redis.call('SET', name .. 'of:' .. id, body, 'PX', math.floor(left / 1000) + 60000)
+  end
+end
+
+-- Grants the lock to a ticket that was taken out of the queue.
+local function pass(id, body, fence, us)
+  local gateway, of = string.sub(body, 2, 17), name .. 'of:' .. id
+  local mine, lasts = gateway == me, PROVISIONAL
+  local ttl, limit = tonumber(string.sub(body, 58, 65)), tonumber(string.sub(body, 66, 74))
+  if mine then
+    lasts = limit > 0 and math.min(ttl, limit) or ttl
+  elseif gateway == NO_GATEWAY then
+    lasts = math.max(1, math.floor((string.sub(body, 42, 57) - us) / 1000))
+  end
+  local lease = id .. (mine and 'u' or 'p') .. string.sub(body, 18, 21) .. fence .. us
+    .. string.format('%016.0f', us + lasts * 1000) .. string.sub(body, 58)
+  redis.call('SET', lock, lease, 'PX', lasts)
+  if mine then
+    if string.byte(body, 21) == 49 then
+      redis.call('SET', of, 'g', 'PX', lasts + 60000)
+    end
+    if string.byte(body, 19) == 49 then
+      redis.call('SET', name .. 'key:' .. string.sub(body, 155, 218), 'l' .. id, 'PX', lasts + 60000)
+    end
+    news = news .. field('7:granted' .. field(lease) .. '16:' .. us)
+    return foretell(lasts)
+  end
+  -- It stays a ticket until the grant is confirmed, but does not stand in the queue.
+  local left = string.sub(body, 42, 57) - us
+  redis.call('SET', of, 'w' .. string.sub(body, 2), 'PX', math.floor(left / 1000) + 60000)
+  -- From its confirmation on it lasts its TTL, which may be over sooner.
+  local soonest = math.min(lasts, ttl)
+  news = news .. field('6:passed' .. field(string.format('%.0f', soonest)))
+  if gateway ~= NO_GATEWAY then
+    send(gateway, 'granted', string.sub(id, 2), fence)
+  end
+  foretell(soonest)
+end
+
+-- Passes the lock on, given the ticket that was just taken from the head of the queue, if any. Answers
+-- `passed`; else nobody was granted it, and what it holds is as it was: `nobody` (is alive), `more` (dead
+-- ones stand there), `stays` (there is no fence, and why), or the error of Redis. From here to the grant
+-- nothing may raise: the ticket would be lost.
+local function hand_over(id, us)
+  for _ = 1, MOST_DEAD do
+    if not id then
+      return 'nobody'
+    end
+    if not is_possible(us) then
+      put_back(id)
+      return 'stays', 'clock'
+    end
+    local body = redis.pcall('GETDEL', name .. 'of:' .. id)
+    if type(body) == 'table' and string.sub(body.err, 1, 9) ~= 'WRONGTYPE' then
+      -- The user may not do it any more.
+      put_back(id)
+      return body
+    elseif lives(body, us, true) and owns_key(id, body) then
+      local fence, why = draw(us)
+      if fence then
+        pass(id, body, fence, us)
+        return 'passed'
+      end
+      put_back(id, body)
+      if type(why) == 'table' then
+        return why
+      end
+      return 'stays', why
+    end
+    bury(id, body)
+    id = redis.call('LPOP', wait)
+  end
+  if id then
+    put_back(id)
+    news = news .. '6:4:more'
+    return 'more'
+  end
+  return 'nobody'
+end

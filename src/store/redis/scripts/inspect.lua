@@ -1,0 +1,45 @@
+#!lua flags=allow-oom
+-- Inspect: shows who holds the lock and who waits for it.
+--
+-- KEYS
+--   1  lock  string: the lease, or what a foreign client has written
+--   2  wait  list: the ids of those who wait
+-- ARGV
+--   1  how many of those who wait are shown
+-- Reply
+--   shown KEYS 1: queue (gateway's rest of each ticket and ms waited ..), contention ..
+-- Replay
+--   Looks again.
+-- Clock
+--   TIME of this Redis, once.
+-- Cluster
+--   All keys carry the name as hash tag.
+-- Cost
+--   O(m) for the m that are shown.
+
+local lock, wait = KEYS[1], KEYS[2]
+local name = string.sub(lock, 1, -5)
+
+-- import clock
+-- import field
+-- import lease
+-- import contend
+
+local held, us = redis.call('GET', lock), clock()
+local ids, over, shown = redis.call('LRANGE', wait, '0', ARGV[1] - 1), 0, {}
+if #ids > 0 then
+  local bodies = {}
+  for i, id in ipairs(ids) do
+    bodies[i] = name .. 'of:' .. id
+  end
+  for _, body in ipairs(redis.call('MGET', unpack(bodies))) do
+    if is_queued(body) and string.sub(body, 42, 57) > us then
+      shown[#shown + 1] = field(string.sub(body, 1, 8192))
+    else
+      -- Its gateway has died, or would have taken it out.
+      over = over + 1
+    end
+  end
+end
+return 'shown ' .. lock .. ' ' .. field(table.concat(shown)) .. '16:' .. us
+  .. contention(redis.call('LLEN', wait) - over, held, us)

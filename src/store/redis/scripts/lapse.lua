@@ -1,0 +1,45 @@
+#!lua flags=allow-oom
+-- Lapse: takes a place out of the queue that was kept for a request which has not come.
+--
+-- KEYS
+--   1  lock  string: the lease, or what a foreign client has written; names the other keys of the lock
+-- ARGV
+--   1  the id of the attempt: '2' and the hash of its token
+-- Reply
+--   lapsed ARGV 1:
+--   kept ARGV 1:    it is kept for longer, somebody stands there, or it is gone
+-- Replay
+--   Has lapsed already.
+-- Clock
+--   TIME of this Redis, once.
+-- Cluster
+--   As for acquire.
+-- Cost
+--   O(n) in the number of those who wait before it.
+
+local id = ARGV[1]
+local name = string.sub(KEYS[1], 1, -5)
+local of, wait = name .. 'of:' .. id, name .. 'wait'
+
+-- import clock
+-- import lease
+
+local body = redis.call('GET', of)
+if not is_ticket(body) or string.sub(body, 2, 17) ~= NO_GATEWAY or string.sub(body, 42, 57) > clock() then
+  return 'kept ' .. id .. ' '
+end
+if is_queued(body) then
+  redis.call('LREM', wait, '1', id)
+end
+if string.byte(body, 21) == 49 then
+  -- A copy of its acquire that is still on its way must not queue it again.
+  redis.call('SET', of, 'g', 'PX', '60000')
+else
+  redis.call('DEL', of)
+end
+-- A newer request may stand under its key by now.
+local used = name .. 'key:' .. string.sub(body, 155, 218)
+if redis.call('GET', used) == 'q' .. id then
+  redis.call('DEL', used)
+end
+return 'lapsed ' .. id .. ' '

@@ -1,0 +1,49 @@
+-- Makes grants last. The script that imports it names the key `lock` and `name`.
+
+-- How long a lease may last from now with a TTL, up to its hold limit, in ms.
+local function time_left(held, since, us, ttl)
+  local limit = tonumber(string.sub(held, 127, 135)) or 0
+  local until_limit = math.floor(since / 1000) + limit - math.floor(us / 1000)
+  return limit > 0 and math.min(ttl, until_limit) or ttl
+end
+
+-- A lease as it lasts: Redis may have put it on a server whose clock is behind the one that it was made by, and
+-- ends it by what is left.
+local function until_its_end(held, us)
+  local left = redis.call('PTTL', lock)
+  local ends = string.format('%016.0f', us + math.max(0, left) * 1000)
+  if left ~= -1 and ends < string.sub(held, 103, 118) then
+    return string.sub(held, 1, 102) .. ends .. string.sub(held, 119)
+  end
+  return held
+end
+
+-- Makes a lease that nobody may have heard of last its full TTL from now, and answers it; nothing if its
+-- limit is this very instant. A grant that was provisional counts from now, and its idempotency key is
+-- used. One that was heard of is left as it is. `alone`: no key but the lock may be touched.
+local function settle_lease(held, us, alone)
+  local state = string.byte(held, 66)
+  if state == 104 then
+    return until_its_end(held, us)
+  end
+  local id, since = string.sub(held, 1, 65), state == 112 and us or string.sub(held, 87, 102)
+  local left = time_left(held, since, us, tonumber(string.sub(held, 119, 126)))
+  if left <= 0 then
+    redis.call('DEL', lock)
+    return nil
+  end
+  local lease = id .. 'h' .. string.sub(held, 67, 86) .. since
+    .. string.format('%016.0f', us + left * 1000) .. string.sub(held, 119)
+  redis.call('SET', lock, lease, 'PX', left)
+  if not alone then
+    if string.byte(held, 70) == 49 then
+      redis.call('SET', name .. 'of:' .. id, 'g', 'PX', left + 60000)
+    else
+      redis.call('DEL', name .. 'of:' .. id)
+    end
+    if string.byte(held, 68) == 49 then
+      redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', left + 60000)
+    end
+  end
+  return lease
+end

@@ -1,0 +1,33 @@
+-- Reads what `:lock` holds and what `:of:ID` holds of a ticket. `layout.rs` says what stands where.
+
+-- Of a lease that nobody has adopted.
+local NO_KEEPER = '                                                                '
+-- Of a ticket that is kept for a caller who is away.
+local NO_GATEWAY = '                '
+-- How long the queue is kept, in ms: longer than anybody waits without being asked after. Each round of a
+-- gateway that waits there gives it this again.
+local QUEUE_LASTS = '90000000'
+
+-- Whether a lock is held by a lease of this layout. Anything else is foreign.
+local function is_lease(held)
+  return held and #held >= 215 and string.byte(held) == 50 and string.byte(held, 2) ~= 42
+    and string.find(string.sub(held, 71, 135), '^%d+$') ~= nil
+end
+
+-- Who keeps a lease: until it is adopted, the attempt that it was granted to.
+local function kept_by(held)
+  local keeper = string.sub(held, 152, 215)
+  return keeper == NO_KEEPER and string.sub(held, 2, 65) or keeper
+end
+
+-- Whether `:of:ID` is that of a ticket, and makes sense: `q` stands in the queue, `w` was granted the lock
+-- and has not confirmed it.
+local function is_ticket(body)
+  local state = type(body) == 'string' and #body >= 154 and string.byte(body)
+  return (state == 113 or state == 119) and string.find(string.sub(body, 22, 74), '^%d+$') ~= nil
+end
+
+-- Whether it is that of a ticket which stands in the queue.
+local function is_queued(body)
+  return is_ticket(body) and string.byte(body) == 113
+end

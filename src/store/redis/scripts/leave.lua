@@ -1,0 +1,83 @@
+#!lua flags=allow-oom
+-- Leave: takes an attempt out of the queue, or keeps its place for a request that asks again.
+--
+-- KEYS
+--   1  lock   string: the lease, or what a foreign client has written
+--   2  fence  string: the fence counter of the slot
+-- ARGV
+--   1  the id of the attempt: '2' and the hash of its token
+--   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
+--   3  how long to keep the place, in ms, or empty
+-- Reply
+--   left ARGV 1: news, contention ..
+--   granted ARGV 1: news, lease, time  it holds the lock, for its full TTL from now
+--   superseded ARGV 1: news            a newer request with its idempotency key has its place, or keeps
+--                                      its lease
+-- Replay
+--   Has left already; a place that is kept is kept from then.
+-- Clock
+--   TIME of this Redis, once.
+-- Cluster
+--   As for acquire.
+-- Cost
+--   O(n) in the number of those who wait before it.
+
+local lock, id, counter, floor = KEYS[1], ARGV[1], KEYS[2], ARGV[2]
+local name, me, news = string.sub(lock, 1, -5), string.sub(ARGV[2], 17), ''
+local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
+
+-- import clock
+-- import fence
+-- import field
+-- import lease
+-- import letters
+-- import send
+-- import gateways
+-- import hand_over
+-- import lasting
+-- import contend
+
+local held, us = redis.call('GET', lock), clock()
+if not held then
+  -- It may be the head itself, in the last moment.
+  local passed = hand_over(redis.call('LPOP', wait), us)
+  if type(passed) == 'table' then
+    return passed
+  elseif passed == 'passed' then
+    held = redis.call('GET', lock)
+  end
+end
+if is_lease(held) and string.sub(held, 1, 65) == id then
+  if kept_by(held) ~= string.sub(id, 2) then
+    return 'superseded ' .. id .. ' ' .. field(news)
+  end
+  held = settle_lease(held, us)
+  if held then
+    return 'granted ' .. id .. ' ' .. field(news) .. field(held) .. field(us)
+  end
+end
+
+local body = redis.call('GET', of)
+if body == 's' or body == 'a' then
+  return 'superseded ' .. id .. ' ' .. field(news)
+elseif is_queued(body) and ARGV[3] ~= '' and string.byte(body, 19) == 49
+  and owns_key(id, body) and redis.call('LPOS', wait, id)
+then
+  local ends = string.format('%016.0f', us + ARGV[3] * 1000)
+  local kept = 'q' .. NO_GATEWAY .. string.sub(body, 18, 41) .. ends .. string.sub(body, 58)
+  redis.call('SET', of, kept, 'PX', ARGV[3] + TOMBSTONE)
+  redis.call('SET', name .. 'key:' .. string.sub(body, 155, 218), 'q' .. id, 'PX', ARGV[3] + TOMBSTONE)
+else
+  local stood = is_queued(body) and redis.call('LREM', wait, '1', id) == 1
+  if is_ticket(body) then
+    bury(id, body)
+  end
+  if stood and string.byte(body, 21) ~= 49 then
+    redis.call('DEL', of)
+  else
+    -- A copy of its acquire that is still on its way must not queue it again. If its place was lost, so
+    -- was whether there is one.
+    remember_end(id, 'g', TOMBSTONE)
+  end
+end
+return 'left ' .. id .. ' ' .. field(news) .. contention(redis.call('LLEN', wait), held, us)

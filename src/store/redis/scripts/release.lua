@@ -1,0 +1,90 @@
+#!lua flags=allow-oom
+-- Release: ends a living lease and passes the lock on.
+--
+-- KEYS
+--   1  lock   string: the lease, or what a foreign client has written
+--   2  fence  string: the fence counter of the slot
+--   While the slot is being moved only key 1 is given.
+-- ARGV
+--   1  the id of the lease: '2' and the hash of its token
+--   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
+--   3  who releases it as its keeper, if anybody
+-- Reply
+--   released ARGV 1: news
+--   adopted ARGV 1: news         another keeper goes on with it
+--   another | free ARGV 1: news  the token does not hold the lock; is somebody else holding it?
+--   broken ARGV 1: news, 0 | 1   its lease was broken; 1: somebody else is holding the lock
+--   moving ARGV 1: news          nothing was done: the token does not hold the lock, and what became
+--                                of it is not to be seen
+-- Replay
+--   A lease that was acquired with an idempotency key is answered `released` again as long as its
+--   end is remembered; any other is not held any more.
+-- Clock
+--   TIME of this Redis, only where somebody waits.
+-- Cluster
+--   As for acquire; but while the slot is being moved it does with the lock alone, which is there as long as
+--   the lease is. Nobody is handed the lock then: who waits for it finds out. Its end is not remembered.
+-- Cost
+--   As for acquire.
+
+local lock, id = KEYS[1], ARGV[1]
+local name = string.sub(lock, 1, -5)
+-- The head, and the idempotency key if it has one.
+local held = redis.call('GETRANGE', lock, '0', '278')
+if string.sub(held, 1, 65) ~= id then
+  if not KEYS[2] then
+    return 'moving ' .. id .. ' 0:'
+  end
+  local became = redis.call('GET', name .. 'of:' .. id)
+  if became == 'r' then
+    return 'released ' .. id .. ' 0:'
+  elseif became == 'b' then
+    return 'broken ' .. id .. ' 0:1:' .. (held == '' and '0' or '1')
+  end
+  return (held == '' and 'free ' or 'another ') .. id .. ' 0:'
+end
+if ARGV[3] then
+  local keeper = string.sub(held, 152, 215)
+  if (string.byte(keeper) == 32 and string.sub(id, 2) or keeper) ~= ARGV[3] then
+    return 'adopted ' .. id .. ' 0:'
+  end
+end
+if not KEYS[2] then
+  redis.call('DEL', lock)
+  return 'released ' .. id .. ' 0:'
+end
+
+local function remember_release()
+  if string.byte(held, 68) == 49 then
+    redis.call('SET', name .. 'of:' .. id, 'r', 'PX', '60000')
+    redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', '60000')
+  end
+end
+
+local wait = name .. 'wait'
+local first = redis.call('LPOP', wait)
+if not first then
+  remember_release()
+  redis.call('DEL', lock)
+  return 'released ' .. id .. ' 0:'
+end
+
+local counter, floor, me, news = KEYS[2], ARGV[2], string.sub(ARGV[2], 17), ''
+
+-- import clock
+-- import fence
+-- import field
+-- import lease
+-- import send
+-- import gateways
+-- import hand_over
+
+local passed = hand_over(first, clock())
+if type(passed) == 'table' then
+  return passed
+end
+remember_release()
+if passed ~= 'passed' then
+  redis.call('DEL', lock)
+end
+return 'released ' .. id .. ' ' .. field(news)

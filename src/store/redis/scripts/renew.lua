@@ -1,0 +1,117 @@
+#!lua flags=allow-oom
+-- Renew: makes a living lease last from now.
+--
+-- KEYS
+--   1  lock   string: the lease, or what a foreign client has written
+--   2  fence  string: the fence counter of the slot, which says that the slot is not being moved
+--   While the slot is being moved only key 1 is given.
+-- ARGV
+--   1  the id of the lease: '2' and the hash of its token
+--   2  ttl in ms, or empty for the lease's own
+--   3  the mark that an earlier `marked` has answered, or empty
+--   4  the id of this gateway
+--   5  a mark for the lease: of this copy of the command, or with ARGV 3 of all its copies
+--   6  who renews it as its keeper, if anybody
+--   7  1 if that one adopts it
+-- Reply
+--   renewed ARGV 1: news, lease, time
+--   marked ARGV 1: mark         nothing was done yet: to be asked again with this mark
+--   adopted ARGV 1:             another keeper goes on with it
+--   another | free ARGV 1:      the token does not hold the lock; is somebody else holding it?
+--   broken ARGV 1: 0 | 1        its lease was broken; 1: somebody else is holding the lock
+--   moving ARGV 1:              nothing was done: what it takes is not to be seen
+-- Replay
+--   Renews again. Never brings back what has ended. A ttl that is shorter than what the lease has marks
+--   it, and whoever renews a marked lease must name the mark that it has, and leaves another one. So a
+--   copy that arrives late neither makes the lease end sooner than its holder was told, nor last longer
+--   than whoever made it shorter.
+-- Clock
+--   TIME of this Redis, once. The lease expires at the latest at its limit.
+-- Cluster
+--   As for acquire. While the slot is being moved it does with the lock alone, which is there as long as the
+--   lease is; only who adopts it waits until the slot is at rest.
+-- Cost
+--   O(1).
+
+local lock, id, named, me, stamp, news = KEYS[1], ARGV[1], ARGV[3], ARGV[4], ARGV[5], ''
+local name = string.sub(lock, 1, -5)
+local wait = name .. 'wait'
+local held = redis.call('GET', lock)
+
+-- import clock
+-- import field
+-- import lease
+-- import lasting
+
+if not is_lease(held) or string.sub(held, 1, 65) ~= id then
+  if not KEYS[2] then
+    return 'moving ' .. id .. ' '
+  elseif redis.call('GET', name .. 'of:' .. id) == 'b' then
+    return 'broken ' .. id .. ' 1:' .. (held and '1' or '0')
+  end
+  return (held and 'another ' or 'free ') .. id .. ' '
+end
+local keeper, adopts = ARGV[6], ARGV[7]
+if keeper and not adopts and kept_by(held) ~= keeper then
+  return 'adopted ' .. id .. ' '
+elseif adopts and not KEYS[2] then
+  return 'moving ' .. id .. ' '
+end
+
+local us, since = clock(), string.sub(held, 87, 102)
+local own = tonumber(string.sub(held, 119, 126))
+local ttl = tonumber(ARGV[2]) or own
+local left = time_left(held, since, us, ttl)
+if left <= 0 then
+  -- Its limit is this very millisecond, and Redis keeps the key until the next.
+  redis.call('DEL', lock)
+  return 'free ' .. id .. ' '
+end
+local marked = string.sub(held, 136, 151)
+marked = marked ~= string.rep(' ', 16) and marked or ''
+if named ~= '' and marked == stamp then
+  -- An earlier copy of this command has done it.
+  return 'renewed ' .. id .. ' 0:' .. field(until_its_end(held, us)) .. field(us)
+end
+if marked ~= named then
+  -- It was marked since this command was sent, or somebody has renewed it since the answer.
+  return 'marked ' .. id .. ' ' .. field(marked)
+end
+if named == '' and ttl < own and left == ttl then
+  redis.call('SETRANGE', lock, '135', stamp)
+  return 'marked ' .. id .. ' ' .. field(stamp)
+end
+
+-- import letters
+
+local before = kept_by(held)
+if adopts and before ~= keeper then
+  -- Not one that was its keeper before: that is a late copy of a command, and whoever came after it goes on.
+  local became = redis.call('GET', name .. 'of:2' .. keeper)
+  if became == 'a' then
+    return 'adopted ' .. id .. ' '
+  end
+  remember_end('2' .. before, 'a', left + TOMBSTONE)
+  before = keeper
+end
+local ends = string.format('%016.0f', us + left * 1000)
+local sooner = ends < string.sub(held, 103, 118)
+-- Whoever renews it has heard of it.
+held = string.sub(held, 1, 65) .. 'h' .. string.sub(held, 67, 102) .. ends .. string.format('%08.0f', ttl) .. string.sub(held, 127, 135)
+  .. (named ~= '' and stamp or string.sub(held, 136, 151))
+  .. (adopts and before or string.sub(held, 152, 215)) .. string.sub(held, 216)
+redis.call('SET', lock, held, 'PX', left)
+if KEYS[2] and string.byte(held, 68) == 49 then
+  redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', left + TOMBSTONE)
+end
+
+-- import send
+
+if sooner and KEYS[2] then
+  -- Those who wait look after the lock at its old end.
+  foretell(left)
+elseif sooner and left < SHORT then
+  -- Whether somebody waits is not to be seen.
+  send('all', 'ends', string.format('%.0f', left))
+end
+return 'renewed ' .. id .. ' ' .. field(news) .. field(held) .. field(us)
