@@ -213,8 +213,8 @@ async fn syscalls(judge: &mut Judge<'_>) {
         let written = counting.interrupted();
         let calls: Vec<(String, f64)> = written.lines().filter_map(read).collect();
         let Some(all) = calls.iter().find(|(call, _)| call == "all") else {
-            let said = written.lines().find(|line| !line.is_empty());
-            why.push(format!("{name}: {}", said.unwrap_or("it said nothing")));
+            let message = written.lines().find(|line| !line.is_empty());
+            why.push(format!("{name}: {}", message.unwrap_or("it said nothing")));
             continue;
         };
         let parts = calls.iter().filter(|(call, _)| call != "all");

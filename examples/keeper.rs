@@ -6,7 +6,7 @@
 use std::{error::Error, time::Duration};
 
 use latchgate::{
-    client::{AcquireRequest, Client, ClientOptions, Keeper, Lease},
+    client::{AcquireRequest, Client, ClientOptions, Lease, LeaseRenewer},
     lock::{LockName, Owner},
 };
 
@@ -24,13 +24,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .acquiring(name, request)
         .finish_watched(&mut |waiting| say(&format!("waiting at position {:?}", waiting.position)))
         .await?;
-    let keeper = Keeper::start(&client, lease.clone()).await?;
+    let renewer = LeaseRenewer::start(&client, lease.clone()).await?;
     tokio::select! {
         () = write_report(&lease) => say("done"),
         // The lock is not somebody else's yet, but it soon may be.
-        loss = keeper.lost() => return Err(loss.into()),
+        loss = renewer.lost() => return Err(loss.into()),
     }
-    keeper.release(Duration::from_secs(5)).await?;
+    renewer.release(Duration::from_secs(5)).await?;
     Ok(())
 }
 

@@ -19,10 +19,14 @@ pub mod clock;
 pub mod config;
 #[cfg(feature = "server")]
 pub mod engine;
+#[cfg(feature = "server")]
+pub mod file_stamp;
 #[cfg(all(feature = "server", any(test, feature = "fuzzing")))]
 pub mod fuzzing;
 #[cfg(feature = "server")]
 pub mod http;
+#[cfg(feature = "server")]
+pub mod invisible_chars;
 #[cfg(feature = "server")]
 pub mod lifecycle;
 pub mod lock;
@@ -30,12 +34,8 @@ pub mod lock;
 mod mutants;
 pub mod release;
 #[cfg(feature = "server")]
-pub mod stamp;
-#[cfg(feature = "server")]
 pub mod store;
 #[cfg(feature = "server")]
 pub mod telemetry;
 pub mod tls;
 pub mod trace_context;
-#[cfg(feature = "server")]
-pub mod unseen;

@@ -15,10 +15,10 @@ use std::{
 use latchgate::{
     cli,
     config::Config,
-    lock::{FencingToken, HeldLease, KeeperId, LockName, Meant, Metadata, TokenHash, Ttl},
+    lock::{BreakTarget, FencingToken, HeldLease, KeeperId, LockName, Metadata, TokenHash, Ttl},
     store::{
         AnyStore, Store, StoreError,
-        breaks::{Breaking, Breaks},
+        breaks::{BreakFeed, Breaking},
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
             Loss, Release, Renewal, Renewer,
@@ -36,7 +36,7 @@ pub(super) const ROLE: &str = "null-gateway";
 struct NullStore {
     fences: AtomicU64,
     parking: Parking,
-    breaks: Breaks,
+    breaks: BreakFeed,
 }
 
 /// Serves until it is killed.
@@ -137,12 +137,12 @@ impl Store for NullStore {
     async fn break_lock(
         &self,
         _name: &LockName,
-        _meant: Option<Meant>,
+        _target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
         Ok(Breaking::NotHeld)
     }
 
-    fn breaks(&self) -> &Breaks {
+    fn breaks(&self) -> &BreakFeed {
         &self.breaks
     }
 

@@ -13,7 +13,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::Asker;
+use super::Requester;
 
 /// What of the log is left to such lines, and how many were left out.
 #[derive(Debug, Default)]
@@ -70,8 +70,8 @@ const MINUTE: Duration = Duration::from_mins(1);
 impl Bounds {
     /// Whether this is to be written of somebody; if so it waits until [`Bounds::taken`] is called, and if
     /// not it is counted.
-    pub(super) fn admit(&self, what: Bounded, asker: &Asker<'_>, now: Instant) -> bool {
-        let admitted = self.minute().admit((what, source(asker)), now) && self.wait();
+    pub(super) fn admit(&self, what: Bounded, requester: &Requester<'_>, now: Instant) -> bool {
+        let admitted = self.minute().admit((what, source(requester)), now) && self.wait();
         if !admitted {
             self.left_out(what).fetch_add(1, Ordering::Relaxed);
         }
@@ -153,8 +153,8 @@ impl Minute {
 }
 
 /// An IPv6 network is one source: who has one of its addresses has them all.
-fn source(asker: &Asker<'_>) -> Source {
-    match (asker.key, asker.remote) {
+fn source(requester: &Requester<'_>) -> Source {
+    match (requester.key, requester.remote) {
         (Some(key), _) => Source::Key(key.into()),
         (None, Some(IpAddr::V6(address))) => {
             let [a, b, c, d, ..] = address.segments();
@@ -168,17 +168,17 @@ fn source(asker: &Asker<'_>) -> Source {
 mod tests {
     use super::*;
 
-    fn asker(key: Option<&str>, remote: u32) -> Asker<'_> {
-        Asker {
+    fn requester(key: Option<&str>, remote: u32) -> Requester<'_> {
+        Requester {
             key,
             request_id: "r",
             remote: Some(remote.to_be_bytes().into()),
         }
     }
 
-    fn admitted(bounds: &Bounds, asker: &Asker<'_>, times: u32, now: Instant) -> u32 {
+    fn admitted(bounds: &Bounds, requester: &Requester<'_>, times: u32, now: Instant) -> u32 {
         let admit = |_: &u32| {
-            let admitted = bounds.admit(Bounded::Refusal, asker, now);
+            let admitted = bounds.admit(Bounded::Refusal, requester, now);
             if admitted {
                 bounds.taken();
             }
@@ -190,9 +190,12 @@ mod tests {
     #[test]
     fn each_source_has_its_share_of_a_minute_and_the_rest_is_counted() {
         let (bounds, now) = (Bounds::default(), Instant::now());
-        assert_eq!(admitted(&bounds, &asker(None, 1), 100, now), MOST_OF_ONE);
-        assert_eq!(admitted(&bounds, &asker(None, 2), 10, now), 10);
-        assert_eq!(admitted(&bounds, &asker(Some("ci"), 1), 10, now), 10);
+        assert_eq!(
+            admitted(&bounds, &requester(None, 1), 100, now),
+            MOST_OF_ONE
+        );
+        assert_eq!(admitted(&bounds, &requester(None, 2), 10, now), 10);
+        assert_eq!(admitted(&bounds, &requester(Some("ci"), 1), 10, now), 10);
         let left_out = LeftOut {
             refusals: Some(40),
             sign_outs: None,
@@ -202,13 +205,13 @@ mod tests {
         bounds.put_back(left_out);
         assert_eq!(bounds.take_left_out(), left_out);
         let later = now + MINUTE;
-        assert_eq!(admitted(&bounds, &asker(None, 1), 10, later), 10);
+        assert_eq!(admitted(&bounds, &requester(None, 1), 10, later), 10);
     }
 
     #[test]
     fn who_signs_out_over_and_over_takes_nothing_from_the_refusals_of_the_same_key() {
         let (bounds, now) = (Bounds::default(), Instant::now());
-        let ops = asker(Some("ops"), 1);
+        let ops = requester(Some("ops"), 1);
         for _ in 0..100 {
             if bounds.admit(Bounded::SignOut, &ops, now) {
                 bounds.taken();
@@ -226,7 +229,7 @@ mod tests {
     fn many_sources_have_no_more_than_all_may() {
         let (bounds, now) = (Bounds::default(), Instant::now());
         let written: u32 = (0..10_000)
-            .map(|remote| admitted(&bounds, &asker(None, remote), 1, now))
+            .map(|remote| admitted(&bounds, &requester(None, remote), 1, now))
             .sum();
         assert_eq!(written, MOST_OF_ALL);
         assert!(bounds.minute().by_source.len() <= MOST_OF_ALL as usize);
@@ -235,7 +238,7 @@ mod tests {
     #[test]
     fn no_more_wait_than_half_of_the_queue_takes() {
         let (bounds, now) = (Bounds::default(), Instant::now());
-        let refused = |&remote: &u32| bounds.admit(Bounded::Refusal, &asker(None, remote), now);
+        let refused = |&remote: &u32| bounds.admit(Bounded::Refusal, &requester(None, remote), now);
         assert_eq!((0..6_000).filter(refused).count(), MOST_WAITING);
     }
 }

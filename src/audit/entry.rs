@@ -4,13 +4,13 @@ use std::{net::IpAddr, sync::Arc, time::SystemTime};
 
 use serde::Serialize;
 
-use crate::unseen::escape_json;
+use crate::invisible_chars::escape_json;
 
-use super::{Asker, bounds::LeftOut};
+use super::{Requester, bounds::LeftOut};
 
 /// One line. What does not apply to an event is left out.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Entry<'a> {
+pub(super) struct AuditEntry<'a> {
     /// When, in RFC 3339 and UTC.
     pub(super) at: String,
     pub(super) event: &'static str,
@@ -61,9 +61,9 @@ pub(super) struct Entry<'a> {
 /// The longest value that somebody else has chosen, in bytes. Longer ones are cut.
 const MAX_VALUE: usize = 512;
 
-// === impl Entry ===
+// === impl AuditEntry ===
 
-impl<'a> Entry<'a> {
+impl<'a> AuditEntry<'a> {
     pub(super) fn new(event: &'static str, at: SystemTime) -> Self {
         Self {
             at: humantime::format_rfc3339_millis(at).to_string(),
@@ -73,10 +73,10 @@ impl<'a> Entry<'a> {
     }
 
     /// Says who asked.
-    pub(super) fn asked_by(&mut self, asker: &Asker<'a>) {
-        self.key = asker.key.map(bounded);
-        self.request_id = Some(bounded(asker.request_id));
-        self.remote = asker.remote;
+    pub(super) fn set_requester(&mut self, requester: &Requester<'a>) {
+        self.key = requester.key.map(bounded);
+        self.request_id = Some(bounded(requester.request_id));
+        self.remote = requester.remote;
     }
 
     /// The same line, with what was left out before it.
@@ -109,9 +109,9 @@ mod tests {
 
     #[test]
     fn is_one_line_whatever_is_in_it() {
-        let entry = Entry {
+        let entry = AuditEntry {
             reason: Some("a \"b\"\n{\"event\":\"start\"}\r\u{1b}[31m"),
-            ..Entry::new("break", SystemTime::UNIX_EPOCH)
+            ..AuditEntry::new("break", SystemTime::UNIX_EPOCH)
         };
         let line = String::from_utf8(entry.line()).unwrap();
         assert_eq!(
@@ -123,9 +123,9 @@ mod tests {
 
     #[test]
     fn shows_no_other_text_than_the_one_that_is_there() {
-        let entry = Entry {
+        let entry = AuditEntry {
             reason: Some("\u{202e}gpj\u{2066}\u{2028}\u{9b}a\u{200d}é"),
-            ..Entry::new("break", SystemTime::UNIX_EPOCH)
+            ..AuditEntry::new("break", SystemTime::UNIX_EPOCH)
         };
         let line = String::from_utf8(entry.line()).unwrap();
         let escaped = r#""reason":"\u202egpj\u2066\u2028\u009ba\u200dé""#;

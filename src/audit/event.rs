@@ -6,7 +6,7 @@ use crate::lock::{FencingToken, LockName};
 
 /// Who asked, as far as it is known.
 #[derive(Debug, Clone, Copy)]
-pub struct Asker<'a> {
+pub struct Requester<'a> {
     /// The name of the API key. Never the key.
     pub key: Option<&'a str>,
     /// The name of the request in the log of the gateway.
@@ -19,7 +19,7 @@ pub struct Asker<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Refused<'a> {
     /// Who asked.
-    pub asker: Asker<'a>,
+    pub requester: Requester<'a>,
     /// How they asked: the method of the request.
     pub method: &'a str,
     /// For what they asked: the route, such as `/locks/{name}`.
@@ -47,9 +47,9 @@ pub struct ReloadedKeys {
 
 /// A lock that was to be broken.
 #[derive(Debug, Clone, Copy)]
-pub struct Broken<'a> {
+pub struct BreakAttempt<'a> {
     /// Who asked.
-    pub asker: Asker<'a>,
+    pub requester: Requester<'a>,
     /// Which lock.
     pub name: &'a LockName,
     /// The fencing token of the lease that was broken, or that was to be.

@@ -23,23 +23,23 @@ use crate::{
 };
 
 use super::{
-    Asker, Broken, Refused, ReloadedKeys,
+    BreakAttempt, Refused, ReloadedKeys, Requester,
     bounds::{Bounded, Bounds, QUEUE},
-    entry::{Entry, bounded},
+    entry::{AuditEntry, bounded},
     output::Output,
-    writer::{Message, Missing, Writer},
+    writer::{MissingLines, Writer, WriterMessage},
 };
 
 /// The audit log, or none. Cheap to clone.
 ///
-/// Telling it something never waits for the disk, with one exception: [`Audit::broke`].
+/// Telling it something never waits for the disk, with one exception: [`Audit::lock_broken`].
 #[derive(Clone, Default)]
 pub struct Audit(Option<Log>);
 
 #[derive(Clone)]
 struct Log {
-    messages: SyncSender<Message>,
-    missing: Arc<Missing>,
+    messages: SyncSender<WriterMessage>,
+    missing: Arc<MissingLines>,
     bounds: Arc<Bounds>,
     clock: Arc<dyn Clock>,
 }
@@ -85,7 +85,7 @@ impl Audit {
             error,
         })?;
         let (messages, received) = mpsc::sync_channel(QUEUE);
-        let missing = Arc::new(Missing::default());
+        let missing = Arc::new(MissingLines::default());
         let bounds = Arc::new(Bounds::default());
         let writer = Writer {
             messages: received,
@@ -114,7 +114,7 @@ impl Audit {
     /// The gateway has started.
     pub fn started(&self, listen: SocketAddr, store: &str) {
         let listen = listen.to_string();
-        self.tell("start", |entry| {
+        self.record("start", |entry| {
             entry.version = Some(env!("CARGO_PKG_VERSION"));
             entry.listen = Some(&listen);
             entry.store = Some(store);
@@ -123,23 +123,23 @@ impl Audit {
 
     /// The gateway ends, and why.
     pub fn stopped(&self, reason: &str) {
-        self.tell("stop", |entry| entry.reason = Some(bounded(reason)));
+        self.record("stop", |entry| entry.reason = Some(bounded(reason)));
     }
 
     /// Somebody has shown a key, and has a session for it.
-    pub fn signed_in(&self, asker: &Asker<'_>) {
-        self.tell("sign-in", |entry| entry.asked_by(asker));
+    pub fn signed_in(&self, requester: &Requester<'_>) {
+        self.record("sign-in", |entry| entry.set_requester(requester));
     }
 
     /// Somebody has ended their session. Nothing is charged for it, and it can be done with one cookie
     /// as often as anybody likes: so it is bounded as [`Audit::refused`] is.
-    pub fn signed_out(&self, asker: &Asker<'_>) {
-        self.tell_bounded(Bounded::SignOut, "sign-out", asker, |_| {});
+    pub fn signed_out(&self, requester: &Requester<'_>) {
+        self.record_bounded(Bounded::SignOut, "sign-out", requester, |_| {});
     }
 
     /// The API keys were read again: how many count now and what is new, or why the old ones still do.
     pub fn keys_reloaded(&self, outcome: Result<&ReloadedKeys, &str>) {
-        self.tell("key-reload", |entry| match outcome {
+        self.record("key-reload", |entry| match outcome {
             Ok(keys) => {
                 entry.outcome = Some("reloaded");
                 entry.count = u64::try_from(keys.count).ok();
@@ -157,7 +157,7 @@ impl Audit {
     /// Somebody was refused. Who is refused over and over has not all of it written, and it does not
     /// take the room of anything else: what was left out is counted, and stands in the next line.
     pub fn refused(&self, refused: &Refused<'_>) {
-        self.tell_bounded(Bounded::Refusal, "refused", &refused.asker, |entry| {
+        self.record_bounded(Bounded::Refusal, "refused", &refused.requester, |entry| {
             entry.method = Some(bounded(refused.method));
             entry.route = Some(refused.route);
             entry.name = refused.name.map(LockName::as_str);
@@ -170,18 +170,18 @@ impl Audit {
     /// there before the answer is; or, if it cannot be written, after a moment all the same.
     ///
     /// Dropped half-way, the line is written or not: call it where the break itself is seen through.
-    pub async fn broke(&self, broken: &Broken<'_>) {
+    pub async fn lock_broken(&self, broken: &BreakAttempt<'_>) {
         let Some(log) = &self.0 else { return };
         let left_out = log.bounds.take_left_out();
-        let mut entry = Entry::new("break", log.clock.wall()).behind(left_out);
-        entry.asked_by(&broken.asker);
+        let mut entry = AuditEntry::new("break", log.clock.wall()).behind(left_out);
+        entry.set_requester(&broken.requester);
         entry.name = Some(broken.name.as_str());
         entry.fencing_token = broken.fencing_token.map(FencingToken::get);
         entry.outcome = Some(broken.outcome);
         entry.reason = Some(bounded(broken.reason));
         let (kept, is_kept) = oneshot::channel();
         if log
-            .send_within(KEPT_WITHIN, Message::Kept(entry.line(), kept))
+            .send_within(KEPT_WITHIN, WriterMessage::Kept(entry.line(), kept))
             .await
         {
             // An error: the thread has ended, and with it the process is about to.
@@ -196,7 +196,7 @@ impl Audit {
     pub fn reopen(&self) {
         if let Some(log) = &self.0 {
             // A full queue is written to the file that is there now; the next HUP comes through.
-            drop(log.messages.try_send(Message::Reopen));
+            drop(log.messages.try_send(WriterMessage::Reopen));
         }
     }
 
@@ -204,7 +204,7 @@ impl Audit {
     pub async fn flush(&self, limit: Duration) {
         let Some(log) = &self.0 else { return };
         let (done, is_done) = oneshot::channel();
-        if log.send_within(limit, Message::Flush(done)).await {
+        if log.send_within(limit, WriterMessage::Flush(done)).await {
             drop(timeout(limit, is_done).await);
         }
     }
@@ -220,26 +220,26 @@ impl Audit {
     }
 
     /// Tells what somebody can cause over and over, if it is not too much.
-    fn tell_bounded<'a>(
+    fn record_bounded<'a>(
         &self,
         what: Bounded,
         event: &'static str,
-        asker: &Asker<'a>,
-        fill: impl FnOnce(&mut Entry<'a>),
+        requester: &Requester<'a>,
+        fill: impl FnOnce(&mut AuditEntry<'a>),
     ) {
         let Some(log) = &self.0 else { return };
-        if !log.bounds.admit(what, asker, Instant::now()) {
+        if !log.bounds.admit(what, requester, Instant::now()) {
             return;
         }
-        log.tell(event, Message::Bounded, |entry| {
-            entry.asked_by(asker);
+        log.record(event, WriterMessage::Bounded, |entry| {
+            entry.set_requester(requester);
             fill(entry);
         });
     }
 
-    fn tell<'a>(&self, event: &'static str, fill: impl FnOnce(&mut Entry<'a>)) {
+    fn record<'a>(&self, event: &'static str, fill: impl FnOnce(&mut AuditEntry<'a>)) {
         if let Some(log) = &self.0 {
-            log.tell(event, Message::Line, fill);
+            log.record(event, WriterMessage::Line, fill);
         }
     }
 }
@@ -253,17 +253,17 @@ impl fmt::Debug for Audit {
 // === impl Log ===
 
 impl Log {
-    fn tell<'a>(
+    fn record<'a>(
         &self,
         event: &'static str,
-        message: fn(Vec<u8>) -> Message,
-        fill: impl FnOnce(&mut Entry<'a>),
+        message: fn(Vec<u8>) -> WriterMessage,
+        fill: impl FnOnce(&mut AuditEntry<'a>),
     ) {
         let left_out = self.bounds.take_left_out();
-        let mut entry = Entry::new(event, self.clock.wall()).behind(left_out);
+        let mut entry = AuditEntry::new(event, self.clock.wall()).behind(left_out);
         fill(&mut entry);
         if let Err(unsent) = self.messages.try_send(message(entry.line())) {
-            if let TrySendError::Full(Message::Bounded(_)) = unsent {
+            if let TrySendError::Full(WriterMessage::Bounded(_)) = unsent {
                 self.bounds.taken();
             }
             self.bounds.put_back(left_out);
@@ -272,7 +272,7 @@ impl Log {
     }
 
     /// Sends a message, and waits for room if there is none. Says whether there was.
-    async fn send_within(&self, limit: Duration, mut message: Message) -> bool {
+    async fn send_within(&self, limit: Duration, mut message: WriterMessage) -> bool {
         let deadline = Instant::now() + limit;
         loop {
             match self.messages.try_send(message) {

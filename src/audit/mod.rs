@@ -10,5 +10,5 @@ mod log;
 mod output;
 mod writer;
 
-pub use event::{Asker, Broken, Refused, ReloadedKeys};
+pub use event::{BreakAttempt, Refused, ReloadedKeys, Requester};
 pub use log::{Audit, AuditError};

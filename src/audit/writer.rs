@@ -15,10 +15,10 @@ use tracing::{error, info};
 
 use crate::clock::Clock;
 
-use super::{bounds::Bounds, entry::Entry, output::Output};
+use super::{bounds::Bounds, entry::AuditEntry, output::Output};
 
 /// What is sent to the thread.
-pub(super) enum Message {
+pub(super) enum WriterMessage {
     /// A line to write.
     Line(Vec<u8>),
     /// A line of what is bounded. Only so many of them wait.
@@ -33,9 +33,9 @@ pub(super) enum Message {
 
 /// What is known of the lines that could not be written.
 #[derive(Debug, Default)]
-pub(super) struct Missing {
+pub(super) struct MissingLines {
     /// Those of which the log does not tell yet.
-    untold: AtomicU64,
+    unreported: AtomicU64,
     /// All of them.
     total: AtomicU64,
     /// Why the last one is missing.
@@ -44,9 +44,9 @@ pub(super) struct Missing {
 
 /// All that the thread owns.
 pub(super) struct Writer {
-    pub(super) messages: Receiver<Message>,
+    pub(super) messages: Receiver<WriterMessage>,
     pub(super) output: Output,
-    pub(super) missing: Arc<Missing>,
+    pub(super) missing: Arc<MissingLines>,
     pub(super) bounds: Arc<Bounds>,
     pub(super) clock: Arc<dyn Clock>,
 }
@@ -68,38 +68,38 @@ impl Writer {
                     let batch: Vec<_> = std::iter::once(first).chain(more).collect();
                     self.serve(batch);
                 }
-                Err(RecvTimeoutError::Timeout) => self.tell_missing(),
+                Err(RecvTimeoutError::Timeout) => self.report_missing(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
-    fn serve(&mut self, batch: Vec<Message>) {
+    fn serve(&mut self, batch: Vec<WriterMessage>) {
         let (mut lines, mut count) = (Vec::new(), 0);
         for message in batch {
             match message {
-                Message::Line(line) => {
+                WriterMessage::Line(line) => {
                     lines.extend(line);
                     count += 1;
                 }
-                Message::Bounded(line) => {
+                WriterMessage::Bounded(line) => {
                     self.bounds.taken();
                     lines.extend(line);
                     count += 1;
                 }
-                Message::Kept(line, kept) => {
+                WriterMessage::Kept(line, kept) => {
                     lines.extend(line);
                     self.write(&std::mem::take(&mut lines), count + 1, Output::sync);
                     count = 0;
                     // Told in either case: the answer must not wait for a disk that is full.
                     kept.send(()).ok();
                 }
-                Message::Reopen => {
+                WriterMessage::Reopen => {
                     self.write(&std::mem::take(&mut lines), count, |_| Ok(()));
                     count = 0;
                     self.reopen();
                 }
-                Message::Flush(done) => {
+                WriterMessage::Flush(done) => {
                     self.write(&std::mem::take(&mut lines), count, |_| Ok(()));
                     count = 0;
                     done.send(()).ok();
@@ -114,7 +114,7 @@ impl Writer {
         if count == 0 {
             return;
         }
-        self.tell_missing();
+        self.report_missing();
         let written = self.output.write(lines).and_then(|()| then(&self.output));
         if let Err(error) = written {
             self.missing.add(count, &error.to_string());
@@ -122,18 +122,18 @@ impl Writer {
     }
 
     /// Notes in the log that something is missing from it, if that is so and it can be written again.
-    fn tell_missing(&mut self) {
-        let untold = self.missing.untold.load(Ordering::Relaxed);
-        if untold == 0 {
+    fn report_missing(&mut self) {
+        let unreported = self.missing.unreported.load(Ordering::Relaxed);
+        if unreported == 0 {
             return;
         }
-        let entry = Entry {
-            count: Some(untold),
-            ..Entry::new("lines-missing", self.clock.wall())
+        let entry = AuditEntry {
+            count: Some(unreported),
+            ..AuditEntry::new("lines-missing", self.clock.wall())
         };
         if self.output.write(&entry.line()).is_ok() {
-            self.missing.told(untold);
-            info!(missing = untold, "the audit log can be written again");
+            self.missing.reported(unreported);
+            info!(missing = unreported, "the audit log can be written again");
         }
     }
 
@@ -147,13 +147,13 @@ impl Writer {
     }
 }
 
-// === impl Missing ===
+// === impl MissingLines ===
 
-impl Missing {
+impl MissingLines {
     /// Counts lines that could not be written. The first of them is logged.
     pub(super) fn add(&self, count: u64, why: &str) {
         self.total.fetch_add(count, Ordering::Relaxed);
-        if self.untold.fetch_add(count, Ordering::Relaxed) == 0 {
+        if self.unreported.fetch_add(count, Ordering::Relaxed) == 0 {
             error!(
                 why,
                 "the audit log cannot be written; lines are missing from it"
@@ -162,8 +162,8 @@ impl Missing {
         *self.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
     }
 
-    fn told(&self, count: u64) {
-        self.untold.fetch_sub(count, Ordering::Relaxed);
+    fn reported(&self, count: u64) {
+        self.unreported.fetch_sub(count, Ordering::Relaxed);
     }
 
     pub(super) fn total(&self) -> u64 {
@@ -172,12 +172,12 @@ impl Missing {
 
     /// What an operator should know, while it is so.
     pub(super) fn trouble(&self) -> Option<String> {
-        let untold = self.untold.load(Ordering::Relaxed);
-        if untold == 0 {
+        let unreported = self.unreported.load(Ordering::Relaxed);
+        if unreported == 0 {
             return None;
         }
         let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
         let why = why.as_deref().unwrap_or("it is not known why");
-        Some(format!("{untold} lines could not be written: {why}"))
+        Some(format!("{unreported} lines could not be written: {why}"))
     }
 }

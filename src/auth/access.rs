@@ -10,16 +10,16 @@ use tokio::time::{Instant, sleep};
 use crate::lock::{CallerId, IdempotencyKey, LockName, NamePrefix, Ttl};
 
 use super::{
-    ApiKeyId, Charge, Excess, Gate, KeyEntry, KeyLimits, LeaseSlot, Permission, Slot, Warrant,
-    leases::Leases, tally::Tally,
+    ApiKeyId, Authorization, Charge, Excess, Gate, KeyEntry, KeyLimits, LeaseSlot, LimitSlot,
+    Permission, leases::Leases, tally::Tally,
 };
 
 /// Somebody who was let in: with a key, or, at a gateway without keys, anybody. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Access(Option<Known>);
+pub struct Access(Option<Authenticated>);
 
 #[derive(Debug, Clone)]
-struct Known {
+struct Authenticated {
     key: Arc<KeyEntry>,
     secret: ApiKeyId,
     gate: Gate,
@@ -41,7 +41,7 @@ impl Access {
         tally: Arc<Tally>,
         session_until: Option<SystemTime>,
     ) -> Self {
-        Self(Some(Known {
+        Self(Some(Authenticated {
             key,
             secret,
             gate,
@@ -53,27 +53,27 @@ impl Access {
     /// The same for a session that ends then.
     pub(super) fn until(self, end: SystemTime) -> Self {
         let session_until = Some(end);
-        Self(self.0.map(|known| Known {
+        Self(self.0.map(|authenticated| Authenticated {
             session_until,
-            ..known
+            ..authenticated
         }))
     }
 
     /// Which secret of the key was shown.
     pub(super) fn secret(&self) -> Option<ApiKeyId> {
-        self.0.as_ref().map(|known| known.secret)
+        self.0.as_ref().map(|authenticated| authenticated.secret)
     }
 
     /// Whether it was let in with a session and not with a key.
     pub fn is_session(&self) -> bool {
-        let known = self.0.as_ref();
-        known.is_some_and(|known| known.session_until.is_some())
+        let authenticated = self.0.as_ref();
+        authenticated.is_some_and(|authenticated| authenticated.session_until.is_some())
     }
 
     /// When it ends, if it does: with its session or with its key, whichever is sooner.
     pub fn ends_at(&self) -> Option<SystemTime> {
-        let known = self.0.as_ref()?;
-        let ends = [known.session_until, known.key.expires_at];
+        let authenticated = self.0.as_ref()?;
+        let ends = [authenticated.session_until, authenticated.key.expires_at];
         ends.into_iter().flatten().min()
     }
 
@@ -81,7 +81,7 @@ impl Access {
     pub fn id(&self) -> CallerId {
         match &self.0 {
             None => CallerId::ANONYMOUS,
-            Some(known) => CallerId::of_key(Arc::clone(&known.key.name)),
+            Some(authenticated) => CallerId::of_key(Arc::clone(&authenticated.key.name)),
         }
     }
 
@@ -92,7 +92,7 @@ impl Access {
 
     /// The key, as it was when it was shown.
     pub fn key(&self) -> Option<&Arc<KeyEntry>> {
-        self.0.as_ref().map(|known| &known.key)
+        self.0.as_ref().map(|authenticated| &authenticated.key)
     }
 
     /// Whether something is permitted on a name; without a name, whether it is on any.
@@ -118,18 +118,22 @@ impl Access {
 
     /// The same for any permission.
     pub fn still_permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
-        let Some(known) = &self.0 else { return true };
-        known.session_left() != Some(Duration::ZERO)
-            && known.gate.still_permits(known.secret, permission, name)
+        let Some(authenticated) = &self.0 else {
+            return true;
+        };
+        authenticated.session_left() != Some(Duration::ZERO)
+            && authenticated
+                .gate
+                .still_permits(authenticated.secret, permission, name)
     }
 
     /// Ends when it may be that less is permitted than before: for a stream, which must then look
     /// at [`Access::still_permits`]. Never ends for anybody.
     pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
-        let known = self.0.as_ref();
-        let left = known.and_then(Known::session_left);
-        let changed = known
-            .map_or_else(Gate::open, |known| known.gate.clone())
+        let authenticated = self.0.as_ref();
+        let left = authenticated.and_then(Authenticated::session_left);
+        let changed = authenticated
+            .map_or_else(Gate::open, |authenticated| authenticated.gate.clone())
             .changed();
         async move {
             match left {
@@ -143,10 +147,10 @@ impl Access {
     }
 
     /// For how long a lock may be waited for or kept.
-    pub fn warrant(&self, name: &LockName) -> Warrant {
+    pub fn authorization(&self, name: &LockName) -> Authorization {
         match &self.0 {
-            None => Warrant::default(),
-            Some(_) => Warrant::of(self.clone(), name.clone()),
+            None => Authorization::default(),
+            Some(_) => Authorization::of(self.clone(), name.clone()),
         }
     }
 
@@ -157,8 +161,12 @@ impl Access {
 
     /// Counts a request against the rate of the key.
     pub fn count_request(&self) -> Result<(), Excess> {
-        let Some(known) = &self.0 else { return Ok(()) };
-        known.tally.request(known.key.limits.rate, Instant::now())
+        let Some(authenticated) = &self.0 else {
+            return Ok(());
+        };
+        authenticated
+            .tally
+            .request(authenticated.key.limits.rate, Instant::now())
     }
 
     /// Charges a request to the key that is not counted if its token is right: whoever sends wrong
@@ -168,30 +176,32 @@ impl Access {
     }
 
     /// Counts a request that was carried out although it was not counted before.
-    pub(super) fn owe_request(&self) {
-        if let Some(known) = &self.0 {
-            known.tally.owe(known.key.limits.rate, Instant::now());
+    pub(super) fn force_count_request(&self) {
+        if let Some(authenticated) = &self.0 {
+            authenticated
+                .tally
+                .force_take(authenticated.key.limits.rate, Instant::now());
         }
     }
 
     /// Counts a request that may wait, for as long as the slot lives.
-    pub fn waiter(&self) -> Result<Option<Slot>, Excess> {
-        let Some(known) = &self.0 else {
+    pub fn waiter(&self) -> Result<Option<LimitSlot>, Excess> {
+        let Some(authenticated) = &self.0 else {
             return Ok(None);
         };
-        let most = known.key.limits.max_waiters;
+        let most = authenticated.key.limits.max_waiters;
         let most = most.unwrap_or(KeyLimits::DEFAULT_LASTING);
-        known.tally.waiter(most).map(Some)
+        authenticated.tally.waiter(most).map(Some)
     }
 
     /// Counts a stream, for as long as the slot lives.
-    pub fn stream(&self) -> Result<Option<Slot>, Excess> {
-        let Some(known) = &self.0 else {
+    pub fn stream(&self) -> Result<Option<LimitSlot>, Excess> {
+        let Some(authenticated) = &self.0 else {
             return Ok(None);
         };
-        let most = known.key.limits.max_streams;
+        let most = authenticated.key.limits.max_streams;
         let most = most.unwrap_or(KeyLimits::DEFAULT_LASTING);
-        known.tally.stream(most).map(Some)
+        authenticated.tally.stream(most).map(Some)
     }
 
     /// Makes room for a lease that is asked for, under this idempotency key.
@@ -200,36 +210,44 @@ impl Access {
         name: &LockName,
         idempotency_key: Option<&IdempotencyKey>,
     ) -> Result<LeaseSlot, Excess> {
-        let (Some(known), Some(leases), Some(most)) = self.leases() else {
+        let (Some(authenticated), Some(leases), Some(most)) = self.leases() else {
             return Ok(LeaseSlot::default());
         };
         let idempotency = idempotency_key.map(|key| key.hash(&self.id(), name));
-        leases.ask(&known.key.name, most, name, idempotency, Instant::now())
+        leases.ask(
+            &authenticated.key.name,
+            most,
+            name,
+            idempotency,
+            Instant::now(),
+        )
     }
 
     /// Room for a lease that somebody has already and goes on with here. There is always some:
     /// nobody loses a lock to a limit.
     pub fn adopted_lease(&self, name: &LockName) -> LeaseSlot {
         match self.leases() {
-            (Some(known), Some(leases), Some(_)) => leases.adopt(&known.key.name, name),
+            (Some(authenticated), Some(leases), Some(_)) => {
+                leases.adopt(&authenticated.key.name, name)
+            }
             _ => LeaseSlot::default(),
         }
     }
 
-    fn leases(&self) -> (Option<&Known>, Option<&Leases>, Option<usize>) {
-        let known = self.0.as_ref();
-        let leases = known.and_then(|known| known.gate.leases());
+    fn leases(&self) -> (Option<&Authenticated>, Option<&Leases>, Option<usize>) {
+        let authenticated = self.0.as_ref();
+        let leases = authenticated.and_then(|authenticated| authenticated.gate.leases());
         (
-            known,
+            authenticated,
             leases,
-            known.and_then(|known| known.key.limits.max_leases),
+            authenticated.and_then(|authenticated| authenticated.key.limits.max_leases),
         )
     }
 }
 
-// === impl Known ===
+// === impl Authenticated ===
 
-impl Known {
+impl Authenticated {
     /// What is left of the session, if it is one. Nothing: it is over.
     fn session_left(&self) -> Option<Duration> {
         let until = self.session_until?;

@@ -207,17 +207,17 @@ mod tests {
         let read = ApiKey::parse(text).unwrap();
         assert_eq!(read.id(), key.id());
         assert!(read.hash().is(&key.hash()));
-        let shown = key.hash().to_string();
-        assert!(ApiKeyHash::parse(&shown).unwrap().is(&key.hash()));
+        let displayed = key.hash().to_string();
+        assert!(ApiKeyHash::parse(&displayed).unwrap().is(&key.hash()));
     }
 
     #[test]
     fn does_not_print_itself() {
         let key = ApiKey::random();
         let secret = &key.expose()[15..];
-        let shown = format!("{key:?} {:?}", key.hash());
-        assert!(!shown.contains(secret) && !shown.contains(&key.hash().to_string()));
-        assert!(shown.contains(key.id().as_str()));
+        let displayed = format!("{key:?} {:?}", key.hash());
+        assert!(!displayed.contains(secret) && !displayed.contains(&key.hash().to_string()));
+        assert!(displayed.contains(key.id().as_str()));
     }
 
     #[test]

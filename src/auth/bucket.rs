@@ -37,13 +37,13 @@ impl Bucket {
     }
 
     /// Takes one out although there may be none. The debt does not grow for ever.
-    pub(super) fn owe(&mut self, rate: Rate, now: Instant) {
+    pub(super) fn force_take(&mut self, rate: Rate, now: Instant) {
         self.fill(rate, now);
         self.left = (self.left - 1.0).max(-rate.burst);
     }
 
     /// Puts one back that was taken for nothing.
-    pub(super) fn give_back(&mut self, rate: Rate, now: Instant) {
+    pub(super) fn refund(&mut self, rate: Rate, now: Instant) {
         self.fill(rate, now);
         self.left = (self.left + 1.0).min(rate.burst);
     }
@@ -89,12 +89,12 @@ mod tests {
     fn what_is_put_back_can_be_taken_again_and_makes_it_no_fuller_than_full() {
         let start = Instant::now();
         let mut bucket = Bucket::full(RATE, start);
-        bucket.give_back(RATE, start);
+        bucket.refund(RATE, start);
         assert_eq!(
             [0, 1, 2].map(|_| bucket.take(RATE, start).is_ok()),
             [true, true, false]
         );
-        bucket.give_back(RATE, start);
+        bucket.refund(RATE, start);
         assert_eq!(
             [0, 1].map(|_| bucket.take(RATE, start).is_ok()),
             [true, false]
@@ -106,7 +106,7 @@ mod tests {
         let start = Instant::now();
         let mut bucket = Bucket::full(RATE, start);
         for _ in 0..100 {
-            bucket.owe(RATE, start);
+            bucket.force_take(RATE, start);
         }
         let wait = bucket.take(RATE, start).unwrap_err();
         assert_eq!(wait, Duration::from_millis(751));

@@ -8,10 +8,10 @@ use super::{Access, Gate};
 /// when its sender hangs up before the answer.
 #[derive(Debug, Default)]
 #[must_use = "dropped at once, it is charged at once"]
-pub struct Charge(Option<To>);
+pub struct Charge(Option<Payer>);
 
 #[derive(Debug)]
-enum To {
+enum Payer {
     /// A key. It pays at the end: a renewal that is right must not cost it anything meanwhile.
     Key(Access),
     /// An address. It has paid, so that it cannot have more under way than it may have wrong.
@@ -22,25 +22,25 @@ enum To {
 
 impl Charge {
     pub(super) fn to_key(access: Access) -> Self {
-        Self(Some(To::Key(access)))
+        Self(Some(Payer::Key(access)))
     }
 
     pub(super) fn to_address(gate: Gate, from: Option<IpAddr>) -> Self {
-        Self(Some(To::Address(gate, from)))
+        Self(Some(Payer::Address(gate, from)))
     }
 
     /// The token was right, or nobody knows: nothing is charged.
     pub fn forgive(mut self) {
-        if let Some(To::Address(gate, from)) = self.0.take() {
-            gate.pay_back(from);
+        if let Some(Payer::Address(gate, from)) = self.0.take() {
+            gate.refund(from);
         }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        if let Some(To::Key(access)) = self.0.take() {
-            access.owe_request();
+        if let Some(Payer::Key(access)) = self.0.take() {
+            access.force_count_request();
         }
     }
 }

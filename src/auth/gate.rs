@@ -18,19 +18,19 @@ use crate::{
 
 use super::{
     Access, ApiKey, ApiKeyError, ApiKeyId, Charge, KeyEntry, KeyRing, Permission, Refusal,
-    SealedSession, SessionSeal, leases::Leases, session::Session, strangers::Strangers,
+    SealedSession, SessionSeal, address_limiter::AddressLimiter, leases::Leases, session::Session,
     tally::Tally,
 };
 
 /// Lets callers in by their keys, or everybody if there are none. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Gate(Option<Arc<Guarded>>);
+pub struct Gate(Option<Arc<GateInner>>);
 
 #[derive(Debug)]
-struct Guarded {
+struct GateInner {
     ring: watch::Sender<Arc<KeyRing>>,
     clock: Arc<dyn Clock>,
-    strangers: Strangers,
+    limiter: AddressLimiter,
     seal: SessionSeal,
     session_ttl: Duration,
     /// By the name of the key.
@@ -56,12 +56,12 @@ impl Gate {
         config: &AuthConfig,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self(Some(Arc::new(Guarded {
+        Self(Some(Arc::new(GateInner {
             seal,
             session_ttl: config.session_ttl_ms.duration(),
             ring: watch::Sender::new(Arc::new(ring)),
             clock,
-            strangers: Strangers::new(config.max_refused_per_minute, Instant::now()),
+            limiter: AddressLimiter::new(config.max_refused_per_minute, Instant::now()),
             tallies: Mutex::default(),
             leases: Leases::default(),
             is_outdated: watch::Sender::new(false),
@@ -74,12 +74,12 @@ impl Gate {
     }
 
     /// Lets somebody in who shows this, from this address.
-    pub fn admit(&self, shown: Option<&str>, from: Option<IpAddr>) -> Result<Access, Refusal> {
+    pub fn admit(&self, presented: Option<&str>, from: Option<IpAddr>) -> Result<Access, Refusal> {
         let Some(guarded) = &self.0 else {
             return Ok(Access::ANYBODY);
         };
-        let shown = shown.ok_or(Refusal::NoKey)?;
-        self.find(guarded, shown)
+        let presented = presented.ok_or(Refusal::NoKey)?;
+        self.find(guarded, presented)
             .map_err(|refusal| guarded.count(refusal, from))
     }
 
@@ -122,9 +122,9 @@ impl Gate {
     }
 
     /// Somebody who shows this, if they would be let in. Nothing is counted.
-    pub fn recognize(&self, shown: &str) -> Option<Access> {
+    pub fn recognize(&self, presented: &str) -> Option<Access> {
         let guarded = self.0.as_ref()?;
-        self.find(guarded, shown).ok()
+        self.find(guarded, presented).ok()
     }
 
     /// Charges something to an address from which somebody has sent a token without a key. The limit
@@ -134,23 +134,23 @@ impl Gate {
             return Ok(Charge::default());
         };
         guarded
-            .strangers
+            .limiter
             .count(from, Instant::now())
             .map_err(|retry_after| Refusal::TooManyTokens { retry_after })?;
         Ok(Charge::to_address(self.clone(), from))
     }
 
     /// Takes a charge back.
-    pub(super) fn pay_back(&self, from: Option<IpAddr>) {
+    pub(super) fn refund(&self, from: Option<IpAddr>) {
         if let Some(guarded) = &self.0 {
-            guarded.strangers.pay_back(from, Instant::now());
+            guarded.limiter.refund(from, Instant::now());
         }
     }
 
     /// What would be new if these keys were let in from now on.
-    pub fn news(&self, ring: &KeyRing) -> ReloadedKeys {
+    pub fn changes_from(&self, ring: &KeyRing) -> ReloadedKeys {
         let before = self.0.as_ref().map(|it| Arc::clone(&it.ring.borrow()));
-        ring.news_since(&before.unwrap_or_default())
+        ring.changes_since(&before.unwrap_or_default())
     }
 
     /// From now on these keys are let in, and no others.
@@ -163,7 +163,7 @@ impl Gate {
     }
 
     /// The file has changed and cannot be used: the keys that were read before go on.
-    pub fn keep_outdated(&self) {
+    pub fn mark_outdated(&self) {
         if let Some(guarded) = &self.0 {
             guarded.is_outdated.send_replace(true);
         }
@@ -236,8 +236,8 @@ impl Gate {
         self.0.as_ref().map(|guarded| &guarded.leases)
     }
 
-    fn find(&self, guarded: &Guarded, shown: &str) -> Result<Access, Refusal> {
-        let key = ApiKey::parse(shown).map_err(|error| match error {
+    fn find(&self, guarded: &GateInner, presented: &str) -> Result<Access, Refusal> {
+        let key = ApiKey::parse(presented).map_err(|error| match error {
             ApiKeyError::NotAKey => Refusal::NotAKey,
             ApiKeyError::Damaged => Refusal::Damaged,
         })?;
@@ -252,7 +252,7 @@ impl Gate {
 
     fn access(
         &self,
-        guarded: &Guarded,
+        guarded: &GateInner,
         key: &Arc<KeyEntry>,
         secret: ApiKeyId,
         session_until: Option<SystemTime>,
@@ -262,9 +262,9 @@ impl Gate {
     }
 }
 
-// === impl Guarded ===
+// === impl GateInner ===
 
-impl Guarded {
+impl GateInner {
     fn is_expired(&self, key: &KeyEntry) -> bool {
         key.is_expired(self.clock.wall())
     }
@@ -275,7 +275,7 @@ impl Guarded {
 
     /// Counts somebody who is refused. Who was refused too often learns only that.
     fn count(&self, refusal: Refusal, from: Option<IpAddr>) -> Refusal {
-        match self.strangers.count(from, Instant::now()) {
+        match self.limiter.count(from, Instant::now()) {
             Ok(()) => refusal,
             Err(retry_after) => Refusal::TooMany { retry_after },
         }

@@ -9,7 +9,7 @@ use tokio::{
 };
 use tracing::{error, info, warn};
 
-use crate::{audit::Audit, clock::Clock, lifecycle::Lifecycle, stamp::Stamp};
+use crate::{audit::Audit, clock::Clock, file_stamp::FileStamp, lifecycle::Lifecycle};
 
 use super::{Gate, KeyRing, KeysFile, KeysFileError};
 
@@ -18,9 +18,9 @@ use super::{Gate, KeyRing, KeysFile, KeysFileError};
 pub struct KeysWatch {
     file: KeysFile,
     /// The file that was read last, whether or not it could be used.
-    read: Stamp,
+    read: FileStamp,
     /// A change that may still go on.
-    changing: Option<Stamp>,
+    changing: Option<FileStamp>,
     /// Who is told of what was read.
     audit: Audit,
 }
@@ -35,7 +35,7 @@ impl KeysWatch {
     /// Reads a file for the first time.
     pub fn open(file: KeysFile) -> Result<(Self, KeyRing), KeysFileError> {
         // Before it is read: a change in between is seen.
-        let read = Stamp::of(file.path());
+        let read = FileStamp::of(file.path());
         let ring = read_file(&file)?;
         let watch = Self {
             file,
@@ -48,7 +48,7 @@ impl KeysWatch {
 
     /// The same, with an audit log that is told of every reload.
     #[must_use]
-    pub fn audited(self, audit: Audit) -> Self {
+    pub fn with_audit(self, audit: Audit) -> Self {
         Self { audit, ..self }
     }
 
@@ -78,20 +78,20 @@ impl KeysWatch {
             let Ok((watch, outcome)) = work.await else {
                 // Only the end of the runtime, or a bug, gets here: the keys stay as they are.
                 error!("the keys file is no longer looked at");
-                return gate.keep_outdated();
+                return gate.mark_outdated();
             };
             self = watch;
             match outcome {
                 None => {}
                 Some(Ok(ring)) => {
                     info!(keys = ring.keys().len(), file = %self.file.path().display(), "the API keys were read again");
-                    self.audit.keys_reloaded(Ok(&gate.news(&ring)));
+                    self.audit.keys_reloaded(Ok(&gate.changes_from(&ring)));
                     gate.replace(ring);
                 }
                 Some(Err(error)) => {
                     error!(%error, "the keys file cannot be used; the API keys that were read before go on");
                     self.audit.keys_reloaded(Err(&error.to_string()));
-                    gate.keep_outdated();
+                    gate.mark_outdated();
                 }
             }
         }
@@ -99,7 +99,7 @@ impl KeysWatch {
 
     /// The keys, if the file has changed or somebody asked for it.
     fn look(&mut self, is_asked: bool) -> Option<Result<KeyRing, KeysFileError>> {
-        let now = Stamp::of(self.file.path());
+        let now = FileStamp::of(self.file.path());
         let is_settled = self.changing.replace(now) == Some(now);
         if !is_asked && (now == self.read || !is_settled) {
             return None;

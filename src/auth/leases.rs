@@ -26,13 +26,13 @@ struct Ledger {
     key_of: HashMap<LeaseId, Arc<str>>,
     /// All leases in the order in which they end, so that those that have are found at once,
     /// whoever had them.
-    by_end: BTreeMap<End, LeaseId>,
+    by_end: BTreeMap<LeaseEnd, LeaseId>,
     /// The number of the next end.
     next: u64,
 }
 
 /// When a lease ends, and a number that makes it the only one.
-type End = (Instant, u64);
+type LeaseEnd = (Instant, u64);
 
 type LeaseId = (LockName, TokenHash);
 
@@ -40,14 +40,14 @@ type LeaseId = (LockName, TokenHash);
 struct Account {
     /// Requests that may yet get a lease.
     asking: usize,
-    live: HashMap<LeaseId, Live>,
+    live: HashMap<LeaseId, LiveLease>,
     by_idempotency: HashMap<IdempotencyHash, LeaseId>,
-    by_end: BTreeSet<End>,
+    by_end: BTreeSet<LeaseEnd>,
 }
 
 #[derive(Debug)]
-struct Live {
-    end: End,
+struct LiveLease {
+    end: LeaseEnd,
     idempotency: Option<IdempotencyHash>,
     /// Which slot it was entered for last.
     slot: u64,
@@ -55,19 +55,19 @@ struct Live {
 
 /// Room for one lease; dropped without [`LeaseSlot::keep`], there is room for another one.
 #[derive(Debug, Default)]
-pub struct LeaseSlot(Option<Slot>);
+pub struct LeaseSlot(Option<SlotInner>);
 
 #[derive(Debug)]
-struct Slot {
+struct SlotInner {
     leases: Leases,
     key: Arc<str>,
     name: LockName,
     idempotency: Option<IdempotencyHash>,
-    state: State,
+    state: SlotState,
 }
 
 #[derive(Debug)]
-enum State {
+enum SlotState {
     /// It counts as one that asks.
     Asking,
     /// It counts for nothing: the lease is known already, or is somebody's who must not lose it.
@@ -95,21 +95,21 @@ impl Leases {
         ledger.forget_ended(now);
         let account = ledger.keys.entry(Arc::clone(key)).or_default();
         let state = if idempotency.is_some_and(|hash| account.by_idempotency.contains_key(&hash)) {
-            State::Uncounted
+            SlotState::Uncounted
         } else {
             if account.count() >= most {
                 let retry_after = account.wait(now);
                 return Err(Excess::Leases { retry_after });
             }
             account.asking += 1;
-            State::Asking
+            SlotState::Asking
         };
         Ok(self.slot(key, name, idempotency, state))
     }
 
     /// Room for a lease that somebody has already, from wherever.
     pub(super) fn adopt(&self, key: &Arc<str>, name: &LockName) -> LeaseSlot {
-        self.slot(key, name, None, State::Uncounted)
+        self.slot(key, name, None, SlotState::Uncounted)
     }
 
     /// A lease was renewed.
@@ -148,9 +148,9 @@ impl Leases {
         key: &Arc<str>,
         name: &LockName,
         idempotency: Option<IdempotencyHash>,
-        state: State,
+        state: SlotState,
     ) -> LeaseSlot {
-        LeaseSlot(Some(Slot {
+        LeaseSlot(Some(SlotInner {
             leases: self.clone(),
             key: Arc::clone(key),
             name: name.clone(),
@@ -200,7 +200,7 @@ impl Ledger {
         if let Some(hash) = idempotency {
             account.by_idempotency.insert(hash, id.clone());
         }
-        let live = Live {
+        let live = LiveLease {
             end,
             idempotency,
             slot,
@@ -209,7 +209,7 @@ impl Ledger {
     }
 
     /// Strikes a lease off, and says whose it was.
-    fn strike(&mut self, id: &LeaseId) -> Option<(Arc<str>, Live)> {
+    fn strike(&mut self, id: &LeaseId) -> Option<(Arc<str>, LiveLease)> {
         let key = self.key_of.remove(id)?;
         let account = self.keys.get_mut(&key)?;
         let live = account.live.remove(id)?;
@@ -255,9 +255,9 @@ impl Account {
 
 impl LeaseSlot {
     /// The lease was granted or renewed, and lasts until then.
-    pub fn lasts(&mut self, token: TokenHash, until: Instant) {
+    pub fn extend_until(&mut self, token: TokenHash, until: Instant) {
         let Some(slot) = &mut self.0 else { return };
-        if let State::Lease(..) = slot.state {
+        if let SlotState::Lease(..) = slot.state {
             return slot.leases.renewed(&slot.name, token, until);
         }
         let id = (slot.name.clone(), token);
@@ -265,28 +265,28 @@ impl LeaseSlot {
         // Known already if it is answered again; somebody else's until now if it was handed on.
         let before = ledger.strike(&id);
         let known_by =
-            |(key, live): &(Arc<str>, Live)| live.idempotency.filter(|_| *key == slot.key);
+            |(key, live): &(Arc<str>, LiveLease)| live.idempotency.filter(|_| *key == slot.key);
         let idempotency = slot.idempotency.or(before.as_ref().and_then(known_by));
         let number = ledger.next;
         ledger.enter(&slot.key, id, until, idempotency, number);
         if let Some((before, _)) = before {
             ledger.close(&before);
         }
-        if let (State::Asking, Some(account)) = (&slot.state, ledger.keys.get_mut(&slot.key)) {
+        if let (SlotState::Asking, Some(account)) = (&slot.state, ledger.keys.get_mut(&slot.key)) {
             account.asking -= 1;
         }
         drop(ledger);
-        slot.state = State::Lease(token, number);
+        slot.state = SlotState::Lease(token, number);
     }
 
     /// The lease goes on without this slot.
     pub fn keep(mut self) {
-        if let Some(Slot {
-            state: state @ State::Lease(..),
+        if let Some(SlotInner {
+            state: state @ SlotState::Lease(..),
             ..
         }) = &mut self.0
         {
-            *state = State::Uncounted;
+            *state = SlotState::Uncounted;
         }
     }
 }
@@ -295,15 +295,15 @@ impl Drop for LeaseSlot {
     fn drop(&mut self) {
         let Some(slot) = &self.0 else { return };
         match slot.state {
-            State::Uncounted => {}
-            State::Asking => {
+            SlotState::Uncounted => {}
+            SlotState::Asking => {
                 let mut ledger = slot.leases.lock();
                 if let Some(account) = ledger.keys.get_mut(&slot.key) {
                     account.asking -= 1;
                 }
                 ledger.close(&slot.key);
             }
-            State::Lease(token, number) => slot.leases.gone(&slot.name, token, number),
+            SlotState::Lease(token, number) => slot.leases.gone(&slot.name, token, number),
         }
     }
 }

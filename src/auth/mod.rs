@@ -1,7 +1,9 @@
 //! Who may do what: API keys, what each permits, and how much of it.
 
 mod access;
+mod address_limiter;
 mod api_key;
+mod authorization;
 mod bucket;
 mod charge;
 mod config_error;
@@ -18,13 +20,12 @@ mod ring;
 mod session;
 mod session_seal;
 mod session_secret;
-mod strangers;
 mod table;
 mod tally;
-mod warrant;
 
 pub use access::Access;
 pub use api_key::{ApiKey, ApiKeyError, ApiKeyHash, ApiKeyId};
+pub use authorization::Authorization;
 pub use charge::Charge;
 pub use config_error::KeysFileError;
 pub use entry::{KeyEntry, KeyLimits, KeySecret, Rate};
@@ -40,5 +41,4 @@ pub use ring::KeyRing;
 pub use session::SealedSession;
 pub use session_seal::SessionSeal;
 pub use session_secret::SessionSecretError;
-pub use tally::Slot;
-pub use warrant::Warrant;
+pub use tally::LimitSlot;

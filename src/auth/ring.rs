@@ -39,7 +39,7 @@ impl KeyRing {
     }
 
     /// What is new since another ring, by name.
-    pub(super) fn news_since(&self, before: &Self) -> ReloadedKeys {
+    pub(super) fn changes_since(&self, before: &Self) -> ReloadedKeys {
         let by_name = |ring: &Self| -> HashMap<Arc<str>, Arc<KeyEntry>> {
             let named = |key: &Arc<KeyEntry>| (Arc::clone(&key.name), Arc::clone(key));
             ring.keys.iter().map(named).collect()
@@ -62,10 +62,10 @@ impl KeyRing {
     }
 
     /// The key that somebody has shown. An id that nobody has takes the same work as a wrong secret.
-    pub(super) fn find(&self, shown: &ApiKey) -> Option<&Arc<KeyEntry>> {
-        let found = self.by_id.get(&shown.id());
+    pub(super) fn find(&self, presented: &ApiKey) -> Option<&Arc<KeyEntry>> {
+        let found = self.by_id.get(&presented.id());
         let kept = found.map_or(&ApiKeyHash::OF_NOBODY, |(hash, _)| hash);
-        let is_right = kept.is(&shown.hash());
+        let is_right = kept.is(&presented.hash());
         found.filter(|_| is_right).map(|(_, key)| key)
     }
 

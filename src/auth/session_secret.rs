@@ -17,11 +17,11 @@ pub struct SessionSecretError {
     /// The file.
     path: PathBuf,
     /// Why.
-    reason: Reason,
+    reason: SecretFault,
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Reason {
+enum SecretFault {
     #[error("cannot be read: {0}")]
     Unreadable(io::Error),
     #[error(
@@ -55,18 +55,18 @@ impl SessionSeal {
 }
 
 /// All of a file but the white space at its ends: an editor, or `kubectl`, may have added some.
-fn read(path: &Path) -> Result<Vec<u8>, Reason> {
+fn read(path: &Path) -> Result<Vec<u8>, SecretFault> {
     let mut bytes = Vec::new();
-    let limit = u64::try_from(MOST + 1).expect("a few thousand fit");
+    let limit = u64::try_from(MOST + 1).expect("the length limit fits in a usize");
     File::open(path)
         .and_then(|file| file.take(limit).read_to_end(&mut bytes))
-        .map_err(Reason::Unreadable)?;
+        .map_err(SecretFault::Unreadable)?;
     if bytes.len() > MOST {
-        return Err(Reason::TooLong);
+        return Err(SecretFault::TooLong);
     }
     let secret = bytes.trim_ascii();
     if secret.len() < LEAST {
-        return Err(Reason::TooShort);
+        return Err(SecretFault::TooShort);
     }
     Ok(secret.to_vec())
 }

@@ -89,7 +89,7 @@ impl<'a> Table<'a> {
         Err(KeysFileError::UnknownField {
             path: self.path.to_owned(),
             line: self.line_of(name),
-            field: self.shown_field(if is_secret(name) { "***" } else { name }),
+            field: self.displayed_field(if is_secret(name) { "***" } else { name }),
             closest: closest(name, known),
         })
     }
@@ -99,11 +99,11 @@ impl<'a> Table<'a> {
         KeysFileError::Refused {
             path: self.path.to_owned(),
             line: self.line_of(field),
-            field: self.shown_field(field),
+            field: self.displayed_field(field),
             value: self
                 .values
                 .get(field)
-                .map_or("missing".to_owned(), |value| shown(field, value)),
+                .map_or("missing".to_owned(), |value| displayed(field, value)),
             allowed: allowed.to_owned(),
         }
     }
@@ -113,7 +113,7 @@ impl<'a> Table<'a> {
         self.values.get(field)
     }
 
-    fn shown_field(&self, field: &str) -> String {
+    fn displayed_field(&self, field: &str) -> String {
         match self.values.get("name").and_then(Value::as_str) {
             Some(name) if !is_secret(name) => format!("{field} of the key {name:?}"),
             _ => format!("{field} of [[key]] number {}", self.number),
@@ -133,7 +133,7 @@ pub(super) fn line(text: &str, offset: usize) -> usize {
 }
 
 /// A value as it may be shown: somebody may have put a key where its hash should be.
-fn shown(field: &str, value: &Value) -> String {
+fn displayed(field: &str, value: &Value) -> String {
     let text = value.to_string();
     match value {
         _ if field == "secrets" => "something else".to_owned(),

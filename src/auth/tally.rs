@@ -19,7 +19,7 @@ pub(super) struct Tally {
 
 /// One of those that a limit counts; dropped, there is one less.
 #[derive(Debug)]
-pub struct Slot(Arc<AtomicUsize>);
+pub struct LimitSlot(Arc<AtomicUsize>);
 
 // === impl Tally ===
 
@@ -32,16 +32,16 @@ impl Tally {
     }
 
     /// Counts a request that was carried out without being counted.
-    pub(super) fn owe(&self, rate: Option<Rate>, now: Instant) {
-        self.bucket(rate, now, Bucket::owe);
+    pub(super) fn force_take(&self, rate: Option<Rate>, now: Instant) {
+        self.bucket(rate, now, Bucket::force_take);
     }
 
-    pub(super) fn waiter(&self, most: usize) -> Result<Slot, Excess> {
-        Slot::take(&self.waiters, most).ok_or(Excess::Waiters)
+    pub(super) fn waiter(&self, most: usize) -> Result<LimitSlot, Excess> {
+        LimitSlot::take(&self.waiters, most).ok_or(Excess::Waiters)
     }
 
-    pub(super) fn stream(&self, most: usize) -> Result<Slot, Excess> {
-        Slot::take(&self.streams, most).ok_or(Excess::Streams)
+    pub(super) fn stream(&self, most: usize) -> Result<LimitSlot, Excess> {
+        LimitSlot::take(&self.streams, most).ok_or(Excess::Streams)
     }
 
     fn bucket<T>(
@@ -60,9 +60,9 @@ impl Tally {
     }
 }
 
-// === impl Slot ===
+// === impl LimitSlot ===
 
-impl Slot {
+impl LimitSlot {
     fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let before = count.fetch_add(1, Ordering::Relaxed);
         // Dropped at once if there is no room.
@@ -71,7 +71,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for LimitSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -61,8 +61,8 @@ pub(super) struct AcquireArgs {
 pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Result<(), CliError> {
     let client = args.connection.client(environment)?;
     let request = args.request(environment)?;
-    let heard = GIVING_UP.into_iter().chain([Signal::TSTP]);
-    let mut signals = Signals::hear(heard).map_err(CliError::Runtime)?;
+    let wanted = GIVING_UP.into_iter().chain([Signal::TSTP]);
+    let mut signals = Signals::listen(wanted).map_err(CliError::Runtime)?;
     let lease = waiting::acquire(&client, &args.name, request, &mut signals).await?;
     let written = if args.json {
         output::answer(lease.json())
@@ -70,7 +70,7 @@ pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Re
         output::answer(&lease.token.expose())
     };
     if let Err(error) = written {
-        let fate = give_back(&client, &lease).await;
+        let fate = release_unprinted(&client, &lease).await;
         return Err(CliError::TokenNotWritten { error, fate });
     }
     if !args.json {
@@ -84,7 +84,7 @@ pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Re
     Ok(())
 }
 
-async fn give_back(client: &Client, lease: &Lease) -> &'static str {
+async fn release_unprinted(client: &Client, lease: &Lease) -> &'static str {
     match client.release(&lease.name, &lease.token).await {
         Ok(()) => "the lease was released",
         Err(_) => "the lease could not be released and ends with its TTL",

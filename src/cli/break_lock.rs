@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::{
     client::{Client, ClientError, Holder, Inspection, LockState},
-    lock::{FencingToken, ForeignMark, LockName, Meant, Reason},
+    lock::{BreakTarget, FencingToken, ForeignMark, LockName, Reason},
 };
 
 use super::{
@@ -58,14 +58,14 @@ pub(super) async fn break_lock(
     environment: &Environment,
 ) -> Result<(), CliError> {
     let reason = Reason::new(&args.reason).map_err(|error| argument("--reason", &error))?;
-    let given = given(args)?;
+    let given = target_from_args(args)?;
     let client = args.connection.client(environment)?;
-    let meant = match given {
+    let target = match given {
         Some(given) => Some(given),
-        None if args.any => seen(args, &client).await?,
-        None => Some(confirmed(args, &client).await?),
+        None if args.any => target_found(args, &client).await?,
+        None => Some(target_confirmed(args, &client).await?),
     };
-    let broken = client.break_lock(&args.name, &reason, meant).await?;
+    let broken = client.break_lock(&args.name, &reason, target).await?;
     if args.json {
         return output::answer(broken.json()).map_err(CliError::Output);
     }
@@ -76,7 +76,7 @@ pub(super) async fn break_lock(
 }
 
 /// What the command line says.
-fn given(args: &BreakArgs) -> Result<Option<Meant>, CliError> {
+fn target_from_args(args: &BreakArgs) -> Result<Option<BreakTarget>, CliError> {
     let fence = args.fencing_token.map(FencingToken::new).transpose();
     let fence = fence.map_err(|error| argument("--fencing-token", &error))?;
     let mark = args
@@ -85,22 +85,24 @@ fn given(args: &BreakArgs) -> Result<Option<Meant>, CliError> {
         .map(ForeignMark::new)
         .transpose();
     let mark = mark.map_err(|error| argument("--foreign-mark", &error))?;
-    Ok(fence.map(Meant::Lease).or(mark.map(Meant::Foreign)))
+    Ok(fence
+        .map(BreakTarget::Lease)
+        .or(mark.map(BreakTarget::Foreign)))
 }
 
 /// What holds the lock, if it may be seen and can be told from others.
-async fn seen(args: &BreakArgs, client: &Client) -> Result<Option<Meant>, CliError> {
+async fn target_found(args: &BreakArgs, client: &Client) -> Result<Option<BreakTarget>, CliError> {
     let lock = match client.inspect(&args.name).await {
         Ok(lock) => lock,
         // To break and to see are two permissions.
         Err(ClientError::Refused(problem)) if problem.code == "forbidden" => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    Ok(meant(&holder(&lock)?))
+    Ok(target_of(&holder(&lock)?))
 }
 
 /// What whoever asks has seen, and means.
-async fn confirmed(args: &BreakArgs, client: &Client) -> Result<Meant, CliError> {
+async fn target_confirmed(args: &BreakArgs, client: &Client) -> Result<BreakTarget, CliError> {
     let lock = match client.inspect(&args.name).await {
         Err(ClientError::Refused(problem)) if problem.code == "forbidden" => {
             return Err(argument(
@@ -111,7 +113,7 @@ async fn confirmed(args: &BreakArgs, client: &Client) -> Result<Meant, CliError>
         lock => lock?,
     };
     let holder = holder(&lock)?;
-    let Some(meant) = meant(&holder) else {
+    let Some(target) = target_of(&holder) else {
         return Err(argument(
             "--any",
             &"is needed: what holds the lock cannot be told from others",
@@ -130,7 +132,7 @@ async fn confirmed(args: &BreakArgs, client: &Client) -> Result<Meant, CliError>
         output::note(&format!("{} waiting; the first is next", lock.waiter_count));
     }
     if args.yes {
-        return Ok(meant);
+        return Ok(target);
     }
     if !io::stdin().is_terminal() {
         return Err(argument("--yes", &"is needed where nobody can be asked"));
@@ -139,7 +141,7 @@ async fn confirmed(args: &BreakArgs, client: &Client) -> Result<Meant, CliError>
     let mut line = String::new();
     let read = io::stdin().read_line(&mut line);
     match (read, line.trim()) {
-        (Ok(_), "y" | "Y" | "yes") => Ok(meant),
+        (Ok(_), "y" | "Y" | "yes") => Ok(target),
         _ => Err(CliError::Declined),
     }
 }
@@ -152,12 +154,12 @@ fn holder(lock: &Inspection) -> Result<Holder, CliError> {
 }
 
 /// By what a holder is told from others.
-fn meant(holder: &Holder) -> Option<Meant> {
+fn target_of(holder: &Holder) -> Option<BreakTarget> {
     if let Some(fence) = holder.fencing_token {
-        return FencingToken::new(fence).ok().map(Meant::Lease);
+        return FencingToken::new(fence).ok().map(BreakTarget::Lease);
     }
     let mark = holder.foreign_mark.as_deref()?;
-    ForeignMark::new(mark).ok().map(Meant::Foreign)
+    ForeignMark::new(mark).ok().map(BreakTarget::Foreign)
 }
 
 fn argument(flag: &'static str, error: &dyn std::fmt::Display) -> CliError {

@@ -59,7 +59,7 @@ fn check(sources: &SourceArgs, environment: &Environment) -> Result<String, CliE
     }
     let mut text = "the configuration is valid; it sets\n".to_owned();
     for (key, value, source) in loaded.set {
-        writeln!(text, "  {key} = {value}  # {source}").expect("a string takes every text");
+        writeln!(text, "  {key} = {value}  # {source}").expect("writing to a String never fails");
     }
     Ok(text)
 }

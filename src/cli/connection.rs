@@ -169,12 +169,12 @@ mod tests {
     #[test]
     fn the_help_says_for_how_long_a_gateway_is_asked() {
         let options = ClientOptions::default();
-        for said in [
+        for text in [
             format!("asked again for {}", duration::show(options.deadline)),
             format!("tried {} times", options.attempts),
             format!("takes {}", duration::show(options.connect_timeout)),
         ] {
-            assert!(URL_HELP.contains(&said), "{said}");
+            assert!(URL_HELP.contains(&text), "{text}");
         }
     }
 }

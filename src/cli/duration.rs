@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub(super) use crate::client::spoken as show;
+pub(super) use crate::client::format_duration as show;
 
 /// Reads `30s`, `500ms`, `2m` or `1h 30m`.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {

@@ -6,7 +6,7 @@ use clap::Args;
 use rustix::process::Signal;
 
 use crate::{
-    client::{ClientError, Event, Heard},
+    client::{ClientError, Event, EventsItem},
     lock::NamePrefix,
 };
 
@@ -35,13 +35,13 @@ pub(super) struct EventsArgs {
 
 pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Result<(), CliError> {
     let client = args.connection.client(environment)?;
-    let mut signals = Signals::hear([Signal::INT, Signal::TERM]).map_err(CliError::Runtime)?;
+    let mut signals = Signals::listen([Signal::INT, Signal::TERM]).map_err(CliError::Runtime)?;
     tokio::select! {
         _ = signals.next() => Ok(()),
         outcome = async {
             let mut events = client.events(&args.prefix).await?;
             loop {
-                if let Shown::ToNobody = show(events.next().await?, args.json)? {
+                if let OutputState::Closed = show(events.next().await?, args.json)? {
                     return Ok(());
                 }
             }
@@ -50,14 +50,14 @@ pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Resu
 }
 
 /// Whether somebody reads what is shown.
-enum Shown {
-    ToSomebody,
-    ToNobody,
+enum OutputState {
+    Open,
+    Closed,
 }
 
-fn show(heard: Heard, json: bool) -> Result<Shown, CliError> {
-    match heard {
-        Heard::Event(event) => {
+fn show(item: EventsItem, json: bool) -> Result<OutputState, CliError> {
+    match item {
+        EventsItem::Event(event) => {
             let line = if json {
                 event.json().to_owned()
             } else {
@@ -66,20 +66,20 @@ fn show(heard: Heard, json: bool) -> Result<Shown, CliError> {
             match output::answer(&line) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    return Ok(Shown::ToNobody);
+                    return Ok(OutputState::Closed);
                 }
                 Err(error) => return Err(CliError::Output(error)),
             }
         }
-        Heard::Ended(reason) => {
+        EventsItem::Ended(reason) => {
             let reason = visible(&reason);
             output::note(&format!(
                 "the gateway ended the stream ({reason}); connecting again"
             ));
         }
-        Heard::Interrupted(error) => output::note(&interrupted(&error)),
+        EventsItem::Interrupted(error) => output::note(&interrupted(&error)),
     }
-    Ok(Shown::ToSomebody)
+    Ok(OutputState::Open)
 }
 
 fn interrupted(error: &ClientError) -> String {
@@ -93,7 +93,8 @@ fn describe(event: &Event) -> String {
     let at = event.at.as_deref().unwrap_or_default();
     let name = event.name.as_deref().unwrap_or_default();
     let mut add = |part: std::fmt::Arguments<'_>| {
-        line.write_fmt(part).expect("a string takes every text");
+        line.write_fmt(part)
+            .expect("writing to a String never fails");
     };
     let (at, kind, name) = (visible(at), visible(&event.kind), visible(name));
     add(format_args!("{at:<24}  {kind:<8}"));

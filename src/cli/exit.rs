@@ -99,7 +99,7 @@ impl Exit {
         let mut text = "Exit codes:".to_owned();
         for exit in Self::ALL {
             write!(text, "\n  {:>3}  {}", exit.code(), exit.meaning())
-                .expect("a string takes every text");
+                .expect("writing to a String never fails");
         }
         text
     }

@@ -50,7 +50,7 @@ fn describe(name: &LockName, lock: &Inspection) -> String {
 fn queue(waiters: &[Waiter], count: u64) -> String {
     let mut text = String::new();
     let mut line = |line: std::fmt::Arguments<'_>| {
-        writeln!(text, "{line}").expect("a string takes every text");
+        writeln!(text, "{line}").expect("writing to a String never fails");
     };
     if count > 0 {
         line(format_args!("{count} waiting"));
@@ -74,7 +74,7 @@ fn facts(holder: &Holder) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: &str| {
         let (name, value) = (visible(name), visible(value));
-        writeln!(text, "  {name:<14} {value}").expect("a string takes every text");
+        writeln!(text, "  {name:<14} {value}").expect("writing to a String never fails");
     };
     if holder.foreign {
         fact("taken", "in the store itself, without a gateway");

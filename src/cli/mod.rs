@@ -32,8 +32,8 @@ mod run;
 mod secret;
 mod serve;
 mod signals;
+mod slow_notice;
 mod sources;
-mod unanswered;
 mod visible;
 mod waiting;
 

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use crate::{client::ClientError, lock::LockName};
 
-use super::{output, signals::OWED, visible::visible};
+use super::{output, signals::CLEANUP_GRACE, visible::visible};
 
 /// Whether an acquire is answered, where no line on a terminal shows it.
 pub(super) struct Outage<'a> {
@@ -12,7 +12,7 @@ pub(super) struct Outage<'a> {
     asked: Instant,
     /// Whether a gateway was there at all. One that never was is told in the end, moments later.
     reached: bool,
-    told: bool,
+    announced: bool,
 }
 
 // === impl Outage ===
@@ -24,30 +24,34 @@ impl<'a> Outage<'a> {
             name,
             asked,
             reached: false,
-            told: false,
+            announced: false,
         }
     }
 
     /// Hears how the last request went: what was wrong, or that it was answered.
-    pub(super) fn hear(&mut self, trouble: Option<&ClientError>) {
-        if let Some(news) = self.news(trouble) {
-            output::note(&format!("latchgate: {}: {}", self.name, visible(&news)));
+    pub(super) fn update(&mut self, trouble: Option<&ClientError>) {
+        if let Some(message) = self.message(trouble) {
+            output::note(&format!("latchgate: {}: {}", self.name, visible(&message)));
         }
     }
 
     /// What there is to be said, if it was not said before.
-    fn news(&mut self, trouble: Option<&ClientError>) -> Option<String> {
+    fn message(&mut self, trouble: Option<&ClientError>) -> Option<String> {
         self.reached |= !matches!(trouble, Some(ClientError::Unreachable { .. }));
         match trouble {
             // What is over within a moment of the beginning is not worth a word.
-            Some(error) if self.reached && !self.told && self.asked.elapsed() >= OWED => {
-                self.told = true;
+            Some(error)
+                if self.reached && !self.announced && self.asked.elapsed() >= CLEANUP_GRACE =>
+            {
+                self.announced = true;
                 Some(format!(
                     "the gateway cannot be asked, trying again: {error}"
                 ))
             }
             Some(_) => None,
-            None => std::mem::take(&mut self.told).then(|| "the gateway answers again".to_owned()),
+            None => {
+                std::mem::take(&mut self.announced).then(|| "the gateway answers again".to_owned())
+            }
         }
     }
 }
@@ -75,15 +79,15 @@ mod tests {
     }
 
     /// What is said of these, a while apart.
-    async fn said<const N: usize>(heard: [Option<ClientError>; N]) -> [Option<String>; N] {
+    async fn messages<const N: usize>(results: [Option<ClientError>; N]) -> [Option<String>; N] {
         let name = LockName::new("deploy").unwrap();
         let mut outage = Outage::of(&name, Instant::now());
-        let mut said = [const { None }; N];
-        for (trouble, said) in heard.iter().zip(&mut said) {
+        let mut messages = [const { None }; N];
+        for (trouble, messages) in results.iter().zip(&mut messages) {
             advance(Duration::from_secs(2)).await;
-            *said = outage.news(trouble.as_ref());
+            *messages = outage.message(trouble.as_ref());
         }
-        said
+        messages
     }
 
     #[tokio::test(start_paused = true)]
@@ -95,7 +99,7 @@ mod tests {
         };
         let end = Some("the gateway answers again".to_owned());
         let (cut, gone) = (unanswered(), unreachable());
-        let heard = [
+        let results = [
             Some(cut.clone()),
             Some(gone.clone()),
             None,
@@ -104,20 +108,20 @@ mod tests {
             None,
         ];
         let expected = [begin(&cut), None, end.clone(), None, begin(&gone), end];
-        assert_eq!(said(heard).await, expected);
+        assert_eq!(messages(results).await, expected);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_gateway_that_was_never_there_does_not_answer_again() {
-        let heard = [Some(unreachable()), Some(unreachable()), None];
-        assert_eq!(said(heard).await, [None, None, None]);
+        let results = [Some(unreachable()), Some(unreachable()), None];
+        assert_eq!(messages(results).await, [None, None, None]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_moment_is_not_worth_a_word() {
         let name = LockName::new("deploy").unwrap();
         let mut outage = Outage::of(&name, Instant::now());
-        assert_eq!(outage.news(Some(&unanswered())), None);
-        assert_eq!(outage.news(None), None);
+        assert_eq!(outage.message(Some(&unanswered())), None);
+        assert_eq!(outage.message(None), None);
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    client::{Waiting, spoken},
+    client::{WaitStatus, format_duration},
     lock::LockName,
 };
 
@@ -36,8 +36,8 @@ impl ProgressLine {
             .filter(|&columns| columns > 0)
             .unwrap_or(80);
         // A line that wraps could not be taken back.
-        let shown: String = text.chars().take(usize::from(columns) - 1).collect();
-        put(&format!("{CLEAR}{shown}"));
+        let displayed: String = text.chars().take(usize::from(columns) - 1).collect();
+        put(&format!("{CLEAR}{displayed}"));
         self.drawn = true;
     }
 
@@ -57,15 +57,16 @@ impl Drop for ProgressLine {
 }
 
 /// What there is to be said before anything was heard.
-pub(super) fn unheard(name: &LockName, waited: Duration) -> String {
+pub(super) fn describe_unanswered(name: &LockName, waited: Duration) -> String {
     beginning(name, waited) + ", no answer yet"
 }
 
 /// What there is to be said of a wait.
-pub(super) fn describe(name: &LockName, waiting: &Waiting, waited: Duration) -> String {
+pub(super) fn describe(name: &LockName, waiting: &WaitStatus, waited: Duration) -> String {
     let mut text = beginning(name, waited);
     let mut add = |fact: std::fmt::Arguments<'_>| {
-        text.write_fmt(fact).expect("a string takes every text");
+        text.write_fmt(fact)
+            .expect("writing to a String never fails");
     };
     if let Some(trouble) = &waiting.trouble {
         add(format_args!(", trying again: {trouble}"));
@@ -92,7 +93,7 @@ pub(super) fn describe(name: &LockName, waiting: &Waiting, waited: Duration) -> 
 }
 
 fn beginning(name: &LockName, waited: Duration) -> String {
-    let waited = spoken(Duration::from_secs(waited.as_secs().max(1)));
+    let waited = format_duration(Duration::from_secs(waited.as_secs().max(1)));
     format!("waiting for {name}: {waited}")
 }
 
@@ -112,45 +113,48 @@ fn put(text: &str) {
 mod tests {
     use super::*;
 
-    fn shown(waiting: &Waiting) -> String {
+    fn displayed(waiting: &WaitStatus) -> String {
         let name = LockName::new("deploy").unwrap();
         describe(&name, waiting, Duration::from_millis(72_900))
     }
 
-    fn holder(json: &str) -> Waiting {
-        Waiting {
+    fn holder(json: &str) -> WaitStatus {
+        WaitStatus {
             holder: Some(serde_json::from_str(json).unwrap()),
-            ..Waiting::default()
+            ..WaitStatus::default()
         }
     }
 
     #[test]
     fn says_what_is_known() {
-        assert_eq!(shown(&Waiting::default()), "waiting for deploy: 1m 12s");
-        let waiting = Waiting {
+        assert_eq!(
+            displayed(&WaitStatus::default()),
+            "waiting for deploy: 1m 12s"
+        );
+        let waiting = WaitStatus {
             position: Some(2),
             waiters: Some(5),
             ..holder(r#"{"owner":"ci@build7"}"#)
         };
         assert_eq!(
-            shown(&waiting),
+            displayed(&waiting),
             "waiting for deploy: 1m 12s, position 2 of 5, held by ci@build7"
         );
     }
 
     #[test]
     fn a_position_is_never_beyond_the_end_of_the_queue() {
-        let waiting = Waiting {
+        let waiting = WaitStatus {
             position: Some(3),
             waiters: Some(2),
-            ..Waiting::default()
+            ..WaitStatus::default()
         };
-        assert!(shown(&waiting).ends_with("position 3 of 3"));
+        assert!(displayed(&waiting).ends_with("position 3 of 3"));
     }
 
     #[test]
     fn an_answer_cannot_move_the_cursor() {
-        let text = shown(&holder("{\"owner\":\"\\u001b[2Jx\"}"));
+        let text = displayed(&holder("{\"owner\":\"\\u001b[2Jx\"}"));
         assert!(text.ends_with("held by [2Jx"), "{text:?}");
     }
 }

@@ -15,7 +15,7 @@ const MAX_LEN: u64 = 4096;
 
 /// A kind of secret and where it is looked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kind {
+pub(super) struct SecretKind {
     /// What it is called.
     pub(super) name: &'static str,
     /// The flag that names a file.
@@ -25,21 +25,21 @@ pub(super) struct Kind {
 }
 
 /// The token of a lease.
-pub(super) const TOKEN: Kind = Kind {
+pub(super) const TOKEN: SecretKind = SecretKind {
     name: "token",
     flag: "--token-file",
     variable: "LATCHGATE_TOKEN",
 };
 
 /// The API key.
-pub(super) const KEY: Kind = Kind {
+pub(super) const KEY: SecretKind = SecretKind {
     name: "API key",
     flag: "--key-file",
     variable: "LATCHGATE_KEY",
 };
 
 /// The idempotency key of an acquire.
-pub(super) const IDEMPOTENCY_KEY: Kind = Kind {
+pub(super) const IDEMPOTENCY_KEY: SecretKind = SecretKind {
     name: "idempotency key",
     flag: "--idempotency-key-file",
     variable: "LATCHGATE_IDEMPOTENCY_KEY",
@@ -56,15 +56,15 @@ pub(super) struct Secret {
 pub(super) enum SecretError {
     /// It was looked for everywhere.
     #[error("no {}: set {}, or name a file with {} (- reads standard input)", .0.name, .0.variable, .0.flag)]
-    Missing(Kind),
+    Missing(SecretKind),
     /// The variable that names its file names none.
     #[error("{}_FILE is set and empty; give it a value, or unset it", .0.variable)]
-    NoFileName(Kind),
+    NoFileName(SecretKind),
     /// Its file cannot be read.
     #[error("cannot read the {} from {from}: {error}", kind.name)]
     Unreadable {
         /// Which secret.
-        kind: Kind,
+        kind: SecretKind,
         /// Its file.
         from: String,
         /// Why.
@@ -80,9 +80,9 @@ pub(super) enum SecretError {
     },
 }
 
-// === impl Kind ===
+// === impl SecretKind ===
 
-impl Kind {
+impl SecretKind {
     /// Finds the secret and reads it with `parse`.
     pub(super) fn read<T, E: fmt::Display>(
         self,

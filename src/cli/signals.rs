@@ -32,7 +32,7 @@ pub(super) const GIVING_UP: [Signal; 6] = [
 /// For how long a command that ends owes to others what it has begun, whatever signals come. Whoever
 /// ends a command may send more than one at once, or one to each of its processes: none of them means
 /// that somebody has waited for too long.
-pub(super) const OWED: Duration = Duration::from_secs(1);
+pub(super) const CLEANUP_GRACE: Duration = Duration::from_secs(1);
 
 /// A number of signals, heard from when this was made.
 pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
@@ -42,14 +42,14 @@ pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
 impl Signals {
     /// Begins to hear signals, but for those that whoever started this process wants to be ignored:
     /// `nohup` the hang-up, a shell the Ctrl-C of its background.
-    pub(super) fn hear(signals: impl IntoIterator<Item = Signal>) -> io::Result<Self> {
+    pub(super) fn listen(signals: impl IntoIterator<Item = Signal>) -> io::Result<Self> {
         let ignored = ignored();
-        let heard = signals.into_iter().filter(|&signal| {
+        let wanted = signals.into_iter().filter(|&signal| {
             // The end of a child is never missed, whatever was done to hide it.
             signal == Signal::CHILD || ignored & (1 << (signal.as_raw() - 1)) == 0
         });
         let stream = |kind: Signal| Ok((kind, signal(SignalKind::from_raw(kind.as_raw()))?));
-        Ok(Self(heard.map(stream).collect::<io::Result<_>>()?))
+        Ok(Self(wanted.map(stream).collect::<io::Result<_>>()?))
     }
 
     /// The next signal.
@@ -83,9 +83,12 @@ impl Signals {
 
     /// Does what is owed to others at the end of a command. `None`: a signal came after more than a
     /// moment of it, and it is left undone.
-    pub(super) async fn unless_impatient<T>(&mut self, owed: impl Future<Output = T>) -> Option<T> {
-        let mut owed = pin!(owed);
-        if let Ok(done) = timeout(OWED, &mut owed).await {
+    pub(super) async fn until_second_signal<T>(
+        &mut self,
+        cleanup: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut cleanup = pin!(cleanup);
+        if let Ok(done) = timeout(CLEANUP_GRACE, &mut cleanup).await {
             return Some(done);
         }
         poll_fn(|context| {
@@ -95,7 +98,7 @@ impl Signals {
         .await;
         tokio::select! {
             biased;
-            done = owed => Some(done),
+            done = cleanup => Some(done),
             _ = self.ending() => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::unseen::is_unseen;
+use crate::invisible_chars::is_invisible;
 
 /// The text with everything escaped that is not seen: what moves a terminal, turns the direction of
 /// writing around, or takes no room.
@@ -10,19 +10,19 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::with_capacity(2 * text.len());
+    let mut escaped = String::with_capacity(2 * text.len());
     for c in text.chars() {
         if is_hidden(c) {
-            shown.extend(c.escape_unicode());
+            escaped.extend(c.escape_unicode());
         } else {
-            shown.push(c);
+            escaped.push(c);
         }
     }
-    Cow::Owned(shown)
+    Cow::Owned(escaped)
 }
 
 fn is_hidden(c: char) -> bool {
-    c.is_control() || is_unseen(c)
+    c.is_control() || is_invisible(c)
 }
 
 #[cfg(test)]

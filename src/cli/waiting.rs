@@ -9,16 +9,16 @@ use tokio::{
 };
 
 use crate::{
-    client::{AcquireRequest, Acquiring, Client, ClientError, Lease, Waiting},
+    client::{AcquireRequest, Acquiring, Client, ClientError, Lease, WaitStatus},
     lock::LockName,
 };
 
 use super::{
     error::CliError,
     outage::Outage,
-    progress::{ProgressLine, describe, unheard},
+    progress::{ProgressLine, describe, describe_unanswered},
     signals::{GIVING_UP, Signals},
-    unanswered::aloud,
+    slow_notice::notify_if_slow,
     visible::visible,
 };
 
@@ -44,8 +44,8 @@ pub(super) async fn acquire(
     // Whatever is left of it in the queue, or is granted unheard, is in the way of others.
     if let CliError::Interrupted(_) | CliError::Client(ClientError::OutcomeUnknown { .. }) = error {
         // If somebody asks again to end, the gateway takes it back by itself, a few seconds later.
-        let withdrawal = aloud(name, WITHDRAWAL_UNANSWERED, acquiring.withdraw());
-        signals.unless_impatient(withdrawal).await;
+        let withdrawal = notify_if_slow(name, WITHDRAWAL_UNANSWERED, acquiring.withdraw());
+        signals.until_second_signal(withdrawal).await;
     }
     Err(error)
 }
@@ -59,7 +59,7 @@ async fn watched(
     let drawn = ProgressLine::is_visible();
     let mut line = ProgressLine::default();
     let (sender, news) = watch::channel(None);
-    let mut watcher = |waiting: &Waiting| {
+    let mut watcher = |waiting: &WaitStatus| {
         sender.send_replace(Some(waiting.clone()));
     };
     let acquire = async {
@@ -67,9 +67,9 @@ async fn watched(
             return acquiring.finish_watched(&mut watcher).await;
         }
         let mut outage = Outage::of(name, asked);
-        let mut listener = |waiting: &Waiting| outage.hear(waiting.trouble.as_ref());
-        let lease = acquiring.finish_told(&mut listener).await?;
-        outage.hear(None);
+        let mut listener = |waiting: &WaitStatus| outage.update(waiting.trouble.as_ref());
+        let lease = acquiring.finish_reported(&mut listener).await?;
+        outage.update(None);
         Ok(lease)
     };
     let mut acquire = std::pin::pin!(acquire);
@@ -91,7 +91,7 @@ async fn watched(
                 let waited = asked.elapsed();
                 match &*news.borrow() {
                     Some(waiting) => line.draw(&visible(&describe(name, waiting, waited))),
-                    None if waited >= DRAWN_EVERY => line.draw(&unheard(name, waited)),
+                    None if waited >= DRAWN_EVERY => line.draw(&describe_unanswered(name, waited)),
                     None => {}
                 }
             }

@@ -8,13 +8,13 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::lock::{IdempotencyKey, LockName, Owner};
 
 use super::{
-    AcquireRequest, Client, ClientError, Lease, Waiting,
+    AcquireRequest, Client, ClientError, Lease, WaitStatus,
     acquire::Body,
-    answer::Answer,
     backoff::{pause, random_fraction},
     call::Call,
+    call_response::CallResponse,
     retry::Retry,
-    setback::Setback,
+    retryable_failure::RetryableFailure,
 };
 
 /// The header that makes an acquire repeatable, and keeps its place in the queue.
@@ -50,12 +50,12 @@ pub struct Acquiring {
     /// When the wait is over; `None`: never.
     over: Option<Instant>,
     link: Duration,
-    waiting: Waiting,
+    waiting: WaitStatus,
 }
 
 /// Whoever wants to know how the wait goes.
 struct Watcher<'a> {
-    tell: &'a mut (dyn FnMut(&Waiting) + Send),
+    report: &'a mut (dyn FnMut(&WaitStatus) + Send),
     /// Whether the queue is looked at for it.
     looks: bool,
 }
@@ -73,7 +73,7 @@ impl Client {
             asked,
             over: asked.checked_add(request.wait),
             link: LINK,
-            waiting: Waiting::default(),
+            waiting: WaitStatus::default(),
             request,
         }
     }
@@ -94,20 +94,20 @@ impl Acquiring {
     /// queue is looked at every two seconds.
     pub async fn finish_watched(
         &mut self,
-        watcher: &mut (dyn FnMut(&Waiting) + Send),
+        watcher: &mut (dyn FnMut(&WaitStatus) + Send),
     ) -> Result<Lease, ClientError> {
-        let (tell, looks) = (watcher, true);
-        self.run(Some(Watcher { tell, looks })).await
+        let (report, looks) = (watcher, true);
+        self.run(Some(Watcher { report, looks })).await
     }
 
     /// The same, telling no more than what the requests of the wait come to by themselves: nothing is
     /// asked for it.
-    pub async fn finish_told(
+    pub async fn finish_reported(
         &mut self,
-        listener: &mut (dyn FnMut(&Waiting) + Send),
+        listener: &mut (dyn FnMut(&WaitStatus) + Send),
     ) -> Result<Lease, ClientError> {
-        let (tell, looks) = (listener, false);
-        self.run(Some(Watcher { tell, looks })).await
+        let (report, looks) = (listener, false);
+        self.run(Some(Watcher { report, looks })).await
     }
 
     /// Gives up: asks once more without waiting, which gives the place in the queue up. What was granted
@@ -143,7 +143,7 @@ impl Acquiring {
         }
     }
 
-    async fn give_up(&self, within: Duration) -> Result<Answer, ClientError> {
+    async fn give_up(&self, within: Duration) -> Result<CallResponse, ClientError> {
         let deadline = Instant::now() + within;
         let mut copies = 0;
         loop {
@@ -171,13 +171,13 @@ impl Acquiring {
             let wait = self.left().min(self.link);
             let mut answer = match self.send_copy(wait, &retry, &mut watcher).await {
                 Ok(answer) => answer,
-                Err(setback) => {
-                    if setback.arrived() {
+                Err(failure) => {
+                    if failure.arrived() {
                         self.persist(&mut retry);
                     }
-                    let waiting = self.waiting.clone().with_trouble(setback.error.clone());
-                    self.tell(waiting, &mut watcher);
-                    retry.after(setback).await?;
+                    let waiting = self.waiting.clone().with_trouble(failure.error.clone());
+                    self.report(waiting, &mut watcher);
+                    retry.after(failure).await?;
                     continue;
                 }
             };
@@ -185,13 +185,13 @@ impl Acquiring {
             if answer.status.is_success() {
                 return Lease::from_answer(answer);
             }
-            if !self.asks_again(&mut answer, wait) {
+            if !self.needs_retry(&mut answer, wait) {
                 return Err(self.refusal(answer));
             }
-            let (sent_at, pause_asked) = (answer.sent_at, pause_asked(&answer));
+            let (sent_at, requested_pause) = (answer.sent_at, requested_pause(&answer));
             if let (StatusCode::LOCKED, Some(problem)) = (answer.status, answer.problem()) {
                 let waiting = self.waiting.clone().of_problem(&problem);
-                self.tell(waiting, &mut watcher);
+                self.report(waiting, &mut watcher);
             }
             retry.answered(answer.in_doubt);
             self.persist(&mut retry);
@@ -200,7 +200,7 @@ impl Acquiring {
             } else {
                 0
             };
-            let pause = match pause_asked {
+            let pause = match requested_pause {
                 Some(asked) => asked.mul_f64(1.0 + random_fraction()),
                 None if hasty > 0 => pause(hasty),
                 None => Duration::ZERO,
@@ -215,7 +215,7 @@ impl Acquiring {
         wait: Duration,
         retry: &Retry,
         watcher: &mut Option<Watcher<'_>>,
-    ) -> Result<Answer, Setback> {
+    ) -> Result<CallResponse, RetryableFailure> {
         let call = self.call(wait);
         let client = self.client.clone();
         let time_out = if self.request.wait.is_zero() {
@@ -233,19 +233,19 @@ impl Acquiring {
             }
             let lock = tokio::select! {
                 answer = &mut copy => return answer,
-                lock = client.glance(&self.name) => lock,
+                lock = client.inspect_once(&self.name) => lock,
             };
             look_at = Instant::now() + LOOK;
             if let Some(lock) = lock {
                 let owner = self.request.owner.as_ref().map(Owner::as_str);
-                let waiting = Waiting::of_look(lock, owner, self.asked.elapsed());
-                self.tell(waiting, watcher);
+                let waiting = WaitStatus::of_look(lock, owner, self.asked.elapsed());
+                self.report(waiting, watcher);
             }
         }
     }
 
     /// Whether an answer is not the last word, given how long its request was to wait.
-    fn asks_again(&mut self, answer: &mut Answer, wait: Duration) -> bool {
+    fn needs_retry(&mut self, answer: &mut CallResponse, wait: Duration) -> bool {
         let Some(problem) = answer.problem() else {
             return false;
         };
@@ -283,7 +283,7 @@ impl Acquiring {
         }
     }
 
-    fn refusal(&self, answer: Answer) -> ClientError {
+    fn refusal(&self, answer: CallResponse) -> ClientError {
         let waited = !self.request.wait.is_zero();
         match answer.refusal() {
             ClientError::Held(problem) if waited => ClientError::WaitOver(problem),
@@ -297,10 +297,10 @@ impl Acquiring {
             .json(&Body::of(&self.request, wait))
     }
 
-    fn tell(&mut self, waiting: Waiting, watcher: &mut Option<Watcher<'_>>) {
+    fn report(&mut self, waiting: WaitStatus, watcher: &mut Option<Watcher<'_>>) {
         self.waiting = waiting;
         if let Some(watcher) = watcher {
-            (watcher.tell)(&self.waiting);
+            (watcher.report)(&self.waiting);
         }
     }
 
@@ -330,7 +330,7 @@ impl Acquiring {
 }
 
 /// What a gateway that has no room asks for.
-fn pause_asked(answer: &Answer) -> Option<Duration> {
+fn requested_pause(answer: &CallResponse) -> Option<Duration> {
     if answer.status != StatusCode::TOO_MANY_REQUESTS {
         return None;
     }

@@ -4,9 +4,9 @@ use reqwest::Method;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::lock::{LockName, Meant, Reason};
+use crate::lock::{BreakTarget, LockName, Reason};
 
-use super::{Client, ClientError, HeldLock, answer::Answer, call::Call, retry::Retry};
+use super::{Client, ClientError, HeldLock, call::Call, call_response::CallResponse, retry::Retry};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -20,7 +20,7 @@ struct Body<'a> {
 // === impl Client ===
 
 impl Client {
-    /// Takes a lock away from whoever holds it; with `meant`, only if that is what holds it. Answers
+    /// Takes a lock away from whoever holds it; with `target`, only if that is what holds it. Answers
     /// what was broken, as it was before.
     ///
     /// A break of a lease that is not answered is sent again: if the lease is gone by then, it is not
@@ -30,17 +30,17 @@ impl Client {
         &self,
         name: &LockName,
         reason: &Reason,
-        meant: Option<Meant>,
+        target: Option<BreakTarget>,
     ) -> Result<HeldLock, ClientError> {
         let body = Body {
             reason: reason.as_str(),
-            fencing_token: match meant {
-                Some(Meant::Lease(fence)) => Some(fence.get()),
-                Some(Meant::Foreign(_)) | None => None,
+            fencing_token: match target {
+                Some(BreakTarget::Lease(fence)) => Some(fence.get()),
+                Some(BreakTarget::Foreign(_)) | None => None,
             },
-            foreign_mark: match &meant {
-                Some(Meant::Foreign(mark)) => Some(mark.as_str()),
-                Some(Meant::Lease(_)) | None => None,
+            foreign_mark: match &target {
+                Some(BreakTarget::Foreign(mark)) => Some(mark.as_str()),
+                Some(BreakTarget::Lease(_)) | None => None,
             },
         };
         let call = Call::new(Method::POST, name, "/break").json(&body);
@@ -51,16 +51,18 @@ impl Client {
                     answer.in_doubt = retry.in_doubt;
                     return broken(answer);
                 }
-                Err(setback) if setback.in_doubt && !matches!(meant, Some(Meant::Lease(_))) => {
-                    return Err(setback.after(false));
+                Err(failure)
+                    if failure.in_doubt && !matches!(target, Some(BreakTarget::Lease(_))) =>
+                {
+                    return Err(failure.after(false));
                 }
-                Err(setback) => retry.after(setback).await?,
+                Err(failure) => retry.after(failure).await?,
             }
         }
     }
 }
 
-fn broken(answer: Answer) -> Result<HeldLock, ClientError> {
+fn broken(answer: CallResponse) -> Result<HeldLock, ClientError> {
     if answer.status.is_success() {
         return match HeldLock::parse(&answer.body) {
             Some(lock) => Ok(lock),

@@ -13,9 +13,9 @@ use crate::lock::{LockName, Token};
 
 use super::{
     Client, ClientError,
-    answer::{Answer, Outcome},
+    call_response::{CallResponse, SendOutcome},
     retry::Retry,
-    setback::Setback,
+    retryable_failure::RetryableFailure,
 };
 
 /// The header in which a token travels.
@@ -80,7 +80,7 @@ impl Call {
     }
 
     /// Sends it until it is answered, its attempts are used up or its deadline has passed.
-    pub(super) async fn send(&self, client: &Client) -> Result<Answer, ClientError> {
+    pub(super) async fn send(&self, client: &Client) -> Result<CallResponse, ClientError> {
         let deadline = Instant::now() + client.options.deadline;
         self.send_with(client, Retry::until(client, deadline)).await
     }
@@ -90,14 +90,14 @@ impl Call {
         &self,
         client: &Client,
         mut retry: Retry,
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<CallResponse, ClientError> {
         loop {
             match self.send_copy(client, retry.time_out()).await {
                 Ok(mut answer) => {
                     answer.in_doubt = retry.in_doubt;
                     return Ok(answer);
                 }
-                Err(setback) => retry.after(setback).await?,
+                Err(failure) => retry.after(failure).await?,
             }
         }
     }
@@ -107,14 +107,15 @@ impl Call {
         &self,
         client: &Client,
         time_out: Duration,
-    ) -> Result<Answer, Setback> {
+    ) -> Result<CallResponse, RetryableFailure> {
         let address = client.addresses.current();
         let sent_at = Instant::now();
-        let setback = match self.send_once(client, address.url(), time_out).await {
-            Outcome::Answered(status, body) => match Setback::of_answer(status, &body) {
-                Some(setback) => setback,
+        let failure = match self.send_once(client, address.url(), time_out).await {
+            SendOutcome::Answered(status, body) => match RetryableFailure::of_answer(status, &body)
+            {
+                Some(failure) => failure,
                 None => {
-                    return Ok(Answer {
+                    return Ok(CallResponse {
                         url: address.url().to_owned(),
                         status,
                         body,
@@ -124,15 +125,17 @@ impl Call {
                     });
                 }
             },
-            Outcome::NotSent(reason) => Setback::unreachable(address.url(), reason),
-            Outcome::NoAnswer(reason) if self.looks => Setback::unreachable(address.url(), reason),
-            Outcome::NoAnswer(reason) => Setback::doubt(reason, None),
+            SendOutcome::NotSent(reason) => RetryableFailure::unreachable(address.url(), reason),
+            SendOutcome::NoAnswer(reason) if self.looks => {
+                RetryableFailure::unreachable(address.url(), reason)
+            }
+            SendOutcome::NoAnswer(reason) => RetryableFailure::indeterminate(reason, None),
         };
         client.addresses.move_on_from(address);
-        Err(setback)
+        Err(failure)
     }
 
-    async fn send_once(&self, client: &Client, url: &str, time_out: Duration) -> Outcome {
+    async fn send_once(&self, client: &Client, url: &str, time_out: Duration) -> SendOutcome {
         let mut request = client
             .http
             .request(self.method.clone(), format!("{url}{}", self.path))
@@ -150,21 +153,21 @@ impl Call {
         }
         let mut response = match request.send().await {
             Ok(response) => response,
-            Err(error) => return Outcome::of(&error),
+            Err(error) => return SendOutcome::of(&error),
         };
         let status = response.status();
         let mut body = Vec::new();
         loop {
             match response.chunk().await {
                 Ok(Some(chunk)) if body.len() + chunk.len() <= self.longest => body.extend(chunk),
-                Ok(Some(_)) => return Outcome::NoAnswer("the answer is too long".to_owned()),
+                Ok(Some(_)) => return SendOutcome::NoAnswer("the answer is too long".to_owned()),
                 Ok(None) => break,
-                Err(error) => return Outcome::of(&error),
+                Err(error) => return SendOutcome::of(&error),
             }
         }
         match String::from_utf8(body) {
-            Ok(body) => Outcome::Answered(status, body),
-            Err(_invalid) => Outcome::Answered(status, String::new()),
+            Ok(body) => SendOutcome::Answered(status, body),
+            Err(_invalid) => SendOutcome::Answered(status, String::new()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Problem, spoken};
+use super::{Problem, format_duration};
 
 /// What is known after a call that failed, one variant for each thing a caller can do about it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -78,7 +78,7 @@ fn by(problem: &Problem) -> String {
     let how_long = match holder.expires_in_ms {
         // Rounded up: asking again a moment too late finds it free.
         Some(ms) => {
-            let left = spoken(Duration::from_secs(ms.div_ceil(1_000)));
+            let left = format_duration(Duration::from_secs(ms.div_ceil(1_000)));
             format!(" for another {left} unless it is renewed")
         }
         None if holder.foreign => " without an expiry".to_owned(),

@@ -13,11 +13,11 @@ use crate::lock::NamePrefix;
 
 use super::{
     Client, ClientError,
-    answer::{Answer, Outcome},
     backoff::pause,
+    call_response::{CallResponse, SendOutcome},
     event_parser::EventParser,
     retry::Retry,
-    setback::Setback,
+    retryable_failure::RetryableFailure,
 };
 
 /// Hears what happens to locks. Dropped, it hangs up.
@@ -30,14 +30,14 @@ pub struct Events {
     connection: Option<Response>,
     parser: EventParser,
     /// What has come and was not asked for yet.
-    heard: VecDeque<Heard>,
+    items: VecDeque<EventsItem>,
     /// How many connections in a row have failed.
     failed: u32,
 }
 
 /// What is heard.
 #[derive(Debug)]
-pub enum Heard {
+pub enum EventsItem {
     /// Something has happened to a lock, or may have happened unheard (`gap`).
     Event(Event),
     /// The gateway has ended the stream, for this reason. The next call connects again.
@@ -82,7 +82,7 @@ pub struct Event {
 }
 
 #[derive(Deserialize)]
-struct End {
+struct EndData {
     #[serde(default)]
     reason: String,
 }
@@ -104,7 +104,7 @@ impl Client {
             last_id: None,
             connection: None,
             parser: EventParser::default(),
-            heard: VecDeque::new(),
+            items: VecDeque::new(),
             failed: 0,
         };
         let mut retry = Retry::until(self, Instant::now() + self.options.deadline);
@@ -122,10 +122,10 @@ impl Client {
 impl Events {
     /// Waits for the next. Connects again by itself, for ever; fails only if a gateway refuses what
     /// it is asked. Dropped half-way, nothing that was heard is lost.
-    pub async fn next(&mut self) -> Result<Heard, ClientError> {
+    pub async fn next(&mut self) -> Result<EventsItem, ClientError> {
         loop {
-            if let Some(heard) = self.heard.pop_front() {
-                return Ok(heard);
+            if let Some(item) = self.items.pop_front() {
+                return Ok(item);
             }
             let lost = match &mut self.connection {
                 None => {
@@ -136,7 +136,7 @@ impl Events {
                     }
                 }
                 Some(connection) => match timeout(SILENCE, connection.chunk()).await {
-                    Ok(Ok(Some(bytes))) => match self.take_in(&bytes) {
+                    Ok(Ok(Some(bytes))) => match self.feed(&bytes) {
                         Ok(()) => continue,
                         Err(error) => error,
                     },
@@ -150,7 +150,7 @@ impl Events {
             return match lost {
                 ClientError::Unreachable { .. }
                 | ClientError::Unavailable(_)
-                | ClientError::OutcomeUnknown { .. } => Ok(Heard::Interrupted(lost)),
+                | ClientError::OutcomeUnknown { .. } => Ok(EventsItem::Interrupted(lost)),
                 refused => Err(refused),
             };
         }
@@ -169,7 +169,7 @@ impl Events {
         if let Some(id) = &self.last_id {
             request = request.header("last-event-id", id);
         }
-        let setback = match timeout(time_out, request.send()).await {
+        let failure = match timeout(time_out, request.send()).await {
             Ok(Ok(response)) if response.status().is_success() => {
                 self.connection = Some(response);
                 self.parser = EventParser::default();
@@ -177,26 +177,28 @@ impl Events {
             }
             Ok(Ok(response)) => {
                 let answer = read(address.url(), response, time_out).await;
-                match Setback::of_answer(answer.status, &answer.body) {
-                    Some(setback) => setback,
+                match RetryableFailure::of_answer(answer.status, &answer.body) {
+                    Some(failure) => failure,
                     None => return Err(answer.refusal()),
                 }
             }
-            Ok(Err(error)) => match Outcome::of(&error) {
-                Outcome::NotSent(reason) | Outcome::NoAnswer(reason) => {
-                    Setback::unreachable(address.url(), reason)
+            Ok(Err(error)) => match SendOutcome::of(&error) {
+                SendOutcome::NotSent(reason) | SendOutcome::NoAnswer(reason) => {
+                    RetryableFailure::unreachable(address.url(), reason)
                 }
-                Outcome::Answered(status, _) => {
-                    Setback::unreachable(address.url(), format!("status {status}"))
+                SendOutcome::Answered(status, _) => {
+                    RetryableFailure::unreachable(address.url(), format!("status {status}"))
                 }
             },
-            Err(_elapsed) => Setback::unreachable(address.url(), "no answer in time".to_owned()),
+            Err(_elapsed) => {
+                RetryableFailure::unreachable(address.url(), "no answer in time".to_owned())
+            }
         };
         client.addresses.move_on_from(address);
-        Err(setback.error)
+        Err(failure.error)
     }
 
-    fn take_in(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         let mut blocks = Vec::new();
         let read = self.parser.read(bytes, &mut blocks);
         for block in blocks {
@@ -205,9 +207,9 @@ impl Events {
                 self.last_id = block.id;
             }
             if block.name == "end" {
-                let end = serde_json::from_str::<End>(&block.data);
+                let end = serde_json::from_str::<EndData>(&block.data);
                 let reason = end.map_or_else(|_| String::new(), |end| end.reason);
-                self.heard.push_back(Heard::Ended(reason));
+                self.items.push_back(EventsItem::Ended(reason));
                 self.connection = None;
                 // It is about to stop, or we are too slow: either way another one may do better.
                 self.failed = 1;
@@ -218,7 +220,7 @@ impl Events {
             // What is no event of this version says nothing to us.
             if let Ok(mut event) = serde_json::from_str::<Event>(&block.data) {
                 event.json = block.data;
-                self.heard.push_back(Heard::Event(event));
+                self.items.push_back(EventsItem::Event(event));
             }
         }
         read.map_err(|_too_long| ClientError::Unexpected {
@@ -229,7 +231,7 @@ impl Events {
 
     fn unreachable(&self, reason: &str) -> ClientError {
         let url = self.client.url();
-        Setback::unreachable(url, reason.to_owned()).error
+        RetryableFailure::unreachable(url, reason.to_owned()).error
     }
 }
 
@@ -243,7 +245,7 @@ impl Event {
 }
 
 /// An answer that is no stream.
-async fn read(url: &str, mut response: Response, time_out: Duration) -> Answer {
+async fn read(url: &str, mut response: Response, time_out: Duration) -> CallResponse {
     let (status, sent_at) = (response.status(), Instant::now());
     let mut body = Vec::new();
     let reading = async {
@@ -255,7 +257,7 @@ async fn read(url: &str, mut response: Response, time_out: Duration) -> Answer {
     };
     // What has not come by then is no problem document.
     let _ = timeout(time_out, reading).await;
-    Answer {
+    CallResponse {
         url: url.to_owned(),
         status,
         body: String::from_utf8(body).unwrap_or_default(),

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::lock::LockName;
 
-use super::{Client, ClientError, Holder, answer::Answer, call::Call};
+use super::{Client, ClientError, Holder, call::Call, call_response::CallResponse};
 
 /// A lock as a gateway shows it.
 #[derive(Debug, Clone)]
@@ -68,7 +68,7 @@ impl Client {
     }
 
     /// Looks just once; `None` if there is nothing to be seen now.
-    pub(super) async fn glance(&self, name: &LockName) -> Option<Inspection> {
+    pub(super) async fn inspect_once(&self, name: &LockName) -> Option<Inspection> {
         let call = Call::new(Method::GET, name, "");
         let answer = call.send_copy(self, self.options.request_timeout).await;
         let answer = answer.ok().filter(|answer| answer.status.is_success())?;
@@ -84,7 +84,7 @@ impl Inspection {
         &self.json
     }
 
-    fn from_answer(answer: Answer) -> Result<Self, ClientError> {
+    fn from_answer(answer: CallResponse) -> Result<Self, ClientError> {
         match serde_json::from_str::<Wire>(&answer.body) {
             Ok(wire) => Ok(Self {
                 state: wire.state,

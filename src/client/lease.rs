@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::lock::{FencingToken, LockName, Metadata, Owner, Token};
 
-use super::{ClientError, answer::Answer};
+use super::{ClientError, call_response::CallResponse};
 
 /// A lease that the caller holds.
 #[derive(Clone)]
@@ -60,7 +60,7 @@ struct Wire {
 impl Lease {
     /// Until when the lease certainly lasts: its time is counted from when the request was sent,
     /// because nobody knows when it was granted after that. A lease that was waited for may be said
-    /// to be over when it comes; renew it first, as [`super::Keeper::start`] does.
+    /// to be over when it comes; renew it first, as [`super::LeaseRenewer::start`] does.
     pub fn good_until(&self) -> Instant {
         self.sent_at + self.expires_in
     }
@@ -80,14 +80,14 @@ impl Lease {
         &self.json
     }
 
-    pub(super) fn from_answer(answer: Answer) -> Result<Self, ClientError> {
+    pub(super) fn from_answer(answer: CallResponse) -> Result<Self, ClientError> {
         match Self::parse(&answer) {
             Some(lease) => Ok(lease),
             None => Err(answer.unusable("a lease")),
         }
     }
 
-    fn parse(answer: &Answer) -> Option<Self> {
+    fn parse(answer: &CallResponse) -> Option<Self> {
         let wire: Wire = serde_json::from_str(&answer.body).ok()?;
         let owner = wire.owner.as_deref().map(Owner::new).transpose().ok()?;
         Some(Self {

@@ -7,7 +7,7 @@ use url::form_urlencoded::Serializer;
 
 use crate::lock::{LockName, NamePrefix, Owner};
 
-use super::{Client, ClientError, Holder, answer::Answer, call::Call};
+use super::{Client, ClientError, Holder, call::Call, call_response::CallResponse};
 
 /// Which locks are to be shown.
 #[derive(Debug, Clone, Default)]
@@ -95,7 +95,7 @@ impl ListRequest {
 // === impl Page ===
 
 impl Page {
-    fn from_answer(answer: Answer) -> Result<Self, ClientError> {
+    fn from_answer(answer: CallResponse) -> Result<Self, ClientError> {
         let Ok(wire) = serde_json::from_str::<WirePage>(&answer.body) else {
             return Err(answer.unexpected("not a page of locks"));
         };

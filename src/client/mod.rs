@@ -5,44 +5,44 @@
 //! `Idempotency-Key`; the client mints one where its caller gives none. A client that has the
 //! addresses of several gateways on one store tries them in turn.
 //!
-//! [`Acquiring`] waits for a lock, [`Keeper`] keeps a lease, [`Events`] hears what happens to locks.
+//! [`Acquiring`] waits for a lock, [`LeaseRenewer`] keeps a lease, [`Events`] hears what happens to locks.
 
 mod acquire;
 mod acquiring;
 mod addresses;
-mod answer;
 mod api_key;
 mod backoff;
 mod break_lock;
 mod call;
+mod call_response;
 mod connect;
 mod error;
 mod event_parser;
 mod events;
+mod format_duration;
 mod inspect;
-mod keeper;
-mod keeping;
 mod lease;
+mod lease_renewer;
+mod lease_state;
 mod list;
 mod problem;
 mod release;
 mod renew;
 mod retry;
-mod setback;
-mod spoken;
-mod waiting;
+mod retryable_failure;
+mod wait_status;
 
 pub use acquire::AcquireRequest;
 pub use acquiring::Acquiring;
 pub use api_key::{ApiKey, ApiKeyError};
 pub use connect::{Client, ClientOptions, SetupError};
 pub use error::ClientError;
-pub use events::{Event, Events, Heard};
+pub use events::{Event, Events, EventsItem};
+pub use format_duration::format_duration;
 pub use inspect::{Inspection, LockState, Waiter};
-pub use keeper::Keeper;
-pub use keeping::{Keeping, Loss};
 pub use lease::Lease;
+pub use lease_renewer::LeaseRenewer;
+pub use lease_state::{LeaseState, Loss};
 pub use list::{HeldLock, ListRequest, Page};
 pub use problem::{FieldError, Holder, Problem};
-pub use spoken::spoken;
-pub use waiting::Waiting;
+pub use wait_status::WaitStatus;

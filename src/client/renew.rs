@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::lock::{LockName, Token};
 
-use super::{Client, ClientError, Lease, acquire::millis, answer::Answer, call::Call};
+use super::{Client, ClientError, Lease, acquire::millis, call::Call, call_response::CallResponse};
 
 #[derive(Serialize)]
 struct Body {
@@ -40,11 +40,11 @@ impl Client {
     ) -> Result<Lease, ClientError> {
         match renewal(name, token, ttl).send_copy(self, time_out).await {
             Ok(answer) => Self::renewed(answer),
-            Err(setback) => Err(setback.error),
+            Err(failure) => Err(failure.error),
         }
     }
 
-    fn renewed(answer: Answer) -> Result<Lease, ClientError> {
+    fn renewed(answer: CallResponse) -> Result<Lease, ClientError> {
         if answer.status.is_success() {
             Lease::from_answer(answer)
         } else {

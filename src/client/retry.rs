@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Client, ClientError, backoff::pause, setback::Setback};
+use super::{Client, ClientError, backoff::pause, retryable_failure::RetryableFailure};
 
 /// The copies of one call.
 pub(super) struct Retry {
@@ -55,13 +55,13 @@ impl Retry {
     }
 
     /// Pauses before the next copy, or says why there is none.
-    pub(super) async fn after(&mut self, setback: Setback) -> Result<(), ClientError> {
+    pub(super) async fn after(&mut self, failure: RetryableFailure) -> Result<(), ClientError> {
         self.failed = self.failed.saturating_add(1);
-        self.in_doubt |= setback.in_doubt;
+        self.in_doubt |= failure.in_doubt;
         let used_up = self.most.is_some_and(|most| self.failed >= most);
         let pause = self.pause();
         if used_up || Instant::now() + pause >= self.deadline {
-            return Err(setback.after(self.in_doubt));
+            return Err(failure.after(self.in_doubt));
         }
         sleep(pause).await;
         Ok(())
@@ -74,7 +74,7 @@ impl Retry {
             | ClientError::Unavailable(_)
             | ClientError::OutcomeUnknown { .. } => {
                 let in_doubt = false;
-                self.after(Setback { error, in_doubt }).await
+                self.after(RetryableFailure { error, in_doubt }).await
             }
             error => Err(error),
         }

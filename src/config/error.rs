@@ -48,7 +48,7 @@ pub enum ConfigError {
     },
     /// The value of a key is not allowed.
     #[error(transparent)]
-    Refused(Box<Refusal>),
+    Refused(Box<RefusedValue>),
     /// A variable is not UTF-8.
     #[error("the value of {0} is not UTF-8")]
     NotUtf8(Source),
@@ -57,7 +57,7 @@ pub enum ConfigError {
 /// A value that is not allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("{key} is {value} ({set_by}); allowed is {allowed}{}", because(depends_on.as_ref()))]
-pub struct Refusal {
+pub struct RefusedValue {
     /// The key.
     pub key: String,
     /// Its value, without any secret.

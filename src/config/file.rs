@@ -4,10 +4,10 @@ use std::{fmt, fs, path::Path};
 
 use toml::de::{DeTable, DeValue};
 
-use super::{ConfigError, Source, error::Refusal, setting::Setting};
+use super::{ConfigError, Source, error::RefusedValue, setting::Setting};
 
 /// One `key = value` of a TOML text. It may hold a password, so its `Debug` shows no value.
-pub(super) struct Entry {
+pub(super) struct TomlEntry {
     pub(super) path: String,
     pub(super) value: toml::Value,
     /// Counted from 1.
@@ -27,9 +27,9 @@ pub(super) enum Fault {
     },
 }
 
-// === impl Entry ===
+// === impl TomlEntry ===
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for TomlEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (line {})", self.path, self.line)
     }
@@ -51,7 +51,7 @@ pub(super) fn read(path: &Path, named_by: Source) -> Result<Vec<Setting>, Config
             source_line: at(line),
             reason,
         },
-        Fault::TooLarge { path, number, line } => ConfigError::Refused(Box::new(Refusal {
+        Fault::TooLarge { path, number, line } => ConfigError::Refused(Box::new(RefusedValue {
             key: path,
             value: number,
             set_by: at(line),
@@ -59,7 +59,7 @@ pub(super) fn read(path: &Path, named_by: Source) -> Result<Vec<Setting>, Config
             depends_on: None,
         })),
     })?;
-    let setting = |entry: Entry| Setting {
+    let setting = |entry: TomlEntry| Setting {
         path: entry.path,
         value: entry.value,
         source: at(entry.line),
@@ -68,7 +68,7 @@ pub(super) fn read(path: &Path, named_by: Source) -> Result<Vec<Setting>, Config
 }
 
 /// Every `key = value` of a text, in the order of the text.
-pub(super) fn entries(text: &str) -> Result<Vec<Entry>, Fault> {
+pub(super) fn entries(text: &str) -> Result<Vec<TomlEntry>, Fault> {
     let line = |offset: usize| 1 + text[..offset.min(text.len())].matches('\n').count();
     // The message alone: its long form repeats the line, which may hold a password.
     let syntax = |error: &toml::de::Error| Fault::Syntax {
@@ -91,7 +91,7 @@ pub(super) fn entries(text: &str) -> Result<Vec<Entry>, Fault> {
     let mut found = Vec::new();
     collect(document.get_ref(), &values, "", &mut found);
     found.sort_by_key(|(offset, ..)| *offset);
-    let entry = |(offset, path, value)| Entry {
+    let entry = |(offset, path, value)| TomlEntry {
         path,
         value,
         line: line(offset),

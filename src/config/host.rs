@@ -33,7 +33,7 @@ pub struct HostPort {
     "a name or an IP address (IPv6 in brackets), and perhaps a port: locks.example.com, \
      127.0.0.1:7420, [::1]"
 )]
-pub struct NoHost;
+pub struct HostError;
 
 // === impl Host ===
 
@@ -50,7 +50,7 @@ impl Host {
     }
 
     /// Reads a host that is no IPv6 address.
-    fn plain(text: &str) -> Result<Self, NoHost> {
+    fn plain(text: &str) -> Result<Self, HostError> {
         // The root of all names may be named or not.
         let text = text.strip_suffix('.').unwrap_or(text);
         if let Ok(address) = text.parse::<Ipv4Addr>() {
@@ -61,7 +61,7 @@ impl Host {
         if text.len() <= Self::MAX_NAME && text.split('.').all(label) {
             Ok(Self::Name(text.to_ascii_lowercase().into()))
         } else {
-            Err(NoHost)
+            Err(HostError)
         }
     }
 }
@@ -79,15 +79,15 @@ impl fmt::Display for Host {
 // === impl HostPort ===
 
 impl FromStr for HostPort {
-    type Err = NoHost;
+    type Err = HostError;
 
-    fn from_str(text: &str) -> Result<Self, NoHost> {
+    fn from_str(text: &str) -> Result<Self, HostError> {
         let (host, port) = if let Some(bracketed) = text.strip_prefix('[') {
-            let (address, rest) = bracketed.split_once(']').ok_or(NoHost)?;
-            let address = address.parse::<Ipv6Addr>().map_err(|_| NoHost)?;
+            let (address, rest) = bracketed.split_once(']').ok_or(HostError)?;
+            let address = address.parse::<Ipv6Addr>().map_err(|_| HostError)?;
             let port = match rest {
                 "" => None,
-                rest => Some(rest.strip_prefix(':').ok_or(NoHost)?),
+                rest => Some(rest.strip_prefix(':').ok_or(HostError)?),
             };
             (Host::Address(IpAddr::V6(address).to_canonical()), port)
         } else {
@@ -101,18 +101,18 @@ impl FromStr for HostPort {
             // The grammar of a URL allows a colon without a port.
             None | Some("") => None,
             Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                Some(digits.parse().map_err(|_| NoHost)?)
+                Some(digits.parse().map_err(|_| HostError)?)
             }
-            Some(_) => return Err(NoHost),
+            Some(_) => return Err(HostError),
         };
         Ok(Self { host, port })
     }
 }
 
 impl TryFrom<String> for HostPort {
-    type Error = NoHost;
+    type Error = HostError;
 
-    fn try_from(text: String) -> Result<Self, NoHost> {
+    fn try_from(text: String) -> Result<Self, HostError> {
         text.parse()
     }
 }

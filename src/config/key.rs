@@ -10,7 +10,7 @@ pub struct Key {
     /// The path in a file: `limits.min_ttl_ms`.
     pub path: String,
     /// What it takes.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// The default, as a file would say it.
     pub default: String,
     /// What it is for.
@@ -19,7 +19,7 @@ pub struct Key {
 
 /// What a key takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A number without a fraction.
     WholeNumber,
     /// Yes or no.
@@ -67,7 +67,7 @@ impl Section {
                 .last_mut()
                 .expect("one was pushed if there was none");
             section.keys.push(Key {
-                kind: Kind::of(&schema, resolve(&schema, property(&schema, &entry.path))),
+                kind: ValueKind::of(&schema, resolve(&schema, property(&schema, &entry.path))),
                 default: entry.value.to_string(),
                 doc: description(&schema, &entry.path),
                 path: entry.path,
@@ -109,9 +109,9 @@ impl Key {
     }
 }
 
-// === impl Kind ===
+// === impl ValueKind ===
 
-impl Kind {
+impl ValueKind {
     /// What is allowed, in words.
     pub fn allowed(&self) -> String {
         match self {
@@ -229,12 +229,12 @@ mod tests {
     fn a_key_knows_what_it_takes() {
         let keys = Key::all();
         let kind = |path: &str| &keys.iter().find(|key| key.path == path).unwrap().kind;
-        assert_eq!(*kind("limits.min_ttl_ms"), Kind::WholeNumber);
-        assert_eq!(*kind("insecure_no_auth"), Kind::Boolean);
-        assert_eq!(*kind("store"), Kind::Text);
+        assert_eq!(*kind("limits.min_ttl_ms"), ValueKind::WholeNumber);
+        assert_eq!(*kind("insecure_no_auth"), ValueKind::Boolean);
+        assert_eq!(*kind("store"), ValueKind::Text);
         let words = vec!["text".to_owned(), "json".to_owned()];
-        assert_eq!(*kind("log.format"), Kind::OneOf(words));
-        assert_eq!(*kind("http.allowed_origins"), Kind::Texts);
+        assert_eq!(*kind("log.format"), ValueKind::OneOf(words));
+        assert_eq!(*kind("http.allowed_origins"), ValueKind::Texts);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ffi::OsString, fmt, path::PathBuf};
 
 use super::{
     Config, ConfigError, Invalid, Key, Source, StoreUrl, closest::closest, environment,
-    error::Refusal, file, setting::Setting,
+    error::RefusedValue, file, setting::Setting,
 };
 
 /// Who may set something, from the weakest to the strongest.
@@ -80,12 +80,12 @@ impl Sources {
             .map_err(|invalid| refused(invalid, &settings))?;
         let set = |key: &Key| {
             let setting = settings.get(&key.path)?;
-            let shown = match setting.path.as_str() {
+            let displayed = match setting.path.as_str() {
                 // It was read, so password and rest can be told apart.
                 "store" => format!("\"{}\"", config.store),
-                _ => setting.shown(),
+                _ => setting.displayed(),
             };
-            Some((key.path.clone(), shown, setting.source.clone()))
+            Some((key.path.clone(), displayed, setting.source.clone()))
         };
         let set = keys.iter().filter_map(set).collect();
         let config = config.within_the_store();
@@ -178,9 +178,9 @@ fn expected(setting: &Setting, error: &toml::de::Error) -> String {
 }
 
 fn refuse(setting: &Setting, allowed: String) -> ConfigError {
-    ConfigError::Refused(Box::new(Refusal {
+    ConfigError::Refused(Box::new(RefusedValue {
         key: setting.path.clone(),
-        value: setting.shown(),
+        value: setting.displayed(),
         set_by: setting.source.clone(),
         allowed,
         depends_on: None,
@@ -193,7 +193,7 @@ fn refused(invalid: Invalid, settings: &BTreeMap<String, Setting>) -> ConfigErro
             .get(key)
             .map_or(Source::Default, |found| found.source.clone())
     };
-    ConfigError::Refused(Box::new(Refusal {
+    ConfigError::Refused(Box::new(RefusedValue {
         set_by: source(invalid.key),
         depends_on: invalid.depends_on.map(|key| (key.to_owned(), source(key))),
         key: invalid.key.to_owned(),

@@ -23,7 +23,7 @@ enum Scheme {
 
 /// Why a text is no origin that can be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoOrigin {
+pub enum OriginError {
     /// `null`.
     #[error(
         "origins by their names: `null` is what a browser says for every page that has none, \
@@ -56,21 +56,21 @@ impl Origin {
 }
 
 impl FromStr for Origin {
-    type Err = NoOrigin;
+    type Err = OriginError;
 
-    fn from_str(text: &str) -> Result<Self, NoOrigin> {
+    fn from_str(text: &str) -> Result<Self, OriginError> {
         match text {
-            "null" => return Err(NoOrigin::Null),
-            "*" => return Err(NoOrigin::Any),
+            "null" => return Err(OriginError::Null),
+            "*" => return Err(OriginError::Any),
             _ => {}
         }
-        let (scheme, rest) = text.split_once("://").ok_or(NoOrigin::Other)?;
+        let (scheme, rest) = text.split_once("://").ok_or(OriginError::Other)?;
         let scheme = match scheme.to_ascii_lowercase().as_str() {
             "http" => Scheme::Http,
             "https" => Scheme::Https,
-            _ => return Err(NoOrigin::Other),
+            _ => return Err(OriginError::Other),
         };
-        let HostPort { host, port } = rest.parse().map_err(|_| NoOrigin::Other)?;
+        let HostPort { host, port } = rest.parse().map_err(|_| OriginError::Other)?;
         Ok(Self {
             scheme,
             host,
@@ -80,15 +80,15 @@ impl FromStr for Origin {
 }
 
 impl TryFrom<String> for Origin {
-    type Error = NoOrigin;
+    type Error = OriginError;
 
     /// An origin of the configuration: as a browser names it, so that it is not listed in vain.
-    fn try_from(text: String) -> Result<Self, NoOrigin> {
+    fn try_from(text: String) -> Result<Self, OriginError> {
         let origin = text.parse()?;
-        let (_, host) = text.split_once("://").ok_or(NoOrigin::Other)?;
+        let (_, host) = text.split_once("://").ok_or(OriginError::Other)?;
         let name = host.split(':').next().unwrap_or_default();
         if name.ends_with('.') || host.ends_with(':') {
-            return Err(NoOrigin::Other);
+            return Err(OriginError::Other);
         }
         Ok(origin)
     }
@@ -151,8 +151,8 @@ mod tests {
     #[test]
     fn every_refusal_has_its_reason() {
         let refused = |text: &str| text.parse::<Origin>().unwrap_err();
-        assert_eq!(refused("null"), NoOrigin::Null);
-        assert_eq!(refused("*"), NoOrigin::Any);
+        assert_eq!(refused("null"), OriginError::Null);
+        assert_eq!(refused("*"), OriginError::Any);
         for text in [
             "",
             "example.com",
@@ -170,7 +170,7 @@ mod tests {
             "https://a, https://b",
             "Null",
         ] {
-            assert_eq!(refused(text), NoOrigin::Other, "{text}");
+            assert_eq!(refused(text), OriginError::Other, "{text}");
         }
     }
 
@@ -184,7 +184,7 @@ mod tests {
             "https://[::1]:",
             "https://ci.example.com/",
         ] {
-            assert_eq!(listed(text), Err(NoOrigin::Other), "{text}");
+            assert_eq!(listed(text), Err(OriginError::Other), "{text}");
         }
         for text in ["https://ci.example.com:8443", "http://[::1]:80", "http://a"] {
             assert_eq!(listed(text), Ok(origin(text)));

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{Host, HostPort, NoHost};
+use super::{Host, HostError, HostPort};
 
 /// Where a server or a sentinel listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -57,7 +57,7 @@ impl RedisNode {
     }
 
     /// Reads `HOST[:PORT]`.
-    pub(super) fn parse(text: &str, default_port: u16) -> Result<Self, NoHost> {
+    pub(super) fn parse(text: &str, default_port: u16) -> Result<Self, HostError> {
         let HostPort { host, port } = HostPort::from_str(text)?;
         let host = match host {
             Host::Name(name) => name.into_string(),
@@ -125,7 +125,7 @@ impl RedisServerList {
             }
         };
         let node = |text: &str| RedisNode::parse(text, default_port);
-        let nodes: Result<Vec<_>, NoHost> = hosts.split(',').map(node).collect();
+        let nodes: Result<Vec<_>, HostError> = hosts.split(',').map(node).collect();
         Ok(Self {
             login: RedisLogin {
                 username: (!user.is_empty()).then(|| decode(user)),

@@ -47,19 +47,19 @@ impl fmt::Display for Source {
 
 impl Setting {
     /// The value as it may be shown.
-    pub(super) fn shown(&self) -> String {
-        shown(&self.path, &self.value)
+    pub(super) fn displayed(&self) -> String {
+        displayed(&self.path, &self.value)
     }
 }
 
 impl fmt::Debug for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {} ({})", self.path, self.shown(), self.source)
+        write!(f, "{} = {} ({})", self.path, self.displayed(), self.source)
     }
 }
 
 /// A value as it may be shown, whatever it is and however wrong.
-pub(super) fn shown(path: &str, value: &toml::Value) -> String {
+pub(super) fn displayed(path: &str, value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) if path == "store" => format!("{:?}", StoreUrl::redact(text)),
         toml::Value::Table(_) => "a table".to_owned(),

@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn names_what_is_left_out_when_it_is_shown() {
-        for (text, shown) in [
+        for (text, displayed) in [
             ("rediss://cache", "rediss://cache:6379/0"),
             ("rediss+sentinel://s/m", "rediss+sentinel://s:26379/m/0"),
             ("rediss+cluster://n/0", "rediss+cluster://n:6379"),
@@ -453,13 +453,13 @@ mod tests {
         ] {
             let (login, _) = parts(text);
             assert!(login.is_tls && !login.names_somebody(), "{text}");
-            assert_eq!(text.parse::<StoreUrl>().unwrap().to_string(), shown);
+            assert_eq!(text.parse::<StoreUrl>().unwrap().to_string(), displayed);
         }
     }
 
     #[test]
     fn never_shows_a_password() {
-        for (text, shown) in [
+        for (text, displayed) in [
             ("redis://:s3cret@db/1", "redis://:***@db:6379/1"),
             (
                 "redis+sentinel://al:s3cret@s1,s2:5/m/1",
@@ -475,9 +475,9 @@ mod tests {
             ),
         ] {
             let url: StoreUrl = text.parse().unwrap();
-            assert_eq!(url.to_string(), shown);
-            let shown = format!("{url:?} {:?}", url.login());
-            assert!(!shown.contains("s3cret"), "{shown}");
+            assert_eq!(url.to_string(), displayed);
+            let displayed = format!("{url:?} {:?}", url.login());
+            assert!(!displayed.contains("s3cret"), "{displayed}");
         }
     }
 
@@ -563,11 +563,11 @@ mod tests {
             let (scheme, start) = start.split_once(": ").unwrap();
             for (rest, reason) in cases {
                 let error = format!("{scheme}{rest}").parse::<StoreUrl>();
-                let said = error.unwrap_err().to_string();
-                assert!(said.starts_with(start), "{scheme}{rest}: {said}");
+                let message = error.unwrap_err().to_string();
+                assert!(message.starts_with(start), "{scheme}{rest}: {message}");
                 assert!(
-                    said.contains(reason) && !said.contains("s3cret"),
-                    "{scheme}{rest}: {said}"
+                    message.contains(reason) && !message.contains("s3cret"),
+                    "{scheme}{rest}: {message}"
                 );
             }
         }

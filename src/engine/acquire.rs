@@ -5,24 +5,24 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::{
-    auth::Warrant,
+    auth::Authorization,
     lock::{
         CallerId, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName, Metadata, Owner, TokenHash,
         Ttl,
     },
     store::{
         Store as _, StoreError,
-        contract::{Contention, Place},
+        contract::{Contention, QueuePosition},
     },
 };
 
 use super::{
     Engine,
-    attempt::{Outcome, Run},
-    counted,
+    attempt::{AcquireAttempt, AcquireResult},
     delivery::Delivery,
-    seen_through::SeenThrough,
-    start::Shared,
+    detach_on_drop::DetachOnDrop,
+    metric_outcomes,
+    start::EngineShared,
 };
 
 /// What a caller asks for.
@@ -35,7 +35,7 @@ pub struct AcquireRequest {
     /// How long the lease may be kept with renewals.
     pub hold_limit: Option<HoldLimit>,
     /// What of this the caller asked for.
-    pub stated: Stated,
+    pub explicit: ExplicitTerms,
     /// How long the caller wants to stand in the queue; zero for not at all.
     pub wait: Duration,
     /// Who asks.
@@ -45,7 +45,7 @@ pub struct AcquireRequest {
     /// Whose idempotency key it is.
     pub caller: CallerId,
     /// For how long the caller may wait for the lock, or have it kept.
-    pub warrant: Warrant,
+    pub authorization: Authorization,
     /// The key under which the request may be repeated.
     pub idempotency_key: Option<IdempotencyKey>,
 }
@@ -53,7 +53,7 @@ pub struct AcquireRequest {
 /// What a caller asked for in so many words; what was left out is not here, whatever stands in for it.
 /// A request that is repeated under its idempotency key is known by this.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stated {
+pub struct ExplicitTerms {
     /// How long the grant is to last.
     pub ttl: Option<Ttl>,
     /// How long the lease may be kept with renewals.
@@ -110,19 +110,19 @@ pub enum AcquireError {
 }
 
 /// An attempt that is decided, or that stands in the queue.
-pub(super) enum Attempted<F> {
+pub(super) enum AttemptProgress<F> {
     /// It holds the lock.
     Done(Granted),
     /// The attempt with this token waits; dropping the future leaves the queue.
-    Queued(Place, TokenHash, F),
+    Queued(QueuePosition, TokenHash, F),
 }
 
 /// An attempt that is about to be sent.
-struct Prepared {
+struct PreparedAttempt {
     token: TokenHash,
     /// Its place, if it comes to stand in the queue; none if it does not wait.
-    place: Option<oneshot::Receiver<Place>>,
-    outcome: SeenThrough<Outcome>,
+    place: Option<oneshot::Receiver<QueuePosition>>,
+    outcome: DetachOnDrop<AcquireResult>,
 }
 
 // === impl Engine ===
@@ -133,12 +133,12 @@ impl Engine {
     /// If the caller drops this future, a task of its own leaves the queue and gives back whatever
     /// it was granted; with an idempotency key, after the reconnect grace.
     pub async fn acquire(&self, request: AcquireRequest) -> Result<Granted, AcquireError> {
-        self.acquire_telling(request, || {}).await
+        self.acquire_with_queued_hook(request, || {}).await
     }
 
     /// The same, and says when it is known that there is a wait. Whether it may begin is decided by this call,
     /// and the wait counts from here: await it at once.
-    pub fn acquire_telling<Q: FnOnce() + Send>(
+    pub fn acquire_with_queued_hook<Q: FnOnce() + Send>(
         &self,
         request: AcquireRequest,
         queued: Q,
@@ -147,7 +147,7 @@ impl Engine {
         // of it. So it is with `attempt`.
         let prepared = self.prepare(request);
         async move {
-            let Prepared {
+            let PreparedAttempt {
                 mut outcome, place, ..
             } = prepared?;
             if let Some(place) = place {
@@ -167,25 +167,25 @@ impl Engine {
         request: AcquireRequest,
     ) -> impl Future<
         Output = Result<
-            Attempted<impl Future<Output = Result<Granted, AcquireError>> + Send + use<>>,
+            AttemptProgress<impl Future<Output = Result<Granted, AcquireError>> + Send + use<>>,
             AcquireError,
         >,
     > + Send
     + use<> {
         let prepared = self.prepare(request);
         async move {
-            let Prepared {
+            let PreparedAttempt {
                 mut outcome,
                 place,
                 token,
             } = prepared?;
             let Some(place) = place else {
-                return outcome.await.map(Attempted::Done);
+                return outcome.await.map(AttemptProgress::Done);
             };
             tokio::select! {
                 biased;
-                outcome = &mut outcome => outcome.map(Attempted::Done),
-                Ok(place) = place => Ok(Attempted::Queued(place, token, outcome)),
+                outcome = &mut outcome => outcome.map(AttemptProgress::Done),
+                Ok(place) = place => Ok(AttemptProgress::Queued(place, token, outcome)),
             }
         }
     }
@@ -196,34 +196,37 @@ impl Engine {
         }
         if !wait.is_zero() {
             let waiting = self.0.store.parking().len();
-            if self.0.kept_places.with(waiting) >= self.0.most_waiters {
+            if self.0.reserved_positions.total_with(waiting) >= self.0.most_waiters {
                 return Err(AcquireError::TooManyWaiters);
             }
         }
         Ok(())
     }
 
-    fn prepare(&self, request: AcquireRequest) -> Result<Prepared, AcquireError> {
-        let Shared {
+    fn prepare(&self, request: AcquireRequest) -> Result<PreparedAttempt, AcquireError> {
+        let EngineShared {
             metrics, lifecycle, ..
         } = &*self.0;
         self.may_begin(request.wait)
-            .inspect_err(|error| metrics.acquired(counted::failure(error)))?;
+            .inspect_err(|error| metrics.acquired(metric_outcomes::failure_outcome(error)))?;
         if request.wait.is_zero() {
-            let run = Run::new(&self.0, request, None);
-            return Ok(Prepared {
-                token: run.token(),
+            let attempt = AcquireAttempt::new(&self.0, request, None);
+            return Ok(PreparedAttempt {
+                token: attempt.token(),
                 place: None,
-                outcome: SeenThrough::new(lifecycle, async move { run.at_once().await }),
+                outcome: DetachOnDrop::new(
+                    lifecycle,
+                    async move { attempt.run_without_wait().await },
+                ),
             });
         }
-        let (say_queued, place) = oneshot::channel();
-        let mut run = Run::new(&self.0, request, Some(say_queued));
-        Ok(Prepared {
-            token: run.token(),
+        let (queued_sender, place) = oneshot::channel();
+        let mut attempt = AcquireAttempt::new(&self.0, request, Some(queued_sender));
+        Ok(PreparedAttempt {
+            token: attempt.token(),
             place: Some(place),
-            outcome: SeenThrough::waiting(lifecycle, |hung_up| async move {
-                run.in_queue(hung_up).await
+            outcome: DetachOnDrop::waiting(lifecycle, |hung_up| async move {
+                attempt.run_queued(hung_up).await
             }),
         })
     }

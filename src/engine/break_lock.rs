@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::{
-    lock::{LockName, Meant, Reason},
+    lock::{BreakTarget, LockName, Reason},
     store::{Store, StoreError, breaks::Breaking, contract::Holder},
 };
 
-use super::{Engine, seen_through::SeenThrough};
+use super::{Engine, detach_on_drop::DetachOnDrop};
 
 /// Why a lock was not broken.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -26,7 +26,7 @@ pub enum BreakError {
 // === impl Engine ===
 
 impl Engine {
-    /// Takes a lock away and passes it on; answers who held it. With `meant`, only if that is what
+    /// Takes a lock away and passes it on; answers who held it. With `target`, only if that is what
     /// holds it. Works while the gateway drains.
     ///
     /// A caller that hangs up half-way has decided already, so the command is seen through. `record` is part of it, and comes before the answer: what it notes down is noted
@@ -34,7 +34,7 @@ impl Engine {
     pub async fn break_lock<F>(
         &self,
         name: LockName,
-        meant: Option<Meant>,
+        target: Option<BreakTarget>,
         reason: Reason,
         record: impl FnOnce(Result<Holder, BreakError>) -> F + Send + 'static,
     ) -> Result<Holder, BreakError>
@@ -42,10 +42,10 @@ impl Engine {
         F: Future<Output = ()> + Send + 'static,
     {
         let engine = Arc::clone(&self.0);
-        SeenThrough::new(&self.0.lifecycle, async move {
-            let outcome = match engine.store.break_lock(&name, meant).await {
+        DetachOnDrop::new(&self.0.lifecycle, async move {
+            let outcome = match engine.store.break_lock(&name, target).await {
                 Ok(Breaking::Broken(holder)) => {
-                    engine.metrics.broke();
+                    engine.metrics.lock_broken();
                     let lease = match &holder {
                         Holder::Lease(lease) => Some(lease),
                         Holder::Foreign { .. } => None,

@@ -5,22 +5,22 @@ use std::{fmt, sync::Arc};
 use crate::lock::KeeperId;
 
 use super::{
-    reaper::{Abandoned, Abandoner},
-    start::Shared,
+    reaper::{AbandonedBy, AbandonedLease},
+    start::EngineShared,
 };
 
 /// Gives a lease back unless it is told that the lease was delivered.
 #[must_use = "dropping it gives the lease back"]
 pub struct Delivery {
-    engine: Arc<Shared>,
+    engine: Arc<EngineShared>,
     /// The lease, until the answer has arrived.
-    pending: Option<Abandoned>,
-    answer: Answered,
+    pending: Option<AbandonedLease>,
+    answer: ReplyKind,
 }
 
 /// Which of the answers of a lease this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answered {
+pub(super) enum ReplyKind {
     /// The only one there will be.
     Once,
     /// The first one under an idempotency key: there may be others.
@@ -33,7 +33,7 @@ pub(super) enum Answered {
 
 impl Delivery {
     /// Watches over an answer. One of several must be known to the registry of leases.
-    pub(super) fn of(engine: Arc<Shared>, lease: Abandoned, answer: Answered) -> Self {
+    pub(super) fn of(engine: Arc<EngineShared>, lease: AbandonedLease, answer: ReplyKind) -> Self {
         Self {
             engine,
             pending: Some(lease),
@@ -43,15 +43,15 @@ impl Delivery {
 
     /// Whether the lease lived already, under the same idempotency key.
     pub fn is_replay(&self) -> bool {
-        self.answer == Answered::Again
+        self.answer == ReplyKind::Again
     }
 
     /// The answer has left for the caller: the lease is theirs.
     pub fn delivered(mut self) {
         if let Some(lease) = self.pending.take()
-            && self.answer != Answered::Once
+            && self.answer != ReplyKind::Once
         {
-            self.engine.leases.arrived(&lease.token);
+            self.engine.leases.reply_delivered(&lease.token);
         }
     }
 }
@@ -61,16 +61,16 @@ impl Drop for Delivery {
         let Some(lease) = self.pending.take() else {
             return;
         };
-        if self.answer == Answered::Once {
+        if self.answer == ReplyKind::Once {
             return self.engine.reaper.submit(lease);
         }
-        if let Some(keeper) = self.engine.leases.lost(&lease.token) {
+        if let Some(keeper) = self.engine.leases.reply_lost(&lease.token) {
             let by = if keeper == KeeperId::of_attempt(&lease.token) {
-                Abandoner::KeyedAttempt
+                AbandonedBy::KeyedAttempt
             } else {
-                Abandoner::KeyedAnswer(keeper)
+                AbandonedBy::KeyedAnswer(keeper)
             };
-            self.engine.reaper.submit(Abandoned { by, ..lease });
+            self.engine.reaper.submit(AbandonedLease { by, ..lease });
         }
     }
 }

@@ -21,11 +21,11 @@ use crate::{
 pub(super) struct Fences {
     metrics: Metrics,
     hasher: RandomState,
-    seen: Box<[Mutex<Option<Last>>]>,
+    seen: Box<[Mutex<Option<LastGrant>>]>,
 }
 
 /// The last grant of a name.
-type Last = (LockName, FencingToken);
+type LastGrant = (LockName, FencingToken);
 
 /// How many names are remembered at most: names that fall together push each other out. A megabyte if
 /// every one of them is long.
@@ -45,7 +45,7 @@ impl Fences {
     /// The fencing token of the last grant of this name that was answered. To be asked before the lock
     /// is: of two grants that are under way together either answer may come first.
     pub(super) fn last(&self, name: &LockName) -> Option<FencingToken> {
-        let place = self.place(name);
+        let place = self.slot(name);
         let (seen, fence) = place.as_ref()?;
         (seen == name).then_some(*fence)
     }
@@ -66,16 +66,16 @@ impl Fences {
                 "a fencing token did not rise: the store has lost data"
             );
         }
-        let mut place = self.place(name);
+        let mut place = self.slot(name);
         match &mut *place {
             Some((seen, highest)) if seen == name => *highest = fence.max(*highest),
             other => *other = Some((name.clone(), fence)),
         }
     }
 
-    fn place(&self, name: &LockName) -> MutexGuard<'_, Option<Last>> {
+    fn slot(&self, name: &LockName) -> MutexGuard<'_, Option<LastGrant>> {
         let hash = self.hasher.hash_one(name) % NAMES as u64;
-        let at = usize::try_from(hash).expect("a remainder of a usize is one");
+        let at = usize::try_from(hash).expect("the remainder of a usize fits in a usize");
         self.seen[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

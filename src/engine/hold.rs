@@ -13,7 +13,7 @@ use std::{
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
-    auth::Warrant,
+    auth::Authorization,
     lock::{HeldLease, KeeperId, Lease, LockName, Token},
     store::{
         Store, StoreError, Uncertainty,
@@ -22,7 +22,9 @@ use crate::{
     },
 };
 
-use super::{AcquireError, AcquireRequest, Engine, LossReason, acquire::Attempted, keeper::Keeper};
+use super::{
+    AcquireError, AcquireRequest, Engine, LossReason, acquire::AttemptProgress, hold_task::HoldTask,
+};
 
 /// A lock that is held for as long as this stays alive: dropped, the lock is released.
 #[derive(Debug)]
@@ -31,12 +33,12 @@ pub struct Hold {
     events: mpsc::Receiver<Box<HoldEvent>>,
     /// Set when too many events were left unread: those that are still there are out of date.
     overrun: Arc<AtomicBool>,
-    phase: Phase,
+    phase: HoldPhase,
 }
 
 /// How far a hold has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum HoldPhase {
     Waiting,
     Held,
     Over,
@@ -88,7 +90,7 @@ pub enum AdoptError {
 
 /// How many events may wait for a reader. One that does not take them in is as good as gone: with
 /// a renewal every third of a TTL this is several TTLs.
-pub(super) const UNREAD: usize = 16;
+pub(super) const MAX_UNREAD: usize = 16;
 
 // === impl Engine ===
 
@@ -97,18 +99,22 @@ impl Engine {
     /// there is a hold.
     pub async fn hold(&self, request: AcquireRequest) -> Result<Hold, AcquireError> {
         let asked = Instant::now();
-        let (name, warrant) = (request.name.clone(), request.warrant.clone());
+        let (name, authorization) = (request.name.clone(), request.authorization.clone());
         match self.attempt(request).await? {
-            Attempted::Done(granted) => Ok(self.start_keeper(warrant, move |keeper| async move {
-                let mut kept = keeper.take_over(granted, asked);
-                keeper.keep_granted(&mut kept).await;
-            })),
-            Attempted::Queued(place, token, outcome) => {
+            AttemptProgress::Done(granted) => {
+                Ok(self.start_hold_task(authorization, move |task| async move {
+                    let mut managed = task.take_granted(granted, asked);
+                    task.keep_renewed(&mut managed).await;
+                }))
+            }
+            AttemptProgress::Queued(place, token, outcome) => {
                 let watcher = self.0.store.parking().positions().watch(name, &token);
-                Ok(self.start_keeper(warrant, move |keeper| async move {
-                    let outcome = keeper.stand_in_queue(&place, watcher, outcome).await;
-                    if let Some(mut kept) = outcome.and_then(|outcome| keeper.heard(outcome)) {
-                        keeper.keep_granted(&mut kept).await;
+                Ok(self.start_hold_task(authorization, move |task| async move {
+                    let outcome = task.wait_in_queue(&place, watcher, outcome).await;
+                    if let Some(mut managed) =
+                        outcome.and_then(|outcome| task.begin_after_wait(outcome))
+                    {
+                        task.keep_renewed(&mut managed).await;
                     }
                 }))
             }
@@ -128,7 +134,7 @@ impl Engine {
         &self,
         name: LockName,
         token: Token,
-        warrant: Warrant,
+        authorization: Authorization,
     ) -> Result<Hold, AdoptError> {
         if self.is_draining() {
             return Err(AdoptError::Draining);
@@ -136,14 +142,14 @@ impl Engine {
         let asked = Instant::now();
         let id = KeeperId::random();
         let (adopter, hash) = (Renewer::Adopter(id), token.hash());
-        let renewed = self.renew_up_to(adopter, &name, &hash, None, warrant.max_ttl());
+        let renewed = self.renew_up_to(adopter, &name, &hash, None, authorization.max_ttl());
         let held = match renewed.await? {
             Renewal::Renewed(held) => held,
             Renewal::Lost(loss) => return Err(AdoptError::Lost(loss)),
             // Before its answer came, somebody adopted it after us.
             Renewal::Adopted => {
-                return Ok(self.start_keeper(warrant, |keeper| async move {
-                    keeper.end(HoldEnd::Lost(LossReason::Adopted));
+                return Ok(self.start_hold_task(authorization, |task| async move {
+                    task.end(HoldEnd::Lost(LossReason::Adopted));
                 }));
             }
         };
@@ -154,28 +160,32 @@ impl Engine {
             held,
             waited,
         };
-        Ok(self.start_keeper(warrant, move |keeper| async move {
-            let mut kept = keeper.kept(lease, id, asked);
-            keeper.keep_granted(&mut kept).await;
+        Ok(self.start_hold_task(authorization, move |task| async move {
+            let mut managed = task.manage(lease, id, asked);
+            task.keep_renewed(&mut managed).await;
         }))
     }
 
-    fn start_keeper<F>(&self, warrant: Warrant, task: impl FnOnce(Keeper) -> F) -> Hold
+    fn start_hold_task<F>(
+        &self,
+        authorization: Authorization,
+        task: impl FnOnce(HoldTask) -> F,
+    ) -> Hold
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (sender, events) = mpsc::channel(UNREAD);
+        let (sender, events) = mpsc::channel(MAX_UNREAD);
         let overrun = Arc::new(AtomicBool::new(false));
-        self.0.lifecycle.spawn(task(Keeper {
+        self.0.lifecycle.spawn(task(HoldTask {
             engine: Arc::clone(&self.0),
-            warrant,
+            authorization,
             events: sender,
             overrun: Arc::clone(&overrun),
         }));
         Hold {
             events,
             overrun,
-            phase: Phase::Waiting,
+            phase: HoldPhase::Waiting,
         }
     }
 }
@@ -190,7 +200,7 @@ impl Hold {
 
     /// The same for those who poll.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<HoldEvent>> {
-        if self.phase == Phase::Over {
+        if self.phase == HoldPhase::Over {
             return Poll::Ready(None);
         }
         let event = if self.overrun.swap(false, Ordering::Relaxed) {
@@ -199,22 +209,25 @@ impl Hold {
             HoldEvent::Ended(HoldEnd::Lost(LossReason::Unread))
         } else {
             let event = ready!(self.events.poll_recv(cx));
-            event.map_or_else(|| HoldEvent::Ended(self.phase.broken_off()), |event| *event)
+            event.map_or_else(
+                || HoldEvent::Ended(self.phase.end_unreported()),
+                |event| *event,
+            )
         };
         match &event {
-            HoldEvent::Granted(_) => self.phase = Phase::Held,
-            HoldEvent::Ended(_) => self.phase = Phase::Over,
+            HoldEvent::Granted(_) => self.phase = HoldPhase::Held,
+            HoldEvent::Ended(_) => self.phase = HoldPhase::Over,
             HoldEvent::Queued(_) | HoldEvent::Renewed(_) => {}
         }
         Poll::Ready(Some(event))
     }
 }
 
-// === impl Phase ===
+// === impl HoldPhase ===
 
-impl Phase {
+impl HoldPhase {
     /// How a hold ends whose keeper has not said how.
-    fn broken_off(self) -> HoldEnd {
+    fn end_unreported(self) -> HoldEnd {
         match self {
             Self::Waiting => {
                 let unknown = StoreError::Indeterminate(Uncertainty::Interrupted);

@@ -37,7 +37,7 @@ pub(super) struct LeaseRegistry {
 
 /// A lease that was granted or renewed here.
 #[derive(Debug, Clone)]
-pub(super) struct Registered {
+pub(super) struct RegisteredLease {
     pub(super) token: TokenHash,
     pub(super) name: LockName,
     pub(super) fence: FencingToken,
@@ -47,29 +47,29 @@ pub(super) struct Registered {
     /// When it is over.
     pub(super) until: Instant,
     /// Until when a gateway that ends stays for its holder.
-    waited_until: Instant,
+    needed_until: Instant,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
-    leases: HashMap<TokenHash, Entry, BuildHasherDefault<HashOfHash>>,
+    leases: HashMap<TokenHash, LeaseEntry, BuildHasherDefault<HashOfHash>>,
     /// How many may be listed before what is over is struck off.
     sweep_at: usize,
 }
 
 /// What is known of one lease.
 #[derive(Debug, Default)]
-struct Entry {
-    lease: Option<Registered>,
+struct LeaseEntry {
+    lease: Option<RegisteredLease>,
     /// Its answers, if it has an idempotency key.
-    answers: Option<Box<Answers>>,
+    answers: Option<Box<LeaseReplies>>,
 }
 
 /// The answers of one lease.
 #[derive(Debug)]
-struct Answers {
+struct LeaseReplies {
     /// In no order.
-    given: Vec<Answer>,
+    given: Vec<LeaseReply>,
     /// How many of them are on their way.
     on_their_way: usize,
     /// When the lease is over.
@@ -78,18 +78,18 @@ struct Answers {
 
 /// One of them, by the attempt that was answered, which is the keeper from then on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Answer {
+pub(super) struct LeaseReply {
     pub(super) keeper: KeeperId,
-    pub(super) before: Before,
+    pub(super) before: PriorReply,
 }
 
 /// What came before an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum PriorReply {
     /// Nothing: the lease was new to everybody.
     Nothing,
     /// The answer to this keeper.
-    Answer(KeeperId),
+    Reply(KeeperId),
     /// Nobody knows.
     Unknown,
 }
@@ -111,14 +111,14 @@ impl LeaseRegistry {
     pub(super) fn insert(&self, token: TokenHash, name: &LockName, held: &HeldLease) {
         let now = Instant::now();
         let until = now + held.expires_in;
-        let lease = Registered {
+        let lease = RegisteredLease {
             token,
             name: name.clone(),
             fence: held.fence,
             owner: held.owner.clone(),
             since: now.checked_sub(held.held_for).unwrap_or(now),
             until,
-            waited_until: until,
+            needed_until: until,
         };
         let mut shard = self.shard(&token);
         shard.leases.entry(token).or_default().lease = Some(lease);
@@ -127,7 +127,7 @@ impl LeaseRegistry {
 
     /// A lease has ended, or nobody knows its token. A token of another lock holds nothing here, and says
     /// nothing of its own lease.
-    pub(super) fn remove(&self, name: &LockName, token: &TokenHash) -> Option<Registered> {
+    pub(super) fn remove(&self, name: &LockName, token: &TokenHash) -> Option<RegisteredLease> {
         let mut shard = self.shard(token);
         let hash_map::Entry::Occupied(mut listed) = shard.leases.entry(*token) else {
             return None;
@@ -149,7 +149,7 @@ impl LeaseRegistry {
         let Some(lease) = shard.lease_mut(token) else {
             return;
         };
-        lease.waited_until = lease.waited_until.min(Instant::now() + at_most);
+        lease.needed_until = lease.needed_until.min(Instant::now() + at_most);
         drop(shard);
         self.notify();
     }
@@ -170,31 +170,31 @@ impl LeaseRegistry {
 
     /// How many live, as far as is known here.
     pub(super) fn len(&self) -> usize {
-        let mut living = 0;
-        self.each_living(|_| living += 1);
-        living
+        let mut active = 0;
+        self.for_each_active(|_| active += 1);
+        active
     }
 
     /// For how long the one that is held for longest has been held; `None` if none lives.
-    pub(super) fn longest(&self) -> Option<Duration> {
+    pub(super) fn longest_hold(&self) -> Option<Duration> {
         let mut oldest = None;
-        self.each_living(|lease| {
+        self.for_each_active(|lease| {
             oldest = Some(oldest.map_or(lease.since, |oldest| lease.since.min(oldest)));
         });
         Some(Instant::now().saturating_duration_since(oldest?))
     }
 
     /// Those that live, as far as is known here.
-    pub(super) fn living(&self) -> Vec<Registered> {
-        let mut living = Vec::new();
-        self.each_living(|lease| living.push(lease.clone()));
-        living
+    pub(super) fn active(&self) -> Vec<RegisteredLease> {
+        let mut active = Vec::new();
+        self.for_each_active(|lease| active.push(lease.clone()));
+        active
     }
 
     /// Until when somebody is waited for; `None` if nobody is.
-    pub(super) fn waited_until(&self) -> Option<Instant> {
+    pub(super) fn needed_until(&self) -> Option<Instant> {
         let mut last = None;
-        self.each_living(|lease| last = last.max(Some(lease.waited_until)));
+        self.for_each_active(|lease| last = last.max(Some(lease.needed_until)));
         last.filter(|&until| until > Instant::now())
     }
 
@@ -213,13 +213,13 @@ impl LeaseRegistry {
     }
 
     /// An answer is on its way, of a lease with an idempotency key and so long to live.
-    pub(super) fn answered(&self, token: TokenHash, answer: Answer, expires_in: Duration) {
+    pub(super) fn reply_started(&self, token: TokenHash, answer: LeaseReply, expires_in: Duration) {
         let now = Instant::now();
         let until = now + expires_in;
         let mut shard = self.shard(&token);
         let entry = shard.leases.entry(token).or_default();
         let answers = entry.answers.get_or_insert_with(|| {
-            Box::new(Answers {
+            Box::new(LeaseReplies {
                 given: Vec::new(),
                 on_their_way: 0,
                 until,
@@ -232,7 +232,7 @@ impl LeaseRegistry {
     }
 
     /// An answer of a lease with an idempotency key has arrived, so the lease is its caller's.
-    pub(super) fn arrived(&self, token: &TokenHash) {
+    pub(super) fn reply_delivered(&self, token: &TokenHash) {
         let mut shard = self.shard(token);
         if let hash_map::Entry::Occupied(mut listed) = shard.leases.entry(*token) {
             listed.get_mut().answers = None;
@@ -244,16 +244,16 @@ impl LeaseRegistry {
 
     /// An answer was lost. If it was the last one on its way and none has arrived: who keeps the lease,
     /// unless somebody was answered at another gateway since.
-    pub(super) fn lost(&self, token: &TokenHash) -> Option<KeeperId> {
+    pub(super) fn reply_lost(&self, token: &TokenHash) -> Option<KeeperId> {
         let mut shard = self.shard(token);
         let answers = shard.leases.get_mut(token)?.answers.as_mut()?;
         answers.on_their_way = answers.on_their_way.saturating_sub(1);
         (answers.on_their_way == 0)
-            .then(|| answers.last_of_all())
+            .then(|| answers.last_known())
             .flatten()
     }
 
-    fn each_living(&self, mut each: impl FnMut(&Registered)) {
+    fn for_each_active(&self, mut each: impl FnMut(&RegisteredLease)) {
         let now = Instant::now();
         for shard in &self.shards {
             let shard = lock(shard);
@@ -278,7 +278,7 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 // === impl Shard ===
 
 impl Shard {
-    fn lease_mut(&mut self, token: &TokenHash) -> Option<&mut Registered> {
+    fn lease_mut(&mut self, token: &TokenHash) -> Option<&mut RegisteredLease> {
         self.leases.get_mut(token)?.lease.as_mut()
     }
 
@@ -292,9 +292,9 @@ impl Shard {
     }
 }
 
-// === impl Entry ===
+// === impl LeaseEntry ===
 
-impl Entry {
+impl LeaseEntry {
     fn is_listed(&self, now: Instant) -> bool {
         let lease = self.lease.as_ref().map(|lease| lease.until);
         let answers = self.answers.as_ref().map(|answers| answers.until);
@@ -302,14 +302,14 @@ impl Entry {
     }
 }
 
-// === impl Answers ===
+// === impl LeaseReplies ===
 
-impl Answers {
+impl LeaseReplies {
     /// The last of the answers, if they are all known from the first one on.
-    fn last_of_all(&self) -> Option<KeeperId> {
-        let is_followed = |answer: &&Answer| {
+    fn last_known(&self) -> Option<KeeperId> {
+        let is_followed = |answer: &&LeaseReply| {
             let mut others = self.given.iter();
-            others.any(|other| other.before == Before::Answer(answer.keeper))
+            others.any(|other| other.before == PriorReply::Reply(answer.keeper))
         };
         let mut last = self.given.iter().filter(|answer| !is_followed(answer));
         let (Some(last), None) = (last.next(), last.next()) else {
@@ -318,9 +318,9 @@ impl Answers {
         let mut at = last;
         for _ in &self.given {
             let before = match at.before {
-                Before::Nothing => return Some(last.keeper),
-                Before::Answer(before) => before,
-                Before::Unknown => return None,
+                PriorReply::Nothing => return Some(last.keeper),
+                PriorReply::Reply(before) => before,
+                PriorReply::Unknown => return None,
             };
             at = self.given.iter().find(|answer| answer.keeper == before)?;
         }
@@ -369,18 +369,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn is_over_with_the_last_lease_that_was_not_settled() {
         let leases = LeaseRegistry::default();
-        assert_eq!(leases.waited_until(), None);
+        assert_eq!(leases.needed_until(), None);
         let begin = Instant::now();
         let [short, long] = [(); 2].map(|()| Token::random().hash());
         leases.insert(short, &name(), &lasting(10));
         leases.insert(long, &name(), &lasting(30));
-        assert_eq!(leases.waited_until(), Some(begin + Duration::from_secs(30)));
+        assert_eq!(leases.needed_until(), Some(begin + Duration::from_secs(30)));
         leases.remove(&name(), &long);
-        assert_eq!(leases.waited_until(), Some(begin + Duration::from_secs(10)));
+        assert_eq!(leases.needed_until(), Some(begin + Duration::from_secs(10)));
         leases.insert(short, &name(), &lasting(20));
-        assert_eq!(leases.waited_until(), Some(begin + Duration::from_secs(20)));
+        assert_eq!(leases.needed_until(), Some(begin + Duration::from_secs(20)));
         advance(Duration::from_secs(20)).await;
-        assert_eq!(leases.waited_until(), None);
+        assert_eq!(leases.needed_until(), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -393,19 +393,19 @@ mod tests {
         let told = leases.shrunk();
         leases.wait_at_most(&token, Duration::from_secs(2));
         told.await;
-        assert_eq!(leases.waited_until(), after(2));
+        assert_eq!(leases.needed_until(), after(2));
         advance(Duration::from_secs(2)).await;
-        assert_eq!(leases.waited_until(), None);
+        assert_eq!(leases.needed_until(), None);
         assert!(leases.is_listed(&name(), &token), "its lease lives on");
         assert_eq!(leases.left(&token), Some(Duration::from_secs(28)));
         leases.wait_at_most(&token, Duration::from_secs(3));
         assert_eq!(
-            leases.waited_until(),
+            leases.needed_until(),
             None,
             "it grows by nothing but a renewal"
         );
         leases.insert(token, &name(), &lasting(30));
-        assert_eq!(leases.waited_until(), after(32));
+        assert_eq!(leases.needed_until(), after(32));
     }
 
     #[tokio::test(start_paused = true)]
@@ -435,17 +435,17 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(30);
 
-    fn first(token: TokenHash) -> Answer {
-        Answer {
+    fn first(token: TokenHash) -> LeaseReply {
+        LeaseReply {
             keeper: KeeperId::of_attempt(&token),
-            before: Before::Nothing,
+            before: PriorReply::Nothing,
         }
     }
 
-    fn after(answer: Answer) -> Answer {
-        Answer {
+    fn after(answer: LeaseReply) -> LeaseReply {
+        LeaseReply {
             keeper: KeeperId::random(),
-            before: Before::Answer(answer.keeper),
+            before: PriorReply::Reply(answer.keeper),
         }
     }
 
@@ -457,33 +457,37 @@ mod tests {
         let three = after(two);
         // As they come by here, which is not the order in which the store gave them.
         for answer in [three, one] {
-            leases.answered(token, answer, TTL);
+            leases.reply_started(token, answer, TTL);
         }
-        assert_eq!(leases.lost(&token), None, "one is on its way");
-        assert_eq!(leases.lost(&token), None, "the second is not known yet");
-        leases.answered(token, two, TTL);
-        assert_eq!(leases.lost(&token), Some(three.keeper));
+        assert_eq!(leases.reply_lost(&token), None, "one is on its way");
+        assert_eq!(
+            leases.reply_lost(&token),
+            None,
+            "the second is not known yet"
+        );
+        leases.reply_started(token, two, TTL);
+        assert_eq!(leases.reply_lost(&token), Some(three.keeper));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_of_which_somebody_has_heard_is_theirs_whatever_is_lost_later() {
         let (leases, token) = (LeaseRegistry::default(), Token::random().hash());
         let one = first(token);
-        leases.answered(token, one, TTL);
-        leases.arrived(&token);
-        leases.answered(token, after(one), TTL);
-        assert_eq!(leases.lost(&token), None);
+        leases.reply_started(token, one, TTL);
+        leases.reply_delivered(&token);
+        leases.reply_started(token, after(one), TTL);
+        assert_eq!(leases.reply_lost(&token), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_not_known_here_may_have_been_heard() {
-        for before in [Before::Unknown, Before::Answer(KeeperId::random())] {
+        for before in [PriorReply::Unknown, PriorReply::Reply(KeeperId::random())] {
             let (leases, token) = (LeaseRegistry::default(), Token::random().hash());
-            leases.answered(token, first(token), TTL);
+            leases.reply_started(token, first(token), TTL);
             let keeper = KeeperId::random();
-            leases.answered(token, Answer { keeper, before }, TTL);
+            leases.reply_started(token, LeaseReply { keeper, before }, TTL);
             for _ in 0..2 {
-                assert_eq!(leases.lost(&token), None);
+                assert_eq!(leases.reply_lost(&token), None);
             }
         }
     }
@@ -494,7 +498,7 @@ mod tests {
         for _ in 0..10 {
             for _ in 0..SHARDS * SWEEP_FROM {
                 let token = Token::random().hash();
-                leases.answered(token, first(token), Duration::from_secs(1));
+                leases.reply_started(token, first(token), Duration::from_secs(1));
             }
             advance(Duration::from_secs(1)).await;
         }

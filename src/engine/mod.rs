@@ -3,29 +3,29 @@
 mod acquire;
 mod attempt;
 mod break_lock;
-mod counted;
 mod delivery;
+mod detach_on_drop;
 pub mod events;
 mod fences;
 mod hold;
+mod hold_streams;
+mod hold_task;
 mod inspect;
-mod keeper;
-mod kept;
-mod kept_places;
 mod leases;
 mod list;
 mod loss;
+mod managed_lease;
+mod metric_outcomes;
 mod outcome;
 mod reaper;
 mod release;
 mod renew;
-mod seen_through;
+mod reserved_positions;
 mod start;
-mod streams;
 #[cfg(test)]
 mod tests;
 
-pub use acquire::{AcquireError, AcquireRequest, Granted, Stated};
+pub use acquire::{AcquireError, AcquireRequest, ExplicitTerms, Granted};
 pub use break_lock::BreakError;
 pub use delivery::Delivery;
 pub use hold::{AdoptError, Hold, HoldEnd, HoldEvent};

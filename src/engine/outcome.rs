@@ -6,36 +6,36 @@ use crate::{
     lock::{HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
         StoreError, Unavailability, Uncertainty,
-        contract::{Acquisition, Contention, Place},
+        contract::{Acquisition, Contention, QueuePosition},
     },
 };
 
 use super::{
     AcquireError, Delivery, Granted,
-    attempt::{Outcome, Run},
-    delivery::Answered,
-    leases::{Answer, Before},
-    reaper::{Abandoned, Abandoner},
+    attempt::{AcquireAttempt, AcquireResult},
+    delivery::ReplyKind,
+    leases::{LeaseReply, PriorReply},
+    reaper::{AbandonedBy, AbandonedLease},
 };
 
-// === impl Run ===
+// === impl AcquireAttempt ===
 
-impl Run {
+impl AcquireAttempt {
     /// What the answer of the store decides, or the place in the queue that it names.
     pub(super) fn decided(
         &self,
         answer: Result<Acquisition, StoreError>,
-    ) -> ControlFlow<Outcome, Place> {
+    ) -> ControlFlow<AcquireResult, QueuePosition> {
         ControlFlow::Break(match answer {
             Ok(Acquisition::Queued(place)) => return ControlFlow::Continue(place),
             Ok(Acquisition::Held(contention)) => Err(self.held(contention)),
             Ok(Acquisition::Granted(held)) => Ok(self.granted(held)),
             Ok(Acquisition::Replayed(held, salt, before)) => {
-                let before = before.map_or(Before::Unknown, Before::Answer);
+                let before = before.map_or(PriorReply::Unknown, PriorReply::Reply);
                 Ok(self.replayed(held, &salt, before))
             }
             Ok(Acquisition::Collected(held, salt)) => {
-                let collected = self.replayed(held, &salt, Before::Nothing);
+                let collected = self.replayed(held, &salt, PriorReply::Nothing);
                 self.engine
                     .events
                     .acquired(&collected.lease, &collected.hash);
@@ -88,36 +88,40 @@ impl Run {
     fn delivery_of_ours(&self, expires_in: Duration) -> Delivery {
         let lease = self.abandoned();
         let answer = if self.repeatable.is_none() {
-            Answered::Once
+            ReplyKind::Once
         } else {
-            let answer = self.answer_after(Before::Nothing);
-            self.engine.leases.answered(lease.token, answer, expires_in);
-            Answered::First
+            let answer = self.reply_after(PriorReply::Nothing);
+            self.engine
+                .leases
+                .reply_started(lease.token, answer, expires_in);
+            ReplyKind::First
         };
         Delivery::of(Arc::clone(&self.engine), lease, answer)
     }
 
-    fn answer_after(&self, before: Before) -> Answer {
-        Answer {
+    fn reply_after(&self, before: PriorReply) -> LeaseReply {
+        LeaseReply {
             keeper: KeeperId::of_attempt(&self.attempt.token),
             before,
         }
     }
 
-    fn replayed(&self, held: HeldLease, salt: &Salt, before: Before) -> Granted {
+    fn replayed(&self, held: HeldLease, salt: &Salt, before: PriorReply) -> Granted {
         let repeatable = self.repeatable.as_ref();
         let (caller, key) =
             repeatable.expect("only an attempt with a key is answered with a replay");
         let token = key.derive_token(caller, &self.attempt.name, salt);
         let hash = token.hash();
-        let lease = Abandoned {
+        let lease = AbandonedLease {
             token: hash,
             ..self.abandoned()
         };
-        let answer = self.answer_after(before);
-        self.engine.leases.answered(hash, answer, held.expires_in);
+        let answer = self.reply_after(before);
+        self.engine
+            .leases
+            .reply_started(hash, answer, held.expires_in);
         // If somebody has heard of it before, it is not ours to give back.
-        let delivery = Delivery::of(Arc::clone(&self.engine), lease, Answered::Again);
+        let delivery = Delivery::of(Arc::clone(&self.engine), lease, ReplyKind::Again);
         self.answer(token, hash, held, delivery)
     }
 
@@ -152,19 +156,19 @@ impl Run {
         }
     }
 
-    fn abandoned(&self) -> Abandoned {
-        Abandoned {
+    fn abandoned(&self) -> AbandonedLease {
+        AbandonedLease {
             name: self.attempt.name.clone(),
             token: self.attempt.token,
             by: match self.attempt.idempotency {
-                Some(_) => Abandoner::KeyedAttempt,
-                None => Abandoner::Attempt,
+                Some(_) => AbandonedBy::KeyedAttempt,
+                None => AbandonedBy::Attempt,
             },
         }
     }
 }
 
-impl Drop for Run {
+impl Drop for AcquireAttempt {
     /// A panic may have come after the grant, and nobody knows the token any more.
     fn drop(&mut self) {
         if std::thread::panicking() {

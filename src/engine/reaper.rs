@@ -36,21 +36,21 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// A handle to the task that gives back.
 #[derive(Debug)]
 pub(super) struct Reaper {
-    queue: mpsc::Sender<Abandoned>,
+    queue: mpsc::Sender<AbandonedLease>,
     leases: Arc<LeaseRegistry>,
 }
 
 /// A grant that nobody waits for any more, or an attempt that may have become one.
 #[derive(Debug, Clone)]
-pub(super) struct Abandoned {
+pub(super) struct AbandonedLease {
     pub(super) name: LockName,
     pub(super) token: TokenHash,
-    pub(super) by: Abandoner,
+    pub(super) by: AbandonedBy,
 }
 
 /// Who has left a grant behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Abandoner {
+pub(super) enum AbandonedBy {
     /// An attempt, whose answer reached nobody.
     Attempt,
     /// The same with an idempotency key: its caller may come back for it.
@@ -62,18 +62,18 @@ pub(super) enum Abandoner {
     Keeper(KeeperId, Option<LossReason>),
 }
 
-struct Entry {
+struct ReaperEntry {
     due: Instant,
     retry_in: Duration,
-    lease: Abandoned,
+    lease: AbandonedLease,
 }
 
-struct Task {
+struct ReaperTask {
     store: AnyStore,
     events: Bus,
     metrics: Metrics,
     grace: Duration,
-    waiting: BinaryHeap<Reverse<Entry>>,
+    waiting: BinaryHeap<Reverse<ReaperEntry>>,
     stopping: bool,
     /// Whether the last lease found the backlog full; said once, not for each.
     overflowing: bool,
@@ -91,7 +91,7 @@ impl Reaper {
         grace: Duration,
     ) -> Self {
         let (queue, submitted) = mpsc::channel(BACKLOG);
-        let task = Task {
+        let task = ReaperTask {
             store,
             events,
             metrics,
@@ -107,7 +107,7 @@ impl Reaper {
 
     /// Takes over a lease. It is given back at once, or after the reconnect grace if its caller may
     /// ask again.
-    pub(super) fn submit(&self, lease: Abandoned) {
+    pub(super) fn submit(&self, lease: AbandonedLease) {
         // Nobody has its token, so nobody will ask for it.
         self.leases.remove(&lease.name, &lease.token);
         if let Err(error) = self.queue.try_send(lease) {
@@ -116,13 +116,13 @@ impl Reaper {
     }
 }
 
-// === impl Task ===
+// === impl ReaperTask ===
 
-impl Task {
+impl ReaperTask {
     /// Goes on until everything has been given back or, once `stopped`, until it is dropped.
     async fn run(
         mut self,
-        mut submitted: mpsc::Receiver<Abandoned>,
+        mut submitted: mpsc::Receiver<AbandonedLease>,
         stopped: impl Future<Output = ()>,
     ) {
         let mut stopped = std::pin::pin!(stopped);
@@ -156,7 +156,7 @@ impl Task {
         }
     }
 
-    fn accept(&mut self, lease: Abandoned) {
+    fn accept(&mut self, lease: AbandonedLease) {
         if self.waiting.len() >= BACKLOG {
             if !self.overflowing {
                 warn!(
@@ -171,11 +171,11 @@ impl Task {
         // Whoever stops does not wait: there will be nobody to give it back later.
         let comes_back = matches!(
             lease.by,
-            Abandoner::KeyedAttempt | Abandoner::KeyedAnswer(_)
+            AbandonedBy::KeyedAttempt | AbandonedBy::KeyedAnswer(_)
         );
         let waits = comes_back && !self.stopping;
         let wait = if waits { self.grace } else { Duration::ZERO };
-        let entry = Entry {
+        let entry = ReaperEntry {
             due: Instant::now() + wait,
             retry_in: RETRY.0,
             lease,
@@ -189,11 +189,11 @@ impl Task {
         let now = Instant::now();
         let entries = self.waiting.drain();
         self.waiting = entries
-            .map(|Reverse(entry)| Reverse(Entry { due: now, ..entry }))
+            .map(|Reverse(entry)| Reverse(ReaperEntry { due: now, ..entry }))
             .collect();
     }
 
-    fn take_due(&mut self) -> Option<Entry> {
+    fn take_due(&mut self) -> Option<ReaperEntry> {
         let Reverse(entry) = self.waiting.peek()?;
         if entry.due > Instant::now() {
             return None;
@@ -207,11 +207,11 @@ async fn give_back(
     store: AnyStore,
     events: Bus,
     metrics: Metrics,
-    mut entry: Entry,
-) -> Option<Entry> {
-    let Abandoned { name, token, by } = &entry.lease;
+    mut entry: ReaperEntry,
+) -> Option<ReaperEntry> {
+    let AbandonedLease { name, token, by } = &entry.lease;
     let ended = match by {
-        Abandoner::Attempt | Abandoner::KeyedAttempt => {
+        AbandonedBy::Attempt | AbandonedBy::KeyedAttempt => {
             let given_back = store.give_back(name, token).await;
             given_back.map(|outcome| {
                 debug!(%name, ?outcome, "gave back what was not delivered");
@@ -221,10 +221,12 @@ async fn give_back(
                 }
             })
         }
-        Abandoner::KeyedAnswer(keeper) | Abandoner::Keeper(keeper, _) => {
+        AbandonedBy::KeyedAnswer(keeper) | AbandonedBy::Keeper(keeper, _) => {
             let lost = match by {
-                Abandoner::Keeper(_, lost) => *lost,
-                Abandoner::Attempt | Abandoner::KeyedAttempt | Abandoner::KeyedAnswer(_) => None,
+                AbandonedBy::Keeper(_, lost) => *lost,
+                AbandonedBy::Attempt | AbandonedBy::KeyedAttempt | AbandonedBy::KeyedAnswer(_) => {
+                    None
+                }
             };
             let released = store.release_as(Some(*keeper), name, token).await;
             released.map(|outcome| {
@@ -250,24 +252,24 @@ async fn give_back(
     }
 }
 
-// === impl Entry ===
+// === impl ReaperEntry ===
 
-impl Ord for Entry {
+impl Ord for ReaperEntry {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.due.cmp(&other.due)
     }
 }
 
-impl PartialOrd for Entry {
+impl PartialOrd for ReaperEntry {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Entry {
+impl PartialEq for ReaperEntry {
     fn eq(&self, other: &Self) -> bool {
         self.due == other.due
     }
 }
 
-impl Eq for Entry {}
+impl Eq for ReaperEntry {}

@@ -13,7 +13,10 @@ use crate::{
     telemetry::metrics::SeenBy,
 };
 
-use super::{Engine, counted::ended, seen_through::SeenThrough, start::Shared, streams::Displaced};
+use super::{
+    Engine, detach_on_drop::DetachOnDrop, hold_streams::Displaced, metric_outcomes::lease_outcome,
+    start::EngineShared,
+};
 
 /// Why a lease was not released.
 #[derive(Debug, thiserror::Error)]
@@ -34,8 +37,8 @@ impl Engine {
     /// A caller that hangs up half-way still wants the lock released, so the command is seen through.
     pub async fn release(&self, name: LockName, token: TokenHash) -> Result<(), ReleaseError> {
         let engine = Arc::clone(&self.0);
-        let release = SeenThrough::new(&self.0.lifecycle, async move {
-            let Shared { leases, .. } = &*engine;
+        let release = DetachOnDrop::new(&self.0.lifecycle, async move {
+            let EngineShared { leases, .. } = &*engine;
             let release = engine.store.release(&name, &token).await;
             let lease = match &release {
                 Ok(_) => leases.remove(&name, &token),
@@ -48,7 +51,7 @@ impl Engine {
                 engine.metrics.expired_while_held(SeenBy::Release);
             }
             let held = lease.map(|lease| lease.since.elapsed());
-            engine.metrics.released(ended(&release), held);
+            engine.metrics.released(lease_outcome(&release), held);
             if let Ok(Release::Released) = &release {
                 engine.events.released(&name, &token);
                 engine.streams.displace(name, token, Displaced::Released);

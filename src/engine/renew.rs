@@ -11,7 +11,7 @@ use crate::{
     telemetry::metrics::SeenBy,
 };
 
-use super::{Engine, counted::ended, streams::Displaced};
+use super::{Engine, hold_streams::Displaced, metric_outcomes::lease_outcome};
 
 /// Why a lease was not renewed.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,9 @@ impl Engine {
         let renewal = self
             .renew_up_to(Renewer::Bearer, &name, &hash, ttl, most)
             .await;
-        self.0.metrics.renewed(SeenBy::Renew, ended(&renewal), left);
+        self.0
+            .metrics
+            .renewed(SeenBy::Renew, lease_outcome(&renewal), left);
         match renewal? {
             Renewal::Renewed(held) => {
                 self.0.leases.insert(hash, &name, &held);

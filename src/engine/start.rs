@@ -9,33 +9,33 @@ use crate::{
     config::LimitsConfig,
     lifecycle::Lifecycle,
     lock::{LockName, TokenHash},
-    store::{AnyStore, Store, breaks::BrokenLease, contract::Check, parking::Crowd},
+    store::{AnyStore, Store, breaks::BrokenLease, contract::Check, parking::NameWaiters},
     telemetry::metrics::{Figures, Metrics},
 };
 
 use super::{
     events::Bus,
     fences::Fences,
-    kept_places::KeptPlaces,
+    hold_streams::{Displaced, HoldStreams},
     leases::LeaseRegistry,
     reaper::Reaper,
-    streams::{Displaced, Streams},
+    reserved_positions::ReservedPositions,
 };
 
 /// The operations on locks over one store. Cheap to clone.
 #[derive(Clone)]
-pub struct Engine(pub(super) Arc<Shared>);
+pub struct Engine(pub(super) Arc<EngineShared>);
 
 /// What all operations have in common.
-pub(super) struct Shared {
+pub(super) struct EngineShared {
     pub(super) store: AnyStore,
     pub(super) lifecycle: Lifecycle,
     pub(super) reaper: Reaper,
     pub(super) leases: Arc<LeaseRegistry>,
-    pub(super) streams: Streams,
+    pub(super) streams: HoldStreams,
     pub(super) events: Bus,
     pub(super) fences: Fences,
-    pub(super) kept_places: KeptPlaces,
+    pub(super) reserved_positions: ReservedPositions,
     pub(super) metrics: Metrics,
     pub(super) reconnect_grace: Duration,
     began: Instant,
@@ -72,21 +72,21 @@ impl Engine {
             &lifecycle,
             reconnect_grace,
         );
-        let streams = Streams::default();
+        let streams = HoldStreams::default();
         let (mut listener, displaced) = (store.breaks().listen(), streams.clone());
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move {
-            let hear = async {
-                while let Some(BrokenLease { name, token }) = listener.heard().await {
+            let listen = async {
+                while let Some(BrokenLease { name, token }) = listener.recv().await {
                     displaced.displace(name, token, Displaced::Broken);
                 }
             };
             tokio::select! {
-                () = hear => {}
+                () = listen => {}
                 () = stopped => {}
             }
         });
-        Self(Arc::new(Shared {
+        Self(Arc::new(EngineShared {
             store,
             lifecycle,
             reaper,
@@ -94,7 +94,7 @@ impl Engine {
             streams,
             events,
             fences: Fences::new(metrics.clone()),
-            kept_places: KeptPlaces::default(),
+            reserved_positions: ReservedPositions::default(),
             metrics,
             reconnect_grace,
             began: Instant::now(),
@@ -139,31 +139,31 @@ impl Engine {
     }
 
     /// Those who wait through this gateway, by the name that they wait for, in no order.
-    pub fn crowds(&self) -> Vec<Crowd> {
-        self.0.store.parking().crowds()
+    pub fn waiters_by_name(&self) -> Vec<NameWaiters> {
+        self.0.store.parking().waiters_by_name()
     }
 
     /// For how long the oldest lease has been held that was granted or renewed here and, as far as is
     /// known here, lives.
     pub fn longest_hold(&self) -> Option<Duration> {
-        self.0.leases.longest()
+        self.0.leases.longest_hold()
     }
 
     /// Until when somebody may want to renew or release a lease here that was granted or renewed here;
     /// `None` if, as far as is known here, nobody may. For those whose streams have ended because the gateway
     /// does, that is a moment and not their TTL.
-    pub fn owed_until(&self) -> Option<Instant> {
-        self.0.leases.waited_until()
+    pub fn leases_needed_until(&self) -> Option<Instant> {
+        self.0.leases.needed_until()
     }
 
     /// Whether a lease was granted or renewed here and, as far as is known here, lives.
-    pub fn owes(&self, name: &LockName, token: &TokenHash) -> bool {
+    pub fn has_lease(&self, name: &LockName, token: &TokenHash) -> bool {
         self.0.leases.is_listed(name, token)
     }
 
     /// Ends when, from this call on, a lease that was owed has ended before its time, or is not owed
     /// any more.
-    pub fn owed_less(&self) -> impl Future<Output = ()> + use<> {
+    pub fn leases_shrunk(&self) -> impl Future<Output = ()> + use<> {
         self.0.leases.shrunk()
     }
 

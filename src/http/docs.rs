@@ -19,7 +19,7 @@ use super::{
     extract::AcceptsHtml,
     methods::answering,
     problem::{Problem, ProblemCode},
-    state::Gateway,
+    state::AppState,
 };
 
 /// Nothing from elsewhere, and nothing in the page itself. The stylesheet has images in it.
@@ -41,7 +41,7 @@ pub(super) const ASSETS: &str = "/docs/{*asset}";
     tag = "documentation",
     responses((status = 200, description = "The page.", body = String, content_type = "text/html"))
 )]
-pub(super) async fn docs(State(gateway): State<Arc<Gateway>>, _: AcceptsHtml) -> Response {
+pub(super) async fn docs(State(gateway): State<Arc<AppState>>, _: AcceptsHtml) -> Response {
     let Some((media, page)) = file(&gateway, "index.html") else {
         return missing();
     };
@@ -53,11 +53,11 @@ pub(super) async fn docs(State(gateway): State<Arc<Gateway>>, _: AcceptsHtml) ->
 }
 
 /// What the page loads.
-pub(super) fn assets() -> Router<Arc<Gateway>> {
+pub(super) fn assets() -> Router<Arc<AppState>> {
     Router::new().route(ASSETS, answering(get(loaded), "GET, HEAD"))
 }
 
-async fn loaded(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+async fn loaded(State(gateway): State<Arc<AppState>>, request: Request) -> Response {
     let (_, name) = request
         .uri()
         .path()
@@ -72,7 +72,7 @@ async fn loaded(State(gateway): State<Arc<Gateway>>, request: Request) -> Respon
     }
 }
 
-fn file(gateway: &Gateway, name: &str) -> Option<([(HeaderName, HeaderValue); 1], Bytes)> {
+fn file(gateway: &AppState, name: &str) -> Option<([(HeaderName, HeaderValue); 1], Bytes)> {
     let config = Config::from(format!("{}/openapi.json", gateway.base_path))
         .validator_url("none")
         .display_request_duration(true);

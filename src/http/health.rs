@@ -19,10 +19,10 @@ use crate::{
 };
 
 use super::{
-    answer::{Answer, JSON, json},
     extract::AcceptsJson,
+    json_response::{JSON, JsonResponse, json},
     problem::Problem,
-    state::Gateway,
+    state::AppState,
     tls::Certificates,
 };
 
@@ -104,8 +104,8 @@ enum CheckStatus {
     tag = "health",
     responses((status = 200, body = Alive, description = "It is."))
 )]
-pub(super) async fn healthz(_: AcceptsJson) -> Result<Answer<Alive>, Problem> {
-    Ok(Answer(Alive {
+pub(super) async fn healthz(_: AcceptsJson) -> Result<JsonResponse<Alive>, Problem> {
+    Ok(JsonResponse(Alive {
         status: "ok",
         version: release::VERSION,
         commit: release::COMMIT,
@@ -128,20 +128,20 @@ pub(super) async fn healthz(_: AcceptsJson) -> Result<Answer<Alive>, Problem> {
     )
 )]
 pub(super) async fn readyz(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     _: AcceptsJson,
 ) -> Result<Readiness, Problem> {
     Ok(readiness(&gateway).await)
 }
 
 /// Whether this gateway should be sent requests now.
-pub(super) async fn readiness(gateway: &Gateway) -> Readiness {
+pub(super) async fn readiness(gateway: &AppState) -> Readiness {
     let checks = checks(gateway).await;
     Readiness::of(checks, gateway.engine.is_withdrawn())
 }
 
 /// Everything that is looked at, but whether the gateway is about to stop.
-pub(super) async fn checks(gateway: &Gateway) -> Vec<Check> {
+pub(super) async fn checks(gateway: &AppState) -> Vec<Check> {
     let mut checks = timeout(CHECK_TIMEOUT, gateway.engine.check())
         .await
         .unwrap_or_else(|_elapsed| vec![no_answer()]);

@@ -6,7 +6,7 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{answer::Answer, extract::AcceptsJson, problem::Problem, state::Gateway};
+use super::{extract::AcceptsJson, json_response::JsonResponse, problem::Problem, state::AppState};
 
 /// What this is and where to go from here.
 #[derive(Serialize, ToSchema)]
@@ -39,11 +39,11 @@ pub(super) struct Index {
     responses((status = 200, body = Index, description = "Where everything is."))
 )]
 pub(super) async fn index(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     _: AcceptsJson,
-) -> Result<Answer<Index>, Problem> {
+) -> Result<JsonResponse<Index>, Problem> {
     let base = &gateway.base_path;
-    Ok(Answer(Index {
+    Ok(JsonResponse(Index {
         name: env!("CARGO_PKG_NAME"),
         version: env!("CARGO_PKG_VERSION"),
         dashboard: format!("{base}/dashboard"),

@@ -22,7 +22,7 @@ use super::{
     extract::Caller,
     health,
     problem::{ProblemCode, problem_responses},
-    state::Gateway,
+    state::AppState,
 };
 
 /// The form that Prometheus asks for. Its text is also valid in the older form.
@@ -51,7 +51,7 @@ struct MetricsProblems;
 )]
 pub(super) async fn metrics(
     _: Caller<scope::Metrics>,
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     headers: HeaderMap,
 ) -> Response {
     scraped(&gateway, &headers).await
@@ -59,13 +59,13 @@ pub(super) async fn metrics(
 
 /// The same for everybody who reaches an address that is for nothing else.
 pub(super) async fn metrics_for_all(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     headers: HeaderMap,
 ) -> Response {
     scraped(&gateway, &headers).await
 }
 
-async fn scraped(gateway: &Gateway, headers: &HeaderMap) -> Response {
+async fn scraped(gateway: &AppState, headers: &HeaderMap) -> Response {
     let mut figures = gateway.engine.figures();
     let checks = health::checks(gateway).await;
     figures.checks = checks

@@ -1,6 +1,5 @@
 //! The HTTP edge: the one place that knows of requests, statuses and JSON.
 
-mod answer;
 mod base_path;
 mod dashboard;
 mod docs;
@@ -9,6 +8,7 @@ mod events;
 mod extract;
 mod health;
 mod index;
+mod json_response;
 mod limits_schema;
 mod locks;
 mod methods;
@@ -27,6 +27,6 @@ pub use edge::{EdgeFuture, EdgeService};
 pub(crate) use locks::fuzzed_body;
 pub use problem::{ProblemCode, problems_markdown};
 pub use router::{metrics_router, openapi, service};
-pub use serve::{Service, UnderWay, serve};
-pub use state::Gateway;
+pub use serve::{InFlightRequests, Service, serve};
+pub use state::AppState;
 pub use tls::{Certificates, CertificatesWatch};

@@ -13,9 +13,9 @@ use utoipa::openapi::{
 use crate::config::LimitsConfig;
 
 use super::{
-    answer::json,
     base_path::BasePath,
     edge::{is_private, is_probe},
+    json_response::json,
     limits_schema,
     problem::{ProblemCode as Code, ProblemDocument, problem_responses, text_header},
     session::SESSION_COOKIE,

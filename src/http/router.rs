@@ -14,23 +14,24 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    answer::JSON,
     dashboard, docs,
     edge::{EdgeService, FindDirect},
     events,
     extract::AcceptsJson,
-    health, index, locks,
+    health, index,
+    json_response::JSON,
+    locks,
     methods::{answering, complete},
     metrics,
     openapi::{completed, preface, rendered},
     problem::{self, Problem, ProblemCode},
     session,
-    state::Gateway,
+    state::AppState,
     stats,
 };
 
 /// The whole service.
-pub fn service(gateway: impl Into<Arc<Gateway>>) -> EdgeService {
+pub fn service(gateway: impl Into<Arc<AppState>>) -> EdgeService {
     let gateway = gateway.into();
     let base_path = gateway.base_path.as_str();
     let (routes, document) = described().split_for_parts();
@@ -75,14 +76,14 @@ fn direct(template: &str) -> Option<FindDirect> {
 }
 
 /// What is served on an address of its own for metrics: them, and nothing else.
-pub fn metrics_router(gateway: impl Into<Arc<Gateway>>) -> Router {
+pub fn metrics_router(gateway: impl Into<Arc<AppState>>) -> Router {
     Router::new()
         .route("/metrics", get(metrics::metrics_for_all))
         .with_state(gateway.into())
 }
 
 /// The routes that the OpenAPI document describes.
-fn described() -> OpenApiRouter<Arc<Gateway>> {
+fn described() -> OpenApiRouter<Arc<AppState>> {
     let locks = routes!(locks::acquire, locks::inspect, locks::release);
     let session = routes!(session::show, session::sign_in, session::sign_out);
     OpenApiRouter::with_openapi(preface())
@@ -122,7 +123,7 @@ pub fn openapi() -> OpenApi {
     responses((status = 200, body = serde_json::Value, description = "The document."))
 )]
 pub(super) async fn openapi_json(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     _: AcceptsJson,
 ) -> Result<Response, Problem> {
     let render = || rendered(openapi(), &gateway.base_path, &gateway.config.limits);

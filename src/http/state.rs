@@ -12,7 +12,7 @@ use crate::{
 use super::{base_path::BasePath, dashboard::IndexPage, tls::Certificates};
 
 /// The gateway as the handlers see it.
-pub struct Gateway {
+pub struct AppState {
     pub(super) engine: Engine,
     /// Who is let in.
     pub(super) gate: Gate,
@@ -33,9 +33,9 @@ pub struct Gateway {
     pub(super) page: IndexPage,
 }
 
-// === impl Gateway ===
+// === impl AppState ===
 
-impl Gateway {
+impl AppState {
     /// A gateway over an engine that has been started. It lets everybody in.
     pub fn new(engine: Engine, config: Arc<Config>, clock: Arc<dyn Clock>) -> Self {
         let base_path = BasePath::new(&config.http.base_path);
@@ -55,13 +55,13 @@ impl Gateway {
 
     /// The same gateway for those whom the gate lets in.
     #[must_use]
-    pub fn behind(self, gate: Gate) -> Self {
+    pub fn with_gate(self, gate: Gate) -> Self {
         Self { gate, ..self }
     }
 
     /// The same gateway over TLS, if there are certificates.
     #[must_use]
-    pub fn certified(self, certificates: Option<Certificates>) -> Self {
+    pub fn with_certificates(self, certificates: Option<Certificates>) -> Self {
         Self {
             certificates,
             ..self
@@ -70,13 +70,13 @@ impl Gateway {
 
     /// The same gateway with an audit log.
     #[must_use]
-    pub fn audited(self, audit: Audit) -> Self {
+    pub fn with_audit(self, audit: Audit) -> Self {
         Self { audit, ..self }
     }
 
     /// The same gateway with its part of every trace told.
     #[must_use]
-    pub fn traced(self, tracer: Tracer) -> Self {
+    pub fn with_tracer(self, tracer: Tracer) -> Self {
         Self { tracer, ..self }
     }
 

@@ -198,8 +198,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn work_ends_before_the_background_is_told_to() {
         let lifecycle = Lifecycle::new();
-        let (say, mut said) = tokio::sync::mpsc::channel(2);
-        let work = say.clone();
+        let (sender, mut received) = tokio::sync::mpsc::channel(2);
+        let work = sender.clone();
         let closed = lifecycle.closed();
         lifecycle.spawn(async move {
             closed.await;
@@ -209,26 +209,26 @@ mod tests {
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move {
             stopped.await;
-            say.send("background").await.unwrap();
+            sender.send("background").await.unwrap();
         });
         lifecycle.stop(Duration::from_secs(2)).await.unwrap();
-        assert_eq!(said.recv().await, Some("work"));
-        assert_eq!(said.recv().await, Some("background"));
+        assert_eq!(received.recv().await, Some("work"));
+        assert_eq!(received.recv().await, Some("background"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_background_finishes_although_work_took_all_of_the_grace() {
         let lifecycle = Lifecycle::new();
         lifecycle.spawn(std::future::pending());
-        let (say, mut said) = tokio::sync::mpsc::channel(1);
+        let (sender, mut received) = tokio::sync::mpsc::channel(1);
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move {
             stopped.await;
             tokio::time::sleep(Duration::from_secs(1)).await;
-            say.send(()).await.unwrap();
+            sender.send(()).await.unwrap();
         });
         lifecycle.stop(Duration::from_secs(8)).await.unwrap_err();
-        assert!(said.try_recv().is_ok());
+        assert!(received.try_recv().is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -175,12 +175,12 @@ mod tests {
     async fn work_runs_on_the_worker_it_is_given_to_and_is_waited_for() {
         let (workers, running) = Workers::start(2).unwrap();
         let lifecycle = Lifecycle::on(workers.clone());
-        let (said, mut heard) = tokio::sync::mpsc::channel(2);
+        let (received, mut heard) = tokio::sync::mpsc::channel(2);
         for worker in workers.all() {
-            let said = said.clone();
+            let received = received.clone();
             lifecycle.spawn_on(Some(worker), async move {
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-                said.send((worker, Worker::current())).await.unwrap();
+                received.send((worker, Worker::current())).await.unwrap();
             });
         }
         lifecycle.quiet().await;

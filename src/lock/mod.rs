@@ -1,5 +1,6 @@
 //! The vocabulary of locks: pure types, each valid by construction, no input or output.
 
+mod break_target;
 mod caller;
 mod fence;
 mod foreign_mark;
@@ -7,7 +8,6 @@ mod hold_limit;
 mod idempotency;
 mod keeper_id;
 mod lease;
-mod meant;
 mod metadata;
 mod name;
 mod name_prefix;
@@ -17,6 +17,7 @@ mod reason;
 mod token;
 mod ttl;
 
+pub use break_target::BreakTarget;
 pub use caller::CallerId;
 pub use fence::{FenceError, FencingToken};
 pub use foreign_mark::{ForeignMark, ForeignMarkError};
@@ -24,7 +25,6 @@ pub use hold_limit::{HoldLimit, HoldLimitError};
 pub use idempotency::{Fingerprint, IdempotencyHash, IdempotencyKey, IdempotencyKeyError, Salt};
 pub use keeper_id::KeeperId;
 pub use lease::{HeldLease, Lease};
-pub use meant::Meant;
 pub use metadata::{Metadata, MetadataError};
 pub use name::{LockName, NameError};
 pub use name_prefix::NamePrefix;

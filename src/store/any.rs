@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use crate::{
-    lock::{KeeperId, LockName, Meant, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
     telemetry::{
         metrics::{Metrics, StoreFigures},
         trace::{self, Span, SpanKind},
@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     Store, StoreError,
-    breaks::{Breaking, Breaks},
+    breaks::{BreakFeed, Breaking},
     contract::{
         Acquisition, Attempt, Check, Confirmation, GiveBack, Inspection, Leaving, Release, Renewal,
         Renewer,
@@ -33,12 +33,12 @@ use super::{
 /// [measured](AnyStore::measured), each is timed, and has a span if the request is traced.
 #[derive(Clone)]
 pub struct AnyStore {
-    kind: Kind,
+    kind: StoreKind,
     metrics: Option<Metrics>,
 }
 
 #[derive(Clone)]
-enum Kind {
+enum StoreKind {
     Embedded(Arc<EmbeddedStore>),
     Redis(Arc<RedisStore>),
     Redlock(Arc<RedlockStore>),
@@ -55,7 +55,7 @@ struct Measurement<'a> {
 }
 
 /// Boxes the futures of a store.
-struct Boxing<S>(Arc<S>);
+struct BoxedStore<S>(Arc<S>);
 
 /// The commands of [`Store`] with boxed futures, for a store that is not known here.
 #[async_trait]
@@ -96,10 +96,10 @@ trait DynStore: Send + Sync {
     async fn break_lock(
         &self,
         name: &LockName,
-        meant: Option<Meant>,
+        target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError>;
 
-    fn breaks(&self) -> &Breaks;
+    fn breaks(&self) -> &BreakFeed;
 
     fn parking(&self) -> &Parking;
 
@@ -115,13 +115,13 @@ trait DynStore: Send + Sync {
 }
 
 /// Does the same with the store, whichever it is.
-macro_rules! whichever {
+macro_rules! with_store {
     ($any:expr, $store:ident => $ask:expr) => {
         match &$any.kind {
-            Kind::Embedded($store) => $ask,
-            Kind::Redis($store) => $ask,
-            Kind::Redlock($store) => $ask,
-            Kind::Other($store) => $ask,
+            StoreKind::Embedded($store) => $ask,
+            StoreKind::Redis($store) => $ask,
+            StoreKind::Redlock($store) => $ask,
+            StoreKind::Other($store) => $ask,
         }
     };
 }
@@ -131,7 +131,7 @@ macro_rules! whichever {
 macro_rules! measured {
     ($any:expr, $operation:literal, $store:ident => $ask:expr) => {{
         let measurement = $any.measure($operation);
-        let answer = whichever!($any, $store => $ask.await);
+        let answer = with_store!($any, $store => $ask.await);
         if let Some(measurement) = measurement {
             measurement.end(&answer);
         }
@@ -144,10 +144,10 @@ macro_rules! measured {
 impl AnyStore {
     /// A store that is none of ours.
     pub fn other(store: Arc<impl Store>) -> Self {
-        Self::of(Kind::Other(Arc::new(Boxing(store))))
+        Self::of(StoreKind::Other(Arc::new(BoxedStore(store))))
     }
 
-    fn of(kind: Kind) -> Self {
+    fn of(kind: StoreKind) -> Self {
         let metrics = None;
         Self { kind, metrics }
     }
@@ -173,9 +173,9 @@ impl AnyStore {
 
     fn span(&self, operation: &'static str) -> Option<Span> {
         let (name, kind) = match &self.kind {
-            Kind::Embedded(_) => ("redb", SpanKind::Internal),
-            Kind::Redis(_) | Kind::Redlock(_) => ("redis", SpanKind::Client),
-            Kind::Other(_) => ("other", SpanKind::Internal),
+            StoreKind::Embedded(_) => ("redb", SpanKind::Internal),
+            StoreKind::Redis(_) | StoreKind::Redlock(_) => ("redis", SpanKind::Client),
+            StoreKind::Other(_) => ("other", SpanKind::Internal),
         };
         let mut span = trace::child(operation, kind)?;
         span.set("db.system.name", name);
@@ -240,56 +240,56 @@ impl Store for AnyStore {
     async fn break_lock(
         &self,
         name: &LockName,
-        meant: Option<Meant>,
+        target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
-        measured!(self, "break", store => store.break_lock(name, meant))
+        measured!(self, "break", store => store.break_lock(name, target))
     }
 
-    fn breaks(&self) -> &Breaks {
-        whichever!(self, store => store.breaks())
+    fn breaks(&self) -> &BreakFeed {
+        with_store!(self, store => store.breaks())
     }
 
     fn parking(&self) -> &Parking {
-        whichever!(self, store => store.parking())
+        with_store!(self, store => store.parking())
     }
 
     fn relay(&self) -> Option<&dyn Relay> {
-        whichever!(self, store => store.relay())
+        with_store!(self, store => store.relay())
     }
 
     async fn check(&self) -> Vec<Check> {
         let _span = self.metrics.as_ref().and_then(|_| self.span("check"));
-        whichever!(self, store => store.check().await)
+        with_store!(self, store => store.check().await)
     }
 
     fn figures(&self) -> StoreFigures {
-        whichever!(self, store => store.figures())
+        with_store!(self, store => store.figures())
     }
 
     async fn close(&self) {
-        whichever!(self, store => store.close().await);
+        with_store!(self, store => store.close().await);
     }
 
     fn describe(&self) -> String {
-        whichever!(self, store => store.describe())
+        with_store!(self, store => store.describe())
     }
 }
 
 impl From<Arc<EmbeddedStore>> for AnyStore {
     fn from(store: Arc<EmbeddedStore>) -> Self {
-        Self::of(Kind::Embedded(store))
+        Self::of(StoreKind::Embedded(store))
     }
 }
 
 impl From<Arc<RedisStore>> for AnyStore {
     fn from(store: Arc<RedisStore>) -> Self {
-        Self::of(Kind::Redis(store))
+        Self::of(StoreKind::Redis(store))
     }
 }
 
 impl From<Arc<RedlockStore>> for AnyStore {
     fn from(store: Arc<RedlockStore>) -> Self {
-        Self::of(Kind::Redlock(store))
+        Self::of(StoreKind::Redlock(store))
     }
 }
 
@@ -310,7 +310,7 @@ impl Measurement<'_> {
             span,
         } = self;
         let error = answer.as_ref().err();
-        metrics.store_asked(operation, began.elapsed(), error.map(StoreError::word));
+        metrics.store_asked(operation, began.elapsed(), error.map(StoreError::label));
         if let (Some(mut span), Some(error)) = (span, error) {
             // The kind alone: the rest may name keys.
             span.fail(match error {
@@ -323,10 +323,10 @@ impl Measurement<'_> {
     }
 }
 
-// === impl Boxing ===
+// === impl BoxedStore ===
 
 #[async_trait]
-impl<S: Store> DynStore for Boxing<S> {
+impl<S: Store> DynStore for BoxedStore<S> {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         self.0.acquire(attempt).await
     }
@@ -382,12 +382,12 @@ impl<S: Store> DynStore for Boxing<S> {
     async fn break_lock(
         &self,
         name: &LockName,
-        meant: Option<Meant>,
+        target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
-        self.0.break_lock(name, meant).await
+        self.0.break_lock(name, target).await
     }
 
-    fn breaks(&self) -> &Breaks {
+    fn breaks(&self) -> &BreakFeed {
         self.0.breaks()
     }
 

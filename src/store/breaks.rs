@@ -21,7 +21,7 @@ pub enum Breaking {
 ///
 /// It is a hint: it may be lost, and whoever hears it asks the store.
 #[derive(Debug, Clone)]
-pub struct Breaks {
+pub struct BreakFeed {
     sender: broadcast::Sender<BrokenLease>,
 }
 
@@ -44,11 +44,11 @@ pub struct BreakListener {
 /// them one by one.
 const BACKLOG: usize = 256;
 
-// === impl Breaks ===
+// === impl BreakFeed ===
 
-impl Breaks {
+impl BreakFeed {
     /// Tells those who listen now.
-    pub fn tell(&self, broken: BrokenLease) {
+    pub fn publish(&self, broken: BrokenLease) {
         // An error: nobody listens.
         drop(self.sender.send(broken));
     }
@@ -60,7 +60,7 @@ impl Breaks {
     }
 }
 
-impl Default for Breaks {
+impl Default for BreakFeed {
     fn default() -> Self {
         let (sender, _nobody) = broadcast::channel(BACKLOG);
         Self { sender }
@@ -71,7 +71,7 @@ impl Default for Breaks {
 
 impl BreakListener {
     /// The next one; `None` when there will be no more. Safe to drop and call again.
-    pub async fn heard(&mut self) -> Option<BrokenLease> {
+    pub async fn recv(&mut self) -> Option<BrokenLease> {
         loop {
             match self.receiver.recv().await {
                 Ok(broken) => return Some(broken),
@@ -97,24 +97,24 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_listens_hears_what_is_broken_from_then_on() {
-        let breaks = Breaks::default();
-        breaks.tell(broken("before"));
+        let breaks = BreakFeed::default();
+        breaks.publish(broken("before"));
         let mut listener = breaks.listen();
-        let told = broken("after");
-        breaks.tell(told.clone());
-        assert_eq!(listener.heard().await, Some(told));
+        let published = broken("after");
+        breaks.publish(published.clone());
+        assert_eq!(listener.recv().await, Some(published));
         drop(breaks);
-        assert_eq!(listener.heard().await, None);
+        assert_eq!(listener.recv().await, None);
     }
 
     #[tokio::test]
     async fn whoever_does_not_keep_up_misses_the_oldest_and_goes_on() {
-        let breaks = Breaks::default();
+        let breaks = BreakFeed::default();
         let mut listener = breaks.listen();
         let all: Vec<_> = (0..=BACKLOG).map(|n| broken(&n.to_string())).collect();
         for one in &all {
-            breaks.tell(one.clone());
+            breaks.publish(one.clone());
         }
-        assert_eq!(listener.heard().await.as_ref(), Some(&all[1]));
+        assert_eq!(listener.recv().await.as_ref(), Some(&all[1]));
     }
 }

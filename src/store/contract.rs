@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::{
     lock::{
-        Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId, LockName, Meant,
-        Metadata, Owner, Salt, TokenHash, Ttl,
+        BreakTarget, Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId,
+        LockName, Metadata, Owner, Salt, TokenHash, Ttl,
     },
     telemetry::metrics::StoreFigures,
 };
@@ -13,7 +13,7 @@ use crate::{
 pub use super::check::{Check, Health};
 use super::{
     StoreError,
-    breaks::{Breaking, Breaks},
+    breaks::{BreakFeed, Breaking},
     page::{ListQuery, Page},
     parking::Parking,
     positions::Position,
@@ -156,15 +156,15 @@ pub trait Store: Send + Sync + 'static {
     /// Shows locks that are held, in no order: a part of them at a time (clause 10).
     fn list(&self, query: &ListQuery) -> impl Future<Output = Result<Page, StoreError>> + Send;
 
-    /// Takes a lock away from whoever holds it: with `meant`, only if that is what holds it (clause 11).
+    /// Takes a lock away from whoever holds it: with `target`, only if that is what holds it (clause 11).
     fn break_lock(
         &self,
         name: &LockName,
-        meant: Option<Meant>,
+        target: Option<BreakTarget>,
     ) -> impl Future<Output = Result<Breaking, StoreError>> + Send;
 
     /// Where this process hears which leases were broken; not at all if the word of it is lost.
-    fn breaks(&self) -> &Breaks;
+    fn breaks(&self) -> &BreakFeed;
 
     /// Where the attempts of this process wait for news from the queue.
     fn parking(&self) -> &Parking;
@@ -219,7 +219,7 @@ pub struct Attempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
     /// For how long at most. The attempt leaves by itself then; a store may forget it soon after.
-    pub patience: Duration,
+    pub max_wait: Duration,
     /// How many may be queued for the name, this attempt included.
     pub longest_queue: u64,
 }
@@ -249,7 +249,7 @@ pub enum Acquisition {
     /// Somebody else holds the lock, or is about to: those before us in the queue.
     Held(Contention),
     /// The attempt stands in the queue.
-    Queued(Place),
+    Queued(QueuePosition),
     /// As many attempts are queued for this name as are allowed.
     QueueFull,
     /// A newer request with the same idempotency key has its place, or keeps its lease.
@@ -271,7 +271,7 @@ pub struct Contention {
 
 /// A position in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct QueuePosition {
     /// How many are queued before this one.
     pub ahead: u64,
     /// What it waits for.
@@ -394,8 +394,8 @@ pub struct Waiter {
     pub waited: Duration,
 }
 
-impl From<&Place> for Position {
-    fn from(place: &Place) -> Self {
+impl From<&QueuePosition> for Position {
+    fn from(place: &QueuePosition) -> Self {
         Self {
             ahead: place.ahead,
             waiters: place.contention.waiters,

@@ -12,7 +12,7 @@ pub enum Cursor {
     /// The embedded store: behind the locks up to this place in its own order.
     Embedded {
         /// The place.
-        place: u64,
+        position: u64,
     },
     /// Redis: how far it was scanned.
     Redis(Scanned),
@@ -99,7 +99,7 @@ impl Cursor {
             split: None,
         };
         let (kind, node, scanned, since) = match self {
-            Self::Embedded { place } => (EMBEDDED, 0, at(place), None),
+            Self::Embedded { position } => (EMBEDDED, 0, at(position), None),
             Self::Redis(scanned) if scanned.split.is_some() => (REDIS_SPLIT, 0, scanned, None),
             Self::Redis(scanned) => (REDIS, 0, scanned, None),
             Self::Quorum {
@@ -181,7 +181,7 @@ impl Cursor {
         };
         match kind {
             _ if !rest.is_empty() => None,
-            EMBEDDED => Some(Self::Embedded { place: position }),
+            EMBEDDED => Some(Self::Embedded { position }),
             REDIS | REDIS_SPLIT => Some(Self::Redis(scanned)),
             QUORUM | QUORUM_SPLIT => {
                 let [skipped, node] = node.to_be_bytes();
@@ -247,7 +247,7 @@ mod tests {
                 }),
             ),
         },
-        Cursor::Embedded { place: u64::MAX },
+        Cursor::Embedded { position: u64::MAX },
         Cursor::Redis(scanned(0xdead_beef, 1 << 40, None)),
         Cursor::Redis(scanned(
             0xdead_beef,

@@ -28,7 +28,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// The error in one word, for those who count.
-    pub fn word(&self) -> &'static str {
+    pub fn label(&self) -> &'static str {
         match self {
             Self::Unavailable(_) => "unavailable",
             Self::Indeterminate(_) => "unknown",

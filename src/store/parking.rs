@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::lock::{HeldLease, LockName, TokenHash};
 
-use super::positions::Positions;
+use super::positions::PositionWatchers;
 
 /// The attempts that wait here. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -27,10 +27,10 @@ pub struct Parking(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    places: Mutex<Places>,
+    attempts: Mutex<ParkedAttempts>,
     /// At how many of them somebody waits: whoever only wants to know that needs no lock.
     attended: AtomicUsize,
-    positions: Positions,
+    positions: PositionWatchers,
 }
 
 /// The place of one attempt; leaving it behind takes it off the list.
@@ -61,7 +61,7 @@ type Key = [u8; 32];
 
 /// Those who wait here for one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Crowd {
+pub struct NameWaiters {
     /// The name.
     pub name: LockName,
     /// How many they are.
@@ -71,18 +71,18 @@ pub struct Crowd {
 }
 
 #[derive(Debug, Default)]
-struct Places {
-    by_token: BTreeMap<Key, Place>,
+struct ParkedAttempts {
+    by_token: BTreeMap<Key, ParkedAttempt>,
     /// How many wait for each name; the keys are the names that somebody waits for.
     by_name: HashMap<LockName, usize>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct ParkedAttempt {
     name: LockName,
     since: Instant,
     /// Whether copies of its acquire may still arrive, however often it asks.
-    sent_again: bool,
+    resent: bool,
     /// Whether somebody waits there, and not only the news are kept for who may come back.
     attended: bool,
     /// `None`: it has heard its news, and deals with them.
@@ -95,18 +95,18 @@ impl Parking {
     /// Takes a place, before the attempt is sent: news may come back before the answer does.
     pub fn park(&self, name: LockName, token: TokenHash) -> Parked {
         let (sender, news) = oneshot::channel();
-        let place = Place {
+        let attempt = ParkedAttempt {
             name: name.clone(),
             since: Instant::now(),
-            sent_again: false,
+            resent: false,
             attended: true,
             news: Some(sender),
         };
-        let mut places = self.lock();
-        places.by_token.insert(*token.as_bytes(), place);
-        *places.by_name.entry(name.clone()).or_default() += 1;
+        let mut attempts = self.lock();
+        attempts.by_token.insert(*token.as_bytes(), attempt);
+        *attempts.by_name.entry(name.clone()).or_default() += 1;
         self.0.attended.fetch_add(1, Ordering::Relaxed);
-        drop(places);
+        drop(attempts);
         Parked {
             parking: self.clone(),
             name,
@@ -119,10 +119,10 @@ impl Parking {
     /// back. The first news count; an attempt that deals with them already, and may be about to
     /// confirm its grant, stays where it is until it leaves its place.
     #[must_use = "a grant that nobody waits for must be given back"]
-    pub fn tell(&self, token: &TokenHash, news: News) -> bool {
+    pub fn deliver(&self, token: &TokenHash, news: News) -> bool {
         match self.lock().by_token.get_mut(token.as_bytes()) {
-            Some(place) => {
-                let sender = place.news.take();
+            Some(attempt) => {
+                let sender = attempt.news.take();
                 sender.is_none_or(|sender| sender.send(news).is_ok())
             }
             None => false,
@@ -130,10 +130,10 @@ impl Parking {
     }
 
     /// Tells every attempt that waits for such a name that the store has lost its queue.
-    pub fn forget(&self, concerned: impl Fn(&LockName) -> bool) {
-        for place in self.lock().by_token.values_mut() {
-            if concerned(&place.name)
-                && let Some(sender) = place.news.take()
+    pub fn notify_forgotten(&self, concerned: impl Fn(&LockName) -> bool) {
+        for attempt in self.lock().by_token.values_mut() {
+            if concerned(&attempt.name)
+                && let Some(sender) = attempt.news.take()
             {
                 // Whoever is just leaving its place need not hear it.
                 drop(sender.send(News::Forgotten));
@@ -142,7 +142,7 @@ impl Parking {
     }
 
     /// Those who want to see how their place moves. The store tells them every few seconds.
-    pub fn positions(&self) -> &Positions {
+    pub fn positions(&self) -> &PositionWatchers {
         &self.0.positions
     }
 
@@ -158,23 +158,23 @@ impl Parking {
 
     /// Those who wait here, by the name that they wait for, in no order. Walks the whole list: for
     /// people who look.
-    pub fn crowds(&self) -> Vec<Crowd> {
+    pub fn waiters_by_name(&self) -> Vec<NameWaiters> {
         let now = Instant::now();
-        let mut crowds = HashMap::new();
-        for place in self.lock().by_token.values() {
-            let waited = now.saturating_duration_since(place.since);
-            let (waiters, longest) = crowds
-                .entry(place.name.clone())
+        let mut by_name = HashMap::new();
+        for attempt in self.lock().by_token.values() {
+            let waited = now.saturating_duration_since(attempt.since);
+            let (waiters, longest) = by_name
+                .entry(attempt.name.clone())
                 .or_insert((0, Duration::ZERO));
             *waiters += 1;
             *longest = waited.max(*longest);
         }
-        let crowd = |(name, (waiters, longest))| Crowd {
+        let waiters_of = |(name, (waiters, longest))| NameWaiters {
             name,
             waiters,
             longest,
         };
-        crowds.into_iter().map(crowd).collect()
+        by_name.into_iter().map(waiters_of).collect()
     }
 
     /// The names that somebody waits for here.
@@ -183,73 +183,77 @@ impl Parking {
     }
 
     /// Whether somebody waits for this name here.
-    pub fn awaits(&self, name: &LockName) -> bool {
+    pub fn has_waiters(&self, name: &LockName) -> bool {
         self.lock().by_name.contains_key(name)
     }
 
     /// Whether this attempt waits here.
-    pub fn has_place(&self, token: &TokenHash) -> bool {
+    pub fn contains(&self, token: &TokenHash) -> bool {
         self.lock().by_token.contains_key(token.as_bytes())
     }
 
     /// Takes note that an acquire of this attempt was sent more than once.
-    pub fn sent_again(&self, token: &TokenHash) {
-        if let Some(place) = self.lock().by_token.get_mut(token.as_bytes()) {
-            place.sent_again = true;
+    pub fn mark_resent(&self, token: &TokenHash) {
+        if let Some(attempt) = self.lock().by_token.get_mut(token.as_bytes()) {
+            attempt.resent = true;
         }
     }
 
     /// Whether an acquire of this attempt, which waits here, was sent more than once.
-    pub fn was_sent_again(&self, token: &TokenHash) -> bool {
-        let places = self.lock();
-        let place = places.by_token.get(token.as_bytes());
-        place.is_some_and(|place| place.sent_again)
+    pub fn was_resent(&self, token: &TokenHash) -> bool {
+        let attempts = self.lock();
+        let attempt = attempts.by_token.get(token.as_bytes());
+        attempt.is_some_and(|attempt| attempt.resent)
     }
 
     /// At most so many of those who wait for news here, from behind `last` on: whoever goes on with the
     /// last of these, and begins anew when there are fewer, comes by all of them.
-    pub fn next(&self, last: Option<&TokenHash>, most: usize) -> Vec<(LockName, TokenHash)> {
+    pub fn next_waiters(
+        &self,
+        last: Option<&TokenHash>,
+        most: usize,
+    ) -> Vec<(LockName, TokenHash)> {
         let from = last.map_or(Bound::Unbounded, |last| Bound::Excluded(*last.as_bytes()));
-        let places = self.lock();
-        let behind = places.by_token.range((from, Bound::Unbounded));
-        let waiting = behind.filter(|(_, place)| place.news.is_some());
+        let attempts = self.lock();
+        let behind = attempts.by_token.range((from, Bound::Unbounded));
+        let waiting = behind.filter(|(_, attempt)| attempt.news.is_some());
         waiting
             .take(most)
-            .map(|(key, place)| (place.name.clone(), TokenHash::from_bytes(*key)))
+            .map(|(key, attempt)| (attempt.name.clone(), TokenHash::from_bytes(*key)))
             .collect()
     }
 
     /// The attempts that wait for this name here. Walks the whole list: for recovery only.
     pub fn waiting_for(&self, name: &LockName) -> Vec<TokenHash> {
-        let places = self.lock();
-        let of_name = places
+        let attempts = self.lock();
+        let of_name = attempts
             .by_token
             .iter()
-            .filter(|(_, place)| place.name == *name);
+            .filter(|(_, attempt)| attempt.name == *name);
         of_name
             .map(|(key, _)| TokenHash::from_bytes(*key))
             .collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Places> {
-        let places = self.0.places.lock();
-        places.expect("no code panics while it holds the list")
+    fn lock(&self) -> MutexGuard<'_, ParkedAttempts> {
+        let attempts = self.0.attempts.lock();
+        attempts.expect("no code panics while it holds the list")
     }
 }
 
-// === impl Places ===
+// === impl ParkedAttempts ===
 
-impl Places {
-    fn remove(&mut self, token: &TokenHash) -> Option<Place> {
-        let place = self.by_token.remove(token.as_bytes())?;
-        let name = &place.name;
+impl ParkedAttempts {
+    fn remove(&mut self, token: &TokenHash) -> Option<ParkedAttempt> {
+        let attempt = self.by_token.remove(token.as_bytes())?;
+        let name = &attempt.name;
         if let Some(count) = self.by_name.get_mut(name) {
             *count -= 1;
             if *count == 0 {
                 self.by_name.remove(name);
             }
         }
-        Some(place)
+        Some(attempt)
     }
 }
 
@@ -263,25 +267,25 @@ impl Parked {
     }
 
     /// The news that came before now, if any.
-    pub fn news_so_far(&mut self) -> Option<News> {
+    pub fn try_news(&mut self) -> Option<News> {
         self.news.try_recv().ok()
     }
 
     /// Stays in place to ask again, without a moment in which nobody waits here. What was told since
     /// the news that were heard is said again by the store to whoever asks.
-    pub fn wait_again(&mut self) {
+    pub fn rearm(&mut self) {
         let (sender, news) = oneshot::channel();
-        if let Some(place) = self.parking.lock().by_token.get_mut(self.token.as_bytes()) {
-            place.news = Some(sender);
+        if let Some(attempt) = self.parking.lock().by_token.get_mut(self.token.as_bytes()) {
+            attempt.news = Some(sender);
         }
         self.news = news;
     }
 
     /// Stays in place for who may come back. Nobody waits there now.
     pub fn keep(&mut self) {
-        let mut places = self.parking.lock();
-        if let Some(place) = places.by_token.get_mut(self.token.as_bytes()) {
-            let attended = std::mem::replace(&mut place.attended, false);
+        let mut attempts = self.parking.lock();
+        if let Some(attempt) = attempts.by_token.get_mut(self.token.as_bytes()) {
+            let attended = std::mem::replace(&mut attempt.attended, false);
             let attended = usize::from(attended);
             self.parking
                 .0
@@ -299,7 +303,7 @@ impl Parked {
 impl Drop for Parked {
     fn drop(&mut self) {
         let removed = self.parking.lock().remove(&self.token);
-        if removed.is_some_and(|place| place.attended) {
+        if removed.is_some_and(|attempt| attempt.attended) {
             self.parking.0.attended.fetch_sub(1, Ordering::Relaxed);
         }
     }

@@ -24,44 +24,44 @@ pub struct Position {
 
 /// The attempts whose position is watched. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Positions {
-    watched: Arc<Mutex<BTreeMap<Key, Watched>>>,
+pub struct PositionWatchers {
+    watched: Arc<Mutex<BTreeMap<Key, WatchedAttempt>>>,
 }
 
 /// The bytes of an attempt's token hash, which say nothing about when it came.
 type Key = [u8; 32];
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedAttempt {
     name: LockName,
     news: watch::Sender<Option<Position>>,
 }
 
 /// Watches the position of one attempt; dropped, nobody looks it up any more.
 #[derive(Debug)]
-pub struct Watcher {
-    positions: Positions,
+pub struct PositionWatcher {
+    positions: PositionWatchers,
     key: Key,
     news: watch::Receiver<Option<Position>>,
 }
 
-// === impl Positions ===
+// === impl PositionWatchers ===
 
-impl Positions {
+impl PositionWatchers {
     /// Watches an attempt that stands in the queue.
-    pub fn watch(&self, name: LockName, token: &TokenHash) -> Watcher {
-        let (news, heard) = watch::channel(None);
+    pub fn watch(&self, name: LockName, token: &TokenHash) -> PositionWatcher {
+        let (news, receiver) = watch::channel(None);
         let key = *token.as_bytes();
-        self.lock().insert(key, Watched { name, news });
-        Watcher {
+        self.lock().insert(key, WatchedAttempt { name, news });
+        PositionWatcher {
             positions: self.clone(),
             key,
-            news: heard,
+            news: receiver,
         }
     }
 
     /// Tells where an attempt stands, if that is watched.
-    pub fn tell(&self, token: &TokenHash, position: Position) {
+    pub fn publish(&self, token: &TokenHash, position: Position) {
         if let Some(watched) = self.lock().get(token.as_bytes()) {
             watched.news.send_replace(Some(position));
         }
@@ -74,7 +74,11 @@ impl Positions {
 
     /// At most so many of those that are watched, from behind `last` on and around: whoever goes on
     /// with the last of these comes by all of them.
-    pub fn next(&self, last: Option<&TokenHash>, most: usize) -> Vec<(LockName, TokenHash)> {
+    pub fn next_watched(
+        &self,
+        last: Option<&TokenHash>,
+        most: usize,
+    ) -> Vec<(LockName, TokenHash)> {
         let watched = self.lock();
         let from = last.map_or(Bound::Unbounded, |last| Bound::Excluded(*last.as_bytes()));
         let to = last.map_or(Bound::Unbounded, |last| Bound::Included(*last.as_bytes()));
@@ -95,19 +99,19 @@ impl Positions {
         by_name
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Watched>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, WatchedAttempt>> {
         self.watched
             .lock()
             .expect("no code panics while it holds the list")
     }
 }
 
-// === impl Watcher ===
+// === impl PositionWatcher ===
 
-impl Watcher {
+impl PositionWatcher {
     /// Waits until the position is looked up again, whether it has changed or not. Safe to drop and
     /// call again.
-    pub async fn looked_up(&mut self) -> Position {
+    pub async fn updated(&mut self) -> Position {
         loop {
             if self.news.changed().await.is_err() {
                 // Another attempt with this token: there is none.
@@ -120,7 +124,7 @@ impl Watcher {
     }
 }
 
-impl Drop for Watcher {
+impl Drop for PositionWatcher {
     fn drop(&mut self) {
         self.positions.lock().remove(&self.key);
     }
@@ -137,28 +141,28 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_watches_is_told_the_last_position_and_nobody_else() {
-        let positions = Positions::default();
+        let positions = PositionWatchers::default();
         let (one, other) = (Token::random().hash(), Token::random().hash());
         let mut watcher = positions.watch(name("a"), &one);
         let at = |ahead| Position { ahead, waiters: 9 };
         for (token, position) in [(one, at(4)), (one, at(3)), (other, at(1))] {
-            positions.tell(&token, position);
+            positions.publish(&token, position);
         }
-        assert_eq!(watcher.looked_up().await, at(3));
+        assert_eq!(watcher.updated().await, at(3));
         drop(watcher);
         assert!(positions.is_empty());
     }
 
     #[test]
     fn in_turns_all_are_come_by() {
-        let positions = Positions::default();
+        let positions = PositionWatchers::default();
         let watchers: Vec<_> = (0..10)
             .map(|_| positions.watch(name("a"), &Token::random().hash()))
             .collect();
         let mut seen = HashMap::new();
         let mut last = None;
         for _ in 0..10 {
-            let turn = positions.next(last.as_ref(), 3);
+            let turn = positions.next_watched(last.as_ref(), 3);
             assert_eq!(turn.len(), 3);
             last = turn.last().map(|(_, token)| *token);
             for (_, token) in turn {
@@ -166,14 +170,14 @@ mod tests {
             }
         }
         assert!(seen.len() == 10 && seen.values().all(|&times| times == 3));
-        assert_eq!(positions.next(last.as_ref(), 100).len(), 10);
+        assert_eq!(positions.next_watched(last.as_ref(), 100).len(), 10);
         drop(watchers);
-        assert!(positions.next(last.as_ref(), 3).is_empty());
+        assert!(positions.next_watched(last.as_ref(), 3).is_empty());
     }
 
     #[test]
     fn they_are_found_by_the_lock_that_they_wait_for() {
-        let positions = Positions::default();
+        let positions = PositionWatchers::default();
         let tokens: Vec<_> = (0..3).map(|_| Token::random().hash()).collect();
         let _watchers: Vec<_> = ["a", "b", "a"]
             .iter()

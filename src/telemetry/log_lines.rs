@@ -14,20 +14,20 @@ use std::{
 /// hangs must not stop the gateway, whose holders would lose their locks. What there is no room for is
 /// lost, and counted in the log as soon as it can be written again.
 #[derive(Clone)]
-pub(super) struct LogLines(Arc<Shared>);
+pub(super) struct LogLines(Arc<LogShared>);
 
 /// Sees to it that the last lines are written, when it is dropped.
 #[must_use = "the last lines of the log are written when it is dropped"]
 pub struct LogEnd(LogLines);
 
-struct Shared {
-    waiting: Mutex<Waiting>,
+struct LogShared {
+    waiting: Mutex<PendingLines>,
     /// There are lines, for the thread; or everything is written, for those who wait for that.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct PendingLines {
     lines: Vec<u8>,
     lost: u64,
     /// The thread has taken lines and is writing them.
@@ -51,7 +51,7 @@ impl LogLines {
         output: impl Write + Send + 'static,
         lost: impl Fn(u64) + Send + 'static,
     ) -> io::Result<Self> {
-        let lines = Self(Arc::new(Shared {
+        let lines = Self(Arc::new(LogShared {
             waiting: Mutex::default(),
             changed: Condvar::new(),
         }));
@@ -65,7 +65,7 @@ impl LogLines {
     /// Waits until everything is written that was left here, but no longer than this.
     pub(super) fn flush(&self, within: Duration) {
         let waiting = self.lock();
-        let unwritten = |waiting: &mut Waiting| waiting.writing || !waiting.lines.is_empty();
+        let unwritten = |waiting: &mut PendingLines| waiting.writing || !waiting.lines.is_empty();
         // Either way it is time to go on.
         drop(
             self.0
@@ -74,12 +74,12 @@ impl LogLines {
         );
     }
 
-    fn write_to(&self, mut output: impl Write, say_lost: impl Fn(u64)) {
+    fn write_to(&self, mut output: impl Write, report_lost: impl Fn(u64)) {
         let mut lines = Vec::new();
         loop {
             let lost = self.take(&mut lines);
             if lost > 0 {
-                say_lost(lost);
+                report_lost(lost);
             }
             // Nobody is left who could be told.
             drop(output.write_all(&lines));
@@ -108,7 +108,7 @@ impl LogLines {
         mem::take(&mut waiting.lost)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, PendingLines> {
         // Lines are appended whole, or not at all.
         self.0
             .waiting
@@ -176,10 +176,10 @@ mod tests {
 
     fn read_by_hand() -> (LogLines, Receiver<Vec<u8>>, Receiver<u64>) {
         let (sender, read) = mpsc::sync_channel(0);
-        let (say, lost) = mpsc::sync_channel(8);
-        let say_lost = move |lost| say.send(lost).unwrap();
+        let (lost_sender, lost) = mpsc::sync_channel(8);
+        let report_lost = move |lost| lost_sender.send(lost).unwrap();
         (
-            LogLines::start(Reader(sender), say_lost).unwrap(),
+            LogLines::start(Reader(sender), report_lost).unwrap(),
             read,
             lost,
         )

@@ -13,7 +13,7 @@ use tracing_subscriber::{
 
 use crate::{
     config::{Invalid, LogConfig, LogFormat},
-    unseen::{escape_json, escape_text},
+    invisible_chars::{escape_json, escape_text},
 };
 
 use super::{

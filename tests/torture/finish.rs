@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Longer than any lease of a client lasts.
-const PATIENCE: Duration = Duration::from_secs(12);
+const TIMEOUT: Duration = Duration::from_secs(12);
 /// What stays, by the end of its key.
 const STAYS: [&str; 2] = [":fence", ":ended"];
 /// What says for a minute what became of an attempt, and of an idempotency key.
@@ -25,7 +25,7 @@ const OF_SERVERS: [&str; 2] = ["lg:{}:marker", "lg:{}:node"];
 /// What is left that should not be.
 pub(crate) async fn left(rig: &mut Rig, directory: &Path) -> Vec<Violation> {
     let mut violations = Vec::new();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     for lock in &locks(directory) {
         loop {
             let Some(what) = in_the_way(rig, lock).await else {

@@ -32,7 +32,7 @@ impl Book {
         let tokens = [Token::random().hash(), Token::random().hash()];
         for token in tokens {
             let mut slot = book.ask("a", None).unwrap();
-            slot.lasts(token, book.1 + TTL);
+            slot.extend_until(token, book.1 + TTL);
             slot.keep();
         }
         assert!(book.is_full());
@@ -70,7 +70,7 @@ fn a_lease_counts_until_it_expires_and_a_renewal_moves_that() {
     assert!(!book.is_full(), "one of them has expired");
     let mut third = book.ask("c", None).unwrap();
     assert!(book.is_full(), "the other one has not");
-    third.lasts(b, book.1 + TTL);
+    third.extend_until(b, book.1 + TTL);
     third.keep();
     book.1 += 2 * TTL;
     let _all = [book.ask("d", None).unwrap(), book.ask("e", None).unwrap()];
@@ -90,7 +90,7 @@ fn a_lease_that_was_not_delivered_does_not_count() {
     let book = Book::new();
     for _ in 0..3 {
         let mut slot = book.ask("a", None).unwrap();
-        slot.lasts(Token::random().hash(), book.1 + TTL);
+        slot.extend_until(Token::random().hash(), book.1 + TTL);
         drop(slot);
     }
     let ledger = book.0.lock();
@@ -102,12 +102,12 @@ fn who_asks_again_for_a_lease_needs_no_more_room() {
     let book = Book::new();
     let token = Token::random().hash();
     let mut slot = book.ask("a", Some(1)).unwrap();
-    slot.lasts(token, book.1 + TTL);
+    slot.extend_until(token, book.1 + TTL);
     slot.keep();
     let _other = book.ask("b", None).unwrap();
     assert!(book.ask("a", Some(2)).is_err());
     let mut again = book.ask("a", Some(1)).unwrap();
-    again.lasts(token, book.1 + TTL);
+    again.extend_until(token, book.1 + TTL);
     again.keep();
     assert!(book.is_full());
     book.0.ended(&name("a"), token);
@@ -118,7 +118,7 @@ fn who_asks_again_for_a_lease_needs_no_more_room() {
 fn a_lease_that_is_handed_on_counts_for_the_one_who_goes_on_with_it() {
     let (book, [a, _]) = Book::full();
     let mut adopted = book.0.adopt(&"other".into(), &name("a"));
-    adopted.lasts(a, book.1 + TTL);
+    adopted.extend_until(a, book.1 + TTL);
     assert!(!book.is_full());
     drop(adopted);
     assert!(!book.0.lock().keys.contains_key("other"));
@@ -129,9 +129,9 @@ fn a_lease_that_was_adopted_outlives_the_stream_that_had_it() {
     let book = Book::new();
     let token = Token::random().hash();
     let mut old = book.ask("a", None).unwrap();
-    old.lasts(token, book.1 + TTL);
+    old.extend_until(token, book.1 + TTL);
     let mut new = book.0.adopt(&old.0.as_ref().unwrap().key, &name("a"));
-    new.lasts(token, book.1 + TTL);
+    new.extend_until(token, book.1 + TTL);
     drop(old);
     assert_eq!(book.0.lock().key_of.len(), 1);
     drop(new);
@@ -147,7 +147,7 @@ fn what_has_ended_is_forgotten_whoever_had_it() {
             .0
             .ask(&other, 1_000, &name(&format!("b{number}")), None, book.1)
             .unwrap();
-        slot.lasts(Token::random().hash(), book.1 + TTL);
+        slot.extend_until(Token::random().hash(), book.1 + TTL);
         slot.keep();
     }
     book.1 += TTL;
@@ -182,7 +182,7 @@ fn asking_costs_the_same_however_many_leases_there_are() {
     // With a look at all others for each of them these would be 5 * 10^9 looks.
     for number in 0..100_000 {
         let mut slot = ask(number);
-        slot.lasts(Token::random().hash(), book.1 + TTL);
+        slot.extend_until(Token::random().hash(), book.1 + TTL);
         slot.keep();
     }
     assert!(book.ask("b", None).is_err());
@@ -199,7 +199,7 @@ fn a_later_lease_under_a_key_is_known_when_the_earlier_one_ends() {
         book.ask("a", Some(1)).unwrap(),
     ];
     for (mut slot, token) in [(first, earlier), (second, later)] {
-        slot.lasts(token, book.1 + TTL);
+        slot.extend_until(token, book.1 + TTL);
         slot.keep();
     }
     book.0.ended(&name("a"), earlier);
@@ -213,10 +213,10 @@ fn a_lease_that_its_own_key_adopts_is_still_known_when_it_is_asked_for_again() {
     let book = Book::new();
     let token = Token::random().hash();
     let mut slot = book.ask("a", Some(1)).unwrap();
-    slot.lasts(token, book.1 + TTL);
+    slot.extend_until(token, book.1 + TTL);
     slot.keep();
     let mut adopted = book.0.adopt(&"ci".into(), &name("a"));
-    adopted.lasts(token, book.1 + TTL);
+    adopted.extend_until(token, book.1 + TTL);
     let _other = book.ask("b", None).unwrap();
     assert!(book.is_full());
     assert!(book.ask("a", Some(1)).is_ok());

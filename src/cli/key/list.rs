@@ -37,7 +37,7 @@ impl ListArgs {
         let ring = self.file(environment)?.read()?;
         let now = SystemClock.wall();
         if self.json {
-            let keys = ring.keys().iter().map(|key| shown(key, now));
+            let keys = ring.keys().iter().map(|key| as_json(key, now));
             return Ok(json!({"keys": keys.collect::<Vec<_>>()}).to_string());
         }
         let mut rows = vec![HEAD.map(str::to_owned)];
@@ -90,7 +90,7 @@ fn row(key: &KeyEntry, now: SystemTime) -> [String; 8] {
     ]
 }
 
-fn shown(key: &KeyEntry, now: SystemTime) -> Value {
+fn as_json(key: &KeyEntry, now: SystemTime) -> Value {
     let list = |prefixes: &Prefixes| prefixes.iter().map(Value::from).collect::<Value>();
     let mut object = json!({
         "name": &*key.name,

@@ -92,7 +92,7 @@ impl NewArgs {
     fn table(&self, secret: &str) -> Result<String, CliError> {
         let mut text = format!("[[key]]\nname = {:?}\nsecrets = [{secret:?}]\n", self.name);
         let mut line = |name: &str, value: String| {
-            writeln!(text, "{name} = {value}").expect("a string takes every text");
+            writeln!(text, "{name} = {value}").expect("writing to a String never fails");
         };
         for (name, prefixes) in [
             ("acquire", &self.acquire),

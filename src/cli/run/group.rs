@@ -17,12 +17,12 @@ pub(super) struct Group {
 
 /// How a group stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum GroupState {
     /// Somebody in it is alive.
     Alive,
     /// Somebody is in it, and it is not known whether anybody is alive: the system does not show its
     /// processes, or not those of other users.
-    Unseen,
+    Unknown,
     /// All that was seen of it is dead and waits to be collected: its first process, at least, until we
     /// have done that. Somebody may have been started in the middle of the look.
     Dead,
@@ -32,7 +32,7 @@ pub(super) enum Standing {
 
 /// What the system shows of a process.
 #[derive(Debug, PartialEq, Eq)]
-struct Shown {
+struct ProcessStat {
     parent: i32,
     group: i32,
     dead: bool,
@@ -60,33 +60,33 @@ impl Group {
 
     /// How it stands now. Signals reach the dead as well, until their parent has collected them; and
     /// the first process of a container, which inherits them, may never do so.
-    pub(super) fn standing(&mut self) -> Standing {
+    pub(super) fn group_state(&mut self) -> GroupState {
         // Whoever has changed its user is not ours to signal, but is there.
         if test_kill_process_group(self.id) == Err(Errno::SRCH) {
-            return Standing::Gone;
+            return GroupState::Gone;
         }
         let group = self.id.as_raw_pid();
-        let mut standing = Standing::Unseen;
+        let mut group_state = GroupState::Unknown;
         for pid in self.alive.into_iter().chain(processes()) {
-            match Shown::of(pid) {
-                Some(shown) if shown.group != group => {}
-                Some(shown) if shown.dead => standing = Standing::Dead,
+            match ProcessStat::of(pid) {
+                Some(stat) if stat.group != group => {}
+                Some(stat) if stat.dead => group_state = GroupState::Dead,
                 Some(_) => {
                     self.alive = Some(pid);
-                    return Standing::Alive;
+                    return GroupState::Alive;
                 }
                 None => {}
             }
         }
-        standing
+        group_state
     }
 }
 
 /// The children of this process that are dead and wait to be collected, as far as the system shows them.
 pub(super) fn dead_children() -> impl Iterator<Item = Pid> {
-    let is_ours = |it: &Shown| u32::try_from(it.parent) == Ok(process::id());
+    let is_ours = |it: &ProcessStat| u32::try_from(it.parent) == Ok(process::id());
     processes()
-        .filter(move |&pid| Shown::of(pid).is_some_and(|it| it.dead && is_ours(&it)))
+        .filter(move |&pid| ProcessStat::of(pid).is_some_and(|it| it.dead && is_ours(&it)))
         .filter_map(Pid::from_raw)
 }
 
@@ -102,9 +102,9 @@ fn processes() -> impl Iterator<Item = i32> {
     entries.into_iter().flatten().flatten().filter_map(numbered)
 }
 
-// === impl Shown ===
+// === impl ProcessStat ===
 
-impl Shown {
+impl ProcessStat {
     fn of(pid: i32) -> Option<Self> {
         let stat = fs::read(format!("{PROCESSES}/{pid}/stat")).ok()?;
         Self::parse(&String::from_utf8_lossy(&stat))
@@ -152,19 +152,19 @@ mod tests {
     #[test]
     fn the_dead_are_not_alive_although_signals_reach_them() {
         let (mut child, mut group) = started();
-        assert_eq!(group.standing(), Standing::Alive);
+        assert_eq!(group.group_state(), GroupState::Alive);
         group.signal(Signal::KILL);
         for _ in 0..2_000 {
-            if group.standing() != Standing::Alive {
+            if group.group_state() != GroupState::Alive {
                 break;
             }
             thread::sleep(Duration::from_millis(5));
         }
         // Nobody has collected it.
         assert!(test_kill_process_group(group.id()).is_ok());
-        assert_eq!(group.standing(), Standing::Dead);
+        assert_eq!(group.group_state(), GroupState::Dead);
         child.wait().unwrap();
-        assert_eq!(group.standing(), Standing::Gone);
+        assert_eq!(group.group_state(), GroupState::Gone);
     }
 
     #[test]
@@ -177,13 +177,13 @@ mod tests {
             .unwrap();
         dead.kill().unwrap();
         let dead_pid = group.id().as_raw_pid();
-        while !Shown::of(dead_pid).unwrap().dead {
+        while !ProcessStat::of(dead_pid).unwrap().dead {
             thread::yield_now();
         }
-        assert_eq!(group.standing(), Standing::Alive);
+        assert_eq!(group.group_state(), GroupState::Alive);
         group.signal(Signal::KILL);
         living.wait().unwrap();
-        assert_eq!(group.standing(), Standing::Dead);
+        assert_eq!(group.group_state(), GroupState::Dead);
         dead.wait().unwrap();
     }
 
@@ -196,15 +196,15 @@ mod tests {
         };
         let (parent, group) = (70, 69);
         let shown = |dead| {
-            Some(Shown {
+            Some(ProcessStat {
                 parent,
                 group,
                 dead,
             })
         };
-        assert_eq!(Shown::parse(&stat("S", 1)), shown(false));
-        assert_eq!(Shown::parse(&stat("Z", 1)), shown(true));
-        assert_eq!(Shown::parse(&stat("Z", 2)), shown(false));
-        assert_eq!(Shown::parse("71 (cut"), None);
+        assert_eq!(ProcessStat::parse(&stat("S", 1)), shown(false));
+        assert_eq!(ProcessStat::parse(&stat("Z", 1)), shown(true));
+        assert_eq!(ProcessStat::parse(&stat("Z", 2)), shown(false));
+        assert_eq!(ProcessStat::parse("71 (cut"), None);
     }
 }

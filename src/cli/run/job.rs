@@ -9,10 +9,10 @@ use rustix::{
 use tokio::time::Instant;
 
 use super::{
-    group::{Group, Standing},
+    group::{Group, GroupState},
     guard::own_program,
     start_process::stopped,
-    stopping::{Remains, Stopping},
+    stopping::{Leftover, Stopping},
 };
 
 /// A command and everything that it started, as long as that stays in its process group.
@@ -95,12 +95,12 @@ impl Job {
     }
 
     /// How what it has left running stands.
-    pub(super) fn standing(&mut self) -> Standing {
-        self.group.standing()
+    pub(super) fn group_state(&mut self) -> GroupState {
+        self.group.group_state()
     }
 
     /// Looks at what it has left running, which is to end.
-    pub(super) fn look(&mut self, stopping: &mut Stopping, kill_at: Instant) -> Option<Remains> {
+    pub(super) fn look(&mut self, stopping: &mut Stopping, kill_at: Instant) -> Option<Leftover> {
         stopping.look(&mut self.group, kill_at)
     }
 }

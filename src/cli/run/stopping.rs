@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    group::{Group, Standing},
+    group::{Group, GroupState},
     job::Job,
     orphans::Orphans,
 };
@@ -18,7 +18,7 @@ pub(super) trait Stoppable {
     fn signal(&self, signal: Signal);
 
     /// How it stands now.
-    fn standing(&mut self) -> Standing;
+    fn group_state(&mut self) -> GroupState;
 }
 
 /// How far a process group is on its way to its end.
@@ -29,7 +29,7 @@ pub(super) struct Stopping {
 
 /// What has come of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Remains {
+pub(super) enum Leftover {
     /// Nobody is seen alive.
     Nobody,
     /// Somebody lives on although it was killed, or it cannot be seen that nobody does. A process that
@@ -51,8 +51,8 @@ impl Stoppable for Group {
         Self::signal(self, signal);
     }
 
-    fn standing(&mut self) -> Standing {
-        Self::standing(self)
+    fn group_state(&mut self) -> GroupState {
+        Self::group_state(self)
     }
 }
 
@@ -61,26 +61,32 @@ impl Stoppable for Group {
 impl Stopping {
     /// Looks at a group that was asked to end, and kills it from `kill_at` on. Says what has come of it
     /// once there is nothing more to wait for.
-    pub(super) fn look(&mut self, group: &mut impl Stoppable, kill_at: Instant) -> Option<Remains> {
+    pub(super) fn look(
+        &mut self,
+        group: &mut impl Stoppable,
+        kill_at: Instant,
+    ) -> Option<Leftover> {
         let now = Instant::now();
-        let mut standing = group.standing();
+        let mut group_state = group.group_state();
         // Whom the look has missed does not live on after this. Whoever is not shown is given no time: until
         // the command is collected an empty group cannot be told from one in which somebody lives, and each
         // command would be waited for as if it had left something running.
-        if matches!(standing, Standing::Dead | Standing::Unseen) && self.killed.is_none() {
+        if matches!(group_state, GroupState::Dead | GroupState::Unknown) && self.killed.is_none() {
             self.kill(group, now);
-            standing = group.standing();
+            group_state = group.group_state();
         }
-        match (standing, self.killed) {
+        match (group_state, self.killed) {
             // Whoever is hidden was killed, and is looked for once the command is collected.
-            (Standing::Gone | Standing::Dead | Standing::Unseen, _) => Some(Remains::Nobody),
-            (Standing::Alive, None) => {
+            (GroupState::Gone | GroupState::Dead | GroupState::Unknown, _) => {
+                Some(Leftover::Nobody)
+            }
+            (GroupState::Alive, None) => {
                 if now >= kill_at {
                     self.kill(group, now);
                 }
                 None
             }
-            (Standing::Alive, Some(at)) => (now >= at + KILLED).then_some(Remains::Somebody),
+            (GroupState::Alive, Some(at)) => (now >= at + KILLED).then_some(Leftover::Somebody),
         }
     }
 
@@ -90,9 +96,9 @@ impl Stopping {
     }
 }
 
-// === impl Remains ===
+// === impl Leftover ===
 
-impl Remains {
+impl Leftover {
     /// The same, when the command has been collected: until then signals reach it, and with it a group in
     /// which nobody else is seen. Should the number of the group have gone to another by now, that one is
     /// taken for what is left of it, and nothing is done to it.
@@ -104,10 +110,10 @@ impl Remains {
         loop {
             // Not collected, the dead are in the group.
             orphans.collect();
-            match job.standing() {
-                Standing::Gone | Standing::Dead => return Self::Nobody,
+            match job.group_state() {
+                GroupState::Gone | GroupState::Dead => return Self::Nobody,
                 _ if Instant::now() >= until => return Self::Somebody,
-                Standing::Alive | Standing::Unseen => sleep(LOOK).await,
+                GroupState::Alive | GroupState::Unknown => sleep(LOOK).await,
             }
         }
     }
@@ -123,13 +129,13 @@ mod tests {
 
     /// A group that stands before and after the KILL as a test says.
     struct Fake {
-        before: Standing,
-        after: Standing,
+        before: GroupState,
+        after: GroupState,
         killed: Cell<bool>,
     }
 
     impl Fake {
-        fn new(before: Standing, after: Standing) -> Self {
+        fn new(before: GroupState, after: GroupState) -> Self {
             let killed = Cell::new(false);
             Self {
                 before,
@@ -145,7 +151,7 @@ mod tests {
             self.killed.set(true);
         }
 
-        fn standing(&mut self) -> Standing {
+        fn group_state(&mut self) -> GroupState {
             if self.killed.get() {
                 self.after
             } else {
@@ -156,7 +162,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_lives_is_killed_when_it_is_time() {
-        let mut group = Fake::new(Standing::Alive, Standing::Dead);
+        let mut group = Fake::new(GroupState::Alive, GroupState::Dead);
         let mut stopping = Stopping::default();
         let kill_at = Instant::now() + Duration::from_secs(3);
         advance(Duration::from_secs(2)).await;
@@ -165,26 +171,26 @@ mod tests {
         advance(Duration::from_secs(1)).await;
         assert_eq!(stopping.look(&mut group, kill_at), None);
         assert!(group.killed.get());
-        assert_eq!(stopping.look(&mut group, kill_at), Some(Remains::Nobody));
+        assert_eq!(stopping.look(&mut group, kill_at), Some(Leftover::Nobody));
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_lives_on_although_it_was_killed_is_not_taken_for_dead() {
-        let mut group = Fake::new(Standing::Alive, Standing::Alive);
+        let mut group = Fake::new(GroupState::Alive, GroupState::Alive);
         let mut stopping = Stopping::default();
         let now = Instant::now();
         assert_eq!(stopping.look(&mut group, now), None);
         assert!(group.killed.get());
         assert_eq!(stopping.look(&mut group, now), None);
         advance(KILLED).await;
-        assert_eq!(stopping.look(&mut group, now), Some(Remains::Somebody));
+        assert_eq!(stopping.look(&mut group, now), Some(Leftover::Somebody));
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_cannot_be_seen_is_killed_at_once() {
-        let mut group = Fake::new(Standing::Unseen, Standing::Unseen);
+        let mut group = Fake::new(GroupState::Unknown, GroupState::Unknown);
         let later = Instant::now() + Duration::from_hours(1);
-        let nobody = Some(Remains::Nobody);
+        let nobody = Some(Leftover::Nobody);
         assert_eq!(Stopping::default().look(&mut group, later), nobody);
         assert!(group.killed.get());
     }
@@ -192,13 +198,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whom_the_look_has_missed_is_killed_and_looked_for_again() {
         let later = Instant::now() + Duration::from_hours(1);
-        let mut dead = Fake::new(Standing::Dead, Standing::Dead);
-        let nobody = Some(Remains::Nobody);
+        let mut dead = Fake::new(GroupState::Dead, GroupState::Dead);
+        let nobody = Some(Leftover::Nobody);
         assert_eq!(Stopping::default().look(&mut dead, later), nobody);
         assert!(dead.killed.get());
-        let mut missed = Fake::new(Standing::Dead, Standing::Alive);
+        let mut missed = Fake::new(GroupState::Dead, GroupState::Alive);
         assert_eq!(Stopping::default().look(&mut missed, later), None);
-        let mut gone = Fake::new(Standing::Gone, Standing::Gone);
+        let mut gone = Fake::new(GroupState::Gone, GroupState::Gone);
         assert_eq!(Stopping::default().look(&mut gone, later), nobody);
         assert!(!gone.killed.get());
     }

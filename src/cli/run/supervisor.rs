@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use crate::{
-    client::{Keeper, Keeping, Loss},
+    client::{LeaseRenewer, LeaseState, Loss},
     lock::LockName,
 };
 
@@ -19,7 +19,7 @@ use super::{
     guard::Guard,
     job::{Job, Status},
     orphans::Orphans,
-    stopping::{LOOK, Remains, Stopping},
+    stopping::{LOOK, Leftover, Stopping},
     terminal::Terminal,
     timing::Timing,
 };
@@ -31,7 +31,7 @@ pub(super) struct Supervisor {
     terminal: Option<Terminal>,
     guard: Option<Guard>,
     orphans: Orphans,
-    lease: watch::Receiver<Keeping>,
+    lease: watch::Receiver<LeaseState>,
     lease_lost: bool,
     timing: Timing,
     on_lost: OnLost,
@@ -58,11 +58,11 @@ enum Stage {
 }
 
 /// How the command ended.
-pub(super) struct End {
+pub(super) struct CommandEnd {
     /// Its exit code.
     pub(super) code: io::Result<u8>,
     /// What is left of its process group.
-    pub(super) remains: Remains,
+    pub(super) leftover: Leftover,
     /// Why it was stopped, if its lease was the reason.
     pub(super) stopped: Option<String>,
 }
@@ -81,7 +81,7 @@ impl Supervisor {
     pub(super) fn new(
         name: &LockName,
         job: Job,
-        keeper: &Keeper,
+        renewer: &LeaseRenewer,
         timing: Timing,
         on_lost: OnLost,
     ) -> Self {
@@ -112,7 +112,7 @@ impl Supervisor {
             terminal,
             guard,
             orphans,
-            lease: keeper.watch(),
+            lease: renewer.watch(),
             lease_lost: false,
             timing,
             on_lost,
@@ -131,7 +131,7 @@ impl Supervisor {
     }
 
     /// Goes on until the command has ended, and all that it left running.
-    pub(super) async fn finish(mut self, signals: &mut Signals) -> End {
+    pub(super) async fn finish(mut self, signals: &mut Signals) -> CommandEnd {
         loop {
             let (due, is_to_be_stopped) = (self.due(), self.is_to_be_stopped());
             tokio::select! {
@@ -141,7 +141,7 @@ impl Supervisor {
                 Ok(()) = self.lease.changed(), if !self.lease_lost => self.look_at_lease(),
                 () = sleep_until(due), if is_to_be_stopped => self.stop_in_time(),
                 signal = signals.next() => {
-                    if self.hear(signal).await == Status::Ended {
+                    if self.handle_signal(signal).await == Status::Ended {
                         break;
                     }
                 }
@@ -153,21 +153,21 @@ impl Supervisor {
         self.stage = Stage::Ended;
         self.job.signal(Signal::TERM);
         self.job.signal(Signal::CONT);
-        let remains = self.stop_what_is_left(signals).await;
+        let leftover = self.stop_what_is_left(signals).await;
         // From here on the number of the group may go to another: nobody signals it any more.
         if let Some(guard) = self.guard {
             guard.dismiss();
         }
         let code = self.job.collect();
-        End {
+        CommandEnd {
             code,
-            remains: remains.or_hidden(&mut self.job, &self.orphans).await,
+            leftover: leftover.or_hidden(&mut self.job, &self.orphans).await,
             stopped: self.why,
         }
     }
 
     /// Sees what the command has left running to its end. Signals are passed on to it.
-    async fn stop_what_is_left(&mut self, signals: &mut Signals) -> Remains {
+    async fn stop_what_is_left(&mut self, signals: &mut Signals) -> Leftover {
         let at_last = self.timing.kill_if_stopped_now();
         let mut stopping = Stopping::default();
         loop {
@@ -176,8 +176,8 @@ impl Supervisor {
                 OnLost::Terminate => self.kill_at.min(at_last),
                 OnLost::Continue => at_last,
             };
-            if let Some(remains) = self.job.look(&mut stopping, kill_at) {
-                return remains;
+            if let Some(leftover) = self.job.look(&mut stopping, kill_at) {
+                return leftover;
             }
             tokio::select! {
                 Ok(()) = self.lease.changed(), if !self.lease_lost => self.look_at_lease(),
@@ -188,7 +188,7 @@ impl Supervisor {
     }
 
     /// Does what a signal says, and tells how the command stands then.
-    async fn hear(&mut self, signal: Signal) -> Status {
+    async fn handle_signal(&mut self, signal: Signal) -> Status {
         match signal {
             Signal::CHILD => {
                 if self.guard.as_mut().is_some_and(Guard::has_ended) {
@@ -196,7 +196,7 @@ impl Supervisor {
                     self.orphans = Orphans::beside([self.job.group()]);
                     // It may have ended because it has done what it is for.
                     if self.stage != Stage::Killed && Instant::now() < self.kill_at {
-                        self.say(
+                        self.note(
                             "the guard is gone: if this process is killed, the command goes on \
                              without the lock",
                         );
@@ -272,30 +272,30 @@ impl Supervisor {
     fn look_at_lease(&mut self) {
         let state = self.lease.borrow_and_update().clone();
         match state {
-            Keeping::Kept { until } => {
+            LeaseState::Kept { until } => {
                 self.lasts_until(until);
                 if self.warned && self.stage == Stage::Running {
-                    self.say("the lease is renewed again");
+                    self.note("the lease is renewed again");
                 }
                 self.warned = false;
                 // Nothing else ends a lease that was renewed in time.
                 "this process did not run for longer than it lasted".clone_into(&mut self.trouble);
             }
-            Keeping::AtLimit { until } => {
+            LeaseState::AtLimit { until } => {
                 self.lasts_until(until);
                 "its hold limit is near".clone_into(&mut self.trouble);
             }
-            Keeping::AtRisk { until, reason } => {
+            LeaseState::AtRisk { until, reason } => {
                 self.lasts_until(until);
                 if !self.warned {
-                    self.say(&format!(
+                    self.note(&format!(
                         "the lease could not be renewed, trying again: {reason}"
                     ));
                     self.warned = true;
                 }
                 self.trouble = format!("it could not be renewed: {reason}");
             }
-            Keeping::Lost(loss) => {
+            LeaseState::Lost(loss) => {
                 self.lease_lost = true;
                 self.trouble = loss.to_string();
                 self.lost(&loss);
@@ -311,12 +311,12 @@ impl Supervisor {
             Stage::Terminated => kill_at.min(self.kill_at),
             Stage::Running | Stage::Killed | Stage::Ended => kill_at,
         };
-        self.tell_guard();
+        self.update_guard();
     }
 
     fn lost(&mut self, loss: &Loss) {
         if self.on_lost == OnLost::Continue {
-            self.say(&format!(
+            self.note(&format!(
                 "the lease is lost, the command goes on: {}",
                 self.trouble
             ));
@@ -324,9 +324,9 @@ impl Supervisor {
         }
         self.term_at = Instant::now();
         self.kill_at = self.kill_at.min(self.timing.kill_if_lost_now(loss));
-        self.tell_guard();
+        self.update_guard();
         if self.stage == Stage::Ended {
-            self.say(&format!(
+            self.note(&format!(
                 "the lease is lost before what the command has left running is stopped: {}",
                 self.trouble
             ));
@@ -335,7 +335,7 @@ impl Supervisor {
         }
     }
 
-    fn tell_guard(&mut self) {
+    fn update_guard(&mut self) {
         if let Some(guard) = &mut self.guard {
             guard.kill_at(self.kill_at);
         }
@@ -373,12 +373,12 @@ impl Supervisor {
 
     fn stopping(&mut self) {
         if self.why.is_none() {
-            self.say(&format!("stopping the command: {}", self.trouble));
+            self.note(&format!("stopping the command: {}", self.trouble));
             self.why = Some(self.trouble.clone());
         }
     }
 
-    fn say(&self, what: &str) {
+    fn note(&self, what: &str) {
         output::note(&format!("latchgate: {}: {what}", self.name));
     }
 }

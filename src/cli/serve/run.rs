@@ -13,14 +13,14 @@ use crate::{
     clock::{Clock, SystemClock},
     config::{AuthConfig, Config, HttpTlsConfig},
     engine::Engine,
-    http::{self, Certificates, CertificatesWatch, Gateway, UnderWay},
+    http::{self, AppState, Certificates, CertificatesWatch, InFlightRequests},
     lifecycle::{Lifecycle, Workers},
     store::{self, AnyStore, Store as _},
     telemetry::{self, metrics::Metrics, trace::Tracer},
 };
 
 use super::{
-    ServeError, greeting::greeting, service_manager::ServiceManager, signals::Signals,
+    ServeError, greeting::greeting, service_manager::ServiceManager, signals::ServeSignals,
     stop::Serving,
 };
 
@@ -87,7 +87,7 @@ async fn run(
     lifecycle: Lifecycle,
 ) -> Result<(), ServeError> {
     // First of all, so that no signal is missed.
-    let mut signals = Signals::new().map_err(ServeError::Signals)?;
+    let mut signals = ServeSignals::new().map_err(ServeError::Signals)?;
     let (listener, address) = listen("listen", config.listen).await?;
     let scraped_at = match config.metrics.address() {
         Some(address) => Some(listen("metrics.listen", address).await?),
@@ -110,12 +110,12 @@ async fn run(
         &config.limits,
         metrics.clone(),
     );
-    let gateway = Gateway::new(engine.clone(), Arc::clone(&config), clock)
-        .behind(gate)
-        .certified(certificates.clone())
-        .audited(audit.clone())
-        .traced(tracer.clone());
-    let under_way = UnderWay::new();
+    let gateway = AppState::new(engine.clone(), Arc::clone(&config), clock)
+        .with_gate(gate)
+        .with_certificates(certificates.clone())
+        .with_audit(audit.clone())
+        .with_tracer(tracer.clone());
+    let in_flight = InFlightRequests::new();
     let gateway = Arc::new(gateway);
     let service = http::service(Arc::clone(&gateway));
 
@@ -133,7 +133,7 @@ async fn run(
         certificates.is_some(),
         scraped_at.as_ref().map(|(_, address)| *address),
     )));
-    let accept = |listener, service: http::Service, certificates, under_way| {
+    let accept = |listener, service: http::Service, certificates, in_flight| {
         let (config, metrics, tasks) = (Arc::clone(&config), metrics.clone(), lifecycle.clone());
         lifecycle.spawn(async move {
             let http = &config.http;
@@ -143,20 +143,20 @@ async fn run(
                 http,
                 certificates,
                 &metrics,
-                under_way,
+                in_flight,
                 &tasks,
             )
             .await;
         });
     };
-    accept(listener, service.into(), certificates, under_way.clone());
+    accept(listener, service.into(), certificates, in_flight.clone());
     if let Some((listener, _)) = scraped_at {
         // A scrape keeps no gateway from stopping.
         accept(
             listener,
             http::metrics_router(gateway).into(),
             None,
-            UnderWay::new(),
+            InFlightRequests::new(),
         );
     }
     let service_manager = ServiceManager::of(environment);
@@ -166,7 +166,7 @@ async fn run(
     let serving = Serving {
         service_manager,
         lifecycle,
-        under_way,
+        in_flight,
         engine,
         store,
         audit,
@@ -197,7 +197,7 @@ fn certificates(
     config: &HttpTlsConfig,
     clock: &Arc<dyn Clock>,
     lifecycle: &Lifecycle,
-    signals: &mut Signals,
+    signals: &mut ServeSignals,
 ) -> Result<Option<Certificates>, ServeError> {
     if !config.is_on() {
         return Ok(None);
@@ -217,7 +217,7 @@ fn gate(
     clock: &Arc<dyn Clock>,
     lifecycle: &Lifecycle,
     audit: &Audit,
-    signals: &mut Signals,
+    signals: &mut ServeSignals,
 ) -> Result<Gate, ServeError> {
     if !config.has_keys() {
         return Ok(Gate::open());
@@ -233,7 +233,7 @@ fn gate(
     let asked = Arc::new(Notify::new());
     signals.reload_with(Arc::clone(&asked));
     let (clock, tasks) = (Arc::clone(clock), lifecycle.clone());
-    lifecycle.spawn_background(watch.audited(audit.clone()).keep_current(
+    lifecycle.spawn_background(watch.with_audit(audit.clone()).keep_current(
         gate.clone(),
         clock,
         asked,

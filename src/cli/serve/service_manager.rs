@@ -26,7 +26,7 @@ pub(super) struct ServiceManager {
 
 /// How long the manager may leave a message unread. It reads thousands in that time; one that does
 /// not is not waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// What it takes to end the process when the grace period is over.
 const LAST_MOMENTS: Duration = Duration::from_secs(5);
 
@@ -53,7 +53,7 @@ impl ServiceManager {
 
     /// The gateway accepts requests.
     pub(super) async fn ready(&self) {
-        self.tell("READY=1\nSTATUS=serving").await;
+        self.notify("READY=1\nSTATUS=serving").await;
     }
 
     /// The gateway does what a HUP asks for, and is ready again when it says so.
@@ -61,7 +61,7 @@ impl ServiceManager {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         // By this the manager tells the answer to its own signal from an earlier one.
         let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"))
+        self.notify(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"))
             .await;
     }
 
@@ -69,7 +69,7 @@ impl ServiceManager {
     /// own time-out says.
     pub(super) async fn stopping(&self, grace: Duration) {
         let micros = (grace + LAST_MOMENTS).as_micros();
-        self.tell(&format!(
+        self.notify(&format!(
             "STOPPING=1\nSTATUS=draining: renew and release go on, nothing is acquired\n\
              EXTEND_TIMEOUT_USEC={micros}"
         ))
@@ -97,15 +97,15 @@ impl ServiceManager {
                 let turns = workers.all().map(|it| workers.carry_out(it, async {}));
                 tokio::select! {
                     () = &mut stopped => return,
-                    _ = join_all(turns) => manager.tell("WATCHDOG=1").await,
+                    _ = join_all(turns) => manager.notify("WATCHDOG=1").await,
                 }
             }
         });
     }
 
-    async fn tell(&self, state: &str) {
+    async fn notify(&self, state: &str) {
         let Some(socket) = &self.socket else { return };
-        let sent = timeout(PATIENCE, socket.send(state.as_bytes())).await;
+        let sent = timeout(SEND_TIMEOUT, socket.send(state.as_bytes())).await;
         let sent = sent.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
         if let Err(error) = sent {
             warn!(%error, state, "the service manager was not told");

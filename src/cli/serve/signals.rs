@@ -17,7 +17,7 @@ use crate::{audit::Audit, cli::signals};
 use super::service_manager::ServiceManager;
 
 /// TERM, INT and HUP, from the moment this exists.
-pub(super) struct Signals {
+pub(super) struct ServeSignals {
     term: unix::Signal,
     int: unix::Signal,
     /// Not heard if whoever started the gateway wants it ignored, as `nohup` does.
@@ -33,14 +33,14 @@ pub(super) struct Signals {
     manager: Option<ServiceManager>,
 }
 
-// === impl Signals ===
+// === impl ServeSignals ===
 
-impl Signals {
+impl ServeSignals {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
             int: signal(SignalKind::interrupt())?,
-            hup: signals::Signals::hear([Signal::HUP])?,
+            hup: signals::Signals::listen([Signal::HUP])?,
             interactive: io::stdin().is_terminal(),
             reload: Vec::new(),
             audit: Audit::none(),

@@ -9,13 +9,13 @@ use crate::{
     audit::Audit,
     config::ShutdownConfig,
     engine::Engine,
-    http::UnderWay,
+    http::InFlightRequests,
     lifecycle::Lifecycle,
     store::{AnyStore, Store as _},
     telemetry::trace::Tracer,
 };
 
-use super::{ServeError, service_manager::ServiceManager, signals::Signals};
+use super::{ServeError, service_manager::ServiceManager, signals::ServeSignals};
 
 /// How much of the end of the grace period is kept for what comes last: answers that are under way,
 /// giving back what could not be delivered, closing the store. Each takes milliseconds, unless
@@ -34,7 +34,7 @@ const LAST_SPANS: Duration = Duration::from_secs(2);
 pub(super) struct Serving {
     pub(super) service_manager: ServiceManager,
     pub(super) lifecycle: Lifecycle,
-    pub(super) under_way: UnderWay,
+    pub(super) in_flight: InFlightRequests,
     pub(super) engine: Engine,
     pub(super) store: AnyStore,
     pub(super) audit: Audit,
@@ -47,7 +47,7 @@ impl Serving {
     /// Waits for a signal and ends everything in order. A second signal ends it at once.
     pub(super) async fn stop(
         &self,
-        signals: &mut Signals,
+        signals: &mut ServeSignals,
         config: &ShutdownConfig,
     ) -> Result<(), ServeError> {
         let signal = signals.next().await;
@@ -57,7 +57,8 @@ impl Serving {
         let deadline = Instant::now() + grace;
         self.lifecycle.withdraw();
         let end = async {
-            self.be_passed_by(signal, config.delay_ms.duration()).await;
+            self.wait_until_withdrawn(signal, config.delay_ms.duration())
+                .await;
             self.lifecycle.drain();
             self.announce(signal, deadline.saturating_duration_since(Instant::now()));
             self.end_by(deadline, grace).await
@@ -77,7 +78,7 @@ impl Serving {
     }
 
     /// Waits until load balancers have seen that this gateway is not ready.
-    async fn be_passed_by(&self, signal: &str, delay: Duration) {
+    async fn wait_until_withdrawn(&self, signal: &str, delay: Duration) {
         if delay.is_zero() {
             return;
         }
@@ -91,7 +92,7 @@ impl Serving {
 
     fn announce(&self, signal: &str, grace: Duration) {
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
-        match self.engine.owed_until().map(left) {
+        match self.engine.leases_needed_until().map(left) {
             None => info!(signal, ?grace, "draining: no new acquires"),
             Some(left) => info!(
                 signal,
@@ -106,7 +107,7 @@ impl Serving {
     async fn end_by(&self, deadline: Instant, grace: Duration) -> Result<(), ServeError> {
         let last_things = LAST_THINGS.min(grace / 4);
         // Either way it is time to stop.
-        drop(timeout_at(deadline - last_things, self.nothing_left()).await);
+        drop(timeout_at(deadline - last_things, self.until_idle()).await);
         let left = deadline.saturating_duration_since(Instant::now());
         // The store's part is the least: it only has to write down what it has.
         let ended = self
@@ -124,13 +125,13 @@ impl Serving {
 
     /// Ends when nobody asks for anything, and nobody has a lease from here that they might want to
     /// renew or release.
-    async fn nothing_left(&self) {
+    async fn until_idle(&self) {
         loop {
-            self.under_way.quiet().await;
+            self.in_flight.quiet().await;
             // Before the look at the leases: a release must be seen here or there. One that goes on
             // without its caller, or the end of a stream, is no request that ends.
-            let (changed, settled) = (self.under_way.changed(), self.engine.owed_less());
-            let Some(until) = self.engine.owed_until() else {
+            let (changed, settled) = (self.in_flight.changed(), self.engine.leases_shrunk());
+            let Some(until) = self.engine.leases_needed_until() else {
                 return;
             };
             tokio::select! {

@@ -13,22 +13,25 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::{clock::Clock, lifecycle::Lifecycle, store::AnyStore};
 
-use super::{super::leases::LeaseRegistry, audience::Audience, line::News, teller::Teller};
+use super::{
+    super::leases::LeaseRegistry, line::EventMessage, publisher::Publisher,
+    subscribers::Subscribers,
+};
 
 /// Takes what operations tell to those who listen. Cheap to clone.
 ///
 /// While nobody listens, here or at another gateway on the store, telling costs one look at a flag.
 #[derive(Clone)]
-pub(in crate::engine) struct Bus(pub(super) Arc<Shared>);
+pub(in crate::engine) struct Bus(pub(super) Arc<BusShared>);
 
-/// What operations, listeners and the teller have in common.
-pub(super) struct Shared {
+/// What operations, listeners and the publisher have in common.
+pub(super) struct BusShared {
     /// Whether anybody listens anywhere.
     pub(super) wanted: AtomicBool,
-    news: mpsc::Sender<News>,
-    /// Set when more was told than the teller could take in.
+    news: mpsc::Sender<EventMessage>,
+    /// Set when more was told than the publisher could take in.
     pub(super) overflowed: AtomicBool,
-    pub(super) audience: Mutex<Audience>,
+    pub(super) subscribers: Mutex<Subscribers>,
     /// The number of the next event, for those who wait for it.
     pub(super) written: watch::Sender<u64>,
     /// Told when somebody begins to listen, or the last one has left.
@@ -46,7 +49,7 @@ const BACKLOG: usize = 16_384;
 // === impl Bus ===
 
 impl Bus {
-    /// Starts the teller. It sleeps until somebody listens.
+    /// Starts the publisher. It sleeps until somebody listens.
     pub(in crate::engine) fn start(
         store: AnyStore,
         leases: Arc<LeaseRegistry>,
@@ -54,14 +57,14 @@ impl Bus {
         clock: Arc<dyn Clock>,
         most_listeners: usize,
     ) -> Self {
-        let (news, told) = mpsc::channel(BACKLOG);
+        let (news, inbox) = mpsc::channel(BACKLOG);
         // Without randomness two runs may share a name: a reader may then miss a gap.
         let instance = format!("{:016x}", getrandom::u64().unwrap_or_default());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(BusShared {
             wanted: AtomicBool::new(false),
             news,
             overflowed: AtomicBool::new(false),
-            audience: Mutex::new(Audience::new()),
+            subscribers: Mutex::new(Subscribers::new()),
             written: watch::Sender::new(1),
             changed: Notify::new(),
             instance: instance.into(),
@@ -69,9 +72,9 @@ impl Bus {
             clock,
             lifecycle: lifecycle.clone(),
         });
-        let teller = Teller::new(Arc::clone(&shared), told, store, leases);
+        let publisher = Publisher::new(Arc::clone(&shared), inbox, store, leases);
         let stopped = lifecycle.stopped();
-        lifecycle.spawn_background(async move { teller.run(stopped).await });
+        lifecycle.spawn_background(async move { publisher.run(stopped).await });
         Self(shared)
     }
 
@@ -82,11 +85,11 @@ impl Bus {
 
     /// How many listen here.
     pub(in crate::engine) fn listeners(&self) -> usize {
-        self.0.audience().listeners()
+        self.0.subscribers().listeners()
     }
 
     /// Tells what `news` makes, if anybody wants to know.
-    pub(super) fn tell(&self, news: impl FnOnce(SystemTime) -> News) {
+    pub(super) fn publish(&self, news: impl FnOnce(SystemTime) -> EventMessage) {
         if !self.0.wanted.load(Ordering::Relaxed) {
             return;
         }
@@ -102,12 +105,12 @@ impl fmt::Debug for Bus {
     }
 }
 
-// === impl Shared ===
+// === impl BusShared ===
 
-impl Shared {
-    pub(super) fn audience(&self) -> MutexGuard<'_, Audience> {
-        self.audience
+impl BusShared {
+    pub(super) fn subscribers(&self) -> MutexGuard<'_, Subscribers> {
+        self.subscribers
             .lock()
-            .expect("no code panics while it holds the audience")
+            .expect("no code panics while it holds the subscribers")
     }
 }

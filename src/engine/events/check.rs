@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::store::{AnyStore, Store, StoreError, contract::Holder};
 
-use super::tracker::LeaseKey;
+use super::tracker::EventLeaseKey;
 
 /// What became of a lease.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum LeaseCheck {
     /// It lives, for so long.
     Living(Duration),
     /// It does not hold the lock.
@@ -18,20 +18,23 @@ pub(super) enum Found {
 }
 
 /// Asks the store what became of a lease.
-pub(super) async fn look(store: AnyStore, key: LeaseKey) -> (LeaseKey, Found) {
+pub(super) async fn check_lease(
+    store: AnyStore,
+    key: EventLeaseKey,
+) -> (EventLeaseKey, LeaseCheck) {
     let found = match store.inspect(&key.name).await {
         Ok(inspection) => match inspection.holder {
             Some(Holder::Lease(lease)) if lease.fence == key.fence => {
-                Found::Living(lease.expires_in)
+                LeaseCheck::Living(lease.expires_in)
             }
-            Some(Holder::Lease(_) | Holder::Foreign { .. }) | None => Found::Gone,
+            Some(Holder::Lease(_) | Holder::Foreign { .. }) | None => LeaseCheck::Gone,
         },
         Err(
             StoreError::Unavailable(_)
             | StoreError::Indeterminate(_)
             | StoreError::ForeignData { .. }
             | StoreError::FenceExhausted,
-        ) => Found::Unknown,
+        ) => LeaseCheck::Unknown,
     };
     (key, found)
 }

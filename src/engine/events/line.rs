@@ -11,13 +11,13 @@ use super::event::{Event, EventKind};
 /// Tells leases apart, for those who pass events on. It is made of the hash of the token: whoever
 /// releases a lease by its token may not know its fencing token. It stays between gateways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct LeaseId(u64);
+pub(super) struct LeaseTag(u64);
 
 /// An event on its way, with what tells its lease from others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct News {
+pub(super) struct EventMessage {
     pub(super) event: Event,
-    pub(super) lease: Option<LeaseId>,
+    pub(super) lease: Option<LeaseTag>,
     /// Whether it is told only of leases that are known here: nobody may have heard of the others.
     pub(super) if_known: bool,
 }
@@ -48,9 +48,9 @@ struct Line<'a> {
 /// The longest reason that is believed, in characters.
 const LONGEST_REASON: usize = 200;
 
-// === impl LeaseId ===
+// === impl LeaseTag ===
 
-impl LeaseId {
+impl LeaseTag {
     pub(super) fn of(token: &TokenHash) -> Self {
         let (first, _) = token
             .as_bytes()
@@ -60,9 +60,9 @@ impl LeaseId {
     }
 }
 
-// === impl News ===
+// === impl EventMessage ===
 
-impl From<Event> for News {
+impl From<Event> for EventMessage {
     /// An event of no lease.
     fn from(event: Event) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl From<Event> for News {
     }
 }
 
-impl News {
+impl EventMessage {
     /// The event as one line.
     pub(super) fn to_line(&self) -> String {
         let event = &self.event;
@@ -125,7 +125,7 @@ impl News {
         };
         Some(Self {
             event,
-            lease: line.lease.map(LeaseId),
+            lease: line.lease.map(LeaseTag),
             if_known: false,
         })
     }
@@ -148,9 +148,9 @@ mod tests {
     use super::*;
     use crate::lock::Token;
 
-    fn news() -> News {
+    fn news() -> EventMessage {
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_795_222_854_042);
-        News {
+        EventMessage {
             event: Event {
                 name: Some(LockName::new("deploy:eu").unwrap()),
                 fence: Some(FencingToken::MAX),
@@ -161,7 +161,7 @@ mod tests {
                 reason: Some("because".into()),
                 ..Event::bare(EventKind::Broken, at)
             },
-            lease: Some(LeaseId::of(&Token::random().hash())),
+            lease: Some(LeaseTag::of(&Token::random().hash())),
             if_known: false,
         }
     }
@@ -171,7 +171,7 @@ mod tests {
         let news = news();
         let line = news.to_line();
         assert!(!line.contains('\n'), "{line}");
-        assert_eq!(News::from_line(&line), Some(news));
+        assert_eq!(EventMessage::from_line(&line), Some(news));
     }
 
     #[test]
@@ -187,11 +187,11 @@ mod tests {
         ] {
             let odd = line.replacen(from, to, 1);
             assert_ne!(odd, line);
-            assert_eq!(News::from_line(&odd), None, "{odd}");
+            assert_eq!(EventMessage::from_line(&odd), None, "{odd}");
         }
         let long = line.replace("because", &"x".repeat(201));
-        assert_eq!(News::from_line(&long).unwrap().event.reason, None);
+        assert_eq!(EventMessage::from_line(&long).unwrap().event.reason, None);
         let later = line.replacen('{', r#"{"colour":"red","#, 1);
-        assert!(News::from_line(&later).is_some(), "{later}");
+        assert!(EventMessage::from_line(&later).is_some(), "{later}");
     }
 }

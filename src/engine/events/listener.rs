@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use crate::{engine::Engine, lock::NamePrefix};
 
 use super::{
-    bus::{Bus, Shared},
+    bus::{Bus, BusShared},
     event::Event,
 };
 
@@ -16,7 +16,7 @@ use super::{
 /// It keeps nothing of its own but where it is: whoever reads too slowly falls behind what is kept
 /// for all, and is told so as the last thing.
 pub struct Listener {
-    shared: Arc<Shared>,
+    shared: Arc<BusShared>,
     prefix: NamePrefix,
     /// The number of the next event to be read.
     next: u64,
@@ -29,7 +29,7 @@ pub struct Listener {
 
 /// What a listener hears. All but events are the end.
 #[derive(Debug)]
-pub enum Heard {
+pub enum ListenerItem {
     /// Events, each with its number, the oldest first: none of names that are not listened to.
     Events(Vec<(u64, Arc<Event>)>),
     /// Too much was left unread.
@@ -77,13 +77,13 @@ impl Engine {
 impl Bus {
     fn listen(&self, prefix: NamePrefix, behind: Option<&str>) -> Result<Listener, ListenError> {
         let shared = &self.0;
-        let mut audience = shared.audience();
-        if audience.listeners() >= shared.most_listeners {
+        let mut subscribers = shared.subscribers();
+        if subscribers.listeners() >= shared.most_listeners {
             return Err(ListenError::TooMany);
         }
-        audience.join();
+        subscribers.join();
         shared.wanted.store(true, Ordering::Relaxed);
-        let journal = &audience.journal;
+        let journal = &subscribers.journal;
         let (now, kept) = (journal.next(), journal.first()..=journal.next());
         // The number after the last that was read; none if the id is not one of ours.
         let after = behind.map(|id| shared.number_of(id).map(|number| number + 1));
@@ -93,7 +93,7 @@ impl Bus {
             Some(Some(after)) if after < *kept.start() => (*kept.start(), Some("too-old")),
             Some(_) => (now, Some("unknown-id")),
         };
-        drop(audience);
+        drop(subscribers);
         shared.changed.notify_one();
         Ok(Listener {
             shared: Arc::clone(shared),
@@ -106,9 +106,9 @@ impl Bus {
     }
 }
 
-// === impl Shared ===
+// === impl BusShared ===
 
-impl Shared {
+impl BusShared {
     /// The number in an id of this run of the gateway.
     fn number_of(&self, id: &str) -> Option<u64> {
         let (instance, number) = id.rsplit_once('-')?;
@@ -131,9 +131,9 @@ impl Listener {
     }
 
     /// Waits for events. Safe to drop and call again; nothing comes after the end.
-    pub async fn next(&mut self) -> Heard {
+    pub async fn next(&mut self) -> ListenerItem {
         if let Some(gap) = self.first.take() {
-            return Heard::Events(vec![(self.position(), Arc::new(gap))]);
+            return ListenerItem::Events(vec![(self.position(), Arc::new(gap))]);
         }
         let draining = self.shared.lifecycle.drained();
         let mut draining = std::pin::pin!(draining);
@@ -141,12 +141,12 @@ impl Listener {
             // Before the look at them: none is missed that is written meanwhile.
             self.written.mark_unchanged();
             let drains = self.shared.lifecycle.is_draining();
-            let read = self.shared.audience().journal.read(self.next, AT_ONCE);
+            let read = self.shared.subscribers().journal.read(self.next, AT_ONCE);
             let Ok(events) = read else {
-                return Heard::Unread;
+                return ListenerItem::Unread;
             };
             if self.drained {
-                return Heard::Draining;
+                return ListenerItem::Draining;
             }
             self.drained = drains;
             let all = events.len();
@@ -154,7 +154,7 @@ impl Listener {
             self.next += all as u64;
             let wanted: Vec<_> = numbered.filter(|(_, event)| self.wants(event)).collect();
             if !wanted.is_empty() {
-                return Heard::Events(wanted);
+                return ListenerItem::Events(wanted);
             }
             if all == 0 && !drains {
                 tokio::select! {
@@ -175,7 +175,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.shared.audience().leave();
+        self.shared.subscribers().leave();
         self.shared.changed.notify_one();
     }
 }

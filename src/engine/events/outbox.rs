@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::{event::Event, line::News};
+use super::{event::Event, line::EventMessage};
 
 /// Collects events until they are sent together.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ const MOST: usize = 256 * 1024;
 // === impl Outbox ===
 
 impl Outbox {
-    pub(super) fn put(&mut self, news: &News) {
+    pub(super) fn put(&mut self, news: &EventMessage) {
         self.due.get_or_insert_with(|| Instant::now() + COLLECTED);
         if self.gap {
             return;
@@ -39,7 +39,7 @@ impl Outbox {
     }
 
     /// Something could not be sent, or was not told.
-    pub(super) fn leave_gap(&mut self) {
+    pub(super) fn mark_gap(&mut self) {
         self.gap = true;
         self.due.get_or_insert_with(|| Instant::now() + COLLECTED);
     }
@@ -53,7 +53,7 @@ impl Outbox {
         self.due = None;
         let mut batch = std::mem::take(&mut self.lines);
         if std::mem::take(&mut self.gap) {
-            let gap = News {
+            let gap = EventMessage {
                 event: Event::gap("too-many", now),
                 lease: None,
                 if_known: false,
@@ -74,8 +74,8 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    fn news(reason: &'static str) -> News {
-        News {
+    fn news(reason: &'static str) -> EventMessage {
+        EventMessage {
             event: Event::gap(reason, SystemTime::UNIX_EPOCH),
             lease: None,
             if_known: false,

@@ -9,10 +9,10 @@ use tokio::time::{Instant, advance};
 
 use super::{
     event::{Event, EventKind},
-    line::{LeaseId, News},
-    listener::{Heard, Listener},
-    take_in::{Knowledge, Origin},
-    tracker::LeaseKey,
+    ingest::{EventIngest, LeaseOrigin},
+    line::{EventMessage, LeaseTag},
+    listener::{Listener, ListenerItem},
+    tracker::EventLeaseKey,
 };
 use crate::{
     engine::tests::scripted_store::{ScriptedStore, engine, granted, held, name, settle},
@@ -21,8 +21,8 @@ use crate::{
 
 const FENCE: u64 = 7;
 
-fn news(kind: EventKind, id: LeaseId, fence: Option<u64>) -> News {
-    News {
+fn news(kind: EventKind, id: LeaseTag, fence: Option<u64>) -> EventMessage {
+    EventMessage {
         event: Event {
             fence: fence.map(|fence| FencingToken::new(fence).unwrap()),
             expires_in: Some(Duration::from_secs(30)),
@@ -33,53 +33,56 @@ fn news(kind: EventKind, id: LeaseId, fence: Option<u64>) -> News {
     }
 }
 
-fn id() -> LeaseId {
-    LeaseId::of(&Token::random().hash())
+fn id() -> LeaseTag {
+    LeaseTag::of(&Token::random().hash())
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_end_without_a_beginning_is_told_all_the_same_and_once() {
-    let (mut known, id) = (Knowledge::default(), id());
+    let (mut ingest, id) = (EventIngest::default(), id());
     let released = || news(EventKind::Released, id, None);
-    let told = known.take_in(released(), Origin::Here).unwrap();
+    let told = ingest.process(released(), LeaseOrigin::Here).unwrap();
     assert_eq!((told.kind, told.fence), (EventKind::Released, None));
-    assert_eq!(known.take_in(released(), Origin::Here), None);
+    assert_eq!(ingest.process(released(), LeaseOrigin::Here), None);
     let renewed = news(EventKind::Renewed, id, Some(FENCE));
     assert_eq!(
-        known.take_in(renewed, Origin::Elsewhere),
+        ingest.process(renewed, LeaseOrigin::Elsewhere),
         None,
         "it is over"
     );
     // Its beginning was on its way, and nobody waits for another end.
     let acquired = news(EventKind::Acquired, id, Some(FENCE));
-    assert!(known.take_in(acquired, Origin::Elsewhere).is_some());
-    assert_eq!(known.tracker.next_due(), None);
+    assert!(ingest.process(acquired, LeaseOrigin::Elsewhere).is_some());
+    assert_eq!(ingest.tracker.next_due(), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_a_lease_of_which_nobody_has_heard_nobody_hears_that_it_was_given_back() {
-    let (mut known, id) = (Knowledge::default(), id());
+    let (mut ingest, id) = (EventIngest::default(), id());
     let mut given_back = news(EventKind::Released, id, None);
     given_back.if_known = true;
-    assert_eq!(known.take_in(given_back, Origin::Here), None);
+    assert_eq!(ingest.process(given_back, LeaseOrigin::Here), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_lost_its_lease_in_time_does_not_end_it() {
-    let (mut known, id) = (Knowledge::default(), id());
-    known.take_in(news(EventKind::Acquired, id, Some(FENCE)), Origin::Here);
+    let (mut ingest, id) = (EventIngest::default(), id());
+    ingest.process(
+        news(EventKind::Acquired, id, Some(FENCE)),
+        LeaseOrigin::Here,
+    );
     for (reason, lives) in [("expired", true), ("ended", false)] {
         let mut lost = news(EventKind::Lost, id, None);
         lost.event.reason = Some(reason.into());
-        let told = known.take_in(lost, Origin::Here);
+        let told = ingest.process(lost, LeaseOrigin::Here);
         let fence = told.unwrap().fence;
         assert_eq!(fence.map(FencingToken::get), Some(FENCE));
-        assert_eq!(known.tracker.next_due().is_some(), lives, "{reason}");
+        assert_eq!(ingest.tracker.next_due().is_some(), lives, "{reason}");
     }
 }
 
-fn key() -> LeaseKey {
-    LeaseKey {
+fn key() -> EventLeaseKey {
+    EventLeaseKey {
         name: name(),
         fence: FencingToken::new(FENCE).unwrap(),
     }
@@ -87,60 +90,60 @@ fn key() -> LeaseKey {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_of_another_gateway_is_forgotten_soon_after_its_time_and_has_not_expired() {
-    let mut known = Knowledge::default();
+    let mut ingest = EventIngest::default();
     let acquired = news(EventKind::Acquired, id(), Some(FENCE));
-    known.take_in(acquired, Origin::Elsewhere);
+    ingest.process(acquired, LeaseOrigin::Elsewhere);
     advance(Duration::from_secs(31)).await;
-    assert_eq!(known.tracker.take_due(Instant::now()), None);
+    assert_eq!(ingest.tracker.take_due(Instant::now()), None);
     assert!(
-        known.tracker.get(&key()).is_some(),
+        ingest.tracker.get(&key()).is_some(),
         "word may be on its way"
     );
     advance(Duration::from_secs(1)).await;
-    assert_eq!(known.tracker.take_due(Instant::now()), None);
-    assert!(known.tracker.get(&key()).is_none());
+    assert_eq!(ingest.tracker.take_due(Instant::now()), None);
+    assert!(ingest.tracker.get(&key()).is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_lived_before_a_gap_has_not_expired() {
-    let mut known = Knowledge::default();
+    let mut ingest = EventIngest::default();
     let at = SystemTime::UNIX_EPOCH;
     let acquired = || news(EventKind::Acquired, id(), Some(FENCE));
-    known.take_in(acquired(), Origin::Here);
-    assert!(known.gone(&key(), at).is_some());
-    known.take_in(Event::gap("test", at).into(), Origin::Elsewhere);
-    assert_eq!(known.gone(&key(), at), None);
+    ingest.process(acquired(), LeaseOrigin::Here);
+    assert!(ingest.gone(&key(), at).is_some());
+    ingest.process(Event::gap("test", at).into(), LeaseOrigin::Elsewhere);
+    assert_eq!(ingest.gone(&key(), at), None);
     // The same while ends may go unheard.
-    known.hears_nothing();
-    known.take_in(acquired(), Origin::Here);
-    assert_eq!(known.gone(&key(), at), None);
-    known.hears();
-    known.take_in(acquired(), Origin::Here);
-    assert!(known.gone(&key(), at).is_some());
+    ingest.set_disconnected();
+    ingest.process(acquired(), LeaseOrigin::Here);
+    assert_eq!(ingest.gone(&key(), at), None);
+    ingest.set_connected();
+    ingest.process(acquired(), LeaseOrigin::Here);
+    assert!(ingest.gone(&key(), at).is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_renewed_here_is_watched_here_although_its_beginning_is_heard_later() {
-    let (mut known, id) = (Knowledge::default(), id());
-    known.take_in(news(EventKind::Renewed, id, Some(FENCE)), Origin::Here);
+    let (mut ingest, id) = (EventIngest::default(), id());
+    ingest.process(news(EventKind::Renewed, id, Some(FENCE)), LeaseOrigin::Here);
     let acquired = || news(EventKind::Acquired, id, Some(FENCE));
-    assert!(known.take_in(acquired(), Origin::Elsewhere).is_some());
-    assert!(known.take_in(acquired(), Origin::Elsewhere).is_none());
-    assert!(known.gone(&key(), SystemTime::UNIX_EPOCH).is_some());
+    assert!(ingest.process(acquired(), LeaseOrigin::Elsewhere).is_some());
+    assert!(ingest.process(acquired(), LeaseOrigin::Elsewhere).is_none());
+    assert!(ingest.gone(&key(), SystemTime::UNIX_EPOCH).is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_begins_once_whoever_says_so() {
-    let (mut known, id) = (Knowledge::default(), id());
-    for origin in [Origin::Here, Origin::Elsewhere] {
-        let told = known.take_in(news(EventKind::Acquired, id, Some(FENCE)), origin);
-        assert_eq!(told.is_some(), origin == Origin::Here);
+    let (mut ingest, id) = (EventIngest::default(), id());
+    for origin in [LeaseOrigin::Here, LeaseOrigin::Elsewhere] {
+        let told = ingest.process(news(EventKind::Acquired, id, Some(FENCE)), origin);
+        assert_eq!(told.is_some(), origin == LeaseOrigin::Here);
     }
 }
 
 async fn next(listener: &mut Listener) -> Vec<Arc<Event>> {
     match listener.next().await {
-        Heard::Events(events) => events.into_iter().map(|(_, event)| event).collect(),
+        ListenerItem::Events(events) => events.into_iter().map(|(_, event)| event).collect(),
         end => panic!("{end:?}"),
     }
 }
@@ -177,7 +180,7 @@ async fn what_nobody_listens_to_is_not_even_made() {
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
     settle().await;
-    engine.0.events.tell(|_| panic!("nobody listens"));
+    engine.0.events.publish(|_| panic!("nobody listens"));
     drop(engine.listen(NamePrefix::default(), None).unwrap());
     engine
         .0
@@ -185,7 +188,10 @@ async fn what_nobody_listens_to_is_not_even_made() {
         .renewed(&name(), &Token::random().hash(), &held());
     // Whoever comes back may still want to know, but not for ever.
     tokio::time::sleep(Duration::from_mins(2)).await;
-    engine.0.events.tell(|_| panic!("nobody listens any more"));
+    engine
+        .0
+        .events
+        .publish(|_| panic!("nobody listens any more"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,11 +9,11 @@ use tokio::time::Instant;
 
 use crate::lock::{FencingToken, LockName, Owner};
 
-use super::line::LeaseId;
+use super::line::LeaseTag;
 
 /// What a lease is known by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct LeaseKey {
+pub(super) struct EventLeaseKey {
     pub(super) name: LockName,
     pub(super) fence: FencingToken,
 }
@@ -21,22 +21,22 @@ pub(super) struct LeaseKey {
 /// The leases that are known to live, while somebody listens.
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
-    leases: HashMap<LeaseKey, Tracked>,
-    by_id: HashMap<LeaseId, LeaseKey>,
+    leases: HashMap<EventLeaseKey, Tracked>,
+    by_id: HashMap<LeaseTag, EventLeaseKey>,
     /// When which is due; without those that the store is asked about.
-    due: BTreeSet<(Instant, LeaseKey)>,
+    due: BTreeSet<(Instant, EventLeaseKey)>,
 }
 
 /// A lease that is known to live.
 #[derive(Debug, Clone)]
 pub(super) struct Tracked {
-    pub(super) id: Option<LeaseId>,
+    pub(super) id: Option<LeaseTag>,
     pub(super) owner: Option<Owner>,
     /// Whether this gateway tells that it has expired: it was granted or renewed here last, while ends were
     /// heard of.
     pub(super) watched: bool,
     /// Whether its beginning was told.
-    pub(super) begun: bool,
+    pub(super) announced: bool,
     pub(super) due: Instant,
 }
 
@@ -51,10 +51,10 @@ const FORGOTTEN: Duration = Duration::from_secs(2);
 
 impl Tracker {
     /// Remembers a lease, or goes on with it under what is known now.
-    pub(super) fn track(&mut self, key: LeaseKey, mut lease: Tracked) {
+    pub(super) fn track(&mut self, key: EventLeaseKey, mut lease: Tracked) {
         if let Some(before) = self.forget(&key) {
             lease.id = lease.id.or(before.id);
-            lease.begun |= before.begun;
+            lease.announced |= before.announced;
         } else if self.leases.len() >= MOST {
             return;
         }
@@ -66,7 +66,7 @@ impl Tracker {
     }
 
     /// A lease is over, or nobody knows of it any more.
-    pub(super) fn forget(&mut self, key: &LeaseKey) -> Option<Tracked> {
+    pub(super) fn forget(&mut self, key: &EventLeaseKey) -> Option<Tracked> {
         let lease = self.leases.remove(key)?;
         if let Some(id) = lease.id {
             self.by_id.remove(&id);
@@ -75,11 +75,11 @@ impl Tracker {
         Some(lease)
     }
 
-    pub(super) fn get(&self, key: &LeaseKey) -> Option<&Tracked> {
+    pub(super) fn get(&self, key: &EventLeaseKey) -> Option<&Tracked> {
         self.leases.get(key)
     }
 
-    pub(super) fn resolve(&self, id: LeaseId) -> Option<&LeaseKey> {
+    pub(super) fn resolve(&self, id: LeaseTag) -> Option<&EventLeaseKey> {
         self.by_id.get(&id)
     }
 
@@ -90,7 +90,7 @@ impl Tracker {
 
     /// A lease that the store is to be asked about now. It does not fall due again before it is tracked anew
     /// or put off. Those that nobody watches are forgotten.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<LeaseKey> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<EventLeaseKey> {
         while self.next_due()? <= now {
             let (_, key) = self.due.pop_first()?;
             if self.get(&key).is_some_and(|lease| lease.watched) {
@@ -102,25 +102,25 @@ impl Tracker {
     }
 
     /// Whether the store is asked about a lease that was not tracked anew meanwhile.
-    pub(super) fn is_looked_after(&self, key: &LeaseKey) -> bool {
+    pub(super) fn is_being_checked(&self, key: &EventLeaseKey) -> bool {
         let lease = self.leases.get(key);
         lease.is_some_and(|lease| !self.due.contains(&(lease.due, key.clone())))
     }
 
     /// The beginning of a lease was told.
-    pub(super) fn has_begun(&mut self, key: &LeaseKey) {
+    pub(super) fn has_begun(&mut self, key: &EventLeaseKey) {
         if let Some(lease) = self.leases.get_mut(key) {
-            lease.begun = true;
+            lease.announced = true;
         }
     }
 
     /// A lease was found to live until then.
-    pub(super) fn is_alive(&mut self, key: &LeaseKey, until: Instant) {
-        self.put_off(key, until + GRACE);
+    pub(super) fn mark_alive(&mut self, key: &EventLeaseKey, until: Instant) {
+        self.reschedule(key, until + GRACE);
     }
 
     /// Looks after a lease again, at another time.
-    pub(super) fn put_off(&mut self, key: &LeaseKey, due: Instant) {
+    pub(super) fn reschedule(&mut self, key: &EventLeaseKey, due: Instant) {
         if let Some(lease) = self.leases.get_mut(key) {
             self.due.remove(&(lease.due, key.clone()));
             lease.due = due;
@@ -140,7 +140,7 @@ impl Tracker {
 
 impl Tracked {
     pub(super) fn new(
-        id: Option<LeaseId>,
+        id: Option<LeaseTag>,
         owner: Option<Owner>,
         until: Instant,
         watched: bool,
@@ -149,7 +149,7 @@ impl Tracked {
             id,
             owner,
             watched,
-            begun: false,
+            announced: false,
             due: until + if watched { GRACE } else { FORGOTTEN },
         }
     }

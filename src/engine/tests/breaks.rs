@@ -6,7 +6,7 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 
 use super::scripted_store::*;
 use crate::{
-    auth::Warrant,
+    auth::Authorization,
     engine::{BreakError, HoldEnd, HoldEvent, LossReason},
     lock::{LockName, Reason, Token},
     store::{
@@ -68,7 +68,7 @@ async fn ends_the_stream_at_once_and_not_with_its_next_renewal() {
     let (engine, _lifecycle) = engine(&store);
     let token = Token::random();
     let mut hold = engine
-        .adopt(name(), token.clone(), Warrant::default())
+        .adopt(name(), token.clone(), Authorization::default())
         .await
         .unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
@@ -91,7 +91,7 @@ async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() 
     let (engine, _lifecycle) = engine(&store);
     let token = Token::random();
     let mut hold = engine
-        .adopt(name(), token.clone(), Warrant::default())
+        .adopt(name(), token.clone(), Authorization::default())
         .await
         .unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
@@ -105,7 +105,7 @@ async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() 
     tell(&store, &Token::random());
     let other = LockName::new("other").unwrap();
     let token = token.hash();
-    store.breaks.tell(BrokenLease { name: other, token });
+    store.breaks.publish(BrokenLease { name: other, token });
     let asked = *store.renewals_asked.lock().unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(*store.renewals_asked.lock().unwrap(), asked);
@@ -149,7 +149,7 @@ async fn a_list_shows_what_its_caller_may_see_and_goes_on_behind_what_it_may_not
         holder: Holder::Lease(held()),
         waiters: 0,
     };
-    let next = Some(crate::store::cursor::Cursor::Embedded { place: 7 });
+    let next = Some(crate::store::cursor::Cursor::Embedded { position: 7 });
     let page = Page {
         locks: vec![lock("team:a"), lock("team2:a")],
         next,
@@ -170,5 +170,5 @@ async fn a_list_shows_what_its_caller_may_see_and_goes_on_behind_what_it_may_not
 
 fn tell(store: &ScriptedStore, token: &Token) {
     let (name, token) = (name(), token.hash());
-    store.breaks.tell(BrokenLease { name, token });
+    store.breaks.publish(BrokenLease { name, token });
 }

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::scripted_store::*;
 use crate::{
-    auth::Warrant,
+    auth::Authorization,
     engine::{AcquireError, AdoptError, Engine, Hold, HoldEnd, HoldEvent, LossReason},
     lock::{HeldLease, Token},
     store::{
@@ -25,7 +25,7 @@ async fn granted_hold(store: &Arc<ScriptedStore>) -> (Hold, crate::lifecycle::Li
 }
 
 async fn adopt(engine: &Engine, token: Token) -> Result<Hold, AdoptError> {
-    engine.adopt(name(), token, Warrant::default()).await
+    engine.adopt(name(), token, Authorization::default()).await
 }
 
 /// The last event, and how many renewals came before it.

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::scripted_store::*;
 use crate::{
-    auth::Warrant,
+    auth::Authorization,
     engine::{HoldEnd, HoldEvent, LossReason},
     lock::{HeldLease, KeeperId, Token, Ttl},
     store::{contract::Renewal, parking::News, positions::Position},
@@ -49,13 +49,13 @@ async fn a_hint_that_another_adopted_the_lease_is_not_believed_without_the_store
     let (engine, _lifecycle) = engine(&store);
     let token = Token::random();
     let mut older = engine
-        .adopt(name(), token.clone(), Warrant::default())
+        .adopt(name(), token.clone(), Authorization::default())
         .await
         .unwrap();
     assert!(matches!(older.next().await, Some(HoldEvent::Granted(_))));
     let keeps = *store.adopted_by.lock().unwrap();
     let mut newer = engine
-        .adopt(name(), token, Warrant::default())
+        .adopt(name(), token, Authorization::default())
         .await
         .unwrap();
     // In the store it was the other way round.
@@ -82,7 +82,7 @@ async fn a_place_that_moves_is_told_and_one_that_stays_is_not() {
     ));
     let token = store.attempts.lock().unwrap()[0].token;
     for ahead in [2, 2, 1, 1, 0] {
-        store.parking.positions().tell(&token, at(ahead));
+        store.parking.positions().publish(&token, at(ahead));
         settle().await;
     }
     for ahead in [1, 0] {
@@ -107,7 +107,7 @@ async fn whoever_reads_slowly_is_told_the_last_place_and_keeps_it() {
     let mut hold = engine.hold(waiting_request(None)).await.unwrap();
     let token = store.attempts.lock().unwrap()[0].token;
     for ahead in (3..200).rev() {
-        store.parking.positions().tell(&token, at(ahead));
+        store.parking.positions().publish(&token, at(ahead));
         settle().await;
     }
     assert!(matches!(

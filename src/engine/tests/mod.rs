@@ -3,7 +3,7 @@
 mod breaks;
 mod hold;
 mod keepers;
-mod owed;
+mod leases_needed;
 pub(super) mod scripted_store;
 mod sizes;
 mod undelivered;

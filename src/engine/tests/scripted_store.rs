@@ -13,20 +13,20 @@ use std::{
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
-    auth::Warrant,
+    auth::Authorization,
     config::{LimitsConfig, Millis},
-    engine::{AcquireRequest, Engine, Stated},
+    engine::{AcquireRequest, Engine, ExplicitTerms},
     lifecycle::Lifecycle,
     lock::{
-        CallerId, FencingToken, HeldLease, IdempotencyKey, KeeperId, LockName, Meant, Metadata,
-        TokenHash, Ttl,
+        BreakTarget, CallerId, FencingToken, HeldLease, IdempotencyKey, KeeperId, LockName,
+        Metadata, TokenHash, Ttl,
     },
     store::{
         AnyStore, Store, StoreError, Unavailability, Uncertainty,
-        breaks::{Breaking, Breaks},
+        breaks::{BreakFeed, Breaking},
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
-            Loss, Place, Release, Renewal, Renewer,
+            Loss, QueuePosition, Release, Renewal, Renewer,
         },
         page::{ListQuery, Page},
         parking::{News, Parking},
@@ -60,11 +60,11 @@ pub(in crate::engine) struct ScriptedStore {
     confirm_takes: Mutex<Duration>,
     pub(super) attempts: Mutex<Vec<Attempt>>,
     pub(super) parking: Parking,
-    pub(super) breaks: Breaks,
+    pub(super) breaks: BreakFeed,
     /// What break answers; otherwise nobody holds the lock.
     pub(super) breakings: Mutex<VecDeque<Result<Breaking, StoreError>>>,
     /// Which lease was to be broken.
-    pub(super) broken: Mutex<Vec<Option<Meant>>>,
+    pub(super) broken: Mutex<Vec<Option<BreakTarget>>>,
     /// What list answers; otherwise an empty page.
     pub(super) pages: Mutex<VecDeque<Result<Page, StoreError>>>,
     /// Commands wait here for a permit.
@@ -92,7 +92,7 @@ impl ScriptedStore {
             confirm_takes: Mutex::default(),
             attempts: Mutex::default(),
             parking: Parking::default(),
-            breaks: Breaks::default(),
+            breaks: BreakFeed::default(),
             breakings: Mutex::default(),
             broken: Mutex::default(),
             pages: Mutex::default(),
@@ -109,7 +109,7 @@ impl ScriptedStore {
     /// Tells the only attempt that waits.
     pub(super) fn tell(&self, news: News) {
         let token = self.attempts.lock().unwrap().last().unwrap().token;
-        assert!(self.parking.tell(&token, news), "nobody waits for news");
+        assert!(self.parking.deliver(&token, news), "nobody waits for news");
     }
 
     /// From now on a renewal is never answered.
@@ -263,16 +263,16 @@ impl Store for ScriptedStore {
     async fn break_lock(
         &self,
         _name: &LockName,
-        meant: Option<Meant>,
+        target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
         self.pass_gate().await;
-        self.broken.lock().unwrap().push(meant);
+        self.broken.lock().unwrap().push(target);
         self.changed.notify_waiters();
         let answer = self.breakings.lock().unwrap().pop_front();
         answer.unwrap_or(Ok(Breaking::NotHeld))
     }
 
-    fn breaks(&self) -> &Breaks {
+    fn breaks(&self) -> &BreakFeed {
         &self.breaks
     }
 
@@ -312,7 +312,7 @@ pub(super) fn contention() -> Contention {
 }
 
 pub(super) fn queued() -> Acquisition {
-    Acquisition::Queued(Place {
+    Acquisition::Queued(QueuePosition {
         ahead: 2,
         contention: contention(),
     })
@@ -348,12 +348,12 @@ pub(super) fn request(key: Option<&str>) -> AcquireRequest {
         name: name(),
         ttl: Ttl::MAX,
         hold_limit: None,
-        stated: Stated::default(),
+        explicit: ExplicitTerms::default(),
         wait: Duration::ZERO,
         owner: None,
         metadata: Metadata::default(),
         caller: CallerId::ANONYMOUS,
-        warrant: Warrant::default(),
+        authorization: Authorization::default(),
         idempotency_key: key.map(|key| IdempotencyKey::new(key).unwrap()),
     }
 }

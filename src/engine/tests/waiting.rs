@@ -96,11 +96,14 @@ async fn a_place_that_the_store_was_not_told_to_keep_is_kept_all_the_same() {
         engine.acquire(waiting_request(key)).await.unwrap_err();
         let token = store.attempts.lock().unwrap()[0].token;
         sleep(GRACE / 2).await;
-        assert_eq!(store.parking.has_place(&token), kept);
+        assert_eq!(store.parking.contains(&token), kept);
         // It is no waiter beside the place that its caller is counted for.
-        assert_eq!(engine.0.kept_places.with(store.parking.len()), 0);
+        assert_eq!(
+            engine.0.reserved_positions.total_with(store.parking.len()),
+            0
+        );
         sleep(GRACE).await;
-        assert!(!store.parking.has_place(&token));
+        assert!(!store.parking.contains(&token));
     }
 }
 
@@ -112,19 +115,19 @@ async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
     engine.acquire(waiting_request(KEY)).await.unwrap_err();
     let attempt = store.attempts.lock().unwrap()[0].clone();
     let key = attempt.idempotency.unwrap().hash;
-    let counted = || engine.0.kept_places.with(store.parking.len());
-    engine.keep_place(key, None);
+    let counted = || engine.0.reserved_positions.total_with(store.parking.len());
+    engine.reserve_position(key, None);
     assert_eq!(counted(), 1);
     // It is asked for again: what it is granted in between has somebody to hear of it all the same.
-    engine.resume_place(&key);
+    engine.resume_position(&key);
     assert_eq!(counted(), 0);
-    assert!(store.parking.has_place(&attempt.token));
+    assert!(store.parking.contains(&attempt.token));
     let again = store
         .parking
         .park(attempt.name.clone(), Token::random().hash());
     assert_eq!(counted(), 1);
     drop(again);
-    engine.keep_place(key, None);
+    engine.reserve_position(key, None);
     assert_eq!(counted(), 1);
     sleep(GRACE).await;
     assert_eq!(counted(), 0);
@@ -288,7 +291,7 @@ async fn an_unconfirmed_grant_sends_the_attempt_again_for_what_is_left_of_its_wa
     sleep(Duration::from_secs(4)).await;
     store.tell(News::GrantedProvisionally);
     settle().await;
-    let patience = store.attempts.lock().unwrap()[1].wait.unwrap().patience;
+    let patience = store.attempts.lock().unwrap()[1].wait.unwrap().max_wait;
     assert_eq!(patience + Duration::from_secs(4), WAIT);
     store.tell(News::Granted(held()));
     caller.await.unwrap().unwrap().delivery.delivered();

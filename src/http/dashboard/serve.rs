@@ -14,7 +14,7 @@ use crate::http::{
     extract::AcceptsHtml,
     methods::answering,
     problem::{Problem, ProblemCode},
-    state::Gateway,
+    state::AppState,
 };
 
 use super::files::file;
@@ -37,7 +37,7 @@ use super::files::file;
     )
 )]
 pub(in crate::http) async fn dashboard(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     headers: HeaderMap,
     _: AcceptsHtml,
 ) -> Response {
@@ -45,7 +45,7 @@ pub(in crate::http) async fn dashboard(
 }
 
 /// What the page loads, and the page itself under the paths that it shows in the address bar.
-pub(in crate::http) fn files() -> Router<Arc<Gateway>> {
+pub(in crate::http) fn files() -> Router<Arc<AppState>> {
     let serving = || answering(get(found), "GET, HEAD");
     Router::new().route(PAGE, serving()).route(FILES, serving())
 }
@@ -59,7 +59,7 @@ pub(in crate::http) const FILES: &str = "/dashboard/{*path}";
 /// the first of them.
 const VIEWS: [&str; 3] = ["locks", "events", "sign-in"];
 
-async fn found(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+async fn found(State(gateway): State<Arc<AppState>>, request: Request) -> Response {
     let (_, path) = request
         .uri()
         .path()

@@ -20,24 +20,24 @@ use tokio::time::Instant;
 
 use crate::{
     config::LogRequests,
-    http::{problem::Problem, state::Gateway},
+    http::{problem::Problem, state::AppState},
     lock::Ttl,
 };
 
 use super::{
     hosts::Hosts,
     origins::Origins,
-    permit::{RequestPermit, Reserve, Rooms},
+    permit::{ConcurrencyLimits, PermitClass, RequestPermit},
     request_id::{RequestId, RequestIds},
     routes::{Parameter, Route, Routes},
 };
 
 /// What the edge works with: the same for every request.
 pub(super) struct Edge {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<AppState>,
     pub(super) router: Router,
     pub(super) routes: Routes,
-    pub(super) rooms: Rooms,
+    pub(super) limits: ConcurrencyLimits,
     pub(super) request_ids: RequestIds,
     /// Which requests are logged.
     pub(super) logged: LogRequests,
@@ -59,7 +59,7 @@ struct Context {
     route: usize,
     parameter: Option<Parameter>,
     method: Method,
-    name: Name,
+    name: RequestName,
     permit: RequestPermit,
     /// The name of the caller's API key, once it is known.
     caller: OnceLock<Arc<str>>,
@@ -68,7 +68,7 @@ struct Context {
 }
 
 /// What the request is called.
-enum Name {
+enum RequestName {
     /// The caller has said it.
     Sent(RequestId),
     /// The number of the request in this process, of which an id is made when it is used.
@@ -81,14 +81,17 @@ impl RequestContext {
     pub(super) fn begin(edge: &Arc<Edge>, request: &Request) -> Self {
         let (route, parameter) = edge.routes.find(request.uri().path());
         let template = edge.routes.route(route).template();
-        let reserve = Reserve::of(template, request.method(), request.headers());
+        let class = PermitClass::of(template, request.method(), request.headers());
         let sent = RequestId::sent(request.headers());
         Self(Arc::new(Context {
             route,
             parameter,
             method: request.method().clone(),
-            name: sent.map_or_else(|| Name::Number(edge.request_ids.next()), Name::Sent),
-            permit: RequestPermit::new(reserve),
+            name: sent.map_or_else(
+                || RequestName::Number(edge.request_ids.next()),
+                RequestName::Sent,
+            ),
+            permit: RequestPermit::new(class),
             caller: OnceLock::new(),
             ttl_cap: AtomicU64::new(0),
             edge: Arc::clone(edge),
@@ -118,8 +121,8 @@ impl RequestContext {
     /// What the request is called in its answer and in the log.
     pub(in crate::http) fn request_id(&self) -> RequestId {
         match &self.0.name {
-            Name::Sent(id) => id.clone(),
-            Name::Number(number) => self.0.edge.request_ids.of(*number),
+            RequestName::Sent(id) => id.clone(),
+            RequestName::Number(number) => self.0.edge.request_ids.of(*number),
         }
     }
 
@@ -156,22 +159,22 @@ impl RequestContext {
 
     /// Takes the room that is kept for callers who have been let in.
     pub(in crate::http) fn take_permit(&self) -> Result<(), Problem> {
-        self.0.permit.take(&self.0.edge.rooms)
+        self.0.permit.take(&self.0.edge.limits)
     }
 
     /// Takes the room of a request that has just come.
     pub(super) fn begin_work(&self) -> Result<(), Problem> {
-        self.0.permit.begin(&self.0.edge.rooms)
+        self.0.permit.begin(&self.0.edge.limits)
     }
 
     /// The request is not worked on any more.
     pub(super) fn end_work(&self) {
-        self.0.permit.give_up(&self.0.edge.rooms);
+        self.0.permit.give_up(&self.0.edge.limits);
     }
 
     /// The request waits for others from now on, and counts no more among those that are worked on.
     pub(in crate::http) fn wait(&self) {
-        self.0.permit.wait(&self.0.edge.rooms);
+        self.0.permit.wait(&self.0.edge.limits);
     }
 
     /// Waits for something that the caller is to do. If that takes time, the request does not count
@@ -185,7 +188,7 @@ impl RequestContext {
         }
         self.wait();
         let done = waiting.await;
-        self.0.permit.resume(&self.0.edge.rooms)?;
+        self.0.permit.resume(&self.0.edge.limits)?;
         Ok(done)
     }
 

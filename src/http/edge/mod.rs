@@ -2,19 +2,19 @@
 //! log, its problem.
 
 mod access_log;
+mod audited_request;
 mod context;
 mod hosts;
 mod origins;
 mod permit;
-mod refused;
 mod request_id;
 mod routes;
+mod security_headers;
 mod service;
-mod shown;
 mod traced;
 
 pub(super) use context::RequestContext;
-pub(super) use origins::Sender;
+pub(super) use origins::RequestSource;
 pub(super) use request_id::RequestId;
 pub(super) use routes::{FindDirect, is_private, is_probe};
 pub use service::{EdgeFuture, EdgeService};

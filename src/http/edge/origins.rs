@@ -32,17 +32,17 @@ pub(super) struct Origins {
 /// For whom a request was sent, as far as its browser says. A cookie goes along with requests of other
 /// pages too, those that are listed among them; a key never does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::http) enum Sender {
+pub(in crate::http) enum RequestSource {
     /// For a page of ours, or for the user, who typed the address.
     Ours,
     /// The request does not say: its sender is no browser, or an old one.
-    Unsaid,
+    Unknown,
     /// For a page of another origin.
     Foreign,
 }
 
 /// A page that is listed, as its browser names it.
-pub(super) struct Listed(HeaderValue);
+pub(super) struct ListedOrigin(HeaderValue);
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -70,13 +70,13 @@ impl Origins {
         request: &Request,
         route: &str,
         host: Option<&HostPort>,
-    ) -> Result<Option<Listed>, Problem> {
+    ) -> Result<Option<ListedOrigin>, Problem> {
         let headers = request.headers();
         let page = Page::in_headers(headers);
         if let Page::At(origin, name) = &page
             && self.listed.contains(origin)
         {
-            return Ok(Some(Listed(copied(name))));
+            return Ok(Some(ListedOrigin(copied(name))));
         }
         let only_looks = match *request.method() {
             Method::GET | Method::HEAD => !is_stream(route),
@@ -96,12 +96,19 @@ impl Origins {
 
     /// Lets a page that is listed read the answer. What another one could get must not come from a
     /// cache that asked for it.
-    pub(super) fn tell(&self, listed: Option<Listed>, method: &Method, headers: &mut HeaderMap) {
+    pub(super) fn insert_headers(
+        &self,
+        listed: Option<ListedOrigin>,
+        method: &Method,
+        headers: &mut HeaderMap,
+    ) {
         if self.listed.is_empty() {
             return;
         }
         headers.append(VARY, HeaderValue::from_static("Origin"));
-        let Some(Listed(origin)) = listed else { return };
+        let Some(ListedOrigin(origin)) = listed else {
+            return;
+        };
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
         if let (&Method::OPTIONS, Some(methods)) = (method, headers.get(ALLOW).cloned()) {
@@ -149,9 +156,9 @@ impl<'a> Page<'a> {
     }
 }
 
-// === impl Sender ===
+// === impl RequestSource ===
 
-impl Sender {
+impl RequestSource {
     /// The sender of a request. `over_https` says that a browser is known to have sent it over HTTPS: a
     /// page that came over plain HTTP is another one then.
     pub(in crate::http) fn of(parts: &Parts, over_https: bool) -> Self {
@@ -164,7 +171,7 @@ impl Sender {
         if !page.may_be_of(host.as_ref(), over_https) || !is_of_this_site(headers) {
             Self::Foreign
         } else if matches!(page, Page::Unnamed) && !headers.contains_key(SEC_FETCH_SITE) {
-            Self::Unsaid
+            Self::Unknown
         } else {
             Self::Ours
         }
@@ -186,8 +193,8 @@ fn is_of_this_site(headers: &HeaderMap) -> bool {
 }
 
 fn refused(headers: &HeaderMap) -> Problem {
-    let said = |name: &HeaderName| headers.get(name).map(HeaderValue::as_bytes);
-    let cause = match (said(&ORIGIN), said(&SEC_FETCH_SITE)) {
+    let header = |name: &HeaderName| headers.get(name).map(HeaderValue::as_bytes);
+    let cause = match (header(&ORIGIN), header(&SEC_FETCH_SITE)) {
         (Some(origin), _) => format!("the origin was {}", origin.escape_ascii()),
         (None, Some(site)) => format!("the browser said {}", site.escape_ascii()),
         (None, None) => "the origin was empty".to_owned(),
@@ -204,40 +211,40 @@ fn refused(headers: &HeaderMap) -> Problem {
 mod tests {
     use super::*;
 
-    fn sender(headers: &[(&str, &str)]) -> Sender {
+    fn sender(headers: &[(&str, &str)]) -> RequestSource {
         let mut request = http::Request::get("/").header("host", "locks.example:7420");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        Sender::of(&request.body(()).unwrap().into_parts().0, false)
+        RequestSource::of(&request.body(()).unwrap().into_parts().0, false)
     }
 
     #[test]
     fn is_ours_only_if_everything_says_so() {
         const OURS: (&str, &str) = ("origin", "https://locks.example:7420");
-        let said = |site| ("sec-fetch-site", site);
+        let header = |site| ("sec-fetch-site", site);
         for headers in [
             &[OURS][..],
-            &[said("same-origin")],
-            &[said("none")],
-            &[OURS, said("same-origin")],
+            &[header("same-origin")],
+            &[header("none")],
+            &[OURS, header("same-origin")],
         ] {
-            assert_eq!(sender(headers), Sender::Ours, "{headers:?}");
+            assert_eq!(sender(headers), RequestSource::Ours, "{headers:?}");
         }
         for headers in [
-            &[said("same-site")][..],
-            &[said("cross-site")],
-            &[OURS, said("same-site")],
+            &[header("same-site")][..],
+            &[header("cross-site")],
+            &[OURS, header("same-site")],
             &[OURS, OURS],
             &[("origin", "null")],
             &[("origin", "https://locks.example")],
             &[
                 ("origin", "https://other.example:7420"),
-                said("same-origin"),
+                header("same-origin"),
             ],
         ] {
-            assert_eq!(sender(headers), Sender::Foreign, "{headers:?}");
+            assert_eq!(sender(headers), RequestSource::Foreign, "{headers:?}");
         }
-        assert_eq!(sender(&[("x-requested-with", "x")]), Sender::Unsaid);
+        assert_eq!(sender(&[("x-requested-with", "x")]), RequestSource::Unknown);
     }
 }

@@ -15,20 +15,20 @@ use crate::{
 
 /// The room for requests that are worked on.
 #[derive(Debug)]
-pub(super) struct Rooms {
-    common: Room,
-    renewing: Room,
-    releasing: Room,
-    scraping: Room,
+pub(super) struct ConcurrencyLimits {
+    common: ConcurrencyLimit,
+    renewing: ConcurrencyLimit,
+    releasing: ConcurrencyLimit,
+    scraping: ConcurrencyLimit,
 }
 
 /// Room for so many requests.
 #[derive(Debug)]
-struct Room(AtomicUsize);
+struct ConcurrencyLimit(AtomicUsize);
 
 /// Which room a request has besides the common one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reserve {
+pub(super) enum PermitClass {
     /// It needs no room: it is answered on the spot.
     Exempt,
     /// It has the common room only.
@@ -44,7 +44,7 @@ pub(super) enum Reserve {
 /// A request's permit to be worked on, which it gives up while it only waits.
 #[derive(Debug)]
 pub(super) struct RequestPermit {
-    reserve: Reserve,
+    class: PermitClass,
     /// Which room it has taken: one of the constants below.
     taken: AtomicU8,
     began: Instant,
@@ -67,11 +67,11 @@ const SCRAPES: usize = 4;
 /// After how long to ask again, in milliseconds: a request is worked on for much less.
 const RETRY_AFTER_MS: u64 = 1_000;
 
-// === impl Rooms ===
+// === impl ConcurrencyLimits ===
 
-impl Rooms {
+impl ConcurrencyLimits {
     pub(super) fn new(config: &HttpConfig) -> Self {
-        let room = |size| Room(AtomicUsize::new(size));
+        let room = |size| ConcurrencyLimit(AtomicUsize::new(size));
         Self {
             common: room(config.max_concurrent_requests),
             renewing: room(config.reserved_requests),
@@ -80,19 +80,19 @@ impl Rooms {
         }
     }
 
-    fn reserved(&self, reserve: Reserve) -> Option<&Room> {
-        match reserve {
-            Reserve::Exempt | Reserve::None => None,
-            Reserve::Renewing => Some(&self.renewing),
-            Reserve::Releasing => Some(&self.releasing),
-            Reserve::Scraping => Some(&self.scraping),
+    fn reserved(&self, class: PermitClass) -> Option<&ConcurrencyLimit> {
+        match class {
+            PermitClass::Exempt | PermitClass::None => None,
+            PermitClass::Renewing => Some(&self.renewing),
+            PermitClass::Releasing => Some(&self.releasing),
+            PermitClass::Scraping => Some(&self.scraping),
         }
     }
 }
 
-// === impl Room ===
+// === impl ConcurrencyLimit ===
 
-impl Room {
+impl ConcurrencyLimit {
     fn take(&self) -> bool {
         let take = |free: usize| free.checked_sub(1);
         let taken = self
@@ -106,9 +106,9 @@ impl Room {
     }
 }
 
-// === impl Reserve ===
+// === impl PermitClass ===
 
-impl Reserve {
+impl PermitClass {
     pub(super) fn of(route: &str, method: &Method, headers: &HeaderMap) -> Self {
         match (method, route) {
             // OPTIONS may be a preflight. Refused, the browser would not send the renewal that comes after
@@ -137,9 +137,9 @@ impl Reserve {
 
 impl RequestPermit {
     /// The permit of a request that begins now, and has no room yet.
-    pub(super) fn new(reserve: Reserve) -> Self {
+    pub(super) fn new(class: PermitClass) -> Self {
         Self {
-            reserve,
+            class,
             taken: AtomicU8::new(NOTHING),
             began: Instant::now(),
             waited_us: AtomicU64::new(0),
@@ -154,21 +154,21 @@ impl RequestPermit {
 
     /// Takes room for a request that has just come, unless it takes its room when its caller has been let
     /// in: [`RequestPermit::take`].
-    pub(super) fn begin(&self, rooms: &Rooms) -> Result<(), Problem> {
-        if self.reserve.is_taken_late() {
+    pub(super) fn begin(&self, limits: &ConcurrencyLimits) -> Result<(), Problem> {
+        if self.class.is_taken_late() {
             return Ok(());
         }
-        self.take(rooms)
+        self.take(limits)
     }
 
     /// Takes room, if the request has none yet.
-    pub(super) fn take(&self, rooms: &Rooms) -> Result<(), Problem> {
-        if self.reserve == Reserve::Exempt || self.taken.load(Ordering::Relaxed) != NOTHING {
+    pub(super) fn take(&self, limits: &ConcurrencyLimits) -> Result<(), Problem> {
+        if self.class == PermitClass::Exempt || self.taken.load(Ordering::Relaxed) != NOTHING {
             return Ok(());
         }
-        let taken = match rooms.reserved(self.reserve) {
+        let taken = match limits.reserved(self.class) {
             Some(room) if room.take() => RESERVED,
-            _ if rooms.common.take() => COMMON,
+            _ if limits.common.take() => COMMON,
             _ => return Err(overloaded()),
         };
         self.taken.store(taken, Ordering::Relaxed);
@@ -176,30 +176,30 @@ impl RequestPermit {
     }
 
     /// Gives its room to others.
-    pub(super) fn give_up(&self, rooms: &Rooms) {
+    pub(super) fn give_up(&self, limits: &ConcurrencyLimits) {
         match self.taken.swap(NOTHING, Ordering::Relaxed) {
-            COMMON => rooms.common.give_back(),
-            RESERVED => rooms
-                .reserved(self.reserve)
+            COMMON => limits.common.give_back(),
+            RESERVED => limits
+                .reserved(self.class)
                 .into_iter()
-                .for_each(Room::give_back),
+                .for_each(ConcurrencyLimit::give_back),
             _ => {}
         }
     }
 
     /// Gives its room to others, because the request waits from now on.
-    pub(super) fn wait(&self, rooms: &Rooms) {
-        self.give_up(rooms);
+    pub(super) fn wait(&self, limits: &ConcurrencyLimits) {
+        self.give_up(limits);
         let since = self.elapsed_us().max(1);
         self.waits_since_us.store(since, Ordering::Relaxed);
     }
 
     /// Takes room again, because what the request has waited for is there.
-    pub(super) fn resume(&self, rooms: &Rooms) -> Result<(), Problem> {
+    pub(super) fn resume(&self, limits: &ConcurrencyLimits) -> Result<(), Problem> {
         let waited = self.waiting_us();
         self.waited_us.fetch_add(waited, Ordering::Relaxed);
         self.waits_since_us.store(0, Ordering::Relaxed);
-        self.take(rooms)
+        self.take(limits)
     }
 
     /// Of this time since the request began, how many microseconds it did not wait.
@@ -234,8 +234,8 @@ mod tests {
 
     use super::*;
 
-    fn rooms(common: usize, reserved: usize) -> Rooms {
-        Rooms::new(&HttpConfig {
+    fn limits(common: usize, reserved: usize) -> ConcurrencyLimits {
+        ConcurrencyLimits::new(&HttpConfig {
             max_concurrent_requests: common,
             reserved_requests: reserved,
             ..HttpConfig::default()
@@ -244,44 +244,52 @@ mod tests {
 
     #[tokio::test]
     async fn a_permit_gives_back_the_room_that_it_took() {
-        let rooms = rooms(1, 1);
-        let [first, second, third] = [Reserve::Releasing; 3].map(RequestPermit::new);
-        assert!(first.begin(&rooms).is_ok());
-        assert!(second.begin(&rooms).is_ok());
-        assert!(third.begin(&rooms).is_err());
-        assert!(RequestPermit::new(Reserve::Exempt).begin(&rooms).is_ok());
-        first.give_up(&rooms);
-        first.give_up(&rooms);
+        let limits = limits(1, 1);
+        let [first, second, third] = [PermitClass::Releasing; 3].map(RequestPermit::new);
+        assert!(first.begin(&limits).is_ok());
+        assert!(second.begin(&limits).is_ok());
+        assert!(third.begin(&limits).is_err());
+        assert!(
+            RequestPermit::new(PermitClass::Exempt)
+                .begin(&limits)
+                .is_ok()
+        );
+        first.give_up(&limits);
+        first.give_up(&limits);
         // The room of those who release, and not the common one.
-        assert!(RequestPermit::new(Reserve::None).begin(&rooms).is_err());
-        assert!(third.begin(&rooms).is_ok());
-        second.give_up(&rooms);
-        assert!(RequestPermit::new(Reserve::None).begin(&rooms).is_ok());
+        assert!(
+            RequestPermit::new(PermitClass::None)
+                .begin(&limits)
+                .is_err()
+        );
+        assert!(third.begin(&limits).is_ok());
+        second.give_up(&limits);
+        assert!(RequestPermit::new(PermitClass::None).begin(&limits).is_ok());
     }
 
     #[tokio::test]
     async fn a_renewal_takes_its_room_when_its_caller_has_been_let_in() {
-        let rooms = rooms(1, 1);
-        let [refused, renewal] = [Reserve::Renewing; 2].map(RequestPermit::new);
-        assert!(refused.begin(&rooms).is_ok());
-        assert!(renewal.begin(&rooms).is_ok() && renewal.take(&rooms).is_ok());
-        assert!(renewal.take(&rooms).is_ok());
-        assert!(rooms.common.take());
-        assert!(refused.take(&rooms).is_err());
+        let limits = limits(1, 1);
+        let [refused, renewal] = [PermitClass::Renewing; 2].map(RequestPermit::new);
+        assert!(refused.begin(&limits).is_ok());
+        assert!(renewal.begin(&limits).is_ok() && renewal.take(&limits).is_ok());
+        assert!(renewal.take(&limits).is_ok());
+        assert!(limits.common.take());
+        assert!(refused.take(&limits).is_err());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_time_in_which_a_request_waits_is_no_work() {
-        let rooms = rooms(1, 1);
-        let permit = RequestPermit::new(Reserve::None);
-        permit.begin(&rooms).unwrap();
+        let limits = limits(1, 1);
+        let permit = RequestPermit::new(PermitClass::None);
+        permit.begin(&limits).unwrap();
         let pass = |ms| tokio::time::advance(Duration::from_millis(ms));
         pass(10).await;
-        permit.wait(&rooms);
+        permit.wait(&limits);
         pass(100).await;
-        permit.resume(&rooms).unwrap();
+        permit.resume(&limits).unwrap();
         pass(1).await;
-        permit.wait(&rooms);
+        permit.wait(&limits);
         pass(1_000).await;
         assert_eq!(permit.worked_us(1_111_000), 11_000);
     }

@@ -66,7 +66,7 @@ impl RequestId {
 /// The same value in memory of its own. A clone shares that of the whole head of the request, which would
 /// stay for as long as the request waits for a lock.
 pub(super) fn copied(value: &HeaderValue) -> HeaderValue {
-    HeaderValue::from_bytes(value.as_bytes()).expect("a header value is a valid header value")
+    HeaderValue::from_bytes(value.as_bytes()).expect("copied from a valid HeaderValue")
 }
 
 /// Whether somebody put a token, a session, an API key, or a part of a key, into the wrong header: the log would

@@ -7,7 +7,7 @@ use http::Method;
 use matchit::Router;
 
 use crate::{
-    http::{base_path::BasePath, state::Gateway},
+    http::{base_path::BasePath, state::AppState},
     telemetry::metrics::{Metrics, RouteMetrics},
 };
 
@@ -38,7 +38,7 @@ pub(super) struct Parameter {
 pub(in crate::http) type Handled = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// Calls a handler.
-pub(in crate::http) type HandleDirect = fn(Request, Arc<Gateway>) -> Handled;
+pub(in crate::http) type HandleDirect = fn(Request, Arc<AppState>) -> Handled;
 
 /// The handler of a method at a route, if it is called without a router in between.
 pub(in crate::http) type FindDirect = fn(&Method) -> Option<HandleDirect>;
@@ -70,7 +70,7 @@ impl Routes {
             for path in below {
                 paths
                     .insert(format!("{base_path}{path}"), known.len())
-                    .expect("no two routes are for the same path");
+                    .expect("each route path is unique");
             }
             known.push(Route::new(template, direct, metrics));
         }
@@ -118,7 +118,7 @@ impl Route {
     fn new(template: &str, direct: DirectRoutes, metrics: &Metrics) -> Self {
         Self {
             direct: direct(template),
-            metrics: metrics.of_route(template),
+            metrics: metrics.route_metrics(template),
             template: template.into(),
         }
     }

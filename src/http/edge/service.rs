@@ -25,21 +25,21 @@ use tower::Service;
 use crate::{
     http::{
         problem::{Problem, ProblemCode, render},
-        state::Gateway,
+        state::AppState,
     },
     telemetry::trace,
 };
 
 use super::{
     access_log,
+    audited_request::AuditedRequest,
     context::{Edge, RequestContext},
     hosts::{self, Hosts},
-    origins::{Listed, Origins},
-    permit::Rooms,
-    refused::Asked,
+    origins::{ListedOrigin, Origins},
+    permit::ConcurrencyLimits,
     request_id::{RequestIds, X_REQUEST_ID},
     routes::{DirectRoutes, Handled, Routes, is_probe},
-    shown,
+    security_headers,
     traced::Traced,
 };
 
@@ -51,17 +51,17 @@ pub struct EdgeService(Arc<Edge>);
 pub struct EdgeFuture {
     handled: Result<Handled, Option<Problem>>,
     /// None once it has been answered.
-    answering: Option<Answering>,
+    pending: Option<PendingResponse>,
 }
 
 /// What is needed to finish an answer. Nothing of the request's head is kept here: there may be many
 /// requests that wait for a lock.
-struct Answering {
+struct PendingResponse {
     context: RequestContext,
     traced: Traced,
     is_private: bool,
-    listed: Option<Listed>,
-    asked: Option<Box<Asked>>,
+    listed: Option<ListedOrigin>,
+    audited: Option<Box<AuditedRequest>>,
 }
 
 // === impl EdgeService ===
@@ -69,7 +69,7 @@ struct Answering {
 impl EdgeService {
     /// Puts the edge around a router whose routes have these templates.
     pub(in crate::http) fn new(
-        gateway: Arc<Gateway>,
+        gateway: Arc<AppState>,
         templates: impl IntoIterator<Item: AsRef<str>>,
         direct: DirectRoutes,
         router: Router,
@@ -80,7 +80,7 @@ impl EdgeService {
         Self(Arc::new(Edge {
             router,
             routes: Routes::new(templates, gateway.base_path.clone(), direct, metrics),
-            rooms: Rooms::new(&config.http),
+            limits: ConcurrencyLimits::new(&config.http),
             request_ids: RequestIds::new(),
             logged: config.log.requests,
             hosts: Hosts::new(config, gateway.gate.is_open()),
@@ -94,25 +94,26 @@ impl EdgeService {
         let edge = &self.0;
         let context = RequestContext::begin(edge, &request);
         let route = context.route();
-        let mut answering = Answering {
+        let mut pending = PendingResponse {
             is_private: edge.routes.is_private(route, request.uri().path()),
             traced: Traced::begin(&edge.gateway.tracer, edge.scheme, &request, &context),
             listed: None,
-            asked: (edge.gateway.audit.is_kept()).then(|| Box::new(Asked::of(&request, &context))),
+            audited: (edge.gateway.audit.is_kept())
+                .then(|| Box::new(AuditedRequest::of(&request, &context))),
             context,
         };
-        let admitted = edge.admit(&request, &mut answering);
+        let admitted = edge.admit(&request, &mut pending);
         let handled = admitted.map_err(Some).map(|()| {
-            request.extensions_mut().insert(answering.context.clone());
-            let handled = edge.handle(request, &answering.context);
-            match answering.traced.span() {
+            request.extensions_mut().insert(pending.context.clone());
+            let handled = edge.handle(request, &pending.context);
+            match pending.traced.span() {
                 None => handled,
                 span => Box::pin(trace::within(span, handled)),
             }
         });
         EdgeFuture {
             handled,
-            answering: Some(answering),
+            pending: Some(pending),
         }
     }
 }
@@ -156,22 +157,22 @@ impl Future for EdgeFuture {
             },
             Err(problem) => problem
                 .take()
-                .expect("a future that is done is not polled again")
+                .expect("not polled after completion")
                 .into_response(),
         };
-        let answering = self.answering.take();
-        let answering = answering.expect("a future that is done is not polled again");
+        let pending = self.pending.take();
+        let pending = pending.expect("not polled after completion");
         // A stream that goes on is bounded by others.
-        answering.context.end_work();
-        Poll::Ready(Ok(answering.finish(response)))
+        pending.context.end_work();
+        Poll::Ready(Ok(pending.finish(response)))
     }
 }
 
 impl Drop for EdgeFuture {
     fn drop(&mut self) {
-        if let Some(answering) = &self.answering {
-            answering.context.end_work();
-            access_log::hung_up(&answering.context, &answering.traced);
+        if let Some(pending) = &self.pending {
+            pending.context.end_work();
+            access_log::hung_up(&pending.context, &pending.traced);
         }
     }
 }
@@ -181,16 +182,16 @@ impl Drop for EdgeFuture {
 impl Edge {
     /// Lets a request through to its handler, if it may come from where it comes from and there is
     /// room. Nothing of its body has been read.
-    fn admit(&self, request: &Request, answering: &mut Answering) -> Result<(), Problem> {
-        let route = answering.context.route().template();
+    fn admit(&self, request: &Request, pending: &mut PendingResponse) -> Result<(), Problem> {
+        let route = pending.context.route().template();
         let host = hosts::named(request.headers(), request.uri(), request.version())?;
         // Probes know the address of a gateway, and learn nothing that a page could use.
         if !is_probe(route) {
             self.hosts.check(host.as_ref())?;
         }
-        answering.listed = self.origins.check(request, route, host.as_ref())?;
+        pending.listed = self.origins.check(request, route, host.as_ref())?;
         self.measure(request)?;
-        answering.context.begin_work()
+        pending.context.begin_work()
     }
 
     fn measure(&self, request: &Request) -> Result<(), Problem> {
@@ -231,24 +232,24 @@ impl Edge {
     }
 }
 
-// === impl Answering ===
+// === impl PendingResponse ===
 
-impl Answering {
+impl PendingResponse {
     fn finish(mut self, mut response: Response) -> Response {
         let edge = self.context.edge();
         let problem = response.extensions_mut().remove::<Problem>();
         let id = self.context.request_id();
         if let Some(problem) = &problem {
-            if let Some(asked) = &self.asked {
-                asked.tell(&edge.gateway.audit, &self.context, problem);
+            if let Some(audited) = &self.audited {
+                audited.record_refusal(&edge.gateway.audit, &self.context, problem);
             }
             render(problem, &edge.gateway.base_path, id.as_str(), &mut response);
             measure_again(self.context.method(), &mut response);
         }
         let headers = response.headers_mut();
-        shown::tell(!self.is_private, headers);
+        security_headers::insert(!self.is_private, headers);
         edge.origins
-            .tell(self.listed, self.context.method(), headers);
+            .insert_headers(self.listed, self.context.method(), headers);
         if self.is_private {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         }

@@ -62,7 +62,7 @@ impl Traced {
                 "latchgate.request_id",
                 context.request_id().as_str().to_owned(),
             );
-            if span.tells_lock_names()
+            if span.records_lock_names()
                 && let Some(name) = lock_name(context, request.uri().path())
             {
                 span.set("latchgate.lock", name.to_string());

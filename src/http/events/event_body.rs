@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::{
     engine::events::{Event, EventKind as Kind},
     http::{
-        answer::json,
+        json_response::json,
         locks::{millis, timestamp},
     },
     lock::{FencingToken, LockName, Owner},

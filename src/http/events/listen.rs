@@ -14,7 +14,7 @@ use crate::{
     http::{
         extract::{ApiQuery, Caller, EventStream},
         problem::{Extra, Problem, ProblemCode as Code, problem_responses},
-        state::Gateway,
+        state::AppState,
     },
 };
 
@@ -84,7 +84,7 @@ struct EventsProblems;
     )
 )]
 pub(in crate::http) async fn events(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     caller: Caller<scope::View>,
     stream: EventStream,
     ApiQuery(query): ApiQuery<EventsQuery>,

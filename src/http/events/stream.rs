@@ -13,8 +13,8 @@ use tokio::time::{Duration, Instant, timeout_at};
 use tracing::info;
 
 use crate::{
-    auth::{Access, Permission, Slot},
-    engine::events::{Heard, Listener},
+    auth::{Access, LimitSlot, Permission},
+    engine::events::{Listener, ListenerItem},
     http::extract::EventStream,
 };
 
@@ -25,17 +25,17 @@ pub(in crate::http) struct Events {
     listener: Listener,
     stream: EventStream,
     /// What it counts as among the limits of its API key.
-    _counted: Option<Slot>,
+    _counted: Option<LimitSlot>,
     /// Which locks it may see, asked anew for each event.
     access: Access,
     /// Ends with the next change of the keys, also with one that comes while nothing is asked for.
     changed: Pin<Box<dyn Future<Output = ()> + Send>>,
-    phase: Phase,
+    phase: EventStreamPhase,
     heartbeat_at: Instant,
 }
 
 #[derive(PartialEq, Eq)]
-enum Phase {
+enum EventStreamPhase {
     /// Nothing has been sent.
     New,
     /// Events are sent as they come.
@@ -60,17 +60,17 @@ impl Events {
     pub(super) fn new(
         listener: Listener,
         stream: EventStream,
-        counted: Option<Slot>,
+        counted: Option<LimitSlot>,
         access: Access,
     ) -> Self {
-        stream.limit_silence(SILENCE);
+        stream.set_user_timeout(SILENCE);
         Self {
             listener,
             stream,
             _counted: counted,
             changed: Box::pin(access.changed()),
             access,
-            phase: Phase::New,
+            phase: EventStreamPhase::New,
             heartbeat_at: Instant::now() + HEARTBEAT,
         }
     }
@@ -78,12 +78,12 @@ impl Events {
     /// What is sent next; `None` after the end.
     async fn next(&mut self) -> Option<Bytes> {
         let bytes = match self.phase {
-            Phase::Over => return None,
-            Phase::New => {
-                self.phase = Phase::Open;
+            EventStreamPhase::Over => return None,
+            EventStreamPhase::New => {
+                self.phase = EventStreamPhase::Open;
                 greeting(self.listener.instance(), self.listener.position())
             }
-            Phase::Open => self.more().await,
+            EventStreamPhase::Open => self.more().await,
         };
         self.heartbeat_at = Instant::now() + HEARTBEAT;
         Some(bytes.into())
@@ -99,8 +99,8 @@ impl Events {
             if has_changed && self.access.is_session() {
                 return encode_session();
             }
-            let heard = tokio::select! {
-                heard = timeout_at(self.heartbeat_at, self.listener.next()) => heard,
+            let item = tokio::select! {
+                item = timeout_at(self.heartbeat_at, self.listener.next()) => item,
                 () = &mut self.changed => {
                     // Before the look at what is permitted: no change is missed.
                     self.changed = Box::pin(self.access.changed());
@@ -108,13 +108,13 @@ impl Events {
                     continue;
                 }
             };
-            let Ok(heard) = heard else {
+            let Ok(item) = item else {
                 return heartbeat(self.listener.instance(), self.listener.position());
             };
-            let events = match heard {
-                Heard::Events(events) => events,
-                Heard::Unread => return self.end("unread"),
-                Heard::Draining => return self.end("draining"),
+            let events = match item {
+                ListenerItem::Events(events) => events,
+                ListenerItem::Unread => return self.end("unread"),
+                ListenerItem::Draining => return self.end("draining"),
             };
             let mut bytes = Vec::new();
             for (number, event) in events {
@@ -131,7 +131,7 @@ impl Events {
     }
 
     fn end(&mut self, reason: &'static str) -> Vec<u8> {
-        self.phase = Phase::Over;
+        self.phase = EventStreamPhase::Over;
         info!(
             id = self.stream.request_id(),
             reason, "a stream of events has ended"
@@ -156,7 +156,7 @@ impl IntoResponse for Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        if self.phase != Phase::Over {
+        if self.phase != EventStreamPhase::Over {
             let id = self.stream.request_id();
             info!(
                 id,

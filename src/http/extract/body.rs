@@ -13,7 +13,7 @@ use crate::{
     http::{
         edge::RequestContext,
         problem::{Problem, ProblemCode},
-        state::Gateway,
+        state::AppState,
     },
 };
 
@@ -31,10 +31,10 @@ pub(in crate::http) trait RequestBody: Sized {
 
 // === impl ApiJson ===
 
-impl<T: RequestBody> FromRequest<Arc<Gateway>> for ApiJson<T> {
+impl<T: RequestBody> FromRequest<Arc<AppState>> for ApiJson<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, gateway: &Arc<Gateway>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, gateway: &Arc<AppState>) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let waits = parts.headers.contains_key(EXPECT);
         if waits {

@@ -7,7 +7,7 @@ use http::{header::AUTHORIZATION, request::Parts};
 
 use crate::{
     auth::{Access, Scope},
-    http::{edge::RequestContext, problem::Problem, serve::peer, state::Gateway},
+    http::{edge::RequestContext, problem::Problem, serve::peer, state::AppState},
 };
 
 use super::{lock_token::single, path::lock, session::session};
@@ -35,12 +35,12 @@ impl<S> Deref for Caller<S> {
     }
 }
 
-impl<S: Scope> FromRequestParts<Arc<Gateway>> for Caller<S> {
+impl<S: Scope> FromRequestParts<Arc<AppState>> for Caller<S> {
     type Rejection = Problem;
 
     async fn from_request_parts(
         parts: &mut Parts,
-        gateway: &Arc<Gateway>,
+        gateway: &Arc<AppState>,
     ) -> Result<Self, Problem> {
         let scope = PhantomData;
         if gateway.gate.is_open() {
@@ -72,7 +72,7 @@ impl<S: Scope> FromRequestParts<Arc<Gateway>> for Caller<S> {
 
 /// Lets somebody in by the key that they send, or else by their session: a key was put into the request
 /// on purpose, a cookie by the browser.
-pub(super) fn admit(parts: &Parts, gateway: &Gateway) -> Result<Access, Problem> {
+pub(super) fn admit(parts: &Parts, gateway: &AppState) -> Result<Access, Problem> {
     let header = single(&parts.headers, &AUTHORIZATION)
         .map_err(|reason| Problem::invalid_field(FIELD, reason))?;
     if header.is_none()

@@ -8,7 +8,7 @@ use http::request::Parts;
 use crate::http::{
     edge::{RequestContext, RequestId},
     problem::Problem,
-    serve::{Lasting, SilenceLimit, Stay},
+    serve::{LongRequestPermit, LongRequests, UserTimeout},
 };
 
 use super::{accept, lock_token::LOCK_TOKEN};
@@ -20,9 +20,9 @@ pub(in crate::http) struct EventStream {
     /// What the request is called in the log.
     request_id: RequestId,
     /// For how long the caller may be silent.
-    silence_limit: SilenceLimit,
+    user_timeout: UserTimeout,
     /// The connection that it takes for as long as it lasts.
-    _stay: Stay,
+    _permit: LongRequestPermit,
 }
 
 // === impl EventStream ===
@@ -34,8 +34,8 @@ impl EventStream {
     }
 
     /// For how long the caller may leave unacknowledged what it is sent, until it counts as gone.
-    pub(in crate::http) fn limit_silence(&self, limit: Duration) {
-        self.silence_limit.set(limit);
+    pub(in crate::http) fn set_user_timeout(&self, limit: Duration) {
+        self.user_timeout.set(limit);
     }
 }
 
@@ -44,22 +44,22 @@ impl<S: Sync> FromRequestParts<S> for EventStream {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         accept::event_stream(&parts.headers)?;
-        let Ok(lasting) = Lasting::from_request_parts(parts, state).await;
-        let stay = if parts.headers.contains_key(LOCK_TOKEN) {
-            lasting.stay_with_lease()?
+        let Ok(long_requests) = LongRequests::from_request_parts(parts, state).await;
+        let permit = if parts.headers.contains_key(LOCK_TOKEN) {
+            long_requests.acquire_with_lease()?
         } else {
-            lasting.stay()?
+            long_requests.acquire()?
         };
         Ok(Self {
             request_id: RequestContext::of(parts).request_id(),
-            silence_limit: SilenceLimit::of(&parts.extensions),
-            _stay: stay,
+            user_timeout: UserTimeout::of(&parts.extensions),
+            _permit: permit,
         })
     }
 }
 
 impl Drop for EventStream {
     fn drop(&mut self) {
-        self.silence_limit.lift();
+        self.user_timeout.reset();
     }
 }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt::Display};
 
 use crate::http::problem::{FieldError, Problem};
 
-use super::given::{Given, Object};
+use super::json_value::{JsonValue, Object};
 
 /// The fields of a body that have not been taken yet, and what was wrong with those that have.
 ///
@@ -44,10 +44,10 @@ impl<'a> Fields<'a> {
     /// A whole number from 0 to 2^64 - 1.
     pub(in crate::http) fn whole(&mut self, name: &'static str) -> Option<u64> {
         match self.take(name)? {
-            Given::Whole(number) => Some(number),
+            JsonValue::Whole(number) => Some(number),
             other => {
                 let expected = match other {
-                    Given::Text(_) => "a number is expected, without quotes",
+                    JsonValue::Text(_) => "a number is expected, without quotes",
                     _ => "a whole number from 0 is expected, without fraction or exponent",
                 };
                 self.refuse(name, format!("{}; {expected}", other.is()));
@@ -59,7 +59,7 @@ impl<'a> Fields<'a> {
     /// A text.
     pub(in crate::http) fn text(&mut self, name: &'static str) -> Option<Cow<'a, str>> {
         match self.take(name)? {
-            Given::Text(text) => Some(text),
+            JsonValue::Text(text) => Some(text),
             other => {
                 self.refuse(name, format!("{}; a text is expected", other.is()));
                 None
@@ -73,7 +73,7 @@ impl<'a> Fields<'a> {
         name: &'static str,
     ) -> Option<BTreeMap<String, String>> {
         let entries = match self.take(name)? {
-            Given::Object(entries) => entries,
+            JsonValue::Object(entries) => entries,
             other => {
                 let reason = format!("{}; an object of texts is expected", other.is());
                 self.refuse(name, reason);
@@ -82,7 +82,7 @@ impl<'a> Fields<'a> {
         };
         let mut texts = BTreeMap::new();
         for (key, value) in entries {
-            if let Given::Text(text) = value {
+            if let JsonValue::Text(text) = value {
                 texts.insert(key.into_owned(), text.into_owned());
             } else {
                 let reason = format!("{}; a text is expected", value.is());
@@ -128,12 +128,12 @@ impl<'a> Fields<'a> {
         Err(Problem::invalid(self.errors))
     }
 
-    fn take(&mut self, name: &'static str) -> Option<Given<'a>> {
+    fn take(&mut self, name: &'static str) -> Option<JsonValue<'a>> {
         self.known[self.asked] = name;
         self.asked += 1;
         let at = self.left.iter().position(|(key, _)| key == name)?;
         match self.left.swap_remove(at).1 {
-            Given::Null => None,
+            JsonValue::Null => None,
             value => Some(value),
         }
     }
@@ -145,7 +145,7 @@ fn object(body: &[u8]) -> Result<Object<'_>, Problem> {
         return refuse("begins with a byte order mark; leave it out".to_owned());
     }
     match serde_json::from_slice(body) {
-        Ok(Given::Object(entries)) => Ok(entries),
+        Ok(JsonValue::Object(entries)) => Ok(entries),
         Ok(other) => refuse(format!("{}; a JSON object is expected", other.is())),
         Err(error) if error.is_data() => refuse(format!("is ambiguous: {error}")),
         Err(error) => refuse(format!("is not JSON: {error}")),

@@ -5,11 +5,11 @@ use http::{HeaderName, HeaderValue, Method, request::Parts};
 use crate::{
     auth::Access,
     http::{
-        edge::Sender,
+        edge::RequestSource,
         problem::{Problem, ProblemCode},
         serve::peer,
         session::CookieNames,
-        state::Gateway,
+        state::AppState,
     },
 };
 
@@ -29,7 +29,7 @@ const MOST: usize = 2;
 ///
 /// A key is in a request because its sender has put it there. A cookie is in every request that a
 /// browser sends, whoever asked for it: so it counts only for pages of ours.
-pub(super) fn session(parts: &Parts, gateway: &Gateway) -> Result<Option<Access>, Problem> {
+pub(super) fn session(parts: &Parts, gateway: &AppState) -> Result<Option<Access>, Problem> {
     let names = CookieNames::of(parts, gateway);
     let mut sealed = names.sealed(&parts.headers).take(MOST).peekable();
     if sealed.peek().is_none() {
@@ -41,7 +41,7 @@ pub(super) fn session(parts: &Parts, gateway: &Gateway) -> Result<Option<Access>
     for sealed in sealed {
         match gateway.gate.resume(sealed, from) {
             Ok(access) if is_meant(parts, &access) => return Ok(Some(access)),
-            Ok(_) => refusal = refusal.or_else(|| Some(Problem::somebody_else())),
+            Ok(_) => refusal = refusal.or_else(|| Some(Problem::session_changed())),
             Err(why) => refusal = refusal.or_else(|| Some(why.into())),
         }
     }
@@ -56,17 +56,17 @@ fn is_meant(parts: &Parts, access: &Access) -> bool {
 
 fn must_be_ours(parts: &Parts, over_https: bool) -> Result<(), Problem> {
     let only_looks = matches!(parts.method, Method::GET | Method::HEAD);
-    let (detail, cause) = match Sender::of(parts, over_https) {
-        Sender::Ours => return Ok(()),
-        Sender::Unsaid if only_looks || parts.headers.contains_key(X_REQUESTED_WITH) => {
+    let (detail, cause) = match RequestSource::of(parts, over_https) {
+        RequestSource::Ours => return Ok(()),
+        RequestSource::Unknown if only_looks || parts.headers.contains_key(X_REQUESTED_WITH) => {
             return Ok(());
         }
-        Sender::Unsaid => (
+        RequestSource::Unknown => (
             "The request has the cookie of a session, and does not say for which page it was sent. \
              Nothing happened. Add the header X-Requested-With, or send an API key.",
             "a session, and no word of which page it was sent for",
         ),
-        Sender::Foreign => (
+        RequestSource::Foreign => (
             "The request has the cookie of a session, which counts for pages of the gateway itself \
              only. Nothing happened. A page elsewhere sends an API key.",
             "a session, used by a page of another origin",

@@ -15,8 +15,8 @@ use crate::{
         edge::RequestContext,
         extract::{AcceptsJson, ApiJson, ApiPath, Caller, IdempotencyKeyHeader, NoQuery},
         problem::{Problem, ProblemCode as Code, problem_responses},
-        serve::Lasting,
-        state::Gateway,
+        serve::LongRequests,
+        state::AppState,
     },
     lock::LockName,
 };
@@ -76,30 +76,32 @@ struct AcquireProblems;
     )
 )]
 pub(in crate::http) async fn acquire(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     caller: Caller<scope::Acquire>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
-    (_, context, lasting): (NoQuery, RequestContext, Lasting),
+    (_, context, long_requests): (NoQuery, RequestContext, LongRequests),
     IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     ApiJson(body): ApiJson<AcquireBody>,
 ) -> Result<Acquired, Problem> {
     // A caller that hangs up from here on: the engine leaves the queue and gives the lease back.
     let sees_holder = caller.views(&name);
-    let (_stay, mut waiter, slot, granted) = {
+    let (_permit, mut waiter, slot, granted) = {
         let request = body.into_request(name, key, &caller)?;
         let waits = !request.wait.is_zero();
-        let stay = waits.then(|| lasting.stay()).transpose()?;
+        let permit = waits.then(|| long_requests.acquire()).transpose()?;
         let waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
         let slot = caller.lease(&request.name, request.idempotency_key.as_ref())?;
-        let granted = gateway.engine.acquire_telling(request, || context.wait());
-        (stay, waiter, slot, granted)
+        let granted = gateway
+            .engine
+            .acquire_with_queued_hook(request, || context.wait());
+        (permit, waiter, slot, granted)
     };
     let granted = granted.await;
     if !matches!(granted, Err(AcquireError::Held { .. })) {
-        waiter.over();
+        waiter.finish();
     }
-    let granted = granted.map_err(|error| Problem::for_one(error, sees_holder))?;
+    let granted = granted.map_err(|error| Problem::for_acquire(error, sees_holder))?;
     Ok(Acquired::new(granted, slot, &gateway))
 }
 

@@ -13,7 +13,7 @@ use utoipa::{
 use crate::{
     auth::Access,
     config::LimitsConfig,
-    engine::{AcquireRequest, Stated},
+    engine::{AcquireRequest, ExplicitTerms},
     http::{
         extract::{Fields, RequestBody},
         problem::Problem,
@@ -34,7 +34,7 @@ pub(in crate::http) struct AcquireBody {
     )]
     ttl: Ttl,
     #[schema(ignore)]
-    stated: Stated,
+    explicit: ExplicitTerms,
     /// How long to wait for a lock that is held, in milliseconds. 0 asks without waiting. Your own
     /// time-out must be longer, and so must that of every proxy on the way: stay at or below 25000
     /// behind an API gateway that gives up after 29 s.
@@ -96,15 +96,15 @@ impl AcquireBody {
         caller: &Access,
     ) -> Result<AcquireRequest, Problem> {
         // One that was not asked for is no longer than that.
-        Problem::if_too_long(self.ttl, caller)?;
+        Problem::check_ttl(self.ttl, caller)?;
         Ok(AcquireRequest {
             ttl: self.ttl,
             hold_limit: self.hold_limit,
-            stated: self.stated,
+            explicit: self.explicit,
             wait: self.wait,
             owner: self.owner,
             metadata: self.metadata,
-            warrant: caller.warrant(&name),
+            authorization: caller.authorization(&name),
             name,
             caller: caller.id(),
             idempotency_key,
@@ -120,13 +120,13 @@ impl RequestBody for AcquireBody {
         let ttl = asked_ttl.unwrap_or(default);
         let wait = wait(fields, limits);
         let hold_limit = hold_limit(fields, limits, ttl);
-        let stated = Stated {
+        let explicit = ExplicitTerms {
             ttl: asked_ttl,
             hold_limit,
         };
         Self {
             ttl,
-            stated,
+            explicit,
             wait,
             hold_limit,
             owner: owner(fields),

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 use crate::{
     config::LimitsConfig,
     http::extract::{Fields, RequestBody},
-    lock::{FencingToken, ForeignMark, Meant, Reason},
+    lock::{BreakTarget, FencingToken, ForeignMark, Reason},
 };
 
 /// Why a lock is broken, and from whom it is taken.
@@ -45,9 +45,9 @@ const MARK: &str = "foreign_mark";
 
 impl BreakBody {
     /// What is to be broken; `None`: whatever holds the lock.
-    pub(super) fn meant(&self) -> Option<Meant> {
-        let fence = self.fence.map(Meant::Lease);
-        fence.or(self.mark.map(Meant::Foreign))
+    pub(super) fn target(&self) -> Option<BreakTarget> {
+        let fence = self.fence.map(BreakTarget::Lease);
+        fence.or(self.mark.map(BreakTarget::Foreign))
     }
 }
 

@@ -10,16 +10,16 @@ use utoipa::{
 };
 
 use crate::{
-    audit::{Asker, Audit, Broken},
+    audit::{Audit, BreakAttempt, Requester},
     auth::scope,
     engine::BreakError,
     http::{
-        answer::Answer,
         extract::{AcceptsJson, ApiJson, ApiPath, Caller, NoQuery, Provenance},
+        json_response::JsonResponse,
         problem::{Problem, ProblemCode as Code, problem_responses},
-        state::Gateway,
+        state::AppState,
     },
-    lock::{FencingToken, LockName, Meant, Metadata, Reason},
+    lock::{BreakTarget, FencingToken, LockName, Metadata, Reason},
     store::contract::Holder,
 };
 
@@ -29,7 +29,7 @@ use super::{break_body::BreakBody, lock_path::LockPath, page_body::HeldLockBody}
 struct BreakProblems;
 
 /// A break, as it is written down.
-struct Record {
+struct BreakRecord {
     audit: Audit,
     key: Option<Arc<str>>,
     provenance: Provenance,
@@ -71,47 +71,49 @@ struct Record {
     )
 )]
 pub(in crate::http) async fn break_lock(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     caller: Caller<scope::Break>,
     provenance: Provenance,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
     ApiJson(body): ApiJson<BreakBody>,
-) -> Result<Answer<HeldLockBody>, Problem> {
-    let meant = body.meant();
+) -> Result<JsonResponse<HeldLockBody>, Problem> {
+    let target = body.target();
     let reason = body.reason.expect("a body without a reason is refused");
-    let record = Record {
+    let record = BreakRecord {
         audit: gateway.audit.clone(),
         key: caller.name().cloned(),
         provenance,
         name: name.clone(),
-        fence: match meant {
-            Some(Meant::Lease(fence)) => Some(fence),
-            Some(Meant::Foreign(_)) | None => None,
+        fence: match target {
+            Some(BreakTarget::Lease(fence)) => Some(fence),
+            Some(BreakTarget::Foreign(_)) | None => None,
         },
         reason: reason.clone(),
     };
     // A caller that hangs up from here on still wants it: the engine sees the command through.
-    let told = async move |outcome| record.tell(&outcome).await;
-    let broken = gateway.engine.break_lock(name.clone(), meant, reason, told);
+    let write_record = async move |outcome| record.write(&outcome).await;
+    let broken = gateway
+        .engine
+        .break_lock(name.clone(), target, reason, write_record);
     let mut holder = broken.await?;
     if let (Holder::Lease(lease), false) = (&mut holder, caller.views(&name)) {
         lease.owner = None;
         lease.metadata = Metadata::default();
     }
-    Ok(Answer(HeldLockBody::new(
+    Ok(JsonResponse(HeldLockBody::new(
         &name,
         holder,
         gateway.clock.wall(),
     )))
 }
 
-// === impl Record ===
+// === impl BreakRecord ===
 
-impl Record {
+impl BreakRecord {
     /// Writes down what became of it, before it is answered.
-    async fn tell(mut self, outcome: &Result<Holder, BreakError>) {
+    async fn write(mut self, outcome: &Result<Holder, BreakError>) {
         let outcome = match outcome {
             Ok(Holder::Lease(lease)) => {
                 self.fence = Some(lease.fence);
@@ -127,8 +129,8 @@ impl Record {
             self.provenance.request_id.as_str(),
         );
         info!(%name, fencing_token = fence, reason = reason.as_str(), outcome, id, "break");
-        let broken = Broken {
-            asker: Asker {
+        let broken = BreakAttempt {
+            requester: Requester {
                 key: self.key.as_deref(),
                 request_id: self.provenance.request_id.as_str(),
                 remote: self.provenance.remote,
@@ -138,7 +140,7 @@ impl Record {
             reason: self.reason.as_str(),
             outcome,
         };
-        self.audit.broke(&broken).await;
+        self.audit.lock_broken(&broken).await;
     }
 }
 

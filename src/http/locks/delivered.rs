@@ -19,8 +19,8 @@ use crate::{
     auth::LeaseSlot,
     engine::{Delivery, Granted},
     http::{
-        answer::{JSON, json},
-        state::Gateway,
+        json_response::{JSON, json},
+        state::AppState,
     },
 };
 
@@ -45,14 +45,14 @@ struct Delivered {
 // === impl Acquired ===
 
 impl Acquired {
-    pub(super) fn new(granted: Granted, mut slot: LeaseSlot, gateway: &Gateway) -> Self {
+    pub(super) fn new(granted: Granted, mut slot: LeaseSlot, gateway: &AppState) -> Self {
         let Granted {
             lease,
             hash,
             delivery,
             ..
         } = granted;
-        slot.lasts(hash, Instant::now() + lease.held.expires_in);
+        slot.extend_until(hash, Instant::now() + lease.held.expires_in);
         if delivery.is_replay() {
             // It lives, whether or not it is heard of once more.
             std::mem::take(&mut slot).keep();

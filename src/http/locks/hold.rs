@@ -16,7 +16,7 @@ use crate::{
             ApiJson, ApiPath, Caller, EventStream, IdempotencyKeyHeader, LockToken, NoQuery,
         },
         problem::{Problem, ProblemCode as Code, problem_responses},
-        state::Gateway,
+        state::AppState,
     },
     lock::LockName,
 };
@@ -24,7 +24,7 @@ use crate::{
 use super::{
     acquire_body::AcquireBody,
     header_params::{AdoptedTokenHeader, KeyHeader},
-    hold_count::Counted,
+    hold_count::HoldCount,
     hold_event::EventSchema,
     hold_stream::HoldStream,
     lock_path::LockPath,
@@ -107,7 +107,7 @@ const QUEUED: Duration = Duration::from_secs(30);
     reason = "each is an extractor, and says what it takes"
 )]
 pub(in crate::http) async fn hold(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     caller: Caller<scope::Keep>,
     stream: EventStream,
     ApiPath(name): ApiPath<LockName>,
@@ -120,25 +120,25 @@ pub(in crate::http) async fn hold(
     // place in the queue or the lease. One that was to be adopted is left as it was.
     let sees_holder = caller.views(&name);
     if let Some(token) = token.header() {
-        let counted = Counted::adopting(&caller, &name);
-        let warrant = caller.warrant(&name);
+        let count = HoldCount::adopting(&caller, &name);
+        let authorization = caller.authorization(&name);
         let charge = caller.charge();
-        let hold = gateway.engine.adopt(name, token, warrant).await;
+        let hold = gateway.engine.adopt(name, token, authorization).await;
         match &hold {
             Err(AdoptError::Lost(_)) => drop(charge),
             Ok(_) | Err(AdoptError::Draining | AdoptError::Store(_)) => charge.forgive(),
         }
         let hold = hold?;
-        return Ok(HoldStream::new(hold, counted, stream, gateway, sees_holder));
+        return Ok(HoldStream::new(hold, count, stream, gateway, sees_holder));
     }
     caller.count_request()?;
     let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
-    let counted = Counted::asking(&gateway.engine, &caller, &request)?;
+    let count = HoldCount::asking(&gateway.engine, &caller, &request)?;
     // Nothing is held yet. From the grant on it is the TTL.
-    stream.limit_silence(request.ttl.duration().max(QUEUED));
+    stream.set_user_timeout(request.ttl.duration().max(QUEUED));
     let hold = gateway.engine.hold(request).await;
-    let hold = hold.map_err(|error| Problem::for_one(error, sees_holder))?;
-    Ok(HoldStream::new(hold, counted, stream, gateway, sees_holder))
+    let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder))?;
+    Ok(HoldStream::new(hold, count, stream, gateway, sees_holder))
 }
 
 // === impl HoldProblems ===

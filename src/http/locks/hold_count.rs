@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use crate::{
-    auth::{Access, LeaseSlot, Slot},
+    auth::{Access, LeaseSlot, LimitSlot},
     engine::{AcquireRequest, Engine, HoldEnd, HoldEvent, LossReason},
     http::problem::Problem,
     lock::{LockName, TokenHash},
@@ -13,16 +13,16 @@ use super::waiter_count::WaiterCount;
 
 /// What a hold counts as: a stream, a lease, and, until it is granted, perhaps a waiter. Dropped, it
 /// counts as nothing: the lease is released then.
-pub(super) struct Counted {
-    _stream: Option<Slot>,
+pub(super) struct HoldCount {
+    _stream: Option<LimitSlot>,
     waiter: Option<WaiterCount>,
     lease: LeaseSlot,
     token: Option<TokenHash>,
 }
 
-// === impl Counted ===
+// === impl HoldCount ===
 
-impl Counted {
+impl HoldCount {
     /// A hold that asks for a lock.
     pub(super) fn asking(
         engine: &Engine,
@@ -48,21 +48,22 @@ impl Counted {
     }
 
     /// Counts what happens.
-    pub(super) fn hear(&mut self, event: &HoldEvent) {
+    pub(super) fn update(&mut self, event: &HoldEvent) {
         match event {
             HoldEvent::Queued(_) => {}
             HoldEvent::Granted(lease) => {
                 if let Some(mut waiter) = self.waiter.take() {
-                    waiter.over();
+                    waiter.finish();
                 }
                 let token = lease.token.hash();
                 self.token = Some(token);
                 self.lease
-                    .lasts(token, Instant::now() + lease.held.expires_in);
+                    .extend_until(token, Instant::now() + lease.held.expires_in);
             }
             HoldEvent::Renewed(held) => {
                 if let Some(token) = self.token {
-                    self.lease.lasts(token, Instant::now() + held.expires_in);
+                    self.lease
+                        .extend_until(token, Instant::now() + held.expires_in);
                 }
             }
             HoldEvent::Ended(end) => {

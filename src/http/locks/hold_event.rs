@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 use crate::{
     engine::{HoldEnd, HoldEvent},
     http::{
-        answer::json,
         base_path::BasePath,
+        json_response::json,
         problem::{Problem, document},
     },
     store::positions::Position,
@@ -64,7 +64,7 @@ struct Queued {
 
 /// What is left of a lease.
 #[derive(Serialize)]
-struct Left {
+struct RemainingTime {
     expires_in_ms: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ struct Lost {
 struct Nothing {}
 
 /// The last event of a hold, and what the log says of it.
-pub(super) struct Last {
+pub(super) struct FinalEvent {
     pub(super) event: Bytes,
     /// The name of the event.
     pub(super) name: &'static str,
@@ -90,18 +90,20 @@ pub(super) struct Last {
 }
 
 /// An event that is not the last. `now` is the wall time of the gateway, for the timestamps.
-pub(super) fn going_on(event: HoldEvent, now: SystemTime) -> Result<Bytes, HoldEnd> {
+pub(super) fn encode_ongoing(event: HoldEvent, now: SystemTime) -> Result<Bytes, HoldEnd> {
     Ok(match event {
         HoldEvent::Queued(position) => encode("queued", &json(&Queued::at(position))),
         HoldEvent::Granted(lease) => encode("granted", &json(&LeaseBody::new(lease, now))),
-        HoldEvent::Renewed(held) => encode("renewed", &json(&Left::of(Some(held.expires_in)))),
+        HoldEvent::Renewed(held) => {
+            encode("renewed", &json(&RemainingTime::of(Some(held.expires_in))))
+        }
         HoldEvent::Ended(end) => return Err(end),
     })
 }
 
-// === impl Last ===
+// === impl FinalEvent ===
 
-impl Last {
+impl FinalEvent {
     pub(super) fn of(
         end: HoldEnd,
         sees_holder: bool,
@@ -110,13 +112,15 @@ impl Last {
     ) -> Self {
         match end {
             HoldEnd::Released => Self::new("released", None, &json(&Nothing {})),
-            HoldEnd::Draining { left } => Self::new("draining", None, &json(&Left::of(left))),
+            HoldEnd::Draining { left } => {
+                Self::new("draining", None, &json(&RemainingTime::of(left)))
+            }
             HoldEnd::Lost(reason) => {
                 let reason = reason.as_str();
                 Self::new("lost", Some(reason), &json(&Lost { reason }))
             }
             HoldEnd::Refused(error) => {
-                let problem = Problem::for_one(error, sees_holder);
+                let problem = Problem::for_acquire(error, sees_holder);
                 let document = document(&problem, base_path, request_id);
                 let mut last = Self::new("refused", Some(problem.code.as_str()), &document);
                 last.cause = problem.cause;
@@ -146,9 +150,9 @@ impl Queued {
     }
 }
 
-// === impl Left ===
+// === impl RemainingTime ===
 
-impl Left {
+impl RemainingTime {
     fn of(left: Option<Duration>) -> Self {
         Self {
             expires_in_ms: left.map(millis),

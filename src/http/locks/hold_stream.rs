@@ -20,29 +20,29 @@ use tracing::info;
 
 use crate::{
     engine::{Hold, HoldEvent},
-    http::{extract::EventStream, state::Gateway},
+    http::{extract::EventStream, state::AppState},
     lock::Lease,
 };
 
 use super::{
-    hold_count::Counted,
-    hold_event::{HEARTBEAT, Last, going_on},
+    hold_count::HoldCount,
+    hold_event::{FinalEvent, HEARTBEAT, encode_ongoing},
 };
 
 /// A hold on its way to whoever listens. Dropped, the lock is released.
 pub(in crate::http) struct HoldStream {
     hold: Hold,
-    counted: Counted,
+    count: HoldCount,
     stream: EventStream,
-    gateway: Arc<Gateway>,
+    gateway: Arc<AppState>,
     /// Whether a refusal may say who holds the lock.
     sees_holder: bool,
     heartbeat: Interval,
-    phase: Phase,
+    phase: HoldStreamPhase,
 }
 
 #[derive(PartialEq, Eq)]
-enum Phase {
+enum HoldStreamPhase {
     /// Nothing has been sent.
     New,
     /// Events are sent as they come.
@@ -62,35 +62,35 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 impl HoldStream {
     pub(super) fn new(
         hold: Hold,
-        counted: Counted,
+        count: HoldCount,
         stream: EventStream,
-        gateway: Arc<Gateway>,
+        gateway: Arc<AppState>,
         sees_holder: bool,
     ) -> Self {
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT_PERIOD, HEARTBEAT_PERIOD);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             hold,
-            counted,
+            count,
             stream,
             gateway,
             sees_holder,
             heartbeat,
-            phase: Phase::New,
+            phase: HoldStreamPhase::New,
         }
     }
 
     fn write(&mut self, event: HoldEvent) -> Bytes {
         if let HoldEvent::Granted(Lease { held, .. }) | HoldEvent::Renewed(held) = &event {
-            self.stream.limit_silence(held.ttl.duration());
+            self.stream.set_user_timeout(held.ttl.duration());
         }
-        self.counted.hear(&event);
-        match going_on(event, self.gateway.clock.wall()) {
+        self.count.update(&event);
+        match encode_ongoing(event, self.gateway.clock.wall()) {
             Ok(event) => event,
             Err(end) => {
-                self.phase = Phase::Over;
+                self.phase = HoldStreamPhase::Over;
                 let id = self.stream.request_id();
-                let last = Last::of(end, self.sees_holder, &self.gateway.base_path, id);
+                let last = FinalEvent::of(end, self.sees_holder, &self.gateway.base_path, id);
                 let (end, reason, cause) = (last.name, last.reason, last.cause);
                 info!(id, end, reason, cause, "a held lock is no longer held here");
                 last.event
@@ -118,14 +118,14 @@ impl http_body::Body for HoldStream {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let frame = match self.phase {
-            Phase::New => {
-                self.phase = Phase::Open;
+            HoldStreamPhase::New => {
+                self.phase = HoldStreamPhase::Open;
                 HEARTBEAT
             }
-            Phase::Open => match self.hold.poll_next(cx) {
+            HoldStreamPhase::Open => match self.hold.poll_next(cx) {
                 Poll::Ready(Some(event)) => self.write(event),
                 Poll::Ready(None) => {
-                    self.phase = Phase::Over;
+                    self.phase = HoldStreamPhase::Over;
                     return Poll::Ready(None);
                 }
                 Poll::Pending => {
@@ -133,19 +133,19 @@ impl http_body::Body for HoldStream {
                     HEARTBEAT
                 }
             },
-            Phase::Over => return Poll::Ready(None),
+            HoldStreamPhase::Over => return Poll::Ready(None),
         };
         Poll::Ready(Some(Ok(Frame::data(frame))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.phase == Phase::Over
+        self.phase == HoldStreamPhase::Over
     }
 }
 
 impl Drop for HoldStream {
     fn drop(&mut self) {
-        if self.phase != Phase::Over {
+        if self.phase != HoldStreamPhase::Over {
             let id = self.stream.request_id();
             info!(id, "whoever held a lock has hung up, or does not read");
         }

@@ -11,10 +11,10 @@ use utoipa::{
 use crate::{
     auth::scope,
     http::{
-        answer::Answer,
         extract::{AcceptsJson, ApiPath, Caller, NoQuery},
+        json_response::JsonResponse,
         problem::{Problem, ProblemCode as Code, problem_responses},
-        state::Gateway,
+        state::AppState,
     },
     lock::LockName,
 };
@@ -41,14 +41,14 @@ struct InspectProblems;
     )
 )]
 pub(in crate::http) async fn inspect(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     _: Caller<scope::View>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
-) -> Result<Answer<LockBody>, Problem> {
+) -> Result<JsonResponse<LockBody>, Problem> {
     let inspection = gateway.engine.inspect(&name).await?;
-    Ok(Answer(LockBody::new(
+    Ok(JsonResponse(LockBody::new(
         &name,
         inspection,
         gateway.clock.wall(),

@@ -118,17 +118,17 @@ fn displayed(time: Option<SystemTime>) -> Rfc3339Timestamp {
 }
 
 /// Writes what is displayed as a text, without a copy of it.
-fn text<S: Serializer>(shown: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(shown)
+fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }
 
 #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
 fn optional_text<S: Serializer>(
-    shown: &Option<impl Display>,
+    value: &Option<impl Display>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    match shown {
-        Some(shown) => serializer.collect_str(shown),
+    match value {
+        Some(value) => serializer.collect_str(value),
         None => serializer.serialize_none(),
     }
 }

@@ -11,10 +11,10 @@ use utoipa::{
 use crate::{
     auth::scope,
     http::{
-        answer::Answer,
         extract::{AcceptsJson, ApiQuery, Caller},
+        json_response::JsonResponse,
         problem::{Problem, ProblemCode as Code, problem_responses},
-        state::Gateway,
+        state::AppState,
     },
     lock::LockName,
 };
@@ -49,11 +49,11 @@ struct ListProblems;
     )
 )]
 pub(in crate::http) async fn list(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     caller: Caller<scope::View>,
     _: AcceptsJson,
     ApiQuery(ListQuery(query)): ApiQuery<ListQuery>,
-) -> Result<Answer<PageBody>, Problem> {
+) -> Result<JsonResponse<PageBody>, Problem> {
     if !caller.views_all(&query.prefix) {
         return Err(Problem::forbidden_list(&query.prefix));
     }
@@ -61,7 +61,7 @@ pub(in crate::http) async fn list(
     let views = |name: &LockName| caller.views(name);
     let page = gateway.engine.list(&query, views).await?;
     let now = gateway.clock.wall();
-    Ok(Answer(PageBody::new(page, &query, now)))
+    Ok(JsonResponse(PageBody::new(page, &query, now)))
 }
 
 // === impl ListProblems ===

@@ -11,10 +11,10 @@ use utoipa::{
 use crate::{
     engine::ReleaseError,
     http::{
-        answer::Empty,
-        extract::{ApiJson, ApiPath, LockToken, NoQuery, Releaser},
+        extract::{ApiJson, ApiPath, LockToken, NoQuery, ReleaseCaller},
+        json_response::NoContent,
         problem::{Problem, ProblemCode as Code, problem_responses},
-        state::Gateway,
+        state::AppState,
     },
     lock::{LockName, TokenHash},
     store::contract::Loss,
@@ -49,13 +49,13 @@ struct ReleaseProblems;
     )
 )]
 pub(in crate::http) async fn release(
-    State(gateway): State<Arc<Gateway>>,
-    who: Releaser,
+    State(gateway): State<Arc<AppState>>,
+    who: ReleaseCaller,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
-) -> Result<Empty, Problem> {
+) -> Result<NoContent, Problem> {
     end(&gateway, who, name, token.or(body.token)?.hash()).await
 }
 
@@ -80,22 +80,22 @@ pub(in crate::http) async fn release(
     )
 )]
 pub(in crate::http) async fn release_by_post(
-    State(gateway): State<Arc<Gateway>>,
-    who: Releaser,
+    State(gateway): State<Arc<AppState>>,
+    who: ReleaseCaller,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
-) -> Result<Empty, Problem> {
+) -> Result<NoContent, Problem> {
     end(&gateway, who, name, token.or(body.token)?.hash()).await
 }
 
 async fn end(
-    gateway: &Gateway,
-    who: Releaser,
+    gateway: &AppState,
+    who: ReleaseCaller,
     name: LockName,
     token: TokenHash,
-) -> Result<Empty, Problem> {
+) -> Result<NoContent, Problem> {
     let charge = who.charge(gateway, &name, &token)?;
     // A caller that hangs up from here on still wants it: the engine sees the command through.
     let released = gateway.engine.release(name.clone(), token).await;
@@ -110,9 +110,9 @@ async fn end(
         Err(ReleaseError::Lost(Loss::HeldByAnother | Loss::Free)) => drop(charge),
     }
     match released {
-        Ok(()) => Ok(Empty),
+        Ok(()) => Ok(NoContent),
         Err(error) if gateway.gate.is_open() => Err(error.into()),
-        Err(error) => Err(Problem::for_stranger(error)),
+        Err(error) => Err(Problem::for_unauthenticated(error)),
     }
 }
 

@@ -13,10 +13,10 @@ use crate::{
     auth::scope,
     engine::RenewError,
     http::{
-        answer::Answer,
         extract::{AcceptsJson, ApiJson, ApiPath, Caller, LockToken, NoQuery},
+        json_response::JsonResponse,
         problem::{Problem, ProblemCode as Code, problem_responses},
-        state::Gateway,
+        state::AppState,
     },
     lock::LockName,
 };
@@ -51,17 +51,17 @@ struct RenewProblems;
     )
 )]
 pub(in crate::http) async fn renew(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     caller: Caller<scope::Keep>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
     token: LockToken,
     ApiJson(body): ApiJson<RenewBody>,
-) -> Result<Answer<LeaseBody>, Problem> {
+) -> Result<JsonResponse<LeaseBody>, Problem> {
     let token = token.or(body.token)?;
     if let Some(ttl) = body.ttl {
-        Problem::if_too_long(ttl, &caller)?;
+        Problem::check_ttl(ttl, &caller)?;
     }
     // A caller that hangs up from here on has a lease that was renewed or not; both end by themselves.
     let id = (name.clone(), token.hash());
@@ -83,7 +83,7 @@ pub(in crate::http) async fn renew(
         Err(RenewError::Store(_)) => charge.forgive(),
     }
     let lease = renewed?;
-    Ok(Answer(LeaseBody::new(lease, gateway.clock.wall())))
+    Ok(JsonResponse(LeaseBody::new(lease, gateway.clock.wall())))
 }
 
 // === impl RenewProblems ===

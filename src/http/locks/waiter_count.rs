@@ -1,7 +1,7 @@
 //! What a request that may wait counts as among the limits of its API key.
 
 use crate::{
-    auth::{Access, Slot},
+    auth::{Access, LimitSlot},
     engine::{AcquireRequest, Engine},
     http::problem::Problem,
     lock::IdempotencyHash,
@@ -10,7 +10,7 @@ use crate::{
 /// A request that may wait. Dropped, it counts no more, but for one with an idempotency key that was
 /// not granted the lock: its place is kept for a while, and counts for that long.
 pub(super) struct WaiterCount {
-    slot: Option<Slot>,
+    slot: Option<LimitSlot>,
     /// In a box: most have no key, and no room for it.
     keeps: Option<Box<(Engine, IdempotencyHash)>>,
 }
@@ -27,7 +27,7 @@ impl WaiterCount {
         let key = request.idempotency_key.as_ref();
         let key = key.map(|key| key.hash(&request.caller, &request.name));
         if let Some(key) = &key {
-            engine.resume_place(key);
+            engine.resume_position(key);
         }
         if request.wait.is_zero() {
             return Ok(Self {
@@ -42,7 +42,7 @@ impl WaiterCount {
     }
 
     /// It was granted the lock, or nothing is kept for it.
-    pub(super) fn over(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.slot = None;
         self.keeps = None;
     }
@@ -52,7 +52,7 @@ impl Drop for WaiterCount {
     fn drop(&mut self) {
         if let Some(keeps) = self.keeps.take() {
             let (engine, key) = *keeps;
-            engine.keep_place(key, self.slot.take());
+            engine.reserve_position(key, self.slot.take());
         }
     }
 }

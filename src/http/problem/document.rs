@@ -9,7 +9,7 @@ use http::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::{answer::json, base_path::BasePath};
+use crate::http::{base_path::BasePath, json_response::json};
 
 use super::{Extra, FieldError, Problem, ProblemCode, locked::CurrentHolder};
 

@@ -55,7 +55,7 @@ impl Problem {
 
     /// Why a lease was not released, for one who needs no key to ask: whether somebody else holds the
     /// lock is not for everybody to know.
-    pub(in crate::http) fn for_stranger(error: ReleaseError) -> Self {
+    pub(in crate::http) fn for_unauthenticated(error: ReleaseError) -> Self {
         match error {
             ReleaseError::Lost(Loss::HeldByAnother | Loss::Free) => {
                 Self::new(Code::LeaseLost, "This token does not hold the lock.")
@@ -67,7 +67,7 @@ impl Problem {
     }
 
     /// Why a lock was not acquired, for one who may know who holds it or may not.
-    pub(in crate::http) fn for_one(error: AcquireError, sees_holder: bool) -> Self {
+    pub(in crate::http) fn for_acquire(error: AcquireError, sees_holder: bool) -> Self {
         let mut problem = Self::from(error);
         if let (Extra::Locked(locked), false) = (&mut problem.extra, sees_holder) {
             locked.hide_holder();
@@ -88,7 +88,7 @@ impl Problem {
     }
 
     /// 401: a page was sent for somebody, and somebody else is signed in by now.
-    pub(in crate::http) fn somebody_else() -> Self {
+    pub(in crate::http) fn session_changed() -> Self {
         let detail = "Somebody else is signed in by now than `Signed-In-As` names. Nothing happened. Ask \
                       `GET /session` who it is.";
         Self::new(Code::Unauthorized, detail)
@@ -102,7 +102,7 @@ impl Problem {
     }
 
     /// 403 if a caller may not ask for so long a TTL.
-    pub(in crate::http) fn if_too_long(ttl: Ttl, caller: &Access) -> Result<(), Self> {
+    pub(in crate::http) fn check_ttl(ttl: Ttl, caller: &Access) -> Result<(), Self> {
         match caller.max_ttl() {
             Some(cap) if ttl > cap => {
                 let (ttl, cap) = (ttl.as_millis(), cap.as_millis());

@@ -14,9 +14,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::{
-    answer::Answer,
     extract::{ApiPath, PathParameter, ProblemPage},
-    state::Gateway,
+    json_response::JsonResponse,
+    state::AppState,
 };
 
 use super::{Problem, ProblemCode, problem_responses};
@@ -59,12 +59,12 @@ pub(in crate::http) struct PageProblems;
     )
 )]
 pub(in crate::http) async fn problem_page(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     form: ProblemPage,
     ApiPath(code): ApiPath<ProblemCode>,
 ) -> Response {
     let mut response = match form {
-        ProblemPage::Json => Answer(ProblemExplained::of(code)).into_response(),
+        ProblemPage::Json => JsonResponse(ProblemExplained::of(code)).into_response(),
         ProblemPage::Html => {
             let headers = [(CONTENT_TYPE, "text/html; charset=utf-8")];
             (headers, html(code, gateway.base_path.as_str())).into_response()

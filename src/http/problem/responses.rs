@@ -55,7 +55,7 @@ fn response(codes: &[ProblemCode]) -> Response {
     let mut response = ResponseBuilder::new()
         .description(lines.join("\n\n"))
         .content("application/problem+json", content.build());
-    if codes.iter().any(|code| says_when(*code)) {
+    if codes.iter().any(|code| has_retry_after(*code)) {
         response = response.header("Retry-After", retry_after());
     }
     if codes.contains(&ProblemCode::Unauthorized) {
@@ -69,7 +69,7 @@ fn response(codes: &[ProblemCode]) -> Response {
 }
 
 /// Whether a problem says after how long to ask again.
-fn says_when(code: ProblemCode) -> bool {
+fn has_retry_after(code: ProblemCode) -> bool {
     matches!(
         code,
         ProblemCode::Locked

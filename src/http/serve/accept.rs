@@ -20,13 +20,13 @@ use crate::{
 };
 
 use super::{
-    answer::{Answers, Service},
-    connection::Lasting,
+    connection::LongRequests,
     descriptors,
-    detached::DetachedRoom,
+    detached::DetachedReleases,
+    in_flight::InFlightRequests,
     protocol::Protocol,
+    request_handler::{RequestHandler, Service},
     socket::refuse,
-    under_way::UnderWay,
 };
 
 /// Serves accepted connections, up to a limit.
@@ -69,14 +69,14 @@ pub async fn serve(
     config: &HttpConfig,
     certificates: Option<Certificates>,
     metrics: &Metrics,
-    under_way: UnderWay,
+    in_flight: InFlightRequests,
     lifecycle: &Lifecycle,
 ) {
     let most = descriptors::connections(config.max_connections);
-    let detached = DetachedRoom::new(config.reserved_requests, metrics.clone(), lifecycle);
-    let answers = Answers::new(service.into(), under_way, most, detached);
-    let lasting = Lasting::of(most);
-    let protocol = Protocol::new(config, certificates, answers, lasting, lifecycle);
+    let detached = DetachedReleases::new(config.reserved_requests, metrics.clone(), lifecycle);
+    let handler = RequestHandler::new(service.into(), in_flight, most, detached);
+    let long_requests = LongRequests::of(most);
+    let protocol = Protocol::new(config, certificates, handler, long_requests, lifecycle);
     let mut server = Server {
         protocol: Arc::new(protocol),
         lifecycle: lifecycle.clone(),
@@ -141,11 +141,11 @@ impl Server {
     }
 
     fn refuse(&mut self, stream: StdTcpStream) {
-        let (count, told) = &mut self.refused;
+        let (count, logged_at) = &mut self.refused;
         *count += 1;
-        if told.is_none_or(|told| told.elapsed() >= NOTICE) {
+        if logged_at.is_none_or(|logged_at| logged_at.elapsed() >= NOTICE) {
             warn!(refused = *count, "more connections came than are allowed");
-            (*count, *told) = (0, Some(Instant::now()));
+            (*count, *logged_at) = (0, Some(Instant::now()));
         }
         // Over TLS it would take a handshake to tell.
         if self.protocol.is_tls() {

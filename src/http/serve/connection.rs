@@ -26,24 +26,24 @@ pub(super) struct ConnectionState {
     peer: Option<SocketAddr>,
     opened: Instant,
     /// For how long data may stay unacknowledged while no request says otherwise.
-    default_silence: Duration,
+    default_user_timeout: Duration,
     /// For how long data may stay unacknowledged now, in milliseconds. The socket obeys it with its next
     /// write.
-    silence_ms: AtomicU32,
-    lasting: Lasting,
+    user_timeout_ms: AtomicU32,
+    long_requests: LongRequests,
     lifecycle: Lifecycle,
     /// Requests from their heads to the last byte of their answers that was handed to HTTP.
     requests: AtomicU32,
     /// Releases that came on it and are carried out although their callers have hung up.
     detached: AtomicU32,
-    has_asked: AtomicBool,
+    has_received_request: AtomicBool,
     /// Whether bytes that come between requests begin a head.
     reads_heads: AtomicBool,
     has_begun_head: AtomicBool,
     /// When the connection became idle or the head began, in milliseconds after `opened`.
     since_ms: AtomicU64,
     /// How often the connection was polled.
-    turn: AtomicU64,
+    poll_count: AtomicU64,
 }
 
 /// How long a client may keep a connection waiting.
@@ -68,20 +68,20 @@ pub(super) struct OpenRequest(Arc<ConnectionState>);
 /// Without a limit of its own, a stream to a machine that is gone without a word would look alive until
 /// the time-out of any other answer. Over HTTP/2 the pings of the connection find that out.
 #[derive(Debug, Clone)]
-pub(in crate::http) struct SilenceLimit(Option<Arc<ConnectionState>>);
+pub(in crate::http) struct UserTimeout(Option<Arc<ConnectionState>>);
 
 /// How many connections are taken by requests that last: waits and streams. Cheap to clone.
 ///
 /// They must leave some to others: a holder whose renewal finds no connection loses its lock.
 #[derive(Debug, Clone)]
-pub(in crate::http) struct Lasting {
+pub(in crate::http) struct LongRequests {
     most: usize,
     taken: Arc<AtomicUsize>,
 }
 
 /// A connection that is taken for long; dropped, it is not any more.
 #[derive(Debug)]
-pub(in crate::http) struct Stay(Arc<AtomicUsize>);
+pub(in crate::http) struct LongRequestPermit(Arc<AtomicUsize>);
 
 /// Which part of all connections is kept for requests that are answered at once: one of them serves
 /// hundreds of renewals a second.
@@ -105,24 +105,24 @@ pub(in crate::http) fn peer(extensions: &Extensions) -> Option<IpAddr> {
 impl ConnectionState {
     pub(super) fn new(
         peer: Option<SocketAddr>,
-        default_silence: Duration,
-        lasting: Lasting,
+        default_user_timeout: Duration,
+        long_requests: LongRequests,
         lifecycle: &Lifecycle,
     ) -> Self {
         Self {
             peer,
             opened: Instant::now(),
-            default_silence,
-            silence_ms: AtomicU32::new(in_ms(default_silence)),
-            lasting,
+            default_user_timeout,
+            user_timeout_ms: AtomicU32::new(in_ms(default_user_timeout)),
+            long_requests,
             lifecycle: lifecycle.clone(),
             requests: AtomicU32::new(0),
             detached: AtomicU32::new(0),
-            has_asked: AtomicBool::new(false),
+            has_received_request: AtomicBool::new(false),
             reads_heads: AtomicBool::new(false),
             has_begun_head: AtomicBool::new(false),
             since_ms: AtomicU64::new(0),
-            turn: AtomicU64::new(0),
+            poll_count: AtomicU64::new(0),
         }
     }
 
@@ -141,7 +141,7 @@ impl ConnectionState {
     }
 
     /// Bytes have come.
-    pub(super) fn bytes_came(&self) {
+    pub(super) fn on_bytes_received(&self) {
         // Bytes behind a request that is still being answered are counted as idle time: they may be its
         // body, and a whole request among them begins as soon as the answer has left.
         if self.requests.load(Ordering::Relaxed) == 0
@@ -154,7 +154,7 @@ impl ConnectionState {
     }
 
     /// The client has taken bytes. An answer that is handed to HTTP may take long to leave.
-    pub(super) fn bytes_left(&self) {
+    pub(super) fn on_bytes_sent(&self) {
         if self.requests.load(Ordering::Relaxed) == 0 && self.reads_heads.load(Ordering::Relaxed) {
             self.restart_idle_time();
         }
@@ -164,7 +164,7 @@ impl ConnectionState {
     pub(super) fn begin_request(self: &Arc<Self>) -> OpenRequest {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.has_begun_head.store(false, Ordering::Relaxed);
-        self.has_asked.store(true, Ordering::Relaxed);
+        self.has_received_request.store(true, Ordering::Relaxed);
         OpenRequest(Arc::clone(self))
     }
 
@@ -176,8 +176,8 @@ impl ConnectionState {
     }
 
     /// Whether a request has ever come.
-    pub(super) fn has_asked(&self) -> bool {
-        self.has_asked.load(Ordering::Relaxed)
+    pub(super) fn has_received_request(&self) -> bool {
+        self.has_received_request.load(Ordering::Relaxed)
     }
 
     /// Whether a part of a head has come.
@@ -207,20 +207,20 @@ impl ConnectionState {
     }
 
     /// For how long data may stay unacknowledged, in milliseconds.
-    pub(super) fn silence_ms(&self) -> u32 {
-        self.silence_ms.load(Ordering::Relaxed)
+    pub(super) fn user_timeout_ms(&self) -> u32 {
+        self.user_timeout_ms.load(Ordering::Relaxed)
     }
 
     /// The connection is polled once more.
-    pub(super) fn begin_turn(&self) {
+    pub(super) fn begin_poll(&self) {
         // Only the task that polls the connection writes it.
-        let next = self.turn.load(Ordering::Relaxed).wrapping_add(1);
-        self.turn.store(next, Ordering::Relaxed);
+        let next = self.poll_count.load(Ordering::Relaxed).wrapping_add(1);
+        self.poll_count.store(next, Ordering::Relaxed);
     }
 
     /// How often the connection was polled.
-    pub(super) fn turn(&self) -> u64 {
-        self.turn.load(Ordering::Relaxed)
+    pub(super) fn poll_count(&self) -> u64 {
+        self.poll_count.load(Ordering::Relaxed)
     }
 
     fn mark_time(&self) {
@@ -238,7 +238,7 @@ fn in_ms(limit: Duration) -> u32 {
 
 impl OpenRequest {
     /// Tells the handlers of a request about its connection.
-    pub(super) fn tell<B>(&self, request: &mut http::Request<B>) {
+    pub(super) fn attach_to<B>(&self, request: &mut http::Request<B>) {
         request.extensions_mut().insert(Arc::clone(&self.0));
     }
 
@@ -262,9 +262,9 @@ impl Drop for OpenRequest {
     }
 }
 
-// === impl SilenceLimit ===
+// === impl UserTimeout ===
 
-impl SilenceLimit {
+impl UserTimeout {
     /// That of the connection of a request. Without a connection, or on one that other requests share,
     /// it does nothing.
     pub(in crate::http) fn of(extensions: &Extensions) -> Self {
@@ -276,21 +276,23 @@ impl SilenceLimit {
     /// Sets the limit.
     pub(in crate::http) fn set(&self, limit: Duration) {
         if let Some(connection) = &self.0 {
-            connection.silence_ms.store(in_ms(limit), Ordering::Relaxed);
+            connection
+                .user_timeout_ms
+                .store(in_ms(limit), Ordering::Relaxed);
         }
     }
 
     /// Goes back to what goes for every answer.
-    pub(in crate::http) fn lift(&self) {
+    pub(in crate::http) fn reset(&self) {
         if let Some(connection) = &self.0 {
-            self.set(connection.default_silence);
+            self.set(connection.default_user_timeout);
         }
     }
 }
 
-// === impl Lasting ===
+// === impl LongRequests ===
 
-impl Lasting {
+impl LongRequests {
     /// Of so many connections.
     pub(super) fn of(connections: usize) -> Self {
         Self {
@@ -300,21 +302,21 @@ impl Lasting {
     }
 
     /// Takes a connection for long, for something new.
-    pub(in crate::http) fn stay(&self) -> Result<Stay, Problem> {
+    pub(in crate::http) fn acquire(&self) -> Result<LongRequestPermit, Problem> {
         self.take(self.most.div_ceil(KEPT))
     }
 
     /// The same for going on with a lease that somebody has.
-    pub(in crate::http) fn stay_with_lease(&self) -> Result<Stay, Problem> {
+    pub(in crate::http) fn acquire_with_lease(&self) -> Result<LongRequestPermit, Problem> {
         self.take(self.most.div_ceil(KEPT_FROM_ALL))
     }
 
-    fn take(&self, kept: usize) -> Result<Stay, Problem> {
+    fn take(&self, kept: usize) -> Result<LongRequestPermit, Problem> {
         let before = self.taken.fetch_add(1, Ordering::Relaxed);
         // Dropped at once if there is no room.
-        let stay = Stay(Arc::clone(&self.taken));
+        let permit = LongRequestPermit(Arc::clone(&self.taken));
         if before < self.most - kept {
-            return Ok(stay);
+            return Ok(permit);
         }
         let detail = "As many requests wait or listen at this gateway as leave connections to those \
              that are answered at once. Nothing happened.";
@@ -323,19 +325,19 @@ impl Lasting {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Lasting {
+impl<S: Sync> FromRequestParts<S> for LongRequests {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let connection = parts.extensions.get::<Arc<ConnectionState>>();
         // A request that came through no connection takes none.
-        Ok(connection.map_or_else(|| Self::of(usize::MAX), |it| it.lasting.clone()))
+        Ok(connection.map_or_else(|| Self::of(usize::MAX), |it| it.long_requests.clone()))
     }
 }
 
-// === impl Stay ===
+// === impl LongRequestPermit ===
 
-impl Drop for Stay {
+impl Drop for LongRequestPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -353,8 +355,8 @@ mod tests {
     };
 
     fn shared() -> Arc<ConnectionState> {
-        let (lasting, lifecycle) = (Lasting::of(16), Lifecycle::new());
-        let connection = ConnectionState::new(None, TIMEOUTS.idle, lasting, &lifecycle);
+        let (long_requests, lifecycle) = (LongRequests::of(16), Lifecycle::new());
+        let connection = ConnectionState::new(None, TIMEOUTS.idle, long_requests, &lifecycle);
         Arc::new(connection)
     }
 
@@ -370,19 +372,19 @@ mod tests {
         let left = || Some(connection.deadline(TIMEOUTS)? - Instant::now());
         assert_eq!(left(), Some(TIMEOUTS.idle));
         advance(Duration::from_secs(5)).await;
-        connection.bytes_came();
+        connection.on_bytes_received();
         advance(Duration::from_secs(2)).await;
-        connection.bytes_came();
+        connection.on_bytes_received();
         assert_eq!(left(), Some(Duration::from_secs(8)));
         let request = connection.begin_request();
-        connection.bytes_came();
+        connection.on_bytes_received();
         assert_eq!(left(), None);
         advance(Duration::from_secs(500)).await;
         drop(request);
         assert_eq!(left(), Some(TIMEOUTS.idle));
         // The answer leaves in pieces.
         advance(Duration::from_secs(70)).await;
-        connection.bytes_left();
+        connection.on_bytes_sent();
         assert_eq!(left(), Some(TIMEOUTS.idle));
     }
 
@@ -390,27 +392,27 @@ mod tests {
     async fn a_silence_limit_lasts_until_it_is_lifted_and_is_of_connections_that_nobody_shares() {
         let connection = connection();
         let mut request = http::Request::new(());
-        connection.begin_request().tell(&mut request);
-        let limit = SilenceLimit::of(request.extensions());
-        assert_eq!(connection.silence_ms(), 75_000);
+        connection.begin_request().attach_to(&mut request);
+        let limit = UserTimeout::of(request.extensions());
+        assert_eq!(connection.user_timeout_ms(), 75_000);
         limit.set(Duration::from_millis(1_500));
-        assert_eq!(connection.silence_ms(), 1_500);
-        limit.lift();
-        assert_eq!(connection.silence_ms(), 75_000);
+        assert_eq!(connection.user_timeout_ms(), 1_500);
+        limit.reset();
+        assert_eq!(connection.user_timeout_ms(), 75_000);
         let shared = shared();
-        shared.begin_request().tell(&mut request);
-        SilenceLimit::of(request.extensions()).set(Duration::from_secs(1));
-        assert_eq!(shared.silence_ms(), 75_000);
+        shared.begin_request().attach_to(&mut request);
+        UserTimeout::of(request.extensions()).set(Duration::from_secs(1));
+        assert_eq!(shared.user_timeout_ms(), 75_000);
     }
 
     #[test]
     fn requests_that_last_leave_connections_to_others_and_some_to_those_with_a_lease() {
-        let lasting = Lasting::of(32);
-        let mut stays: Vec<_> = (0..28).map(|_| lasting.stay().unwrap()).collect();
-        lasting.stay().unwrap_err();
-        stays.extend((0..2).map(|_| lasting.stay_with_lease().unwrap()));
-        lasting.stay_with_lease().unwrap_err();
+        let long_requests = LongRequests::of(32);
+        let mut stays: Vec<_> = (0..28).map(|_| long_requests.acquire().unwrap()).collect();
+        long_requests.acquire().unwrap_err();
+        stays.extend((0..2).map(|_| long_requests.acquire_with_lease().unwrap()));
+        long_requests.acquire_with_lease().unwrap_err();
         stays.truncate(27);
-        lasting.stay().unwrap();
+        long_requests.acquire().unwrap();
     }
 }

@@ -20,9 +20,9 @@ use super::connection::ConnectionState;
 
 /// Room for releases without callers. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct DetachedRoom(Arc<Room>);
+pub(super) struct DetachedReleases(Arc<DetachedInner>);
 
-struct Room {
+struct DetachedInner {
     /// For those that are worked on.
     working: Arc<Semaphore>,
     /// For those that have not begun.
@@ -36,12 +36,12 @@ pub(super) struct Detachable<F: Future + Send + 'static> {
     /// `None` once it is there.
     answer: Option<Pin<Box<F>>>,
     has_begun: bool,
-    room: DetachedRoom,
+    room: DetachedReleases,
     connection: Arc<ConnectionState>,
 }
 
 /// When a release is worked on.
-enum Turn {
+enum DetachedPermit {
     Now(OwnedSemaphorePermit),
     /// When there is room; until then it takes this.
     Later(OwnedSemaphorePermit),
@@ -56,12 +56,12 @@ const MOST_WAITING: usize = 1_024;
 /// that resets them one after the other must leave room to others.
 pub(super) const MOST_OF_CONNECTION: u32 = 64;
 
-// === impl DetachedRoom ===
+// === impl DetachedReleases ===
 
-impl DetachedRoom {
+impl DetachedReleases {
     /// `reserved` releases have room of their own.
     pub(super) fn new(reserved: usize, metrics: Metrics, lifecycle: &Lifecycle) -> Self {
-        Self(Arc::new(Room {
+        Self(Arc::new(DetachedInner {
             working: Arc::new(Semaphore::new((reserved / KEPT).max(1))),
             waiting: Arc::new(Semaphore::new(MOST_WAITING)),
             metrics,
@@ -73,23 +73,25 @@ impl DetachedRoom {
     ///
     /// One that has begun does not wait for room: it may take some that others need. What the store was
     /// asked already goes on without it.
-    fn carry_out<F>(&self, release: F, has_begun: bool, connection_has_room: bool)
+    fn run_detached<F>(&self, release: F, has_begun: bool, connection_has_room: bool)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let room = &self.0;
-        let turn = connection_has_room.then(|| room.turn(has_begun)).flatten();
-        room.metrics.release_abandoned(turn.is_some());
-        let Some(turn) = turn else {
+        let permit = connection_has_room
+            .then(|| room.permit(has_begun))
+            .flatten();
+        room.metrics.release_abandoned(permit.is_some());
+        let Some(permit) = permit else {
             debug!("the caller of a release has hung up, and there is no room to carry it out");
             return;
         };
         debug!("the caller of a release has hung up; it is carried out all the same");
         let working = Arc::clone(&room.working);
         room.lifecycle.spawn(async move {
-            let _permit = match turn {
-                Turn::Now(permit) => permit,
-                Turn::Later(place) => {
+            let _permit = match permit {
+                DetachedPermit::Now(permit) => permit,
+                DetachedPermit::Later(place) => {
                     let permit = working.acquire_owned().await;
                     drop(place);
                     permit.expect("the semaphore is never closed")
@@ -100,13 +102,13 @@ impl DetachedRoom {
     }
 }
 
-impl Room {
-    fn turn(&self, has_begun: bool) -> Option<Turn> {
+impl DetachedInner {
+    fn permit(&self, has_begun: bool) -> Option<DetachedPermit> {
         let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_owned().ok();
         match take(&self.working) {
-            Some(permit) => Some(Turn::Now(permit)),
+            Some(permit) => Some(DetachedPermit::Now(permit)),
             None if has_begun => None,
-            None => take(&self.waiting).map(Turn::Later),
+            None => take(&self.waiting).map(DetachedPermit::Later),
         }
     }
 }
@@ -114,7 +116,11 @@ impl Room {
 // === impl Detachable ===
 
 impl<F: Future + Send + 'static> Detachable<F> {
-    pub(super) fn new(answer: F, room: &DetachedRoom, connection: &Arc<ConnectionState>) -> Self {
+    pub(super) fn new(
+        answer: F,
+        room: &DetachedReleases,
+        connection: &Arc<ConnectionState>,
+    ) -> Self {
         Self {
             answer: Some(Box::pin(answer)),
             has_begun: false,
@@ -133,7 +139,7 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.has_begun = true;
         let answer = self.answer.as_mut();
-        let answer = answer.expect("an answer that is there is not polled for again");
+        let answer = answer.expect("not polled after completion");
         let answer = ready!(answer.as_mut().poll(cx));
         self.answer = None;
         Poll::Ready(answer)
@@ -152,7 +158,7 @@ impl<F: Future + Send + 'static> Drop for Detachable<F> {
                 drop(answer.await);
                 drop(of_connection);
             };
-            self.room.carry_out(release, self.has_begun, has_room);
+            self.room.run_detached(release, self.has_begun, has_room);
         }
     }
 }
@@ -166,39 +172,39 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use crate::{http::serve::connection::Lasting, telemetry::metrics::Figures};
+    use crate::{http::serve::connection::LongRequests, telemetry::metrics::Figures};
 
     use super::*;
 
     fn connection() -> Arc<ConnectionState> {
-        let (lasting, lifecycle) = (Lasting::of(16), Lifecycle::new());
+        let (long_requests, lifecycle) = (LongRequests::of(16), Lifecycle::new());
         let idle = Duration::from_mins(1);
-        Arc::new(ConnectionState::new(None, idle, lasting, &lifecycle))
+        Arc::new(ConnectionState::new(None, idle, long_requests, &lifecycle))
     }
 
     /// Releases that all wait for the store, and how many have been carried out.
     struct Rig {
-        room: DetachedRoom,
+        room: DetachedReleases,
         store: Arc<Semaphore>,
-        under_way: Arc<AtomicUsize>,
+        in_flight: Arc<AtomicUsize>,
         done: Arc<AtomicUsize>,
     }
 
     impl Rig {
         fn new(reserved: usize) -> Self {
             Self {
-                room: DetachedRoom::new(reserved, Metrics::default(), &Lifecycle::new()),
+                room: DetachedReleases::new(reserved, Metrics::default(), &Lifecycle::new()),
                 store: Arc::new(Semaphore::new(0)),
-                under_way: Arc::default(),
+                in_flight: Arc::default(),
                 done: Arc::default(),
             }
         }
 
         fn release(&self) -> impl Future<Output = ()> + Send + 'static {
             let store = Arc::clone(&self.store);
-            let (under_way, done) = (Arc::clone(&self.under_way), Arc::clone(&self.done));
+            let (in_flight, done) = (Arc::clone(&self.in_flight), Arc::clone(&self.done));
             async move {
-                under_way.fetch_add(1, Ordering::Relaxed);
+                in_flight.fetch_add(1, Ordering::Relaxed);
                 drop(store.acquire().await);
                 done.fetch_add(1, Ordering::Relaxed);
             }
@@ -224,7 +230,7 @@ mod tests {
     async fn those_that_have_begun_take_half_of_the_room_and_the_others_end() {
         let rig = Rig::new(8);
         for _ in 0..1_000 {
-            rig.room.carry_out(rig.release(), true, true);
+            rig.room.run_detached(rig.release(), true, true);
         }
         assert_eq!(rig.end().await, 4);
         assert_eq!(rig.counted("carried-out"), 4);
@@ -233,7 +239,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_connection_leaves_room_to_another() {
-        let room = DetachedRoom::new(10_000, Metrics::default(), &Lifecycle::new());
+        let room = DetachedReleases::new(10_000, Metrics::default(), &Lifecycle::new());
         let rig = Rig {
             room,
             ..Rig::new(1)
@@ -256,14 +262,14 @@ mod tests {
     async fn those_that_have_not_begun_wait_for_their_turn() {
         let rig = Rig::new(8);
         for _ in 0..4 + MOST_WAITING + 10 {
-            rig.room.carry_out(rig.release(), false, true);
+            rig.room.run_detached(rig.release(), false, true);
         }
         tokio::task::yield_now().await;
-        assert_eq!(rig.under_way.load(Ordering::Relaxed), 4);
+        assert_eq!(rig.in_flight.load(Ordering::Relaxed), 4);
         assert_eq!(rig.end().await, 4 + MOST_WAITING);
         assert_eq!(rig.counted("dropped"), 10);
         // There is room again.
-        rig.room.carry_out(rig.release(), true, true);
+        rig.room.run_detached(rig.release(), true, true);
         assert_eq!(rig.end().await, 4 + MOST_WAITING + 1);
     }
 }

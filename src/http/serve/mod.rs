@@ -1,16 +1,16 @@
 //! Sockets: accepts connections, bounds what each may cost, and speaks HTTP on them.
 
 mod accept;
-mod answer;
 mod connection;
 mod descriptors;
 mod detached;
-mod late_end;
+mod in_flight;
 mod protocol;
+mod request_handler;
 mod socket;
-mod under_way;
+mod trailing_end;
 
 pub use accept::serve;
-pub use answer::Service;
-pub(super) use connection::{Lasting, SilenceLimit, Stay, peer};
-pub use under_way::UnderWay;
+pub(super) use connection::{LongRequestPermit, LongRequests, UserTimeout, peer};
+pub use in_flight::InFlightRequests;
+pub use request_handler::Service;

@@ -31,10 +31,10 @@ use crate::{
 };
 
 use super::{
-    answer::Answers,
-    connection::{ConnectionState, Lasting, Timeouts},
-    late_end::LateEnd,
+    connection::{ConnectionState, LongRequests, Timeouts},
+    request_handler::RequestHandler,
     socket::{Socket, refuse},
+    trailing_end::TrailingEnd,
 };
 
 /// How connections are served.
@@ -43,8 +43,8 @@ pub(super) struct Protocol {
     http1: http1::Builder,
     http2: http2::Builder<Tasks>,
     timeouts: Timeouts,
-    answers: Answers,
-    lasting: Lasting,
+    handler: RequestHandler,
+    long_requests: LongRequests,
     lifecycle: Lifecycle,
 }
 
@@ -91,8 +91,8 @@ impl Protocol {
     pub(super) fn new(
         config: &HttpConfig,
         certificates: Option<Certificates>,
-        answers: Answers,
-        lasting: Lasting,
+        handler: RequestHandler,
+        long_requests: LongRequests,
         lifecycle: &Lifecycle,
     ) -> Self {
         // Twice what is answered with a problem document.
@@ -124,8 +124,8 @@ impl Protocol {
                 idle: config.idle_timeout_ms.duration(),
                 head: config.header_timeout_ms.duration(),
             },
-            answers,
-            lasting,
+            handler,
+            long_requests,
             lifecycle: lifecycle.clone(),
         }
     }
@@ -145,7 +145,7 @@ impl Protocol {
         let state = Arc::new(ConnectionState::new(
             stream.peer_addr().ok(),
             self.timeouts.idle,
-            self.lasting.clone(),
+            self.long_requests.clone(),
             &self.lifecycle,
         ));
         match &self.tls {
@@ -160,7 +160,7 @@ impl Protocol {
 
     async fn serve_tls(&self, tls: &Tls, stream: TcpStream, state: &Arc<ConnectionState>) {
         let shaken = tokio::select! {
-            shaken = tls.shake(stream, state) => shaken,
+            shaken = tls.handshake(stream, state) => shaken,
             // Nothing was asked for.
             () = self.lifecycle.closed() => return,
         };
@@ -178,7 +178,7 @@ impl Protocol {
         state: &Arc<ConnectionState>,
     ) {
         state.read_heads();
-        let service = service_fn(|request| self.answers.answer(request, state));
+        let service = service_fn(|request| self.handler.answer(request, state));
         let io = TokioIo::new(stream);
         let connection = self.http1.serve_connection(io, service);
         self.run(
@@ -196,8 +196,8 @@ impl Protocol {
         state: &Arc<ConnectionState>,
     ) {
         let service =
-            service_fn(|request: http::Request<Incoming>| self.answers.answer(request, state));
-        let io = TokioIo::new(LateEnd::new(stream, Arc::clone(state)));
+            service_fn(|request: http::Request<Incoming>| self.handler.answer(request, state));
+        let io = TokioIo::new(TrailingEnd::new(stream, Arc::clone(state)));
         let connection = self.http2.serve_connection(io, service);
         self.run(
             connection,
@@ -229,7 +229,7 @@ impl Protocol {
         let mut woken_by: Option<Waker> = None;
         let ended = poll_fn(|cx| {
             loop {
-                state.begin_turn();
+                state.begin_poll();
                 if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                     return Poll::Ready(Some(ended));
                 }
@@ -249,7 +249,7 @@ impl Protocol {
                     lifecycle.is_closing() || leaves_when_withdrawn && lifecycle.is_withdrawn();
                 if is_to_leave && !is_leaving {
                     let fresh_until = state.opened() + FRESH;
-                    if is_http2 || state.has_asked() || fresh_until <= Instant::now() {
+                    if is_http2 || state.has_received_request() || fresh_until <= Instant::now() {
                         start_leaving = true;
                     } else {
                         wake_at = Some(deadline.map_or(fresh_until, |it| it.min(fresh_until)));
@@ -294,7 +294,7 @@ impl Protocol {
 impl Tls {
     /// Brings a connection to TLS; `None` if that is not to be. Nothing is done for a connection
     /// until then, so it can be dropped at any moment.
-    async fn shake(
+    async fn handshake(
         &self,
         stream: TcpStream,
         state: &Arc<ConnectionState>,

@@ -23,7 +23,7 @@ pub(super) struct Socket {
     stream: TcpStream,
     state: Arc<ConnectionState>,
     /// The limit that the kernel was told last, in milliseconds.
-    told: u32,
+    applied_ms: u32,
 }
 
 /// How long it may take to refuse a connection.
@@ -47,33 +47,33 @@ pub(super) async fn refuse(mut stream: TcpStream, answer: &str) {
 
 impl Socket {
     pub(super) fn new(stream: TcpStream, state: Arc<ConnectionState>) -> Self {
-        let told = state.silence_ms();
-        limit_silence(&stream, told);
+        let applied_ms = state.user_timeout_ms();
+        set_user_timeout(&stream, applied_ms);
         Self {
             stream,
             state,
-            told,
+            applied_ms,
         }
     }
 
-    fn left(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn on_written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(1..)) = written {
-            self.state.bytes_left();
+            self.state.on_bytes_sent();
         }
         written
     }
 
-    fn obey(&mut self) {
-        let ms = self.state.silence_ms();
-        if ms != self.told {
-            self.told = ms;
-            limit_silence(&self.stream, ms);
+    fn apply_user_timeout(&mut self) {
+        let ms = self.state.user_timeout_ms();
+        if ms != self.applied_ms {
+            self.applied_ms = ms;
+            set_user_timeout(&self.stream, ms);
         }
     }
 }
 
 #[cfg(target_os = "linux")]
-fn limit_silence(stream: &TcpStream, ms: u32) {
+fn set_user_timeout(stream: &TcpStream, ms: u32) {
     if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(stream, ms) {
         tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
     }
@@ -81,7 +81,7 @@ fn limit_silence(stream: &TcpStream, ms: u32) {
 
 /// Elsewhere a silent peer is found out by the operating system alone.
 #[cfg(not(target_os = "linux"))]
-fn limit_silence(_: &TcpStream, _: u32) {}
+fn set_user_timeout(_: &TcpStream, _: u32) {}
 
 impl AsyncRead for Socket {
     fn poll_read(
@@ -92,7 +92,7 @@ impl AsyncRead for Socket {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         if buf.filled().len() > before {
-            self.state.bytes_came();
+            self.state.on_bytes_received();
         }
         read
     }
@@ -104,9 +104,9 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.obey();
+        self.apply_user_timeout();
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.left(written)
+        self.on_written(written)
     }
 
     fn poll_write_vectored(
@@ -114,9 +114,9 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.obey();
+        self.apply_user_timeout();
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.left(written)
+        self.on_written(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -140,7 +140,7 @@ mod tests {
     use crate::lifecycle::Lifecycle;
 
     use super::{
-        super::connection::{Lasting, SilenceLimit},
+        super::connection::{LongRequests, UserTimeout},
         *,
     };
 
@@ -153,19 +153,19 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (_client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        let (lasting, lifecycle) = (Lasting::of(16), Lifecycle::new());
-        let state = ConnectionState::new(None, Duration::from_secs(75), lasting, &lifecycle);
+        let (long_requests, lifecycle) = (LongRequests::of(16), Lifecycle::new());
+        let state = ConnectionState::new(None, Duration::from_secs(75), long_requests, &lifecycle);
         let state = Arc::new(state);
         state.read_heads();
         let mut socket = Socket::new(accepted.unwrap().0, Arc::clone(&state));
         assert_eq!(user_timeout(&socket), 75_000);
         let mut request = http::Request::new(());
-        state.begin_request().tell(&mut request);
-        let limit = SilenceLimit::of(request.extensions());
+        state.begin_request().attach_to(&mut request);
+        let limit = UserTimeout::of(request.extensions());
         limit.set(Duration::from_millis(1_500));
         socket.write_all(b"b").await.unwrap();
         assert_eq!(user_timeout(&socket), 1_500);
-        limit.lift();
+        limit.reset();
         socket.write_all(b"c").await.unwrap();
         assert_eq!(user_timeout(&socket), 75_000);
     }

@@ -13,9 +13,9 @@ use crate::{
     auth::SealedSession,
     http::{
         base_path::BasePath,
-        edge::Sender,
+        edge::RequestSource,
         problem::{Problem, ProblemCode},
-        state::Gateway,
+        state::AppState,
     },
 };
 
@@ -55,7 +55,7 @@ pub(in crate::http) struct CookieJar {
 
 impl CookieNames {
     /// The names for a request, by what the gateway and the proxies before it know of its way.
-    pub(in crate::http) fn of(parts: &Parts, gateway: &Gateway) -> Self {
+    pub(in crate::http) fn of(parts: &Parts, gateway: &AppState) -> Self {
         let is_secure = gateway.config.http.tls.is_on() || a_proxy_says_https(&parts.headers);
         Self {
             is_secure,
@@ -136,15 +136,15 @@ impl CookieJar {
     }
 }
 
-impl FromRequestParts<Arc<Gateway>> for CookieJar {
+impl FromRequestParts<Arc<AppState>> for CookieJar {
     type Rejection = Problem;
 
     async fn from_request_parts(
         parts: &mut Parts,
-        gateway: &Arc<Gateway>,
+        gateway: &Arc<AppState>,
     ) -> Result<Self, Problem> {
         let names = CookieNames::of(parts, gateway);
-        if Sender::of(parts, names.is_secure) == Sender::Foreign {
+        if RequestSource::of(parts, names.is_secure) == RequestSource::Foreign {
             let detail = "Only a page of the gateway itself can sign somebody in or out. Nothing \
                           happened. A page elsewhere shows its API key with each request.";
             let problem = Problem::new(ProblemCode::OriginRefused, detail);
@@ -185,15 +185,15 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
 /// Whether a proxy says that the browser came over HTTPS. Somebody else who says so takes nothing from
 /// anybody: the cookie is then sent over HTTPS only.
 fn a_proxy_says_https(headers: &HeaderMap) -> bool {
-    let said = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let header = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let first = |text: &'_ str| {
         text.split(',')
             .next()
             .unwrap_or_default()
             .to_ascii_lowercase()
     };
-    let by_custom = said(&X_FORWARDED_PROTO).is_some_and(|text| first(text).trim() == "https");
-    let by_standard = said(&FORWARDED).is_some_and(|text| {
+    let by_custom = header(&X_FORWARDED_PROTO).is_some_and(|text| first(text).trim() == "https");
+    let by_standard = header(&FORWARDED).is_some_and(|text| {
         first(text)
             .split(';')
             .any(|pair| matches!(pair.trim(), "proto=https" | "proto=\"https\""))
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_proxy_says_how_the_browser_came() {
-        for said in [
+        for header in [
             ("x-forwarded-proto", "https"),
             ("x-forwarded-proto", "HTTPS, http"),
             (
@@ -258,15 +258,15 @@ mod tests {
             ),
             ("forwarded", "Proto=\"https\""),
         ] {
-            assert!(a_proxy_says_https(&headers(&[said])), "{said:?}");
+            assert!(a_proxy_says_https(&headers(&[header])), "{header:?}");
         }
-        for said in [
+        for header in [
             ("x-forwarded-proto", "http, https"),
             ("x-forwarded-proto", ""),
             ("forwarded", "for=192.0.2.1;proto=http, proto=https"),
             ("forwarded", "for=\"proto=https\""),
         ] {
-            assert!(!a_proxy_says_https(&headers(&[said])), "{said:?}");
+            assert!(!a_proxy_says_https(&headers(&[header])), "{header:?}");
         }
     }
 }

@@ -9,10 +9,10 @@ use utoipa::{
 };
 
 use crate::http::{
-    answer::Answer,
-    extract::{AcceptsJson, NoQuery, Visitor},
+    extract::{AcceptsJson, NoQuery, OptionalCaller},
+    json_response::JsonResponse,
     problem::{Problem, ProblemCode as Code, problem_responses},
-    state::Gateway,
+    state::AppState,
 };
 
 use super::session_body::SessionBody;
@@ -35,12 +35,12 @@ struct ShowProblems;
     )
 )]
 pub(in crate::http) async fn show(
-    State(gateway): State<Arc<Gateway>>,
-    visitor: Visitor,
+    State(gateway): State<Arc<AppState>>,
+    caller: OptionalCaller,
     _: AcceptsJson,
     _: NoQuery,
-) -> Result<Answer<SessionBody>, Problem> {
-    Ok(Answer(match visitor.access() {
+) -> Result<JsonResponse<SessionBody>, Problem> {
+    Ok(JsonResponse(match caller.access() {
         Some(access) => SessionBody::of(access, gateway.clock.wall()),
         None => SessionBody::of_nobody(),
     }))

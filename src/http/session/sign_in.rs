@@ -13,13 +13,13 @@ use utoipa::{
 };
 
 use crate::{
-    audit::Asker,
+    audit::Requester,
     http::{
-        answer::Answer,
         edge::RequestContext,
         extract::{AcceptsJson, ApiJson, NoQuery, Provenance},
+        json_response::JsonResponse,
         problem::{Problem, ProblemCode as Code, problem_responses},
-        state::Gateway,
+        state::AppState,
     },
 };
 
@@ -55,7 +55,7 @@ struct SignInProblems;
     )
 )]
 pub(in crate::http) async fn sign_in(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     jar: CookieJar,
     provenance: Provenance,
     context: RequestContext,
@@ -70,9 +70,9 @@ pub(in crate::http) async fn sign_in(
     }
     access.count_request()?;
     let Some((access, session)) = gateway.gate.begin_session(access) else {
-        return Ok(Answer(SessionBody::of_anybody()).into_response());
+        return Ok(JsonResponse(SessionBody::of_anybody()).into_response());
     };
-    gateway.audit.signed_in(&Asker {
+    gateway.audit.signed_in(&Requester {
         key: access.name().map(|name| &**name),
         request_id: provenance.request_id.as_str(),
         remote: provenance.remote,
@@ -82,7 +82,7 @@ pub(in crate::http) async fn sign_in(
     let cookies = jar.keep(&session, ttl).into_iter();
     let cookies: Vec<_> = cookies.map(|cookie| (SET_COOKIE, cookie)).collect();
     let body = SessionBody::of(&access, gateway.clock.wall());
-    Ok((AppendHeaders(cookies), Answer(body)).into_response())
+    Ok((AppendHeaders(cookies), JsonResponse(body)).into_response())
 }
 
 // === impl SignInProblems ===

@@ -13,12 +13,12 @@ use utoipa::{
 };
 
 use crate::{
-    audit::Asker,
+    audit::Requester,
     http::{
-        answer::Empty,
-        extract::{Leaver, NoQuery, Provenance},
+        extract::{NoQuery, Provenance, SignOutCaller},
+        json_response::NoContent,
         problem::{Problem, ProblemCode as Code, problem_responses},
-        state::Gateway,
+        state::AppState,
     },
 };
 
@@ -45,21 +45,21 @@ struct SignOutProblems;
     )
 )]
 pub(in crate::http) async fn sign_out(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     jar: CookieJar,
-    leaver: Leaver,
+    caller: SignOutCaller,
     provenance: Provenance,
     _: NoQuery,
 ) -> Result<Response, Problem> {
-    if let Some(access) = leaver.session() {
-        gateway.audit.signed_out(&Asker {
+    if let Some(access) = caller.session() {
+        gateway.audit.signed_out(&Requester {
             key: access.name().map(|name| &**name),
             request_id: provenance.request_id.as_str(),
             remote: provenance.remote,
         });
     }
     let cookies: Vec<_> = jar.forget().map(|cookie| (SET_COOKIE, cookie)).collect();
-    Ok((AppendHeaders(cookies), Empty).into_response())
+    Ok((AppendHeaders(cookies), NoContent).into_response())
 }
 
 // === impl SignOutProblems ===

@@ -11,11 +11,11 @@ use utoipa::{
 use crate::{
     auth::{Permission, scope},
     http::{
-        answer::Answer,
         extract::{AcceptsJson, Caller, NoQuery},
         health,
+        json_response::JsonResponse,
         problem::{Problem, ProblemCode as Code, problem_responses},
-        state::Gateway,
+        state::AppState,
     },
     lock::NamePrefix,
 };
@@ -44,17 +44,17 @@ struct StatsProblems;
     )
 )]
 pub(in crate::http) async fn stats(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<AppState>>,
     caller: Caller<scope::AnyKey>,
     _: AcceptsJson,
     _: NoQuery,
-) -> Result<Answer<StatsBody>, Problem> {
+) -> Result<JsonResponse<StatsBody>, Problem> {
     let may_read = caller.permits(Permission::Metrics, None);
     if !may_read && !caller.views_all(&NamePrefix::default()) {
         return Err(Problem::forbidden_stats());
     }
     let readiness = health::readiness(&gateway).await;
-    Ok(Answer(StatsBody::new(&gateway, readiness, |name| {
+    Ok(JsonResponse(StatsBody::new(&gateway, readiness, |name| {
         caller.views(name)
     })))
 }

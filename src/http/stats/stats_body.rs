@@ -8,11 +8,11 @@ use crate::{
     http::{
         health::{NamedCheck, Readiness, ReadyStatus},
         locks::millis,
-        state::Gateway,
+        state::AppState,
     },
     lock::LockName,
     release,
-    store::parking::Crowd,
+    store::parking::NameWaiters,
     telemetry::metrics::Totals,
 };
 
@@ -102,14 +102,14 @@ const MOST_CONTENDED: usize = 10;
 impl StatsBody {
     /// Those of a gateway, for one who may see the names that `views` says.
     pub(super) fn new(
-        gateway: &Gateway,
+        gateway: &AppState,
         readiness: Readiness,
         views: impl Fn(&LockName) -> bool,
     ) -> Self {
         let engine = &gateway.engine;
         let figures = engine.figures();
         let totals = engine.metrics().totals();
-        let crowds = engine.crowds();
+        let crowds = engine.waiters_by_name();
         Self {
             instance: engine.instance().to_owned(),
             version: release::VERSION,
@@ -133,7 +133,10 @@ impl StatsBody {
     }
 }
 
-fn contended(mut crowds: Vec<Crowd>, views: impl Fn(&LockName) -> bool) -> Vec<ContendedBody> {
+fn contended(
+    mut crowds: Vec<NameWaiters>,
+    views: impl Fn(&LockName) -> bool,
+) -> Vec<ContendedBody> {
     crowds.retain(|crowd| views(&crowd.name));
     // Among equals who waits for longest, and then by name, so that the list stands still.
     crowds.sort_by(|a, b| {
@@ -143,7 +146,7 @@ fn contended(mut crowds: Vec<Crowd>, views: impl Fn(&LockName) -> bool) -> Vec<C
             .then_with(by_time)
             .then_with(|| a.name.as_str().cmp(b.name.as_str()))
     });
-    let body = |crowd: Crowd| ContendedBody {
+    let body = |crowd: NameWaiters| ContendedBody {
         name: crowd.name.as_str().to_owned(),
         waiters: crowd.waiters,
         longest_wait_ms: millis(crowd.longest),

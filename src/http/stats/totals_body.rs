@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::telemetry::metrics::{Ended, Outcome, Totals};
+use crate::telemetry::metrics::{AcquireOutcome, LeaseOutcome, Totals};
 
 /// What a gateway did since its start.
 #[derive(Serialize, ToSchema)]
@@ -92,20 +92,20 @@ impl From<&Totals> for TotalsBody {
         let acquires = |outcome| totals.acquires(outcome);
         Self {
             acquires: AcquiresBody {
-                granted: acquires(Outcome::Granted),
-                again: acquires(Outcome::Again),
-                held: acquires(Outcome::Held),
-                refused: acquires(Outcome::Refused),
-                unavailable: acquires(Outcome::Unavailable),
-                unknown: acquires(Outcome::Unknown),
-                failed: acquires(Outcome::Failed),
+                granted: acquires(AcquireOutcome::Granted),
+                again: acquires(AcquireOutcome::Again),
+                held: acquires(AcquireOutcome::Held),
+                refused: acquires(AcquireOutcome::Refused),
+                unavailable: acquires(AcquireOutcome::Unavailable),
+                unknown: acquires(AcquireOutcome::Unknown),
+                failed: acquires(AcquireOutcome::Failed),
             },
             renewals: RenewalsBody {
-                renewed: totals.renewals(Ended::Done),
+                renewed: totals.renewals(LeaseOutcome::Done),
                 otherwise: OtherwiseBody::new(|ended| totals.renewals(ended)),
             },
             releases: ReleasesBody {
-                released: totals.releases(Ended::Done),
+                released: totals.releases(LeaseOutcome::Done),
                 otherwise: OtherwiseBody::new(|ended| totals.releases(ended)),
             },
             handoffs: totals.handoffs,
@@ -121,13 +121,13 @@ impl From<&Totals> for TotalsBody {
 // === impl OtherwiseBody ===
 
 impl OtherwiseBody {
-    fn new(count: impl Fn(Ended) -> u64) -> Self {
+    fn new(count: impl Fn(LeaseOutcome) -> u64) -> Self {
         Self {
-            lost: count(Ended::Lost),
-            adopted: count(Ended::Adopted),
-            unavailable: count(Ended::Unavailable),
-            unknown: count(Ended::Unknown),
-            failed: count(Ended::Failed),
+            lost: count(LeaseOutcome::Lost),
+            adopted: count(LeaseOutcome::Adopted),
+            unavailable: count(LeaseOutcome::Unavailable),
+            unknown: count(LeaseOutcome::Unknown),
+            failed: count(LeaseOutcome::Failed),
         }
     }
 }

@@ -27,13 +27,13 @@ use crate::{
 pub struct Certificates(Arc<Current>);
 
 struct Current {
-    shown: RwLock<Shown>,
+    loaded: RwLock<LoadedCertificates>,
     /// Whether the files have changed since and cannot be used.
     is_outdated: AtomicBool,
 }
 
 /// What connections are made with.
-pub(super) struct Shown {
+pub(super) struct LoadedCertificates {
     config: Arc<ServerConfig>,
     /// When the certificate ends, if it says so.
     ends: Option<SystemTime>,
@@ -46,35 +46,35 @@ const HTTP_1: &[u8] = b"http/1.1";
 // === impl Certificates ===
 
 impl Certificates {
-    pub(super) fn new(shown: Shown) -> Self {
+    pub(super) fn new(loaded: LoadedCertificates) -> Self {
         Self(Arc::new(Current {
-            shown: RwLock::new(shown),
+            loaded: RwLock::new(loaded),
             is_outdated: AtomicBool::new(false),
         }))
     }
 
     /// Takes one connection, with what the files said last.
     pub(in crate::http) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.shown().config))
+        TlsAcceptor::from(Arc::clone(&self.loaded().config))
     }
 
     /// When the certificate ends that new connections are shown, if it says so.
     pub(in crate::http) fn ends(&self) -> Option<SystemTime> {
-        self.shown().ends
+        self.loaded().ends
     }
 
-    fn shown(&self) -> RwLockReadGuard<'_, Shown> {
-        self.0.shown.read().unwrap_or_else(PoisonError::into_inner)
+    fn loaded(&self) -> RwLockReadGuard<'_, LoadedCertificates> {
+        self.0.loaded.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// New connections are made with these from now on.
-    pub(super) fn replace(&self, new: Shown) {
-        *(self.0.shown.write()).unwrap_or_else(PoisonError::into_inner) = new;
+    pub(super) fn replace(&self, new: LoadedCertificates) {
+        *(self.0.loaded.write()).unwrap_or_else(PoisonError::into_inner) = new;
         self.0.is_outdated.store(false, Ordering::Relaxed);
     }
 
     /// The files have changed and cannot be used: what was read before goes on.
-    pub(super) fn keep_outdated(&self) {
+    pub(super) fn mark_outdated(&self) {
         self.0.is_outdated.store(true, Ordering::Relaxed);
     }
 
@@ -91,7 +91,7 @@ impl fmt::Debug for Certificates {
 }
 
 /// Reads the files.
-pub(super) fn read(config: &HttpTlsConfig) -> Result<Shown, TlsError> {
+pub(super) fn read(config: &HttpTlsConfig) -> Result<LoadedCertificates, TlsError> {
     let identity = config.identity().read()?;
     let validity = identity.chain.first().and_then(Validity::of);
     let ends = validity.and_then(|it| UNIX_EPOCH.checked_add(Duration::from_secs(it.ends)));
@@ -113,7 +113,7 @@ pub(super) fn read(config: &HttpTlsConfig) -> Result<Shown, TlsError> {
         .with_client_cert_verifier(callers)
         .with_single_cert(identity.chain, identity.key)?;
     tls.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1.to_vec()];
-    Ok(Shown {
+    Ok(LoadedCertificates {
         config: Arc::new(tls),
         ends,
     })

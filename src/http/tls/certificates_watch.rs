@@ -10,13 +10,13 @@ use tokio::{
 use tracing::{error, info};
 
 use crate::{
-    clock::Clock, config::HttpTlsConfig, lifecycle::Lifecycle, stamp::Stamp, tls::TlsError,
+    clock::Clock, config::HttpTlsConfig, file_stamp::FileStamp, lifecycle::Lifecycle, tls::TlsError,
 };
 
 use super::{
     Certificates,
-    certificates::{self, Shown},
-    ending::Ending,
+    certificates::{self, LoadedCertificates},
+    expiry_warning::ExpiryWarning,
 };
 
 /// Reads the files again when one of them has changed, and when it is told to.
@@ -24,9 +24,9 @@ use super::{
 pub struct CertificatesWatch {
     config: HttpTlsConfig,
     /// The files that were read last, whether or not they could be used.
-    read: [Stamp; 3],
+    read: [FileStamp; 3],
     /// A change that may still go on.
-    changing: Option<[Stamp; 3]>,
+    changing: Option<[FileStamp; 3]>,
 }
 
 /// How often the files are looked at. What has changed is read when it has not changed again by the
@@ -58,7 +58,7 @@ impl CertificatesWatch {
         asked: Arc<Notify>,
         lifecycle: Lifecycle,
     ) {
-        let mut ending = Ending::new(clock);
+        let mut warning = ExpiryWarning::new(clock);
         let mut looks = interval(PERIOD);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stopped = std::pin::pin!(lifecycle.stopped());
@@ -76,28 +76,28 @@ impl CertificatesWatch {
                 // Only the end of the runtime, or a bug, gets here: the certificates stay as they
                 // are.
                 error!("the certificate files are no longer looked at");
-                return certificates.keep_outdated();
+                return certificates.mark_outdated();
             };
             self = watch;
             let file = &self.config.cert_file;
             match outcome {
                 None => {}
-                Some(Ok(shown)) => {
+                Some(Ok(loaded)) => {
                     info!(file, "the certificate was read again");
-                    certificates.replace(shown);
-                    ending.begin_anew();
+                    certificates.replace(loaded);
+                    warning.reset();
                 }
                 Some(Err(error)) => {
                     error!(%error, "the certificate that was read before goes on");
-                    certificates.keep_outdated();
+                    certificates.mark_outdated();
                 }
             }
-            ending.look(certificates.ends(), file);
+            warning.look(certificates.ends(), file);
         }
     }
 
     /// What the files say, if one has changed or somebody asked for it.
-    fn look(&mut self, is_asked: bool) -> Option<Result<Shown, TlsError>> {
+    fn look(&mut self, is_asked: bool) -> Option<Result<LoadedCertificates, TlsError>> {
         let now = stamps(&self.config);
         let is_settled = self.changing.replace(now) == Some(now);
         if !is_asked && (now == self.read || !is_settled) {
@@ -108,7 +108,7 @@ impl CertificatesWatch {
     }
 }
 
-fn stamps(config: &HttpTlsConfig) -> [Stamp; 3] {
+fn stamps(config: &HttpTlsConfig) -> [FileStamp; 3] {
     let paths = [&config.cert_file, &config.key_file, &config.client_ca_file];
-    paths.map(|path| Stamp::of(path.as_ref()))
+    paths.map(|path| FileStamp::of(path.as_ref()))
 }

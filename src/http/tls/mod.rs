@@ -2,7 +2,7 @@
 
 mod certificates;
 mod certificates_watch;
-mod ending;
+mod expiry_warning;
 
 pub use certificates::Certificates;
 pub(super) use certificates::HTTP_2;

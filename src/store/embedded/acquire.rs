@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    lease::{Lease, Told},
+    lease::{Lease, LeaseDelivery},
     moment::Moment,
     row_key::RowKey,
     state::State,
@@ -36,7 +36,9 @@ impl State {
                 if lease.is_adopted() {
                     return Ok(Acquisition::Superseded);
                 }
-                return Ok(Acquisition::Granted(self.tell_once(name, lease, now)));
+                return Ok(Acquisition::Granted(
+                    self.answer_own_lease(name, lease, now),
+                ));
             }
             if let Some(idempotency) = &attempt.idempotency
                 && let Some(answer) = self.replay(attempt, lease, idempotency, now)
@@ -52,7 +54,7 @@ impl State {
         if living.is_some() {
             return Ok(match attempt.wait {
                 Some(waiting) => self.join(attempt, waiting, now),
-                None => self.pass(attempt, now),
+                None => self.refuse_held(attempt, now),
             });
         }
         let lease = Lease::grant(attempt, self.next_fence()?, now);
@@ -79,10 +81,10 @@ impl State {
         }
         let salt = key.idempotency.salt;
         let keeper = KeeperId::of_attempt(&attempt.token);
-        let settled = lease.told(Told::Again, now).adopted(keeper);
-        let held = settled.held(now);
-        self.set(&attempt.name, settled);
-        Some(if lease.is_unheard() {
+        let replayed = lease.delivered(LeaseDelivery::Again, now).adopted(keeper);
+        let held = replayed.held(now);
+        self.set(&attempt.name, replayed);
+        Some(if lease.is_undelivered() {
             Acquisition::Collected(held, salt)
         } else {
             Acquisition::Replayed(held, salt, Some(lease.keeper()))
@@ -90,13 +92,13 @@ impl State {
     }
 
     /// The answer to the attempt that has the living lease already.
-    fn tell_once(&mut self, name: &LockName, lease: &Lease, now: Moment) -> HeldLease {
-        if !lease.is_unheard() {
+    fn answer_own_lease(&mut self, name: &LockName, lease: &Lease, now: Moment) -> HeldLease {
+        if !lease.is_undelivered() {
             return lease.held(now);
         }
-        let told = lease.told(Told::Once, now);
-        let held = told.held(now);
-        self.set(name, told);
+        let delivered = lease.delivered(LeaseDelivery::Once, now);
+        let held = delivered.held(now);
+        self.set(name, delivered);
         held
     }
 }

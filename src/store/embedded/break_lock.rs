@@ -1,7 +1,7 @@
 //! Break, on the state in memory.
 
 use crate::{
-    lock::{LockName, Meant, TokenHash},
+    lock::{BreakTarget, LockName, TokenHash},
     store::{
         breaks::Breaking,
         contract::{Holder, Loss},
@@ -18,20 +18,20 @@ impl State {
     pub(super) fn break_lock(
         &mut self,
         name: &LockName,
-        meant: Option<Meant>,
+        target: Option<BreakTarget>,
         now: Moment,
     ) -> (Breaking, Option<TokenHash>) {
         let Some(lease) = self.living(name, now) else {
             return (Breaking::NotHeld, None);
         };
-        let (token, heard) = (lease.token, !lease.is_unheard());
+        let (token, delivered) = (lease.token, !lease.is_undelivered());
         let holder = Holder::Lease(lease.held(now));
-        if meant.is_some_and(|meant| meant != Meant::Lease(lease.fence)) {
+        if target.is_some_and(|target| target != BreakTarget::Lease(lease.fence)) {
             return (Breaking::HolderChanged(holder), None);
         }
         self.end(name, false, now);
-        self.entomb(&RowKey::broken(name, &token), now);
-        if heard {
+        self.add_tombstone(&RowKey::broken(name, &token), now);
+        if delivered {
             // A copy of its acquire that is still on its way must not take the lock again.
             self.withdraw(name, &token, now);
         }

@@ -20,36 +20,36 @@ impl Catalog {
     /// Takes note of whether a name had a lease, and has one now.
     pub(super) fn note(&mut self, name: LockName, was: bool, is: bool) {
         match (was, is) {
-            (false, true) => self.0.entry(place(&name)).or_default().push(name),
+            (false, true) => self.0.entry(position(&name)).or_default().push(name),
             (true, false) => self.remove(&name),
             (false, false) | (true, true) => {}
         }
     }
 
     /// The names behind a place, or all of them. Those that share a place come together.
-    pub(super) fn behind(&self, place: Option<u64>) -> impl Iterator<Item = (u64, &[LockName])> {
-        let from = place.map_or(Bound::Unbounded, Bound::Excluded);
+    pub(super) fn behind(&self, position: Option<u64>) -> impl Iterator<Item = (u64, &[LockName])> {
+        let from = position.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.0.range((from, Bound::Unbounded));
-        range.map(|(place, names)| (*place, names.as_slice()))
+        range.map(|(position, names)| (*position, names.as_slice()))
     }
 
     fn remove(&mut self, name: &LockName) {
-        let place = place(name);
-        if let Some(names) = self.0.get_mut(&place) {
+        let position = position(name);
+        if let Some(names) = self.0.get_mut(&position) {
             names.retain(|other| other != name);
             if names.is_empty() {
-                self.0.remove(&place);
+                self.0.remove(&position);
             }
         }
     }
 }
 
-fn place(name: &LockName) -> u64 {
+fn position(name: &LockName) -> u64 {
     let digest: [u8; 32] = Sha256::digest(name.as_str()).into();
-    let (place, _) = digest
+    let (position, _) = digest
         .split_first_chunk()
         .expect("a digest has more than eight bytes");
-    u64::from_be_bytes(*place)
+    u64::from_be_bytes(*position)
 }
 
 #[cfg(test)]
@@ -72,11 +72,11 @@ mod tests {
         catalog.note(name(7), true, false);
         catalog.note(name(8), false, false);
         let (mut last, mut seen) = (None, BTreeSet::new());
-        while let Some((place, names)) = catalog.behind(last).next() {
+        while let Some((position, names)) = catalog.behind(last).next() {
             for name in names {
                 assert!(seen.insert(name.clone()), "{name} came twice");
             }
-            last = Some(place);
+            last = Some(position);
         }
         assert_eq!(seen.len(), 99);
         assert!(!seen.contains(&name(7)));

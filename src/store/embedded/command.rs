@@ -5,13 +5,13 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
-    lock::{HeldLease, KeeperId, LockName, Meant, TokenHash, Ttl},
+    lock::{BreakTarget, HeldLease, KeeperId, LockName, TokenHash, Ttl},
     store::{
         StoreError, Uncertainty,
         breaks::Breaking,
         contract::{
-            Acquisition, Attempt, Contention, GiveBack, Holder, Leaving, Place, Release, Renewal,
-            Renewer,
+            Acquisition, Attempt, Contention, GiveBack, Holder, Leaving, QueuePosition, Release,
+            Renewal, Renewer,
         },
     },
 };
@@ -19,27 +19,33 @@ use crate::{
 use super::{lease::aged, moment::Moment, state::State};
 
 /// Where the answer goes. Nobody may be there any more to hear it; that is no error.
-pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+pub(super) type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// One command to the writer.
 #[derive(Debug)]
 pub(super) enum Command {
     /// See [`crate::store::Store::acquire`]. With its room among the commands that wait, which is free
     /// again when the writer takes it up.
-    Acquire(Box<Attempt>, Answer<Acquisition>, OwnedSemaphorePermit),
+    Acquire(Box<Attempt>, ReplySender<Acquisition>, OwnedSemaphorePermit),
     /// See [`crate::store::Store::leave`].
-    Leave(LockName, TokenHash, Option<Duration>, Answer<Leaving>),
+    Leave(LockName, TokenHash, Option<Duration>, ReplySender<Leaving>),
     /// See [`crate::store::Store::renew_as`].
-    Renew(Renewer, LockName, TokenHash, Option<Ttl>, Answer<Renewal>),
+    Renew(
+        Renewer,
+        LockName,
+        TokenHash,
+        Option<Ttl>,
+        ReplySender<Renewal>,
+    ),
     /// See [`crate::store::Store::release_as`].
-    Release(Option<KeeperId>, LockName, TokenHash, Answer<Release>),
+    Release(Option<KeeperId>, LockName, TokenHash, ReplySender<Release>),
     /// See [`crate::store::Store::give_back`].
-    GiveBack(LockName, TokenHash, Answer<GiveBack>),
+    GiveBack(LockName, TokenHash, ReplySender<GiveBack>),
     /// See [`crate::store::Store::break_lock`]. Answers the token of a lease that was broken as well.
     Break(
         LockName,
-        Option<Meant>,
-        Answer<(Breaking, Option<TokenHash>)>,
+        Option<BreakTarget>,
+        ReplySender<(Breaking, Option<TokenHash>)>,
     ),
     /// Finish what came before, let go of the file and end.
     Close(oneshot::Sender<()>),
@@ -47,21 +53,21 @@ pub(super) enum Command {
 
 /// A command that was carried out in memory. Its answer waits until that is durable.
 #[derive(Debug)]
-pub(super) struct Done {
-    answer: Ready,
+pub(super) struct ExecutedCommand {
+    answer: DeferredReply,
     /// Whether it changed anything.
     changed: bool,
 }
 
 #[derive(Debug)]
-enum Ready {
-    Acquire(Answer<Acquisition>, Result<Acquisition, StoreError>),
-    Leave(Answer<Leaving>, Leaving),
-    Renew(Answer<Renewal>, Renewal),
-    Release(Answer<Release>, Release),
-    GiveBack(Answer<GiveBack>, GiveBack),
+enum DeferredReply {
+    Acquire(ReplySender<Acquisition>, Result<Acquisition, StoreError>),
+    Leave(ReplySender<Leaving>, Leaving),
+    Renew(ReplySender<Renewal>, Renewal),
+    Release(ReplySender<Release>, Release),
+    GiveBack(ReplySender<GiveBack>, GiveBack),
     Break(
-        Answer<(Breaking, Option<TokenHash>)>,
+        ReplySender<(Breaking, Option<TokenHash>)>,
         (Breaking, Option<TokenHash>),
     ),
 }
@@ -71,35 +77,35 @@ enum Ready {
 impl Command {
     /// Carries the command out in memory. [`Command::Close`] is not for the state, and is handed
     /// back.
-    pub(super) fn carry_out(
+    pub(super) fn execute(
         self,
         state: &mut State,
         now: Moment,
-    ) -> Result<Done, oneshot::Sender<()>> {
+    ) -> Result<ExecutedCommand, oneshot::Sender<()>> {
         let before = state.changes();
         let answer = match self {
             Self::Acquire(attempt, answer, _room) => {
-                Ready::Acquire(answer, state.acquire(&attempt, now))
+                DeferredReply::Acquire(answer, state.acquire(&attempt, now))
             }
             Self::Leave(name, token, keep_for, answer) => {
-                Ready::Leave(answer, state.leave(&name, &token, keep_for, now))
+                DeferredReply::Leave(answer, state.leave(&name, &token, keep_for, now))
             }
             Self::Renew(renewer, name, token, ttl, answer) => {
-                Ready::Renew(answer, state.renew(renewer, &name, &token, ttl, now))
+                DeferredReply::Renew(answer, state.renew(renewer, &name, &token, ttl, now))
             }
             Self::Release(keeper, name, token, answer) => {
-                Ready::Release(answer, state.release(keeper, &name, &token, now))
+                DeferredReply::Release(answer, state.release(keeper, &name, &token, now))
             }
             Self::GiveBack(name, token, answer) => {
-                Ready::GiveBack(answer, state.give_back(&name, &token, now))
+                DeferredReply::GiveBack(answer, state.give_back(&name, &token, now))
             }
-            Self::Break(name, meant, answer) => {
-                Ready::Break(answer, state.break_lock(&name, meant, now))
+            Self::Break(name, target, answer) => {
+                DeferredReply::Break(answer, state.break_lock(&name, target, now))
             }
             Self::Close(closed) => return Err(closed),
         };
         let changed = state.changes() != before;
-        Ok(Done { answer, changed })
+        Ok(ExecutedCommand { answer, changed })
     }
 
     /// Answers without having done anything. [`Command::Close`] is handed back.
@@ -117,27 +123,27 @@ impl Command {
     }
 }
 
-// === impl Done ===
+// === impl ExecutedCommand ===
 
-impl Done {
+impl ExecutedCommand {
     /// Answers so much later than the command was carried out. What has ended meanwhile is not
     /// answered as if it lived: its holder would act on it.
     pub(super) fn answer(self, later: Duration) {
         match self.answer {
-            Ready::Acquire(answer, outcome) => {
+            DeferredReply::Acquire(answer, outcome) => {
                 drop(answer.send(outcome.and_then(|acquisition| acquired(acquisition, later))));
             }
-            Ready::Leave(answer, outcome) => drop(answer.send(left(outcome, later))),
-            Ready::Renew(answer, Renewal::Renewed(held)) => {
+            DeferredReply::Leave(answer, outcome) => drop(answer.send(left(outcome, later))),
+            DeferredReply::Renew(answer, Renewal::Renewed(held)) => {
                 drop(answer.send(living(held, later).map(Renewal::Renewed)));
             }
-            Ready::Renew(answer, lost @ (Renewal::Adopted | Renewal::Lost(_))) => {
+            DeferredReply::Renew(answer, lost @ (Renewal::Adopted | Renewal::Lost(_))) => {
                 drop(answer.send(Ok(lost)));
             }
-            Ready::Release(answer, outcome) => drop(answer.send(Ok(outcome))),
-            Ready::GiveBack(answer, outcome) => drop(answer.send(Ok(outcome))),
+            DeferredReply::Release(answer, outcome) => drop(answer.send(Ok(outcome))),
+            DeferredReply::GiveBack(answer, outcome) => drop(answer.send(Ok(outcome))),
             // What was broken is told as it was then.
-            Ready::Break(answer, outcome) => drop(answer.send(Ok(outcome))),
+            DeferredReply::Break(answer, outcome) => drop(answer.send(Ok(outcome))),
         }
     }
 
@@ -146,12 +152,12 @@ impl Done {
     pub(super) fn fail(self, changed: &StoreError, unchanged: &StoreError) {
         let error = if self.changed { changed } else { unchanged }.clone();
         match self.answer {
-            Ready::Acquire(answer, _outcome) => drop(answer.send(Err(error))),
-            Ready::Leave(answer, _outcome) => drop(answer.send(Err(error))),
-            Ready::Renew(answer, _outcome) => drop(answer.send(Err(error))),
-            Ready::Release(answer, _outcome) => drop(answer.send(Err(error))),
-            Ready::GiveBack(answer, _outcome) => drop(answer.send(Err(error))),
-            Ready::Break(answer, _outcome) => drop(answer.send(Err(error))),
+            DeferredReply::Acquire(answer, _outcome) => drop(answer.send(Err(error))),
+            DeferredReply::Leave(answer, _outcome) => drop(answer.send(Err(error))),
+            DeferredReply::Renew(answer, _outcome) => drop(answer.send(Err(error))),
+            DeferredReply::Release(answer, _outcome) => drop(answer.send(Err(error))),
+            DeferredReply::GiveBack(answer, _outcome) => drop(answer.send(Err(error))),
+            DeferredReply::Break(answer, _outcome) => drop(answer.send(Err(error))),
         }
     }
 }
@@ -164,9 +170,9 @@ fn acquired(acquisition: Acquisition, later: Duration) -> Result<Acquisition, St
         }
         Acquisition::Collected(held, salt) => Acquisition::Collected(living(held, later)?, salt),
         Acquisition::Held(contention) => Acquisition::Held(contended(contention, later)),
-        Acquisition::Queued(Place { ahead, contention }) => {
+        Acquisition::Queued(QueuePosition { ahead, contention }) => {
             let contention = contended(contention, later);
-            Acquisition::Queued(Place { ahead, contention })
+            Acquisition::Queued(QueuePosition { ahead, contention })
         }
         other @ (Acquisition::QueueFull
         | Acquisition::Superseded

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{open_error::OpenError, place::Place};
+use super::{open_error::OpenError, open_files::OpenFiles};
 
 /// A data directory that is ours until this is dropped.
 ///
@@ -59,12 +59,12 @@ impl Directory {
     }
 
     /// What is in the directory now: the lock, and the database if there is one.
-    pub(super) fn place(&self) -> Result<Place, OpenError> {
+    pub(super) fn open_files(&self) -> Result<OpenFiles, OpenError> {
         let path = self.path.join(LOCK);
-        let mut place =
-            Place::of(path.clone(), &self.lock).map_err(|error| OpenError::of(&path, error))?;
-        place.and(self.database());
-        Ok(place)
+        let mut open_files =
+            OpenFiles::of(path.clone(), &self.lock).map_err(|error| OpenError::of(&path, error))?;
+        open_files.and(self.database());
+        Ok(open_files)
     }
 
     /// Where a new database is made, before it takes its place. Whatever is left there by a crash is

@@ -128,7 +128,7 @@ impl DataFile {
     }
 
     /// Lets go of a file that could not be written. Says whether it certainly is as it was before.
-    pub(super) fn give_up(self) -> bool {
+    pub(super) fn abandon(self) -> bool {
         let witness = self.witness.clone();
         // Closing may still write what the failed transaction has left behind.
         drop(self);

@@ -19,7 +19,7 @@ impl State {
     ) -> GiveBack {
         match self.living(name, now) {
             Some(lease) if lease.token == *token => {
-                let kept = lease.is_settled() || lease.is_adopted();
+                let kept = lease.was_replayed() || lease.is_adopted();
                 if kept {
                     return GiveBack::NothingHeld;
                 }
@@ -29,7 +29,7 @@ impl State {
                 GiveBack::GivenBack
             }
             _ => {
-                self.drop_out(name, token);
+                self.remove_waiter(name, token);
                 self.withdraw(name, token, now);
                 GiveBack::NothingHeld
             }

@@ -2,7 +2,7 @@
 
 use crate::{lock::LockName, store::parking::News};
 
-use super::{lease::Lease, moment::Moment, notice::Orphan, queued::Queued, state::State};
+use super::{lease::Lease, moment::Moment, notice::UndeliveredGrant, queued::Queued, state::State};
 
 // === impl State ===
 
@@ -17,14 +17,14 @@ impl State {
         }
         while let Some(queued) = self.take_head(name) {
             let wanted = queued.until > now
-                && (!queued.attended || self.parking().has_place(&queued.attempt.token));
+                && (!queued.attended || self.parking().contains(&queued.attempt.token));
             if !wanted {
-                self.forget(name, &queued);
+                self.announce_forgotten(name, &queued);
                 continue;
             }
             let Ok(fence) = self.next_fence() else {
                 // There will never be another: those who ask again are told so.
-                self.forget(name, &queued);
+                self.announce_forgotten(name, &queued);
                 continue;
             };
             let lease = Lease::grant(&queued.attempt, fence, now);
@@ -43,10 +43,10 @@ impl State {
     /// Ends grants of which nobody could be told. As nobody has heard of them, nothing is left of
     /// them, not even a used idempotency key. One that was answered under its key meanwhile, or adopted,
     /// has somebody who has heard of it.
-    pub(super) fn take_back(&mut self, orphans: &[Orphan], now: Moment) {
-        for Orphan { name, token } in orphans {
+    pub(super) fn take_back(&mut self, orphans: &[UndeliveredGrant], now: Moment) {
+        for UndeliveredGrant { name, token } in orphans {
             let orphaned = self.living(name, now).is_some_and(|lease| {
-                lease.token == *token && !lease.is_settled() && !lease.is_adopted()
+                lease.token == *token && !lease.was_replayed() && !lease.is_adopted()
             });
             if orphaned {
                 self.put(name, None);
@@ -56,17 +56,17 @@ impl State {
     }
 
     /// Gives up a position whose time is over.
-    pub(super) fn give_up(&mut self, name: &LockName, order: u64) {
+    pub(super) fn drop_position(&mut self, name: &LockName, order: u64) {
         if let Some(queued) = self.put_queued(name, order, None) {
-            self.forget(name, &queued);
+            self.announce_forgotten(name, &queued);
         }
     }
 
     /// Gives up every position.
-    pub(super) fn give_up_all(&mut self) {
+    pub(super) fn drop_all_positions(&mut self) {
         for name in self.queues().names() {
             while let Some(queued) = self.take_head(&name) {
-                self.forget(&name, &queued);
+                self.announce_forgotten(&name, &queued);
             }
         }
     }
@@ -77,7 +77,7 @@ impl State {
     }
 
     /// Whoever is still there must ask again.
-    fn forget(&mut self, name: &LockName, queued: &Queued) {
+    fn announce_forgotten(&mut self, name: &LockName, queued: &Queued) {
         if queued.attended {
             self.announce(name, queued.attempt.token, News::Forgotten);
         }

@@ -38,17 +38,17 @@ impl DiskHealth {
     }
 
     /// A write begins.
-    pub(super) fn writing(&self, since: Moment) {
+    pub(super) fn record_write_start(&self, since: Moment) {
         self.lock().writing_since = Some(since);
     }
 
     /// A write was durable.
-    pub(super) fn written(&self) {
+    pub(super) fn record_write_done(&self) {
         *self.lock() = Report::default();
     }
 
     /// A write failed.
-    pub(super) fn failed(&self, why: &str) {
+    pub(super) fn record_failure(&self, why: &str) {
         *self.lock() = Report {
             failure: Some(why.to_owned()),
             ..Report::default()
@@ -56,7 +56,7 @@ impl DiskHealth {
     }
 
     /// The file is not in its place any more.
-    pub(super) fn misplaced(&self, why: &str) {
+    pub(super) fn record_misplaced(&self, why: &str) {
         *self.lock() = Report {
             failure: Some(why.to_owned()),
             misplaced: true,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     lock::LockName,
     store::{
-        contract::{Acquisition, Attempt, Contention, Holder, Place, Waiting},
+        contract::{Acquisition, Attempt, Contention, Holder, QueuePosition, Waiting},
         parking::News,
     },
 };
@@ -26,7 +26,7 @@ impl State {
         let mut queued = Queued {
             attempt: Arc::new(attempt.clone()),
             since: now,
-            until: now.after(waiting.patience).after(MARGIN),
+            until: now.after(waiting.max_wait).after(MARGIN),
             attended: true,
             superseded: None,
         };
@@ -36,9 +36,9 @@ impl State {
             }
             let order = self.next_position();
             self.put_queued(name, order, Some(queued));
-            return Acquisition::Queued(self.place(name, order, now));
+            return Acquisition::Queued(self.queue_position(name, order, now));
         };
-        if in_other_words(attempt, &before.attempt) {
+        if differs(attempt, &before.attempt) {
             return Acquisition::IdempotencyMismatch;
         }
         queued.since = before.since;
@@ -47,17 +47,17 @@ impl State {
             self.announce(name, before.attempt.token, News::Superseded);
         }
         self.put_queued(name, order, Some(queued));
-        Acquisition::Queued(self.place(name, order, now))
+        Acquisition::Queued(self.queue_position(name, order, now))
     }
 
     /// Refuses an attempt that does not wait for a lock that is held. Whoever asked for it before under
     /// the same idempotency key does not want to wait any more.
-    pub(super) fn pass(&mut self, attempt: &Attempt, now: Moment) -> Acquisition {
+    pub(super) fn refuse_held(&mut self, attempt: &Attempt, now: Moment) -> Acquisition {
         let name = &attempt.name;
         if attempt.idempotency.is_some()
             && let Some((order, before)) = self.position_of(attempt)
         {
-            if in_other_words(attempt, &before.attempt) {
+            if differs(attempt, &before.attempt) {
                 return Acquisition::IdempotencyMismatch;
             }
             if before.attended {
@@ -85,12 +85,12 @@ impl State {
         Some((order, queued.clone()))
     }
 
-    fn place(&self, name: &LockName, order: u64, now: Moment) -> Place {
+    fn queue_position(&self, name: &LockName, order: u64, now: Moment) -> QueuePosition {
         let ahead = self
             .queues()
             .of(name)
             .map_or(0, |queue| queue.ahead_of(order));
-        Place {
+        QueuePosition {
             ahead: u64::try_from(ahead).expect("a queue is shorter than 2^64"),
             contention: self.contention(name, now),
         }
@@ -98,7 +98,7 @@ impl State {
 }
 
 /// Whether two attempts under one idempotency key ask for different things.
-fn in_other_words(attempt: &Attempt, before: &Attempt) -> bool {
+fn differs(attempt: &Attempt, before: &Attempt) -> bool {
     let fingerprint = |attempt: &Attempt| attempt.idempotency.as_ref().map(|it| it.fingerprint);
     fingerprint(attempt) != fingerprint(before)
 }

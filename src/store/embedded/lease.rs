@@ -31,12 +31,12 @@ pub(super) struct Lease {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LeaseKey {
     pub(super) idempotency: Idempotency,
-    pub(super) told: Told,
+    pub(super) delivery: LeaseDelivery,
 }
 
 /// Who may have heard of a lease with an idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum LeaseDelivery {
     /// Nobody: it was granted to a place that is kept for a request that asks again.
     Never,
     /// Whoever made the attempt.
@@ -63,7 +63,7 @@ impl Lease {
             key: attempt.idempotency.clone().map(|idempotency| {
                 Box::new(LeaseKey {
                     idempotency,
-                    told: Told::Once,
+                    delivery: LeaseDelivery::Once,
                 })
             }),
             keeper: None,
@@ -75,32 +75,36 @@ impl Lease {
     pub(super) fn kept_until(mut self, end: Moment) -> Self {
         self.expires_at = self.expires_at.min(end);
         if let Some(key) = &mut self.key {
-            key.told = Told::Never;
+            key.delivery = LeaseDelivery::Never;
         }
         self
     }
 
     /// The same lease, told to whoever made the attempt or asks again. One that nobody had heard of
     /// lasts its full TTL from now.
-    pub(super) fn told(&self, told: Told, now: Moment) -> Self {
+    pub(super) fn delivered(&self, delivery: LeaseDelivery, now: Moment) -> Self {
         let mut lease = self.clone();
-        if self.is_unheard() {
+        if self.is_undelivered() {
             lease.expires_at = Self::end(self.ttl, self.hold_ends_at, now);
         }
         if let Some(key) = &mut lease.key {
-            key.told = told;
+            key.delivery = delivery;
         }
         lease
     }
 
     /// Whether it was answered again under its idempotency key.
-    pub(super) fn is_settled(&self) -> bool {
-        self.key.as_ref().is_some_and(|key| key.told == Told::Again)
+    pub(super) fn was_replayed(&self) -> bool {
+        self.key
+            .as_ref()
+            .is_some_and(|key| key.delivery == LeaseDelivery::Again)
     }
 
     /// Whether nobody has heard of it.
-    pub(super) fn is_unheard(&self) -> bool {
-        self.key.as_ref().is_some_and(|key| key.told == Told::Never)
+    pub(super) fn is_undelivered(&self) -> bool {
+        self.key
+            .as_ref()
+            .is_some_and(|key| key.delivery == LeaseDelivery::Never)
     }
 
     /// Who keeps it: whoever has adopted it last, or the attempt that it was granted to.
@@ -140,15 +144,15 @@ impl Lease {
     /// The same lease on the clock of a new boot. Nobody knows how long the machine was down, so a
     /// living one gets its full TTL again, as far as its hold limit allowed at the last moment we
     /// know of. One that nobody has heard of is not in use, and gets no more than it had.
-    pub(super) fn carried(self, last_known: Moment, now: Moment) -> Self {
-        let hold_ends_at = self.hold_ends_at.map(|end| end.carried(last_known, now));
-        let expires_at = if self.lives(last_known) && !self.is_unheard() {
+    pub(super) fn rebased(self, last_known: Moment, now: Moment) -> Self {
+        let hold_ends_at = self.hold_ends_at.map(|end| end.rebased(last_known, now));
+        let expires_at = if self.lives(last_known) && !self.is_undelivered() {
             Self::end(self.ttl, hold_ends_at, now)
         } else {
-            self.expires_at.carried(last_known, now)
+            self.expires_at.rebased(last_known, now)
         };
         Self {
-            granted_at: self.granted_at.carried(last_known, now),
+            granted_at: self.granted_at.rebased(last_known, now),
             expires_at,
             hold_ends_at,
             ..self

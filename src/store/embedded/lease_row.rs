@@ -9,7 +9,7 @@ use crate::{
 
 use super::{
     field::{Fields, RowError, put_text},
-    lease::{Lease, LeaseKey, Told},
+    lease::{Lease, LeaseDelivery, LeaseKey},
     moment::Moment,
 };
 
@@ -22,9 +22,9 @@ mod flag {
     pub(super) const OWNER: u8 = 1 << 1;
     pub(super) const METADATA: u8 = 1 << 2;
     pub(super) const KEY: u8 = 1 << 3;
-    pub(super) const SETTLED: u8 = 1 << 4;
-    pub(super) const UNHEARD: u8 = 1 << 5;
-    pub(super) const ALL: u8 = HOLD_LIMIT | OWNER | METADATA | KEY | SETTLED | UNHEARD;
+    pub(super) const REPLAYED: u8 = 1 << 4;
+    pub(super) const UNDELIVERED: u8 = 1 << 5;
+    pub(super) const ALL: u8 = HOLD_LIMIT | OWNER | METADATA | KEY | REPLAYED | UNDELIVERED;
 }
 
 /// Appends the row of a lease.
@@ -34,8 +34,8 @@ pub(super) fn encode(lease: &Lease, row: &mut Vec<u8>) {
         (flag::OWNER, lease.owner.is_some()),
         (flag::METADATA, !lease.metadata.is_empty()),
         (flag::KEY, lease.key.is_some()),
-        (flag::SETTLED, lease.is_settled()),
-        (flag::UNHEARD, lease.is_unheard()),
+        (flag::REPLAYED, lease.was_replayed()),
+        (flag::UNDELIVERED, lease.is_undelivered()),
     ];
     let flags = flags
         .iter()
@@ -76,10 +76,10 @@ pub(super) fn decode(row: &[u8]) -> Result<Lease, RowError> {
     }
     let flags = fields.byte()?;
     let is = |bit| flags & bit != 0;
-    let told = match (is(flag::KEY), is(flag::SETTLED), is(flag::UNHEARD)) {
-        (_, false, false) => Told::Once,
-        (true, true, false) => Told::Again,
-        (true, false, true) => Told::Never,
+    let delivery = match (is(flag::KEY), is(flag::REPLAYED), is(flag::UNDELIVERED)) {
+        (_, false, false) => LeaseDelivery::Once,
+        (true, true, false) => LeaseDelivery::Again,
+        (true, false, true) => LeaseDelivery::Never,
         (false, ..) | (true, true, true) => return Err(RowError::Invalid("set of flags")),
     };
     if flags & !flag::ALL != 0 {
@@ -102,7 +102,7 @@ pub(super) fn decode(row: &[u8]) -> Result<Lease, RowError> {
             Metadata::default()
         },
         key: is(flag::KEY)
-            .then(|| key(&mut fields, told).map(Box::new))
+            .then(|| key(&mut fields, delivery).map(Box::new))
             .transpose()?,
         keeper: None,
     };
@@ -128,13 +128,13 @@ fn metadata(fields: &mut Fields<'_>) -> Result<Metadata, RowError> {
     Metadata::new(entries).map_err(|_error| RowError::Invalid(WHAT))
 }
 
-fn key(fields: &mut Fields<'_>, told: Told) -> Result<LeaseKey, RowError> {
+fn key(fields: &mut Fields<'_>, delivery: LeaseDelivery) -> Result<LeaseKey, RowError> {
     Ok(LeaseKey {
         idempotency: Idempotency {
             hash: IdempotencyHash::from_bytes(fields.array()?),
             fingerprint: Fingerprint::from_bytes(fields.array()?),
             salt: Salt::from_bytes(fields.array()?),
         },
-        told,
+        delivery,
     })
 }

@@ -49,7 +49,7 @@ impl State {
     }
 
     /// Takes an attempt out of the queue for good.
-    pub(super) fn drop_out(&mut self, name: &LockName, token: &TokenHash) {
+    pub(super) fn remove_waiter(&mut self, name: &LockName, token: &TokenHash) {
         let position = self
             .queues()
             .of(name)

@@ -13,77 +13,79 @@ use super::{moment::Moment, state::State};
 
 /// How many names one look walks by. The writer waits for a look to end: a fraction of what its
 /// fsync takes.
-const LOOK: usize = 256;
+const NAMES_PER_SCAN: usize = 256;
 /// How many looks make up a page at most.
-const LOOKS: usize = 64;
+const MAX_SCANS: usize = 64;
 
 /// A page that is being filled.
 #[derive(Debug)]
-pub(super) struct Listing<'a> {
+pub(super) struct PageBuilder<'a> {
     query: &'a ListQuery,
     locks: Vec<HeldLock>,
     /// The place that was come by last.
-    place: Option<u64>,
-    looks: usize,
+    position: Option<u64>,
+    scans: usize,
 }
 
 /// Whether there is more to be looked at for this page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Walk {
+pub(super) enum ListProgress {
     /// There is.
-    GoesOn,
+    More,
     /// The page is full, or has cost what a page may cost; there may be another.
-    Pauses,
+    PageFull,
     /// All names were come by.
-    Ends,
+    Done,
 }
 
-// === impl Listing ===
+// === impl PageBuilder ===
 
-impl<'a> Listing<'a> {
+impl<'a> PageBuilder<'a> {
     pub(super) fn new(query: &'a ListQuery) -> Self {
-        let place = match query.cursor {
-            Some(Cursor::Embedded { place }) => Some(place),
+        let position = match query.cursor {
+            Some(Cursor::Embedded { position }) => Some(position),
             // Of another store: the walk begins anew.
             Some(Cursor::Redis(_) | Cursor::Cluster { .. } | Cursor::Quorum { .. }) | None => None,
         };
         Self {
             query,
             locks: Vec::new(),
-            place,
-            looks: 0,
+            position,
+            scans: 0,
         }
     }
 
     /// Walks by some more names.
-    pub(super) fn look(&mut self, state: &State, now: Moment) -> Walk {
-        self.looks += 1;
+    pub(super) fn scan(&mut self, state: &State, now: Moment) -> ListProgress {
+        self.scans += 1;
         let mut seen = 0;
-        for (place, names) in state.catalog().behind(self.place) {
+        for (position, names) in state.catalog().behind(self.position) {
             for name in names {
                 self.consider(name, state, now);
             }
-            self.place = Some(place);
+            self.position = Some(position);
             seen += names.len();
             if self.locks.len() >= self.query.limit {
-                return Walk::Pauses;
+                return ListProgress::PageFull;
             }
-            if seen >= LOOK {
-                return if self.looks < LOOKS {
-                    Walk::GoesOn
+            if seen >= NAMES_PER_SCAN {
+                return if self.scans < MAX_SCANS {
+                    ListProgress::More
                 } else {
-                    Walk::Pauses
+                    ListProgress::PageFull
                 };
             }
         }
-        Walk::Ends
+        ListProgress::Done
     }
 
     /// The page, when the walk has come so far.
-    pub(super) fn page(self, walk: Walk) -> Page {
-        let next = match (walk, self.place) {
-            (Walk::Ends, _) | (_, None) => None,
-            (Walk::GoesOn | Walk::Pauses, Some(place)) => Some(Cursor::Embedded { place }),
+    pub(super) fn page(self, walk: ListProgress) -> Page {
+        let next = match (walk, self.position) {
+            (ListProgress::Done, _) | (_, None) => None,
+            (ListProgress::More | ListProgress::PageFull, Some(position)) => {
+                Some(Cursor::Embedded { position })
+            }
         };
         Page {
             locks: self.locks,

@@ -23,7 +23,7 @@ mod meta;
 mod moment;
 mod notice;
 mod open_error;
-mod place;
+mod open_files;
 mod positions;
 mod queue;
 mod queued;

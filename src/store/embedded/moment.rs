@@ -38,7 +38,7 @@ impl Moment {
     }
 
     /// The moment that is as far from `there` as this one is from `here`.
-    pub(super) fn carried(self, here: Self, there: Self) -> Self {
+    pub(super) fn rebased(self, here: Self, there: Self) -> Self {
         Self(there.0.saturating_add(self.0.saturating_sub(here.0)))
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Notice {
 
 /// A grant by hand-off of which nobody could be told.
 #[derive(Debug, Clone)]
-pub(super) struct Orphan {
+pub(super) struct UndeliveredGrant {
     pub(super) name: LockName,
     pub(super) token: TokenHash,
 }
@@ -29,7 +29,7 @@ pub(super) struct Orphan {
 impl Notice {
     /// Tells the attempt, so much later than the news came about. Answers a grant that nobody was
     /// there to hear of.
-    pub(super) fn tell(self, parking: &Parking, later: Duration) -> Option<Orphan> {
+    pub(super) fn deliver(self, parking: &Parking, later: Duration) -> Option<UndeliveredGrant> {
         let Self { name, token, news } = self;
         let news = match news {
             News::Granted(held) => News::Granted(aged(held, later)),
@@ -38,16 +38,16 @@ impl Notice {
         match news {
             // It took so long that the lease is over, and its holder would act on it.
             News::Granted(held) if held.expires_in.is_zero() => {
-                let _gone = parking.tell(&token, News::Forgotten);
+                let _delivered = parking.deliver(&token, News::Forgotten);
                 None
             }
             granted @ News::Granted(_) => {
-                let heard = parking.tell(&token, granted);
-                (!heard).then_some(Orphan { name, token })
+                let delivered = parking.deliver(&token, granted);
+                (!delivered).then_some(UndeliveredGrant { name, token })
             }
             other => {
                 // Whoever has gone needs no news of this kind.
-                let _gone = parking.tell(&token, other);
+                let _delivered = parking.deliver(&token, other);
                 None
             }
         }

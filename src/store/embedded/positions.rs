@@ -14,7 +14,7 @@ use super::{moment::Moment, state::State};
 impl State {
     /// Tells these attempts where they stand in the queue of a lock. Walks through it once, however
     /// many they are.
-    pub(super) fn tell_positions(&self, name: &LockName, watched: Vec<TokenHash>, now: Moment) {
+    pub(super) fn publish_positions(&self, name: &LockName, watched: Vec<TokenHash>, now: Moment) {
         let Some(queue) = self.queues().of(name) else {
             return;
         };
@@ -25,7 +25,7 @@ impl State {
             let token = &queued.attempt.token;
             if watched.contains(token) {
                 let position = Position { ahead, waiters };
-                self.parking().positions().tell(token, position);
+                self.parking().positions().publish(token, position);
             }
         }
     }

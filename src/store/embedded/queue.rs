@@ -9,7 +9,7 @@ use super::{moment::Moment, queued::Queued};
 /// The queue of one name, by the order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    line: BTreeMap<u64, Queued>,
+    by_order: BTreeMap<u64, Queued>,
     /// Also those who were superseded last.
     by_token: HashMap<TokenHash, u64>,
     by_key: HashMap<IdempotencyHash, u64>,
@@ -22,27 +22,27 @@ pub(super) struct Queue {
 impl Queue {
     /// How many are queued.
     pub(super) fn len(&self) -> usize {
-        self.line.len()
+        self.by_order.len()
     }
 
     /// Whether nobody is queued.
     pub(super) fn is_empty(&self) -> bool {
-        self.line.is_empty()
+        self.by_order.is_empty()
     }
 
     /// The next to be granted the lock.
     pub(super) fn head(&self) -> Option<u64> {
-        self.line.keys().next().copied()
+        self.by_order.keys().next().copied()
     }
 
     /// All positions, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Queued)> {
-        self.line.iter().map(|(order, queued)| (*order, queued))
+        self.by_order.iter().map(|(order, queued)| (*order, queued))
     }
 
     /// Who is at a position.
     pub(super) fn at(&self, order: u64) -> Option<&Queued> {
-        self.line.get(&order)
+        self.by_order.get(&order)
     }
 
     /// The position that this attempt has, or had until it was superseded.
@@ -64,15 +64,15 @@ impl Queue {
 
     /// How many are before a position. Counts them: only asked for those who do not come last.
     pub(super) fn ahead_of(&self, order: u64) -> usize {
-        match self.line.last_key_value() {
-            Some((last, _)) if *last == order => self.line.len() - 1,
-            _ => self.line.range(..order).count(),
+        match self.by_order.last_key_value() {
+            Some((last, _)) if *last == order => self.by_order.len() - 1,
+            _ => self.by_order.range(..order).count(),
         }
     }
 
     /// Fills or empties a position. Answers who was there.
     pub(super) fn put(&mut self, order: u64, queued: Option<Queued>) -> Option<Queued> {
-        let before = self.line.remove(&order);
+        let before = self.by_order.remove(&order);
         if let Some(before) = &before {
             self.ends.remove(&(before.until, order));
             for token in tokens(before) {
@@ -90,14 +90,14 @@ impl Queue {
                 self.by_key.insert(idempotency.hash, order);
             }
             self.ends.insert((queued.until, order));
-            self.line.insert(order, queued);
+            self.by_order.insert(order, queued);
         }
         before
     }
 
     fn find(&self, order: Option<&u64>) -> Option<(u64, &Queued)> {
         let order = *order?;
-        Some((order, self.line.get(&order)?))
+        Some((order, self.by_order.get(&order)?))
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Queued {
 
 impl Queued {
     /// What an inspect shows of it.
-    pub(super) fn shown(&self, now: Moment) -> Waiter {
+    pub(super) fn to_waiter(&self, now: Moment) -> Waiter {
         Waiter {
             owner: self.attempt.owner.clone(),
             waited: now.since(self.since),

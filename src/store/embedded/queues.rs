@@ -70,7 +70,7 @@ impl Queues {
     }
 
     /// The head of a queue and its length, without the changes that are not settled yet.
-    pub(super) fn shown(&self, name: &LockName, now: Moment) -> (Vec<Waiter>, u64) {
+    pub(super) fn durable_head(&self, name: &LockName, now: Moment) -> (Vec<Waiter>, u64) {
         let none = BTreeMap::new();
         let undo = self.undo.get(name).unwrap_or(&none);
         let queue = self.of(name);
@@ -91,17 +91,17 @@ impl Queues {
         }
         line.sort_unstable_by_key(|(order, _)| *order);
         let head = line.into_iter().take(INSPECTED_WAITERS);
-        let head = head.map(|(_, queued)| queued.shown(now)).collect();
+        let head = head.map(|(_, queued)| queued.to_waiter(now)).collect();
         (head, count(waiters))
     }
 
     /// All changes stand.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn commit(&mut self) {
         self.undo.clear();
     }
 
     /// Goes back to what was settled.
-    pub(super) fn undo(&mut self) -> impl Iterator<Item = LockName> + use<> {
+    pub(super) fn rollback(&mut self) -> impl Iterator<Item = LockName> + use<> {
         let undo = std::mem::take(&mut self.undo);
         let mut names = Vec::with_capacity(undo.len());
         for (name, line) in undo {

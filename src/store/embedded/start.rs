@@ -15,7 +15,7 @@ use tracing::warn;
 use crate::{
     clock::Clock,
     config::EmbeddedConfig,
-    store::{breaks::Breaks, parking::Parking},
+    store::{breaks::BreakFeed, parking::Parking},
 };
 
 use super::{
@@ -84,7 +84,7 @@ impl EmbeddedStore {
         let contents = if same_boot {
             contents
         } else {
-            carried(contents, now)
+            rebased(contents, now)
         };
         let parking = Parking::default();
         let state = State::new(contents.leases, contents.tombstones, fence, parking.clone());
@@ -107,7 +107,7 @@ impl EmbeddedStore {
         let state = Arc::new(RwLock::new(state));
         let health = Arc::new(DiskHealth::default());
         let closed = Arc::new(AtomicBool::new(false));
-        let place = directory.place()?;
+        let open_files = directory.open_files()?;
         let path = directory.path().to_owned();
         let writer = Writer {
             commands: received,
@@ -123,11 +123,11 @@ impl EmbeddedStore {
             durable: sequence,
             sequence,
             written_at: now,
-            behind: false,
+            sweep_pending: false,
             tried_at: Instant::now(),
-            place,
-            looked_at: Instant::now(),
-            told_at: Instant::now(),
+            open_files,
+            files_checked_at: Instant::now(),
+            positions_published_at: Instant::now(),
             directory,
         };
         let writer = thread::Builder::new()
@@ -142,7 +142,7 @@ impl EmbeddedStore {
             commands,
             acquires: Arc::new(Semaphore::new(ACQUIRES)),
             parking,
-            breaks: Breaks::default(),
+            breaks: BreakFeed::default(),
             closed,
             writer,
         })
@@ -197,16 +197,16 @@ fn report_repair(repair: &mut RepairSession) {
 }
 
 /// Moves everything to the clock of a new boot.
-fn carried(contents: Contents, now: Moment) -> Contents {
+fn rebased(contents: Contents, now: Moment) -> Contents {
     let last_known = contents.meta.written_at;
     let leases = contents.leases.into_iter();
     let tombstones = contents.tombstones.into_iter();
     Contents {
         leases: leases
-            .map(|(name, lease)| (name, lease.carried(last_known, now)))
+            .map(|(name, lease)| (name, lease.rebased(last_known, now)))
             .collect(),
         tombstones: tombstones
-            .map(|(tombstone, until)| (tombstone, until.carried(last_known, now)))
+            .map(|(tombstone, until)| (tombstone, until.rebased(last_known, now)))
             .collect(),
         meta: contents.meta,
     }

@@ -24,8 +24,8 @@ use super::{
 
 /// The leases, tombstones and queues, and the way back to what is durable.
 ///
-/// Operations change the memory at once. Until [`State::settle`] every change can be undone by
-/// [`State::undo`], and [`State::inspect`] answers as if there had been none.
+/// Operations change the memory at once. Until [`State::commit`] every change can be undone by
+/// [`State::rollback`], and [`State::inspect`] answers as if there had been none.
 #[derive(Debug, Default)]
 pub(super) struct State {
     leases: HashMap<LockName, Lease>,
@@ -46,13 +46,13 @@ pub(super) struct State {
     /// lost to a failed write leaves a gap.
     fence: u64,
     /// What every changed row was before the change.
-    undo: Undo,
+    undo: UndoLog,
     /// Counts the changes that somebody asked for; clearing away what has ended is none.
     changes: u64,
 }
 
 #[derive(Debug, Default)]
-struct Undo {
+struct UndoLog {
     leases: HashMap<LockName, Option<Lease>>,
     tombstones: HashMap<Tombstone, Option<Moment>>,
 }
@@ -79,7 +79,7 @@ impl State {
         for (tombstone, until) in tombstones {
             state.put_tombstone(tombstone, Some(until));
         }
-        let none = state.settle();
+        let none = state.commit();
         debug_assert!(none.is_empty(), "nobody is queued yet");
         state
     }
@@ -102,7 +102,7 @@ impl State {
 
     /// Shows who holds a lock and who is queued for it, as far as it is durable.
     pub(super) fn inspect(&self, name: &LockName, now: Moment) -> Inspection {
-        let (queue, waiters) = self.queues.shown(name, now);
+        let (queue, waiters) = self.queues.durable_head(name, now);
         Inspection {
             holder: self
                 .durable(name, now)
@@ -146,7 +146,7 @@ impl State {
                 let name = name.clone();
                 self.clear_if_over(&name, now);
             } else if let Some((name, order)) = self.queues.over(now) {
-                self.give_up(&name, order);
+                self.drop_position(&name, order);
             } else if let Some((end, tombstone)) = self.tombstone_ends.first()
                 && *end <= now
             {
@@ -199,18 +199,18 @@ impl State {
 
     /// All changes are durable now, and these are to be told of them.
     #[must_use = "somebody waits for the news"]
-    pub(super) fn settle(&mut self) -> Vec<Notice> {
+    pub(super) fn commit(&mut self) -> Vec<Notice> {
         for (name, before) in self.undo.leases.drain() {
             let (was, is) = (before.is_some(), self.leases.contains_key(&name));
             self.catalog.note(name, was, is);
         }
         self.undo.tombstones.clear();
-        self.queues.settle();
+        self.queues.commit();
         std::mem::take(&mut self.notices)
     }
 
     /// Goes back to what is durable.
-    pub(super) fn undo(&mut self) {
+    pub(super) fn rollback(&mut self) {
         let undo = std::mem::take(&mut self.undo);
         for (name, before) in undo.leases {
             self.put(&name, before);
@@ -218,12 +218,12 @@ impl State {
         for (tombstone, before) in undo.tombstones {
             self.put_tombstone(tombstone, before);
         }
-        for name in self.queues.undo() {
+        for name in self.queues.rollback() {
             self.watch(&name);
         }
         // What they say has not come about.
         self.notices.clear();
-        self.undo = Undo::default();
+        self.undo = UndoLog::default();
     }
 
     // --- what the operations are made of
@@ -300,14 +300,14 @@ impl State {
     pub(super) fn end(&mut self, name: &LockName, released: bool, now: Moment) {
         self.changes += 1;
         if let Some(lease) = self.put(name, None) {
-            self.bury(name, &lease, released, now);
+            self.remember_ended(name, &lease, released, now);
         }
     }
 
     /// Refuses an attempt from now on.
     pub(super) fn withdraw(&mut self, name: &LockName, token: &TokenHash, now: Moment) {
         self.changes += 1;
-        self.entomb(&RowKey::given_back(name, token), now);
+        self.add_tombstone(&RowKey::given_back(name, token), now);
     }
 
     /// Whether the tombstone stands.
@@ -320,20 +320,20 @@ impl State {
     fn clear_if_over(&mut self, name: &LockName, now: Moment) {
         let over = self.leases.get(name).is_some_and(|lease| !lease.lives(now));
         if over && let Some(lease) = self.put(name, None) {
-            self.bury(name, &lease, false, lease.expires_at);
+            self.remember_ended(name, &lease, false, lease.expires_at);
             self.hand_off(name, now);
         }
     }
 
     /// Remembers a lease that has ended by its idempotency key. If nobody has heard of the lease,
     /// the key is as good as new: its caller may come late, and join the queue again.
-    fn bury(&mut self, name: &LockName, lease: &Lease, released: bool, ended_at: Moment) {
+    fn remember_ended(&mut self, name: &LockName, lease: &Lease, released: bool, ended_at: Moment) {
         if let Some(key) = &lease.key
-            && !lease.is_unheard()
+            && !lease.is_undelivered()
         {
-            self.entomb(&RowKey::used_key(&key.idempotency.hash), ended_at);
+            self.add_tombstone(&RowKey::used_key(&key.idempotency.hash), ended_at);
             if released {
-                self.entomb(&RowKey::released(name, &lease.token), ended_at);
+                self.add_tombstone(&RowKey::released(name, &lease.token), ended_at);
             }
         }
     }
@@ -350,7 +350,7 @@ impl State {
         }
     }
 
-    pub(super) fn entomb(&mut self, key: &RowKey, ended_at: Moment) {
+    pub(super) fn add_tombstone(&mut self, key: &RowKey, ended_at: Moment) {
         self.put_tombstone(key.into(), Some(ended_at.after(TOMBSTONE)));
     }
 

@@ -16,10 +16,10 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     clock::Clock,
-    lock::{KeeperId, LockName, Meant, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
-        breaks::{Breaking, Breaks, BrokenLease},
+        breaks::{BreakFeed, Breaking, BrokenLease},
         contract::{
             Acquisition, Attempt, Check, Confirmation, GiveBack, Health, Inspection, Leaving,
             Release, Renewal, Renewer,
@@ -30,9 +30,9 @@ use crate::{
 };
 
 use super::{
-    command::{Answer, Command},
+    command::{Command, ReplySender},
     health::DiskHealth,
-    list::{Listing, Walk},
+    list::{ListProgress, PageBuilder},
     moment::Moment,
     state::State,
 };
@@ -53,7 +53,7 @@ pub struct EmbeddedStore {
     /// Room for acquires among the commands that wait.
     pub(super) acquires: Arc<Semaphore>,
     pub(super) parking: Parking,
-    pub(super) breaks: Breaks,
+    pub(super) breaks: BreakFeed,
     /// Set before the writer stops answering.
     pub(super) closed: Arc<AtomicBool>,
     pub(super) writer: JoinHandle<()>,
@@ -62,7 +62,10 @@ pub struct EmbeddedStore {
 // === impl EmbeddedStore ===
 
 impl EmbeddedStore {
-    async fn ask<T>(&self, command: impl FnOnce(Answer<T>) -> Command) -> Result<T, StoreError> {
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(ReplySender<T>) -> Command,
+    ) -> Result<T, StoreError> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Unavailability::Closing.into());
         }
@@ -88,13 +91,13 @@ impl EmbeddedStore {
     }
 
     /// Looks at what is durable, without the writer.
-    fn read<T>(&self, look: impl FnOnce(&State, Moment) -> T) -> Result<T, StoreError> {
+    fn read<T>(&self, read_state: impl FnOnce(&State, Moment) -> T) -> Result<T, StoreError> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Unavailability::Closing.into());
         }
         let now = Moment::now(&*self.clock);
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        Ok(look(&state, now))
+        Ok(read_state(&state, now))
     }
 }
 
@@ -158,11 +161,13 @@ impl Store for EmbeddedStore {
 
     /// Answers from memory, what is durable, a part at a time: the writer does not wait for it.
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
-        let mut listing = Listing::new(query);
+        let mut listing = PageBuilder::new(query);
         loop {
-            match self.read(|state, now| listing.look(state, now))? {
-                Walk::GoesOn => tokio::task::yield_now().await,
-                walk @ (Walk::Pauses | Walk::Ends) => return Ok(listing.page(walk)),
+            match self.read(|state, now| listing.scan(state, now))? {
+                ListProgress::More => tokio::task::yield_now().await,
+                walk @ (ListProgress::PageFull | ListProgress::Done) => {
+                    return Ok(listing.page(walk));
+                }
             }
         }
     }
@@ -170,18 +175,18 @@ impl Store for EmbeddedStore {
     async fn break_lock(
         &self,
         name: &LockName,
-        meant: Option<Meant>,
+        target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
-        let ask = self.ask(|answer| Command::Break(name.clone(), meant, answer));
+        let ask = self.ask(|answer| Command::Break(name.clone(), target, answer));
         let (breaking, token) = ask.await?;
         if let Some(token) = token {
             let name = name.clone();
-            self.breaks.tell(BrokenLease { name, token });
+            self.breaks.publish(BrokenLease { name, token });
         }
         Ok(breaking)
     }
 
-    fn breaks(&self) -> &Breaks {
+    fn breaks(&self) -> &BreakFeed {
         &self.breaks
     }
 

@@ -19,14 +19,14 @@ use crate::{
 };
 
 use super::{
-    command::{Command, Done},
+    command::{Command, ExecutedCommand},
     directory::Directory,
     file::{DataFile, FileError, Opener},
     health::DiskHealth,
     meta::Meta,
     moment::Moment,
-    notice::Orphan,
-    place::Place,
+    notice::UndeliveredGrant,
+    open_files::OpenFiles,
     rows::Rows,
     state::State,
 };
@@ -56,7 +56,7 @@ pub(super) struct Writer {
     pub(super) state: Arc<RwLock<State>>,
     pub(super) parking: Parking,
     /// Grants of which nobody could be told, to be taken back with the next transaction.
-    pub(super) orphans: Vec<Orphan>,
+    pub(super) orphans: Vec<UndeliveredGrant>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) health: Arc<DiskHealth>,
     pub(super) closed: Arc<AtomicBool>,
@@ -70,15 +70,15 @@ pub(super) struct Writer {
     pub(super) sequence: u64,
     pub(super) written_at: Moment,
     /// Whether more has ended than was cleared away so far.
-    pub(super) behind: bool,
+    pub(super) sweep_pending: bool,
     /// When a failed disk was last tried again.
     pub(super) tried_at: Instant,
     /// What must still be in the directory.
-    pub(super) place: Place,
+    pub(super) open_files: OpenFiles,
     /// When that was looked at last.
-    pub(super) looked_at: Instant,
+    pub(super) files_checked_at: Instant,
     /// When those were told where they stand who watch that.
-    pub(super) told_at: Instant,
+    pub(super) positions_published_at: Instant,
     /// Given up last, when the file is closed.
     pub(super) directory: Directory,
 }
@@ -111,10 +111,10 @@ impl Writer {
             if self.file.is_none() && self.tried_at.elapsed() >= RETRY {
                 self.try_again();
             }
-            if self.file.is_some() && self.looked_at.elapsed() >= RETRY {
-                self.look();
+            if self.file.is_some() && self.files_checked_at.elapsed() >= RETRY {
+                self.check_files();
             }
-            match self.commands.recv_timeout(self.patience()) {
+            match self.commands.recv_timeout(self.poll_timeout()) {
                 Ok(command) => {
                     batch.push(command);
                     batch.extend(self.commands.try_iter().take(BATCH - 1));
@@ -133,17 +133,17 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => self.tick(),
                 Err(RecvTimeoutError::Disconnected) => break None,
             }
-            self.tell_positions();
+            self.publish_positions();
         };
         self.finish(closed);
     }
 
     /// How long to wait for a command before there is something else to do.
-    fn patience(&self) -> Duration {
+    fn poll_timeout(&self) -> Duration {
         if self.file.is_none() {
             return RETRY;
         }
-        if self.behind || !self.orphans.is_empty() {
+        if self.sweep_pending || !self.orphans.is_empty() {
             return Duration::ZERO;
         }
         match self.state().next_hand_off() {
@@ -165,14 +165,14 @@ impl Writer {
             state.take_back(&self.orphans, now);
             for command in batch {
                 match (command, &close) {
-                    (command, None) => match command.carry_out(&mut state, now) {
+                    (command, None) => match command.execute(&mut state, now) {
                         Ok(command) => done.push(command),
                         Err(closed) => close = Some(closed),
                     },
                     (late, Some(_)) => drop(late.refuse(Unavailability::Closing.into())),
                 }
             }
-            self.behind = !state.sweep(now, SWEEP);
+            self.sweep_pending = !state.sweep(now, SWEEP);
             Change::of(&state)
         };
         if change.rows.is_empty() {
@@ -194,26 +194,26 @@ impl Writer {
         ControlFlow::Continue(())
     }
 
-    fn commit(&mut self, change: Change, now: Moment, done: Vec<Done>) {
+    fn commit(&mut self, change: Change, now: Moment, done: Vec<ExecutedCommand>) {
         let meta = self.next_meta(&change, now);
         let Some(file) = &self.file else { return };
-        self.health.writing(now);
+        self.health.record_write_start(now);
         if let Err(failure) = file.write(&meta, change.rows) {
             self.fail(&failure.to_string(), done);
             return;
         }
-        self.health.written();
+        self.health.record_write_done();
         self.durable = meta.sequence;
         self.written_at = now;
         self.answer(done, now);
     }
 
-    pub(super) fn answer(&mut self, done: Vec<Done>, carried_out: Moment) {
-        let notices = self.state().settle();
+    pub(super) fn answer(&mut self, done: Vec<ExecutedCommand>, carried_out: Moment) {
+        let notices = self.state().commit();
         let later = Moment::now(&*self.clock).since(carried_out);
         let untold = notices
             .into_iter()
-            .filter_map(|notice| notice.tell(&self.parking, later));
+            .filter_map(|notice| notice.deliver(&self.parking, later));
         // Those of the turn before were taken back in this one.
         self.orphans = untold.collect();
         for command in done {
@@ -222,12 +222,12 @@ impl Writer {
     }
 
     /// A write failed: memory goes back to what is durable, and everybody is told what is known.
-    fn fail(&mut self, why: &str, done: Vec<Done>) {
+    fn fail(&mut self, why: &str, done: Vec<ExecutedCommand>) {
         error!(error = why, "cannot write the data directory");
-        self.health.failed(why);
-        self.state().undo();
+        self.health.record_failure(why);
+        self.state().rollback();
         // Closed before it is opened again.
-        let unchanged = self.file.take().is_some_and(DataFile::give_up);
+        let unchanged = self.file.take().is_some_and(DataFile::abandon);
         let nothing: StoreError = Unavailability::Disk(why.to_owned()).into();
         let something = match self.recover() {
             Ok(()) | Err(Unrecovered::Unchanged(_)) => nothing.clone(),
@@ -242,11 +242,11 @@ impl Writer {
     }
 
     /// A file that was removed is as good as a disk that failed, although it can be written.
-    fn look(&mut self) {
-        self.looked_at = Instant::now();
-        if let Err(why) = self.place.check() {
+    fn check_files(&mut self) {
+        self.files_checked_at = Instant::now();
+        if let Err(why) = self.open_files.check() {
             self.fail(&why, Vec::new());
-            self.health.misplaced(&why);
+            self.health.record_misplaced(&why);
         }
     }
 
@@ -256,7 +256,7 @@ impl Writer {
     /// can be read, that proves nothing: every row is written anew, without the batch.
     fn recover(&mut self) -> Result<(), Unrecovered> {
         self.tried_at = Instant::now();
-        self.place.check().map_err(Unrecovered::Misplaced)?;
+        self.open_files.check().map_err(Unrecovered::Misplaced)?;
         let unknown = |error: FileError| Unrecovered::Unknown(error.to_string());
         let file = DataFile::open(&self.opener).map_err(unknown)?;
         let unchanged = file.meta().map_err(unknown)?.sequence == self.durable;
@@ -276,7 +276,7 @@ impl Writer {
         self.durable = meta.sequence;
         self.written_at = now;
         self.file = Some(file);
-        self.health.written();
+        self.health.record_write_done();
         info!("the data directory can be written again");
         Ok(())
     }
@@ -284,9 +284,9 @@ impl Writer {
     fn try_again(&mut self) {
         match self.recover() {
             Ok(()) => {}
-            Err(Unrecovered::Misplaced(why)) => self.health.misplaced(&why),
+            Err(Unrecovered::Misplaced(why)) => self.health.record_misplaced(&why),
             Err(Unrecovered::Unchanged(why) | Unrecovered::Unknown(why)) => {
-                self.health.failed(&why);
+                self.health.record_failure(&why);
             }
         }
     }
@@ -300,7 +300,7 @@ impl Writer {
         let (change, lags) = {
             let mut state = write(&self.state);
             state.take_back(&self.orphans, now);
-            self.behind = !state.sweep(now, SWEEP);
+            self.sweep_pending = !state.sweep(now, SWEEP);
             let lags = state.len() > 0 && now.since(self.written_at) >= HEARTBEAT;
             (Change::of(&state), lags)
         };
@@ -313,15 +313,15 @@ impl Writer {
 
     /// Tells those who watch it where they stand: each queue is walked through once, however many watch
     /// it, and not more often than once a tick.
-    fn tell_positions(&mut self) {
-        if self.told_at.elapsed() < TICK {
+    fn publish_positions(&mut self) {
+        if self.positions_published_at.elapsed() < TICK {
             return;
         }
-        self.told_at = Instant::now();
+        self.positions_published_at = Instant::now();
         let now = Moment::now(&*self.clock);
         for (name, watched) in self.parking.positions().by_name() {
             let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-            state.tell_positions(&name, watched, now);
+            state.publish_positions(&name, watched, now);
         }
     }
 
@@ -342,7 +342,7 @@ impl Writer {
         for late in self.commands.try_iter() {
             drop(late.refuse(Unavailability::Closing.into()));
         }
-        self.forget_the_queue();
+        self.forget_queues();
         drop(self.file.take());
         drop(self.directory);
         if let Some(closed) = closed {
@@ -351,14 +351,14 @@ impl Writer {
     }
 
     /// Whoever is still queued is told to ask again, and then that the store is closing.
-    fn forget_the_queue(&self) {
+    fn forget_queues(&self) {
         let notices = {
             let mut state = self.state();
-            state.give_up_all();
-            state.settle()
+            state.drop_all_positions();
+            state.commit()
         };
         for notice in notices {
-            let orphan = notice.tell(&self.parking, Duration::ZERO);
+            let orphan = notice.deliver(&self.parking, Duration::ZERO);
             debug_assert!(orphan.is_none(), "nothing is granted any more");
         }
     }

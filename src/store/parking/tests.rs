@@ -13,9 +13,9 @@ async fn news_reach_the_attempt_they_are_for() {
     let parking = Parking::default();
     let (mut first, _) = place(&parking, "a");
     let (mut second, token) = place(&parking, "a");
-    assert!(parking.tell(&token, News::Superseded));
+    assert!(parking.deliver(&token, News::Superseded));
     assert_eq!(second.news().await, News::Superseded);
-    assert_eq!(first.news_so_far(), None);
+    assert_eq!(first.try_news(), None);
 }
 
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn nobody_hears_news_for_a_place_that_was_left() {
     let parking = Parking::default();
     let (parked, token) = place(&parking, "a");
     drop(parked);
-    assert!(!parking.tell(&token, News::GrantedProvisionally));
+    assert!(!parking.deliver(&token, News::GrantedProvisionally));
     assert!(parking.is_empty());
 }
 
@@ -31,8 +31,8 @@ async fn nobody_hears_news_for_a_place_that_was_left() {
 async fn news_that_come_twice_are_heard_once_and_still_have_their_attempt() {
     let parking = Parking::default();
     let (mut parked, token) = place(&parking, "a");
-    assert!(parking.tell(&token, News::GrantedProvisionally));
-    assert!(parking.tell(&token, News::Forgotten));
+    assert!(parking.deliver(&token, News::GrantedProvisionally));
+    assert!(parking.deliver(&token, News::Forgotten));
     assert_eq!(parked.news().await, News::GrantedProvisionally);
 }
 
@@ -41,10 +41,10 @@ async fn all_who_wait_are_come_by_in_turns() {
     let parking = Parking::default();
     let places: Vec<_> = (0..7).map(|_| place(&parking, "a")).collect();
     let (_told, told) = &places[3];
-    assert!(parking.tell(told, News::Forgotten));
+    assert!(parking.deliver(told, News::Forgotten));
     let (mut seen, mut last) = (Vec::new(), None);
     for expected in [3, 3, 0] {
-        let turn = parking.next(last.as_ref(), 3);
+        let turn = parking.next_waiters(last.as_ref(), 3);
         assert_eq!(turn.len(), expected);
         last = turn.last().map(|(_, token)| *token);
         seen.extend(turn.into_iter().map(|(_, token)| token));
@@ -58,11 +58,11 @@ async fn all_who_wait_are_come_by_in_turns() {
 async fn one_who_asks_again_keeps_the_place_and_hears_what_comes_then() {
     let parking = Parking::default();
     let (mut parked, token) = place(&parking, "a");
-    assert!(parking.tell(&token, News::Forgotten));
+    assert!(parking.deliver(&token, News::Forgotten));
     assert_eq!(parked.news().await, News::Forgotten);
-    parked.wait_again();
-    assert_eq!(parked.news_so_far(), None);
-    assert!(parking.tell(&token, News::Superseded));
+    parked.rearm();
+    assert_eq!(parked.try_news(), None);
+    assert!(parking.deliver(&token, News::Superseded));
     assert_eq!(parked.news().await, News::Superseded);
     assert_eq!(parking.len(), 1);
     drop(parked);
@@ -72,15 +72,15 @@ async fn one_who_asks_again_keeps_the_place_and_hears_what_comes_then() {
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_a_name_is_a_crowd_with_the_time_of_its_first() {
     let parking = Parking::default();
-    assert_eq!(parking.crowds(), []);
+    assert_eq!(parking.waiters_by_name(), []);
     let (mut first, token) = place(&parking, "a");
     tokio::time::advance(Duration::from_secs(2)).await;
     let _others = [place(&parking, "a"), place(&parking, "b")];
     // Who asks again has waited all the while.
-    assert!(parking.tell(&token, News::Forgotten));
-    first.wait_again();
+    assert!(parking.deliver(&token, News::Forgotten));
+    first.rearm();
     tokio::time::advance(Duration::from_secs(1)).await;
-    let mut crowds = parking.crowds();
+    let mut crowds = parking.waiters_by_name();
     crowds.sort_by_key(|crowd| crowd.waiters);
     let seen = crowds
         .iter()
@@ -93,9 +93,9 @@ async fn a_queue_is_forgotten_for_those_who_stood_in_it() {
     let parking = Parking::default();
     let (mut concerned, _) = place(&parking, "a");
     let (mut other, _) = place(&parking, "b");
-    parking.forget(|name| name.as_str() == "a");
-    assert_eq!(concerned.news_so_far(), Some(News::Forgotten));
-    assert_eq!(other.news_so_far(), None);
+    parking.notify_forgotten(|name| name.as_str() == "a");
+    assert_eq!(concerned.try_news(), Some(News::Forgotten));
+    assert_eq!(other.try_news(), None);
 }
 
 #[tokio::test]
@@ -105,9 +105,9 @@ async fn a_name_is_awaited_until_its_last_place_is_left() {
     let (second, token) = place(&parking, "a");
     let name = first.name().clone();
     drop(first);
-    assert!(parking.awaits(&name));
+    assert!(parking.has_waiters(&name));
     assert_eq!(parking.waiting_for(&name), [token]);
     drop(second);
-    assert!(!parking.awaits(&name));
+    assert!(!parking.has_waiters(&name));
     assert!(parking.names().is_empty());
 }

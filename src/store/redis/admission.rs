@@ -20,8 +20,8 @@ use crate::store::{
 use super::{
     dispatch::Pauses,
     eviction::Eviction,
-    examination::{Examiner, Findings, Verdict},
-    shard::{Errand, Shard},
+    examination::{Examiner, Findings, SafetyVerdict},
+    shard::{CommandClass, Shard},
 };
 
 /// Keeps what the last examination of a server found.
@@ -33,7 +33,7 @@ pub(super) struct Admission {
     /// Whether all was well at the last examination that reached the server.
     is_safe: AtomicBool,
     /// What stands since that one.
-    standing: Mutex<Option<Result<(), String>>>,
+    last_verdict: Mutex<Option<Result<(), String>>>,
     /// Somebody asked, and there are new findings.
     found: Notify,
     /// By how many seconds the server's clock was ahead of ours when it was last looked at.
@@ -47,7 +47,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How often a server is examined in which all is well.
 const PERIOD: Duration = Duration::from_mins(1);
 /// How often one is examined in which something is wrong, so that mending it helps at once.
-const PERIOD_OF_TROUBLE: Duration = Duration::from_secs(1);
+const PERIOD_WHILE_UNSAFE: Duration = Duration::from_secs(1);
 
 // === impl Admission ===
 
@@ -57,7 +57,7 @@ impl Admission {
             turn: AsyncMutex::new(()),
             last: Mutex::new(None),
             is_safe: AtomicBool::new(false),
-            standing: Mutex::new(None),
+            last_verdict: Mutex::new(None),
             found: Notify::new(),
             skew: Mutex::new(None),
             policy: Mutex::new(None),
@@ -70,15 +70,15 @@ impl Admission {
         let mut pauses = Pauses::new();
         let mut waiting = None;
         loop {
-            if let Some(standing) = self.standing() {
-                return standing.map_err(Unavailability::Misconfigured);
+            if let Some(last_verdict) = self.last_verdict() {
+                return last_verdict.map_err(Unavailability::Misconfigured);
             }
             // Nobody has reached the server yet.
             if waiting.is_none() {
-                waiting = shard.patience(Errand::Ask)?;
+                waiting = shard.wait_permit(CommandClass::Ask)?;
             }
             let found = self.examine_since(Instant::now(), shard, examiner);
-            if let Verdict::Unreachable(why) = found.await.verdict {
+            if let SafetyVerdict::Unreachable(why) = found.await.verdict {
                 let pause = pauses.next();
                 if start.elapsed() + pause >= FRESH {
                     return Err(why);
@@ -123,7 +123,7 @@ impl Admission {
     /// Whether the server answered when it was last looked at.
     pub(super) fn is_reached(&self) -> bool {
         let last = self.last();
-        last.is_some_and(|last| !matches!(last.verdict, Verdict::Unreachable(_)))
+        last.is_some_and(|last| !matches!(last.verdict, SafetyVerdict::Unreachable(_)))
     }
 
     /// What is known of the server, not older than [`FRESH`].
@@ -135,25 +135,27 @@ impl Admission {
 
     /// Examines the server again and again.
     pub(super) async fn watch(&self, shard: &Arc<Shard>, examiner: &Examiner) {
-        let mut told_before = None;
+        let mut logged_before = None;
         loop {
             let last = self.last();
             if let Some(findings) = &last {
-                let now: Vec<_> = findings.checks.iter().map(told).collect();
-                if told_before.as_ref() != Some(&now) {
-                    tell(&now, shard);
-                    told_before = Some(now);
+                let now: Vec<_> = findings.checks.iter().map(log_entry).collect();
+                if logged_before.as_ref() != Some(&now) {
+                    log_changes(&now, shard);
+                    logged_before = Some(now);
                 }
             }
             let due = last.map_or_else(Instant::now, |last| match last.verdict {
-                Verdict::Safe => last.at + PERIOD,
-                Verdict::Unsafe(_) | Verdict::Unreachable(_) => last.at + PERIOD_OF_TROUBLE,
+                SafetyVerdict::Safe => last.at + PERIOD,
+                SafetyVerdict::Unsafe(_) | SafetyVerdict::Unreachable(_) => {
+                    last.at + PERIOD_WHILE_UNSAFE
+                }
             });
             select! {
                 () = self.found.notified() => continue,
                 () = sleep_until(due) => {}
                 // To a server that may have been configured anew.
-                () = shard.pool.connected() => {}
+                () = shard.pool.wait_connected() => {}
             }
             self.examine_since(Instant::now(), shard, examiner).await;
         }
@@ -176,15 +178,18 @@ impl Admission {
             return last;
         }
         let findings = examiner.examine(shard).await;
-        let standing = match &findings.verdict {
-            Verdict::Safe => Some(Ok(())),
-            Verdict::Unsafe(why) => Some(Err(why.clone())),
+        let last_verdict = match &findings.verdict {
+            SafetyVerdict::Safe => Some(Ok(())),
+            SafetyVerdict::Unsafe(why) => Some(Err(why.clone())),
             // It says nothing about the configuration; what was found before stands.
-            Verdict::Unreachable(_) => None,
+            SafetyVerdict::Unreachable(_) => None,
         };
-        if let Some(found) = &standing {
+        if let Some(found) = &last_verdict {
             self.is_safe.store(found.is_ok(), Ordering::Release);
-            *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
+            *self
+                .last_verdict
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = last_verdict;
         }
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(findings.clone());
         self.found.notify_one();
@@ -198,8 +203,8 @@ impl Admission {
             .clone()
     }
 
-    fn standing(&self) -> Option<Result<(), String>> {
-        self.standing
+    fn last_verdict(&self) -> Option<Result<(), String>> {
+        self.last_verdict
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
@@ -207,7 +212,7 @@ impl Admission {
 }
 
 /// A finding as it is logged: a clock that is off is off by a little more or less each time.
-fn told(check: &Check) -> (&'static str, Option<String>) {
+fn log_entry(check: &Check) -> (&'static str, Option<String>) {
     match &check.health {
         Health::Passing => (check.name, None),
         Health::Warning(_) if check.name == "clock" => (check.name, Some("is off".to_owned())),
@@ -218,7 +223,7 @@ fn told(check: &Check) -> (&'static str, Option<String>) {
 }
 
 /// Says what has changed, once: the rest is in the readiness report.
-fn tell(findings: &[(&'static str, Option<String>)], shard: &Shard) {
+fn log_changes(findings: &[(&'static str, Option<String>)], shard: &Shard) {
     let node = shard.node().map(ToString::to_string);
     for (name, trouble) in findings {
         if let Some(finding) = trouble {

@@ -1,40 +1,40 @@
 //! Breaks a lock: looks at what holds it, and ends exactly that.
 
 use crate::{
-    lock::Meant,
+    lock::BreakTarget,
     store::{StoreError, Unavailability, breaks::Breaking},
 };
 
 use super::{
     dispatch::Dispatch,
     failure::Failure,
-    gateway::Gateway,
+    gateway::RedisGateway,
     keys::Keys,
-    scripts::{Scripts, Seen, Struck},
+    scripts::{BreakResult, ListedHolder, Scripts},
 };
 
 /// How often it is looked again if the lock has passed on between the look and the break. Each time
 /// takes a round trip in which that happens.
 const LOOKS: usize = 32;
 
-/// Breaks what holds the lock; with `meant`, only if it is that.
+/// Breaks what holds the lock; with `target`, only if it is that.
 ///
 /// What is broken was looked at before, so that a copy of the command breaks nothing else, and its
 /// answer can be told from the look although the reply was lost.
 pub(super) async fn break_lock(
     dispatch: &Dispatch,
     scripts: &Scripts,
-    gateway: &Gateway,
+    gateway: &RedisGateway,
     keys: &Keys,
-    meant: Option<Meant>,
+    target: Option<BreakTarget>,
 ) -> Result<Breaking, StoreError> {
     for _ in 0..LOOKS {
         let seen = scripts.list(dispatch, keys).await?;
         let found = match &seen {
-            Seen::Nobody => None,
-            Seen::Lease(lease) => Some(Meant::Lease(lease.fence)),
-            Seen::Foreign(_, mark) => Some(Meant::Foreign(*mark)),
-            Seen::Odd(_) => {
+            ListedHolder::Nobody => None,
+            ListedHolder::Lease(lease) => Some(BreakTarget::Lease(lease.fence)),
+            ListedHolder::Foreign(_, mark) => Some(BreakTarget::Foreign(*mark)),
+            ListedHolder::Odd(_) => {
                 let limit = dispatch.limit();
                 return Err(dispatch.refused(Failure::WrongType, keys, limit).await);
             }
@@ -42,14 +42,14 @@ pub(super) async fn break_lock(
         let (Some(found), Some(holder)) = (found, seen.holder()) else {
             return Ok(Breaking::NotHeld);
         };
-        gateway.floors.saw(keys.slot(), Some(&holder));
-        if meant.is_some_and(|meant| meant != found) {
+        gateway.floors.raise_to_holder(keys.slot(), Some(&holder));
+        if target.is_some_and(|target| target != found) {
             return Ok(Breaking::HolderChanged(holder));
         }
         let struck = scripts.break_lock(dispatch, gateway, keys, found);
         match struck.await? {
-            Struck::Broken => return Ok(Breaking::Broken(holder)),
-            Struck::Changed => {}
+            BreakResult::Broken => return Ok(Breaking::Broken(holder)),
+            BreakResult::Changed => {}
         }
     }
     let reason = "the lock passes on faster than it can be broken".to_owned();

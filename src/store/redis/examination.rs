@@ -45,12 +45,12 @@ pub(super) struct Examiner {
 pub(super) struct Findings {
     pub(super) at: Instant,
     pub(super) checks: Vec<Check>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: SafetyVerdict,
 }
 
 /// Whether locks may be granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum SafetyVerdict {
     /// They may.
     Safe,
     /// They may not, for this reason.
@@ -75,7 +75,7 @@ impl Examiner {
             Ok(probed) => self.findings(shard, &probed, self.eviction(shard).await),
             Err(failure) => Findings::of_failure(failure),
         };
-        if let Verdict::Safe = findings.verdict {
+        if let SafetyVerdict::Safe = findings.verdict {
             findings.checks.extend(self.replicated.check(shard).await);
         }
         if !self.dispatch.topology.is_cluster() {
@@ -122,12 +122,14 @@ impl Examiner {
         let may_run = |(_, permission): &(String, Permission)| *permission == Permission::Given;
         let verdict = match (&permissions, &eviction) {
             (Health::Misconfigured(why), _) if !probed.commands.iter().all(may_run) => {
-                Verdict::Unsafe(why.clone())
+                SafetyVerdict::Unsafe(why.clone())
             }
-            (_, Health::Misconfigured(why)) => Verdict::Unsafe(why.clone()),
+            (_, Health::Misconfigured(why)) => SafetyVerdict::Unsafe(why.clone()),
             // What was found before stands, and is looked at again soon.
-            (_, Health::Outage(why)) => Verdict::Unreachable(Unavailability::Connect(why.clone())),
-            _ => Verdict::Safe,
+            (_, Health::Outage(why)) => {
+                SafetyVerdict::Unreachable(Unavailability::Connect(why.clone()))
+            }
+            _ => SafetyVerdict::Safe,
         };
         Findings::new(
             verdict,
@@ -242,7 +244,10 @@ fn describe(failure: Failure) -> Unavailability {
 // === impl Findings ===
 
 impl Findings {
-    fn new(verdict: Verdict, checks: impl IntoIterator<Item = (&'static str, Health)>) -> Self {
+    fn new(
+        verdict: SafetyVerdict,
+        checks: impl IntoIterator<Item = (&'static str, Health)>,
+    ) -> Self {
         let checks = checks.into_iter();
         Self {
             at: Instant::now(),
@@ -265,11 +270,11 @@ impl Findings {
                     ("connection", Health::Passing),
                     ("permissions", Health::Misconfigured(why.clone())),
                 ];
-                Self::new(Verdict::Unsafe(why), checks)
+                Self::new(SafetyVerdict::Unsafe(why), checks)
             }
             why => {
                 let outage = Health::Outage(why.to_string());
-                Self::new(Verdict::Unreachable(why), [("connection", outage)])
+                Self::new(SafetyVerdict::Unreachable(why), [("connection", outage)])
             }
         }
     }

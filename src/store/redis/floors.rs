@@ -36,7 +36,7 @@ impl Floors {
     }
 
     /// Takes note of the fence of somebody's lease.
-    pub(super) fn saw(&self, slot: Slot, holder: Option<&Holder>) {
+    pub(super) fn raise_to_holder(&self, slot: Slot, holder: Option<&Holder>) {
         if let Some(Holder::Lease(lease)) = holder {
             self.raise(slot, lease.fence);
         }

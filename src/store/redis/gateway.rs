@@ -19,7 +19,7 @@ use crate::{
     lock::{FencingToken, LockName, Token, TokenHash},
     mutants::{self, Mutant},
     store::{
-        breaks::{Breaks, BrokenLease},
+        breaks::{BreakFeed, BrokenLease},
         contract::{Contention, Holder},
         parking::{News, Parking},
     },
@@ -32,7 +32,7 @@ use super::{
     keys::Keys,
     marks::Marks,
     news_wanted::NewsWanted,
-    scripts::{Heard, token_hash},
+    scripts::{ScriptNews, token_hash},
     timers::Timers,
 };
 
@@ -42,11 +42,11 @@ pub(super) struct GatewayId(Box<str>);
 
 /// What the scripts tell this gateway comes here, by a reply or by a message.
 #[derive(Debug)]
-pub(super) struct Gateway {
+pub(super) struct RedisGateway {
     pub(super) id: GatewayId,
     pub(super) channels: Channels,
     pub(super) parking: Parking,
-    pub(super) breaks: Breaks,
+    pub(super) breaks: BreakFeed,
     pub(super) floors: Arc<Floors>,
     pub(super) timers: Timers<LockName>,
     /// The places that are kept for those who left through this gateway.
@@ -56,25 +56,25 @@ pub(super) struct Gateway {
     /// The marks of leases that were made shorter.
     pub(super) marks: Marks,
     /// Whether messages are heard now.
-    pub(super) hears: AtomicBool,
+    pub(super) is_subscribed: AtomicBool,
     /// Told which locks have become free at a node, where there is no queue for all gateways.
     pub(super) freed: broadcast::Sender<LockName>,
     /// Told when another gateway has asked for news.
     pub(super) news_wanted: NewsWanted,
     /// Whether a grant is kept back until replicas have it: whoever is handed a lock asks for that.
-    keeps_back: bool,
+    waits_for_replicas: bool,
     /// The slots in which somebody was queued through this gateway, and when the last.
     slots: Mutex<HashMap<Slot, Instant>>,
     /// When an acquire has last said in a slot that this gateway is alive.
-    said: Mutex<HashMap<Slot, Instant>>,
+    announced: Mutex<HashMap<Slot, Instant>>,
     /// Grants that nobody waits for any more.
-    orphans: mpsc::Sender<Orphan>,
+    orphans: mpsc::Sender<OrphanedGrant>,
     unsent: AtomicU64,
 }
 
 /// A grant that nobody here waits for (any more: whoever has heard of it otherwise keeps it).
 #[derive(Debug)]
-pub(super) struct Orphan {
+pub(super) struct OrphanedGrant {
     pub(super) name: LockName,
     pub(super) token: TokenHash,
     /// Which of its grants; `None` in word of a gateway that does not say.
@@ -84,13 +84,13 @@ pub(super) struct Orphan {
 /// For how long a gateway counts as alive that says nothing, as in `gateways.lua`.
 pub(super) const ALIVE: Duration = Duration::from_secs(6);
 /// How often those who are queued say in a slot that their gateway is alive; the rounds say it too.
-const SAID_EVERY: Duration = Duration::from_secs(1);
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
 /// In how many slots it is known when that was said, before what is long ago is forgotten.
-const SAID_MOST: usize = 1_024;
+const MAX_ANNOUNCED: usize = 1_024;
 /// How many hexadecimal digits an id has. It is sent with every command.
 const LENGTH: usize = 16;
 /// No message tells of a lease that lasts longer: the next round sees its end.
-const LONGEST_TOLD: Duration = Duration::from_secs(4);
+const LONGEST_ANNOUNCED: Duration = Duration::from_secs(4);
 /// How many locks may have become free before the first of them is left to those who look again.
 const FREED: usize = 1_024;
 /// How many orphans may wait to be given back, beyond which their TTL ends them; and how many kept
@@ -111,7 +111,7 @@ impl GatewayId {
     }
 
     /// Asks all gateways for their news.
-    pub(super) fn question(&self, lasts: Duration) -> String {
+    pub(super) fn news_request(&self, lasts: Duration) -> String {
         format!("listening {} {}", self.0, lasts.as_millis())
     }
 
@@ -121,31 +121,31 @@ impl GatewayId {
     }
 }
 
-// === impl Gateway ===
+// === impl RedisGateway ===
 
-impl Gateway {
+impl RedisGateway {
     pub(super) fn new(
         channels: Channels,
         floors: Arc<Floors>,
-        keeps_back: bool,
-    ) -> (Self, mpsc::Receiver<Orphan>) {
+        waits_for_replicas: bool,
+    ) -> (Self, mpsc::Receiver<OrphanedGrant>) {
         let (orphans, found) = mpsc::channel(BACKLOG);
         let gateway = Self {
             id: GatewayId::random(),
             channels,
             parking: Parking::default(),
-            breaks: Breaks::default(),
+            breaks: BreakFeed::default(),
             floors,
             timers: Timers::default(),
             kept: Timers::default(),
             missed: watch::Sender::new(0),
             marks: Marks::default(),
-            hears: AtomicBool::new(false),
+            is_subscribed: AtomicBool::new(false),
             freed: broadcast::channel(FREED).0,
             news_wanted: NewsWanted::default(),
-            keeps_back,
+            waits_for_replicas,
             slots: Mutex::default(),
-            said: Mutex::default(),
+            announced: Mutex::default(),
             orphans,
             unsent: AtomicU64::new(0),
         };
@@ -153,41 +153,41 @@ impl Gateway {
     }
 
     /// Takes in what a script had to tell.
-    pub(super) fn hear(&self, keys: &Keys, heard: Vec<Heard>) {
-        for news in heard {
+    pub(super) fn ingest(&self, keys: &Keys, all_news: Vec<ScriptNews>) {
+        for news in all_news {
             match news {
-                Heard::Granted(token, lease) => {
+                ScriptNews::Granted(token, lease) => {
                     self.floors.raise(keys.slot(), lease.fence);
-                    self.expect_end(keys.name(), lease.expires_in);
+                    self.watch_expiry(keys.name(), lease.expires_in);
                     let fence = Some(lease.fence);
-                    let granted = if self.keeps_back {
+                    let granted = if self.waits_for_replicas {
                         News::GrantedProvisionally
                     } else {
                         News::Granted(lease)
                     };
-                    if !self.parking.tell(&token, granted) {
-                        self.pass_on(keys.name().clone(), token, fence);
+                    if !self.parking.deliver(&token, granted) {
+                        self.enqueue_orphan(keys.name().clone(), token, fence);
                     }
                 }
-                Heard::Passed(lasts) => self.expect_end(keys.name(), lasts),
-                Heard::Superseded(token) => self.supersede(&token),
-                Heard::More => self.timers.set(keys.name(), Duration::ZERO),
-                Heard::Unsent => {
+                ScriptNews::Passed(lasts) => self.watch_expiry(keys.name(), lasts),
+                ScriptNews::Superseded(token) => self.supersede(&token),
+                ScriptNews::More => self.timers.set(keys.name(), Duration::ZERO),
+                ScriptNews::Unsent => {
                     self.unsent.fetch_add(1, Ordering::Relaxed);
                 }
-                Heard::Lapsed => self.lapsed(keys.slot()),
+                ScriptNews::Lapsed => self.note_lapsed(keys.slot()),
             }
         }
     }
 
     /// Takes in a message of another gateway: what, ticket and name, with a space between, and of a
     /// grant its fence. Messages of a later version are not for us.
-    pub(super) fn hear_message(&self, message: &str) {
+    pub(super) fn ingest_message(&self, message: &str) {
         if let Some(asked) = message.strip_prefix("listening ") {
-            return self.news_wanted.hear(asked, &self.id);
+            return self.news_wanted.note_request(asked, &self.id);
         }
         if let Some(id) = message.strip_prefix("come ") {
-            return self.news_wanted.hear_newcomer(id, &self.id);
+            return self.news_wanted.note_newcomer(id, &self.id);
         }
         if let Some(name) = message.strip_prefix("free ") {
             if let Ok(name) = LockName::new(name) {
@@ -196,8 +196,8 @@ impl Gateway {
             }
             return;
         }
-        if let Some(told) = message.strip_prefix("ends ") {
-            return self.hear_end(told);
+        if let Some(rest) = message.strip_prefix("ends ") {
+            return self.ingest_end(rest);
         }
         let mut words = message.split(' ');
         let (what, token) = (words.next(), words.next().and_then(token_hash));
@@ -205,12 +205,12 @@ impl Gateway {
             (Some("granted"), Some(token), Some(Ok(name))) => {
                 let fence = words.next().and_then(|digits| digits.parse().ok());
                 let fence = fence.and_then(|number| FencingToken::new(number).ok());
-                if !self.parking.tell(&token, News::GrantedProvisionally) {
-                    self.pass_on(name, token, fence);
+                if !self.parking.deliver(&token, News::GrantedProvisionally) {
+                    self.enqueue_orphan(name, token, fence);
                 }
             }
             (Some("broken"), Some(token), Some(Ok(name))) => {
-                self.breaks.tell(BrokenLease { name, token });
+                self.breaks.publish(BrokenLease { name, token });
             }
             (Some("superseded"), Some(token), _) => self.supersede(&token),
             _ => debug!("a message that is none of ours"),
@@ -218,18 +218,18 @@ impl Gateway {
     }
 
     /// Takes note that somebody is queued through this gateway.
-    pub(super) fn queued(&self, keys: &Keys, contention: &Contention) {
+    pub(super) fn note_queued(&self, keys: &Keys, contention: &Contention) {
         self.slots().insert(keys.slot(), Instant::now());
         match &contention.holder {
             // A grant that is not confirmed yet may end sooner once it is.
             Some(Holder::Lease(lease)) => {
                 let left = lease.expires_in.min(lease.ttl.duration());
-                self.expect_end(keys.name(), left);
+                self.watch_expiry(keys.name(), left);
             }
             Some(Holder::Foreign {
                 expires_in: Some(left),
                 ..
-            }) => self.expect_end(keys.name(), *left),
+            }) => self.watch_expiry(keys.name(), *left),
             // Without an expiry, or free although nobody could be granted it: looked after once a
             // period.
             Some(Holder::Foreign {
@@ -242,47 +242,59 @@ impl Gateway {
     /// This gateway was not known to be alive in a slot, and is from now on. Whoever waits there since
     /// before may have been cleared away as dead, and asks again. Where nobody was queued through this
     /// gateway yet, it could not be known, and whoever has just been queued stays.
-    fn lapsed(&self, slot: Slot) {
+    fn note_lapsed(&self, slot: Slot) {
         if self.slots().contains_key(&slot) {
-            self.parking.forget(|name| Slot::of_name(name) == slot);
+            self.parking
+                .notify_forgotten(|name| Slot::of_name(name) == slot);
         }
     }
 
     /// Whether an acquire that may be queued is to say that this gateway is alive: until one has said it in
     /// the slot, and then once a second.
-    pub(super) fn is_to_say_it_is_alive(&self, slot: Slot) -> bool {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.get(&slot).is_none_or(|at| at.elapsed() >= SAID_EVERY)
+    pub(super) fn should_announce(&self, slot: Slot) -> bool {
+        let announced = self
+            .announced
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        announced
+            .get(&slot)
+            .is_none_or(|at| at.elapsed() >= ANNOUNCE_EVERY)
     }
 
     /// In such slots the server may not know that this gateway is alive: the next acquire says it again.
     pub(super) fn may_be_thought_dead(&self, concerned: impl Fn(Slot) -> bool) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.retain(|&slot, _| !concerned(slot));
+        let mut announced = self
+            .announced
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        announced.retain(|&slot, _| !concerned(slot));
     }
 
     /// Takes note that somebody was queued in a slot, and has said there that this gateway is alive.
-    pub(super) fn has_said_it_is_alive(&self, slot: Slot) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.len() >= SAID_MOST {
-            said.retain(|_, at| at.elapsed() < SAID_EVERY);
+    pub(super) fn note_announced(&self, slot: Slot) {
+        let mut announced = self
+            .announced
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if announced.len() >= MAX_ANNOUNCED {
+            announced.retain(|_, at| at.elapsed() < ANNOUNCE_EVERY);
         }
-        said.insert(slot, Instant::now());
+        announced.insert(slot, Instant::now());
     }
 
     /// Looks after a lock when its lease ends, if somebody waits for it here.
-    pub(super) fn expect_end(&self, name: &LockName, left: Duration) {
-        if self.parking.awaits(name) && !mutants::is(Mutant::NoTimers) {
+    pub(super) fn watch_expiry(&self, name: &LockName, left: Duration) {
+        if self.parking.has_waiters(name) && !mutants::is(Mutant::NoTimers) {
             self.timers.set(name, left);
         }
     }
 
     /// Takes in for how many milliseconds a lock is held that the next waits for here, and its name.
-    fn hear_end(&self, told: &str) {
-        let mut words = told.split(' ');
+    fn ingest_end(&self, rest: &str) {
+        let mut words = rest.split(' ');
         let (left, name) = (words.next().map(str::parse), words.next());
         if let (Some(Ok(ms)), Some(Ok(name))) = (left, name.map(LockName::new)) {
-            self.expect_end(&name, Duration::from_millis(ms).min(LONGEST_TOLD));
+            self.watch_expiry(&name, Duration::from_millis(ms).min(LONGEST_ANNOUNCED));
         }
     }
 
@@ -296,7 +308,7 @@ impl Gateway {
     }
 
     /// The place of an attempt is kept for so long, and nobody asks for it then.
-    pub(super) fn keeps_place(&self, name: &LockName, token: TokenHash, keep_for: Duration) {
+    pub(super) fn schedule_lapse(&self, name: &LockName, token: TokenHash, keep_for: Duration) {
         // Those beyond it are shown to nobody who looks, and stand until their turn comes.
         if self.kept.len() < BACKLOG {
             self.kept.set(&(name.clone(), token), keep_for);
@@ -310,11 +322,11 @@ impl Gateway {
 
     fn supersede(&self, token: &TokenHash) {
         // Whoever has left already need not hear it.
-        let _heard = self.parking.tell(token, News::Superseded);
+        let _delivered = self.parking.deliver(token, News::Superseded);
     }
 
-    fn pass_on(&self, name: LockName, token: TokenHash, fence: Option<FencingToken>) {
-        if let Err(error) = self.orphans.try_send(Orphan { name, token, fence }) {
+    fn enqueue_orphan(&self, name: LockName, token: TokenHash, fence: Option<FencingToken>) {
+        if let Err(error) = self.orphans.try_send(OrphanedGrant { name, token, fence }) {
             warn!(%error, "a grant that nobody waits for is left to its TTL");
         }
     }

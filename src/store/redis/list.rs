@@ -15,14 +15,14 @@ use crate::{
 };
 
 use super::{
-    SlotTags, dispatch::Dispatch, gateway::Gateway, keys::Keys, scripts::Scripts, shard::Shard,
+    SlotTags, dispatch::Dispatch, gateway::RedisGateway, keys::Keys, scripts::Scripts, shard::Shard,
 };
 
 /// What it takes to fill a page.
-pub(super) struct Listing<'a> {
+pub(super) struct RedisListing<'a> {
     pub(super) dispatch: &'a Dispatch,
     pub(super) scripts: &'a Scripts,
-    pub(super) gateway: &'a Gateway,
+    pub(super) gateway: &'a RedisGateway,
     pub(super) tags: &'a SlotTags,
     pub(super) query: &'a ListQuery,
 }
@@ -41,7 +41,7 @@ const SPARE: usize = 8;
 const CAUTION: usize = 16;
 
 /// Where a walk is.
-struct Walk {
+struct ScanWalk {
     /// The run of the server, if it is known.
     run: Option<u32>,
     scan: u64,
@@ -51,15 +51,15 @@ struct Walk {
     is_over: bool,
 }
 
-// === impl Listing ===
+// === impl RedisListing ===
 
-impl Listing<'_> {
+impl RedisListing<'_> {
     /// As many locks as were asked for, or a few less.
     pub(super) async fn page(&self) -> Result<Page, StoreError> {
         let topology = &self.dispatch.topology;
-        topology.known().await;
+        topology.wait_until_known().await;
         // All servers have room for as many; this one stands for them.
-        let shard = topology.messenger()?;
+        let shard = topology.pubsub_shard()?;
         let _room = shard.room().await?;
         if topology.is_cluster() {
             self.walk().await
@@ -71,7 +71,7 @@ impl Listing<'_> {
     async fn scan(&self, shard: &Arc<Shard>) -> Result<Page, StoreError> {
         let start = Instant::now();
         let pattern = Keys::pattern(&self.query.prefix);
-        let mut walk = Walk::from(self.query.cursor);
+        let mut walk = ScanWalk::from(self.query.cursor);
         let mut locks = Vec::new();
         let (mut looked_at, mut fewer) = (0, None);
         for taken in 1.. {
@@ -91,12 +91,12 @@ impl Listing<'_> {
                     let why = "the server changes again and again".to_owned();
                     return Err(Unavailability::Refused(why).into());
                 }
-                walk = Walk::from(None);
+                walk = ScanWalk::from(None);
                 continue;
             }
             walk.run = Some(step.run);
             let next = step.next;
-            let mut found = self.look(shard, step.names).await?;
+            let mut found = self.holders(shard, step.names).await?;
             leave_out(walk.split, &mut found, next);
             if found.len() <= wanted {
                 looked_at += count;
@@ -146,10 +146,10 @@ pub(super) fn narrower(count: usize, wanted: usize, found: usize) -> usize {
 }
 
 /// The place of a name among those that lie together.
-fn place(name: &LockName) -> u64 {
+fn position(name: &LockName) -> u64 {
     let digest: [u8; 32] = Sha256::digest(name.as_str()).into();
-    let (place, _) = digest.split_first_chunk().expect("it is longer");
-    u64::from_be_bytes(*place)
+    let (position, _) = digest.split_first_chunk().expect("it is longer");
+    u64::from_be_bytes(*position)
 }
 
 /// Enough of what `SCAN` has answered to tell it from something else.
@@ -164,7 +164,7 @@ pub(super) fn leave_out(split: Option<Split>, found: &mut Vec<HeldLock>, next: u
     if let Some(Split { behind, until }) = split
         && until == short(next)
     {
-        found.retain(|lock| place(&lock.name) > behind);
+        found.retain(|lock| position(&lock.name) > behind);
     }
 }
 
@@ -174,18 +174,18 @@ pub(super) fn split(
     next: u64,
     limit: usize,
 ) -> (Vec<HeldLock>, Option<Split>) {
-    found.sort_by_cached_key(|lock| place(&lock.name));
+    found.sort_by_cached_key(|lock| position(&lock.name));
     found.truncate(limit);
     let split = found.last().map(|last| Split {
-        behind: place(&last.name),
+        behind: position(&last.name),
         until: short(next),
     });
     (found, split)
 }
 
-// === impl Walk ===
+// === impl ScanWalk ===
 
-impl From<Option<Cursor>> for Walk {
+impl From<Option<Cursor>> for ScanWalk {
     fn from(cursor: Option<Cursor>) -> Self {
         let (run, scan, split) = match cursor {
             Some(Cursor::Redis(Scanned { run, scan, split })) => (Some(run), scan, split),
@@ -201,7 +201,7 @@ impl From<Option<Cursor>> for Walk {
     }
 }
 
-impl Walk {
+impl ScanWalk {
     /// Whether it can go on at this run of the server.
     fn is_of(&self, run: u32) -> bool {
         let has_begun = self.scan != 0 || self.split.is_some();
@@ -269,8 +269,8 @@ mod tests {
     fn what_lies_together_is_shown_in_parts_and_all_of_it_if_it_has_changed() {
         let all = || ["a", "b", "c", "d", "e"].map(lock).to_vec();
         let next = 1 << 40;
-        let mut walk = Walk::from(None);
-        let walk_split = |walk: &mut Walk, found| {
+        let mut walk = ScanWalk::from(None);
+        let walk_split = |walk: &mut ScanWalk, found| {
             let (shown, split) = split(found, next, 2);
             walk.split = split;
             names(&shown)
@@ -278,7 +278,7 @@ mod tests {
         let mut shown = walk_split(&mut walk, all());
         assert_eq!(shown.len(), 2);
         // At another gateway, which finds them in another order.
-        let mut walk = Walk::from(walk.cursor());
+        let mut walk = ScanWalk::from(walk.cursor());
         let mut rest = all();
         rest.reverse();
         leave_out(walk.split, &mut rest, next);
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_walk_that_has_begun_goes_on_at_the_same_run_only() {
-        let mut walk = Walk::from(None);
+        let mut walk = ScanWalk::from(None);
         assert!(walk.is_of(1));
         walk.run = Some(1);
         assert!(walk.is_of(2), "it has not begun");

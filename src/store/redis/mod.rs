@@ -4,7 +4,6 @@
 //! which such a server refuses them before they run; an acquire ends with a write in any case. A list
 //! is read without scripts, and asks whether the server is a replica.
 
-mod acting;
 mod admission;
 mod break_lock;
 mod channels;
@@ -17,30 +16,33 @@ mod gateway;
 mod keys;
 mod layout;
 mod list;
-mod listed;
-mod look;
+mod list_holders;
+mod lost_waiters;
 mod marks;
 mod news_wanted;
 mod permissions;
-mod places;
+mod queue_maintenance;
+mod read_locks;
 mod readiness;
-mod reading;
 mod redlock;
 mod relay;
 mod replicated;
+mod retry;
 mod rounds;
 mod scan;
 mod scripts;
 mod slot;
 mod store;
 mod subscription;
+mod timer_actions;
 mod timers;
-mod wake;
 
 pub use client::{
     CredentialsError, PasswordError, RedisServers, check_credentials, check_quorum_credentials,
 };
-use client::{credentials, dispatch, failure, marker_line, route, run, sending, shard, topology};
+use client::{
+    credentials, dispatch, failure, marker_connection, route, run, sending, shard, topology,
+};
 pub use redlock::RedlockStore;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use scripts::fuzzed_reply;

@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_mins(1);
 impl NewsWanted {
     /// Takes in what a gateway has asked: its id, and for how long in milliseconds. What this one
     /// has asked itself comes back to it, and is no reason to send anything.
-    pub(super) fn hear(&self, asked: &str, me: &GatewayId) {
+    pub(super) fn note_request(&self, asked: &str, me: &GatewayId) {
         let mut words = asked.split(' ');
         let (id, lasts) = (words.next(), words.next().map(str::parse));
         if let (Some(id), Some(Ok(ms))) = (id, lasts)
@@ -36,7 +36,7 @@ impl NewsWanted {
     }
 
     /// Takes in that a gateway with this id has come. It was not there when this one asked.
-    pub(super) fn hear_newcomer(&self, id: &str, me: &GatewayId) {
+    pub(super) fn note_newcomer(&self, id: &str, me: &GatewayId) {
         if id != me.as_str() {
             self.newcomer.notify_one();
         }
@@ -87,15 +87,15 @@ mod tests {
     #[tokio::test]
     async fn what_others_ask_is_heard_once_and_what_we_asked_ourselves_is_not() {
         let (wanted, me) = (NewsWanted::default(), GatewayId::random());
-        wanted.hear(&format!("{} 5000", me.as_str()), &me);
+        wanted.note_request(&format!("{} 5000", me.as_str()), &me);
         for odd in ["", "x", "x y", "x -1"] {
-            wanted.hear(odd, &me);
+            wanted.note_request(odd, &me);
         }
         assert_eq!(wanted.next().now_or_never(), None);
-        wanted.hear("another 5000", &me);
+        wanted.note_request("another 5000", &me);
         assert_eq!(wanted.next().await, Duration::from_secs(5));
         assert_eq!(wanted.next().now_or_never(), None);
-        wanted.hear(&format!("another {}", u64::MAX), &me);
+        wanted.note_request(&format!("another {}", u64::MAX), &me);
         assert_eq!(wanted.next().await, LONGEST);
     }
 
@@ -103,15 +103,15 @@ mod tests {
     async fn a_newcomer_is_asked_as_long_as_we_want_news() {
         let (wanted, me) = (NewsWanted::default(), GatewayId::random());
         let lasts = Duration::from_secs(10);
-        wanted.hear_newcomer("another", &me);
+        wanted.note_newcomer("another", &me);
         assert_eq!(wanted.newcomer().now_or_never(), None, "we want none");
         wanted.ask(lasts);
-        wanted.hear_newcomer(me.as_str(), &me);
+        wanted.note_newcomer(me.as_str(), &me);
         assert_eq!(wanted.newcomer().now_or_never(), None, "it is ourselves");
-        wanted.hear_newcomer("another", &me);
+        wanted.note_newcomer("another", &me);
         assert_eq!(wanted.newcomer().now_or_never(), Some(lasts));
         advance(lasts).await;
-        wanted.hear_newcomer("another", &me);
+        wanted.note_newcomer("another", &me);
         assert_eq!(wanted.newcomer().now_or_never(), None, "no longer");
     }
 }

@@ -17,7 +17,7 @@ impl Examiner {
     /// What is known of the servers, as if they were one.
     pub(super) async fn check(&self) -> Vec<Check> {
         let topology = &self.dispatch.topology;
-        topology.known().await;
+        topology.wait_until_known().await;
         let shards = topology.shards();
         let checks = shards
             .iter()
@@ -88,19 +88,19 @@ impl Health {
     }
 
     fn join(self, other: Self) -> Self {
-        let told = |here, there| format!("{here}; {there}");
+        let both = |here, there| format!("{here}; {there}");
         match (self, other) {
-            (Self::Warning(here), Self::Warning(there)) => Self::Warning(told(here, there)),
-            (Self::Outage(here), Self::Outage(there)) => Self::Outage(told(here, there)),
+            (Self::Warning(here), Self::Warning(there)) => Self::Warning(both(here, there)),
+            (Self::Outage(here), Self::Outage(there)) => Self::Outage(both(here, there)),
             (Self::Misconfigured(here), Self::Misconfigured(there)) => {
-                Self::Misconfigured(told(here, there))
+                Self::Misconfigured(both(here, there))
             }
-            (here, there) if here.badness() < there.badness() => there,
+            (here, there) if here.severity() < there.severity() => there,
             (here, _) => here,
         }
     }
 
-    fn badness(&self) -> u8 {
+    fn severity(&self) -> u8 {
         match self {
             Self::Passing => 0,
             Self::Warning(_) => 1,

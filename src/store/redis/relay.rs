@@ -14,12 +14,13 @@ use tokio_util::sync::CancellationToken;
 use crate::store::{StoreError, Unavailability, relay::Relay};
 
 use super::{
-    client::Ear, dispatch::Dispatch, failure::Failure, gateway::Gateway, subscription::silence,
+    client::PubSubConnection, dispatch::Dispatch, failure::Failure, gateway::RedisGateway,
+    subscription::until_silent,
 };
 
 /// The relay of one Redis.
 pub(super) struct RedisRelay {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<RedisGateway>,
     pub(super) dispatch: Arc<Dispatch>,
     /// Ends what listens.
     pub(super) closing: CancellationToken,
@@ -46,8 +47,8 @@ impl RedisRelay {
 impl Relay for RedisRelay {
     async fn ask(&self, lasts: Duration) -> Result<(), StoreError> {
         self.gateway.news_wanted.ask(lasts);
-        let question = self.gateway.id.question(lasts);
-        self.publish(&self.gateway.channels.all, &question).await
+        let request = self.gateway.id.news_request(lasts);
+        self.publish(&self.gateway.channels.all, &request).await
     }
 
     async fn asked(&self) -> Duration {
@@ -61,8 +62,11 @@ impl Relay for RedisRelay {
     }
 
     async fn listen(&self) -> Result<BoxStream<'static, String>, StoreError> {
-        let messenger = self.dispatch.topology.messenger()?;
-        let Ear { connection, over } = messenger
+        let pubsub_shard = self.dispatch.topology.pubsub_shard()?;
+        let PubSubConnection {
+            connection,
+            disconnected,
+        } = pubsub_shard
             .pool
             .subscribe(&[&self.gateway.channels.news])
             .await?;
@@ -78,8 +82,8 @@ impl Relay for RedisRelay {
         });
         let lost = async move {
             tokio::select! {
-                () = silence(&mut requests) => {}
-                () = over.cancelled() => {}
+                () = until_silent(&mut requests) => {}
+                () = disconnected.cancelled() => {}
                 () = closing.cancelled() => {}
             }
         };

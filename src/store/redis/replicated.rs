@@ -16,11 +16,11 @@ use crate::{
 use super::{
     Slot, SlotTags,
     dispatch::Dispatch,
-    gateway::Gateway,
+    gateway::RedisGateway,
     keys::Keys,
-    marker_line::MarkerLine,
-    run::Told,
-    scripts::{Scripts, TakenBack},
+    marker_connection::MarkerConnection,
+    run::ReplyOrigin,
+    scripts::{Scripts, TakeBackOutcome},
     shard::Shard,
 };
 
@@ -29,13 +29,13 @@ pub(super) struct Replicated {
     pub(super) tags: Arc<SlotTags>,
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) scripts: Arc<Scripts>,
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<RedisGateway>,
 }
 
 /// How it will be found out who has a grant that is made from now on.
-pub(super) struct Awaited {
+pub(super) struct ReplicaCheck {
     shard: Arc<Shard>,
-    line: Arc<MarkerLine>,
+    markers: Arc<MarkerConnection>,
     /// Of which slot, and what tells it apart when that goes to another server.
     slot: Slot,
     moves: u32,
@@ -47,54 +47,64 @@ pub(super) struct Awaited {
 
 impl Replicated {
     /// Before a grant is asked for: how it will be found out who has it.
-    pub(super) async fn line(
+    pub(super) async fn prepare(
         &self,
         dispatch: &Dispatch,
         slot: Slot,
-    ) -> Result<Option<Awaited>, Unavailability> {
+    ) -> Result<Option<ReplicaCheck>, Unavailability> {
         let moves = dispatch.topology.moves(slot);
         let shard = dispatch.topology.shard(slot)?;
-        let line = self.line_to(&shard, slot, dispatch.limit()).await?;
-        Ok(line.map(|line| Awaited {
+        let markers = self
+            .marker_connection(&shard, slot, dispatch.limit())
+            .await?;
+        Ok(markers.map(|markers| ReplicaCheck {
             shard,
-            line,
+            markers,
             slot,
             moves,
             dispatch: dispatch.clone(),
         }))
     }
 
-    async fn line_to(
+    async fn marker_connection(
         &self,
         shard: &Shard,
         slot: Slot,
         limit: Instant,
-    ) -> Result<Option<Arc<MarkerLine>>, Unavailability> {
+    ) -> Result<Option<Arc<MarkerConnection>>, Unavailability> {
         let marker = || match shard.node() {
             Some(_one_of_a_cluster) => Keys::marker_in(slot, &self.tags),
             None => Keys::MARKER.to_owned(),
         };
-        shard.replicas.line(&shard.pool, marker, limit).await
+        shard
+            .replicas
+            .marker_connection(&shard.pool, marker, limit)
+            .await
     }
 
     /// The answer to an acquire, when enough replicas have what it tells of.
     pub(super) async fn acquisition(
         &self,
-        awaited: Option<Awaited>,
+        replica_check: Option<ReplicaCheck>,
         keys: &Keys,
         attempt: &Attempt,
-        (acquisition, told): (Acquisition, Told),
+        (acquisition, origin): (Acquisition, ReplyOrigin),
     ) -> Result<Acquisition, StoreError> {
         Ok(match acquisition {
             Acquisition::Granted(lease) => {
                 let token = &attempt.token;
-                Acquisition::Granted(self.grant(awaited, keys, token, lease, &told).await?)
+                Acquisition::Granted(
+                    self.grant(replica_check, keys, token, lease, &origin)
+                        .await?,
+                )
             }
-            Acquisition::Replayed(lease, salt, before) => {
-                Acquisition::Replayed(self.lease(awaited, lease, &told).await?, salt, before)
-            }
+            Acquisition::Replayed(lease, salt, before) => Acquisition::Replayed(
+                self.lease(replica_check, lease, &origin).await?,
+                salt,
+                before,
+            ),
             Acquisition::Collected(lease, salt) => {
-                Acquisition::Collected(self.lease(awaited, lease, &told).await?, salt)
+                Acquisition::Collected(self.lease(replica_check, lease, &origin).await?, salt)
             }
             other @ (Acquisition::Held(_)
             | Acquisition::Queued(_)
@@ -114,13 +124,14 @@ impl Replicated {
         keep_for: Option<Duration>,
     ) -> Result<Leaving, StoreError> {
         let dispatch = self.dispatch.for_one_request();
-        let awaited = self.line(&dispatch, keys.slot()).await?;
+        let replica_check = self.prepare(&dispatch, keys.slot()).await?;
         let scripts = &self.scripts;
         let left = scripts.leave(&dispatch, &self.gateway, keys, token, keep_for);
         Ok(match left.await? {
-            (Leaving::Granted(lease), told) => {
-                Leaving::Granted(self.grant(awaited, keys, token, lease, &told).await?)
-            }
+            (Leaving::Granted(lease), origin) => Leaving::Granted(
+                self.grant(replica_check, keys, token, lease, &origin)
+                    .await?,
+            ),
             (other @ (Leaving::Left(_) | Leaving::Superseded), _) => other,
         })
     }
@@ -132,25 +143,25 @@ impl Replicated {
     /// master finds the lock as if it had never been granted, and no late copy is granted it.
     pub(super) async fn grant(
         &self,
-        awaited: Option<Awaited>,
+        replica_check: Option<ReplicaCheck>,
         keys: &Keys,
         token: &TokenHash,
         lease: HeldLease,
-        told: &Told,
+        origin: &ReplyOrigin,
     ) -> Result<HeldLease, StoreError> {
-        let Some(awaited) = awaited else {
+        let Some(replica_check) = replica_check else {
             return Ok(lease);
         };
-        let why = match awaited.on_replicas(lease, told).await {
+        let why = match replica_check.on_replicas(lease, origin).await {
             Ok(lease) => return Ok(lease),
             Err(why) => why,
         };
         let (scripts, gateway) = (&self.scripts, &self.gateway);
-        let returned = scripts.take_back(&awaited.dispatch, gateway, keys, token);
+        let returned = scripts.take_back(&replica_check.dispatch, gateway, keys, token);
         match returned.await {
-            Ok(TakenBack::Ended) => Err(why.into()),
+            Ok(TakeBackOutcome::Ended) => Err(why.into()),
             // Somebody else was answered it under its idempotency key.
-            Ok(TakenBack::Kept) => Err(Uncertainty::NotReplicated(why).into()),
+            Ok(TakeBackOutcome::Kept) => Err(Uncertainty::NotReplicated(why).into()),
             Err(error) => {
                 // What is answered says why it was to be taken back.
                 let name = keys.name();
@@ -163,14 +174,14 @@ impl Replicated {
     /// A lease that somebody may have heard of before, as it is when enough replicas have it.
     async fn lease(
         &self,
-        awaited: Option<Awaited>,
+        replica_check: Option<ReplicaCheck>,
         lease: HeldLease,
-        told: &Told,
+        origin: &ReplyOrigin,
     ) -> Result<HeldLease, StoreError> {
-        let Some(awaited) = awaited else {
+        let Some(replica_check) = replica_check else {
             return Ok(lease);
         };
-        let on_replicas = awaited.on_replicas(lease, told).await;
+        let on_replicas = replica_check.on_replicas(lease, origin).await;
         on_replicas.map_err(|why| Uncertainty::NotReplicated(why).into())
     }
 
@@ -179,16 +190,19 @@ impl Replicated {
         let slot = self.dispatch.topology.some_slot(shard);
         let slot = slot.unwrap_or_else(|| Slot::of(Keys::MARKER.as_bytes()));
         let limit = Instant::now() + shard.replicas.longest();
-        let line = match self.line_to(shard, slot, limit).await {
+        let markers = match self.marker_connection(shard, slot, limit).await {
             Ok(None) => return None,
-            Ok(Some(line)) => line,
+            Ok(Some(markers)) => markers,
             Err(Unavailability::Misconfigured(why)) => {
                 return Some(check(Health::Misconfigured(why)));
             }
             Err(why) => return Some(check(Health::Outage(why.to_string()))),
         };
         let limit = Instant::now() + shard.replicas.longest();
-        let had = shard.replicas.have(&line, Some(line.run()), limit).await;
+        let had = shard
+            .replicas
+            .have(&markers, Some(markers.run()), limit)
+            .await;
         Some(match had {
             Ok(()) => Check {
                 note: shard
@@ -205,26 +219,30 @@ impl Replicated {
     }
 }
 
-// === impl Awaited ===
+// === impl ReplicaCheck ===
 
-impl Awaited {
+impl ReplicaCheck {
     /// A lease of which a script has told, as it is when enough replicas have it; or why it cannot be
     /// answered.
     async fn on_replicas(
         &self,
         lease: HeldLease,
-        told: &Told,
+        origin: &ReplyOrigin,
     ) -> Result<HeldLease, Unavailability> {
         let (replicas, topology) = (&self.shard.replicas, &self.dispatch.topology);
         let limit = self.dispatch.limit() - self.dispatch.reserve();
-        let had = replicas.have(&self.line, told.by.as_ref(), limit).await;
+        let had = replicas
+            .have(&self.markers, origin.by.as_ref(), limit)
+            .await;
         if topology.moves(self.slot) != self.moves {
             // Another server may have made the grant, and its replicas were not asked.
             return Err(too_few(&self.shard, None));
         }
         had.map_err(|confirmed| too_few(&self.shard, confirmed))?;
         // It has lasted since then.
-        lease.later(told.at.elapsed()).ok_or(Unavailability::RanOut)
+        lease
+            .later(origin.at.elapsed())
+            .ok_or(Unavailability::RanOut)
     }
 }
 

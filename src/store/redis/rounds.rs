@@ -1,7 +1,7 @@
 //! Once a period: says that this gateway is alive, and looks at every lock that is waited for here.
 //!
 //! As much is sent however many wait for a name, and nothing while nobody waits; the places of single
-//! waiters are looked up in turns (`places.rs`). The look finds what no message and no timer can be
+//! waiters are looked up in turns (`lost_waiters.rs`). The look finds what no message and no timer can be
 //! relied on for: grants whose message or reply was lost, locks that were freed by foreign clients,
 //! holders that are not the ones we knew, places that were lost. For those who watch how their place
 //! moves (streams that stand in the queue) it is looked up on the way.
@@ -23,10 +23,10 @@ use super::{
     client::answered,
     dispatch::Dispatch,
     failure::Failure,
-    gateway::{ALIVE, Gateway},
+    gateway::{ALIVE, RedisGateway},
     keys::Keys,
     layout::{ID, id, token_in},
-    places::Places,
+    lost_waiters::LostWaiters,
     run::RunId,
     shard::Shard,
 };
@@ -34,11 +34,11 @@ use super::{
 /// What it takes to make the rounds of one server.
 pub(super) struct Rounds {
     pub(super) shard: Arc<Shard>,
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<RedisGateway>,
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) tags: Arc<SlotTags>,
     /// Whose places are looked up.
-    pub(super) places: Places,
+    pub(super) lost_waiters: LostWaiters,
     /// Whose position was looked up last.
     pub(super) last_shown: Option<TokenHash>,
     /// By which the server tells its runs apart.
@@ -73,13 +73,13 @@ impl Rounds {
         let mut next = Instant::now() + PERIOD.mul_f64(share);
         let mut missed = false;
         let gateway = Arc::clone(&self.gateway);
-        let mut told = gateway.missed.subscribe();
+        let mut missed_messages = gateway.missed.subscribe();
         // Those who waited for something on this server before it was known are looked after at once.
-        told.mark_changed();
+        missed_messages.mark_changed();
         loop {
             tokio::select! {
                 () = sleep_until(next) => {}
-                _told = told.changed() => missed = true,
+                _changed = missed_messages.changed() => missed = true,
             }
             let begun = Instant::now();
             missed |= begun > next + LATE;
@@ -102,19 +102,19 @@ impl Rounds {
             self.gateway.may_be_thought_dead(|slot| self.has(slot));
             if self.is_another_run().await? {
                 let here = |name: &LockName| self.has(Slot::of_name(name));
-                self.gateway.parking.forget(here);
+                self.gateway.parking.notify_forgotten(here);
             }
         }
         let mut names = self.gateway.parking.names();
         names.retain(|name| self.has(Slot::of_name(name)));
         self.keep_alive(&names).await?;
         if !mutants::is(Mutant::NoTimers) {
-            self.look(&names).await?;
+            self.check_locks(&names).await?;
         }
         self.keep_queues(&names).await?;
         let (gateway, dispatch) = (&self.gateway, &self.dispatch);
-        self.places
-            .look(gateway, (dispatch, &self.shard), &self.tags, missed)
+        self.lost_waiters
+            .check(gateway, (dispatch, &self.shard), &self.tags, missed)
             .await?;
         self.show_positions().await
     }
@@ -155,12 +155,12 @@ impl Rounds {
             self.gateway
                 .may_be_thought_dead(|slot| lost.contains(&slot));
             let concerned = |name: &LockName| lost.contains(&Slot::of_name(name));
-            self.gateway.parking.forget(concerned);
+            self.gateway.parking.notify_forgotten(concerned);
         }
         Ok(())
     }
 
-    async fn look(&self, names: &[LockName]) -> Result<(), Failure> {
+    async fn check_locks(&self, names: &[LockName]) -> Result<(), Failure> {
         for names in names.chunks(BATCH / 2) {
             let mut commands = Pipeline::with_capacity(2 * names.len());
             for name in names {
@@ -184,7 +184,9 @@ impl Rounds {
         if self.kept.0.elapsed() > KEPT_AGAIN {
             self.kept = (Instant::now(), HashSet::new());
         }
-        self.kept.1.retain(|name| self.gateway.parking.awaits(name));
+        self.kept
+            .1
+            .retain(|name| self.gateway.parking.has_waiters(name));
         let new: Vec<_> = names
             .iter()
             .filter(|name| !self.kept.1.contains(*name))
@@ -210,17 +212,17 @@ impl Rounds {
 
     fn judge(&self, name: &LockName, value: &Value, left: &Value) -> Result<(), Failure> {
         match (value, left) {
-            (_, Value::Int(-2)) => self.gateway.expect_end(name, Duration::ZERO),
+            (_, Value::Int(-2)) => self.gateway.watch_expiry(name, Duration::ZERO),
             (Value::BulkString(value), Value::Int(left)) => {
                 if let Some(token) = token_in(value) {
                     // Held by one who waits here: it was not told. By anybody else: as expected.
                     let _one_of_ours = self
                         .gateway
                         .parking
-                        .tell(&token, News::GrantedProvisionally);
+                        .deliver(&token, News::GrantedProvisionally);
                 }
                 if let Ok(left) = u64::try_from(*left) {
-                    self.gateway.expect_end(name, Duration::from_millis(left));
+                    self.gateway.watch_expiry(name, Duration::from_millis(left));
                 }
             }
             (Value::ServerError(error), _) | (_, Value::ServerError(error)) => {
@@ -238,7 +240,7 @@ impl Rounds {
     /// Looks up where those stand who watch that.
     async fn show_positions(&mut self) -> Result<(), Failure> {
         let positions = self.gateway.parking.positions();
-        let mut watched = positions.next(self.last_shown.as_ref(), POSITIONS);
+        let mut watched = positions.next_watched(self.last_shown.as_ref(), POSITIONS);
         self.last_shown = watched.last().map(|(_, token)| *token);
         watched.retain(|(name, _)| self.has(Slot::of_name(name)));
         if watched.is_empty() {
@@ -257,7 +259,7 @@ impl Rounds {
             match replies {
                 &[Value::Int(ahead), Value::Int(waiters)] => {
                     let [ahead, waiters] = [ahead, waiters].map(i64::unsigned_abs);
-                    positions.tell(token, Position { ahead, waiters });
+                    positions.publish(token, Position { ahead, waiters });
                 }
                 [Value::ServerError(error), _] => match answered(error) {
                     // A key of another type, which those who ask are told.
@@ -266,7 +268,7 @@ impl Rounds {
                 },
                 [Value::Nil, _] => {
                     // If it has been granted the lock, it is answered so when it asks again.
-                    let _heard = self.gateway.parking.tell(token, News::Forgotten);
+                    let _delivered = self.gateway.parking.deliver(token, News::Forgotten);
                 }
                 _ => {}
             }

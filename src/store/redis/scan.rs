@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    client::answered, dispatch::Dispatch, failure::Failure, keys::Keys, reading::Patience,
+    client::answered, dispatch::Dispatch, failure::Failure, keys::Keys, retry::RetryPolicy,
     run::RunId, shard::Shard,
 };
 
@@ -38,11 +38,11 @@ impl Dispatch {
         pattern: &str,
         count: usize,
     ) -> Result<Step, StoreError> {
-        let mut patience = Patience::new();
+        let mut retry = RetryPolicy::new();
         loop {
             match self.scan_once(shard, from, pattern, count).await {
                 Ok(step) => return Ok(step),
-                Err(failure) => patience.bear(failure).await?,
+                Err(failure) => retry.pause_or_fail(failure).await?,
             }
         }
     }

@@ -18,13 +18,13 @@ use crate::{
     clock::Clock,
     config::RedisConfig,
     lifecycle::Lifecycle,
-    lock::{KeeperId, LockName, Meant, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability,
-        breaks::{Breaking, Breaks},
+        breaks::{BreakFeed, Breaking},
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Health, Inspection,
-            Leaving, Place, Release, Renewal, Renewer,
+            Leaving, QueuePosition, Release, Renewal, Renewer,
         },
         page::{ListQuery, Page},
         parking::Parking,
@@ -40,16 +40,16 @@ use super::{
     dispatch::Dispatch,
     examination::Examiner,
     floors::Floors,
-    gateway::Gateway,
+    gateway::RedisGateway,
     keys::Keys,
-    list::Listing,
+    list::RedisListing,
+    queue_maintenance::QueueMaintenance,
     relay::RedisRelay,
     replicated::Replicated,
-    scripts::{Knowledge, Scripts},
+    scripts::{GrantKnowledge, Scripts},
     shard::Shard,
     topology::RedisServers,
     topology::Topology,
-    wake::Wake,
 };
 
 /// Leases in Redis.
@@ -59,7 +59,7 @@ use super::{
 pub struct RedisStore {
     dispatch: Arc<Dispatch>,
     scripts: Arc<Scripts>,
-    gateway: Arc<Gateway>,
+    gateway: Arc<RedisGateway>,
     examiner: Arc<Examiner>,
     tags: Arc<SlotTags>,
     relay: RedisRelay,
@@ -93,7 +93,7 @@ impl RedisStore {
         let floors = Arc::new(Floors::new());
         let tags = Arc::new(SlotTags::compute());
         let (gateway, orphans) =
-            Gateway::new(channels, Arc::clone(&floors), config.wait_replicas > 0);
+            RedisGateway::new(channels, Arc::clone(&floors), config.wait_replicas > 0);
         let gateway = Arc::new(gateway);
         let replicated = Arc::new(Replicated {
             tags: Arc::clone(&tags),
@@ -118,7 +118,7 @@ impl RedisStore {
                 () = stopped => {}
             }
         });
-        let wake = Wake {
+        let maintenance = QueueMaintenance {
             gateway: Arc::clone(&gateway),
             dispatch: Arc::clone(&dispatch),
             scripts: Arc::clone(&scripts),
@@ -126,7 +126,7 @@ impl RedisStore {
         };
         let closing = CancellationToken::new();
         dispatch.topology.start(lifecycle, &closing);
-        wake.start(orphans, lifecycle, &closing);
+        maintenance.start(orphans, lifecycle, &closing);
         let relay = RedisRelay {
             gateway: Arc::clone(&gateway),
             dispatch: Arc::clone(&dispatch),
@@ -166,7 +166,7 @@ impl RedisStore {
     /// The server that has a slot, as soon as it is known which.
     async fn shard(&self, slot: Slot) -> Result<Arc<Shard>, Unavailability> {
         let topology = &self.dispatch.topology;
-        topology.known().await;
+        topology.wait_until_known().await;
         topology.shard(slot)
     }
 
@@ -186,21 +186,23 @@ impl Store for RedisStore {
             .admit_by(&shard, &self.examiner, dispatch.limit())
             .await?;
         let _room = shard.room().await?;
-        let line = self.replicated.line(&dispatch, keys.slot()).await?;
+        let replica_check = self.replicated.prepare(&dispatch, keys.slot()).await?;
         let acquire = self
             .scripts
             .acquire(&dispatch, &self.gateway, &keys, attempt);
-        let said = acquire.await?;
-        match &said.0 {
+        let answer = acquire.await?;
+        match &answer.0 {
             Acquisition::Replayed(lease, ..) | Acquisition::Collected(lease, _) => {
                 self.gateway.floors.raise(keys.slot(), lease.fence);
             }
             Acquisition::Held(Contention { holder, .. })
-            | Acquisition::Queued(Place {
+            | Acquisition::Queued(QueuePosition {
                 contention: Contention { holder, .. },
                 ..
             }) => {
-                self.gateway.floors.saw(keys.slot(), holder.as_ref());
+                self.gateway
+                    .floors
+                    .raise_to_holder(keys.slot(), holder.as_ref());
             }
             // The fence of a grant is noted where it is read.
             Acquisition::Granted(_)
@@ -209,7 +211,9 @@ impl Store for RedisStore {
             | Acquisition::IdempotencyMismatch
             | Acquisition::IdempotencyExpired => {}
         }
-        let replicated = self.replicated.acquisition(line, &keys, attempt, said);
+        let replicated = self
+            .replicated
+            .acquisition(replica_check, &keys, attempt, answer);
         replicated.await
     }
 
@@ -256,7 +260,7 @@ impl Store for RedisStore {
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
-        let (scripts, known) = (&self.scripts, Knowledge::MayBeHeard);
+        let (scripts, known) = (&self.scripts, GrantKnowledge::MayBeDelivered);
         scripts
             .give_back(&self.dispatch, &self.gateway, &keys, token, known)
             .await
@@ -270,11 +274,13 @@ impl Store for RedisStore {
         let _working = self.enter()?;
         let keys = self.keys(name);
         let dispatch = self.dispatch.for_one_request();
-        let line = self.replicated.line(&dispatch, keys.slot()).await?;
+        let replica_check = self.replicated.prepare(&dispatch, keys.slot()).await?;
         match self.scripts.confirm(&dispatch, &keys, token).await? {
-            (Confirmation::Confirmed(lease), told) => {
+            (Confirmation::Confirmed(lease), origin) => {
                 self.gateway.floors.raise(keys.slot(), lease.fence);
-                let granted = self.replicated.grant(line, &keys, token, lease, &told);
+                let granted = self
+                    .replicated
+                    .grant(replica_check, &keys, token, lease, &origin);
                 granted.await.map(Confirmation::Confirmed)
             }
             (other @ (Confirmation::Lost | Confirmation::Superseded), _) => Ok(other),
@@ -292,7 +298,7 @@ impl Store for RedisStore {
         let leaving = self.replicated.leave(&keys, token, keep_for).await;
         // Perhaps also where it is not known.
         if let (Ok(Leaving::Left(_)) | Err(_), Some(keep_for)) = (&leaving, keep_for) {
-            self.gateway.keeps_place(name, *token, keep_for);
+            self.gateway.schedule_lapse(name, *token, keep_for);
         }
         leaving
     }
@@ -313,13 +319,13 @@ impl Store for RedisStore {
         let inspection = self.scripts.inspect(&self.dispatch, &keys).await?;
         self.gateway
             .floors
-            .saw(keys.slot(), inspection.holder.as_ref());
+            .raise_to_holder(keys.slot(), inspection.holder.as_ref());
         Ok(inspection)
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let _working = self.enter()?;
-        let listing = Listing {
+        let listing = RedisListing {
             dispatch: &self.dispatch,
             scripts: &self.scripts,
             gateway: &self.gateway,
@@ -332,15 +338,15 @@ impl Store for RedisStore {
     async fn break_lock(
         &self,
         name: &LockName,
-        meant: Option<Meant>,
+        target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
         let dispatch = self.dispatch.for_one_request();
-        break_lock(&dispatch, &self.scripts, &self.gateway, &keys, meant).await
+        break_lock(&dispatch, &self.scripts, &self.gateway, &keys, target).await
     }
 
-    fn breaks(&self) -> &Breaks {
+    fn breaks(&self) -> &BreakFeed {
         &self.gateway.breaks
     }
 
@@ -362,7 +368,7 @@ impl Store for RedisStore {
         let replicas = shards.iter().map(|shard| shard.replicas.confirmed());
         let mut figures = StoreFigures {
             connections: Some(shards.iter().map(|shard| shard.pool.open()).sum()),
-            hears: Some(self.gateway.hears.load(Ordering::Relaxed)),
+            hears: Some(self.gateway.is_subscribed.load(Ordering::Relaxed)),
             unsent_messages: Some(self.gateway.unsent()),
             clock_skew: shards.iter().filter_map(skew).collect(),
             // Of the server that has the fewest.

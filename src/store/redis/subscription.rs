@@ -12,14 +12,14 @@ use tokio::time::{sleep, timeout};
 use crate::store::Unavailability;
 
 use super::{
-    client::Ear,
+    client::PubSubConnection,
     dispatch::{Dispatch, Pauses},
-    gateway::Gateway,
+    gateway::RedisGateway,
 };
 
 /// Hands on to the gateway what is published for it, or for all.
 pub(super) struct Subscription {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<RedisGateway>,
     pub(super) dispatch: Arc<Dispatch>,
 }
 
@@ -36,21 +36,21 @@ impl Subscription {
         let channel = self.gateway.id.channel();
         let mut pauses = Pauses::new();
         loop {
-            let subscribed = match self.dispatch.topology.messenger() {
-                Ok(messenger) => {
+            let subscribed = match self.dispatch.topology.pubsub_shard() {
+                Ok(pubsub_shard) => {
                     let channels = [&*channel, &self.gateway.channels.all];
-                    messenger.pool.subscribe(&channels).await
+                    pubsub_shard.pool.subscribe(&channels).await
                 }
                 Err(why) => Err(why),
             };
             let pause = match subscribed {
-                Ok(ear) => {
+                Ok(pubsub) => {
                     pauses = Pauses::new();
                     self.note(None);
                     self.gateway.missed.send_modify(|times| *times += 1);
-                    self.gateway.hears.store(true, Ordering::Relaxed);
-                    self.hear(ear).await;
-                    self.gateway.hears.store(false, Ordering::Relaxed);
+                    self.gateway.is_subscribed.store(true, Ordering::Relaxed);
+                    self.read_messages(pubsub).await;
+                    self.gateway.is_subscribed.store(false, Ordering::Relaxed);
                     pauses.next()
                 }
                 Err(Unavailability::Misconfigured(why)) => {
@@ -65,34 +65,40 @@ impl Subscription {
     }
 
     /// Hears messages until the connection is lost, or the server given up.
-    async fn hear(&self, Ear { connection, over }: Ear) {
+    async fn read_messages(
+        &self,
+        PubSubConnection {
+            connection,
+            disconnected,
+        }: PubSubConnection,
+    ) {
         let (mut requests, mut messages) = connection.split();
         let messages = async {
             while let Some(message) = messages.next().await {
                 self.gateway
-                    .hear_message(&String::from_utf8_lossy(message.get_payload_bytes()));
+                    .ingest_message(&String::from_utf8_lossy(message.get_payload_bytes()));
             }
         };
         tokio::select! {
             () = messages => {}
-            () = over.cancelled() => {}
-            () = silence(&mut requests) => {}
-            () = self.talk() => {}
+            () = disconnected.cancelled() => {}
+            () = until_silent(&mut requests) => {}
+            () = self.announce() => {}
         }
     }
 
     /// Says that this gateway hears now what it may not have heard before, and answers others who say
     /// so. What is lost is said again by those who ask, every few seconds.
-    async fn talk(&self) {
+    async fn announce(&self) {
         let id = &self.gateway.id;
-        self.tell_all(&format!("come {}", id.as_str())).await;
+        self.publish_to_all(&format!("come {}", id.as_str())).await;
         loop {
             let lasts = self.gateway.news_wanted.newcomer().await;
-            self.tell_all(&id.question(lasts)).await;
+            self.publish_to_all(&id.news_request(lasts)).await;
         }
     }
 
-    async fn tell_all(&self, message: &str) {
+    async fn publish_to_all(&self, message: &str) {
         let mut command = Cmd::new();
         command
             .arg("PUBLISH")
@@ -109,7 +115,7 @@ impl Subscription {
 
 /// Ends when a connection that listens does not answer any more: it may be lost without a sign. Any
 /// answer is one of life, a refusal included.
-pub(super) async fn silence(requests: &mut PubSubSink) {
+pub(super) async fn until_silent(requests: &mut PubSubSink) {
     loop {
         sleep(PING).await;
         if timeout(PING, requests.ping::<Value>()).await.is_err() {

@@ -8,7 +8,7 @@ pub struct Metric {
     /// Its name as it is scraped, a counter without the `_total` that ends it there.
     pub name: &'static str,
     /// How it behaves.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The names of its labels.
     pub labels: &'static [&'static str],
     /// What it says, in sentences.
@@ -17,7 +17,7 @@ pub struct Metric {
 
 /// How a metric behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Rises only, from 0 at the start.
     Counter,
     /// Goes up and down.
@@ -32,7 +32,7 @@ macro_rules! catalogue {
         /// callers choose: their number is bounded.
         pub const CATALOGUE: &[Metric] = &[$(Metric {
             name: $name,
-            kind: Kind::$kind,
+            kind: MetricKind::$kind,
             labels: &[$($label),*],
             help: $help,
         }),*];
@@ -145,16 +145,16 @@ impl Metric {
     pub fn samples(&self) -> Vec<String> {
         let with = |end: &str| format!("{}{end}", self.name);
         match self.kind {
-            Kind::Counter => vec![with("_total")],
-            Kind::Gauge => vec![with("")],
-            Kind::Histogram => vec![with("_bucket"), with("_sum"), with("_count")],
+            MetricKind::Counter => vec![with("_total")],
+            MetricKind::Gauge => vec![with("")],
+            MetricKind::Histogram => vec![with("_bucket"), with("_sum"), with("_count")],
         }
     }
 }
 
-// === impl Kind ===
+// === impl MetricKind ===
 
-impl Kind {
+impl MetricKind {
     fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -169,14 +169,14 @@ pub fn page() -> String {
     let mut page = include_str!("page.md").to_owned();
     for metric in CATALOGUE {
         let name = match metric.kind {
-            Kind::Counter => format!("{}_total", metric.name),
-            Kind::Gauge | Kind::Histogram => metric.name.to_owned(),
+            MetricKind::Counter => format!("{}_total", metric.name),
+            MetricKind::Gauge | MetricKind::Histogram => metric.name.to_owned(),
         };
         let labels = metric.labels.iter().map(|label| format!("`{label}`"));
         let labels = labels.collect::<Vec<_>>().join(", ");
         let kind = metric.kind.as_str();
         writeln!(page, "| `{name}` | {kind} | {labels} | {} |", metric.help)
-            .expect("a string takes all");
+            .expect("writing to a String never fails");
     }
     page
 }

@@ -1,12 +1,12 @@
 //! What the gateway counts and measures, for Prometheus.
 
 mod catalogue;
-mod entry;
 mod figures;
 mod histogram;
 mod labels;
 mod outcome;
 mod process;
+mod registrar;
 mod route;
 mod set;
 mod store_gauges;
@@ -14,9 +14,9 @@ mod store_gauges;
 mod tests;
 mod totals;
 
-pub use catalogue::{CATALOGUE, Kind, Metric, page};
+pub use catalogue::{CATALOGUE, Metric, MetricKind, page};
 pub use figures::{Figures, NodeFigures, StoreFigures};
-pub use outcome::{Ended, Outcome, SeenBy};
+pub use outcome::{AcquireOutcome, LeaseOutcome, SeenBy};
 pub use route::RouteMetrics;
 pub use set::Metrics;
 pub use totals::Totals;

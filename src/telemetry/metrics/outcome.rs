@@ -2,7 +2,7 @@
 
 /// How an acquire ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AcquireOutcome {
     /// A new lease.
     Granted,
     /// The lease that lived under its idempotency key.
@@ -21,7 +21,7 @@ pub enum Outcome {
 
 /// How a renewal or a release ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum LeaseOutcome {
     /// As it should.
     Done,
     /// The token did not hold the lock.
@@ -47,9 +47,9 @@ pub enum SeenBy {
     Stream,
 }
 
-// === impl Outcome ===
+// === impl AcquireOutcome ===
 
-impl Outcome {
+impl AcquireOutcome {
     /// Every outcome.
     pub const ALL: [Self; 7] = [
         Self::Granted,
@@ -75,9 +75,9 @@ impl Outcome {
     }
 }
 
-// === impl Ended ===
+// === impl LeaseOutcome ===
 
-impl Ended {
+impl LeaseOutcome {
     /// Every end.
     pub const ALL: [Self; 6] = [
         Self::Done,

@@ -19,7 +19,7 @@ pub struct RouteMetrics {
     route: Arc<str>,
     requests: Family<RequestLabels, Counter>,
     durations: Histograms<RouteLabels>,
-    counters: Known<(&'static str, Status), Counter>,
+    counters: Cached<(&'static str, Status), Counter>,
     duration: OnceLock<Histogram>,
 }
 
@@ -28,12 +28,12 @@ pub struct RouteMetrics {
 pub(super) struct KnownHistograms {
     label: &'static str,
     family: Histograms<Labels<1>>,
-    known: Known<&'static str, Histogram>,
+    known: Cached<&'static str, Histogram>,
 }
 
 /// Metrics that were asked for before, by what tells them apart: the first few of them.
 #[derive(Debug)]
-struct Known<K, M>([OnceLock<(K, M)>; KNOWN]);
+struct Cached<K, M>([OnceLock<(K, M)>; KNOWN]);
 
 /// As many as a route has pairs of a method and a status in its daily work, and as many as there are
 /// operations of a store. What is not among them is looked up.
@@ -51,7 +51,7 @@ impl RouteMetrics {
             route: route.into(),
             requests: requests.clone(),
             durations: durations.clone(),
-            counters: Known::default(),
+            counters: Cached::default(),
             duration: OnceLock::new(),
         }
     }
@@ -84,7 +84,7 @@ impl KnownHistograms {
         Self {
             label,
             family,
-            known: Known::default(),
+            known: Cached::default(),
         }
     }
 
@@ -96,15 +96,15 @@ impl KnownHistograms {
     }
 }
 
-// === impl Known ===
+// === impl Cached ===
 
-impl<K, M> Default for Known<K, M> {
+impl<K, M> Default for Cached<K, M> {
     fn default() -> Self {
         Self([const { OnceLock::new() }; KNOWN])
     }
 }
 
-impl<K: Copy + PartialEq, M> Known<K, M> {
+impl<K: Copy + PartialEq, M> Cached<K, M> {
     fn with(&self, key: K, look_up: impl Fn() -> M, work: impl FnOnce(&M)) {
         for slot in &self.0 {
             // Another thread may fill the slot first, with what has another key.

@@ -15,11 +15,11 @@ use prometheus_client::{
 use crate::release;
 
 use super::{
-    Ended, Figures, Outcome, SeenBy,
-    entry::Entry,
+    AcquireOutcome, Figures, LeaseOutcome, SeenBy,
     histogram::{Histogram, Histograms, long, short},
     labels::{Labels, RequestLabels, RouteLabels},
     process::Process,
+    registrar::MetricRegistrar,
     route::{KnownHistograms, RouteMetrics},
     store_gauges::{FloatGauge, StoreGauges},
 };
@@ -36,7 +36,7 @@ pub(super) struct Set {
     request_duration: Histograms<RouteLabels>,
     pub(super) acquires: Counts<1>,
     /// The same by outcome, so that no request looks one up.
-    acquired: [Counter; Outcome::ALL.len()],
+    acquired: [Counter; AcquireOutcome::ALL.len()],
     wait: Histograms<Labels<1>>,
     pub(super) handoffs: Counts<1>,
     pub(super) abandoned_waits: Counter,
@@ -45,7 +45,7 @@ pub(super) struct Set {
     pub(super) renew_margin: Histograms<Labels<1>>,
     pub(super) releases: Counts<1>,
     /// The same by their end.
-    released: [Counter; Ended::ALL.len()],
+    released: [Counter; LeaseOutcome::ALL.len()],
     abandoned_releases: Counts<1>,
     hold: Histogram,
     pub(super) expired_while_held: Counts<1>,
@@ -56,11 +56,11 @@ pub(super) struct Set {
     store_errors: Counts<2>,
     /// All of them, to be read.
     pub(super) unanswered: Counter,
-    looked_up: LookedUp,
+    scraped: ScrapedGauges,
 }
 
 /// What is set when somebody asks.
-struct LookedUp {
+struct ScrapedGauges {
     draining: Gauge,
     checks: Family<Labels<1>, Gauge>,
     waiters: Gauge,
@@ -88,8 +88,8 @@ impl Default for Metrics {
 impl Metrics {
     /// New metrics, all at 0, of a program of this version.
     pub fn new(version: &str, commit: &str) -> Self {
-        let mut entry = Entry::default();
-        let build = entry.add(
+        let mut registrar = MetricRegistrar::default();
+        let build = registrar.add(
             "latchgate_build_info",
             Family::<[(&str, String); 2], Gauge>::default(),
         );
@@ -99,60 +99,60 @@ impl Metrics {
                 ("commit", commit.to_owned()),
             ])
             .set(1);
-        let looked_up = LookedUp::register(&mut entry);
-        let acquires: Counts<1> = entry.add("latchgate_acquires", Family::default());
-        let releases: Counts<1> = entry.add("latchgate_releases", Family::default());
+        let scraped = ScrapedGauges::register(&mut registrar);
+        let acquires: Counts<1> = registrar.add("latchgate_acquires", Family::default());
+        let releases: Counts<1> = registrar.add("latchgate_releases", Family::default());
         let set = Set {
-            acquired: Outcome::ALL
+            acquired: AcquireOutcome::ALL
                 .map(|outcome| acquires.get_or_create_owned(&[("outcome", outcome.as_str())])),
-            released: Ended::ALL.map(|ended| {
+            released: LeaseOutcome::ALL.map(|ended| {
                 releases.get_or_create_owned(&[("outcome", ended.as_str("released"))])
             }),
-            requests: entry.add("latchgate_http_requests", Family::default()),
-            request_duration: entry.add(
+            requests: registrar.add("latchgate_http_requests", Family::default()),
+            request_duration: registrar.add(
                 "latchgate_http_request_duration_seconds",
                 Family::new_with_constructor(short),
             ),
             acquires,
-            wait: entry.add("latchgate_wait_seconds", Family::new_with_constructor(long)),
-            handoffs: entry.add("latchgate_handoffs", Family::default()),
-            abandoned_waits: entry.add("latchgate_abandoned_waits", Counter::default()),
-            given_back: entry.add("latchgate_given_back_grants", Counter::default()),
-            renewals: entry.add("latchgate_renewals", Family::default()),
-            renew_margin: entry.add(
+            wait: registrar.add("latchgate_wait_seconds", Family::new_with_constructor(long)),
+            handoffs: registrar.add("latchgate_handoffs", Family::default()),
+            abandoned_waits: registrar.add("latchgate_abandoned_waits", Counter::default()),
+            given_back: registrar.add("latchgate_given_back_grants", Counter::default()),
+            renewals: registrar.add("latchgate_renewals", Family::default()),
+            renew_margin: registrar.add(
                 "latchgate_renew_margin_seconds",
                 Family::new_with_constructor(long),
             ),
             releases,
             unanswered: Counter::default(),
-            abandoned_releases: entry.add("latchgate_abandoned_releases", Family::default()),
-            hold: entry.add("latchgate_hold_seconds", long()),
-            expired_while_held: entry.add("latchgate_expired_while_held", Family::default()),
-            broken: entry.add("latchgate_broken_leases", Counter::default()),
-            fence_regressions: entry.add("latchgate_fence_regressions", Counter::default()),
+            abandoned_releases: registrar.add("latchgate_abandoned_releases", Family::default()),
+            hold: registrar.add("latchgate_hold_seconds", long()),
+            expired_while_held: registrar.add("latchgate_expired_while_held", Family::default()),
+            broken: registrar.add("latchgate_broken_leases", Counter::default()),
+            fence_regressions: registrar.add("latchgate_fence_regressions", Counter::default()),
             store_durations: KnownHistograms::new(
                 "operation",
-                entry.add(
+                registrar.add(
                     "latchgate_store_duration_seconds",
                     Family::new_with_constructor(short),
                 ),
             ),
-            store_errors: entry.add("latchgate_store_errors", Family::default()),
-            looked_up,
-            registry: entry.into_registry(),
+            store_errors: registrar.add("latchgate_store_errors", Family::default()),
+            scraped,
+            registry: registrar.into_registry(),
         };
         set.begin();
         Self(Arc::new(set))
     }
 
     /// Counts the requests of a route; one that has no name is that of requests which no route matches.
-    pub fn of_route(&self, route: &str) -> RouteMetrics {
+    pub fn route_metrics(&self, route: &str) -> RouteMetrics {
         let route = if route.is_empty() { "unmatched" } else { route };
         RouteMetrics::new(route, &self.0.requests, &self.0.request_duration)
     }
 
     /// An acquire ended.
-    pub fn acquired(&self, outcome: Outcome) {
+    pub fn acquired(&self, outcome: AcquireOutcome) {
         self.0.acquired[outcome as usize].inc();
     }
 
@@ -184,20 +184,20 @@ impl Metrics {
     }
 
     /// A renewal ended; `left` is what was left of the TTL, if that is known.
-    pub fn renewed(&self, by: SeenBy, ended: Ended, left: Option<Duration>) {
+    pub fn renewed(&self, by: SeenBy, ended: LeaseOutcome, left: Option<Duration>) {
         let renewer = by.renewer();
         let labels = [("by", renewer), ("outcome", ended.as_str("renewed"))];
         self.0.renewals.get_or_create(&labels).inc();
-        if let (Ended::Done, Some(left)) = (ended, left) {
+        if let (LeaseOutcome::Done, Some(left)) = (ended, left) {
             let margin = self.0.renew_margin.get_or_create(&[("by", renewer)]);
             margin.observe(left);
         }
     }
 
     /// A release ended; `held` is for how long the lease was held, if that is known.
-    pub fn released(&self, ended: Ended, held: Option<Duration>) {
+    pub fn released(&self, ended: LeaseOutcome, held: Option<Duration>) {
         self.0.released[ended as usize].inc();
-        if let (Ended::Done, Some(held)) = (ended, held) {
+        if let (LeaseOutcome::Done, Some(held)) = (ended, held) {
             self.0.hold.observe(held);
         }
     }
@@ -220,7 +220,7 @@ impl Metrics {
     }
 
     /// A lock was taken away.
-    pub fn broke(&self) {
+    pub fn lock_broken(&self) {
         self.0.broken.inc();
     }
 
@@ -246,9 +246,9 @@ impl Metrics {
 
     /// Everything, as Prometheus scrapes it.
     pub fn text(&self, now: &Figures) -> String {
-        self.0.looked_up.set(now, Process::now());
+        self.0.scraped.set(now, Process::now());
         let mut text = String::new();
-        encode(&mut text, &self.0.registry).expect("a string takes all");
+        encode(&mut text, &self.0.registry).expect("writing to a String never fails");
         // How a family without labels is written: right, and not what anybody expects to read.
         text.replace("{} ", " ")
     }
@@ -278,7 +278,7 @@ impl Set {
         for outcome in ["granted", "not-granted"] {
             drop(self.wait.get_or_create(&[("outcome", outcome)]));
         }
-        for ended in Ended::ALL {
+        for ended in LeaseOutcome::ALL {
             for by in ["caller", "stream"] {
                 let labels = [("by", by), ("outcome", ended.as_str("renewed"))];
                 drop(self.renewals.get_or_create(&labels));
@@ -292,27 +292,27 @@ impl Set {
     }
 }
 
-// === impl LookedUp ===
+// === impl ScrapedGauges ===
 
-impl LookedUp {
-    fn register(entry: &mut Entry) -> Self {
+impl ScrapedGauges {
+    fn register(registrar: &mut MetricRegistrar) -> Self {
         Self {
-            draining: entry.add("latchgate_draining", Gauge::default()),
-            checks: entry.add("latchgate_check", Family::default()),
-            waiters: entry.add("latchgate_waiters", Gauge::default()),
-            held_streams: entry.add("latchgate_held_streams", Gauge::default()),
-            event_streams: entry.add("latchgate_event_streams", Gauge::default()),
-            leases: entry.add("latchgate_leases", Gauge::default()),
-            certificate_ends: entry.add(
+            draining: registrar.add("latchgate_draining", Gauge::default()),
+            checks: registrar.add("latchgate_check", Family::default()),
+            waiters: registrar.add("latchgate_waiters", Gauge::default()),
+            held_streams: registrar.add("latchgate_held_streams", Gauge::default()),
+            event_streams: registrar.add("latchgate_event_streams", Gauge::default()),
+            leases: registrar.add("latchgate_leases", Gauge::default()),
+            certificate_ends: registrar.add(
                 "latchgate_certificate_expiry_timestamp_seconds",
                 Family::default(),
             ),
-            store: StoreGauges::new(entry),
-            started_at: entry.add("process_start_time_seconds", Family::default()),
-            cpu: entry.add("process_cpu_seconds", Family::default()),
-            resident: entry.add("process_resident_memory_bytes", Family::default()),
-            open_files: entry.add("process_open_fds", Family::default()),
-            most_files: entry.add("process_max_fds", Family::default()),
+            store: StoreGauges::new(registrar),
+            started_at: registrar.add("process_start_time_seconds", Family::default()),
+            cpu: registrar.add("process_cpu_seconds", Family::default()),
+            resident: registrar.add("process_resident_memory_bytes", Family::default()),
+            open_files: registrar.add("process_open_fds", Family::default()),
+            most_files: registrar.add("process_max_fds", Family::default()),
         }
     }
 

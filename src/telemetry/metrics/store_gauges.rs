@@ -6,8 +6,8 @@ use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge}
 
 use super::{
     StoreFigures,
-    entry::Entry,
     labels::{Labels, NodeLabels},
+    registrar::MetricRegistrar,
 };
 
 /// A gauge whose value has a fraction.
@@ -32,20 +32,20 @@ pub(super) struct StoreGauges {
 // === impl StoreGauges ===
 
 impl StoreGauges {
-    pub(super) fn new(entry: &mut Entry) -> Self {
+    pub(super) fn new(registrar: &mut MetricRegistrar) -> Self {
         Self {
-            connections: entry.add("latchgate_store_connections", Family::default()),
-            hears: entry.add("latchgate_store_channel", Family::default()),
-            unsent: entry.add("latchgate_store_unsent_messages", Family::default()),
-            clock_skew: entry.add("latchgate_store_clock_skew_seconds", Family::default()),
-            master: entry.add("latchgate_store_master_since_seconds", Family::default()),
-            master_changes: entry.add("latchgate_store_master_changes", Family::default()),
-            sentinels: entry.add("latchgate_store_sentinel", Family::default()),
-            replicas: entry.add("latchgate_store_replicas", Family::default()),
-            up: entry.add("latchgate_store_node", Family::default()),
-            given: entry.add("latchgate_store_votes_given", Family::default()),
-            refused: entry.add("latchgate_store_votes_refused", Family::default()),
-            missing: entry.add("latchgate_store_votes_missing", Family::default()),
+            connections: registrar.add("latchgate_store_connections", Family::default()),
+            hears: registrar.add("latchgate_store_channel", Family::default()),
+            unsent: registrar.add("latchgate_store_unsent_messages", Family::default()),
+            clock_skew: registrar.add("latchgate_store_clock_skew_seconds", Family::default()),
+            master: registrar.add("latchgate_store_master_since_seconds", Family::default()),
+            master_changes: registrar.add("latchgate_store_master_changes", Family::default()),
+            sentinels: registrar.add("latchgate_store_sentinel", Family::default()),
+            replicas: registrar.add("latchgate_store_replicas", Family::default()),
+            up: registrar.add("latchgate_store_node", Family::default()),
+            given: registrar.add("latchgate_store_votes_given", Family::default()),
+            refused: registrar.add("latchgate_store_votes_refused", Family::default()),
+            missing: registrar.add("latchgate_store_votes_missing", Family::default()),
         }
     }
 

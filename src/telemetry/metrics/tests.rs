@@ -9,9 +9,9 @@ use super::*;
 fn everything() -> Metrics {
     let metrics = Metrics::new("1.2.3", "abc");
     let took = Duration::from_millis(3);
-    let route = metrics.of_route("/locks/{name}");
+    let route = metrics.route_metrics("/locks/{name}");
     route.request(&Method::POST, Some(StatusCode::CREATED), took);
-    metrics.of_route("").request(&Method::POST, None, took);
+    metrics.route_metrics("").request(&Method::POST, None, took);
     metrics.store_asked("acquire", Duration::from_millis(1), Some("unavailable"));
     metrics
 }
@@ -90,7 +90,7 @@ fn what_counts_is_there_from_the_beginning_at_0() {
 fn a_method_and_a_route_that_callers_invent_make_no_series() {
     let metrics = everything();
     let invented = Method::from_bytes(b"INVENTED").unwrap();
-    let unmatched = metrics.of_route("");
+    let unmatched = metrics.route_metrics("");
     unmatched.request(&invented, Some(StatusCode::NOT_FOUND), Duration::ZERO);
     let text = metrics.text(&Figures::default());
     let line =

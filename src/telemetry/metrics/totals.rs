@@ -1,13 +1,13 @@
 //! What was counted since the start, as numbers.
 
-use super::{Ended, Metrics, Outcome, SeenBy, histogram::LONG};
+use super::{AcquireOutcome, LeaseOutcome, Metrics, SeenBy, histogram::LONG};
 
 /// What was counted since the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Totals {
-    acquires: [(Outcome, u64); Outcome::ALL.len()],
-    renewals: [(Ended, u64); Ended::ALL.len()],
-    releases: [(Ended, u64); Ended::ALL.len()],
+    acquires: [(AcquireOutcome, u64); AcquireOutcome::ALL.len()],
+    renewals: [(LeaseOutcome, u64); LeaseOutcome::ALL.len()],
+    releases: [(LeaseOutcome, u64); LeaseOutcome::ALL.len()],
     /// Locks that passed to somebody who waited here.
     pub handoffs: u64,
     /// Waits whose caller had gone.
@@ -32,17 +32,17 @@ impl Totals {
     pub const MARGINS: &[u64] = &LONG;
 
     /// How many acquires and holds ended so.
-    pub fn acquires(&self, outcome: Outcome) -> u64 {
+    pub fn acquires(&self, outcome: AcquireOutcome) -> u64 {
         count(&self.acquires, outcome)
     }
 
     /// How many renewals ended so, by callers and by streams.
-    pub fn renewals(&self, ended: Ended) -> u64 {
+    pub fn renewals(&self, ended: LeaseOutcome) -> u64 {
         count(&self.renewals, ended)
     }
 
     /// How many releases ended so.
-    pub fn releases(&self, ended: Ended) -> u64 {
+    pub fn releases(&self, ended: LeaseOutcome) -> u64 {
         count(&self.releases, ended)
     }
 }
@@ -53,18 +53,18 @@ impl Metrics {
     /// What was counted since the start.
     pub fn totals(&self) -> Totals {
         let set = &self.0;
-        let renewed = |ended: Ended| {
+        let renewed = |ended: LeaseOutcome| {
             let by = |by| {
                 let labels = [("by", by), ("outcome", ended.as_str("renewed"))];
                 set.renewals.get_or_create(&labels).get()
             };
             (ended, by("caller") + by("stream"))
         };
-        let released = |ended: Ended| {
+        let released = |ended: LeaseOutcome| {
             let labels = [("outcome", ended.as_str("released"))];
             (ended, set.releases.get_or_create(&labels).get())
         };
-        let acquired = |outcome: Outcome| {
+        let acquired = |outcome: AcquireOutcome| {
             let labels = [("outcome", outcome.as_str())];
             (outcome, set.acquires.get_or_create(&labels).get())
         };
@@ -82,9 +82,9 @@ impl Metrics {
         let margins = by_callers.into_iter().zip(by_streams);
         let margins = margins.map(|(caller, stream)| caller + stream);
         Totals {
-            acquires: Outcome::ALL.map(acquired),
-            renewals: Ended::ALL.map(renewed),
-            releases: Ended::ALL.map(released),
+            acquires: AcquireOutcome::ALL.map(acquired),
+            renewals: LeaseOutcome::ALL.map(renewed),
+            releases: LeaseOutcome::ALL.map(released),
             handoffs: handed_over.iter().sum(),
             abandoned_waits: set.abandoned_waits.get(),
             given_back: set.given_back.get(),

@@ -30,11 +30,11 @@ const IS_PARENT_REMOTE: u32 = 0x200;
 
 /// One field after the other of a message.
 #[derive(Default)]
-struct Message(Vec<u8>);
+struct ProtoMessage(Vec<u8>);
 
 /// An `ExportTraceServiceRequest` with these spans.
 pub(super) fn request(sender: &Sender, records: &[Record]) -> Vec<u8> {
-    let mut resource = Message::default();
+    let mut resource = ProtoMessage::default();
     for (name, text) in [
         ("service.name", sender.service_name.as_str()),
         ("service.version", release::VERSION),
@@ -42,24 +42,24 @@ pub(super) fn request(sender: &Sender, records: &[Record]) -> Vec<u8> {
     ] {
         resource.attribute(1, name, &Value::Text(text.to_owned().into()));
     }
-    let mut scope = Message::default();
+    let mut scope = ProtoMessage::default();
     scope.text(1, SCOPE);
     scope.text(2, release::VERSION);
-    let mut of_scope = Message::default();
+    let mut of_scope = ProtoMessage::default();
     of_scope.message(1, &scope);
     for record in records {
         of_scope.message(2, &span(record));
     }
-    let mut of_resource = Message::default();
+    let mut of_resource = ProtoMessage::default();
     of_resource.message(1, &resource);
     of_resource.message(2, &of_scope);
-    let mut request = Message::default();
+    let mut request = ProtoMessage::default();
     request.message(1, &of_resource);
     request.0
 }
 
-fn span(record: &Record) -> Message {
-    let mut span = Message::default();
+fn span(record: &Record) -> ProtoMessage {
+    let mut span = ProtoMessage::default();
     span.bytes(1, &record.trace_id.to_be_bytes());
     span.bytes(2, &record.span_id.to_be_bytes());
     if let Some(state) = &record.state {
@@ -83,7 +83,7 @@ fn span(record: &Record) -> Message {
         span.attribute(9, name, value);
     }
     if record.has_failed {
-        let mut status = Message::default();
+        let mut status = ProtoMessage::default();
         status.number(3, STATUS_CODE_ERROR);
         span.message(15, &status);
     }
@@ -102,9 +102,9 @@ fn nanoseconds(time: SystemTime) -> u64 {
     u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
 
-// === impl Message ===
+// === impl ProtoMessage ===
 
-impl Message {
+impl ProtoMessage {
     const VARINT: u32 = 0;
     const FIXED64: u32 = 1;
     const LENGTH: u32 = 2;

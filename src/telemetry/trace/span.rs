@@ -8,11 +8,11 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::tracer::Shared;
+use super::tracer::TracerShared;
 
 /// Something under way. It ends when it is dropped, however that comes about.
 pub struct Span {
-    tracer: Arc<Shared>,
+    tracer: Arc<TracerShared>,
     began: Instant,
     /// None once it has been handed on. In a box: most requests are not traced, and have room for it.
     record: Option<Box<Record>>,
@@ -60,7 +60,7 @@ pub enum Value {
 /// What a span is to those within it.
 #[derive(Clone)]
 struct Parent {
-    tracer: Arc<Shared>,
+    tracer: Arc<TracerShared>,
     trace_id: u128,
     span_id: u64,
     state: Option<Arc<str>>,
@@ -104,7 +104,7 @@ pub(super) fn new_id() -> u64 {
 // === impl Span ===
 
 impl Span {
-    pub(super) fn begin(tracer: Arc<Shared>, record: Record) -> Self {
+    pub(super) fn begin(tracer: Arc<TracerShared>, record: Record) -> Self {
         Self {
             tracer,
             began: Instant::now(),
@@ -118,8 +118,8 @@ impl Span {
     }
 
     /// Whether the names of locks may be told.
-    pub fn tells_lock_names(&self) -> bool {
-        self.tracer.tells_lock_names
+    pub fn records_lock_names(&self) -> bool {
+        self.tracer.records_lock_names
     }
 
     /// Says something of it.
@@ -157,7 +157,7 @@ impl Drop for Span {
     fn drop(&mut self) {
         if let Some(mut record) = self.record.take() {
             record.took = self.began.elapsed();
-            self.tracer.tell(*record);
+            self.tracer.submit(*record);
         }
     }
 }

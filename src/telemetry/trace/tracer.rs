@@ -34,14 +34,14 @@ pub struct Tracer(Option<Tracing>);
 
 #[derive(Clone)]
 struct Tracing {
-    shared: Arc<Shared>,
+    shared: Arc<TracerShared>,
     exporter: Arc<Exporter>,
 }
 
 /// What spans need of the tracer.
-pub(super) struct Shared {
+pub(super) struct TracerShared {
     clock: Arc<dyn Clock>,
-    pub(super) tells_lock_names: bool,
+    pub(super) records_lock_names: bool,
     sample_per_mille: u64,
     waiting: mpsc::Sender<Record>,
     lost: Arc<AtomicU64>,
@@ -76,9 +76,9 @@ impl Tracer {
             }
         });
         info!(endpoint = config.endpoint, "traces are sent");
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(TracerShared {
             clock,
-            tells_lock_names: config.lock_names,
+            records_lock_names: config.lock_names,
             sample_per_mille: config.sample_per_mille,
             waiting,
             lost,
@@ -141,9 +141,9 @@ impl fmt::Debug for Tracer {
     }
 }
 
-// === impl Shared ===
+// === impl TracerShared ===
 
-impl Shared {
+impl TracerShared {
     pub(super) fn now(&self) -> SystemTime {
         self.clock.wall()
     }
@@ -159,7 +159,7 @@ impl Shared {
     }
 
     /// Hands a span on; it is lost if as many wait as may.
-    pub(super) fn tell(&self, record: Record) {
+    pub(super) fn submit(&self, record: Record) {
         if self.waiting.try_send(record).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }

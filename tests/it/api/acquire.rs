@@ -10,7 +10,7 @@ use latchgate::{
 };
 
 use super::{
-    scripted::{Asked, held, held_by},
+    scripted::{StoreCall, held, held_by},
     service::{JSON, Service},
 };
 
@@ -107,7 +107,7 @@ async fn the_token_that_is_answered_is_the_one_that_was_granted() {
     let answer = service.acquire("").await;
     let token = latchgate::lock::Token::parse(answer.json()["token"].as_str().unwrap()).unwrap();
     let asked = service.script.asked();
-    let [Asked::Acquire(attempt)] = asked.as_slice() else {
+    let [StoreCall::Acquire(attempt)] = asked.as_slice() else {
         panic!("one attempt: {asked:?}");
     };
     assert_eq!(attempt.token, token.hash());
@@ -121,7 +121,7 @@ async fn asked_again_with_its_key_a_lease_is_answered_with_200_and_the_same_toke
     let first = service.ask(Method::POST, "/locks/a", WITH_KEY, "").await;
     assert_eq!(first.status, 201);
     let asked = service.script.asked();
-    let [Asked::Acquire(attempt)] = asked.as_slice() else {
+    let [StoreCall::Acquire(attempt)] = asked.as_slice() else {
         panic!("one attempt: {asked:?}");
     };
     let salt: Salt = attempt.idempotency.as_ref().unwrap().salt;

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::SystemT
 
 use http::Method;
 use latchgate::{
-    audit::{Asker, Audit, Broken, ReloadedKeys},
+    audit::{Audit, BreakAttempt, ReloadedKeys, Requester},
     auth::{Gate, KeysFile, SessionSeal},
     clock::ManualClock,
     config::{AuditConfig, Config},
@@ -142,8 +142,8 @@ async fn a_break_is_on_the_disk_before_it_is_answered() {
     let path = directory.path().join("log");
     let audit = audit(&path);
     let name = LockName::new("deploy").unwrap();
-    let broken = Broken {
-        asker: Asker {
+    let broken = BreakAttempt {
+        requester: Requester {
             key: Some("ops"),
             request_id: "r1",
             remote: Some("192.0.2.7".parse().unwrap()),
@@ -153,7 +153,7 @@ async fn a_break_is_on_the_disk_before_it_is_answered() {
         reason: "the holder's machine is gone\n{}",
         outcome: "broken",
     };
-    audit.broke(&broken).await;
+    audit.lock_broken(&broken).await;
     // No waiting here: it is there.
     assert_eq!(
         lines(&path),
@@ -274,8 +274,8 @@ async fn a_line_that_broke_off_is_not_gone_on_with_after_a_start_or_a_hup() {
 async fn a_break_that_cannot_be_written_is_counted() {
     let audit = audit(Path::new("/dev/full"));
     let name = LockName::new("deploy").unwrap();
-    let broken = Broken {
-        asker: Asker {
+    let broken = BreakAttempt {
+        requester: Requester {
             key: None,
             request_id: "r1",
             remote: None,
@@ -285,7 +285,7 @@ async fn a_break_that_cannot_be_written_is_counted() {
         reason: "hangs",
         outcome: "broken",
     };
-    audit.broke(&broken).await;
-    audit.broke(&broken).await;
+    audit.lock_broken(&broken).await;
+    audit.lock_broken(&broken).await;
     assert_eq!(audit.missing(), 2);
 }

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http::Method;
 use latchgate::{
-    lock::{FencingToken, ForeignMark, Meant, Owner},
+    lock::{BreakTarget, FencingToken, ForeignMark, Owner},
     store::{
         StoreError, Uncertainty,
         breaks::Breaking,
@@ -12,11 +12,11 @@ use latchgate::{
 };
 
 use super::{
-    scripted::{Asked, held},
-    service::{Answer, JSON, Service, WITH_TOKEN},
+    scripted::{StoreCall, held},
+    service::{ApiResponse, JSON, Service, WITH_TOKEN},
 };
 
-async fn break_lock(service: &Service, body: &str) -> Answer {
+async fn break_lock(service: &Service, body: &str) -> ApiResponse {
     let (post, body) = (Method::POST, body.to_owned());
     service.ask(post, "/locks/a/break", JSON, body).await
 }
@@ -56,13 +56,16 @@ async fn answers_what_was_broken_as_it_was() {
     let asked = service.script.asked().pop();
     let meant = FencingToken::new(42).unwrap();
     assert!(
-        matches!(&asked, Some(Asked::Break(name, Some(asked)))
-            if name.as_str() == "a" && *asked == Meant::Lease(meant)),
+        matches!(&asked, Some(StoreCall::Break(name, Some(asked)))
+            if name.as_str() == "a" && *asked == BreakTarget::Lease(meant)),
         "{asked:?}"
     );
     break_lock(&service, r#"{"reason":"hangs"}"#).await;
     let asked = service.script.asked().pop();
-    assert!(matches!(asked, Some(Asked::Break(_, None))), "{asked:?}");
+    assert!(
+        matches!(asked, Some(StoreCall::Break(_, None))),
+        "{asked:?}"
+    );
 }
 
 const MARK: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -81,7 +84,7 @@ async fn a_foreign_client_is_meant_by_its_mark() {
     assert_eq!(broken.json()["holder"]["foreign_mark"], MARK);
     let asked = service.script.asked().pop();
     assert!(
-        matches!(asked, Some(Asked::Break(_, Some(Meant::Foreign(mark)))) if mark == meant),
+        matches!(asked, Some(StoreCall::Break(_, Some(BreakTarget::Foreign(mark)))) if mark == meant),
         "{asked:?}"
     );
 }

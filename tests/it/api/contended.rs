@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::{
     listener::Listener,
-    service::{Answer, JSON, Service},
+    service::{ApiResponse, JSON, Service},
 };
 use crate::support::{RedisServer, eventually};
 
@@ -69,7 +69,7 @@ impl Pair {
     }
 
     /// Begins to wait at a gateway, and is in the queue when this returns.
-    async fn wait(&self, at: usize, owner: &str) -> JoinHandle<Answer> {
+    async fn wait(&self, at: usize, owner: &str) -> JoinHandle<ApiResponse> {
         let gateway = Arc::clone(&self.gateways[at]);
         let body = json!({"wait_ms": 20_000, "owner": owner}).to_string();
         #[expect(

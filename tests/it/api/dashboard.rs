@@ -7,13 +7,13 @@ use http::{Method, Request};
 use http_body_util::BodyExt;
 use latchgate::config::Config;
 
-use super::service::{Answer, Service};
+use super::service::{ApiResponse, Service};
 
 const GZIP: (&str, &str) = ("accept-encoding", "gzip, deflate, br");
 /// What the first page may cost, as it is sent.
 const MOST_SENT: usize = 150 * 1024;
 
-async fn look(service: &Service, path: &str, headers: &[(&str, &str)]) -> Answer {
+async fn look(service: &Service, path: &str, headers: &[(&str, &str)]) -> ApiResponse {
     service.ask(Method::GET, path, headers, "").await
 }
 

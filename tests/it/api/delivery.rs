@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{
     lines::Lines,
-    scripted::Asked,
+    scripted::StoreCall,
     service::{Service, until},
     socket::{answer, reset, send},
 };
@@ -20,7 +20,7 @@ const WITH_KEY: &str = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\n\
      idempotency-key: 0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11\r\n\r\n";
 
 /// Sends a request to a store that does not answer, and waits until the store has it.
-async fn under_way(service: &Service, request: &str) -> TcpStream {
+async fn in_flight(service: &Service, request: &str) -> TcpStream {
     service.script.paused.set();
     let mut stream = service.connect().await;
     send(&mut stream, request).await;
@@ -36,7 +36,7 @@ async fn answer_nobody(service: &Service, lines: &Lines) {
 
 fn attempt(service: &Service) -> latchgate::lock::TokenHash {
     match service.script.asked().as_slice() {
-        [Asked::Acquire(attempt), ..] => attempt.token,
+        [StoreCall::Acquire(attempt), ..] => attempt.token,
         asked => panic!("an attempt first: {asked:?}"),
     }
 }
@@ -46,7 +46,7 @@ async fn a_caller_that_closes_before_the_answer_leaves_no_lease() {
     let lines = Lines::default();
     let _guard = lines.collect();
     let service = Service::start();
-    let stream = under_way(&service, ACQUIRE).await;
+    let stream = in_flight(&service, ACQUIRE).await;
     drop(stream);
     answer_nobody(&service, &lines).await;
     until("the lease is given back", || {
@@ -54,7 +54,7 @@ async fn a_caller_that_closes_before_the_answer_leaves_no_lease() {
     })
     .await;
     let token = attempt(&service);
-    assert!(matches!(service.script.asked()[..], [_, Asked::GiveBack(hash)] if hash == token));
+    assert!(matches!(service.script.asked()[..], [_, StoreCall::GiveBack(hash)] if hash == token));
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn a_caller_that_resets_before_the_answer_leaves_no_lease() {
     let lines = Lines::default();
     let _guard = lines.collect();
     let service = Service::start();
-    let stream = under_way(&service, ACQUIRE).await;
+    let stream = in_flight(&service, ACQUIRE).await;
     reset(stream);
     answer_nobody(&service, &lines).await;
     until("the lease is given back", || {
@@ -116,7 +116,7 @@ async fn with_a_key_the_lease_waits_for_its_caller_and_is_then_given_back() {
     let mut config = Config::default();
     config.limits.reconnect_grace_ms = Millis(400);
     let service = Service::with(config);
-    let stream = under_way(&service, WITH_KEY).await;
+    let stream = in_flight(&service, WITH_KEY).await;
     let began = tokio::time::Instant::now();
     drop(stream);
     answer_nobody(&service, &lines).await;
@@ -159,7 +159,7 @@ async fn a_release_is_carried_out_though_its_caller_has_gone() {
     let token = super::service::TOKEN;
     let release =
         format!("DELETE /locks/a HTTP/1.1\r\nhost: localhost\r\nlock-token: {token}\r\n\r\n");
-    let stream = under_way(&service, &release).await;
+    let stream = in_flight(&service, &release).await;
     drop(stream);
     // Were the command dropped with its caller, its answer would stay in the script.
     service
@@ -201,7 +201,7 @@ async fn a_release_that_came_in_one_piece_with_the_end_of_its_connection_is_carr
             service.listen_on(listener);
             until(&format!("it is released, reset: {is_reset}"), || {
                 let asked = service.script.asked();
-                asked.iter().any(|it| matches!(it, Asked::Release(_)))
+                asked.iter().any(|it| matches!(it, StoreCall::Release(_)))
             })
             .await;
         }
@@ -213,7 +213,7 @@ async fn leases_of_callers_that_are_gone_are_given_back_before_the_process_ends(
     let lines = Lines::default();
     let _guard = lines.collect();
     let service = Service::start();
-    let stream = under_way(&service, ACQUIRE).await;
+    let stream = in_flight(&service, ACQUIRE).await;
     service.lifecycle.drain();
     drop(stream);
     answer_nobody(&service, &lines).await;

@@ -3,7 +3,7 @@
 use tokio::io::AsyncWriteExt;
 
 use super::{
-    scripted::Asked,
+    scripted::StoreCall,
     service::{Service, until},
     socket::{answer, closed, send},
 };
@@ -43,7 +43,7 @@ async fn nothing_behind_a_request_with_a_transfer_encoding_is_taken_for_a_reques
     }
     let asked = service.script.asked();
     assert!(
-        asked.iter().all(|it| matches!(it, Asked::Acquire(..))),
+        asked.iter().all(|it| matches!(it, StoreCall::Acquire(..))),
         "{asked:?}"
     );
 }
@@ -80,7 +80,7 @@ async fn closing_the_sending_side_is_hanging_up() {
         let asked = service.script.asked();
         asked
             .iter()
-            .any(|asked| matches!(asked, Asked::GiveBack(_)))
+            .any(|asked| matches!(asked, StoreCall::GiveBack(_)))
     })
     .await;
 }

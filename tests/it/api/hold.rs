@@ -17,7 +17,7 @@ use latchgate::{
 
 use super::{
     listener::Listener,
-    scripted::{Asked, contention, held, queued},
+    scripted::{StoreCall, contention, held, queued},
     service::{Service, TOKEN, WITH_TOKEN, until},
 };
 
@@ -40,7 +40,7 @@ fn renews(service: &Service, answers: impl IntoIterator<Item = Result<Renewal, S
 }
 
 fn released(service: &Service) -> usize {
-    let is_release = |asked: &Asked| matches!(asked, Asked::Release(_));
+    let is_release = |asked: &StoreCall| matches!(asked, StoreCall::Release(_));
     service
         .script
         .asked()
@@ -120,7 +120,7 @@ async fn it_never_goes_without_a_hold_limit() {
         Listener::hold(service.connect().await, "", body).await;
         let asked = service.script.asked();
         let attempt = asked.iter().rev().find_map(|asked| match asked {
-            Asked::Acquire(attempt) => Some(attempt.clone()),
+            StoreCall::Acquire(attempt) => Some(attempt.clone()),
             _ => None,
         });
         attempt.unwrap().hold_limit.unwrap().as_millis()
@@ -151,7 +151,7 @@ async fn a_place_that_moves_is_told_again() {
     let mut listener = Listener::hold(service.connect().await, "", body).await;
     listener.expect("queued").await;
     let asked = service.script.asked();
-    let [Asked::Acquire(attempt)] = &asked[..] else {
+    let [StoreCall::Acquire(attempt)] = &asked[..] else {
         panic!("{asked:?}");
     };
     let position = Position {
@@ -159,7 +159,7 @@ async fn a_place_that_moves_is_told_again() {
         waiters: 7,
     };
     let positions = service.script.parking.positions();
-    positions.tell(&attempt.token, position);
+    positions.publish(&attempt.token, position);
     let place = listener.expect("queued").await;
     assert_eq!(place, serde_json::json!({"position": 1, "waiters": 7}));
 }
@@ -261,7 +261,10 @@ async fn a_living_lease_is_adopted_with_its_token_and_its_fence() {
     assert_eq!(lease["token"], TOKEN);
     assert_eq!(lease["fencing_token"], 42);
     let asked = service.script.asked();
-    assert!(matches!(asked[..], [Asked::Renew(_, None)]), "{asked:?}");
+    assert!(
+        matches!(asked[..], [StoreCall::Renew(_, None)]),
+        "{asked:?}"
+    );
     drop(listener);
     until("it is released", || released(&service) == 1).await;
 }

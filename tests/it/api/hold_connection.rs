@@ -7,7 +7,7 @@ use latchgate::config::{Config, Millis};
 
 use super::{
     listener::{Listener, notices},
-    scripted::{Asked, queued},
+    scripted::{StoreCall, queued},
     service::{Service, until},
     socket::closed,
 };
@@ -19,17 +19,17 @@ async fn granted(service: &Service) -> Listener {
     listener
 }
 
-fn asked(service: &Service, what: impl Fn(&Asked) -> bool) -> usize {
+fn asked(service: &Service, what: impl Fn(&StoreCall) -> bool) -> usize {
     let asked = service.script.asked();
     asked.iter().filter(|asked| what(asked)).count()
 }
 
 fn released(service: &Service) -> usize {
-    asked(service, |asked| matches!(asked, Asked::Release(_)))
+    asked(service, |asked| matches!(asked, StoreCall::Release(_)))
 }
 
 fn left(service: &Service) -> usize {
-    asked(service, |asked| matches!(asked, Asked::Leave(_)))
+    asked(service, |asked| matches!(asked, StoreCall::Leave(_)))
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use latchgate::config::Config;
 use tokio::net::TcpStream;
 
 use super::{
-    scripted::Asked,
+    scripted::StoreCall,
     service::{Service, TOKEN, until},
     socket::{answer, send},
 };
@@ -33,7 +33,7 @@ async fn they_leave_room_to_a_holder_and_are_counted() {
         let asked = service.script.asked();
         asked
             .iter()
-            .filter(|it| matches!(it, Asked::Release(_)))
+            .filter(|it| matches!(it, StoreCall::Release(_)))
             .count()
     };
     for given_up in 1..=GIVEN_UP {
@@ -50,7 +50,7 @@ async fn they_leave_room_to_a_holder_and_are_counted() {
     let mut keeper = TcpStream::connect(address).await.unwrap();
     send(&mut keeper, &renew).await;
     until("it is asked to renew", || {
-        matches!(service.script.asked().last(), Some(Asked::Renew(..)))
+        matches!(service.script.asked().last(), Some(StoreCall::Renew(..)))
     })
     .await;
     service.script.paused.lift();

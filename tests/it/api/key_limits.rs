@@ -13,17 +13,17 @@ use latchgate::{
 use super::{
     key::Key,
     scripted::{held, held_by, queued},
-    service::{Answer, JSON, Service, TOKEN, until},
+    service::{ApiResponse, JSON, Service, TOKEN, until},
 };
 
-async fn post(service: &Service, key: &Key, target: &str, body: &str) -> Answer {
+async fn post(service: &Service, key: &Key, target: &str, body: &str) -> ApiResponse {
     let headers = [key.auth(), JSON[0]];
     service
         .ask(Method::POST, target, &headers, body.to_owned())
         .await
 }
 
-fn code(answer: &Answer) -> (u16, String) {
+fn code(answer: &ApiResponse) -> (u16, String) {
     assert!(answer.json()["retry_after_ms"].as_u64().unwrap() > 0);
     assert!(answer.header("retry-after").parse::<u64>().unwrap() > 0);
     answer.problem()
@@ -147,7 +147,7 @@ fn wary(key: &Key) -> Service {
     Service::with_gate(config, &key.entry("ci", "acquire = ['*']")).0
 }
 
-async fn release(service: &Service, headers: &[(&str, &str)], lost: bool) -> Answer {
+async fn release(service: &Service, headers: &[(&str, &str)], lost: bool) -> ApiResponse {
     let answer = if lost {
         Release::Lost(Loss::HeldByAnother)
     } else {
@@ -302,7 +302,7 @@ async fn a_key_has_no_more_waiters_and_streams_than_it_may() {
     );
     let second = hold("").await;
     assert_eq!(second.status(), 200);
-    let refused = Answer::read(hold("").await).await;
+    let refused = ApiResponse::read(hold("").await).await;
     assert_eq!(code(&refused), (429, "rate-limited".to_owned()));
     drop(second);
     assert_eq!(hold("").await.status(), 200);

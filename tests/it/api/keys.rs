@@ -14,8 +14,8 @@ use super::{
     key::Key,
     lines::Lines,
     listener::Listener,
-    scripted::{Asked, held, held_by},
-    service::{Answer, JSON, Service, TOKEN},
+    scripted::{StoreCall, held, held_by},
+    service::{ApiResponse, JSON, Service, TOKEN},
 };
 
 /// Every call that needs a key, on a lock.
@@ -39,7 +39,7 @@ fn hold_by_another(service: &Service) {
 fn last_attempt(service: &Service) -> Attempt {
     let attempts = service.script.asked().into_iter().rev();
     let mut attempts = attempts.filter_map(|asked| match asked {
-        Asked::Acquire(attempt) => Some(*attempt),
+        StoreCall::Acquire(attempt) => Some(*attempt),
         _ => None,
     });
     attempts.next().unwrap()
@@ -50,7 +50,7 @@ async fn call(
     (method, path, _): (&str, &str, &str),
     lock: &str,
     header: (&str, &str),
-) -> Answer {
+) -> ApiResponse {
     let target = format!("/locks/{lock}{path}");
     let mut request = http::Request::builder().method(method).uri(target);
     request = request.header(header.0, header.1);
@@ -65,7 +65,7 @@ async fn call(
     } else {
         answer
     };
-    Answer::read(answer).await
+    ApiResponse::read(answer).await
 }
 
 #[tokio::test]
@@ -290,8 +290,7 @@ async fn a_lease_of_a_longer_ttl_is_cut_to_the_cap_and_not_lost() {
     let renewed = service.ask(Method::PUT, "/locks/a/renew", &json, "").await;
     assert_eq!(renewed.status, 200, "{}", renewed.body);
     assert_eq!(renewed.json()["ttl_ms"], 10_000);
-    let cut =
-        |asked: &Asked| matches!(asked, Asked::Renew(_, Some(ttl)) if ttl.as_millis() == 10_000);
+    let cut = |asked: &StoreCall| matches!(asked, StoreCall::Renew(_, Some(ttl)) if ttl.as_millis() == 10_000);
     assert_eq!(
         service
             .script

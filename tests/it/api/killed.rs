@@ -1,7 +1,7 @@
 //! A gateway that is killed, or stands still, in the middle of a request: on a Redis, and another one beside
 //! it.
 
-use super::doomed::{OF_LOCK, Pair, Point};
+use super::victim::{OF_LOCK, Pair, Point};
 use crate::support::Fault;
 
 /// Before it is carried out, and after.

@@ -3,7 +3,7 @@
 
 use futures_util::future::join_all;
 
-use super::doomed::{OF_LOCK, Pair, Point};
+use super::victim::{OF_LOCK, Pair, Point};
 use crate::support::Fault;
 
 /// What the scripts are given in the second round of an acquire, and in no other: the counter, and what the

@@ -13,8 +13,8 @@ use latchgate::{
 use serde_json::Value;
 
 use super::{
-    scripted::{Asked, held},
-    service::{Answer, Service},
+    scripted::{StoreCall, held},
+    service::{ApiResponse, Service},
 };
 
 const CURSOR: Cursor = Cursor::Redis(Scanned {
@@ -32,7 +32,7 @@ fn lock(name: &str, holder: Holder) -> HeldLock {
 }
 
 /// Asks for a page, which is not the last.
-async fn list(service: &Service, target: &str) -> Answer {
+async fn list(service: &Service, target: &str) -> ApiResponse {
     let mut lease = held();
     lease.owner = Some(Owner::new("ci").unwrap());
     let foreign = Holder::Foreign {
@@ -49,7 +49,7 @@ async fn list(service: &Service, target: &str) -> Answer {
 
 fn asked(service: &Service) -> ListQuery {
     match service.script.asked().pop() {
-        Some(Asked::List(query)) => *query,
+        Some(StoreCall::List(query)) => *query,
         other => panic!("not a list: {other:?}"),
     }
 }

@@ -12,7 +12,7 @@ use tokio::{
 use super::service::Service;
 
 /// How long a test waits for something that must come.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The caller of a hold.
 pub(crate) struct Listener {
@@ -128,7 +128,7 @@ impl Listener {
 
     async fn read(&mut self) {
         let mut buffer = [0; 4096];
-        let read = timeout(PATIENCE, self.stream.read(&mut buffer)).await;
+        let read = timeout(TIMEOUT, self.stream.read(&mut buffer)).await;
         let read = read.expect("nothing came in time").unwrap();
         assert!(read > 0, "the connection was cut");
         self.bytes.extend(&buffer[..read]);

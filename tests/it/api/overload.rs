@@ -11,8 +11,8 @@ use crate::support::eventually;
 
 use super::{
     key::Key,
-    scripted::{Asked, queued},
-    service::{Answer, JSON, Service, WITH_TOKEN, until},
+    scripted::{StoreCall, queued},
+    service::{ApiResponse, JSON, Service, WITH_TOKEN, until},
     socket::{answer, closed, send},
 };
 
@@ -24,7 +24,7 @@ pub(super) fn small() -> Service {
     Service::with(config)
 }
 
-fn assert_overloaded(answer: &Answer) {
+fn assert_overloaded(answer: &ApiResponse) {
     assert_eq!(answer.problem(), (503, "overloaded".to_owned()));
     assert_eq!(answer.header("retry-after"), "1");
     assert_eq!(answer.json()["retry_after_ms"], 1_000);
@@ -34,7 +34,7 @@ fn inspects(service: &Service) -> usize {
     let asked = service.script.asked();
     asked
         .iter()
-        .filter(|it| matches!(it, Asked::Inspect))
+        .filter(|it| matches!(it, StoreCall::Inspect))
         .count()
 }
 
@@ -336,7 +336,7 @@ async fn where_all_connections_are_busy_one_more_is_told_so() {
     assert_eq!(
         asked
             .iter()
-            .filter(|it| matches!(it, Asked::Inspect))
+            .filter(|it| matches!(it, StoreCall::Inspect))
             .count(),
         16
     );

@@ -5,12 +5,12 @@ use serde_json::Value;
 
 use super::{
     contended::Pair,
-    service::{Answer, Service},
+    service::{ApiResponse, Service},
 };
 
 const KEY: (&str, &str) = ("idempotency-key", "7c0d9d0a-2b51-4f0e-8a6e-0d6a3b1c9e55");
 
-async fn acquire(gateway: &Service, body: &str) -> Answer {
+async fn acquire(gateway: &Service, body: &str) -> ApiResponse {
     let headers = [KEY, ("content-type", "application/json")];
     gateway
         .ask(Method::POST, "/locks/a", &headers, body.to_owned())

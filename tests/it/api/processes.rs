@@ -70,12 +70,12 @@ async fn the_lock_of_a_gateway_that_is_told_to_end_is_adopted_at_another() {
 
 #[tokio::test]
 async fn a_gateway_that_is_killed_while_it_only_parks_delays_the_others_once() {
-    let (_server, mut doomed, other) = pair().await;
+    let (_server, mut victim, other) = pair().await;
     let body = r#"{"wait_ms": 50000}"#;
     let held = hold(&other, "", "").await;
     let mut parked = Vec::new();
     for _ in 0..20 {
-        let mut waits = hold(&doomed, "", body).await;
+        let mut waits = hold(&victim, "", body).await;
         waits.expect("queued").await;
         parked.push(waits);
     }
@@ -85,7 +85,7 @@ async fn a_gateway_that_is_killed_while_it_only_parks_delays_the_others_once() {
         waits.expect("queued").await;
         others.push(waits);
     }
-    doomed.kill();
+    victim.kill();
     drop(held);
     let released = Instant::now();
     for mut next in others {

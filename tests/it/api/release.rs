@@ -7,7 +7,7 @@ use latchgate::{
 };
 
 use super::{
-    scripted::Asked,
+    scripted::StoreCall,
     service::{JSON, Service, TOKEN, WITH_TOKEN},
 };
 
@@ -32,7 +32,7 @@ async fn a_release_is_204_by_either_route_with_the_token_in_either_place() {
     let asked = service.script.asked();
     assert_eq!(asked.len(), 4);
     for asked in asked {
-        assert!(matches!(asked, Asked::Release(hash) if hash == token));
+        assert!(matches!(asked, StoreCall::Release(hash) if hash == token));
     }
 }
 

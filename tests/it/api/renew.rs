@@ -4,7 +4,7 @@ use http::Method;
 use latchgate::store::contract::{Loss, Renewal};
 
 use super::{
-    scripted::Asked,
+    scripted::StoreCall,
     service::{JSON, Service, TOKEN, WITH_TOKEN},
 };
 
@@ -34,7 +34,7 @@ async fn a_renewed_lease_is_answered_with_its_token() {
     "#);
     let asked = service.script.asked();
     assert!(
-        matches!(asked.as_slice(), [Asked::Renew(_, None)]),
+        matches!(asked.as_slice(), [StoreCall::Renew(_, None)]),
         "{asked:?}"
     );
 }
@@ -47,7 +47,7 @@ async fn token_and_ttl_may_come_in_the_body() {
     assert_eq!(answer.status, 200, "{}", answer.body);
     assert_eq!(answer.json()["ttl_ms"], 5_000);
     let asked = service.script.asked();
-    let [Asked::Renew(token, Some(ttl))] = asked.as_slice() else {
+    let [StoreCall::Renew(token, Some(ttl))] = asked.as_slice() else {
         panic!("one renewal with a TTL: {asked:?}");
     };
     assert_eq!(*token, latchgate::lock::Token::parse(TOKEN).unwrap().hash());

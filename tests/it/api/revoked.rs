@@ -12,8 +12,8 @@ use latchgate::{
 
 use super::{
     key::Key,
-    scripted::{Asked, held, queued},
-    service::{Answer, JSON, Service, until},
+    scripted::{StoreCall, held, queued},
+    service::{ApiResponse, JSON, Service, until},
 };
 
 fn replace(gate: &Gate, file: &str) {
@@ -82,11 +82,11 @@ async fn who_waits_is_refused_at_once_and_leaves_the_queue() {
             read_until(&mut stream, "refused").await
         };
         let (answer, last) = tokio::join!(waiting, taken_back);
-        let answer = Answer::read(answer).await;
+        let answer = ApiResponse::read(answer).await;
         let way = ways(&key)[way].0;
         assert_eq!(answer.problem(), (401, "unauthorized".to_owned()), "{way}");
         assert!(last.contains("\"code\":\"unauthorized\""), "{way}: {last}");
-        let left = |asked: &&Asked| matches!(asked, Asked::Leave(None));
+        let left = |asked: &&StoreCall| matches!(asked, StoreCall::Leave(None));
         assert_eq!(
             service.script.asked().iter().filter(left).count(),
             2,
@@ -153,7 +153,7 @@ async fn a_held_lock_is_lost_and_left_to_its_ttl() {
         drop(stream);
         // Whoever held it has time to stop: it is neither renewed nor released.
         let asked = service.script.asked();
-        let only = |asked: &Asked| matches!(asked, Asked::Acquire(_));
+        let only = |asked: &StoreCall| matches!(asked, StoreCall::Acquire(_));
         assert!(asked.iter().all(only), "{name}: {asked:?}");
     }
 }
@@ -172,7 +172,7 @@ async fn a_held_lock_is_not_renewed_after_its_key_has_expired() {
         let asked = service.script.asked();
         asked
             .iter()
-            .filter(|asked| matches!(asked, Asked::Renew(..)))
+            .filter(|asked| matches!(asked, StoreCall::Renew(..)))
             .count()
     };
     let before = renewals();

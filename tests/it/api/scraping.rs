@@ -7,7 +7,7 @@ use latchgate::config::Config;
 use super::{
     key::Key,
     overload::{small, while_full},
-    scripted::Asked,
+    scripted::StoreCall,
     service::{Service, until},
 };
 
@@ -39,7 +39,7 @@ async fn a_few_may_ask_at_once_and_who_may_not_takes_the_room_of_nobody() {
     let with_key = [other.auth()];
     let busy = service.ask(Method::GET, "/locks/a", &with_key, "");
     let full = async {
-        let asked = || matches!(service.script.asked().last(), Some(Asked::Inspect));
+        let asked = || matches!(service.script.asked().last(), Some(StoreCall::Inspect));
         until("there is no room", asked).await;
         // The store does not answer, so that each of them takes a while.
         let asked: [&[(&str, &str)]; 2] = [&[], &with_key];

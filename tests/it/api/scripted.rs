@@ -8,14 +8,15 @@ use std::{
 
 use latchgate::{
     lock::{
-        FencingToken, HeldLease, HoldLimit, KeeperId, LockName, Meant, Metadata, TokenHash, Ttl,
+        BreakTarget, FencingToken, HeldLease, HoldLimit, KeeperId, LockName, Metadata, TokenHash,
+        Ttl,
     },
     store::{
         AnyStore, Store, StoreError,
-        breaks::{Breaking, Breaks},
+        breaks::{BreakFeed, Breaking},
         contract::{
             Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Holder, Inspection,
-            Leaving, Place, Release, Renewal, Renewer,
+            Leaving, QueuePosition, Release, Renewal, Renewer,
         },
         page::{ListQuery, Page},
         parking::{News, Parking},
@@ -36,9 +37,9 @@ pub(crate) struct Script {
     pub(crate) inspect: Mutex<VecDeque<Result<Inspection, StoreError>>>,
     pub(crate) list: Mutex<VecDeque<Result<Page, StoreError>>>,
     pub(crate) break_lock: Mutex<VecDeque<Result<Breaking, StoreError>>>,
-    pub(crate) breaks: Breaks,
+    pub(crate) breaks: BreakFeed,
     pub(crate) check: Mutex<Vec<Check>>,
-    pub(crate) asked: Mutex<Vec<Asked>>,
+    pub(crate) asked: Mutex<Vec<StoreCall>>,
     /// Who keeps the lease, if it is not the attempt that was granted it.
     pub(crate) adopted_by: Mutex<Option<KeeperId>>,
     pub(crate) parking: Parking,
@@ -50,7 +51,7 @@ pub(crate) struct Script {
 
 /// A command that the store got.
 #[derive(Debug, Clone)]
-pub(crate) enum Asked {
+pub(crate) enum StoreCall {
     Acquire(Box<Attempt>),
     Renew(TokenHash, Option<Ttl>),
     Release(TokenHash),
@@ -60,7 +61,7 @@ pub(crate) enum Asked {
     GiveBack(TokenHash),
     Inspect,
     List(Box<ListQuery>),
-    Break(LockName, Option<Meant>),
+    Break(LockName, Option<BreakTarget>),
 }
 
 /// Holds commands up until it is lifted.
@@ -122,7 +123,7 @@ pub(crate) fn contention(waiters: u64) -> Contention {
 
 /// A place in the queue with others before it.
 pub(crate) fn queued(ahead: u64) -> Acquisition {
-    Acquisition::Queued(Place {
+    Acquisition::Queued(QueuePosition {
         ahead,
         contention: contention(ahead + 1),
     })
@@ -140,28 +141,28 @@ impl Script {
     pub(crate) fn tell(&self, news: &News) -> usize {
         let asked = self.asked();
         let attempts = asked.iter().filter_map(|asked| match asked {
-            Asked::Acquire(attempt) => Some(attempt.token),
+            StoreCall::Acquire(attempt) => Some(attempt.token),
             _ => None,
         });
         attempts
-            .filter(|token| self.parking.tell(token, news.clone()))
+            .filter(|token| self.parking.deliver(token, news.clone()))
             .count()
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<StoreCall> {
         self.asked.lock().unwrap().clone()
     }
 
     /// How often a lease was given back.
     pub(crate) fn given_back(&self) -> usize {
         let asked = self.asked.lock().unwrap();
-        let is_give_back = |asked: &&Asked| matches!(asked, Asked::GiveBack(_));
+        let is_give_back = |asked: &&StoreCall| matches!(asked, StoreCall::GiveBack(_));
         asked.iter().filter(is_give_back).count()
     }
 
     async fn next<T>(
         &self,
-        asked: Asked,
+        asked: StoreCall,
         answers: &Mutex<VecDeque<Result<T, StoreError>>>,
         otherwise: T,
     ) -> Result<T, StoreError> {
@@ -211,13 +212,13 @@ impl Store for Scripted {
         lease.hold_expires_in = attempt.hold_limit.map(HoldLimit::duration);
         lease.owner.clone_from(&attempt.owner);
         lease.metadata = attempt.metadata.clone();
-        let asked = Asked::Acquire(Box::new(attempt.clone()));
+        let asked = StoreCall::Acquire(Box::new(attempt.clone()));
         let granted = Acquisition::Granted(lease);
         self.0.next(asked, &self.0.acquire, granted).await
     }
 
     async fn confirm(&self, _: &LockName, _: &TokenHash) -> Result<Confirmation, StoreError> {
-        let asked = Asked::Confirm;
+        let asked = StoreCall::Confirm;
         let confirmed = Confirmation::Confirmed(held());
         self.0.next(asked, &self.0.confirm, confirmed).await
     }
@@ -228,7 +229,7 @@ impl Store for Scripted {
         _: &TokenHash,
         keep_for: Option<Duration>,
     ) -> Result<Leaving, StoreError> {
-        let asked = Asked::Leave(keep_for);
+        let asked = StoreCall::Leave(keep_for);
         let left = Leaving::Left(contention(3));
         self.0.next(asked, &self.0.leave, left).await
     }
@@ -250,7 +251,7 @@ impl Store for Scripted {
             lease.ttl = ttl;
             lease.expires_in = ttl.duration();
         }
-        let asked = Asked::Renew(*token, ttl);
+        let asked = StoreCall::Renew(*token, ttl);
         match renewer {
             Renewer::Bearer => {}
             Renewer::Keeper(keeper) => {
@@ -272,12 +273,16 @@ impl Store for Scripted {
         _: &LockName,
         token: &TokenHash,
     ) -> Result<Release, StoreError> {
-        let asked = Asked::Release(*token);
+        let asked = StoreCall::Release(*token);
         self.0.next(asked, &self.0.release, Release::Released).await
     }
 
     async fn give_back(&self, _: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        self.0.asked.lock().unwrap().push(Asked::GiveBack(*token));
+        self.0
+            .asked
+            .lock()
+            .unwrap()
+            .push(StoreCall::GiveBack(*token));
         Ok(GiveBack::GivenBack)
     }
 
@@ -286,11 +291,13 @@ impl Store for Scripted {
             !self.0.panics.load(std::sync::atomic::Ordering::SeqCst),
             "the script says so"
         );
-        self.0.next(Asked::Inspect, &self.0.inspect, free()).await
+        self.0
+            .next(StoreCall::Inspect, &self.0.inspect, free())
+            .await
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
-        let asked = Asked::List(Box::new(query.clone()));
+        let asked = StoreCall::List(Box::new(query.clone()));
         let nothing = Page {
             locks: Vec::new(),
             next: None,
@@ -301,14 +308,14 @@ impl Store for Scripted {
     async fn break_lock(
         &self,
         name: &LockName,
-        meant: Option<Meant>,
+        meant: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
-        let asked = Asked::Break(name.clone(), meant);
+        let asked = StoreCall::Break(name.clone(), meant);
         let broken = Breaking::Broken(Holder::Lease(held()));
         self.0.next(asked, &self.0.break_lock, broken).await
     }
 
-    fn breaks(&self) -> &Breaks {
+    fn breaks(&self) -> &BreakFeed {
         &self.0.breaks
     }
 

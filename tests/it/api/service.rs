@@ -16,7 +16,7 @@ use latchgate::{
     clock::ManualClock,
     config::Config,
     engine::Engine,
-    http::{EdgeService, Gateway, UnderWay, serve, service},
+    http::{AppState, EdgeService, InFlightRequests, serve, service},
     lifecycle::Lifecycle,
     store::AnyStore,
 };
@@ -36,7 +36,7 @@ pub(crate) struct Service {
 }
 
 /// An answer, whole.
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
@@ -92,9 +92,9 @@ impl Service {
         let engine = Engine::start(store, lifecycle.clone(), &config.limits, metrics.clone());
         let clock = Arc::new(ManualClock::at(noon()));
         let config = Arc::new(config);
-        let gateway = Gateway::new(engine, Arc::clone(&config), clock)
-            .behind(gate)
-            .audited(audit);
+        let gateway = AppState::new(engine, Arc::clone(&config), clock)
+            .with_gate(gate)
+            .with_audit(audit);
         Self {
             script: Arc::default(),
             lifecycle,
@@ -128,8 +128,8 @@ impl Service {
         (service, gate, clock)
     }
 
-    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
-        Answer::read(self.unread(request).await).await
+    pub(crate) async fn send(&self, request: Request<Body>) -> ApiResponse {
+        ApiResponse::read(self.unread(request).await).await
     }
 
     /// An answer of which nothing has been read but its head.
@@ -152,7 +152,7 @@ impl Service {
         target: &str,
         headers: &[(&str, &str)],
         body: impl Into<Body>,
-    ) -> Answer {
+    ) -> ApiResponse {
         let mut request = Request::builder().method(method).uri(target);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -160,12 +160,12 @@ impl Service {
         self.send(request.body(body.into()).unwrap()).await
     }
 
-    pub(crate) async fn get(&self, target: &str) -> Answer {
+    pub(crate) async fn get(&self, target: &str) -> ApiResponse {
         self.ask(Method::GET, target, &[], Body::empty()).await
     }
 
     /// Acquires `a` with a JSON body.
-    pub(crate) async fn acquire(&self, body: &str) -> Answer {
+    pub(crate) async fn acquire(&self, body: &str) -> ApiResponse {
         self.ask(Method::POST, "/locks/a", JSON, body.to_owned())
             .await
     }
@@ -180,8 +180,8 @@ impl Service {
         let (edge, config) = (self.edge.clone(), Arc::clone(&self.config));
         let (lifecycle, metrics) = (self.lifecycle.clone(), self.metrics.clone());
         self.lifecycle.spawn(async move {
-            let (http, under_way) = (&config.http, UnderWay::new());
-            serve(listener, edge, http, None, &metrics, under_way, &lifecycle).await;
+            let (http, in_flight) = (&config.http, InFlightRequests::new());
+            serve(listener, edge, http, None, &metrics, in_flight, &lifecycle).await;
         });
         address
     }
@@ -192,9 +192,9 @@ impl Service {
     }
 }
 
-// === impl Answer ===
+// === impl ApiResponse ===
 
-impl Answer {
+impl ApiResponse {
     pub(crate) async fn read(response: http::Response<Body>) -> Self {
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();

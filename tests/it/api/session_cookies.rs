@@ -20,7 +20,7 @@ use super::{
     key::Key,
     lines::Lines,
     scripted::{Script, Scripted},
-    service::{Answer, JSON, Service, TOKEN, until},
+    service::{ApiResponse, JSON, Service, TOKEN, until},
 };
 
 pub(super) const OURS: (&str, &str) = ("sec-fetch-site", "same-origin");
@@ -40,7 +40,7 @@ pub(super) async fn sign_in(
     path: &str,
     key: &Key,
     headers: &[(&str, &str)],
-) -> Answer {
+) -> ApiResponse {
     let body = json!({ "key": key.key.expose() }).to_string();
     let headers = [JSON, headers].concat();
     let target = format!("{path}/session");
@@ -54,7 +54,7 @@ pub(super) async fn session(service: &Service, key: &Key) -> String {
 }
 
 /// The cookie without its secret.
-fn form(answer: &Answer) -> String {
+fn form(answer: &ApiResponse) -> String {
     assert_eq!(answer.status, 200, "{}", answer.body);
     let cookie = answer.header("set-cookie");
     let (name, rest) = cookie.split_once('=').unwrap();

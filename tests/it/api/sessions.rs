@@ -14,7 +14,7 @@ use latchgate::{
 use super::{
     key::Key,
     scripted::{free, queued},
-    service::{Answer, JSON, Service},
+    service::{ApiResponse, JSON, Service},
 };
 
 /// How long a session lasts if nothing is said.
@@ -22,7 +22,7 @@ const TWELVE_HOURS: Duration = Duration::from_hours(12);
 /// What a browser says of the requests of our own pages.
 const OURS: (&str, &str) = ("sec-fetch-site", "same-origin");
 
-async fn sign_in(service: &Service, key: &str) -> Answer {
+async fn sign_in(service: &Service, key: &str) -> ApiResponse {
     let body = serde_json::json!({ "key": key }).to_string();
     service.ask(Method::POST, "/session", JSON, body).await
 }

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::support::{
-    Asked, Connection,
+    Connection, HttpRequest,
     gateway::{Gateway, Setup},
     raise_the_limit,
 };
@@ -107,10 +107,10 @@ async fn a_holder_that_renews_never_loses_its_lock() {
     let to = gateway.address;
     let body = json!({"ttl_ms": u64::try_from(TTL.as_millis()).unwrap()});
     let mut holder = Connection::new(TcpStream::connect(to).await.unwrap());
-    let acquire = Asked::new("POST", "/locks/held".to_owned()).body(body);
+    let acquire = HttpRequest::new("POST", "/locks/held".to_owned()).body(body);
     let (_, lease) = holder.ask(&acquire).await.unwrap();
     let token = lease["token"].as_str().unwrap();
-    let renew = Asked::new("PUT", "/locks/held/renew".to_owned()).with("Lock-Token", token);
+    let renew = HttpRequest::new("PUT", "/locks/held/renew".to_owned()).with("Lock-Token", token);
 
     let seen = Arc::new(Seen::default());
     let mut besiegers = JoinSet::new();

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    scripted::{Asked, held},
+    scripted::{StoreCall, held},
     service::{Service, until},
 };
 use crate::support::spawn;
@@ -49,7 +49,9 @@ async fn it_does_not_hold_the_lock_for_much_longer_than_its_ttl() {
     let silent = Instant::now();
     until("it is released", || {
         let asked = service.script.asked();
-        asked.iter().any(|asked| matches!(asked, Asked::Release(_)))
+        asked
+            .iter()
+            .any(|asked| matches!(asked, StoreCall::Release(_)))
     })
     .await;
     // Up to the next event, which nobody acknowledges, for one TTL from then on, and for what the

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 /// How long a test waits for something that must come.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Sends some bytes.
 pub(crate) async fn send(stream: &mut TcpStream, bytes: &str) {
@@ -36,7 +36,7 @@ pub(crate) async fn answer(stream: &mut TcpStream) -> String {
         stream.read_exact(&mut body).await.unwrap();
         bytes.extend(body);
     };
-    timeout(PATIENCE, reading).await.unwrap();
+    timeout(TIMEOUT, reading).await.unwrap();
     String::from_utf8(bytes).unwrap()
 }
 
@@ -45,7 +45,7 @@ pub(crate) async fn closed(stream: &mut TcpStream) -> String {
     let mut rest = String::new();
     let reading = stream.read_to_string(&mut rest);
     // A reset is a way of closing, too.
-    let _ = timeout(PATIENCE, reading)
+    let _ = timeout(TIMEOUT, reading)
         .await
         .expect("the connection is closed");
     rest

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     key::Key,
-    scripted::{Asked, contention, held_by, queued},
+    scripted::{StoreCall, contention, held_by, queued},
     service::{JSON, Service, WITH_TOKEN, until},
 };
 
@@ -177,7 +177,7 @@ async fn what_is_waited_for_is_shown_to_those_who_may_view_it_most_first() {
     }
     let waiting = futures_util::future::join_all(tasks);
     let looks = async {
-        let is_acquire = |asked: &&Asked| matches!(asked, Asked::Acquire(_));
+        let is_acquire = |asked: &&StoreCall| matches!(asked, StoreCall::Acquire(_));
         until("all wait", || {
             service.script.asked().iter().filter(is_acquire).count() == names.len()
         })

@@ -15,8 +15,8 @@ use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use super::{
     listener::notices,
-    scripted::{Asked, contention, held, queued},
-    service::{Answer, JSON, Service, until},
+    scripted::{StoreCall, contention, held, queued},
+    service::{ApiResponse, JSON, Service, until},
 };
 
 const WITH_KEY: &[(&str, &str)] = &[
@@ -29,7 +29,7 @@ const REQUEST: &str = "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Type
 /// A service at which one caller waits in the queue, behind one other.
 async fn one_waits(
     headers: &'static [(&str, &str)],
-) -> (Arc<Service>, tokio::task::JoinHandle<Answer>) {
+) -> (Arc<Service>, tokio::task::JoinHandle<ApiResponse>) {
     let service = Arc::new(Service::start());
     service.script.acquires(queued(1));
     let caller = Arc::clone(&service);
@@ -63,7 +63,7 @@ async fn waits_on_a_socket(service: &Service) -> TcpStream {
 fn left(service: &Service) -> Vec<Option<Duration>> {
     let asked = service.script.asked();
     let left = asked.iter().filter_map(|asked| match asked {
-        Asked::Leave(keep_for) => Some(*keep_for),
+        StoreCall::Leave(keep_for) => Some(*keep_for),
         _ => None,
     });
     left.collect()
@@ -88,7 +88,10 @@ async fn a_grant_from_another_gateway_is_confirmed_before_it_is_answered() {
     assert_eq!(service.script.tell(&News::GrantedProvisionally), 1);
     assert_eq!(answer.await.unwrap().status, 201);
     let asked = service.script.asked();
-    assert!(matches!(asked[..], [Asked::Acquire(_), Asked::Confirm]));
+    assert!(matches!(
+        asked[..],
+        [StoreCall::Acquire(_), StoreCall::Confirm]
+    ));
 }
 
 #[tokio::test]
@@ -176,11 +179,11 @@ async fn the_queue_is_told_how_long_and_how_many() {
     let service = Service::with(config);
     service.acquire(r#"{"wait_ms": 25000}"#).await;
     let asked = service.script.asked();
-    let [Asked::Acquire(attempt)] = &asked[..] else {
+    let [StoreCall::Acquire(attempt)] = &asked[..] else {
         panic!("{asked:?}");
     };
     let wait = attempt.wait.unwrap();
-    assert_eq!(wait.patience, Duration::from_secs(25));
+    assert_eq!(wait.max_wait, Duration::from_secs(25));
     assert_eq!(wait.longest_queue, 11);
 }
 
@@ -247,7 +250,9 @@ async fn a_grant_whose_caller_hangs_up_while_it_is_confirmed_is_given_back() {
     assert_eq!(service.script.tell(&News::GrantedProvisionally), 1);
     until("it is being confirmed", || {
         let asked = service.script.asked();
-        asked.iter().any(|asked| matches!(asked, Asked::Confirm))
+        asked
+            .iter()
+            .any(|asked| matches!(asked, StoreCall::Confirm))
     })
     .await;
     drop(stream);

@@ -6,7 +6,7 @@ use tokio::{io::AsyncWriteExt, net::TcpStream, time::sleep};
 
 use crate::support::gateway::Setup;
 
-use super::{answer::Answer, bench::Bench};
+use super::{answer::RawResponse, bench::Bench};
 
 const ACQUIRE: &str = "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
                        Content-Length: 16\r\n\r\n{\"ttl_ms\": 1000}";
@@ -33,7 +33,7 @@ async fn cut(bench: &Bench, request: &[u8], end: End) {
         }
         End::HalfClosed => {
             stream.shutdown().await.unwrap();
-            if let Some(answer) = Answer::read(&mut stream).await {
+            if let Some(answer) = RawResponse::read(&mut stream).await {
                 assert!((400..500).contains(&answer.status), "{answer:?}");
             }
         }
@@ -88,7 +88,7 @@ async fn a_request_that_comes_in_single_bytes_is_read_or_given_up_in_time() {
         };
         slowly.await;
         // One whose head does not come is closed without a word.
-        let answer = Answer::read(&mut stream).await;
+        let answer = RawResponse::read(&mut stream).await;
         if let Some(answer) = answer {
             assert_eq!(
                 (answer.status, answer.problem().as_str()),

@@ -10,7 +10,7 @@ use tokio::{
 
 /// What came back.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct RawResponse {
     pub(super) status: u16,
     /// In lower case.
     head: String,
@@ -18,14 +18,14 @@ pub(super) struct Answer {
 }
 
 /// Longer than a machine takes that does other things as well.
-pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
 
-// === impl Answer ===
+// === impl RawResponse ===
 
-impl Answer {
+impl RawResponse {
     /// Reads one; none if the connection is closed before it begins.
     pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> Option<Self> {
-        let answer = Self::read_within(PATIENCE, from).await;
+        let answer = Self::read_within(TIMEOUT, from).await;
         answer.expect("it is answered or closed")
     }
 

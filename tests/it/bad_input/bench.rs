@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 use super::{
-    answer::Answer,
+    answer::RawResponse,
     case::{Case, Expected},
     sample::sample_and,
 };
@@ -120,18 +120,18 @@ impl Bench {
     }
 
     /// Sends some bytes and reads the answer.
-    pub(super) async fn send(&self, bytes: &[u8]) -> Option<Answer> {
-        Answer::read(&mut self.sent(bytes).await).await
+    pub(super) async fn send(&self, bytes: &[u8]) -> Option<RawResponse> {
+        RawResponse::read(&mut self.sent(bytes).await).await
     }
 
     /// Sends what may be the beginning of a request only, and nothing behind it.
-    async fn send_in_part(&self, bytes: &[u8]) -> Option<Answer> {
+    async fn send_in_part(&self, bytes: &[u8]) -> Option<RawResponse> {
         let mut stream = self.sent(bytes).await;
-        match Answer::read_within(A_WHILE, &mut stream).await {
+        match RawResponse::read_within(A_WHILE, &mut stream).await {
             Ok(answer) => answer,
             Err(_it_waits_for_more) => {
                 drop(stream.shutdown().await);
-                Answer::read(&mut stream).await
+                RawResponse::read(&mut stream).await
             }
         }
     }
@@ -145,7 +145,7 @@ impl Bench {
     }
 
     /// A request of the bench's own.
-    pub(super) async fn ask(&self, line: &str, headers: &str, body: &str) -> Answer {
+    pub(super) async fn ask(&self, line: &str, headers: &str, body: &str) -> RawResponse {
         let who = &self.authorization;
         let request = format!(
             "{line} HTTP/1.1\r\nHost: localhost\r\n{who}{headers}Content-Length: {}\r\n\r\n{body}",
@@ -155,7 +155,7 @@ impl Bench {
         answer.unwrap_or_else(|| panic!("no answer to {line}"))
     }
 
-    async fn judge(&self, case: &Case, answer: Option<Answer>) {
+    async fn judge(&self, case: &Case, answer: Option<RawResponse>) {
         let Case { what, expected, .. } = case;
         let Some(answer) = answer else {
             let may_close = matches!(expected, Expected::Declined | Expected::Sane);
@@ -254,7 +254,7 @@ impl Bench {
         let who = &self.authorization;
         let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{who}\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
-        let scraped = Answer::read(&mut stream).await.unwrap();
+        let scraped = RawResponse::read(&mut stream).await.unwrap();
         assert_eq!(scraped.status, 200, "{scraped:?}");
         let samples = scraped.body.lines().filter_map(|line| line.split_once(' '));
         let ours = samples.filter(|(name, _)| GAUGES.contains(name));
@@ -267,7 +267,7 @@ impl Bench {
 }
 
 /// Whether a connection was refused on which nobody spoke HTTP.
-fn is_bare(case: &Case, answer: &Answer) -> bool {
+fn is_bare(case: &Case, answer: &RawResponse) -> bool {
     let may_be = matches!(case.expected, Expected::Declined | Expected::Sane);
     may_be && answer.body.is_empty() && answer.header("connection") == Some("close")
 }

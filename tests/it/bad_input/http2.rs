@@ -10,7 +10,7 @@ use crate::{
     tls::{certified::Certified, h2_client::H2, tls_client},
 };
 
-use super::{answer::PATIENCE, sample::sample};
+use super::{answer::TIMEOUT, sample::sample};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
@@ -274,7 +274,7 @@ async fn no_frame_ends_the_gateway_or_takes_a_lock_that_it_does_not_ask_for() {
         drop(stream.flush().await);
         drop(stream.shutdown().await);
         let mut rest = Vec::new();
-        let closed = timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
+        let closed = timeout(TIMEOUT, stream.read_to_end(&mut rest)).await;
         assert!(closed.is_ok(), "{what}: the connection stays");
         // Whoever is on another connection notices nothing.
         eventually("nobody holds the lock", || {

@@ -9,7 +9,7 @@ use tokio::{net::TcpStream, time::timeout};
 use crate::support::{RedisServer, eventually, gateway::Setup};
 
 use super::{
-    answer::Answer,
+    answer::RawResponse,
     bench::Bench,
     resp_server::{Lie, RespServer, VICTIM},
     sample::sample,
@@ -154,7 +154,7 @@ const ASKED: [(&str, &str); 4] = [
     ),
 ];
 
-async fn ask(bench: &Bench, line: &str, header: &str) -> Answer {
+async fn ask(bench: &Bench, line: &str, header: &str) -> RawResponse {
     let mut stream = TcpStream::connect(bench.gateway.address).await.unwrap();
     // Where a release is not answered, the gateway counts the lease until it is over.
     let body = if line.starts_with("POST") {
@@ -169,7 +169,7 @@ async fn ask(bench: &Bench, line: &str, header: &str) -> Answer {
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     // The deadline of the store, and what its reaper does.
-    let answer = timeout(Duration::from_mins(1), Answer::read_whole(&mut stream)).await;
+    let answer = timeout(Duration::from_mins(1), RawResponse::read_whole(&mut stream)).await;
     let answer = answer.unwrap_or_else(|_| panic!("no answer to {line}"));
     answer.unwrap_or_else(|error| panic!("{line}: {error}"))
 }

@@ -1,7 +1,7 @@
 //! Answers that may not be given.
 
 use super::story::{Story, acquire};
-use crate::history::Answer;
+use crate::history::RecordedAnswer;
 
 #[test]
 fn an_answer_that_is_none_is_found() {
@@ -10,7 +10,7 @@ fn an_answer_that_is_none_is_found() {
         (0, 1),
         "a",
         acquire(0),
-        Answer::Wrong {
+        RecordedAnswer::Wrong {
             what: "500 internal".into(),
         },
     );

@@ -1,7 +1,7 @@
 //! I3, I6, I9 and I12: what is said of leases.
 
 use super::story::{Story, acquire, granted};
-use crate::history::{Answer, Ask, Event};
+use crate::history::{Ask, Event, RecordedAnswer};
 
 fn has(story: &Story, invariant: &str) -> bool {
     story.breaks().iter().any(|broken| broken == invariant)
@@ -31,7 +31,7 @@ fn a_lease_that_begins_when_the_one_before_is_over_is_none_too_early() {
 #[test]
 fn a_renewed_lease_lasts_longer() {
     let mut story = Story::default();
-    let renewed = Answer::Renewed {
+    let renewed = RecordedAnswer::Renewed {
         fence: 7,
         left_ms: 10_000,
     };
@@ -71,7 +71,7 @@ fn a_lease_that_is_lost_before_its_time_is_found() {
             fence: 7,
             ttl_ms: 10_000,
         },
-        Answer::Lost,
+        RecordedAnswer::Lost,
     );
     assert!(has(&story, "I6"), "{:?}", story.breaks());
 }
@@ -84,7 +84,7 @@ fn a_lease_whose_time_is_over_may_be_lost() {
         (10_000, 10_001),
         "a",
         Ask::Release { fence: 7 },
-        Answer::Lost,
+        RecordedAnswer::Lost,
     );
     assert_eq!(story.breaks(), [""; 0]);
 }
@@ -93,7 +93,12 @@ fn a_lease_whose_time_is_over_may_be_lost() {
 fn a_lease_that_was_broken_may_be_lost() {
     let mut story = Story::default();
     story.granted((0, 1), "a", 7);
-    story.op((2, 3), "operator", Ask::Break { fence: 7 }, Answer::Broken);
+    story.op(
+        (2, 3),
+        "operator",
+        Ask::Break { fence: 7 },
+        RecordedAnswer::Broken,
+    );
     story.op(
         (4, 5),
         "a",
@@ -101,7 +106,7 @@ fn a_lease_that_was_broken_may_be_lost() {
             fence: 7,
             ttl_ms: 10_000,
         },
-        Answer::Lost,
+        RecordedAnswer::Lost,
     );
     assert_eq!(story.breaks(), [""; 0]);
 }
@@ -112,7 +117,7 @@ fn a_lease_may_be_forgotten_before_its_holder_hears_of_it() {
     let late = story.asks(0, "a", acquire(0));
     story.fault((2, 3), "flush", true);
     story.hears(4, late, granted(7));
-    story.op((5, 6), "a", Ask::Release { fence: 7 }, Answer::Lost);
+    story.op((5, 6), "a", Ask::Release { fence: 7 }, RecordedAnswer::Lost);
     story.granted((7, 8), "b", 8);
     assert_eq!(story.breaks(), [""; 0]);
 }
@@ -132,11 +137,16 @@ fn a_token_of_nobody_that_releases_is_found() {
         (0, 1),
         "thief",
         Ask::Forge { renews: false },
-        Answer::Released,
+        RecordedAnswer::Released,
     );
     assert_eq!(story.breaks(), ["I9"]);
     let mut refused = Story::default();
-    refused.op((0, 1), "thief", Ask::Forge { renews: false }, Answer::Lost);
+    refused.op(
+        (0, 1),
+        "thief",
+        Ask::Forge { renews: false },
+        RecordedAnswer::Lost,
+    );
     assert_eq!(refused.breaks(), [""; 0]);
 }
 
@@ -144,7 +154,7 @@ fn a_token_of_nobody_that_releases_is_found() {
 fn a_lease_that_rises_from_the_dead_is_found() {
     let renew = |at: u64| {
         let mut story = Story::default();
-        let renewed = Answer::Renewed {
+        let renewed = RecordedAnswer::Renewed {
             fence: 7,
             left_ms: 10_000,
         };
@@ -195,7 +205,7 @@ fn a_grant_that_is_broken_before_anybody_hears_of_it_has_its_place_in_the_order(
         (30, 40),
         "operator",
         Ask::Break { fence: 7 },
-        Answer::Broken,
+        RecordedAnswer::Broken,
     );
     story.granted((45, 50), "b", 8);
     story.released((60, 70), "b", 8);
@@ -214,7 +224,7 @@ fn answers_in_whatever_order_that_there_is_are_right() {
     story.shown((22, 60), Some((7, "a")), &[]);
     story.shown((23, 61), Some((8, "b")), &[]);
     story.hears(50, next, granted(8));
-    story.hears(70, release, Answer::Released);
+    story.hears(70, release, RecordedAnswer::Released);
     assert_eq!(story.breaks(), [""; 0]);
     let told = story.told(&super::story::TERMS);
     assert_eq!(told.windows, (1, 5));

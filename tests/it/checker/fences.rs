@@ -1,7 +1,7 @@
 //! I1, I2, I5 and I10: what is said of fences.
 
 use super::story::{Story, acquire, granted, keyed};
-use crate::history::{Answer, Ask};
+use crate::history::{Ask, RecordedAnswer};
 
 #[test]
 fn two_grants_with_one_fence_are_found() {
@@ -24,7 +24,7 @@ fn a_grant_that_is_told_again_under_its_key_is_no_second_one() {
         (2, 3),
         "a",
         keyed(),
-        Answer::Granted {
+        RecordedAnswer::Granted {
             fence: 7,
             left_ms: 9_000,
             again: true,
@@ -47,7 +47,7 @@ fn a_fence_that_is_not_above_one_that_was_seen_is_found() {
     let mut story = Story::default();
     let lost = story.asks(0, "a", acquire(0));
     story.shown((1, 2), Some((7, "a")), &[]);
-    story.hears(3, lost, Answer::Unknown);
+    story.hears(3, lost, RecordedAnswer::Unknown);
     story.fault((3, 4), "kill-redis", true);
     story.granted((20, 21), "b", 6);
     assert_eq!(story.breaks(), ["I2"]);
@@ -81,7 +81,7 @@ fn a_holder_that_was_told_no_is_found() {
         (0, 1),
         "a",
         acquire(0),
-        Answer::Refused {
+        RecordedAnswer::Refused {
             code: "store-unavailable".into(),
         },
     );
@@ -109,7 +109,7 @@ fn one_that_has_waited_is_no_phantom_where_the_store_has_forgotten_that_it_left(
 #[test]
 fn a_holder_whose_answer_was_lost_is_no_phantom() {
     let mut story = Story::default();
-    story.op((0, 1), "a", acquire(0), Answer::Unknown);
+    story.op((0, 1), "a", acquire(0), RecordedAnswer::Unknown);
     story.shown((2, 3), Some((7, "a")), &[]);
     assert_eq!(story.breaks(), [""; 0]);
 }
@@ -118,7 +118,7 @@ fn a_holder_whose_answer_was_lost_is_no_phantom() {
 fn a_fence_that_is_seen_with_another_owner_is_found() {
     let mut story = Story::default();
     story.granted((0, 1), "a", 7);
-    story.op((0, 1), "b", acquire(0), Answer::Unknown);
+    story.op((0, 1), "b", acquire(0), RecordedAnswer::Unknown);
     story.shown((2, 3), Some((7, "b")), &[]);
     assert_eq!(story.breaks(), ["I5"]);
 }
@@ -137,11 +137,16 @@ fn a_key_that_is_used_may_be_refused_for_ever() {
     let mut story = Story::default();
     story.op((0, 1), "a", keyed(), granted(7));
     story.released((2, 3), "a", 7);
-    let refused = Answer::Refused {
+    let refused = RecordedAnswer::Refused {
         code: "idempotency-expired".into(),
     };
     story.op((4, 5), "a", keyed(), refused);
     story.granted((6, 7), "b", 8);
-    story.op((8, 9), "b", Ask::Release { fence: 8 }, Answer::Released);
+    story.op(
+        (8, 9),
+        "b",
+        Ask::Release { fence: 8 },
+        RecordedAnswer::Released,
+    );
     assert_eq!(story.breaks(), [""; 0]);
 }

@@ -1,7 +1,7 @@
 //! I7 and I8: what is said of time.
 
 use super::story::{Story, acquire, granted};
-use crate::history::{Answer, Ask};
+use crate::history::{Ask, RecordedAnswer};
 
 fn handed_over_after(ms: u64) -> Story {
     let mut story = Story::default();
@@ -70,7 +70,7 @@ fn a_gateway_that_does_not_come_back_is_found() {
             (200, 201),
             "a",
             acquire(0),
-            Answer::Refused {
+            RecordedAnswer::Refused {
                 code: "store-unavailable".into(),
             },
         );
@@ -131,7 +131,7 @@ fn whoever_waited_at_a_gateway_that_was_killed_is_granted_nothing_when_that_coun
     let seen_at = |at: u64| {
         let mut story = Story::default();
         let gone = story.asks(0, "a", acquire(9_000));
-        story.hears(10, gone, Answer::Unknown);
+        story.hears(10, gone, RecordedAnswer::Unknown);
         story.fault((5, 500), "kill-gateway", false);
         story.shown((at, at + 1), Some((7, "a")), &[]);
         story.breaks()
@@ -153,7 +153,12 @@ fn a_lease_that_is_seen_after_its_end_is_found() {
     );
     let mut forgotten = Story::default();
     forgotten.granted((0, 1), "a", 7);
-    forgotten.op((2, 3), "a", Ask::Release { fence: 7 }, Answer::Unknown);
+    forgotten.op(
+        (2, 3),
+        "a",
+        Ask::Release { fence: 7 },
+        RecordedAnswer::Unknown,
+    );
     forgotten.shown((4, 5), Some((7, "a")), &[]);
     assert_eq!(forgotten.breaks(), [""; 0]);
 }

@@ -1,7 +1,7 @@
 //! I11: who was first is served first.
 
 use super::story::{Story, TERMS, acquire, granted};
-use crate::history::{Answer, Ask, Terms};
+use crate::history::{Ask, RecordedAnswer, Terms};
 
 fn queued_then_passed(passes: bool) -> Story {
     passed_through(0, passes)
@@ -58,7 +58,7 @@ fn who_asked_at_several_gateways_may_have_been_granted_the_lock_by_any() {
         let mut story = passed_through(0, true);
         for errand in elsewhere {
             let op = story.asks_of(1, 3, errand, acquire(60_000));
-            story.hears(4, op, Answer::Unknown);
+            story.hears(4, op, RecordedAnswer::Unknown);
         }
         story.told(&terms).violations.len()
     };
@@ -76,7 +76,7 @@ fn a_place_may_be_lost_in_a_fault() {
 
 #[test]
 fn a_place_may_be_lost_with_a_lease_that_is_broken_before_anybody_was_told() {
-    let passed = |answer: Answer| {
+    let passed = |answer: RecordedAnswer| {
         let mut story = Story::default();
         story.granted((0, 1), "holder", 5);
         let first = story.asks(2, "first", acquire(60_000));
@@ -89,10 +89,10 @@ fn a_place_may_be_lost_with_a_lease_that_is_broken_before_anybody_was_told() {
         story.hears(27, first, granted(8));
         story.breaks()
     };
-    assert_eq!(passed(Answer::Broken), [""; 0]);
-    assert_eq!(passed(Answer::Unknown), [""; 0]);
+    assert_eq!(passed(RecordedAnswer::Broken), [""; 0]);
+    assert_eq!(passed(RecordedAnswer::Unknown), [""; 0]);
     let code = "conflict".to_owned();
-    assert_eq!(passed(Answer::Refused { code }), ["I11"]);
+    assert_eq!(passed(RecordedAnswer::Refused { code }), ["I11"]);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn one_who_has_left_is_passed_by_everybody() {
     story.granted((0, 1), "holder", 5);
     let first = story.asks(2, "first", acquire(15));
     story.shown((10, 11), Some((5, "holder")), &["first"]);
-    story.hears(18, first, Answer::Locked { holder: None });
+    story.hears(18, first, RecordedAnswer::Locked { holder: None });
     story.released((20, 21), "holder", 5);
     story.granted((22, 23), "second", 6);
     assert_eq!(story.breaks(), [""; 0]);

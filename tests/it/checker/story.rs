@@ -1,8 +1,8 @@
 //! A history, written by hand, in milliseconds.
 
 use crate::history::{
-    Answer, Ask, Event, History, Invariant, Line, Report, Resource, Seen, Stage, Terms, Violation,
-    check,
+    Ask, Event, History, Invariant, Line, RecordedAnswer, Report, Resource, Seen, Stage, Terms,
+    Violation, check,
 };
 
 /// A history in the making. All is about one lock.
@@ -46,7 +46,7 @@ impl Story {
         self.ops
     }
 
-    pub(super) fn hears(&mut self, at: u64, op: u64, answer: Answer) {
+    pub(super) fn hears(&mut self, at: u64, op: u64, answer: RecordedAnswer) {
         self.line(at, Event::Hears { op, answer });
     }
 
@@ -55,7 +55,13 @@ impl Story {
     }
 
     /// A request and its answer.
-    pub(super) fn op(&mut self, (from, to): (u64, u64), errand: &str, ask: Ask, answer: Answer) {
+    pub(super) fn op(
+        &mut self,
+        (from, to): (u64, u64),
+        errand: &str,
+        ask: Ask,
+        answer: RecordedAnswer,
+    ) {
         let op = self.asks(from, errand, ask);
         self.hears(to, op, answer);
     }
@@ -67,12 +73,17 @@ impl Story {
 
     /// A release that is answered as one.
     pub(super) fn released(&mut self, span: (u64, u64), errand: &str, fence: u64) {
-        self.op(span, errand, Ask::Release { fence }, Answer::Released);
+        self.op(
+            span,
+            errand,
+            Ask::Release { fence },
+            RecordedAnswer::Released,
+        );
     }
 
     /// Somebody looks, and sees a holder.
     pub(super) fn shown(&mut self, span: (u64, u64), holder: Option<(u64, &str)>, waits: &[&str]) {
-        let answer = Answer::Shown {
+        let answer = RecordedAnswer::Shown {
             holder: holder.map(|(fence, owner)| Seen {
                 fence,
                 owner: owner.to_owned(),
@@ -164,8 +175,8 @@ pub(super) fn keyed() -> Ask {
 }
 
 /// A new lease of ten seconds.
-pub(super) fn granted(fence: u64) -> Answer {
-    Answer::Granted {
+pub(super) fn granted(fence: u64) -> RecordedAnswer {
+    RecordedAnswer::Granted {
         fence,
         left_ms: 10_000,
         again: false,

@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 /// How long anything may take on a machine that does other things as well.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 fn token(acquired: &Ran) -> String {
     let lease: Value = serde_json::from_str(&acquired.out).unwrap();
@@ -24,7 +24,7 @@ fn token(acquired: &Ran) -> String {
 }
 
 fn until_free(url: &str) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let inspected = latchgate(&["inspect", "deploy", "--url", url]).read();
         if inspected.out.contains("is free") {

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use crate::support::{
-    Asked, Connection, RedisServer, eventually,
+    Connection, HttpRequest, RedisServer, eventually,
     gateway::{Gateway, Setup},
     program::latchgate,
 };
@@ -97,7 +97,7 @@ async fn each_thread_sends_over_a_connection_of_its_own() {
         for (number, caller) in callers.iter_mut().enumerate() {
             for _ in 0..3 {
                 let path = format!("/locks/by-{number}-in-{round}");
-                let answer = caller.ask(&Asked::new("GET", path)).await.unwrap();
+                let answer = caller.ask(&HttpRequest::new("GET", path)).await.unwrap();
                 assert_eq!(answer.0, 200, "{answer:?}");
             }
         }

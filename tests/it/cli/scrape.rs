@@ -7,7 +7,7 @@ use tokio::{net::TcpStream, time::Instant};
 
 use super::metrics::get;
 use crate::support::{
-    Asked, Connection, RedisServer, eventually,
+    Connection, HttpRequest, RedisServer, eventually,
     gateway::{Gateway, Setup},
     raise_the_limit,
 };
@@ -98,16 +98,16 @@ async fn connect(to: SocketAddr) -> Connection<TcpStream> {
 async fn waiter(to: SocketAddr, number: usize) -> Connection<TcpStream> {
     let mut connection = connect(to).await;
     let path = format!("/locks/held:{number}");
-    let lease = Asked::new("POST", path.clone()).body(long());
+    let lease = HttpRequest::new("POST", path.clone()).body(long());
     assert_eq!(connection.ask(&lease).await.unwrap().0, 201);
-    let wait = Asked::new("POST", path).body(json!({"wait_ms": WAIT_MS}));
+    let wait = HttpRequest::new("POST", path).body(json!({"wait_ms": WAIT_MS}));
     connection.send(&wait).await.unwrap();
     connection
 }
 
 async fn stream(to: SocketAddr, number: usize) -> Connection<TcpStream> {
     let mut connection = connect(to).await;
-    let hold = Asked::new("POST", format!("/locks/streamed:{number}/hold")).body(long());
+    let hold = HttpRequest::new("POST", format!("/locks/streamed:{number}/hold")).body(long());
     assert_eq!(connection.open(&hold).await.unwrap(), None);
     connection
 }

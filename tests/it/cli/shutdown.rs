@@ -42,7 +42,7 @@ fn drains(gateway: &Gateway) {
 }
 
 /// A request that is under way for as long as this connection lives: its body is yet to come.
-fn request_under_way(gateway: &Gateway) -> TcpStream {
+fn request_in_flight(gateway: &Gateway) -> TcpStream {
     let mut connection = TcpStream::connect(gateway.address).unwrap();
     let head = "POST /locks/slow HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{";
     connection.write_all(head.as_bytes()).unwrap();
@@ -194,7 +194,7 @@ fn while_it_drains_nothing_is_acquired_and_what_is_held_can_be_kept_and_given_ba
     let token = on(&url, &["acquire", "deploy"], "").out;
     let token = token.trim_end();
     // Else it might have nothing left to do before the commands below have begun.
-    let under_way = request_under_way(&gateway);
+    let in_flight = request_in_flight(&gateway);
     gateway.signal(Signal::TERM);
     drains(&gateway);
     let renewed = on(&url, &["renew", "deploy"], token);
@@ -204,7 +204,7 @@ fn while_it_drains_nothing_is_acquired_and_what_is_held_can_be_kept_and_given_ba
     assert!(refused.out.contains("\"code\":\"draining\""), "{refused:?}");
     let released = on(&url, &["release", "deploy"], token);
     assert_eq!(released.code, Some(0), "{released:?}");
-    drop(under_way);
+    drop(in_flight);
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
 }
 
@@ -235,7 +235,7 @@ fn the_grace_ends_it_although_somebody_goes_on_renewing() {
 fn a_request_that_outlasts_the_grace_is_cut_short() {
     let setup = Setup::default().with("LATCHGATE_SHUTDOWN_GRACE_MS", "100");
     let mut gateway = Gateway::start_with(setup);
-    let _under_way = request_under_way(&gateway);
+    let _under_way = request_in_flight(&gateway);
     // It has been read when a later connection has been answered.
     on(&gateway.url(), &["inspect", "deploy"], "");
     gateway.signal(Signal::TERM);
@@ -273,7 +273,7 @@ fn a_client_that_does_not_read_its_answer_is_cut_off_within_the_grace() {
 #[test]
 fn a_second_signal_ends_it_at_once_with_a_code_of_its_own() {
     let mut gateway = Gateway::start();
-    let _under_way = request_under_way(&gateway);
+    let _under_way = request_in_flight(&gateway);
     gateway.signal(Signal::TERM);
     drains(&gateway);
     gateway.signal(Signal::INT);

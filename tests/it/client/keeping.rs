@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use latchgate::client::{
-    AcquireRequest, Client, ClientError, ClientOptions, Keeper, Keeping, Loss,
+    AcquireRequest, Client, ClientError, ClientOptions, LeaseRenewer, LeaseState, Loss,
 };
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ use super::fixture::{TOKEN, client_of, name};
 const TTL: Duration = Duration::from_secs(3);
 
 /// How long anything may take on a machine that does other things as well.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A lease of [`TTL`].
 fn lease() -> Reply {
@@ -36,16 +36,16 @@ fn away() -> Reply {
     Reply::problem(503, "store-unavailable", "")
 }
 
-async fn keep(client: &Client) -> Keeper {
+async fn keep(client: &Client) -> LeaseRenewer {
     let request = AcquireRequest::default();
     let lease = client.acquire(&name(), &request).await.unwrap();
-    Keeper::start(client, lease).await.unwrap()
+    LeaseRenewer::start(client, lease).await.unwrap()
 }
 
 /// Waits until the lease stands so.
-async fn stands(keeper: &Keeper, so: impl FnMut(&Keeping) -> bool) {
-    let mut state = keeper.watch();
-    let found = tokio::time::timeout(PATIENCE, state.wait_for(so)).await;
+async fn stands(renewer: &LeaseRenewer, so: impl FnMut(&LeaseState) -> bool) {
+    let mut state = renewer.watch();
+    let found = tokio::time::timeout(TIMEOUT, state.wait_for(so)).await;
     found.expect("it comes to stand so").unwrap();
 }
 
@@ -54,11 +54,11 @@ async fn a_lease_is_renewed_in_its_first_third_again_and_again() {
     let gateway = FakeGateway::new([lease()]);
     let client = client_of(&gateway.url);
     let begin = Instant::now();
-    let keeper = keep(&client).await;
+    let renewer = keep(&client).await;
     while gateway.received().len() < 5 {
         tokio::time::sleep(Duration::from_millis(5)).await;
-        assert!(keeper.until().is_some());
-        assert!(begin.elapsed() < PATIENCE);
+        assert!(renewer.until().is_some());
+        assert!(begin.elapsed() < TIMEOUT);
     }
     // One acquire and four renewals: longer than a lease lasts.
     assert!(begin.elapsed() > TTL);
@@ -72,10 +72,10 @@ async fn a_lease_that_another_bearer_has_shortened_gets_its_ttl_back() {
     let shortened = lease_of(2_000, 2_000, "null");
     let gateway = FakeGateway::new([lease(), shortened, lease()]);
     let client = client_of(&gateway.url);
-    let keeper = keep(&client).await;
+    let renewer = keep(&client).await;
     while gateway.received().len() < 4 {
         tokio::time::sleep(Duration::from_millis(5)).await;
-        assert!(keeper.until().is_some());
+        assert!(renewer.until().is_some());
     }
     for renewal in &gateway.received()[1..4] {
         assert_eq!(renewal.body, r#"{"ttl_ms":3000}"#);
@@ -87,13 +87,13 @@ async fn a_ttl_that_is_not_allowed_any_more_costs_no_lease() {
     let too_long = Reply::problem(403, "limit-exceeded", "");
     let gateway = FakeGateway::new([lease(), too_long, lease()]);
     let client = client_of(&gateway.url);
-    let keeper = keep(&client).await;
+    let renewer = keep(&client).await;
     let begin = Instant::now();
     while gateway.received().len() < 4 {
         tokio::time::sleep(Duration::from_millis(5)).await;
-        let state = keeper.watch().borrow().clone();
-        assert!(matches!(state, Keeping::Kept { .. }), "{state:?}");
-        assert!(begin.elapsed() < PATIENCE);
+        let state = renewer.watch().borrow().clone();
+        assert!(matches!(state, LeaseState::Kept { .. }), "{state:?}");
+        assert!(begin.elapsed() < TIMEOUT);
     }
     let asked: Vec<_> = gateway.received()[1..]
         .iter()
@@ -107,9 +107,9 @@ async fn a_loss_is_told_before_the_lease_is_over() {
     for failing in [away(), Reply::Silence, Reply::Lost] {
         let gateway = FakeGateway::new([lease(), failing.clone()]);
         let client = client_of(&gateway.url);
-        let keeper = keep(&client).await;
-        let until = keeper.until().expect("it is kept");
-        let loss = keeper.lost().await;
+        let renewer = keep(&client).await;
+        let until = renewer.until().expect("it is kept");
+        let loss = renewer.lost().await;
         assert!(matches!(loss, Loss::Expired { .. }), "{failing:?}: {loss}");
         // A machine that is busy may wake the test later.
         assert!(Instant::now() < until + TTL, "{failing:?}");
@@ -123,8 +123,8 @@ async fn a_renewal_counts_from_when_it_was_sent() {
     let gateway = FakeGateway::new([lease()]);
     let client = client_of(&gateway.url);
     let before = Instant::now();
-    let keeper = keep(&client).await;
-    let until = keeper.until().unwrap();
+    let renewer = keep(&client).await;
+    let until = renewer.until().unwrap();
     // A margin for clocks that do not run alike is off.
     assert!(until < before + TTL);
     assert!(until > before + TTL * 9 / 10);
@@ -149,9 +149,9 @@ async fn a_gateway_that_says_that_the_lease_has_ended_is_believed_at_once() {
 async fn a_failure_in_between_is_made_good() {
     let gateway = FakeGateway::new([lease(), away(), Reply::Lost, lease()]);
     let client = client_of(&gateway.url);
-    let keeper = keep(&client).await;
-    stands(&keeper, |state| matches!(state, Keeping::AtRisk { .. })).await;
-    stands(&keeper, |state| matches!(state, Keeping::Kept { .. })).await;
+    let renewer = keep(&client).await;
+    stands(&renewer, |state| matches!(state, LeaseState::AtRisk { .. })).await;
+    stands(&renewer, |state| matches!(state, LeaseState::Kept { .. })).await;
 }
 
 #[tokio::test]
@@ -159,12 +159,12 @@ async fn a_silent_gateway_is_passed_over_while_there_is_time() {
     let silent = FakeGateway::new([lease(), Reply::Silence]);
     let answers = FakeGateway::new([lease()]);
     let client = client_of(&format!("{},{}", silent.url, answers.url));
-    let keeper = keep(&client).await;
+    let renewer = keep(&client).await;
     while answers.received().is_empty() {
-        assert!(keeper.until().is_some(), "it was lost");
+        assert!(renewer.until().is_some(), "it was lost");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    stands(&keeper, |state| matches!(state, Keeping::Kept { .. })).await;
+    stands(&renewer, |state| matches!(state, LeaseState::Kept { .. })).await;
 }
 
 #[tokio::test]
@@ -172,9 +172,12 @@ async fn at_its_hold_limit_a_lease_is_not_renewed_and_ends() {
     // Renewed once as far as it goes: whatever this machine does meanwhile, it came in time.
     let gateway = FakeGateway::new([lease_of(60_000, 3_000, "3000")]);
     let client = client_of(&gateway.url);
-    let keeper = keep(&client).await;
-    stands(&keeper, |state| matches!(state, Keeping::AtLimit { .. })).await;
-    let loss = keeper.lost().await;
+    let renewer = keep(&client).await;
+    stands(&renewer, |state| {
+        matches!(state, LeaseState::AtLimit { .. })
+    })
+    .await;
+    let loss = renewer.lost().await;
     assert!(matches!(loss, Loss::HoldLimit), "{loss}");
     assert_eq!(gateway.received().len(), 1);
 }
@@ -192,9 +195,9 @@ async fn a_lease_that_took_long_to_come_is_renewed_before_it_is_trusted() {
     };
     let client = Client::new(options).unwrap();
     let begin = Instant::now();
-    let keeper = keep(&client).await;
+    let renewer = keep(&client).await;
     assert_eq!(gateway.received().len(), 2);
-    assert!(keeper.until().unwrap() > begin + slow);
+    assert!(renewer.until().unwrap() > begin + slow);
 }
 
 #[tokio::test]
@@ -212,7 +215,7 @@ async fn a_lease_that_was_over_when_it_came_is_not_kept() {
     let client = client.unwrap();
     let request = AcquireRequest::default();
     let lease = client.acquire(&name(), &request).await.unwrap();
-    let error = Keeper::start(&client, lease).await.unwrap_err();
+    let error = LeaseRenewer::start(&client, lease).await.unwrap_err();
     assert!(matches!(error, ClientError::Lost(_)), "{error}");
 }
 
@@ -221,8 +224,8 @@ async fn a_release_ends_the_keeping_and_is_tried_until_it_is_answered() {
     let done = Reply::Answer(204, String::new());
     let gateway = FakeGateway::new([lease(), away(), Reply::Lost, done]);
     let client = client_of(&gateway.url);
-    let keeper = keep(&client).await;
-    keeper.release(Duration::from_mins(1)).await.unwrap();
+    let renewer = keep(&client).await;
+    renewer.release(Duration::from_mins(1)).await.unwrap();
     let received = gateway.received();
     assert_eq!(received.len(), 4);
     assert!(
@@ -238,9 +241,9 @@ async fn a_release_ends_the_keeping_and_is_tried_until_it_is_answered() {
 async fn a_release_is_not_tried_for_longer_than_the_lease_lasts() {
     let gateway = FakeGateway::new([lease(), away()]);
     let client = client_of(&gateway.url);
-    let keeper = keep(&client).await;
+    let renewer = keep(&client).await;
     let begin = Instant::now();
-    let error = keeper.release(Duration::from_mins(1)).await.unwrap_err();
+    let error = renewer.release(Duration::from_mins(1)).await.unwrap_err();
     // The last try may be under way when the time is over.
     let unanswered = matches!(
         error,

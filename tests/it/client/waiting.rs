@@ -6,7 +6,7 @@ use std::{
 };
 
 use latchgate::{
-    client::{AcquireRequest, Client, ClientError, ClientOptions, Lease, Waiting},
+    client::{AcquireRequest, Client, ClientError, ClientOptions, Lease, WaitStatus},
     lock::{IdempotencyKey, Owner},
 };
 use tokio::time::Instant;
@@ -201,9 +201,9 @@ async fn whoever_watches_is_told_of_holder_and_trouble() {
         owner: Some(Owner::new("me").unwrap()),
         ..AcquireRequest::default()
     };
-    let told: Arc<Mutex<Vec<Waiting>>> = Arc::default();
+    let told: Arc<Mutex<Vec<WaitStatus>>> = Arc::default();
     let tell = Arc::clone(&told);
-    let mut watcher = move |waiting: &Waiting| tell.lock().unwrap().push(waiting.clone());
+    let mut watcher = move |waiting: &WaitStatus| tell.lock().unwrap().push(waiting.clone());
     let mut acquiring = client(&gateway).acquiring(name(), request);
     acquiring.finish_watched(&mut watcher).await.unwrap();
     let told = told.lock().unwrap();

@@ -1,7 +1,7 @@
 //! Clause 11: what is broken stays broken, and nothing else is.
 
 use latchgate::{
-    lock::{FencingToken, ForeignMark, HeldLease, Meant},
+    lock::{BreakTarget, FencingToken, ForeignMark, HeldLease},
     store::{
         Store as _, StoreError, Unavailability,
         breaks::Breaking,
@@ -193,7 +193,7 @@ pub(super) async fn survive_a_restart(fixture: &dyn Fixture) {
 async fn broken(fixture: &dyn Fixture, fence: Option<FencingToken>) -> HeldLease {
     let stores = fixture.gateways();
     let store = stores.last().expect("there is one");
-    let meant = fence.map(Meant::Lease);
+    let meant = fence.map(BreakTarget::Lease);
     match store.break_lock(&name("lock"), meant).await.unwrap() {
         Breaking::Broken(Holder::Lease(lease)) => lease,
         other => panic!("not broken: {other:?}"),

@@ -239,9 +239,9 @@ pub(super) async fn a_cursor_that_means_nothing_here_begins_anew(fixture: &dyn F
         ..scanned
     };
     let elsewhere = match first.next.expect("the first page is not all") {
-        Cursor::Embedded { place } => vec![Cursor::Redis(nowhere(place))],
+        Cursor::Embedded { position } => vec![Cursor::Redis(nowhere(position))],
         Cursor::Cluster { slot: _, after } => vec![
-            Cursor::Embedded { place: after },
+            Cursor::Embedded { position: after },
             Cursor::Redis(nowhere(after)),
             Cursor::Cluster {
                 slot: u16::MAX,
@@ -250,7 +250,7 @@ pub(super) async fn a_cursor_that_means_nothing_here_begins_anew(fixture: &dyn F
         ],
         Cursor::Redis(scanned) => vec![
             Cursor::Embedded {
-                place: scanned.scan,
+                position: scanned.scan,
             },
             Cursor::Cluster { slot: 0, after: 0 },
             Cursor::Redis(other_run(scanned)),
@@ -269,7 +269,7 @@ pub(super) async fn a_cursor_that_means_nothing_here_begins_anew(fixture: &dyn F
             };
             vec![
                 Cursor::Embedded {
-                    place: scanned.scan,
+                    position: scanned.scan,
                 },
                 Cursor::Redis(scanned),
                 at(node + 1, scanned),

@@ -38,7 +38,7 @@ async fn most_leases_that_expire_are_handed_off_at_once() {
         assert!(matches!(granted, Acquisition::Granted(_)), "{granted:?}");
         let next = Attempt {
             wait: Some(Waiting {
-                patience: Duration::from_secs(50),
+                max_wait: Duration::from_secs(50),
                 longest_queue: 10,
             }),
             ..attempt(&lock)

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::api::service::Service;
 
 use super::{
-    reader::{Heard, Reader},
+    reader::{Reader, ReceivedEvent},
     site::{Site, acquire},
 };
 
@@ -19,7 +19,7 @@ async fn after(service: &Service, query: &str, id: &str) -> Reader {
 /// The names of the events that come, up to this one.
 async fn names(reader: &mut Reader, last: &str) -> Vec<String> {
     let heard = reader.up_to(|heard| heard.data["name"] == last).await;
-    let name = |heard: &Heard| heard.data["name"].as_str().unwrap().to_owned();
+    let name = |heard: &ReceivedEvent| heard.data["name"].as_str().unwrap().to_owned();
     heard.iter().map(name).collect()
 }
 

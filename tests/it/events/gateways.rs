@@ -8,16 +8,16 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::api::service::Service;
 
 use super::{
-    reader::{Heard, Reader},
+    reader::{Reader, ReceivedEvent},
     site::{Site, acquire, post, release, renew},
 };
 
-fn is(kind: &'static str) -> impl Fn(&Heard) -> bool {
+fn is(kind: &'static str) -> impl Fn(&ReceivedEvent) -> bool {
     move |heard| heard.kind == kind
 }
 
 /// What must be the same wherever it is heard.
-fn key(heard: &Heard) -> String {
+fn key(heard: &ReceivedEvent) -> String {
     format!("{} {}", heard.brief(), heard.data["fencing_token"])
 }
 
@@ -70,7 +70,7 @@ async fn a_lease_may_begin_at_one_gateway_and_end_at_another() {
 async fn a_break_at_one_gateway_is_heard_at_every_one_whoever_granted_the_lease() {
     let site = Site::redis(2).await;
     let mut readers = [site.reader().await, site.reader_at(1).await];
-    let is_end = |heard: &Heard| heard.data["name"] == "a" && heard.kind != "acquired";
+    let is_end = |heard: &ReceivedEvent| heard.data["name"] == "a" && heard.kind != "acquired";
     for (granted_at, broken_at) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let lease = acquire(&site.gateways[granted_at], "a", &json!({"owner": "ci"})).await;
         let why = json!({"reason": "it hangs"});
@@ -97,7 +97,7 @@ async fn a_lease_of_another_gateway_expires_once_although_both_have_renewed_it()
     // Later than every gateway that looks after it.
     acquire(site.gateway(), "b", &json!({"ttl_ms": 4_500})).await;
     for reader in [&mut reader, &mut there] {
-        let is_last = |heard: &Heard| heard.kind == "expired" && heard.data["name"] == "b";
+        let is_last = |heard: &ReceivedEvent| heard.kind == "expired" && heard.data["name"] == "b";
         let heard = reader.up_to(is_last).await;
         let expired: Vec<_> = heard.iter().filter(|heard| is("expired")(heard)).collect();
         assert_eq!(expired.len(), 2, "{expired:?}");
@@ -258,7 +258,7 @@ async fn a_gateway_that_comes_later_is_heard_at_once() {
     for lock in ["a", "b", "c", "d", "e"] {
         site.join();
         let newcomer = site.gateways.last().unwrap();
-        let is_it = |heard: &Heard| heard.data["name"] == lock;
+        let is_it = |heard: &ReceivedEvent| heard.data["name"] == lock;
         loop {
             release(newcomer, &acquire(newcomer, lock, &json!({})).await).await;
             let heard = timeout(Duration::from_millis(50), reader.up_to(is_it)).await;

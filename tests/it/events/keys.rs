@@ -17,7 +17,7 @@ use crate::api::{
 use super::reader::Reader;
 
 /// How long something that must come is waited for.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 fn replace(gate: &Gate, file: &str) {
     gate.replace(KeysFile::new("keys.toml").parse(file).unwrap());
@@ -95,14 +95,14 @@ async fn a_page_is_told_that_its_key_may_do_something_else_by_now_and_no_other_c
     for file in [&less, &all] {
         replace(&gate, file);
         // Heartbeats come all the time.
-        let told = timeout(PATIENCE, page.expect("session")).await.unwrap();
+        let told = timeout(TIMEOUT, page.expect("session")).await.unwrap();
         assert_eq!(told, serde_json::json!({ "kind": "session" }));
     }
     // Also one that comes while nobody asks for more.
     acquire(&service, &key, "a").await;
     replace(&gate, &less);
     let heard = page.up_to(|heard| heard.kind == "session");
-    let heard = timeout(PATIENCE, heard).await.unwrap();
+    let heard = timeout(TIMEOUT, heard).await.unwrap();
     assert!(heard.len() <= 2, "{heard:?}");
     caller.expect("acquired").await;
     assert!(!caller.raw.contains("session"), "{}", caller.raw);

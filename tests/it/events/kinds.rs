@@ -90,9 +90,12 @@ async fn a_lease_that_was_released_does_not_expire(site: Site) {
     let lease = acquire(gateway, "a", &json!({"ttl_ms": 1_500})).await;
     release(gateway, &lease).await;
     acquire(gateway, "b", &json!({"ttl_ms": 1_600})).await;
-    let is_last = |heard: &super::reader::Heard| heard.kind == "expired";
+    let is_last = |heard: &super::reader::ReceivedEvent| heard.kind == "expired";
     let heard: Vec<_> = reader.up_to(is_last).await;
-    let heard: Vec<_> = heard.iter().map(super::reader::Heard::brief).collect();
+    let heard: Vec<_> = heard
+        .iter()
+        .map(super::reader::ReceivedEvent::brief)
+        .collect();
     assert_eq!(
         heard,
         [

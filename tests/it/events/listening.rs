@@ -5,7 +5,7 @@ use http::Request;
 use latchgate::config::Config;
 use serde_json::json;
 
-use crate::api::service::{Answer, Service};
+use crate::api::service::{ApiResponse, Service};
 
 use super::{
     reader::Reader,
@@ -114,7 +114,7 @@ async fn one_too_many_is_refused_until_another_one_leaves() {
     config.limits.max_event_streams = 2;
     let service = Service::with(config);
     let (_one, two) = (Reader::of(&service).await, Reader::of(&service).await);
-    let refused: Answer = service.get("/events").await;
+    let refused: ApiResponse = service.get("/events").await;
     assert_eq!(refused.problem(), (503, "overloaded".to_owned()));
     assert_eq!(refused.header("retry-after"), "5");
     drop(two);

@@ -14,7 +14,7 @@ use crate::api::service::Service;
 pub(super) struct Reader {
     body: Body,
     text: String,
-    heard: VecDeque<Heard>,
+    heard: VecDeque<ReceivedEvent>,
     /// Everything that came, as it came.
     pub(super) raw: String,
     /// The last id that was given.
@@ -23,7 +23,7 @@ pub(super) struct Reader {
 
 /// One event.
 #[derive(Debug, Clone)]
-pub(super) struct Heard {
+pub(super) struct ReceivedEvent {
     pub(super) kind: String,
     pub(super) data: Value,
     /// Empty if it has none.
@@ -31,11 +31,11 @@ pub(super) struct Heard {
 }
 
 /// How long a test waits for something that must come.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
-// === impl Heard ===
+// === impl ReceivedEvent ===
 
-impl Heard {
+impl ReceivedEvent {
     /// The event in words: kind, name, and why.
     pub(super) fn brief(&self) -> String {
         let word = |field: &str| self.data[field].as_str().unwrap_or("-").to_owned();
@@ -83,7 +83,7 @@ impl Reader {
     }
 
     /// The next event; `None` if the stream has ended.
-    pub(super) async fn next(&mut self) -> Option<Heard> {
+    pub(super) async fn next(&mut self) -> Option<ReceivedEvent> {
         while self.heard.is_empty() {
             if !self.read().await {
                 return None;
@@ -107,7 +107,10 @@ impl Reader {
     }
 
     /// The events up to one that is as wanted.
-    pub(super) async fn up_to(&mut self, is_last: impl Fn(&Heard) -> bool) -> Vec<Heard> {
+    pub(super) async fn up_to(
+        &mut self,
+        is_last: impl Fn(&ReceivedEvent) -> bool,
+    ) -> Vec<ReceivedEvent> {
         let mut all = Vec::new();
         loop {
             let heard = self.next().await.expect("the stream has ended");
@@ -120,7 +123,7 @@ impl Reader {
     }
 
     async fn read(&mut self) -> bool {
-        let frame = timeout(PATIENCE, self.body.frame()).await;
+        let frame = timeout(TIMEOUT, self.body.frame()).await;
         let Some(frame) = frame.expect("nothing came in time") else {
             return false;
         };
@@ -143,7 +146,7 @@ impl Reader {
             self.last_id.clone_from(&id);
         }
         if let (Some(kind), Some(data)) = (field("event: "), field("data: ")) {
-            self.heard.push_back(Heard {
+            self.heard.push_back(ReceivedEvent {
                 kind: kind.to_owned(),
                 data: serde_json::from_str(data).unwrap(),
                 id,

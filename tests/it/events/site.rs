@@ -15,12 +15,12 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use crate::{
-    api::service::{Answer, JSON, Service},
+    api::service::{ApiResponse, JSON, Service},
     redis::rig::quick,
     support::RedisServer,
 };
 
-use super::reader::{Heard, Reader};
+use super::reader::{Reader, ReceivedEvent};
 
 /// Gateways on one store.
 pub(super) struct Site {
@@ -98,7 +98,8 @@ impl Site {
     pub(super) async fn expires(&self, reader: &mut Reader) {
         loop {
             acquire(self.gateway(), "expires", &json!({"ttl_ms": 100})).await;
-            let is_it = |heard: &Heard| heard.kind == "expired" && heard.data["name"] == "expires";
+            let is_it =
+                |heard: &ReceivedEvent| heard.kind == "expired" && heard.data["name"] == "expires";
             if timeout(EXPIRY, reader.up_to(is_it)).await.is_ok() {
                 return;
             }
@@ -110,7 +111,7 @@ impl Site {
         let mut reader = Reader::of(&self.gateways[index]).await;
         for (other, gateway) in self.gateways.iter().enumerate() {
             let name = format!("heard{other}at{index}");
-            let is_it = |heard: &Heard| heard.data["name"] == name.as_str();
+            let is_it = |heard: &ReceivedEvent| heard.data["name"] == name.as_str();
             loop {
                 let lease = acquire(gateway, &name, &json!({})).await;
                 release(gateway, &lease).await;
@@ -123,7 +124,8 @@ impl Site {
         for gateway in &self.gateways {
             let last = acquire(gateway, "begin", &json!({})).await;
             release(gateway, &last).await;
-            let is_last = |heard: &Heard| heard.data["name"] == "begin" && heard.kind == "released";
+            let is_last =
+                |heard: &ReceivedEvent| heard.data["name"] == "begin" && heard.kind == "released";
             reader.up_to(is_last).await;
         }
         reader
@@ -142,7 +144,7 @@ pub(super) async fn acquire(gateway: &Service, lock: &str, body: &Value) -> Valu
     answer.json()
 }
 
-pub(super) async fn post(gateway: &Service, target: &str, body: &Value) -> Answer {
+pub(super) async fn post(gateway: &Service, target: &str, body: &Value) -> ApiResponse {
     gateway
         .ask(Method::POST, target, JSON, body.to_string())
         .await

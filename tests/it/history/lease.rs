@@ -1,8 +1,8 @@
 //! A lease as far as its holder can know it.
 
 use super::{
-    line::{Answer, Ask},
-    op::{MS, NEVER, Op, Outcome},
+    line::{Ask, RecordedAnswer},
+    op::{MS, NEVER, Op, OpOutcome},
 };
 
 /// A lease as far as its holder can know it.
@@ -82,14 +82,14 @@ impl Lease {
     /// Takes in what was asked about it later.
     pub(super) fn note(&mut self, op: &Op) {
         match (&op.ask, op.answer()) {
-            (Ask::Renew { .. }, Some(Answer::Renewed { left_ms, .. })) => {
+            (Ask::Renew { .. }, Some(RecordedAnswer::Renewed { left_ms, .. })) => {
                 self.lasts = self.lasts.max(op.asked + left_ms * MS);
                 self.may_last = self.may_last.max(op.returned() + left_ms * MS);
             }
-            (Ask::Renew { .. }, _) if op.outcome() == Outcome::Open => self.may_last = NEVER,
-            (Ask::Break { .. } | Ask::Release { .. }, Some(Answer::Refused { .. })) => {}
-            (Ask::Release { .. }, Some(Answer::Released))
-            | (Ask::Break { .. }, Some(Answer::Broken)) => {
+            (Ask::Renew { .. }, _) if op.outcome() == OpOutcome::Open => self.may_last = NEVER,
+            (Ask::Break { .. } | Ask::Release { .. }, Some(RecordedAnswer::Refused { .. })) => {}
+            (Ask::Release { .. }, Some(RecordedAnswer::Released))
+            | (Ask::Break { .. }, Some(RecordedAnswer::Broken)) => {
                 self.ending = self.ending.min(op.asked);
                 self.ended = self.ended.min(op.returned());
             }

@@ -30,7 +30,7 @@ pub(crate) enum Event {
         ask: Ask,
     },
     /// It has read the answer.
-    Hears { op: u64, answer: Answer },
+    Hears { op: u64, answer: RecordedAnswer },
     /// A stream says that the lease lasts so much longer.
     Keeps { op: u64, left_ms: u64 },
     /// A stream has ended, whatever its last event was.
@@ -95,7 +95,7 @@ pub(crate) enum Ask {
 /// What a client heard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
-pub(crate) enum Answer {
+pub(crate) enum RecordedAnswer {
     Granted {
         fence: u64,
         left_ms: u64,

@@ -1,6 +1,6 @@
 //! A request with everything that came of it.
 
-use super::line::{Answer, Ask};
+use super::line::{Ask, RecordedAnswer};
 
 /// Stands for an instant that never comes.
 pub(super) const NEVER: u64 = u64::MAX;
@@ -17,7 +17,7 @@ pub(crate) struct Op {
     pub(super) ask: Ask,
     pub(super) asked: u64,
     /// The first answer. Without one it may still be carried out at any time.
-    pub(super) heard: Option<(u64, Answer)>,
+    pub(super) heard: Option<(u64, RecordedAnswer)>,
     /// What a stream said later: when, and what was left then.
     pub(super) kept: Vec<(u64, u64)>,
     /// When its stream ended, its client hung up, or the process of its client was killed.
@@ -30,7 +30,7 @@ pub(crate) struct Op {
 
 /// What a client knows of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum OpOutcome {
     /// It has an answer that is an outcome.
     Known,
     /// It may have been carried out, or may yet be.
@@ -43,19 +43,19 @@ impl Op {
     /// When its outcome was known.
     pub(super) fn returned(&self) -> u64 {
         match (&self.heard, self.outcome()) {
-            (Some((at, _)), Outcome::Known) => *at,
+            (Some((at, _)), OpOutcome::Known) => *at,
             _ => NEVER,
         }
     }
 
-    pub(super) fn answer(&self) -> Option<&Answer> {
+    pub(super) fn answer(&self) -> Option<&RecordedAnswer> {
         self.heard.as_ref().map(|(_, answer)| answer)
     }
 
-    pub(super) fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> OpOutcome {
         match self.answer() {
-            None | Some(Answer::Unknown) => Outcome::Open,
-            Some(_) => Outcome::Known,
+            None | Some(RecordedAnswer::Unknown) => OpOutcome::Open,
+            Some(_) => OpOutcome::Known,
         }
     }
 
@@ -87,7 +87,7 @@ impl Op {
     /// The fencing token that it was granted the lock with.
     pub(super) fn granted(&self) -> Option<u64> {
         match self.answer() {
-            Some(Answer::Granted { fence, .. }) => Some(*fence),
+            Some(RecordedAnswer::Granted { fence, .. }) => Some(*fence),
             _ => None,
         }
     }

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use super::{
     faults::{Fault, Faults},
     lease::Lease,
-    line::{Answer, Ask, Event, Line, Resource},
+    line::{Ask, Event, Line, RecordedAnswer, Resource},
+    observation::Observation,
     op::{MS, NEVER, Op},
-    sight::Sight,
 };
 
 /// A whole history, put in order.
@@ -31,7 +31,7 @@ pub(crate) struct Lock {
     /// By their fencing tokens.
     pub(super) leases: BTreeMap<u64, Lease>,
     /// By when somebody had looked.
-    pub(super) sights: Vec<Sight>,
+    pub(super) observations: Vec<Observation>,
     /// The requests of each errand, in order.
     pub(super) errands: HashMap<String, Vec<usize>>,
 }
@@ -202,7 +202,7 @@ impl History {
     fn find_leases(&mut self) {
         for lock in self.locks.values_mut() {
             for op in lock.ops.iter().map(|place| &self.ops[*place]) {
-                let Some(Answer::Granted { fence, left_ms, .. }) = op.answer() else {
+                let Some(RecordedAnswer::Granted { fence, left_ms, .. }) = op.answer() else {
                     continue;
                 };
                 let of_errand = lock.errands[&op.errand].first();
@@ -226,13 +226,13 @@ impl History {
         for lock in self.locks.values_mut() {
             for op in lock.ops.iter().map(|place| &self.ops[*place]) {
                 let (complete, holder, waiters) = match op.answer() {
-                    Some(Answer::Locked { holder }) => (false, holder.clone(), Vec::new()),
-                    Some(Answer::Shown { holder, waiters }) => {
+                    Some(RecordedAnswer::Locked { holder }) => (false, holder.clone(), Vec::new()),
+                    Some(RecordedAnswer::Shown { holder, waiters }) => {
                         (true, holder.clone(), waiters.clone())
                     }
                     _ => continue,
                 };
-                lock.sights.push(Sight {
+                lock.observations.push(Observation {
                     asked: match op.ask {
                         // It was seen at the end of the wait.
                         Ask::Acquire { wait_ms, .. } if op.asked + wait_ms * MS < op.returned() => {
@@ -246,7 +246,8 @@ impl History {
                     waiters,
                 });
             }
-            lock.sights.sort_by_key(|sight| sight.heard);
+            lock.observations
+                .sort_by_key(|observation| observation.heard);
         }
     }
 }

@@ -34,17 +34,17 @@ pub(super) trait Model {
 }
 
 /// What was found.
-pub(super) struct Found<Step> {
+pub(super) struct SearchOutcome<Step> {
     /// How many states there are, or were come by until then.
     pub(super) states: usize,
     /// How many steps lead from one to another.
     pub(super) steps: usize,
     /// The first that is wrong.
-    pub(super) wrong: Option<Wrong<Step>>,
+    pub(super) wrong: Option<Violation<Step>>,
 }
 
 /// Something wrong, and the way there.
-pub(super) struct Wrong<Step> {
+pub(super) struct Violation<Step> {
     pub(super) what: &'static str,
     pub(super) way: Vec<Step>,
     /// The last state.
@@ -56,7 +56,7 @@ pub(super) struct Wrong<Step> {
 struct Mixer(u64);
 
 /// The states that were come by, each with the one before it.
-struct Known<M: Model> {
+struct VisitedStates<M: Model> {
     states: Vec<M::State>,
     before: Vec<Option<(usize, M::Step)>>,
     places: HashMap<M::State, usize, BuildHasherDefault<Mixer>>,
@@ -65,8 +65,8 @@ struct Known<M: Model> {
 const NEVER_ENDS: &str = "what happens by itself goes round in a circle";
 
 /// Comes by all states. There must be fewer than `most`, or the bounds of the model are too wide.
-pub(super) fn search<M: Model>(model: &M, most: usize) -> Found<M::Step> {
-    let mut known = Known::<M>::new();
+pub(super) fn search<M: Model>(model: &M, most: usize) -> SearchOutcome<M::Step> {
+    let mut known = VisitedStates::<M>::new();
     known.add(model.beginning(), None);
     let (mut at, mut steps) = (0, 0);
     let (mut next, mut calm) = (Vec::new(), Vec::new());
@@ -93,7 +93,7 @@ pub(super) fn search<M: Model>(model: &M, most: usize) -> Found<M::Step> {
     }
     match circle(known.states.len(), &calm) {
         Some(at) => known.found(steps, at, NEVER_ENDS),
-        None => Found {
+        None => SearchOutcome {
             states: known.states.len(),
             steps,
             wrong: None,
@@ -126,9 +126,9 @@ fn circle(states: usize, steps: &[(usize, usize)]) -> Option<usize> {
     leading_to.iter().position(|&leading| leading > 0)
 }
 
-// === impl Known ===
+// === impl VisitedStates ===
 
-impl<M: Model> Known<M> {
+impl<M: Model> VisitedStates<M> {
     fn new() -> Self {
         Self {
             states: Vec::new(),
@@ -148,7 +148,7 @@ impl<M: Model> Known<M> {
         place
     }
 
-    fn found(&self, steps: usize, mut at: usize, what: &'static str) -> Found<M::Step> {
+    fn found(&self, steps: usize, mut at: usize, what: &'static str) -> SearchOutcome<M::Step> {
         let state = format!("{:?}", self.states[at]);
         let mut way = Vec::new();
         while let Some((before, step)) = self.before[at] {
@@ -156,17 +156,17 @@ impl<M: Model> Known<M> {
             at = before;
         }
         way.reverse();
-        Found {
+        SearchOutcome {
             states: self.states.len(),
             steps,
-            wrong: Some(Wrong { what, way, state }),
+            wrong: Some(Violation { what, way, state }),
         }
     }
 }
 
-// === impl Found ===
+// === impl SearchOutcome ===
 
-impl<Step: Debug> Found<Step> {
+impl<Step: Debug> SearchOutcome<Step> {
     /// That nothing is wrong; otherwise fails and tells the way there.
     pub(super) fn nothing_wrong(self) -> Self {
         if let Some(wrong) = &self.wrong {
@@ -176,21 +176,21 @@ impl<Step: Debug> Found<Step> {
     }
 
     /// What is wrong.
-    pub(super) fn wrong(&self) -> &Wrong<Step> {
+    pub(super) fn wrong(&self) -> &Violation<Step> {
         let wrong = self.wrong.as_ref();
         wrong.unwrap_or_else(|| panic!("nothing wrong was found among {self}"))
     }
 }
 
-impl<Step> Display for Found<Step> {
+impl<Step> Display for SearchOutcome<Step> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         write!(f, "{} states, {} steps", self.states, self.steps)
     }
 }
 
-// === impl Wrong ===
+// === impl Violation ===
 
-impl<Step: Debug> Display for Wrong<Step> {
+impl<Step: Debug> Display for Violation<Step> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         writeln!(f, "{}, after {} steps:", self.what, self.way.len())?;
         for step in &self.way {

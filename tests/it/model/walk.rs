@@ -2,7 +2,7 @@
 
 use crate::support::Random;
 
-use super::search::{Found, Model, Wrong};
+use super::search::{Model, SearchOutcome, Violation};
 
 /// Walks so many times from the beginning, so many steps each or until nothing can happen any more.
 pub(super) fn walk<M: Model>(
@@ -10,7 +10,7 @@ pub(super) fn walk<M: Model>(
     random: &mut Random,
     walks: usize,
     longest: usize,
-) -> Found<M::Step> {
+) -> SearchOutcome<M::Step> {
     let (mut next, mut steps) = (Vec::new(), 0);
     for _ in 0..walks {
         let mut state = model.beginning();
@@ -26,8 +26,8 @@ pub(super) fn walk<M: Model>(
             state = to;
             if let Some(what) = model.wrong(&state) {
                 let state = format!("{state:?}, {}", random.how_to_repeat());
-                let wrong = Some(Wrong { what, way, state });
-                return Found {
+                let wrong = Some(Violation { what, way, state });
+                return SearchOutcome {
                     states: steps,
                     steps,
                     wrong,
@@ -36,7 +36,7 @@ pub(super) fn walk<M: Model>(
             steps += 1;
         }
     }
-    Found {
+    SearchOutcome {
         states: steps,
         steps,
         wrong: None,

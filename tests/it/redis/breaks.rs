@@ -6,7 +6,7 @@ use std::time::Duration;
 use bb8_redis::redis::Value;
 use latchgate::{
     config::LimitsConfig,
-    engine::{AcquireRequest, Engine, HoldEnd, HoldEvent, LossReason, Stated},
+    engine::{AcquireRequest, Engine, ExplicitTerms, HoldEnd, HoldEvent, LossReason},
     lifecycle::Lifecycle,
     lock::{CallerId, ForeignMark, Metadata},
     store::{
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::{
     expected,
     leases::keyed,
-    rig::{PATIENCE, Rig, attempt, eventually, name, ttl},
+    rig::{Rig, TIMEOUT, attempt, eventually, name, ttl},
 };
 use crate::support::Fault;
 
@@ -37,7 +37,7 @@ async fn foreign(rig: &Rig, lock: &str, value: &str) {
 
 fn waiting(lock: &str) -> Attempt {
     let wait = Waiting {
-        patience: Duration::from_secs(50),
+        max_wait: Duration::from_secs(50),
         longest_queue: 10,
     };
     Attempt {
@@ -73,7 +73,7 @@ async fn a_foreign_client_is_broken_only_without_a_fence() {
     assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
     let broken = rig.store.break_lock(&lock, None).await.unwrap();
     assert_eq!(broken, Breaking::Broken(holder));
-    let news = timeout(PATIENCE, parked.news()).await.unwrap();
+    let news = timeout(TIMEOUT, parked.news()).await.unwrap();
     assert!(matches!(news, News::Granted(lease) if lease.fence > fence));
 }
 
@@ -144,7 +144,7 @@ async fn a_server_without_memory_breaks_and_passes_on() {
         .break_lock(&name("lock"), Some(held.fence.into()))
         .await;
     assert!(matches!(broken, Ok(Breaking::Broken(_))), "{broken:?}");
-    let news = timeout(PATIENCE, parked.news()).await.unwrap();
+    let news = timeout(TIMEOUT, parked.news()).await.unwrap();
     assert!(matches!(news, News::Granted(_)), "{news:?}");
     let renewal = rig.store.renew(&holder.name, &holder.token, None).await;
     assert_eq!(renewal.unwrap(), Renewal::Lost(Loss::Broken { held: true }));
@@ -169,7 +169,7 @@ async fn a_break_whose_reply_was_lost_breaks_nobody_else() {
             other => panic!("{other:?}"),
         }
         // The reply with the grant was lost; it is found within a period.
-        timeout(PATIENCE, parked.news()).await.unwrap();
+        timeout(TIMEOUT, parked.news()).await.unwrap();
         let renewal = rig
             .store
             .renew(&next.name, &next.token, None)
@@ -216,11 +216,11 @@ async fn a_stream_that_no_word_reaches_ends_with_its_next_renewal() {
         Metrics::default(),
     );
     let request = AcquireRequest {
-        warrant: latchgate::auth::Warrant::default(),
+        authorization: latchgate::auth::Authorization::default(),
         name: name("lock"),
         ttl: ttl(3_000),
         hold_limit: None,
-        stated: Stated::default(),
+        explicit: ExplicitTerms::default(),
         wait: Duration::ZERO,
         owner: None,
         metadata: Metadata::default(),
@@ -241,7 +241,7 @@ async fn a_stream_that_no_word_reaches_ends_with_its_next_renewal() {
     assert!(matches!(breaking, Ok(Breaking::Broken(_))), "{breaking:?}");
     assert!(store.unsent_messages() > 0, "the word went out");
     loop {
-        match timeout(PATIENCE, hold.next()).await.unwrap() {
+        match timeout(TIMEOUT, hold.next()).await.unwrap() {
             Some(HoldEvent::Ended(HoldEnd::Lost(LossReason::Broken))) => break,
             Some(HoldEvent::Renewed(_)) => {}
             other => panic!("{other:?}"),

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{
     rig::{Rig, attempt, eventually, granted, open, quick, ttl},
-    waiting::gate::{Gate, request},
+    waiting::gate::{TestGateway, request},
 };
 use crate::support::{Clock, RedisServer};
 
@@ -104,7 +104,10 @@ async fn nobody_waits_for_ever_although_it_is_set() {
     for (step, at_once) in [(STEP, true), (-STEP, false)] {
         let clock = Clock::ahead(0);
         let server = RedisServer::start_on(clock.clone(), &[]).await;
-        let gates = [Gate::on(&server).await, Gate::on(&server).await];
+        let gates = [
+            TestGateway::on(&server).await,
+            TestGateway::on(&server).await,
+        ];
         let lease = gates[0].take("clock").await;
         let first = gates[1].queue(request("clock")).await;
         let second = gates[0].queue(request("clock")).await;

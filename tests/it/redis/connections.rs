@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     leases::keyed,
-    rig::{PATIENCE, Rig, attempt, eventually, granted, health, name, open, patient, quick, token},
+    rig::{Rig, TIMEOUT, attempt, eventually, granted, health, name, open, patient, quick, token},
 };
 use crate::support::{Fault, RedisServer};
 
@@ -113,7 +113,7 @@ async fn a_restart_shorter_than_the_patience_is_not_noticed() {
             granted(answered);
             return;
         }
-        assert!(start.elapsed() < PATIENCE, "no restart is short");
+        assert!(start.elapsed() < TIMEOUT, "no restart is short");
     }
 }
 
@@ -278,7 +278,7 @@ async fn every_caller_gets_the_answer_to_its_own_question() {
     // Every other caller gives up at some point of its way.
     let calls = attempts.iter().enumerate().map(|(n, asked)| {
         let patience = if n % 2 == 0 {
-            PATIENCE
+            TIMEOUT
         } else {
             Duration::from_micros(u64::try_from(n).unwrap() * 50)
         };
@@ -328,7 +328,7 @@ async fn a_closed_store_answers_that_it_is_closing() {
     let rig = Rig::start().await;
     let asked = attempt("closed");
     rig.grant(&asked).await;
-    timeout(PATIENCE, rig.store.close())
+    timeout(TIMEOUT, rig.store.close())
         .await
         .expect("closing an idle store takes no time");
     let closing = StoreError::Unavailable(Unavailability::Closing);
@@ -350,7 +350,7 @@ async fn a_closed_store_answers_that_it_is_closing() {
     })
     .await;
     rig.lifecycle
-        .stop(PATIENCE)
+        .stop(TIMEOUT)
         .await
         .expect("no task outlives the lifecycle");
 }

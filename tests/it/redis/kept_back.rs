@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     replicated::{Pair, too_few, waits},
     rig::{attempt, eventually, granted, open, token, ttl},
-    waiting::gate::{Gate, request},
+    waiting::gate::{TestGateway, request},
 };
 use crate::support::{Fault, Proxy};
 
@@ -84,7 +84,7 @@ async fn a_lease_that_is_over_when_the_replica_has_it_is_not_answered() {
 #[tokio::test]
 async fn a_lock_is_handed_on_although_the_server_has_no_memory_left() {
     let pair = Pair::start().await;
-    let gate = Gate::with(&pair.master.url(), &waits());
+    let gate = TestGateway::with(&pair.master.url(), &waits());
     let first = gate.take("a").await;
     let next = gate.queue(request("a")).await;
     pair.master.run(&["CONFIG", "SET", "maxmemory", "1"]).await;

@@ -8,7 +8,7 @@ use latchgate::store::{
 };
 use tokio::time::timeout;
 
-use super::rig::{PATIENCE, Rig, attempt, eventually, patient, runs, ttl, write_down_everything};
+use super::rig::{Rig, TIMEOUT, attempt, eventually, patient, runs, ttl, write_down_everything};
 use crate::support::{Fault, Proxy};
 
 /// Lets go of the copy that the proxy holds, and waits until the server has run it. What was sent behind
@@ -127,7 +127,7 @@ async fn a_frozen_server_leaves_nothing_behind_that_was_given_back() {
     );
     rig.server.thaw();
     // Every copy of the acquire is carried out now, before or after what comes next.
-    let give_back = timeout(PATIENCE, rig.store.give_back(&asked.name, &asked.token));
+    let give_back = timeout(TIMEOUT, rig.store.give_back(&asked.name, &asked.token));
     give_back.await.expect("the server answers again").unwrap();
     let withdrawn = StoreError::Unavailable(Unavailability::Withdrawn);
     assert_eq!(rig.store.acquire(&asked).await.unwrap_err(), withdrawn);

@@ -10,7 +10,7 @@ use latchgate::store::{
 
 use super::{
     rig::{Rig, attempt, granted, open, quick},
-    waiting::gate::{Gate, request},
+    waiting::gate::{TestGateway, request},
 };
 use crate::support::RedisServer;
 
@@ -73,7 +73,7 @@ async fn what_was_granted_in_the_end_that_is_missing_is_free_and_its_fence_is_pa
 #[tokio::test]
 async fn a_release_that_is_missing_passes_the_lock_on_when_its_lease_ends() {
     let mut server = RedisServer::start_with(&LOGGED).await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take_for("release", 2_000).await;
     let asked = gate.queue(request("release")).await;
     let before = length(&server);

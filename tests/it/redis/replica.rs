@@ -9,7 +9,7 @@ use latchgate::store::{Store, StoreError, Unavailability, contract::Waiting};
 
 use super::{
     leases::keyed,
-    rig::{PATIENCE, Rig, attempt, eventually},
+    rig::{Rig, TIMEOUT, attempt, eventually},
 };
 use crate::support::RedisServer;
 
@@ -34,11 +34,11 @@ async fn a_replica_gives_no_answer_from_its_own_data_whatever_is_asked() {
     used.token = super::rig::token();
     let mut waits = attempt("held");
     waits.wait = Some(Waiting {
-        patience: PATIENCE,
+        max_wait: TIMEOUT,
         longest_queue: 10,
     });
     let mismatched = keyed("living", "b");
-    let keep = Some(PATIENCE);
+    let keep = Some(TIMEOUT);
     let (name, free) = (&held.name, &past.name);
     let asks: Vec<BoxFuture<'_, Option<StoreError>>> = vec![
         store.acquire(&held).map(Result::err).boxed(),

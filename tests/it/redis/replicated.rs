@@ -19,7 +19,7 @@ use super::{
     expected,
     leases::keyed,
     rig::{attempt, eventually, granted, health, name, open, quick},
-    waiting::gate::{Gate, request},
+    waiting::gate::{TestGateway, request},
 };
 use crate::support::{Fault, Proxy, RedisServer};
 
@@ -139,7 +139,7 @@ async fn a_grant_that_the_replica_does_not_get_is_taken_back_and_its_key_may_be_
 #[tokio::test]
 async fn a_lock_that_is_handed_on_is_answered_when_the_replica_has_it() {
     let pair = Pair::start().await;
-    let gates = [0, 1].map(|_| Gate::with(&pair.master.url(), &waits()));
+    let gates = [0, 1].map(|_| TestGateway::with(&pair.master.url(), &waits()));
     let mut lease = gates[0].take("a").await;
     // By the reply of the release, and by a message.
     for gate in [&gates[0], &gates[1]] {
@@ -157,7 +157,7 @@ async fn a_lock_that_is_handed_on_is_answered_when_the_replica_has_it() {
 #[tokio::test]
 async fn a_lock_that_is_handed_on_and_not_on_the_replica_is_nobodys() {
     let pair = Pair::start().await;
-    let gates = [0, 1].map(|_| Gate::with(&pair.master.url(), &waits()));
+    let gates = [0, 1].map(|_| TestGateway::with(&pair.master.url(), &waits()));
     for gate in [&gates[0], &gates[1]] {
         let lease = gates[0].take("a").await;
         let next = gate.queue(request("a")).await;

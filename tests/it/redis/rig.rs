@@ -26,7 +26,7 @@ pub(crate) struct Rig {
 }
 
 /// The longest that anything takes which comes about by itself.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 // === impl Rig ===
 
@@ -193,7 +193,7 @@ where
         if let Some(answer) = ask().await {
             return answer;
         }
-        assert!(start.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
+        assert!(start.elapsed() < TIMEOUT, "not in {TIMEOUT:?}: {what}");
         sleep(Duration::from_millis(5)).await;
     }
 }

@@ -9,9 +9,9 @@ use std::{
 };
 
 use latchgate::{
-    auth::Warrant,
+    auth::Authorization,
     config::LimitsConfig,
-    engine::{AcquireRequest, Engine, Stated},
+    engine::{AcquireRequest, Engine, ExplicitTerms},
     lifecycle::Lifecycle,
     lock::{CallerId, Metadata},
     telemetry::metrics::Metrics,
@@ -50,12 +50,12 @@ fn request() -> AcquireRequest {
         name: name("contended"),
         ttl: ttl(30_000),
         hold_limit: None,
-        stated: Stated::default(),
+        explicit: ExplicitTerms::default(),
         wait: BOUND,
         owner: None,
         metadata: Metadata::default(),
         caller: CallerId::ANONYMOUS,
-        warrant: Warrant::default(),
+        authorization: Authorization::default(),
         idempotency_key: None,
     }
 }

@@ -31,7 +31,7 @@ async fn a_new_quorum_waits_says_so_and_then_votes() {
     let started = Instant::now();
     let rig = Rig::on(Nodes::start(3).await, &forgetful(2_000));
     let error = rig.store.acquire(&attempt("lock")).await.unwrap_err();
-    assert_eq!(error.word(), "unavailable");
+    assert_eq!(error.label(), "unavailable");
     assert!(error.to_string().contains("it votes in"), "{error}");
     let health = rig.health("votes").await;
     assert!(
@@ -74,7 +74,7 @@ async fn one_that_was_too_busy_to_say_how_long_it_has_run_votes_when_that_is_ove
     // It connects while they answer nothing but that they are busy.
     let late = nodes::open(&rig.nodes.url(), &config, &rig.lifecycle);
     let error = late.acquire(&attempt("lock")).await.unwrap_err();
-    assert_eq!(error.word(), "unavailable", "{error:?}");
+    assert_eq!(error.label(), "unavailable", "{error:?}");
     for node in [0, 1] {
         rig.server(node).run(&["SCRIPT", "KILL"]).await;
     }

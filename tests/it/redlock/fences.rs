@@ -9,7 +9,7 @@ use latchgate::store::{
 use tokio::time::Instant;
 
 use super::rig::{Rig, attempt, eventually, fence_key};
-use crate::redis::rig::PATIENCE;
+use crate::redis::rig::TIMEOUT;
 
 /// A fence that is greater than all before.
 async fn rises(rig: &Rig, last: &mut u64) {
@@ -80,7 +80,7 @@ async fn a_counter_far_ahead_at_one_node_is_passed_on_to_the_others() {
             rises(&rig, last).await;
             server.text(&["GET", &key]).await == last.to_string()
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !heard(&mut last).await {
             assert!(Instant::now() < deadline, "one node never hears of it");
         }
@@ -97,7 +97,7 @@ async fn no_node_proposes_a_fence_from_an_impossible_counter() {
     rig.server(1).run(&["SET", &key, "9007199254740991"]).await;
     let error = rig.store.acquire(&attempt("lock")).await.unwrap_err();
     assert!(
-        ["fence-exhausted", "foreign-data"].contains(&error.word()),
+        ["fence-exhausted", "foreign-data"].contains(&error.label()),
         "{error:?}"
     );
     rig.server(0).run(&["SET", &key, &before.to_string()]).await;

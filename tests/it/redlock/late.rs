@@ -102,7 +102,7 @@ async fn what_was_given_back_is_not_granted_by_a_copy_that_comes_late() {
     rig.server(0).freeze();
     let late = rig.store.acquire(&asked).await;
     rig.server(0).thaw();
-    assert_eq!(late.unwrap_err().word(), "unavailable");
+    assert_eq!(late.unwrap_err().label(), "unavailable");
     rig.nothing_left(&asked.name).await;
 }
 

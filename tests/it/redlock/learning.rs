@@ -140,7 +140,7 @@ async fn a_new_quorum_says_which_node_is_missing_and_begins_when_it_is_there() {
     })
     .await;
     let error = rig.store.acquire(&attempt("lock")).await.unwrap_err();
-    assert_eq!(error.word(), "unavailable");
+    assert_eq!(error.label(), "unavailable");
     rig.server_mut(2).start_again().await;
     rig.all_vote().await;
     rig.turn("lock").await;
@@ -243,7 +243,7 @@ async fn when_a_majority_was_flushed_all_must_answer_and_then_what_is_left_count
     })
     .await;
     let error = rig.store.acquire(&attempt("lock")).await.unwrap_err();
-    assert_eq!(error.word(), "unavailable");
+    assert_eq!(error.label(), "unavailable");
     rig.server(0).thaw();
     rises_without_the_first(&rig, last).await;
 }
@@ -314,7 +314,7 @@ async fn what_somebody_else_has_written_there_is_nothing_learnt_and_of_another_t
         rig.server(node).run(&["SET", NODE, "theirs"]).await;
     }
     let error = rig.store.acquire(&attempt("lock")).await.unwrap_err();
-    assert_eq!(error.word(), "foreign-data", "{error:?}");
+    assert_eq!(error.label(), "foreign-data", "{error:?}");
     assert!(error.to_string().contains(NODE), "{error}");
     let kept = rig.server(0).text(&["GET", NODE]).await;
     assert_eq!(kept, "theirs");

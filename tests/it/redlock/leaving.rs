@@ -30,7 +30,7 @@ async fn tried_for_one_who_waits(fault: Fault) -> (Rig, Vec<Proxy>, Attempt, Par
     rig.grant(&holder).await;
     let waiter = Attempt {
         wait: Some(Waiting {
-            patience: Duration::from_mins(1),
+            max_wait: Duration::from_mins(1),
             longest_queue: 10,
         }),
         ..attempt("lock")

@@ -66,7 +66,7 @@ async fn a_missing_permission_at_every_node_is_said_and_nothing_granted() {
     let rules = format!("~lg:* resetchannels &lg:* -@all {COMMANDS} -hset");
     let store = store_as(&nodes, &rules, &lifecycle).await;
     let error = store.acquire(&attempt("lock")).await.unwrap_err();
-    assert_eq!(error.word(), "unavailable");
+    assert_eq!(error.label(), "unavailable");
     let checks = store.check().await;
     let found = checks.iter().find(|check| check.name == "permissions");
     let health = &found.expect("there is such a check").health;

@@ -17,14 +17,14 @@ use super::{
 use crate::support::Cable;
 
 /// A gateway with a cable to each of the nodes.
-struct Cabled {
+struct ProxiedGateway {
     cables: Vec<Cable>,
     store: Arc<RedlockStore>,
 }
 
-// === impl Cabled ===
+// === impl ProxiedGateway ===
 
-impl Cabled {
+impl ProxiedGateway {
     async fn start(rig: &Rig) -> Self {
         let mut cables = Vec::new();
         for server in &rig.nodes.servers {
@@ -42,9 +42,9 @@ impl Cabled {
 async fn in_a_ring_where_each_gateway_reaches_another_majority_nobody_is_inside_together() {
     let rig = Rig::start(3).await;
     let (seen, mut clients) = (Arc::new(Seen::default()), JoinSet::new());
-    let mut gateways: Vec<Cabled> = Vec::new();
+    let mut gateways: Vec<ProxiedGateway> = Vec::new();
     for _ in 0..3 {
-        let gateway = Cabled::start(&rig).await;
+        let gateway = ProxiedGateway::start(&rig).await;
         granted(
             gateway
                 .store
@@ -82,7 +82,7 @@ async fn in_a_ring_where_each_gateway_reaches_another_majority_nobody_is_inside_
 #[tokio::test]
 async fn whoever_is_cut_off_from_a_majority_is_granted_nothing_and_loses_nothing_of_others() {
     let rig = Rig::start(3).await;
-    let apart = Cabled::start(&rig).await;
+    let apart = ProxiedGateway::start(&rig).await;
     let held = attempt("held");
     let lease = granted(apart.store.acquire(&held).await);
     for cable in &apart.cables[1..] {

@@ -26,7 +26,7 @@ use crate::{
 
 /// Why a node refuses.
 #[derive(Clone, Copy)]
-enum Trouble {
+enum RefusalCause {
     FullDisk,
     TooManyClients,
     PasswordTakenBack,
@@ -41,9 +41,9 @@ struct Operator<'a> {
 /// Ten times as long as it is tried again.
 const SOON: Duration = Duration::from_secs(10);
 
-// === impl Trouble ===
+// === impl RefusalCause ===
 
-impl Trouble {
+impl RefusalCause {
     /// The check that finds it.
     fn check(self) -> &'static str {
         match self {
@@ -69,18 +69,18 @@ impl<'a> Operator<'a> {
         reply
     }
 
-    async fn bring(&self, trouble: Trouble) {
+    async fn bring(&self, trouble: RefusalCause) {
         match trouble {
-            Trouble::FullDisk => {
+            RefusalCause::FullDisk => {
                 fs::create_dir(self.dump()).unwrap();
                 self.run(&["CONFIG", "SET", "save", "3600 1"]).await;
                 self.save("err").await;
             }
-            Trouble::TooManyClients => {
+            RefusalCause::TooManyClients => {
                 self.run(&["CONFIG", "SET", "maxclients", "1"]).await;
                 self.run(&["CLIENT", "KILL", "TYPE", "normal"]).await;
             }
-            Trouble::PasswordTakenBack => {
+            RefusalCause::PasswordTakenBack => {
                 self.run(&["ACL", "SETUSER", "gate", "resetpass", ">an0ther"])
                     .await;
                 self.run(&["CLIENT", "KILL", "USER", "gate"]).await;
@@ -88,16 +88,16 @@ impl<'a> Operator<'a> {
         }
     }
 
-    async fn mend(&self, trouble: Trouble) {
+    async fn mend(&self, trouble: RefusalCause) {
         match trouble {
-            Trouble::FullDisk => {
+            RefusalCause::FullDisk => {
                 fs::remove_dir(self.dump()).unwrap();
                 self.save("ok").await;
             }
-            Trouble::TooManyClients => {
+            RefusalCause::TooManyClients => {
                 self.run(&["CONFIG", "SET", "maxclients", "100"]).await;
             }
-            Trouble::PasswordTakenBack => {
+            RefusalCause::PasswordTakenBack => {
                 self.run(&["ACL", "SETUSER", "gate", "resetpass", ">s3cret"])
                     .await;
             }
@@ -131,7 +131,7 @@ async fn is_renewed(rig: &Rig, held: &Attempt, lease: &HeldLease) {
     );
 }
 
-async fn at_one_node_and_then_at_a_majority(rig: &Rig, trouble: Trouble) {
+async fn at_one_node_and_then_at_a_majority(rig: &Rig, trouble: RefusalCause) {
     let first = Operator::of(rig.server(0)).await;
     let last = Operator::of(rig.server(2)).await;
     let (held, lease) = rig.grant_everywhere("held").await;
@@ -196,13 +196,13 @@ async fn at_one_node_and_then_at_a_majority(rig: &Rig, trouble: Trouble) {
 #[tokio::test]
 async fn nodes_whose_disk_is_full_refuse_until_there_is_room() {
     let rig = Rig::start(3).await;
-    at_one_node_and_then_at_a_majority(&rig, Trouble::FullDisk).await;
+    at_one_node_and_then_at_a_majority(&rig, RefusalCause::FullDisk).await;
 }
 
 #[tokio::test]
 async fn nodes_with_too_many_clients_cannot_be_reached_until_there_is_room() {
     let rig = Rig::start(3).await;
-    at_one_node_and_then_at_a_majority(&rig, Trouble::TooManyClients).await;
+    at_one_node_and_then_at_a_majority(&rig, RefusalCause::TooManyClients).await;
 }
 
 #[tokio::test]
@@ -216,5 +216,5 @@ async fn nodes_at_which_the_password_is_taken_back_have_no_vote_until_it_is_righ
         lifecycle,
     };
     rig.all_vote().await;
-    at_one_node_and_then_at_a_majority(&rig, Trouble::PasswordTakenBack).await;
+    at_one_node_and_then_at_a_majority(&rig, RefusalCause::PasswordTakenBack).await;
 }

@@ -11,7 +11,7 @@ use tokio::{
 
 use super::{nodes::Nodes, rig::eventually};
 use crate::support::{
-    Asked, Connection, RedisServer,
+    Connection, HttpRequest, RedisServer,
     gateway::{Gateway, Setup},
 };
 
@@ -24,7 +24,7 @@ fn gateway(nodes: &Nodes) -> Gateway {
     )
 }
 
-async fn ask(to: SocketAddr, asked: &Asked) -> (u16, Value) {
+async fn ask(to: SocketAddr, asked: &HttpRequest) -> (u16, Value) {
     let stream = TcpStream::connect(to).await.unwrap();
     Connection::new(stream).ask(asked).await.unwrap()
 }
@@ -39,8 +39,8 @@ async fn text(from: SocketAddr, path: &str) -> String {
     text
 }
 
-fn lock(verb: &'static str, path: &str) -> Asked {
-    Asked::new(verb, format!("/locks/{path}"))
+fn lock(verb: &'static str, path: &str) -> HttpRequest {
+    HttpRequest::new(verb, format!("/locks/{path}"))
 }
 
 fn token(lease: &Value) -> &str {
@@ -49,7 +49,7 @@ fn token(lease: &Value) -> &str {
 
 /// What the readiness says of one thing.
 async fn health(of: SocketAddr, check: &str) -> Value {
-    let (status, ready) = ask(of, &Asked::new("GET", "/readyz".to_owned())).await;
+    let (status, ready) = ask(of, &HttpRequest::new("GET", "/readyz".to_owned())).await;
     assert_eq!(status, 200, "{ready}");
     let checks = ready["checks"].as_array().expect("it names checks");
     let found = checks.iter().find(|found| found["name"] == check);
@@ -101,7 +101,11 @@ async fn with_two_of_five_nodes_gone_everything_is_served_and_said() {
         shown["holder"]["fencing_token"], next["fencing_token"],
         "{shown}"
     );
-    let (status, listed) = ask(here, &Asked::new("GET", "/locks?limit=100".to_owned())).await;
+    let (status, listed) = ask(
+        here,
+        &HttpRequest::new("GET", "/locks?limit=100".to_owned()),
+    )
+    .await;
     assert_eq!(status, 200, "{listed}");
     let names: Vec<_> = listed["locks"].as_array().unwrap().iter().collect();
     let has = |name: &str| names.iter().any(|lock| lock["name"] == name);

@@ -19,7 +19,7 @@ const WHILE: Duration = Duration::from_secs(1);
 
 fn waiting(lock: &str) -> Attempt {
     let wait = Waiting {
-        patience: Duration::from_secs(30),
+        max_wait: Duration::from_secs(30),
         longest_queue: 100,
     };
     Attempt {

@@ -47,7 +47,7 @@ async fn every_node_is_encrypted_and_believed_by_its_certificate() {
     // Whoever is not believed has no vote, and it is said why.
     let store = open(&ports, &redis, &lifecycle);
     let error = store.acquire(&attempt("lock")).await.unwrap_err();
-    assert_eq!(error.word(), "unavailable", "{error}");
+    assert_eq!(error.label(), "unavailable", "{error}");
 
     redis.tls.ca_file = authority.file();
     let store = open(&ports, &redis, &lifecycle);

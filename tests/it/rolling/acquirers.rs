@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::client::{Client, Load};
-use crate::support::Asked;
+use crate::support::HttpRequest;
 
 /// How many locks they take.
 const LOCKS: usize = 4;
@@ -23,7 +23,7 @@ pub(super) async fn take_turns(load: Arc<Load>, number: usize) {
     while !load.is_over() {
         let key = IdempotencyKey::random();
         let wanted = json!({"wait_ms": 20_000, "ttl_ms": 20_000, "owner": client.name});
-        let wanted = Asked::new("POST", path.clone())
+        let wanted = HttpRequest::new("POST", path.clone())
             .with("Idempotency-Key", key.expose())
             .body(wanted);
         let (status, lease) = client.ask(&wanted).await;
@@ -47,7 +47,7 @@ pub(super) async fn take_turns(load: Arc<Load>, number: usize) {
         sleep(TURN).await;
         load.rooms.leave(&lock, &client.name);
 
-        let release = Asked::new("DELETE", path.clone());
+        let release = HttpRequest::new("DELETE", path.clone());
         let release = release.with("Lock-Token", lease["token"].as_str().unwrap());
         let (status, problem) = client.ask(&release).await;
         assert_eq!(status, 204, "{}: {problem}", client.name);

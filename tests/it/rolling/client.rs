@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use super::rooms::Rooms;
-use crate::support::{Asked, Connection, Event, Tally};
+use crate::support::{Connection, Event, HttpRequest, Tally};
 
 /// What all clients have in common.
 #[derive(Debug)]
@@ -91,14 +91,14 @@ impl Client {
     }
 
     /// Asks until it is answered.
-    pub(super) async fn ask(&mut self, asked: &Asked) -> (u16, Value) {
+    pub(super) async fn ask(&mut self, asked: &HttpRequest) -> (u16, Value) {
         self.answered(asked, false)
             .await
             .expect("only a stream comes without an answer")
     }
 
     /// Asks for a stream until there is one.
-    pub(super) async fn open(&mut self, asked: &Asked) {
+    pub(super) async fn open(&mut self, asked: &HttpRequest) {
         let answer = self.answered(asked, true).await;
         assert_eq!(answer, None, "{}: no stream", self.name);
     }
@@ -127,7 +127,7 @@ impl Client {
     }
 
     /// `None`: the answer is a stream.
-    async fn answered(&mut self, asked: &Asked, is_stream: bool) -> Option<(u16, Value)> {
+    async fn answered(&mut self, asked: &HttpRequest, is_stream: bool) -> Option<(u16, Value)> {
         self.sent = 0;
         for _ in 0..=MOST_MOVES {
             let Some(mut connection) = self.connected().await else {

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 use super::client::{Client, Load};
-use crate::support::Asked;
+use crate::support::HttpRequest;
 
 /// Long enough for a machine that does other things as well; a third of it is shorter than a restart.
 const TTL: Duration = Duration::from_millis(7_500);
@@ -18,13 +18,13 @@ pub(super) async fn renew(load: Arc<Load>, number: usize) {
     let path = format!("/locks/{lock}");
     let ttl = json!({"ttl_ms": u64::try_from(TTL.as_millis()).unwrap()});
     let (status, lease) = client
-        .ask(&Asked::new("POST", path.clone()).body(ttl))
+        .ask(&HttpRequest::new("POST", path.clone()).body(ttl))
         .await;
     assert_eq!(status, 201, "{}: {lease}", client.name);
     let fence = lease["fencing_token"].as_u64().unwrap();
     load.rooms.enter(&lock, &client.name, fence);
     let token = lease["token"].as_str().unwrap();
-    let renewal = Asked::new("PUT", format!("{path}/renew")).with("Lock-Token", token);
+    let renewal = HttpRequest::new("PUT", format!("{path}/renew")).with("Lock-Token", token);
     let mut due = Instant::now() + TTL / 3;
     while !load.is_over() {
         sleep_until(due).await;
@@ -38,7 +38,7 @@ pub(super) async fn renew(load: Arc<Load>, number: usize) {
         due = asked + TTL / 3;
     }
     load.rooms.leave(&lock, &client.name);
-    let release = Asked::new("DELETE", path).with("Lock-Token", token);
+    let release = HttpRequest::new("DELETE", path).with("Lock-Token", token);
     let (status, problem) = client.ask(&release).await;
     assert_eq!(status, 204, "{}: {problem}", client.name);
 }

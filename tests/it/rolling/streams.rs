@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::client::{Client, Load};
-use crate::support::Asked;
+use crate::support::HttpRequest;
 
 /// Long enough for a machine that does other things as well.
 const TTL_MS: u64 = 7_500;
@@ -66,7 +66,7 @@ impl Held {
         let path = format!("/locks/{lock}/hold");
         let key = IdempotencyKey::random();
         let wanted = json!({"wait_ms": 20_000, "ttl_ms": TTL_MS, "owner": client.name});
-        let wanted = Asked::new("POST", path.clone())
+        let wanted = HttpRequest::new("POST", path.clone())
             .with("Idempotency-Key", key.expose())
             .body(wanted);
         let lease = loop {
@@ -107,7 +107,7 @@ impl Held {
         );
         let began = Instant::now();
         self.client.move_on();
-        let adoption = Asked::new("POST", self.path.clone()).with("Lock-Token", &self.token);
+        let adoption = HttpRequest::new("POST", self.path.clone()).with("Lock-Token", &self.token);
         self.client.open(&adoption).await;
         let lease = self
             .client

@@ -22,7 +22,7 @@ pub(crate) struct Connection<S> {
 
 /// What is asked.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Asked {
+pub(crate) struct HttpRequest {
     pub(crate) method: &'static str,
     pub(crate) path: String,
     pub(crate) headers: Vec<(&'static str, String)>,
@@ -34,11 +34,11 @@ pub(crate) struct Asked {
 pub(crate) type Event = (String, Value);
 
 /// Longer than any wait in a queue, and than what a machine takes that does other things as well.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-// === impl Asked ===
+// === impl HttpRequest ===
 
-impl Asked {
+impl HttpRequest {
     pub(crate) fn new(method: &'static str, path: String) -> Self {
         Self {
             method,
@@ -107,13 +107,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Asks without waiting for the answer.
-    pub(crate) async fn send(&mut self, asked: &Asked) -> io::Result<()> {
+    pub(crate) async fn send(&mut self, asked: &HttpRequest) -> io::Result<()> {
         self.stream.write_all(asked.text().as_bytes()).await?;
         self.stream.flush().await
     }
 
     /// Asks and reads the whole answer. An error: there is none, or not all of it.
-    pub(crate) async fn ask(&mut self, asked: &Asked) -> io::Result<(u16, Value)> {
+    pub(crate) async fn ask(&mut self, asked: &HttpRequest) -> io::Result<(u16, Value)> {
         within(async {
             let (status, length) = self.head(asked).await?;
             self.rest(status, length).await
@@ -122,7 +122,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Asks for a stream. An answer that is none is read whole, and comes instead.
-    pub(crate) async fn open(&mut self, asked: &Asked) -> io::Result<Option<(u16, Value)>> {
+    pub(crate) async fn open(&mut self, asked: &HttpRequest) -> io::Result<Option<(u16, Value)>> {
         within(async {
             let (status, length) = self.head(asked).await?;
             match length {
@@ -165,7 +165,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Sends a request and reads the head of its answer: the status and the length, if it has one.
-    async fn head(&mut self, asked: &Asked) -> io::Result<(u16, Option<usize>)> {
+    async fn head(&mut self, asked: &HttpRequest) -> io::Result<(u16, Option<usize>)> {
         self.send(asked).await?;
         let end = loop {
             match find(&self.bytes, b"\r\n\r\n") {
@@ -219,5 +219,5 @@ fn find(bytes: &[u8], end: &[u8]) -> Option<usize> {
 }
 
 async fn within<T>(answer: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(PATIENCE, answer).await.expect("an answer in time")
+    timeout(TIMEOUT, answer).await.expect("an answer in time")
 }

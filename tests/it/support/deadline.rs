@@ -5,14 +5,14 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// How long anything may take on a machine that does other things as well.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Asks again and again until there is an answer. Panics with `what` if there is none in time.
 pub(crate) async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,
 {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(answer) = ask().await {
             return answer;

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::{program::program, stopped::stands_still};
 
 /// How long a gateway may take to start or to end on a machine that does other things as well.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How a gateway is started.
 #[derive(Debug, Clone, Default)]
@@ -105,7 +105,7 @@ impl Gateway {
 
     /// What it has logged, once it has logged this.
     pub(crate) fn logged(&self, text: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let log = self.log();
             if log.contains(text) {
@@ -129,7 +129,7 @@ impl Gateway {
 
     /// Waits until every thread of it is stopped: the signal for it may be heard in the middle of a call.
     pub(crate) fn stands_still(&self) {
-        stands_still(self.child.id(), PATIENCE);
+        stands_still(self.child.id(), TIMEOUT);
     }
 
     /// `kill -9`, waited for.
@@ -140,7 +140,7 @@ impl Gateway {
 
     /// Waits until it has ended by itself.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
@@ -197,7 +197,7 @@ fn spawn(setup: &Setup, directory: &TempDir) -> (Child, SocketAddr, String) {
     });
     let mut greeting = String::new();
     while !greeting.contains("curl") {
-        if let Ok(line) = lines.recv_timeout(PATIENCE) {
+        if let Ok(line) = lines.recv_timeout(TIMEOUT) {
             greeting = greeting + &line + "\n";
         } else {
             drop(child.kill());

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::spawn;
 
 /// How long a command may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A command line about to be run.
 pub(crate) struct Run {
@@ -81,7 +81,7 @@ impl Run {
         drop(stdin.write_all(self.input.as_bytes()));
         drop(stdin);
         let reading = (child.stdout.take().map(read), child.stderr.take().map(read));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while child.try_wait().unwrap().is_none() {
             if Instant::now() > deadline {
                 drop(child.kill());

@@ -26,7 +26,7 @@ pub(crate) struct RedisServer {
 }
 
 /// Longer than any machine takes to start a server.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 // === impl RedisServer ===
 
@@ -88,7 +88,7 @@ impl RedisServer {
                 return server;
             }
             // Somebody else got the port first: take another.
-            assert!(start.elapsed() < PATIENCE, "{}", server.log());
+            assert!(start.elapsed() < TIMEOUT, "{}", server.log());
         }
     }
 
@@ -158,7 +158,7 @@ impl RedisServer {
     /// signal a while later, and carry out what comes until then.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
-        stands_still(self.process.id(), PATIENCE);
+        stands_still(self.process.id(), TIMEOUT);
     }
 
     /// Lets a frozen process go on.
@@ -212,7 +212,7 @@ impl RedisServer {
                 Ok(connection) => return connection,
                 // A Sentinel hangs up on every client of a server of which it has changed something.
                 Err(error) => assert!(
-                    start.elapsed() < PATIENCE && error.is_connection_dropped(),
+                    start.elapsed() < TIMEOUT && error.is_connection_dropped(),
                     "the server takes a connection: {error}"
                 ),
             }
@@ -223,8 +223,8 @@ impl RedisServer {
     /// A connection, if the server takes one.
     pub(crate) async fn connect(&self) -> redis::RedisResult<MultiplexedConnection> {
         let config = redis::AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE));
+            .set_connection_timeout(Some(TIMEOUT))
+            .set_response_timeout(Some(TIMEOUT));
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port))?;
         client
             .get_multiplexed_async_connection_with_config(&config)
@@ -252,7 +252,7 @@ impl RedisServer {
                 }
             }
             let ended = self.process.try_wait().expect("the process can be asked");
-            if ended.is_some() || start.elapsed() > PATIENCE {
+            if ended.is_some() || start.elapsed() > TIMEOUT {
                 return false;
             }
             sleep(Duration::from_millis(5)).await;

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::{certified::Certified, tls_client};
 
 /// How long a test waits for something that must come.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// One connection.
 #[derive(Clone)]
@@ -111,7 +111,7 @@ impl H2 {
 
     /// Waits until the connection has ended.
     pub(crate) async fn ended(&self) {
-        timeout(PATIENCE, self.lifecycle.quiet()).await.unwrap();
+        timeout(TIMEOUT, self.lifecycle.quiet()).await.unwrap();
     }
 
     /// Acquires a lock.
@@ -149,12 +149,12 @@ pub(crate) async fn read(answer: ResponseFuture) -> (u16, Value) {
 
 /// Waits for the head of an answer.
 pub(crate) async fn head(answer: ResponseFuture) -> Response<RecvStream> {
-    timeout(PATIENCE, answer).await.unwrap().unwrap()
+    timeout(TIMEOUT, answer).await.unwrap().unwrap()
 }
 
 /// Waits for a piece of an answer; `None` at its end.
 pub(crate) async fn piece(body: &mut RecvStream) -> Option<Bytes> {
-    let piece = timeout(PATIENCE, body.data()).await.unwrap();
+    let piece = timeout(TIMEOUT, body.data()).await.unwrap();
     let piece = piece.map(|piece| piece.unwrap());
     if let Some(piece) = &piece {
         let length = piece.len();

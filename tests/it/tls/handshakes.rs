@@ -12,12 +12,12 @@ use crate::support::gateway::Setup;
 
 use super::{certified::Certified, tls_client};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
     // A reset is a way of closing, too.
-    let read = timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
+    let read = timeout(TIMEOUT, stream.read_to_end(&mut rest)).await;
     drop(read.expect("the connection is closed"));
     rest
 }
@@ -88,7 +88,7 @@ async fn an_idle_connection_ends_and_so_does_one_that_never_speaks_http() {
         let address = certified.gateway.address;
         let mut stream = tls_client::connect(&certified.authority, address, &[protocol]).await;
         let mut rest = Vec::new();
-        let read = timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
+        let read = timeout(TIMEOUT, stream.read_to_end(&mut rest)).await;
         drop(read.expect("the connection is closed"));
     }
 }

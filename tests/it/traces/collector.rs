@@ -25,16 +25,16 @@ use tokio::time::Instant;
 use crate::support::Files;
 
 /// How long anything may take on a machine that does other things as well.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A collector on a free port.
 pub(super) struct Collector {
     pub(super) endpoint: String,
-    kept: Arc<Kept>,
+    state: Arc<CollectorState>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct CollectorState {
     requests: Mutex<Vec<ExportTraceServiceRequest>>,
     heads: Mutex<Vec<String>>,
     /// What it answers; 0: nothing at all.
@@ -50,7 +50,7 @@ impl Collector {
     }
 
     pub(super) fn answering(status: u16) -> Self {
-        Self::on("http", status, Kept::serve)
+        Self::on("http", status, CollectorState::serve)
     }
 
     /// One that is reached over TLS.
@@ -77,34 +77,34 @@ impl Collector {
     fn on(
         scheme: &str,
         status: u16,
-        serve: impl Fn(&Kept, TcpStream) + Clone + Send + 'static,
+        serve: impl Fn(&CollectorState, TcpStream) + Clone + Send + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("{scheme}://{}", listener.local_addr().unwrap());
-        let kept = Arc::new(Kept::default());
-        kept.status.store(status, Ordering::SeqCst);
-        let keeps = Arc::clone(&kept);
+        let state = Arc::new(CollectorState::default());
+        state.status.store(status, Ordering::SeqCst);
+        let keeps = Arc::clone(&state);
         thread::spawn(move || {
             for connection in listener.incoming() {
                 let (keeps, serve) = (Arc::clone(&keeps), serve.clone());
                 thread::spawn(move || serve(&keeps, connection.unwrap()));
             }
         });
-        Self { endpoint, kept }
+        Self { endpoint, state }
     }
 
     pub(super) fn answer(&self, status: u16) {
-        self.kept.status.store(status, Ordering::SeqCst);
+        self.state.status.store(status, Ordering::SeqCst);
     }
 
     /// How often it was sent spans, whatever it made of them.
     pub(super) fn asked(&self) -> usize {
-        self.kept.asked.load(Ordering::SeqCst)
+        self.state.asked.load(Ordering::SeqCst)
     }
 
     /// Every span that it took.
     pub(super) fn spans(&self) -> Vec<Span> {
-        let requests = self.kept.requests.lock().unwrap();
+        let requests = self.state.requests.lock().unwrap();
         let resources = requests.iter().flat_map(|request| &request.resource_spans);
         let scopes = resources.flat_map(|resource| &resource.scope_spans);
         scopes.flat_map(|scope| scope.spans.clone()).collect()
@@ -119,7 +119,7 @@ impl Collector {
 
     /// Waits until its spans are what a test waits for.
     pub(super) fn until<T>(&self, what: &str, look: impl Fn(&[Span]) -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let spans = self.spans();
             if let Some(found) = look(&spans) {
@@ -132,20 +132,20 @@ impl Collector {
 
     /// Who sent the first of what it took.
     pub(super) fn resource(&self) -> Resource {
-        let requests = self.kept.requests.lock().unwrap();
+        let requests = self.state.requests.lock().unwrap();
         requests[0].resource_spans[0].resource.clone().unwrap()
     }
 
     /// The heads of all requests, and what they brought, as a person would search it.
     pub(super) fn everything(&self) -> String {
-        let requests = format!("{:?}", self.kept.requests.lock().unwrap());
-        self.kept.heads.lock().unwrap().concat() + &requests
+        let requests = format!("{:?}", self.state.requests.lock().unwrap());
+        self.state.heads.lock().unwrap().concat() + &requests
     }
 }
 
-// === impl Kept ===
+// === impl CollectorState ===
 
-impl Kept {
+impl CollectorState {
     fn serve(&self, connection: impl Read + Write) {
         let mut reader = BufReader::new(connection);
         loop {

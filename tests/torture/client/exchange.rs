@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    history::{Answer, Ask, Seen},
+    history::{Ask, RecordedAnswer, Seen},
     wire::Reply,
 };
 
@@ -75,24 +75,24 @@ impl Exchange {
 }
 
 /// What an answer means to who has asked.
-pub(super) fn answer(ask: &Ask, reply: &Reply) -> Answer {
+pub(super) fn answer(ask: &Ask, reply: &Reply) -> RecordedAnswer {
     let Reply { status, body, .. } = reply;
     let code = body["code"].as_str().unwrap_or_default();
     let meant = match (ask, *status, code) {
-        (_, 504, "outcome-unknown") => Some(Answer::Unknown),
-        (_, 409 | 429 | 503, code) if NOTHING.contains(&code) => Some(Answer::Refused {
+        (_, 504, "outcome-unknown") => Some(RecordedAnswer::Unknown),
+        (_, 409 | 429 | 503, code) if NOTHING.contains(&code) => Some(RecordedAnswer::Refused {
             code: code.to_owned(),
         }),
-        (Ask::Acquire { .. } | Ask::Hold { .. }, 423, "locked") => Some(Answer::Locked {
+        (Ask::Acquire { .. } | Ask::Hold { .. }, 423, "locked") => Some(RecordedAnswer::Locked {
             holder: seen(&body["holder"]),
         }),
         (Ask::Acquire { .. } | Ask::Hold { .. }, 200 | 201, _) => granted(body, *status == 200),
         (Ask::Renew { .. } | Ask::Forge { .. }, 200, _) => renewed(body),
         (Ask::Renew { .. } | Ask::Release { .. } | Ask::Forge { .. }, 410, "lease-lost") => {
-            Some(Answer::Lost)
+            Some(RecordedAnswer::Lost)
         }
-        (Ask::Release { .. } | Ask::Forge { .. }, 204, _) => Some(Answer::Released),
-        (Ask::Break { .. }, 200, _) => Some(Answer::Broken),
+        (Ask::Release { .. } | Ask::Forge { .. }, 204, _) => Some(RecordedAnswer::Released),
+        (Ask::Break { .. }, 200, _) => Some(RecordedAnswer::Broken),
         (Ask::Inspect, 200, _) => Some(shown(body)),
         _ => None,
     };
@@ -100,39 +100,39 @@ pub(super) fn answer(ask: &Ask, reply: &Reply) -> Answer {
 }
 
 /// What the first event of a stream that is no wait means.
-pub(super) fn event(name: &str, data: &Value) -> Answer {
+pub(super) fn event(name: &str, data: &Value) -> RecordedAnswer {
     let code = data["code"].as_str().unwrap_or_default();
     let meant = match (name, code) {
         ("granted", _) => granted(data, false),
-        ("refused", "locked") => Some(Answer::Locked {
+        ("refused", "locked") => Some(RecordedAnswer::Locked {
             holder: seen(&data["holder"]),
         }),
-        ("refused", code) if NOTHING.contains(&code) => Some(Answer::Refused {
+        ("refused", code) if NOTHING.contains(&code) => Some(RecordedAnswer::Refused {
             code: code.to_owned(),
         }),
         // It was never told of a lease, and may have had one.
-        ("refused", "outcome-unknown") | ("draining" | "lost", _) => Some(Answer::Unknown),
+        ("refused", "outcome-unknown") | ("draining" | "lost", _) => Some(RecordedAnswer::Unknown),
         _ => None,
     };
     meant.unwrap_or_else(|| wrong(&format!("{name} {data}")))
 }
 
-fn wrong(what: &str) -> Answer {
-    Answer::Wrong {
+fn wrong(what: &str) -> RecordedAnswer {
+    RecordedAnswer::Wrong {
         what: what.to_owned(),
     }
 }
 
-fn granted(lease: &Value, again: bool) -> Option<Answer> {
-    Some(Answer::Granted {
+fn granted(lease: &Value, again: bool) -> Option<RecordedAnswer> {
+    Some(RecordedAnswer::Granted {
         fence: lease["fencing_token"].as_u64()?,
         left_ms: lease["expires_in_ms"].as_u64()?,
         again,
     })
 }
 
-fn renewed(lease: &Value) -> Option<Answer> {
-    Some(Answer::Renewed {
+fn renewed(lease: &Value) -> Option<RecordedAnswer> {
+    Some(RecordedAnswer::Renewed {
         fence: lease["fencing_token"].as_u64()?,
         left_ms: lease["expires_in_ms"].as_u64()?,
     })
@@ -145,9 +145,9 @@ fn seen(holder: &Value) -> Option<Seen> {
     })
 }
 
-fn shown(lock: &Value) -> Answer {
+fn shown(lock: &Value) -> RecordedAnswer {
     let waiters = lock["waiters"].as_array().into_iter().flatten();
-    Answer::Shown {
+    RecordedAnswer::Shown {
         holder: seen(&lock["holder"]),
         waiters: waiters
             .filter_map(|waiter| Some(waiter["owner"].as_str()?.to_owned()))

@@ -8,7 +8,7 @@ use super::{
     exchange,
     worker::{Held, Request, Worker, send},
 };
-use crate::history::{Answer, Ask, Event};
+use crate::history::{Ask, Event, RecordedAnswer};
 
 /// Longer than anybody waits for a lock in a healthy run: what is not given back at once is in the way.
 const TTL: u64 = 8_000;
@@ -68,7 +68,7 @@ impl Worker {
             .is_ok()
         {
             let Ok(Ok(reply)) = timeout(AT_ONCE, wire.reply()).await else {
-                self.hears(op, Answer::Unknown);
+                self.hears(op, RecordedAnswer::Unknown);
                 return None;
             };
             let answer = exchange::answer(&request.ask, &reply);

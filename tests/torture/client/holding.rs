@@ -9,7 +9,7 @@ use super::{
     worker::{Request, Worker, send},
 };
 use crate::{
-    history::{Answer, Ask, Event},
+    history::{Ask, Event, RecordedAnswer},
     wire::Wire,
 };
 
@@ -38,10 +38,10 @@ impl Worker {
         let until = Instant::now() + Duration::from_millis(wait_ms + 3_000);
         let granted = match timeout_at(until, first(&mut wire, &request)).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Answer::Unknown,
+            Ok(Err(_)) => RecordedAnswer::Unknown,
             Err(_) => return self.notes(Event::HangsUp { op, early: false }),
         };
-        let holds = matches!(granted, Answer::Granted { .. });
+        let holds = matches!(granted, RecordedAnswer::Granted { .. });
         self.hears(op, granted);
         if !holds {
             return;
@@ -67,7 +67,7 @@ impl Worker {
 }
 
 /// What the beginning of the stream comes to.
-async fn first(wire: &mut Wire, request: &Request) -> io::Result<Answer> {
+async fn first(wire: &mut Wire, request: &Request) -> io::Result<RecordedAnswer> {
     send(wire, request).await?;
     if let Some(reply) = wire.stream().await? {
         return Ok(exchange::answer(&request.ask, &reply));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::worker::{Held, Request, Worker};
-use crate::history::{Answer, Ask};
+use crate::history::{Ask, RecordedAnswer};
 
 /// A TTL that is over soon.
 const SHORT: u64 = 200;
@@ -45,7 +45,7 @@ impl Worker {
         let to = self.any_gateway();
         let looked = self.ask(&self.request(lock, to, Ask::Inspect)).await;
         let Some((
-            Answer::Shown {
+            RecordedAnswer::Shown {
                 holder: Some(holder),
                 ..
             },

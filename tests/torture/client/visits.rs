@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::worker::{Held, Request, Worker};
-use crate::history::{Answer, Ask};
+use crate::history::{Ask, RecordedAnswer};
 
 /// How long a visit takes in ms, beyond which a lease is renewed.
 const STAY: usize = 25;
@@ -89,7 +89,7 @@ impl Worker {
                 continue;
             }
             match self.ask(&request).await {
-                Some((Answer::Granted { fence, .. }, token)) => {
+                Some((RecordedAnswer::Granted { fence, .. }, token)) => {
                     let held = Held {
                         errand: request.errand.clone(),
                         lock: lock.to_owned(),
@@ -114,7 +114,7 @@ impl Worker {
                     self.ask(&Request { to, ..request }).await;
                     return;
                 }
-                Some((Answer::Refused { .. }, _)) if self.random.below(2) == 0 => return,
+                Some((RecordedAnswer::Refused { .. }, _)) if self.random.below(2) == 0 => return,
                 _ => {}
             }
         }
@@ -130,7 +130,7 @@ impl Worker {
         let to = self.any_gateway();
         let request = self.request(lock, to, ask);
         let (answer, token) = self.ask(&request).await?;
-        let Answer::Granted { fence, .. } = answer else {
+        let RecordedAnswer::Granted { fence, .. } = answer else {
             return None;
         };
         Some(Held {
@@ -177,7 +177,9 @@ impl Worker {
             let to = self.any_gateway();
             let ask = Ask::Release { fence: held.fence };
             match self.ask(&Request::about(held, to, ask)).await {
-                None | Some((Answer::Unknown | Answer::Refused { .. }, _)) => self.rest(50).await,
+                None | Some((RecordedAnswer::Unknown | RecordedAnswer::Refused { .. }, _)) => {
+                    self.rest(50).await
+                }
                 Some(_) => return,
             }
         }

@@ -17,7 +17,7 @@ use super::{
     process::Call,
 };
 use crate::{
-    history::{Answer, Ask, Event},
+    history::{Ask, Event, RecordedAnswer},
     journal::Journal,
     random::Random,
     resource::Registry,
@@ -74,7 +74,7 @@ pub(super) struct Held {
 }
 
 /// How much longer than its wait a request may take.
-const PATIENCE: Duration = Duration::from_secs(8);
+const TIMEOUT: Duration = Duration::from_secs(8);
 /// How long a worker leaves a gateway alone that it cannot reach, or that cannot do what it is asked.
 const AWAY: Duration = Duration::from_millis(25);
 
@@ -123,17 +123,17 @@ impl Worker {
 
     /// Asks, and answers what came of it, with the token if there was one; nothing if the gateway cannot be
     /// reached, and so was not asked.
-    pub(super) async fn ask(&mut self, request: &Request) -> Option<(Answer, String)> {
+    pub(super) async fn ask(&mut self, request: &Request) -> Option<(RecordedAnswer, String)> {
         let mut wire = match self.wires[request.to].take() {
             Some(wire) => wire,
             None => self.connect(request.to).await?,
         };
         let op = self.begin(request);
-        let limit = PATIENCE + wait(&request.ask);
+        let limit = TIMEOUT + wait(&request.ask);
         let exchanged = timeout(limit, exchange(&mut wire, request)).await;
         let Ok(Ok(reply)) = exchanged else {
-            self.hears(op, Answer::Unknown);
-            return Some((Answer::Unknown, String::new()));
+            self.hears(op, RecordedAnswer::Unknown);
+            return Some((RecordedAnswer::Unknown, String::new()));
         };
         let answer = exchange::answer(&request.ask, &reply);
         self.hears(op, answer.clone());
@@ -170,7 +170,7 @@ impl Worker {
         op
     }
 
-    pub(super) fn hears(&self, op: u64, answer: Answer) {
+    pub(super) fn hears(&self, op: u64, answer: RecordedAnswer) {
         self.journal.write(Event::Hears { op, answer });
     }
 
@@ -206,8 +206,8 @@ impl Request {
 
 impl Held {
     /// What an answer to a request has granted, if it has.
-    pub(super) fn by(request: &Request, answer: &Answer, reply: &Reply) -> Option<Self> {
-        let Answer::Granted { fence, .. } = answer else {
+    pub(super) fn by(request: &Request, answer: &RecordedAnswer, reply: &Reply) -> Option<Self> {
+        let RecordedAnswer::Granted { fence, .. } = answer else {
             return None;
         };
         let (Ask::Acquire { ttl_ms, .. } | Ask::Hold { ttl_ms, .. }) = request.ask else {

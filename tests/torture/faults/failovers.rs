@@ -6,7 +6,7 @@ use super::{Injector, plan::Blow};
 use crate::rig::{Kind, Redis};
 
 /// How long a failover may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const OFTEN: Duration = Duration::from_millis(50);
 
 /// Who is the master when it is over.
@@ -64,7 +64,7 @@ impl Injector {
 
     /// Waits until another server has taken its place.
     async fn is_replaced(&self, place: usize) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
             if self.rig.is_replaced(place).await {
                 return true;
@@ -77,7 +77,7 @@ impl Injector {
     /// Waits until one of both follows the other, without which there would be no next failover. On a busy
     /// machine one sentinel may replace the new master, too, before it has heard of it.
     async fn settled(&mut self, place: usize) -> Settled {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let settled = loop {
             if follows(&self.rig.servers[place]).await {
                 break Settled::Replaced;

@@ -6,7 +6,7 @@ use tokio::time::{Duration, Instant, sleep};
 use super::{Fault, Injector, plan::Blow};
 
 /// How long to look for a client in the middle of a change.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 // === impl Injector ===
 
@@ -58,7 +58,7 @@ impl Injector {
 
     /// Freezes a client that is in the middle of a change, for longer than its lease lasts.
     pub(super) async fn freeze_client(&mut self, blow: &Blow) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let place = loop {
             let inside = self.registers.anybody_inside(blow.choice);
             let of_name = |name: &String| {

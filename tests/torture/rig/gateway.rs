@@ -29,7 +29,7 @@ pub(crate) struct Gateway {
 /// five seconds.
 pub(crate) const GRACE: u64 = 1_000;
 /// How long it may take to start.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 // === impl Gateway ===
 
@@ -72,7 +72,7 @@ impl Gateway {
     }
 
     async fn answers(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Ok(mut wire) = Wire::connect(self.address).await
                 && wire.send("GET /healthz", "", "").await.is_ok()

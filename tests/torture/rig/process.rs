@@ -18,7 +18,7 @@ pub(crate) struct Process {
 }
 
 /// How long a process may take for what it always does.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 // === impl Process ===
 
@@ -61,7 +61,7 @@ impl Process {
 
     /// Waits until it has ended.
     pub(crate) async fn ended(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.has_ended() {
             assert!(Instant::now() < deadline, "it does not end");
             sleep(Duration::from_millis(2)).await;
@@ -71,7 +71,7 @@ impl Process {
     /// Stops it, and waits until it stands still; whether it does.
     pub(crate) async fn freeze(&mut self) -> bool {
         self.signal(Signal::STOP);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.stands_still() {
             if self.has_ended() || Instant::now() > deadline {
                 return false;

@@ -24,7 +24,7 @@ pub(crate) struct Redis {
 }
 
 /// How long it may take to start, and to answer a command.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 // === impl Redis ===
 
@@ -72,7 +72,7 @@ impl Redis {
     }
 
     async fn answers(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.run(&["PING"]).await.is_err() {
             assert!(
                 !self.process.has_ended() && Instant::now() < deadline,
@@ -96,7 +96,7 @@ pub(super) async fn run(address: SocketAddr, words: &[&str]) -> RedisResult<Valu
         let mut connection = client.get_multiplexed_async_connection().await?;
         connection.send_packed_command(&command).await
     };
-    match timeout(PATIENCE, run).await {
+    match timeout(TIMEOUT, run).await {
         Ok(reply) => reply?.extract_error(),
         Err(late) => Err(std::io::Error::from(late).into()),
     }

@@ -20,7 +20,7 @@ pub(crate) struct Sentinel {
 /// By what the sentinels know the master.
 pub(super) const SERVICE: &str = "locks";
 /// How long it may take to start.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 // === impl Sentinel ===
 
@@ -46,7 +46,7 @@ impl Sentinel {
             address,
             _process: Process::start(command, &directory, "sentinel"),
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while run(address, &["PING"]).await.is_err() {
             assert!(Instant::now() < deadline, "{name} does not start");
             sleep(Duration::from_millis(5)).await;

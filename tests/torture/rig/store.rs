@@ -34,7 +34,7 @@ pub(super) const KEEPS: [&str; 6] = [
 /// How many servers a quorum has here.
 const NODES: usize = 3;
 /// How long sentinels may take to know each other.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 // === impl Rig ===
 
@@ -190,7 +190,7 @@ impl Rig {
 
     /// A failover is possible when all know of each other and of the replica.
     async fn know_each_other(&self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         for sentinel in &self.sentinels {
             loop {
                 let words = ["SENTINEL", "CKQUORUM", sentinel::SERVICE];

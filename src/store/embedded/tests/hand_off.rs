@@ -44,8 +44,8 @@ async fn a_release_that_cannot_be_written_hands_nothing_off_and_loses_nobody() {
         assert_eq!(shown(&rig).await, (Some(fence), 2), "{fault:?}");
         rig.disk.fail(Fault::None);
         rig.writes_again().await;
-        assert_eq!(first.news_so_far(), None, "{fault:?}");
-        assert_eq!(second.news_so_far(), None, "{fault:?}");
+        assert_eq!(first.try_news(), None, "{fault:?}");
+        assert_eq!(second.try_news(), None, "{fault:?}");
 
         released(&rig, &holder).await;
         let held = told_of_its_grant(&mut first).await;
@@ -83,7 +83,7 @@ async fn a_lease_that_expires_while_the_disk_fails_is_handed_off_when_it_heals()
     rig.clock.advance(Duration::from_secs(11));
     let refused = rig.store().acquire(&attempt("other", LONG)).await;
     assert!(refused.is_err(), "{refused:?}");
-    assert_eq!(place.news_so_far(), None);
+    assert_eq!(place.try_news(), None);
     rig.disk.fail(Fault::None);
     told_of_its_grant(&mut place).await;
 }
@@ -99,7 +99,7 @@ async fn nobody_hears_of_a_grant_before_it_is_durable() {
     let gate = Gate::close(&rig);
     let watch = async {
         gate.wait().await;
-        assert_eq!(place.news_so_far(), None);
+        assert_eq!(place.try_news(), None);
         assert_eq!(shown(&rig).await, (Some(fence), 2));
         let confirmed = rig.store().confirm(&next.name, &next.token).await.unwrap();
         assert_eq!(confirmed, crate::store::contract::Confirmation::Lost);
@@ -151,7 +151,7 @@ async fn a_grant_of_which_nobody_hears_passes_on_when_the_disk_heals() {
     while rig.store().check().await[0].health == crate::store::contract::Health::Passing {
         sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(next.news_so_far(), None);
+    assert_eq!(next.try_news(), None);
     rig.disk.fail(Fault::None);
     told_of_its_grant(&mut next).await;
 }
@@ -201,7 +201,7 @@ async fn a_grant_that_was_answered_under_its_key_is_kept_although_its_attempt_ha
     let (fence, waiters) = shown(&rig).await;
     rig.granted(&attempt("after", LONG)).await;
     assert_eq!(shown(&rig).await, (fence, waiters));
-    assert_eq!(next.news_so_far(), None);
+    assert_eq!(next.try_news(), None);
 }
 
 #[tokio::test]

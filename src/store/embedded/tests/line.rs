@@ -17,7 +17,7 @@ use crate::{
 /// Longer than any test takes.
 pub(super) const LONG: u64 = 3_600_000;
 /// How long an attempt of a test wants to wait.
-pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const MAX_WAIT: Duration = Duration::from_mins(1);
 /// Longer than anything takes that is to happen at once.
 const LATE: Duration = Duration::from_secs(10);
 
@@ -63,7 +63,7 @@ pub(super) async fn news(place: &mut Parked) -> News {
 fn patient(attempt: Attempt) -> Attempt {
     Attempt {
         wait: Some(Waiting {
-            patience: PATIENCE,
+            max_wait: MAX_WAIT,
             longest_queue: 10_000,
         }),
         ..attempt

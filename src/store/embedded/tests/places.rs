@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    line::{LONG, PATIENCE, news, queued, released, told_of_its_grant, waiting, waiting_under},
+    line::{LONG, MAX_WAIT, news, queued, released, told_of_its_grant, waiting, waiting_under},
     rig::{Rig, attempt, key, name},
 };
 use crate::{
@@ -24,7 +24,7 @@ async fn a_place_whose_patience_is_over_is_given_up_a_while_later() {
     let rig = Rig::start();
     rig.granted(&attempt("lock", LONG)).await;
     let mut place = queued(&rig, &waiting("lock")).await;
-    rig.clock.advance(PATIENCE);
+    rig.clock.advance(MAX_WAIT);
     // Not before it had time to leave by itself.
     rig.granted(&attempt("other", LONG)).await;
     assert_eq!(rig.shown("lock").await.waiters, 1);
@@ -165,7 +165,7 @@ fn without_a_fence_left_everybody_is_told_to_ask_again() {
     }
     state.release(None, &last.name, &last.token, now);
     let told: Vec<_> = state
-        .settle()
+        .commit()
         .into_iter()
         .map(|it| (it.token, it.news))
         .collect();
@@ -188,7 +188,7 @@ fn a_crowd_whose_time_is_over_costs_nobody_who_looks_at_another_lock() {
     for _ in 0..CROWD {
         state.acquire(&waiting("crowded"), now).unwrap();
     }
-    let later = now.after(2 * PATIENCE);
+    let later = now.after(2 * MAX_WAIT);
     state.acquire(&waiting("lock"), later).unwrap();
     assert_eq!(state.waiters(&name("crowded"), now), 9_000);
     assert_eq!(state.waiters(&name("crowded"), later), 0);

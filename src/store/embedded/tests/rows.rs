@@ -8,7 +8,7 @@ use crate::{
     lock::{FencingToken, HoldLimit, Metadata, Owner, Token},
     store::embedded::{
         field::RowError,
-        lease::{Lease, Told},
+        lease::{Lease, LeaseDelivery},
         lease_row,
         meta::Meta,
         moment::Moment,
@@ -136,7 +136,7 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
     let kept = granted
         .clone()
         .kept_until(now.after(Duration::from_secs(5)));
-    let settled = granted.told(Told::Again, now);
+    let settled = granted.delivered(LeaseDelivery::Again, now);
     let leases = [
         Lease::grant(&bare, fence, now),
         granted,

@@ -56,16 +56,16 @@ fn a_batch_that_is_undone_was_never_there() {
                 );
             }
             if random.below(3) == 0 {
-                state.undo();
+                state.rollback();
                 let after = seen(&state, now);
                 assert_eq!(after, before, "seed {seed}, batch {batch}");
             } else {
-                drop(state.settle());
+                drop(state.commit());
             }
             holds_together(&state, now);
             now = now.after(Duration::from_millis(random.below(60)));
             state.sweep(now, usize::MAX);
-            drop(state.settle());
+            drop(state.commit());
             holds_together(&state, now);
         }
     }

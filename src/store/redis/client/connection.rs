@@ -27,18 +27,18 @@ use super::{
 
 /// A handle to a connection. Cheap to clone; the last one closes it.
 #[derive(Clone)]
-pub(crate) struct Link(Arc<Connection>);
+pub(crate) struct Connection(Arc<ConnectionInner>);
 
-struct Connection {
-    lane: Arc<Lane>,
+struct ConnectionInner {
+    shared: Arc<ConnectionShared>,
     run: Run,
 }
 
 /// What the handles of a connection share with its driver.
 // No `Debug`: what is to be sent may hold the password.
 #[derive(Default)]
-pub(crate) struct Lane {
-    state: Mutex<State>,
+pub(crate) struct ConnectionShared {
+    state: Mutex<RedisConnectionState>,
     /// Whether it is retired, closed, or has ended.
     broken: AtomicBool,
     /// Whether nothing more is to be sent, although it was taken.
@@ -46,12 +46,12 @@ pub(crate) struct Lane {
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct RedisConnectionState {
     /// Commands that nobody has begun to send.
     pub(crate) unsent: Vec<u8>,
     /// The commands whose replies have not come, in the order in which they were sent.
-    order: VecDeque<Pending>,
-    slots: Vec<Slot>,
+    order: VecDeque<PendingReply>,
+    slots: Vec<ReplySlot>,
     free: Vec<usize>,
     /// Nobody waits for a reply beyond its own limit, and none of these is earlier.
     pub(crate) earliest: Option<Instant>,
@@ -61,7 +61,7 @@ pub(crate) struct State {
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingReply {
     /// Where its caller waits; `None` if the caller was told that the time is over.
     slot: Option<usize>,
     limit: Instant,
@@ -69,7 +69,7 @@ struct Pending {
 
 /// Where a caller waits for a reply.
 #[derive(Debug)]
-enum Slot {
+enum ReplySlot {
     Free,
     Waiting(Option<Waker>),
     Answered(Result<Value, Uncertainty>),
@@ -78,36 +78,36 @@ enum Slot {
 }
 
 /// A reply that is to come. Dropped, it withdraws nothing.
-struct Awaited<'a> {
-    lane: &'a Lane,
+struct ReplyFuture<'a> {
+    shared: &'a ConnectionShared,
     slot: usize,
     taken: bool,
 }
 
 /// A reply for which there was no command.
-pub(crate) struct Unasked;
+pub(crate) struct UnsolicitedReply;
 
 /// How many replies a connection may owe: many times as many as callers may wait for, so that only a server
 /// that is far behind is asked no more.
 const MOST_PENDING: usize = 16_384;
 
-// === impl Link ===
+// === impl Connection ===
 
-impl Link {
+impl Connection {
     /// A connection whose driver is about to start.
-    pub(crate) fn new(lane: Arc<Lane>) -> Self {
+    pub(crate) fn new(shared: Arc<ConnectionShared>) -> Self {
         let run = Run::default();
-        Self(Arc::new(Connection { lane, run }))
+        Self(Arc::new(ConnectionInner { shared, run }))
     }
 
     /// Whether no new command may be sent.
     pub(crate) fn is_broken(&self) -> bool {
-        self.0.lane.broken.load(Ordering::Acquire)
+        self.0.shared.broken.load(Ordering::Acquire)
     }
 
     /// Keeps new commands from this connection.
     pub(crate) fn retire(&self) {
-        self.0.lane.broken.store(true, Ordering::Release);
+        self.0.shared.broken.store(true, Ordering::Release);
     }
 
     /// Whether both are handles to the same connection.
@@ -132,9 +132,9 @@ impl Link {
 
     /// Sends a command and waits for its reply, at most until `limit`.
     pub(crate) async fn send(&self, command: &Cmd, limit: Instant) -> Result<Value, Failure> {
-        let lane = &*self.0.lane;
-        let slot = lane.accept(1, |state| state.push(command, limit))?;
-        let failure = match Awaited::new(lane, slot).await {
+        let shared = &*self.0.shared;
+        let slot = shared.accept(1, |state| state.push(command, limit))?;
+        let failure = match ReplyFuture::new(shared, slot).await {
             Ok(Value::ServerError(error)) => answered(&error),
             Ok(value) => return Ok(value),
             Err(unknown) => Failure::Unknown(unknown),
@@ -166,16 +166,16 @@ impl Link {
         commands: &Pipeline,
         limit: Instant,
     ) -> Result<impl Future<Output = (Vec<Value>, Option<Uncertainty>)> + Send, Failure> {
-        let lane = &*self.0.lane;
-        let awaited: Vec<_> = lane.accept(commands.len(), |state| {
+        let shared = &*self.0.shared;
+        let replies: Vec<_> = shared.accept(commands.len(), |state| {
             let slots = commands
                 .cmd_iter()
                 .map(|command| state.push(command, limit));
-            slots.map(|slot| Awaited::new(lane, slot)).collect()
+            slots.map(|slot| ReplyFuture::new(shared, slot)).collect()
         })?;
         Ok(async move {
-            let mut values = Vec::with_capacity(awaited.len());
-            for reply in awaited {
+            let mut values = Vec::with_capacity(replies.len());
+            for reply in replies {
                 match reply.await {
                     Ok(value) => values.push(value),
                     Err(unknown) => {
@@ -189,9 +189,9 @@ impl Link {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ConnectionInner {
     fn drop(&mut self) {
-        self.lane.close();
+        self.shared.close();
     }
 }
 
@@ -200,16 +200,20 @@ pub(crate) fn answered(error: &ServerError) -> Failure {
     Failure::of(error.code(), error.details().unwrap_or_default())
 }
 
-// === impl Lane ===
+// === impl ConnectionShared ===
 
-impl Lane {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+impl ConnectionShared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, RedisConnectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes commands to be sent, unless the connection has ended or too many replies are owed: then nothing
     /// of them is sent.
-    fn accept<T>(&self, count: usize, push: impl FnOnce(&mut State) -> T) -> Result<T, Failure> {
+    fn accept<T>(
+        &self,
+        count: usize,
+        push: impl FnOnce(&mut RedisConnectionState) -> T,
+    ) -> Result<T, Failure> {
         let mut state = self.state();
         if state.ended || self.is_closed() {
             let why = "the connection was lost before anything was sent".to_owned();
@@ -256,24 +260,24 @@ impl Lane {
         let mut woken = Vec::new();
         while let Some(pending) = state.order.pop_front() {
             let lost = Uncertainty::ConnectionLost(why.to_owned());
-            woken.extend(state.settle(pending.slot, Err(lost)));
+            woken.extend(state.resolve(pending.slot, Err(lost)));
         }
         drop(state);
         woken.into_iter().for_each(Waker::wake);
     }
 }
 
-// === impl State ===
+// === impl RedisConnectionState ===
 
-impl State {
+impl RedisConnectionState {
     fn push(&mut self, command: &Cmd, limit: Instant) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::Free);
+            self.slots.push(ReplySlot::Free);
             self.slots.len() - 1
         });
-        self.slots[slot] = Slot::Waiting(None);
+        self.slots[slot] = ReplySlot::Waiting(None);
         command.write_packed_command(&mut self.unsent);
-        self.order.push_back(Pending {
+        self.order.push_back(PendingReply {
             slot: Some(slot),
             limit,
         });
@@ -292,9 +296,9 @@ impl State {
     }
 
     /// Hands the next reply to whoever waits for it, who is to be woken.
-    pub(crate) fn answer(&mut self, value: Value) -> Result<Option<Waker>, Unasked> {
-        let pending = self.order.pop_front().ok_or(Unasked)?;
-        Ok(self.settle(pending.slot, Ok(value)))
+    pub(crate) fn answer(&mut self, value: Value) -> Result<Option<Waker>, UnsolicitedReply> {
+        let pending = self.order.pop_front().ok_or(UnsolicitedReply)?;
+        Ok(self.resolve(pending.slot, Ok(value)))
     }
 
     /// Tells those whose time is over.
@@ -304,9 +308,9 @@ impl State {
         self.earliest = None;
         let mut is_overdue = false;
         for at in 0..self.order.len() {
-            let Pending { slot, limit } = self.order[at];
+            let PendingReply { slot, limit } = self.order[at];
             let unanswered =
-                |&slot: &usize| matches!(self.slots[slot], Slot::Waiting(_) | Slot::Left);
+                |&slot: &usize| matches!(self.slots[slot], ReplySlot::Waiting(_) | ReplySlot::Left);
             let Some(waiting) = slot.filter(unanswered) else {
                 continue;
             };
@@ -314,7 +318,7 @@ impl State {
                 // Its reply may still come, and is for nobody then.
                 self.order[at].slot = None;
                 is_overdue = true;
-                woken.extend(self.settle(Some(waiting), Err(Uncertainty::TimedOut)));
+                woken.extend(self.resolve(Some(waiting), Err(Uncertainty::TimedOut)));
             } else if self.earliest.is_none_or(|earliest| limit < earliest) {
                 self.earliest = Some(limit);
             }
@@ -322,65 +326,65 @@ impl State {
         is_overdue
     }
 
-    fn settle(&mut self, slot: Option<usize>, reply: Result<Value, Uncertainty>) -> Option<Waker> {
+    fn resolve(&mut self, slot: Option<usize>, reply: Result<Value, Uncertainty>) -> Option<Waker> {
         let slot = slot?;
-        match std::mem::replace(&mut self.slots[slot], Slot::Answered(reply)) {
-            Slot::Waiting(waker) => waker,
-            Slot::Left => {
-                self.slots[slot] = Slot::Free;
+        match std::mem::replace(&mut self.slots[slot], ReplySlot::Answered(reply)) {
+            ReplySlot::Waiting(waker) => waker,
+            ReplySlot::Left => {
+                self.slots[slot] = ReplySlot::Free;
                 self.free.push(slot);
                 None
             }
-            Slot::Free | Slot::Answered(_) => unreachable!("a command is settled once"),
+            ReplySlot::Free | ReplySlot::Answered(_) => unreachable!("a command is settled once"),
         }
     }
 }
 
-// === impl Awaited ===
+// === impl ReplyFuture ===
 
-impl<'a> Awaited<'a> {
-    fn new(lane: &'a Lane, slot: usize) -> Self {
+impl<'a> ReplyFuture<'a> {
+    fn new(shared: &'a ConnectionShared, slot: usize) -> Self {
         Self {
-            lane,
+            shared,
             slot,
             taken: false,
         }
     }
 }
 
-impl Future for Awaited<'_> {
+impl Future for ReplyFuture<'_> {
     type Output = Result<Value, Uncertainty>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.lane.state();
-        match std::mem::replace(&mut state.slots[self.slot], Slot::Free) {
-            Slot::Answered(reply) => {
+        let mut state = self.shared.state();
+        match std::mem::replace(&mut state.slots[self.slot], ReplySlot::Free) {
+            ReplySlot::Answered(reply) => {
                 state.free.push(self.slot);
                 drop(state);
                 self.taken = true;
                 Poll::Ready(reply)
             }
-            Slot::Waiting(Some(waker)) if waker.will_wake(context.waker()) => {
-                state.slots[self.slot] = Slot::Waiting(Some(waker));
+            ReplySlot::Waiting(Some(waker)) if waker.will_wake(context.waker()) => {
+                state.slots[self.slot] = ReplySlot::Waiting(Some(waker));
                 Poll::Pending
             }
-            Slot::Waiting(_) | Slot::Left | Slot::Free => {
-                state.slots[self.slot] = Slot::Waiting(Some(context.waker().clone()));
+            ReplySlot::Waiting(_) | ReplySlot::Left | ReplySlot::Free => {
+                state.slots[self.slot] = ReplySlot::Waiting(Some(context.waker().clone()));
                 Poll::Pending
             }
         }
     }
 }
 
-impl Drop for Awaited<'_> {
+impl Drop for ReplyFuture<'_> {
     fn drop(&mut self) {
         if self.taken {
             return;
         }
-        let mut state = self.lane.state();
-        let left = std::mem::replace(&mut state.slots[self.slot], Slot::Left);
-        if let Slot::Answered(_) = left {
-            state.slots[self.slot] = Slot::Free;
+        let mut state = self.shared.state();
+        let left = std::mem::replace(&mut state.slots[self.slot], ReplySlot::Left);
+        if let ReplySlot::Answered(_) = left {
+            state.slots[self.slot] = ReplySlot::Free;
             state.free.push(self.slot);
         }
     }
@@ -394,24 +398,24 @@ mod tests {
 
     #[test]
     fn an_overdue_reply_shows_a_dead_connection_although_its_caller_has_gone() {
-        let (lane, limit) = (Lane::default(), Instant::now());
-        let pushed = lane.accept(1, |state| state.push(&cmd("PING"), limit));
+        let (shared, limit) = (ConnectionShared::default(), Instant::now());
+        let pushed = shared.accept(1, |state| state.push(&cmd("PING"), limit));
         let slot = pushed.unwrap_or_else(|_| panic!("it is taken"));
-        drop(Awaited::new(&lane, slot));
+        drop(ReplyFuture::new(&shared, slot));
         let mut woken = Vec::new();
-        assert!(lane.state().expire(limit, &mut woken));
+        assert!(shared.state().expire(limit, &mut woken));
         // It was told, and its slot is free again.
-        assert!(!lane.state().expire(limit, &mut woken));
-        assert_eq!(lane.state().free, [slot]);
+        assert!(!shared.state().expire(limit, &mut woken));
+        assert_eq!(shared.state().free, [slot]);
     }
 
     #[test]
     fn a_connection_that_was_given_up_takes_nothing_more() {
-        let lane = Lane::default();
-        lane.close();
+        let shared = ConnectionShared::default();
+        shared.close();
         let limit = Instant::now();
-        let refused = lane.accept(1, |state| state.push(&cmd("PING"), limit));
+        let refused = shared.accept(1, |state| state.push(&cmd("PING"), limit));
         assert!(matches!(refused, Err(Failure::Transient(_))));
-        assert!(lane.state().unsent.is_empty());
+        assert!(shared.state().unsent.is_empty());
     }
 }

@@ -14,7 +14,7 @@ use tracing::warn;
 
 use crate::{
     config::{RedisConfig, RedisLogin, RedisNode, RedlockUrl},
-    stamp::Stamp,
+    file_stamp::FileStamp,
     tls::{ClientFiles, PemFile, TlsError},
 };
 
@@ -26,7 +26,7 @@ pub(crate) struct Credentials {
     password_file: Option<PasswordFile>,
     tls: Option<ClientFiles>,
     /// What was read last.
-    read: Mutex<Option<(Vec<Stamp>, Shown)>>,
+    read: Mutex<Option<(Vec<FileStamp>, LoadedCredentials)>>,
 }
 
 struct PasswordFile {
@@ -37,7 +37,7 @@ struct PasswordFile {
 
 /// What a connection is made with.
 #[derive(Clone)]
-pub(crate) struct Shown {
+pub(crate) struct LoadedCredentials {
     pub(crate) login: RedisConnectionInfo,
     pub(crate) tls: Option<TlsConnector>,
 }
@@ -197,19 +197,19 @@ impl Credentials {
 
     /// What to connect with now. Files that have changed and cannot be used leave in place what was
     /// read before. It may read files: not on a thread that serves callers.
-    pub(crate) fn current(&self) -> Result<Shown, CredentialsError> {
+    pub(crate) fn current(&self) -> Result<LoadedCredentials, CredentialsError> {
         let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         // Before they are read: a change in between is seen.
         let stamps = self.stamps();
-        if let Some((then, shown)) = &*last
+        if let Some((then, loaded)) = &*last
             && *then == stamps
         {
-            return Ok(shown.clone());
+            return Ok(loaded.clone());
         }
         match (self.read_files(), &*last) {
-            (Ok(shown), _) => {
-                *last = Some((stamps, shown.clone()));
-                Ok(shown)
+            (Ok(loaded), _) => {
+                *last = Some((stamps, loaded.clone()));
+                Ok(loaded)
             }
             (Err(error), Some((_, before))) => {
                 warn!(%error, "what was read before goes on");
@@ -219,14 +219,14 @@ impl Credentials {
         }
     }
 
-    fn stamps(&self) -> Vec<Stamp> {
+    fn stamps(&self) -> Vec<FileStamp> {
         let of_tls = self.tls.iter().flat_map(ClientFiles::all);
         let password = self.password_file.iter().map(|file| file.path.as_path());
         let all = password.chain(of_tls.map(PemFile::path));
-        all.map(Stamp::of).collect()
+        all.map(FileStamp::of).collect()
     }
 
-    fn read_files(&self) -> Result<Shown, CredentialsError> {
+    fn read_files(&self) -> Result<LoadedCredentials, CredentialsError> {
         let mut login = self.login.clone();
         if let Some(PasswordFile { key, path }) = &self.password_file {
             let password = read_password(path).map_err(|reason| CredentialsError::Password {
@@ -240,7 +240,7 @@ impl Credentials {
             None => None,
             Some(files) => Some(TlsConnector::from(Arc::new(files.config()?))),
         };
-        Ok(Shown { login, tls })
+        Ok(LoadedCredentials { login, tls })
     }
 }
 
@@ -272,8 +272,8 @@ mod tests {
     }
 
     fn password(credentials: &Credentials) -> String {
-        let shown = credentials.current().unwrap();
-        shown.login.password().unwrap_or_default().to_owned()
+        let loaded = credentials.current().unwrap();
+        loaded.login.password().unwrap_or_default().to_owned()
     }
 
     #[test]
@@ -288,8 +288,8 @@ mod tests {
         };
         let credentials = credentials("redis://h", &config);
         assert_eq!(password(&credentials), "one");
-        let shown = credentials.current().unwrap();
-        assert_eq!(shown.login.username(), Some("al"));
+        let loaded = credentials.current().unwrap();
+        assert_eq!(loaded.login.username(), Some("al"));
         std::fs::write(&path, "another\r\n").unwrap();
         assert_eq!(password(&credentials), "another");
         std::fs::write(&path, "").unwrap();
@@ -305,18 +305,18 @@ mod tests {
         let url = "redis+sentinel://al:s3cret@h/m/3".parse::<StoreUrl>();
         let login = url.unwrap().login().unwrap();
         let mut config = RedisConfig::default();
-        let shown = |config: &RedisConfig| {
+        let loaded = |config: &RedisConfig| {
             let of_sentinels = Credentials::of_sentinels(&login, config);
-            of_sentinels.current().map(|shown| shown.login)
+            of_sentinels.current().map(|loaded| loaded.login)
         };
-        let nobody = shown(&config).unwrap();
+        let nobody = loaded(&config).unwrap();
         assert_eq!((nobody.username(), nobody.password()), (None, None));
         assert_eq!(nobody.db(), 0, "a sentinel has no databases");
         config.sentinel.password_file = path.display().to_string();
-        let said = shown(&config).err().unwrap().to_string();
+        let said = loaded(&config).err().unwrap().to_string();
         assert!(said.starts_with("redis.sentinel.password_file "), "{said}");
         std::fs::write(&path, "watch\n").unwrap();
-        assert_eq!(shown(&config).unwrap().password(), Some("watch"));
+        assert_eq!(loaded(&config).unwrap().password(), Some("watch"));
     }
 
     #[test]

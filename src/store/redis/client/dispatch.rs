@@ -19,8 +19,8 @@ use super::{
     foreign,
     keys::Keys,
     scripts::{Reply, Script},
-    sending::Form,
-    shard::Errand,
+    sending::KeyForm,
+    shard::CommandClass,
     topology::Topology,
 };
 
@@ -47,7 +47,7 @@ pub(crate) enum Sending {
 }
 
 /// A reply, with what it takes to judge it.
-pub(crate) struct Answer {
+pub(crate) struct DispatchReply {
     pub(crate) reply: Reply,
     /// Why there was more than one copy, if an earlier one may have been carried out.
     pub(crate) earlier: Option<Uncertainty>,
@@ -55,7 +55,7 @@ pub(crate) struct Answer {
 
 /// How long a caller waits for a server that refuses or does not listen: long enough for a restart,
 /// short enough for a caller to hear that nothing happened and to do something else.
-const PATIENCE: Duration = Duration::from_secs(1);
+const RETRY_FOR: Duration = Duration::from_secs(1);
 /// The longest pause before the first repetition; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// The longest pause.
@@ -100,7 +100,7 @@ impl Dispatch {
         keys: &Keys,
         echo: &str,
         fill: F,
-    ) -> Result<Answer, StoreError>
+    ) -> Result<DispatchReply, StoreError>
     where
         F: Fn(&mut Cmd, Sending) + Send + Sync,
     {
@@ -108,14 +108,14 @@ impl Dispatch {
         let mut earlier: Option<Uncertainty> = None;
         let mut pauses = Pauses::new();
         let mut waiting = None;
-        let errand = if script.runs_during_slot_migration() {
-            Errand::Keep
+        let class = if script.runs_during_slot_migration() {
+            CommandClass::Keep
         } else {
-            Errand::Ask
+            CommandClass::Ask
         };
         loop {
             if waiting.is_none() {
-                waiting = match self.topology.patience(keys.slot(), errand) {
+                waiting = match self.topology.wait_permit(keys.slot(), class) {
                     Ok(waiting) => waiting,
                     Err(why) => return Err(earlier.map_or_else(|| why.into(), StoreError::from)),
                 };
@@ -124,7 +124,7 @@ impl Dispatch {
                 None => Sending::First,
                 Some(_) => Sending::Again,
             };
-            let tried = self.in_any_form(script, keys, echo, limit, |command| {
+            let tried = self.send_in_any_form(script, keys, echo, limit, |command| {
                 fill(command, sending);
             });
             let tried = tried.await;
@@ -132,7 +132,7 @@ impl Dispatch {
                 self.topology.request_refresh();
             }
             let (until, error) = match tried {
-                Ok(reply) => return Ok(Answer { reply, earlier }),
+                Ok(reply) => return Ok(DispatchReply { reply, earlier }),
                 Err(Failure::Unknown(Uncertainty::UnexpectedReply(what))) => {
                     // Whatever answers there is no Redis that runs our scripts.
                     return Err(Uncertainty::UnexpectedReply(what).into());
@@ -148,7 +148,7 @@ impl Dispatch {
                     | Failure::Moving(_)),
                 ) => match &earlier {
                     Some(unknown) => (limit, unknown.clone().into()),
-                    None => (limit.min(start + PATIENCE), failure.reason().into()),
+                    None => (limit.min(start + RETRY_FOR), failure.reason().into()),
                 },
                 Err(failure @ (Failure::Refused(_) | Failure::WrongType | Failure::NoScript)) => {
                     return Err(match earlier {
@@ -170,7 +170,7 @@ impl Dispatch {
 
     /// Sends one copy; if its slot is being moved, and the script can do with the lease's own keys, with
     /// them alone.
-    async fn in_any_form(
+    async fn send_in_any_form(
         &self,
         script: &Script,
         keys: &Keys,
@@ -178,14 +178,16 @@ impl Dispatch {
         limit: Instant,
         fill: impl Fn(&mut Cmd) + Send + Sync,
     ) -> Result<Reply, Failure> {
-        let mut form = Form::Whole;
+        let mut form = KeyForm::Whole;
         loop {
             let sent = self.once((script, form), keys, echo, limit, &fill).await;
             form = match (form, sent) {
-                (Form::Whole, Err(Failure::Moving(_))) if script.runs_during_slot_migration() => {
-                    Form::Own(1)
+                (KeyForm::Whole, Err(Failure::Moving(_)))
+                    if script.runs_during_slot_migration() =>
+                {
+                    KeyForm::Own(1)
                 }
-                (Form::Own(_), Ok(reply)) if reply.kind() == "moving" => {
+                (KeyForm::Own(_), Ok(reply)) if reply.kind() == "moving" => {
                     let why = "the slot is being moved".to_owned();
                     return Err(Failure::Moving(Unavailability::Refused(why)));
                 }

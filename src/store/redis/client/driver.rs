@@ -15,13 +15,13 @@ use tokio::{
 };
 
 use super::{
-    connection::{Lane, Unasked},
+    connection::{ConnectionShared, UnsolicitedReply},
     resp::Replies,
 };
 
 /// The task of a connection. When it is dropped the connection has ended.
 pub(crate) struct Driver<S> {
-    lane: Arc<Lane>,
+    shared: Arc<ConnectionShared>,
     stream: S,
     input: BytesMut,
     replies: Replies,
@@ -46,9 +46,9 @@ const CLOSED: &str = "the server is not used any more";
 // === impl Driver ===
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
-    pub(crate) fn new(lane: Arc<Lane>, stream: S) -> Self {
+    pub(crate) fn new(shared: Arc<ConnectionShared>, stream: S) -> Self {
         Self {
-            lane,
+            shared,
             stream,
             input: BytesMut::new(),
             replies: Replies::default(),
@@ -68,22 +68,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             Err(error) => Poll::Ready(error),
         });
         let error = ended.await;
-        self.lane.end(&error.to_string());
+        self.shared.end(&error.to_string());
     }
 
     /// Reads what has come, sends what is to be sent, and tells those whose time is over.
     fn turn(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        if self.lane.is_closed() {
+        if self.shared.is_closed() {
             return Err(closed());
         }
         self.read(context)?;
         match self.write(context) {
             Poll::Ready(sent) => sent?,
             // A command with a shorter limit sets the timer anew, although it cannot be sent yet.
-            Poll::Pending => self.lane.state().wake_with(context.waker()),
+            Poll::Pending => self.shared.state().wake_with(context.waker()),
         }
         self.expire(context);
-        if self.lane.is_closed() {
+        if self.shared.is_closed() {
             return Err(closed());
         }
         Ok(())
@@ -102,7 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             if read? == 0 {
                 return Err(io::Error::other("the server closed the connection"));
             }
-            let mut state = self.lane.state();
+            let mut state = self.shared.state();
             while let Some(reply) = self
                 .replies
                 .next(&mut self.input)
@@ -110,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             {
                 let waker = state
                     .answer(reply)
-                    .map_err(|Unasked| io::Error::other("it answers what nobody asked"))?;
+                    .map_err(|UnsolicitedReply| io::Error::other("it answers what nobody asked"))?;
                 self.woken.extend(waker);
             }
             drop(state);
@@ -133,7 +133,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             self.output.clear();
             self.output.shrink_to(KEPT);
             self.sent = 0;
-            let mut state = self.lane.state();
+            let mut state = self.shared.state();
             std::mem::swap(&mut self.output, &mut state.unsent);
             if self.output.is_empty() {
                 // Under the same lock, so that whatever comes after this wakes the task.
@@ -150,7 +150,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
 
     fn expire(&mut self, context: &mut Context<'_>) {
         loop {
-            let Some(earliest) = self.lane.state().earliest else {
+            let Some(earliest) = self.shared.state().earliest else {
                 return;
             };
             if !self.is_set || earliest < self.alarm.deadline() {
@@ -162,9 +162,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             }
             self.is_set = false;
             let now = Instant::now();
-            let is_overdue = self.lane.state().expire(now, &mut self.woken);
+            let is_overdue = self.shared.state().expire(now, &mut self.woken);
             if is_overdue {
-                self.lane.retire();
+                self.shared.retire();
             }
             self.woken.drain(..).for_each(Waker::wake);
         }
@@ -174,7 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
 impl<S> Drop for Driver<S> {
     fn drop(&mut self) {
         self.woken.drain(..).for_each(Waker::wake);
-        self.lane.end(CLOSED);
+        self.shared.end(CLOSED);
     }
 }
 

@@ -17,8 +17,8 @@ use tokio_util::{either::Either, sync::CancellationToken, task::TaskTracker};
 use crate::{config::RedisNode, store::Unavailability};
 
 use super::{
-    connection::{Lane, Link, answered},
-    credentials::{Credentials, Shown, server_name},
+    connection::{Connection, ConnectionShared, answered},
+    credentials::{Credentials, LoadedCredentials, server_name},
     driver::Driver,
     failure::Failure,
     login::{
@@ -35,7 +35,7 @@ pub(crate) struct Endpoint {
     /// Whether a server is asked for its run before anything else is.
     asks_run: bool,
     /// The connections that are open.
-    lanes: Mutex<Vec<Weak<Lane>>>,
+    open_connections: Mutex<Vec<Weak<ConnectionShared>>>,
     /// The tasks that move bytes, one for each connection. They outlive every other task, because
     /// what is given back at the very end needs them; closing the store ends them.
     drivers: TaskTracker,
@@ -43,10 +43,10 @@ pub(crate) struct Endpoint {
 }
 
 /// A connection that listens to channels, and word of when it should not any more.
-pub(crate) struct Ear {
+pub(crate) struct PubSubConnection {
     pub(crate) connection: PubSub,
     /// Told when the server is given up.
-    pub(crate) over: CancellationToken,
+    pub(crate) disconnected: CancellationToken,
 }
 
 /// A connection as bytes.
@@ -65,7 +65,7 @@ impl Endpoint {
             credentials,
             connect_timeout,
             asks_run: false,
-            lanes: Mutex::default(),
+            open_connections: Mutex::default(),
             drivers: TaskTracker::new(),
             closing: CancellationToken::new(),
         }
@@ -73,7 +73,7 @@ impl Endpoint {
 
     /// The same; with `asks_run` asked on every new connection which run of which server it is, and for
     /// how long it has run.
-    pub(crate) fn asked_for_its_run(self, asks_run: bool) -> Self {
+    pub(crate) fn asking_for_run(self, asks_run: bool) -> Self {
         Self { asks_run, ..self }
     }
 
@@ -87,7 +87,7 @@ impl Endpoint {
         self.connect_timeout
     }
 
-    pub(crate) async fn connect(&self) -> Result<Link, Unavailability> {
+    pub(crate) async fn connect(&self) -> Result<Connection, Unavailability> {
         self.in_time(self.open()).await
     }
 
@@ -122,11 +122,11 @@ impl Endpoint {
     async fn reach(&self) -> Result<(Wire, RedisConnectionInfo), Unavailability> {
         let failed = |error: io::Error| Unavailability::Connect(error.to_string());
         let credentials = Arc::clone(&self.credentials);
-        let shown = spawn_blocking(move || credentials.current()).await;
+        let loaded = spawn_blocking(move || credentials.current()).await;
         // Only the end of the runtime stops it.
-        let shown = shown.map_err(|stopped| Unavailability::Connect(stopped.to_string()))?;
-        let Shown { login, tls } =
-            shown.map_err(|error| Unavailability::Misconfigured(error.to_string()))?;
+        let loaded = loaded.map_err(|stopped| Unavailability::Connect(stopped.to_string()))?;
+        let LoadedCredentials { login, tls } =
+            loaded.map_err(|error| Unavailability::Misconfigured(error.to_string()))?;
         let stream = TcpStream::connect((self.node.host(), self.node.port()))
             .await
             .map_err(failed)?;
@@ -145,18 +145,18 @@ impl Endpoint {
 
     /// Logs in, and makes sure that the server takes part before anything is sent that may be carried out:
     /// one that is frozen, full or protected accepts a connection all the same.
-    async fn open(&self) -> Result<Link, Unavailability> {
+    async fn open(&self) -> Result<Connection, Unavailability> {
         let (stream, login) = self.reach().await?;
-        let lane = Arc::new(Lane::default());
-        let link = Link::new(Arc::clone(&lane));
+        let shared = Arc::new(ConnectionShared::default());
+        let connection = Connection::new(Arc::clone(&shared));
         let limit = Instant::now() + self.connect_timeout;
         // Before the answer: whatever the server says, it is no younger then.
         let asked = Instant::now();
         let replies = {
             let commands = self.greeting(&login);
             // Taken before the driver starts: a server may say that it is full before it is asked anything.
-            let greeted = link.take_all(&commands, limit);
-            self.drive(&lane, stream);
+            let greeted = connection.take_all(&commands, limit);
+            self.drive(&shared, stream);
             match greeted {
                 Ok(greeted) => greeted.await.0,
                 Err(_closed) => Vec::new(),
@@ -174,7 +174,7 @@ impl Endpoint {
         judge_greeting(next()?).map_err(|why| self.with_hint(why))?;
         if self.asks_run {
             match next()? {
-                Value::BulkString(info) => link.note_run(&info, asked),
+                Value::BulkString(info) => connection.note_run(&info, asked),
                 // Where the server may not be asked, it does not say; where it just cannot answer, another
                 // connection is to ask it.
                 Value::ServerError(error) => {
@@ -185,7 +185,7 @@ impl Endpoint {
                 _ => {}
             }
         }
-        Ok(link)
+        Ok(connection)
     }
 
     /// What is said first on a connection, all at once.
@@ -231,30 +231,36 @@ impl Endpoint {
     }
 
     /// Starts the task that moves the bytes of a connection.
-    fn drive(&self, lane: &Arc<Lane>, stream: Wire) {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.retain(|lane| lane.strong_count() > 0);
-        lanes.push(Arc::downgrade(lane));
-        drop(lanes);
+    fn drive(&self, shared: &Arc<ConnectionShared>, stream: Wire) {
+        let mut open_connections = self
+            .open_connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        open_connections.retain(|shared| shared.strong_count() > 0);
+        open_connections.push(Arc::downgrade(shared));
+        drop(open_connections);
         // By whoever gives the server up, or by this: it was given up before the lane was listed.
         if self.closing.is_cancelled() {
-            lane.close();
+            shared.close();
         }
         self.drivers
-            .spawn(Driver::new(Arc::clone(lane), stream).run());
+            .spawn(Driver::new(Arc::clone(shared), stream).run());
     }
 
     /// A connection of its own that listens to channels.
-    pub(crate) async fn subscribe(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
+    pub(crate) async fn subscribe(
+        &self,
+        channels: &[&str],
+    ) -> Result<PubSubConnection, Unavailability> {
         let open = async {
             let (stream, login) = self.reach().await?;
             let subscription = PubSub::new(&login, stream).await;
             let mut subscription = subscription.map_err(|error| self.login_failed(&error))?;
             let subscribed = subscription.subscribe(channels).await;
             subscribed.map_err(|error| refused(&error))?;
-            Ok(Ear {
+            Ok(PubSubConnection {
                 connection: subscription,
-                over: self.closing.clone(),
+                disconnected: self.closing.clone(),
             })
         };
         self.in_time(open).await
@@ -281,17 +287,20 @@ impl Endpoint {
     }
 
     /// Gives the server up: from now on nothing is sent to it, and every connection ends.
-    pub(crate) fn cut(&self) {
+    pub(crate) fn disconnect(&self) {
         self.closing.cancel();
-        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        for lane in lanes.iter().filter_map(Weak::upgrade) {
-            lane.close();
+        let open_connections = self
+            .open_connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for shared in open_connections.iter().filter_map(Weak::upgrade) {
+            shared.close();
         }
     }
 
     /// Closes every connection, whoever still has one.
     pub(crate) async fn close(&self) {
-        self.cut();
+        self.disconnect();
         self.drivers.close();
         self.drivers.wait().await;
     }
@@ -316,7 +325,7 @@ mod tests {
         let credentials = Credentials::of_redis(&login, &RedisConfig::default());
         let node = RedisNode::new("127.0.0.1", port);
         let endpoint = Endpoint::new(node, Arc::new(credentials), Duration::from_secs(20));
-        let endpoint = endpoint.asked_for_its_run(true);
+        let endpoint = endpoint.asking_for_run(true);
         let refuse = async {
             let (mut client, _) = listener.accept().await.unwrap();
             client.write_all(greeting.as_bytes()).await.unwrap();

@@ -143,7 +143,7 @@ fn shorten(text: &str) -> &str {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Redirect {
     /// For how long it counts.
-    pub(crate) kind: Kind,
+    pub(crate) kind: RedirectKind,
     /// As the server names the other one; without a host: it is the one that was asked.
     host: String,
     port: u16,
@@ -151,7 +151,7 @@ pub(crate) struct Redirect {
 
 /// For how long such word counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RedirectKind {
     /// The other one has the slot from now on.
     Moved,
     /// The slot is on its way to the other one, and what was asked for is not here: for this command
@@ -165,8 +165,8 @@ impl Redirect {
     /// Reads `SLOT HOST:PORT`, which follows MOVED or ASK. Which slot it is whoever asked knows.
     pub(crate) fn read(code: &str, text: &str) -> Option<Self> {
         let kind = match code {
-            "MOVED" => Kind::Moved,
-            "ASK" => Kind::Ask,
+            "MOVED" => RedirectKind::Moved,
+            "ASK" => RedirectKind::Ask,
             _ => return None,
         };
         let (slot, node) = text.split_once(' ')?;
@@ -201,8 +201,8 @@ impl Redirect {
     /// Why nothing happened, for one who knows one server only.
     pub(crate) fn reason(&self) -> Unavailability {
         let said = match self.kind {
-            Kind::Moved => "MOVED: the slot lives on another node",
-            Kind::Ask => "ASK: the slot is being moved to another node",
+            RedirectKind::Moved => "MOVED: the slot lives on another node",
+            RedirectKind::Ask => "ASK: the slot is being moved to another node",
         };
         Unavailability::Refused(format!(
             "{said} of a cluster (the URL of one is redis+cluster://HOST:PORT,..)"
@@ -294,19 +294,19 @@ mod tests {
             (
                 "MOVED",
                 "3999 127.0.0.1:6381",
-                Kind::Moved,
+                RedirectKind::Moved,
                 "127.0.0.1:6381",
             ),
-            ("ASK", "3999 ::1:6381", Kind::Ask, "[::1]:6381"),
-            ("ASK", "3999 [::1]:6381", Kind::Ask, "[::1]:6381"),
+            ("ASK", "3999 ::1:6381", RedirectKind::Ask, "[::1]:6381"),
+            ("ASK", "3999 [::1]:6381", RedirectKind::Ask, "[::1]:6381"),
             (
                 "MOVED",
                 "0 node-1.example:7",
-                Kind::Moved,
+                RedirectKind::Moved,
                 "node-1.example:7",
             ),
             // Of a server that does not know by which name it is reached.
-            ("MOVED", "0 :6381", Kind::Moved, "asked:6381"),
+            ("MOVED", "0 :6381", RedirectKind::Moved, "asked:6381"),
         ] {
             let redirect = Redirect::read(code, text).unwrap();
             assert_eq!(

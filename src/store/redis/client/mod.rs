@@ -5,7 +5,7 @@ pub(super) mod credentials;
 mod driver;
 mod endpoint;
 mod login;
-pub(super) mod marker_line;
+pub(super) mod marker_connection;
 mod pool;
 mod resp;
 pub(super) mod route;
@@ -20,15 +20,15 @@ pub(super) mod sentinels;
 pub(super) mod shard;
 pub(super) mod topology;
 
-pub(super) use connection::{Link, answered};
+pub(super) use connection::{Connection, answered};
 pub use credentials::{
     CredentialsError, PasswordError, check_credentials, check_quorum_credentials,
 };
-pub(super) use endpoint::{Ear, Endpoint};
+pub(super) use endpoint::{Endpoint, PubSubConnection};
 pub(super) use pool::Pool;
 pub use topology::RedisServers;
 
 // What is still needed of the store that lies above.
 use super::{
-    Slot, SlotTags, admission, foreign, keys, list, permissions, reading, scripts, subscription,
+    Slot, SlotTags, admission, foreign, keys, list, permissions, retry, scripts, subscription,
 };

@@ -27,29 +27,29 @@ use crate::{
     store::Unavailability,
 };
 
-use super::{connection::Link, endpoint::Ear, route::Route, run::RunId};
+use super::{connection::Connection, endpoint::PubSubConnection, route::Route, run::RunId};
 
 /// The connections to one server.
 pub(crate) struct Pool {
     connections: bb8::Pool<Manager>,
     route: Route,
-    known: Arc<Known>,
+    state: Arc<PoolState>,
     /// Which connection of the snapshot is used next.
     turn: AtomicUsize,
 }
 
 struct Manager {
     route: Route,
-    known: Arc<Known>,
+    state: Arc<PoolState>,
     homes: Homes,
 }
 
 /// The connections that bb8 has: each from when it was made until bb8 finds it broken.
 #[derive(Clone, Default)]
 struct Live {
-    all: Vec<Link>,
+    all: Vec<Connection>,
     /// The same by the number of the worker that moves them.
-    by_worker: Vec<Vec<Link>>,
+    by_worker: Vec<Vec<Connection>>,
 }
 
 /// Which worker moves which connection.
@@ -68,11 +68,11 @@ struct Home {
 
 /// What came of connecting.
 #[derive(Default)]
-struct Known {
+struct PoolState {
     live: ArcSwap<Live>,
     connected: Notify,
     /// Why the last connection could not be made, if it could not.
-    trouble: Mutex<Option<String>>,
+    last_error: Mutex<Option<String>>,
     /// To which run of which server the last one led, if that was asked.
     run: Mutex<Option<RunId>>,
 }
@@ -80,7 +80,10 @@ struct Known {
 /// What the pool keeps. A failed connect is kept too, for the one who asked for it: the pool itself
 /// would keep the reason and let the caller wait until the time is over.
 enum Dialled {
-    Up { link: Link, _home: Option<Home> },
+    Up {
+        connection: Connection,
+        _home: Option<Home>,
+    },
     Down(Instant, Unavailability),
 }
 
@@ -93,10 +96,10 @@ const GRACE: Duration = Duration::from_millis(100);
 impl Pool {
     pub(crate) fn new(route: Route, config: &RedisConfig, workers: &Workers) -> Self {
         let longest = route.longest_connect();
-        let known = Arc::new(Known::default());
+        let state = Arc::new(PoolState::default());
         let manager = Manager {
             route: route.clone(),
-            known: Arc::clone(&known),
+            state: Arc::clone(&state),
             homes: Homes::new(workers),
         };
         let size = match config.connections {
@@ -116,33 +119,33 @@ impl Pool {
         Self {
             connections,
             route,
-            known,
+            state,
             turn: AtomicUsize::new(0),
         }
     }
 
     /// A connection that was whole a moment ago.
-    pub(crate) async fn link(&self, limit: Instant) -> Result<Link, Unavailability> {
+    pub(crate) async fn connection(&self, limit: Instant) -> Result<Connection, Unavailability> {
         match self.live() {
-            Some(link) => Ok(link),
-            None => self.checked_out(limit).await,
+            Some(connection) => Ok(connection),
+            None => self.check_out(limit).await,
         }
     }
 
     /// The next connection of the snapshot among those of this thread, or else among all, if it is whole.
-    fn live(&self) -> Option<Link> {
-        let live = self.known.live.load();
+    fn live(&self) -> Option<Connection> {
+        let live = self.state.live.load();
         let links = live.of(Worker::current());
         let turn = match links.len() {
             0 | 1 => 0,
             count => self.turn.fetch_add(1, Ordering::Relaxed) % count,
         };
-        let link = links.get(turn)?;
-        (!link.is_broken()).then(|| link.clone())
+        let connection = links.get(turn)?;
+        (!connection.is_broken()).then(|| connection.clone())
     }
 
     /// One that bb8 has, or makes. It drops those that it finds broken, and replaces them.
-    async fn checked_out(&self, limit: Instant) -> Result<Link, Unavailability> {
+    async fn check_out(&self, limit: Instant) -> Result<Connection, Unavailability> {
         let asked = Instant::now();
         loop {
             let Ok(Ok(dialled)) = timeout_at(limit, self.connections.get()).await else {
@@ -150,7 +153,9 @@ impl Pool {
                 return Err(Unavailability::Connect(reason));
             };
             match &*dialled {
-                Dialled::Up { link, .. } if !link.is_broken() => return Ok(link.clone()),
+                Dialled::Up { connection, .. } if !connection.is_broken() => {
+                    return Ok(connection.clone());
+                }
                 Dialled::Down(at, reason) if *at >= asked => return Err(reason.clone()),
                 // Broken, or failed for somebody else some time ago.
                 Dialled::Up { .. } | Dialled::Down(..) => {}
@@ -164,41 +169,45 @@ impl Pool {
     }
 
     /// Ends when a new connection has been made.
-    pub(crate) async fn connected(&self) {
-        self.known.connected.notified().await;
+    pub(crate) async fn wait_connected(&self) {
+        self.state.connected.notified().await;
     }
 
     /// Why the last connection could not be made, if it could not.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        self.known.trouble().clone()
+    pub(crate) fn last_error(&self) -> Option<String> {
+        self.state.last_error().clone()
     }
 
     /// Whether the last connection could not be made.
-    pub(crate) fn is_in_trouble(&self) -> bool {
-        self.known.trouble().is_some()
+    pub(crate) fn is_failing(&self) -> bool {
+        self.state.last_error().is_some()
     }
 
     /// A connection outside the pool that listens to channels.
-    pub(crate) async fn subscribe(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
+    pub(crate) async fn subscribe(
+        &self,
+        channels: &[&str],
+    ) -> Result<PubSubConnection, Unavailability> {
         self.route.subscribe(channels).await
     }
 
     /// A connection outside the pool, for commands that keep others waiting.
-    pub(crate) async fn dedicated(&self) -> Result<Link, Unavailability> {
-        let link = self.route.connect().await?;
-        self.known.leads_on(&link, &mut self.known.run());
-        Ok(link)
+    pub(crate) async fn dedicated(&self) -> Result<Connection, Unavailability> {
+        let connection = self.route.connect().await?;
+        self.state.note_run(&connection, &mut self.state.run());
+        Ok(connection)
     }
 
     /// Whether a connection leads to the run of the server to which the last one led.
-    pub(crate) fn leads_to(&self, link: &Link) -> bool {
-        link.run()
-            .is_none_or(|run| self.known.run().as_ref() == Some(run))
+    pub(crate) fn is_current_run(&self, connection: &Connection) -> bool {
+        connection
+            .run()
+            .is_none_or(|run| self.state.run().as_ref() == Some(run))
     }
 
     /// Gives the server up: from now on nothing is sent to it, and every connection ends.
-    pub(crate) fn cut(&self) {
-        self.route.cut();
+    pub(crate) fn disconnect(&self) {
+        self.route.disconnect();
     }
 
     pub(crate) async fn close(&self) {
@@ -216,24 +225,24 @@ impl fmt::Debug for Pool {
 
 impl Live {
     /// Those that a worker moves; all of them for who is no worker, or one that moves none.
-    fn of(&self, worker: Option<Worker>) -> &[Link] {
+    fn of(&self, worker: Option<Worker>) -> &[Connection] {
         let own = worker.and_then(|worker| self.by_worker.get(worker.number()));
         own.filter(|own| !own.is_empty()).unwrap_or(&self.all)
     }
 
-    fn add(&mut self, link: &Link, worker: Option<Worker>) {
-        self.all.push(link.clone());
+    fn add(&mut self, connection: &Connection, worker: Option<Worker>) {
+        self.all.push(connection.clone());
         if let Some(number) = worker.map(Worker::number) {
             if self.by_worker.len() <= number {
                 self.by_worker.resize(number + 1, Vec::new());
             }
-            self.by_worker[number].push(link.clone());
+            self.by_worker[number].push(connection.clone());
         }
     }
 
-    fn remove(&mut self, link: &Link) {
+    fn remove(&mut self, connection: &Connection) {
         for links in self.by_worker.iter_mut().chain([&mut self.all]) {
-            links.retain(|it| !it.is(link));
+            links.retain(|it| !it.is(connection));
         }
     }
 }
@@ -268,7 +277,7 @@ impl Homes {
 
 impl Home {
     /// Connects there: what connects moves the bytes from then on.
-    async fn connect(&self, route: Route) -> Result<Link, Unavailability> {
+    async fn connect(&self, route: Route) -> Result<Connection, Unavailability> {
         let connecting = async move { route.connect().await };
         let connected = self.homes.workers.carry_out(self.worker, connecting).await;
         let ended = || Unavailability::Connect("the gateway has ended".to_owned());
@@ -282,36 +291,36 @@ impl Drop for Home {
     }
 }
 
-// === impl Known ===
+// === impl PoolState ===
 
-impl Known {
+impl PoolState {
     /// A connection was made for bb8 to keep.
-    fn add(&self, link: &Link, worker: Option<Worker>) {
-        *self.trouble() = None;
+    fn add(&self, connection: &Connection, worker: Option<Worker>) {
+        *self.last_error() = None;
         let mut last = self.run();
         self.live.rcu(|live| {
             let mut live = Live::clone(live);
-            live.add(link, worker);
+            live.add(connection, worker);
             live
         });
-        self.leads_on(link, &mut last);
+        self.note_run(connection, &mut last);
         drop(last);
         self.connected.notify_one();
     }
 
     /// bb8 drops a connection.
-    fn remove(&self, link: &Link) {
+    fn remove(&self, connection: &Connection) {
         self.live.rcu(|live| {
             let mut live = Live::clone(live);
-            live.remove(link);
+            live.remove(connection);
             live
         });
     }
 
     /// Takes note of the run that a new connection leads to. If it is another one than before, the name leads
     /// to another server by now, and those before are retired: all that is asked is asked of one.
-    fn leads_on(&self, link: &Link, last: &mut Option<RunId>) {
-        let Some(run) = link.run().filter(|&run| last.as_ref() != Some(run)) else {
+    fn note_run(&self, connection: &Connection, last: &mut Option<RunId>) {
+        let Some(run) = connection.run().filter(|&run| last.as_ref() != Some(run)) else {
             return;
         };
         *last = Some(run.clone());
@@ -326,8 +335,10 @@ impl Known {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn trouble(&self) -> MutexGuard<'_, Option<String>> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_error(&self) -> MutexGuard<'_, Option<String>> {
+        self.last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -344,12 +355,16 @@ impl bb8::ManageConnection for Manager {
             Some(home) => home.connect(self.route.clone()).await,
         };
         Ok(match connected {
-            Ok(link) => {
-                self.known.add(&link, home.as_ref().map(|home| home.worker));
-                Dialled::Up { link, _home: home }
+            Ok(connection) => {
+                self.state
+                    .add(&connection, home.as_ref().map(|home| home.worker));
+                Dialled::Up {
+                    connection,
+                    _home: home,
+                }
             }
             Err(reason) => {
-                *self.known.trouble() = Some(reason.to_string());
+                *self.state.last_error() = Some(reason.to_string());
                 Dialled::Down(Instant::now(), reason)
             }
         })
@@ -361,10 +376,10 @@ impl bb8::ManageConnection for Manager {
 
     fn has_broken(&self, dialled: &mut Dialled) -> bool {
         match dialled {
-            Dialled::Up { link, .. } => {
-                let is_broken = link.is_broken();
+            Dialled::Up { connection, .. } => {
+                let is_broken = connection.is_broken();
                 if is_broken {
-                    self.known.remove(link);
+                    self.state.remove(connection);
                 }
                 is_broken
             }
@@ -404,7 +419,7 @@ mod tests {
         let endpoint = Endpoint::new(node, Arc::new(credentials), connect_timeout);
         let pool = Pool::new(Route::to(endpoint), &config, &Workers::default());
         let limit = Instant::now() + Duration::from_secs(20);
-        let refused = pool.link(limit).await.err();
+        let refused = pool.connection(limit).await.err();
         assert!(
             matches!(refused, Some(Unavailability::Connect(_))),
             "{refused:?}"
@@ -424,6 +439,9 @@ mod tests {
                 clients.push(client);
             }
         });
-        pool.link(limit).await.map(drop).expect("the server is up");
+        pool.connection(limit)
+            .await
+            .map(drop)
+            .expect("the server is up");
     }
 }

@@ -1,6 +1,6 @@
 //! Makes sure that enough replicas have a grant before it is answered.
 //!
-//! One marker is good for everybody whose grant was made before it (`marker_line.rs`). It must be written at
+//! One marker is good for everybody whose grant was made before it (`marker_connection.rs`). It must be written at
 //! the same run of the same server as the grant, and the connection for it is older than the grant: had
 //! another server taken over in between, or had this one been started anew, it would have ended. Where the
 //! name of the server leads to another one meanwhile, the two say of which run they are.
@@ -18,15 +18,15 @@ use tokio::{
 use crate::{config::RedisConfig, store::Unavailability};
 
 use super::{
-    marker_line::{MarkerLine, Patience},
+    marker_connection::{MarkerConnection, ReplicaWait},
     pool::Pool,
     run::RunId,
 };
 
 /// Waits for the replicas of one server.
 pub(crate) struct Replicas {
-    patience: Patience,
-    line: Mutex<Option<Arc<MarkerLine>>>,
+    replica_wait: ReplicaWait,
+    markers: Mutex<Option<Arc<MarkerConnection>>>,
     /// Held while a line is opened.
     opening: AsyncMutex<()>,
     /// Why the last one could not be opened, and when that was known.
@@ -44,12 +44,12 @@ impl fmt::Debug for Replicas {
 impl Replicas {
     pub(crate) fn new(config: &RedisConfig) -> Self {
         Self {
-            patience: Patience {
+            replica_wait: ReplicaWait {
                 wanted: config.wait_replicas,
                 timeout: config.wait_timeout_ms.duration(),
                 answer_within: config.command_timeout_ms.duration(),
             },
-            line: Mutex::default(),
+            markers: Mutex::default(),
             opening: AsyncMutex::new(()),
             failed: Mutex::default(),
         }
@@ -57,34 +57,34 @@ impl Replicas {
 
     /// How many are waited for.
     pub(crate) fn wanted(&self) -> u32 {
-        self.patience.wanted
+        self.replica_wait.wanted
     }
 
     /// How long it takes at most to find out who has something: the marker of those before, and one's own.
     pub(crate) fn longest(&self) -> Duration {
-        2 * self.patience.timeout + self.patience.answer_within
+        2 * self.replica_wait.timeout + self.replica_wait.answer_within
     }
 
     /// How many had the last marker in time, if that is known.
     pub(crate) fn confirmed(&self) -> Option<u32> {
-        let line = self.line_now().clone();
-        line.and_then(|line| line.last()?.confirmed)
+        let markers = self.markers_now().clone();
+        markers.and_then(|markers| markers.last()?.confirmed)
     }
 
     /// The connection on which it will be found out who has a grant that is made from now on; `None` if
     /// nobody waits for that. Those who ask while it cannot be opened all hear why.
     /// `marker`: what a marker may be called.
-    pub(crate) async fn line(
+    pub(crate) async fn marker_connection(
         &self,
         pool: &Pool,
         marker: impl FnOnce() -> String + Send,
         limit: Instant,
-    ) -> Result<Option<Arc<MarkerLine>>, Unavailability> {
-        if self.patience.wanted == 0 {
+    ) -> Result<Option<Arc<MarkerConnection>>, Unavailability> {
+        if self.replica_wait.wanted == 0 {
             return Ok(None);
         }
-        if let Some(line) = self.open_line(pool) {
-            return Ok(Some(line));
+        if let Some(markers) = self.open_markers(pool) {
+            return Ok(Some(markers));
         }
         let opened = timeout_at(limit, self.opened(pool, marker, Instant::now())).await;
         let in_time = opened.unwrap_or_else(|_elapsed| {
@@ -99,10 +99,10 @@ impl Replicas {
         pool: &Pool,
         marker: impl FnOnce() -> String + Send,
         asked: Instant,
-    ) -> Result<Arc<MarkerLine>, Unavailability> {
+    ) -> Result<Arc<MarkerConnection>, Unavailability> {
         let _opening = self.opening.lock().await;
-        if let Some(line) = self.open_line(pool) {
-            return Ok(line);
+        if let Some(markers) = self.open_markers(pool) {
+            return Ok(markers);
         }
         if let Some((at, why)) = &*self.failed_now()
             && *at >= asked
@@ -111,56 +111,64 @@ impl Replicas {
         }
         let opened = self.open(pool, marker()).await;
         match &opened {
-            Ok(line) => *self.line_now() = Some(Arc::clone(line)),
+            Ok(markers) => *self.markers_now() = Some(Arc::clone(markers)),
             Err(why) => *self.failed_now() = Some((Instant::now(), why.clone())),
         }
         opened
     }
 
-    async fn open(&self, pool: &Pool, marker: String) -> Result<Arc<MarkerLine>, Unavailability> {
-        let link = pool.dedicated().await?;
-        let limit = Instant::now() + self.patience.answer_within;
-        MarkerLine::open(link, marker, limit).await.map(Arc::new)
+    async fn open(
+        &self,
+        pool: &Pool,
+        marker: String,
+    ) -> Result<Arc<MarkerConnection>, Unavailability> {
+        let connection = pool.dedicated().await?;
+        let limit = Instant::now() + self.replica_wait.answer_within;
+        MarkerConnection::open(connection, marker, limit)
+            .await
+            .map(Arc::new)
     }
 
     /// Whether enough replicas have everything that this run of the server had done before this is
     /// called; else how many have, if that is known by `limit`.
     pub(crate) async fn have(
         &self,
-        line: &MarkerLine,
+        markers: &MarkerConnection,
         run: Option<&RunId>,
         limit: Instant,
     ) -> Result<(), Option<u32>> {
-        if run != Some(line.run()) {
+        if run != Some(markers.run()) {
             // Whoever has the marker: what was done at that server is another matter.
             return Err(None);
         }
-        let confirmed = timeout_at(limit, self.confirmed_on(line, limit)).await;
+        let confirmed = timeout_at(limit, self.confirmed_on(markers, limit)).await;
         match confirmed.ok().flatten() {
-            Some(count) if count >= self.patience.wanted => Ok(()),
+            Some(count) if count >= self.replica_wait.wanted => Ok(()),
             other => Err(other),
         }
     }
 
-    async fn confirmed_on(&self, line: &MarkerLine, limit: Instant) -> Option<u32> {
+    async fn confirmed_on(&self, markers: &MarkerConnection, limit: Instant) -> Option<u32> {
         let asked = Instant::now();
-        let _turn = line.turn().await;
-        match line.last() {
+        let _turn = markers.turn().await;
+        match markers.last() {
             // What came of it, came of it for all who asked before.
             Some(last) if last.begun > asked => last.confirmed,
-            _ => line.round(self.patience, limit).await,
+            _ => markers.round(self.replica_wait, limit).await,
         }
     }
 
     /// The line that is open, if it leads where the name of the server does now.
-    fn open_line(&self, pool: &Pool) -> Option<Arc<MarkerLine>> {
-        let now = self.line_now();
-        let open = |line: &&Arc<MarkerLine>| !line.link().is_broken() && pool.leads_to(line.link());
+    fn open_markers(&self, pool: &Pool) -> Option<Arc<MarkerConnection>> {
+        let now = self.markers_now();
+        let open = |markers: &&Arc<MarkerConnection>| {
+            !markers.connection().is_broken() && pool.is_current_run(markers.connection())
+        };
         now.as_ref().filter(open).cloned()
     }
 
-    fn line_now(&self) -> MutexGuard<'_, Option<Arc<MarkerLine>>> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn markers_now(&self) -> MutexGuard<'_, Option<Arc<MarkerConnection>>> {
+        self.markers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failed_now(&self) -> MutexGuard<'_, Option<(Instant, Unavailability)>> {

@@ -21,7 +21,7 @@ enum Element {
 
 /// Bytes that no Redis sends.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NotRedis;
+pub(crate) struct ProtocolError;
 
 /// Scripts of ours and `CLUSTER SLOTS` nest lists four deep.
 const DEEPEST: usize = 16;
@@ -36,7 +36,7 @@ const EXPECTED: usize = 64;
 
 impl Replies {
     /// The next reply, or `None` while it has not come whole. What was read is taken from `input`.
-    pub(crate) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Value>, NotRedis> {
+    pub(crate) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Value>, ProtocolError> {
         loop {
             let mut value = match self.element(input)? {
                 Element::Whole(value) => value,
@@ -52,23 +52,23 @@ impl Replies {
                 if *missing > 0 {
                     break;
                 }
-                let (_, elements) = self.open.pop().ok_or(NotRedis)?;
+                let (_, elements) = self.open.pop().ok_or(ProtocolError)?;
                 value = Value::Array(elements);
             }
         }
     }
 
-    fn element(&mut self, input: &mut BytesMut) -> Result<Element, NotRedis> {
+    fn element(&mut self, input: &mut BytesMut) -> Result<Element, ProtocolError> {
         let Some(end) = input.iter().take(LONGEST_LINE).position(|&b| b == b'\n') else {
             return if input.len() < LONGEST_LINE {
                 Ok(Element::Missing)
             } else {
-                Err(NotRedis)
+                Err(ProtocolError)
             };
         };
         let (&kind, line) = match input[..end].split_first() {
-            Some((kind, line)) => (kind, line.strip_suffix(b"\r").ok_or(NotRedis)?),
-            None => return Err(NotRedis),
+            Some((kind, line)) => (kind, line.strip_suffix(b"\r").ok_or(ProtocolError)?),
+            None => return Err(ProtocolError),
         };
         let value = match kind {
             b':' => Value::Int(number(line)?),
@@ -78,9 +78,9 @@ impl Replies {
             b'$' => match number(line)? {
                 -1 => Value::Nil,
                 length => {
-                    let length = usize::try_from(length).map_err(|_negative| NotRedis)?;
+                    let length = usize::try_from(length).map_err(|_negative| ProtocolError)?;
                     if length > LONGEST_TEXT {
-                        return Err(NotRedis);
+                        return Err(ProtocolError);
                     }
                     let begin = end + 1;
                     if input.len() < begin + length + 2 {
@@ -88,7 +88,7 @@ impl Replies {
                     }
                     let (text, rest) = input[begin..].split_at(length);
                     if !rest.starts_with(b"\r\n") {
-                        return Err(NotRedis);
+                        return Err(ProtocolError);
                     }
                     let text = text.to_vec();
                     input.advance(begin + length + 2);
@@ -99,9 +99,9 @@ impl Replies {
                 -1 => Value::Nil,
                 0 => Value::Array(Vec::new()),
                 count => {
-                    let count = usize::try_from(count).map_err(|_negative| NotRedis)?;
+                    let count = usize::try_from(count).map_err(|_negative| ProtocolError)?;
                     if self.open.len() >= DEEPEST {
-                        return Err(NotRedis);
+                        return Err(ProtocolError);
                     }
                     self.open
                         .push((count, Vec::with_capacity(count.min(EXPECTED))));
@@ -109,22 +109,22 @@ impl Replies {
                     return Ok(Element::Opens);
                 }
             },
-            _ => return Err(NotRedis),
+            _ => return Err(ProtocolError),
         };
         input.advance(end + 1);
         Ok(Element::Whole(value))
     }
 }
 
-fn number(digits: &[u8]) -> Result<i64, NotRedis> {
-    let digits = std::str::from_utf8(digits).map_err(|_| NotRedis)?;
-    digits.parse().map_err(|_| NotRedis)
+fn number(digits: &[u8]) -> Result<i64, ProtocolError> {
+    let digits = std::str::from_utf8(digits).map_err(|_| ProtocolError)?;
+    digits.parse().map_err(|_| ProtocolError)
 }
 
 /// Only the library can make an error, and errors are rare.
-fn error(line: &[u8]) -> Result<Value, NotRedis> {
+fn error(line: &[u8]) -> Result<Value, ProtocolError> {
     let line = format!("-{}\r\n", String::from_utf8_lossy(line));
-    parse_redis_value(line.as_bytes()).map_err(|_| NotRedis)
+    parse_redis_value(line.as_bytes()).map_err(|_| ProtocolError)
 }
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     /// Reads bytes that come so many at a time.
-    fn read(bytes: &[u8], at_once: usize) -> Result<Vec<Value>, NotRedis> {
+    fn read(bytes: &[u8], at_once: usize) -> Result<Vec<Value>, ProtocolError> {
         let (mut replies, mut input) = (Replies::default(), BytesMut::new());
         let mut values = Vec::new();
         for some in bytes.chunks(at_once) {
@@ -190,7 +190,7 @@ mod tests {
             &deep,
             &long,
         ] {
-            assert_eq!(read(bytes.as_bytes(), 7), Err(NotRedis), "{bytes:.40}");
+            assert_eq!(read(bytes.as_bytes(), 7), Err(ProtocolError), "{bytes:.40}");
         }
     }
 }

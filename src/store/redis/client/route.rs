@@ -10,8 +10,8 @@ use crate::{
 };
 
 use super::{
-    connection::Link, credentials::Credentials, endpoint::Ear, endpoint::Endpoint,
-    sentinels::Followed,
+    connection::Connection, credentials::Credentials, endpoint::Endpoint,
+    endpoint::PubSubConnection, sentinels::FollowedMaster,
 };
 
 /// To which server a connection is made.
@@ -20,7 +20,7 @@ pub(crate) enum Route {
     /// Always to this one.
     Fixed(Arc<Endpoint>),
     /// To the one that is the master when it is made.
-    Followed(Arc<Followed>),
+    Followed(Arc<FollowedMaster>),
 }
 
 // === impl Route ===
@@ -34,7 +34,7 @@ impl Route {
         let credentials = Arc::new(Credentials::of_redis(&url.login(), config));
         let connect_timeout = config.connect_timeout_ms.duration();
         let endpoint = Endpoint::new(url.node(), credentials, connect_timeout);
-        Self::to(endpoint.asked_for_its_run(config.wait_replicas > 0))
+        Self::to(endpoint.asking_for_run(config.wait_replicas > 0))
     }
 
     /// How long it takes at most until there is a connection, or none.
@@ -45,7 +45,7 @@ impl Route {
         }
     }
 
-    pub(crate) async fn connect(&self) -> Result<Link, Unavailability> {
+    pub(crate) async fn connect(&self) -> Result<Connection, Unavailability> {
         match self {
             Self::Fixed(endpoint) => endpoint.connect().await,
             Self::Followed(followed) => followed.connect().await,
@@ -53,7 +53,10 @@ impl Route {
     }
 
     /// A connection of its own that listens to channels.
-    pub(crate) async fn subscribe(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
+    pub(crate) async fn subscribe(
+        &self,
+        channels: &[&str],
+    ) -> Result<PubSubConnection, Unavailability> {
         match self {
             Self::Fixed(endpoint) => endpoint.subscribe(channels).await,
             Self::Followed(followed) => followed.subscribe(channels).await,
@@ -61,9 +64,9 @@ impl Route {
     }
 
     /// Gives a server up. Of a master that is followed whoever follows it does.
-    pub(crate) fn cut(&self) {
+    pub(crate) fn disconnect(&self) {
         match self {
-            Self::Fixed(endpoint) => endpoint.cut(),
+            Self::Fixed(endpoint) => endpoint.disconnect(),
             Self::Followed(_) => {}
         }
     }

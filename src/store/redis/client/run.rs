@@ -10,11 +10,11 @@ use tokio::time::Instant;
 /// The run of a server to which a connection is. A connection is to one run of it, so that it is asked
 /// once.
 #[derive(Debug, Default)]
-pub(crate) struct Run(OnceLock<Said>);
+pub(crate) struct Run(OnceLock<RunInfo>);
 
 /// What a server has said of its run.
 #[derive(Debug)]
-struct Said {
+struct RunInfo {
     /// When it was asked.
     asked: Instant,
     uptime: Option<Duration>,
@@ -27,7 +27,7 @@ pub(crate) struct RunId(Arc<str>);
 
 /// When something was told, and by which run of which server, if that was asked.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct ReplyOrigin {
     pub(crate) at: Instant,
     pub(crate) by: Option<RunId>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Told {
 impl Run {
     /// Takes note of what the server answered to `INFO server`, which was asked then.
     pub(crate) fn note(&self, info: &str, asked: Instant) {
-        let _first = self.0.set(Said {
+        let _first = self.0.set(RunInfo {
             asked,
             uptime: uptime(info),
             id: RunId::read(info),
@@ -46,8 +46,8 @@ impl Run {
 
     /// How long it has run by now; `None` if it was not asked, or did not say.
     pub(crate) fn age(&self) -> Option<Duration> {
-        let said = self.0.get()?;
-        Some(said.uptime? + said.asked.elapsed())
+        let run = self.0.get()?;
+        Some(run.uptime? + run.asked.elapsed())
     }
 
     /// Which it is; `None` if it was not asked, or did not say.
@@ -77,9 +77,9 @@ impl RunId {
     }
 }
 
-// === impl Told ===
+// === impl ReplyOrigin ===
 
-impl Told {
+impl ReplyOrigin {
     /// Just now.
     pub(crate) fn by(run: Option<&RunId>) -> Self {
         Self {

@@ -17,10 +17,10 @@ use crate::store::{Unavailability, Uncertainty};
 
 use super::{
     Slot,
-    connection::{Link, answered},
+    connection::{Connection, answered},
     dispatch::Dispatch,
     failure::Failure,
-    failure::Kind,
+    failure::RedirectKind,
     keys::Keys,
     scripts::{Reply, Script},
     shard::Shard,
@@ -28,7 +28,7 @@ use super::{
 
 /// Which keys a script names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum KeyForm {
     /// All.
     Whole,
     /// So many of a lease's own, which are its first, while its slot is being moved.
@@ -36,7 +36,7 @@ pub(crate) enum Form {
 }
 
 /// Where a command is sent.
-pub(crate) struct Place {
+pub(crate) struct Destination {
     pub(crate) shard: Arc<Shard>,
     /// Whether that server was pointed to for this command alone.
     pub(crate) asking: bool,
@@ -51,7 +51,7 @@ impl Dispatch {
     /// Sends one copy of a script.
     pub(crate) async fn once(
         &self,
-        (script, form): (&Script, Form),
+        (script, form): (&Script, KeyForm),
         keys: &Keys,
         echo: &str,
         deadline: Instant,
@@ -67,40 +67,45 @@ impl Dispatch {
                 command
             }
         };
-        let mut place = self.place(slot)?;
+        let mut destination = self.destination(slot)?;
         for _ in 0..REDIRECTS {
-            let sent = self.script(&place, script, echo, deadline, &filled).await;
+            let sent = self
+                .script(&destination, script, echo, deadline, &filled)
+                .await;
             match sent {
                 Err(Failure::Elsewhere(redirect)) => {
-                    let by = &place.shard;
-                    if redirect.kind == Kind::Ask && form == Form::Whole && script.writes() {
+                    let by = &destination.shard;
+                    if redirect.kind == RedirectKind::Ask
+                        && form == KeyForm::Whole
+                        && script.writes()
+                    {
                         return Err(Failure::Moving(redirect.reason()));
                     }
-                    place = self.topology.follow(slot, &redirect, by)?;
+                    destination = self.topology.follow(slot, &redirect, by)?;
                 }
                 other => return other,
             }
         }
-        Err(going_round())
+        Err(redirect_loop())
     }
 
     /// Sends one copy of a script to a server. One that the server does not know is sent in full.
     pub(crate) async fn script(
         &self,
-        place: &Place,
+        destination: &Destination,
         script: &Script,
         echo: &str,
         deadline: Instant,
         filled: impl Fn(Cmd) -> Cmd,
     ) -> Result<Reply, Failure> {
-        let link = place.link(deadline).await?;
-        self.script_on((place, link), script, echo, deadline, filled)
+        let connection = destination.connection(deadline).await?;
+        self.script_on((destination, connection), script, echo, deadline, filled)
             .await
     }
 
     async fn script_on(
         &self,
-        (place, link): (&Place, Link),
+        (destination, connection): (&Destination, Connection),
         script: &Script,
         echo: &str,
         deadline: Instant,
@@ -108,23 +113,23 @@ impl Dispatch {
     ) -> Result<Reply, Failure> {
         let limit = deadline.min(Instant::now() + self.command_timeout);
         let command = filled(script.by_hash());
-        let value = match place.send(&link, &command, limit).await {
+        let value = match destination.send(&connection, &command, limit).await {
             Err(Failure::NoScript) => {
                 let command = filled(script.in_full());
-                place.send(&link, &command, limit).await
+                destination.send(&connection, &command, limit).await
             }
             other => other,
         }?;
         match Reply::read(value, echo) {
-            Ok(reply) => Ok(reply.by(link.run())),
-            Err(what) => Err(unexpected(&link, what)),
+            Ok(reply) => Ok(reply.by(connection.run())),
+            Err(what) => Err(unexpected(&connection, what)),
         }
     }
 
     /// Sends one copy of a script to a server of its own, on a connection that was looked at before.
     pub(crate) async fn once_on(
         &self,
-        (shard, link): (&Arc<Shard>, Link),
+        (shard, connection): (&Arc<Shard>, Connection),
         script: &Script,
         echo: &str,
         deadline: Instant,
@@ -134,32 +139,32 @@ impl Dispatch {
             fill(&mut command);
             command
         };
-        let place = Place::at(shard);
-        self.script_on((&place, link), script, echo, deadline, filled)
+        let destination = Destination::at(shard);
+        self.script_on((&destination, connection), script, echo, deadline, filled)
             .await
     }
 
     /// Sends a plain command of one key, once.
     pub(crate) async fn plain(&self, slot: Slot, command: &Cmd) -> Result<Value, Failure> {
         let limit = Instant::now() + self.command_timeout;
-        let mut place = self.place(slot)?;
+        let mut destination = self.destination(slot)?;
         for _ in 0..REDIRECTS {
-            let link = place.link(limit).await?;
-            match place.send(&link, command, limit).await {
+            let connection = destination.connection(limit).await?;
+            match destination.send(&connection, command, limit).await {
                 Err(Failure::Elsewhere(redirect)) => {
-                    place = self.topology.follow(slot, &redirect, &place.shard)?;
+                    destination = self.topology.follow(slot, &redirect, &destination.shard)?;
                 }
                 other => return other,
             }
         }
-        Err(going_round())
+        Err(redirect_loop())
     }
 
     /// Sends a message, once. It is of no key: any server takes it, and those of a cluster tell each
     /// other.
     pub(crate) async fn publish(&self, command: &Cmd) -> Result<Value, Failure> {
-        let messenger = self.topology.messenger().map_err(Failure::Transient)?;
-        self.plain_to(&messenger, command).await
+        let pubsub_shard = self.topology.pubsub_shard().map_err(Failure::Transient)?;
+        self.plain_to(&pubsub_shard, command).await
     }
 
     /// Sends a plain command to a server, once.
@@ -169,9 +174,9 @@ impl Dispatch {
         command: &Cmd,
     ) -> Result<Value, Failure> {
         let limit = Instant::now() + self.command_timeout;
-        let place = Place::at(shard);
-        let link = place.link(limit).await?;
-        place.send(&link, command, limit).await
+        let destination = Destination::at(shard);
+        let connection = destination.connection(limit).await?;
+        destination.send(&connection, command, limit).await
     }
 
     /// Sends plain commands to a server together, once. A refusal of one of them is among the replies.
@@ -181,8 +186,8 @@ impl Dispatch {
         commands: &Pipeline,
     ) -> Result<Vec<Value>, Failure> {
         let limit = Instant::now() + self.command_timeout;
-        let link = Place::at(shard).link(limit).await?;
-        link.send_all(commands, limit).await
+        let connection = Destination::at(shard).connection(limit).await?;
+        connection.send_all(commands, limit).await
     }
 
     /// The same for commands of one key each, of these slots: those for which the server points to
@@ -200,21 +205,26 @@ impl Dispatch {
             };
             // Few: of a slot that is being moved, or has just been.
             if let Failure::Elsewhere(redirect) = answered(error) {
-                let place = self.topology.follow(slot, &redirect, shard)?;
-                *reply = self.there(&place, slot, command).await?;
+                let destination = self.topology.follow(slot, &redirect, shard)?;
+                *reply = self.send_to(&destination, slot, command).await?;
             }
         }
         Ok(replies)
     }
 
     /// Sends a command where a server has pointed.
-    async fn there(&self, place: &Place, slot: Slot, command: &Cmd) -> Result<Value, Failure> {
-        if !place.asking {
+    async fn send_to(
+        &self,
+        destination: &Destination,
+        slot: Slot,
+        command: &Cmd,
+    ) -> Result<Value, Failure> {
+        if !destination.asking {
             return self.plain(slot, command).await;
         }
         let limit = Instant::now() + self.command_timeout;
-        let link = place.link(limit).await?;
-        match place.send(&link, command, limit).await {
+        let connection = destination.connection(limit).await?;
+        match destination.send(&connection, command, limit).await {
             // The slot has arrived, or come back, meanwhile.
             Err(Failure::Elsewhere(_)) => self.plain(slot, command).await,
             other => other,
@@ -222,38 +232,38 @@ impl Dispatch {
     }
 
     /// The server that has a slot.
-    fn place(&self, slot: Slot) -> Result<Place, Failure> {
+    fn destination(&self, slot: Slot) -> Result<Destination, Failure> {
         let shard = self.topology.shard(slot).map_err(Failure::Transient)?;
-        Ok(Place::at(&shard))
+        Ok(Destination::at(&shard))
     }
 }
 
 /// No connection: nothing was sent.
-pub(crate) fn unconnected(why: Unavailability) -> Failure {
+pub(crate) fn no_connection(why: Unavailability) -> Failure {
     match why {
         Unavailability::Misconfigured(_) => Failure::Refused(why),
         other => Failure::Transient(other),
     }
 }
 
-fn going_round() -> Failure {
+fn redirect_loop() -> Failure {
     let why = "the servers point to each other".to_owned();
     Failure::Transient(Unavailability::Refused(why))
 }
 
 /// A reply to something else: whatever comes on this connection cannot be believed any more.
-fn unexpected(link: &Link, what: String) -> Failure {
-    link.retire();
+fn unexpected(connection: &Connection, what: String) -> Failure {
+    connection.retire();
     Failure::Unknown(Uncertainty::UnexpectedReply(what))
 }
 
 /// A call of a script as a cluster takes it. What comes in is complete: verb, script, how many keys,
 /// keys, arguments.
-fn recast(command: &Cmd, script: &Script, form: Form, keys: &Keys) -> Cmd {
+fn recast(command: &Cmd, script: &Script, form: KeyForm, keys: &Keys) -> Cmd {
     let (kept, guard) = match form {
-        Form::Own(own) => (own, None),
-        Form::Whole if script.writes() => (script.keys(), Some(keys.absent())),
-        Form::Whole => (script.keys(), None),
+        KeyForm::Own(own) => (own, None),
+        KeyForm::Whole if script.writes() => (script.keys(), Some(keys.absent())),
+        KeyForm::Whole => (script.keys(), None),
     };
     let named = kept + usize::from(guard.is_some());
     let mut recast = Cmd::new();
@@ -275,9 +285,9 @@ fn recast(command: &Cmd, script: &Script, form: Form, keys: &Keys) -> Cmd {
     recast
 }
 
-// === impl Place ===
+// === impl Destination ===
 
-impl Place {
+impl Destination {
     pub(crate) fn at(shard: &Arc<Shard>) -> Self {
         Self {
             shard: Arc::clone(shard),
@@ -286,31 +296,36 @@ impl Place {
     }
 
     /// A connection to it.
-    async fn link(&self, limit: Instant) -> Result<Link, Failure> {
-        let link = self.shard.pool.link(limit).await;
-        link.map_err(|why| match why {
+    async fn connection(&self, limit: Instant) -> Result<Connection, Failure> {
+        let connection = self.shard.pool.connection(limit).await;
+        connection.map_err(|why| match why {
             Unavailability::Connect(what) => {
-                unconnected(Unavailability::Connect(self.shard.named(&what)))
+                no_connection(Unavailability::Connect(self.shard.named(&what)))
             }
-            other => unconnected(other),
+            other => no_connection(other),
         })
     }
 
     /// Sends a command on it.
-    async fn send(&self, link: &Link, command: &Cmd, limit: Instant) -> Result<Value, Failure> {
+    async fn send(
+        &self,
+        connection: &Connection,
+        command: &Cmd,
+        limit: Instant,
+    ) -> Result<Value, Failure> {
         if !self.asking {
-            return link.send(command, limit).await;
+            return connection.send(command, limit).await;
         }
         // It counts for the next command of the connection, so nothing may come between the two.
         let mut both = Pipeline::with_capacity(2);
         both.add_command(cmd("ASKING"));
         both.add_command(command.clone());
-        let mut replies = link.send_all(&both, limit).await?;
+        let mut replies = connection.send_all(&both, limit).await?;
         match (replies.pop(), replies.pop()) {
             (_, Some(Value::ServerError(error)))
             | (Some(Value::ServerError(error)), Some(Value::Okay)) => Err(answered(&error)),
             (Some(value), Some(Value::Okay)) => Ok(value),
-            _ => Err(unexpected(link, "no answer to ASKING".to_owned())),
+            _ => Err(unexpected(connection, "no answer to ASKING".to_owned())),
         }
     }
 }

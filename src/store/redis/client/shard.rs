@@ -28,7 +28,7 @@ pub(crate) struct Shard {
     pub(crate) replicas: Replicas,
     pub(crate) admission: Admission,
     /// Told when it is given up.
-    pub(crate) over: CancellationToken,
+    pub(crate) disconnected: CancellationToken,
     /// Where it is, if it is one of several.
     node: Option<RedisNode>,
     /// Room for those who ask for something, among the commands that are under way.
@@ -41,7 +41,7 @@ pub(crate) struct Shard {
 
 /// What somebody wants of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Errand {
+pub(crate) enum CommandClass {
     /// To get a lock, or to know something.
     Ask,
     /// To keep a lease, or to end it.
@@ -80,7 +80,7 @@ impl Shard {
             pool: Pool::new(route, config, workers),
             replicas: Replicas::new(config),
             admission: Admission::new(),
-            over: CancellationToken::new(),
+            disconnected: CancellationToken::new(),
             node,
             asking: Semaphore::new(ASKING),
             waiting: Arc::new(Semaphore::new(WAITING)),
@@ -105,19 +105,19 @@ impl Shard {
     }
 
     /// Room to wait for it, if it is one of several and away.
-    pub(crate) fn patience(
+    pub(crate) fn wait_permit(
         &self,
-        with: Errand,
+        with: CommandClass,
     ) -> Result<Option<OwnedSemaphorePermit>, Unavailability> {
         if self.node.is_none() {
             return Ok(None);
         }
-        let Some(why) = self.pool.trouble() else {
+        let Some(why) = self.pool.last_error() else {
             return Ok(None);
         };
         let room = match with {
-            Errand::Ask => &self.waiting,
-            Errand::Keep => &self.keeping,
+            CommandClass::Ask => &self.waiting,
+            CommandClass::Keep => &self.keeping,
         };
         match Arc::clone(room).try_acquire_owned() {
             Ok(place) => Ok(Some(place)),
@@ -134,9 +134,9 @@ impl Shard {
     }
 
     /// Gives it up: from now on nothing is sent to it, and every connection ends.
-    pub(crate) fn cut(&self) {
-        self.over.cancel();
-        self.pool.cut();
+    pub(crate) fn disconnect(&self) {
+        self.disconnected.cancel();
+        self.pool.disconnect();
     }
 }
 
@@ -150,7 +150,7 @@ pub(crate) async fn on_each(
     let mut changed = dispatch.topology.changes();
     loop {
         let mut shards = dispatch.topology.shards();
-        shards.retain(|shard| !shard.over.is_cancelled());
+        shards.retain(|shard| !shard.disconnected.is_cancelled());
         for shard in shards {
             // No other one lies there as long as this one is served.
             let place = Arc::as_ptr(&shard).addr();
@@ -159,7 +159,7 @@ pub(crate) async fn on_each(
                 going.push(async move {
                     tokio::select! {
                         () = going_on => {}
-                        () = shard.over.cancelled() => {}
+                        () = shard.disconnected.cancelled() => {}
                     }
                     place
                 });

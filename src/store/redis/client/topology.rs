@@ -22,9 +22,9 @@ use super::{
     failure::Failure,
     failure::Redirect,
     route::Route,
-    sending::Place,
-    sentinels::Followed,
-    shard::{Errand, Shard},
+    sending::Destination,
+    sentinels::FollowedMaster,
+    shard::{CommandClass, Shard},
 };
 
 /// The servers of the store.
@@ -32,7 +32,7 @@ pub(crate) enum Topology {
     /// One server has every slot.
     Single(Arc<Shard>, String),
     /// One server has every slot: the master that the sentinels name.
-    Sentinel(Arc<Shard>, Arc<Followed>),
+    Sentinel(Arc<Shard>, Arc<FollowedMaster>),
     /// Each master of a cluster has some.
     Cluster(Arc<Cluster>),
 }
@@ -59,7 +59,7 @@ impl Topology {
                 Self::Single(Arc::new(shard), url.node().to_string())
             }
             RedisServers::Sentinel(url) => {
-                let followed = Arc::new(Followed::new(url, config, Arc::clone(clock)));
+                let followed = Arc::new(FollowedMaster::new(url, config, Arc::clone(clock)));
                 let route = Route::Followed(Arc::clone(&followed));
                 Self::Sentinel(Arc::new(Shard::only(route, config, workers)), followed)
             }
@@ -91,23 +91,23 @@ impl Topology {
     }
 
     /// Ends when some servers are known, or when that has taken too long.
-    pub(crate) async fn known(&self) {
+    pub(crate) async fn wait_until_known(&self) {
         match self {
             Self::Single(..) | Self::Sentinel(..) => {}
-            Self::Cluster(cluster) => drop(timeout(KNOWN_WITHIN, cluster.known()).await),
+            Self::Cluster(cluster) => drop(timeout(KNOWN_WITHIN, cluster.wait_until_known()).await),
         }
     }
 
     /// Room to wait for the server that has a slot, if it is one of several and away.
-    pub(crate) fn patience(
+    pub(crate) fn wait_permit(
         &self,
         slot: Slot,
-        with: Errand,
+        with: CommandClass,
     ) -> Result<Option<OwnedSemaphorePermit>, Unavailability> {
         match self {
             Self::Single(..) | Self::Sentinel(..) => Ok(None),
             Self::Cluster(cluster) => match cluster.owner(slot) {
-                Ok(owner) => owner.patience(with),
+                Ok(owner) => owner.wait_permit(with),
                 // It may be known in a moment.
                 Err(_not_known) => Ok(None),
             },
@@ -144,10 +144,10 @@ impl Topology {
 
     /// A server on which messages of all the others are heard: in a cluster all of them tell each
     /// other.
-    pub(crate) fn messenger(&self) -> Result<Arc<Shard>, Unavailability> {
+    pub(crate) fn pubsub_shard(&self) -> Result<Arc<Shard>, Unavailability> {
         match self {
             Self::Single(shard, _) | Self::Sentinel(shard, _) => Ok(Arc::clone(shard)),
-            Self::Cluster(cluster) => cluster.messenger(),
+            Self::Cluster(cluster) => cluster.pubsub_shard(),
         }
     }
 
@@ -165,7 +165,7 @@ impl Topology {
         slot: Slot,
         redirect: &Redirect,
         by: &Shard,
-    ) -> Result<Place, Failure> {
+    ) -> Result<Destination, Failure> {
         match self {
             Self::Single(..) | Self::Sentinel(..) => Err(Failure::WrongNode(redirect.reason())),
             Self::Cluster(cluster) => Ok(cluster.follow(slot, redirect, by)),

@@ -25,22 +25,22 @@ use crate::{
 
 use super::{
     super::keys::Keys,
-    answers::Answers,
     backoff::Backoff,
-    calls::{Ratification, Wish},
+    calls::{Ratification, ReserveRequest},
     node::is_unknown,
+    node_replies::NodeReplies,
     nonce::Nonce,
-    pending::Pending,
     shared::Shared,
-    sweeper::Swept,
-    tally::Verdict,
+    sweeper::SweepTarget,
+    tally::VoteVerdict,
+    try_guard::TryGuard,
     validity::validity,
-    vote::{Vote, VoteName},
+    vote::{Vote, VoteId},
 };
 
 /// What comes of an attempt, before it is known whether it waits.
 #[derive(Debug)]
-pub(super) enum Tried {
+pub(super) enum AttemptOutcome {
     /// It is granted the lock, by this try.
     Granted(HeldLease, Nonce),
     /// It is answered for good.
@@ -54,8 +54,8 @@ pub(super) enum Tried {
 }
 
 /// What comes of one try.
-pub(super) enum Outcome {
-    Over(Tried),
+pub(super) enum TryOutcome {
+    Over(AttemptOutcome),
     /// Nobody got a majority.
     Split(Option<Holder>),
     /// Another lock of the slot was acquired meanwhile, or a node has learnt from another.
@@ -66,7 +66,7 @@ pub(super) enum Outcome {
 
 /// For how long it is tried again where too few nodes answer: as on one server, long enough for a
 /// restart, short enough for a caller to hear that nothing happened.
-const PATIENCE: Duration = Duration::from_secs(1);
+const RETRY_FOR: Duration = Duration::from_secs(1);
 /// How often it is tried again where nobody got a majority.
 const TRIES: usize = 8;
 
@@ -78,33 +78,33 @@ impl Shared {
         &self,
         keys: &Keys,
         attempt: &Attempt,
-        wish: Wish,
-    ) -> Result<Tried, StoreError> {
+        request: ReserveRequest,
+    ) -> Result<AttemptOutcome, StoreError> {
         let began = Instant::now();
         let mut pauses = Backoff::new();
         let mut splits = 0;
         loop {
             let tried = Instant::now();
-            let pause = match self.try_once(keys, attempt, wish).await? {
-                Outcome::Over(tried) => return Ok(tried),
-                Outcome::Split(holder) => {
+            let pause = match self.try_once(keys, attempt, request).await? {
+                TryOutcome::Over(tried) => return Ok(tried),
+                TryOutcome::Split(holder) => {
                     splits += 1;
                     // Whoever waits goes on in the line.
-                    if splits > TRIES || !wish.take || wish.waits.is_some() {
-                        return Ok(Tried::Split(holder));
+                    if splits > TRIES || !request.take || request.wake_within.is_some() {
+                        return Ok(AttemptOutcome::Split(holder));
                     }
                     pauses.next(tried.elapsed())
                 }
                 // The one that has passed it is done with that counter.
-                Outcome::Overtaken if began.elapsed() < self.deadline => Duration::ZERO,
-                Outcome::Overtaken => {
+                TryOutcome::Overtaken if began.elapsed() < self.deadline => Duration::ZERO,
+                TryOutcome::Overtaken => {
                     let why = "other locks of its slot are acquired, or nodes learn, all the time"
                         .to_owned();
                     return Err(Unavailability::TooFewNodes(why).into());
                 }
-                Outcome::TooFew(error) => {
+                TryOutcome::TooFew(error) => {
                     let pause = pauses.next(Duration::ZERO);
-                    if began.elapsed() + pause >= PATIENCE.min(self.deadline) {
+                    if began.elapsed() + pause >= RETRY_FOR.min(self.deadline) {
                         return Err(error);
                     }
                     pause
@@ -118,15 +118,15 @@ impl Shared {
         &self,
         keys: &Keys,
         attempt: &Attempt,
-        wish: Wish,
-    ) -> Result<Outcome, StoreError> {
+        request: ReserveRequest,
+    ) -> Result<TryOutcome, StoreError> {
         let nonce = Nonce::random();
         let began = Instant::now();
         // Dropped half-way, it is withdrawn.
-        let mut pending = Pending::new(self, keys.name(), &attempt.token, &nonce, wish.take);
+        let mut guard = TryGuard::new(self, keys.name(), &attempt.token, &nonce, request.take);
         let majority = self.quorum.majority();
         let votes = self.quorum.ask(
-            |node| node.reserve(keys, attempt, &nonce, &wish),
+            |node| node.reserve(keys, attempt, &nonce, &request),
             |votes| {
                 let reserved = votes.count(|vote| matches!(vote, Vote::Reserved(..)));
                 let refused = votes.count(Vote::counts) - reserved;
@@ -136,33 +136,34 @@ impl Shared {
             },
         );
         let votes = votes.await;
-        let over = |tried| Ok(Outcome::Over(tried));
-        let outcome = match Verdict::of(&votes, majority) {
-            Verdict::Reserved(fence) => {
+        let over = |tried| Ok(TryOutcome::Over(tried));
+        let outcome = match VoteVerdict::of(&votes, majority) {
+            VoteVerdict::Reserved(fence) => {
                 let fence = FencingToken::new(fence).map_err(|_| StoreError::FenceExhausted)?;
-                let granted = self.second_round(keys, attempt, &nonce, wish, &votes, fence, began);
+                let granted =
+                    self.second_round(keys, attempt, &nonce, request, &votes, fence, began);
                 match granted.await {
                     Ok(lease) => {
-                        pending.disarm();
-                        return over(Tried::Granted(lease, nonce));
+                        guard.disarm();
+                        return over(AttemptOutcome::Granted(lease, nonce));
                     }
                     Err(outcome) => outcome,
                 }
             }
-            Verdict::Free => return over(Tried::Free),
-            Verdict::Again => self.again(keys, attempt).await?,
-            Verdict::Replay(lease) => self.answer_again(keys, attempt, lease).await?,
-            Verdict::Held(holder) => Outcome::Over(Tried::Held(holder)),
-            Verdict::Split(holder) => Outcome::Split(holder),
-            Verdict::Mismatch => Outcome::done(Acquisition::IdempotencyMismatch),
-            Verdict::Expired => Outcome::done(Acquisition::IdempotencyExpired),
-            Verdict::Superseded => Outcome::done(Acquisition::Superseded),
-            Verdict::Withdrawn => return Err(Unavailability::Withdrawn.into()),
-            Verdict::TooFew => Outcome::TooFew(self.too_few(&votes)?),
+            VoteVerdict::Free => return over(AttemptOutcome::Free),
+            VoteVerdict::Again => self.replay_own(keys, attempt).await?,
+            VoteVerdict::Replay(lease) => self.replay_under_key(keys, attempt, lease).await?,
+            VoteVerdict::Held(holder) => TryOutcome::Over(AttemptOutcome::Held(holder)),
+            VoteVerdict::Split(holder) => TryOutcome::Split(holder),
+            VoteVerdict::Mismatch => TryOutcome::done(Acquisition::IdempotencyMismatch),
+            VoteVerdict::Expired => TryOutcome::done(Acquisition::IdempotencyExpired),
+            VoteVerdict::Superseded => TryOutcome::done(Acquisition::Superseded),
+            VoteVerdict::Withdrawn => return Err(Unavailability::Withdrawn.into()),
+            VoteVerdict::TooFew => TryOutcome::TooFew(self.too_few(&votes)?),
         };
-        if wish.take {
+        if request.take {
             self.withdraw_try(keys, attempt, &nonce, &votes).await;
-            pending.disarm();
+            guard.disarm();
         }
         Ok(outcome)
     }
@@ -176,14 +177,14 @@ impl Shared {
         keys: &Keys,
         attempt: &Attempt,
         nonce: &Nonce,
-        wish: Wish,
-        votes: &Answers<Vote>,
+        request: ReserveRequest,
+        votes: &NodeReplies<Vote>,
         fence: FencingToken,
         began: Instant,
-    ) -> Result<HeldLease, Outcome> {
+    ) -> Result<HeldLease, TryOutcome> {
         // Only those whose vote was heard before any node is asked to accept the fence: what a node learns
         // until then from one of them counts that one's acceptance, or ends its vote.
-        let reserved: HashMap<usize, &VoteName> = votes
+        let reserved: HashMap<usize, &VoteId> = votes
             .by_node()
             .filter_map(|(node, vote)| match vote {
                 Some(Vote::Reserved(_, name)) => Some((node, name)),
@@ -208,20 +209,20 @@ impl Shared {
         if answers.count(is(Ratification::Ratified)) < majority {
             let passed = [Ratification::Overtaken, Ratification::Outdated];
             if passed.iter().any(|&word| answers.count(is(word)) > 0) {
-                return Err(Outcome::Overtaken);
+                return Err(TryOutcome::Overtaken);
             }
             let silent = answers.iter().find_map(|answer| answer.as_ref().err());
             return Err(match silent {
-                Some(error) => Outcome::TooFew(self.describe(1 + lost_of(&answers), error)),
-                None => Outcome::Split(None),
+                Some(error) => TryOutcome::TooFew(self.describe(1 + lost_of(&answers), error)),
+                None => TryOutcome::Split(None),
             });
         }
         let limit = attempt.hold_limit.map(HoldLimit::duration);
-        let ttl = wish.unheard.unwrap_or(attempt.ttl.duration());
+        let ttl = request.undelivered_ttl.unwrap_or(attempt.ttl.duration());
         let left = validity(limit.map_or(ttl, |limit| limit.min(ttl)), began.elapsed());
         if left.is_zero() {
             let why = "the nodes took longer than the lease would have lasted".to_owned();
-            return Err(Outcome::TooFew(Unavailability::TooFewNodes(why).into()));
+            return Err(TryOutcome::TooFew(Unavailability::TooFewNodes(why).into()));
         }
         Ok(HeldLease {
             fence,
@@ -241,15 +242,19 @@ impl Shared {
         keys: &Keys,
         attempt: &Attempt,
         nonce: &Nonce,
-        votes: &Answers<Vote>,
+        votes: &NodeReplies<Vote>,
     ) {
         let concerned: HashSet<usize> = votes
             .by_node()
             .filter(|(_, vote)| vote.is_none_or(Vote::may_be_reserved))
             .map(|(node, _)| node)
             .collect();
-        let doomed = |node: &usize| self.sweeper.doomed.begin(*node, &attempt.token);
-        let _until_then: Vec<_> = concerned.iter().map(doomed).collect();
+        let pending_withdrawals = |node: &usize| {
+            self.sweeper
+                .pending_withdrawals
+                .begin(*node, &attempt.token)
+        };
+        let _until_then: Vec<_> = concerned.iter().map(pending_withdrawals).collect();
         let asked = votes.by_node().filter(|(_, vote)| vote.is_some());
         let answering: HashSet<usize> = asked.map(|(node, _)| node).collect();
         let withdrawn = self.quorum.ask_some(
@@ -265,14 +270,14 @@ impl Shared {
         let withdrawn = withdrawn.await;
         for node in withdrawn.others(|answer| matches!(answer, Ok(Ok(_)))) {
             if concerned.contains(&node) {
-                let swept = Swept::Try(nonce.clone());
+                let swept = SweepTarget::Try(nonce.clone());
                 self.sweeper.sweep(node, keys.name(), &attempt.token, swept);
             }
         }
     }
 
     /// Why there is no majority; an error where waiting does not help.
-    fn too_few(&self, votes: &Answers<Vote>) -> Result<StoreError, StoreError> {
+    fn too_few(&self, votes: &NodeReplies<Vote>) -> Result<StoreError, StoreError> {
         let missing: Vec<_> = votes
             .iter()
             .filter_map(|vote| match vote {
@@ -303,14 +308,14 @@ impl Shared {
     }
 }
 
-fn lost_of<T>(answers: &Answers<Result<T, StoreError>>) -> usize {
+fn lost_of<T>(answers: &NodeReplies<Result<T, StoreError>>) -> usize {
     answers.count(|answer| answer.as_ref().is_err_and(is_unknown))
 }
 
-// === impl Outcome ===
+// === impl TryOutcome ===
 
-impl Outcome {
+impl TryOutcome {
     pub(super) fn done(acquisition: Acquisition) -> Self {
-        Self::Over(Tried::Done(acquisition))
+        Self::Over(AttemptOutcome::Done(acquisition))
     }
 }

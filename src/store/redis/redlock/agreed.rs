@@ -6,7 +6,7 @@ use crate::lock::{FencingToken, HeldLease};
 
 use super::{
     claim::{Claim, is_ratified},
-    validity::{lasting, validity},
+    validity::{majority_validity, validity},
 };
 
 /// The lease that nodes have, as far as is known; `None` if none of them knows its fence.
@@ -14,7 +14,7 @@ pub(super) fn agreed<'a>(
     claims: impl IntoIterator<Item = &'a Claim>,
     majority: usize,
 ) -> Option<HeldLease> {
-    relied_on(&told(claims), majority, Duration::ZERO)
+    valid_lease(&node_leases(claims), majority, Duration::ZERO)
 }
 
 /// The lease that a majority has accepted by one fence, asked for so long ago. Less than that is none: a
@@ -24,7 +24,7 @@ pub(super) fn accepted<'a>(
     majority: usize,
     spent: Duration,
 ) -> Option<HeldLease> {
-    of_majority(&told(claims), majority, spent)
+    of_majority(&node_leases(claims), majority, spent)
 }
 
 /// The same of leases that the nodes have confirmed.
@@ -33,12 +33,12 @@ pub(super) fn confirmed(
     majority: usize,
     spent: Duration,
 ) -> Option<HeldLease> {
-    of_majority(&lasting_anew(leases), majority, spent)
+    of_majority(&renewed_leases(leases), majority, spent)
 }
 
 /// How many of these have accepted the lease by one fence.
 pub(super) fn accepting(leases: &[&HeldLease]) -> usize {
-    let leases = lasting_anew(leases);
+    let leases = renewed_leases(leases);
     fence(&leases).map_or(0, |fence| with(&leases, fence).count())
 }
 
@@ -52,47 +52,56 @@ pub(super) fn renewed(
     if leases.len() < majority {
         return None;
     }
-    relied_on(&lasting_anew(leases), majority, spent)
+    valid_lease(&renewed_leases(leases), majority, spent)
 }
 
 /// A lease as a node tells it, and what is left of it there.
-type Told<'a> = (&'a HeldLease, Duration);
+type NodeLease<'a> = (&'a HeldLease, Duration);
 
-fn told<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Vec<Told<'a>> {
+fn node_leases<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Vec<NodeLease<'a>> {
     let claims = claims.into_iter();
     claims.map(|claim| (&claim.lease, claim.left)).collect()
 }
 
-fn lasting_anew<'a>(leases: &[&'a HeldLease]) -> Vec<Told<'a>> {
+fn renewed_leases<'a>(leases: &[&'a HeldLease]) -> Vec<NodeLease<'a>> {
     let leases = leases.iter();
     leases.map(|lease| (*lease, lease.expires_in)).collect()
 }
 
-fn of_majority(told: &[Told<'_>], majority: usize, spent: Duration) -> Option<HeldLease> {
-    let accepted: Vec<_> = with(told, fence(told)?).copied().collect();
+fn of_majority(
+    node_leases: &[NodeLease<'_>],
+    majority: usize,
+    spent: Duration,
+) -> Option<HeldLease> {
+    let accepted: Vec<_> = with(node_leases, fence(node_leases)?).copied().collect();
     if accepted.len() < majority {
         return None;
     }
-    relied_on(&accepted, majority, spent)
+    valid_lease(&accepted, majority, spent)
 }
 
-fn with<'a, 'b>(told: &'a [Told<'b>], fence: FencingToken) -> impl Iterator<Item = &'a Told<'b>> {
-    told.iter().filter(move |(lease, _)| lease.fence == fence)
+fn with<'a, 'b>(
+    node_leases: &'a [NodeLease<'b>],
+    fence: FencingToken,
+) -> impl Iterator<Item = &'a NodeLease<'b>> {
+    node_leases
+        .iter()
+        .filter(move |(lease, _)| lease.fence == fence)
 }
 
 /// The fence by which most nodes have accepted the lease. Another one is of a try that came to nothing,
 /// and may be the higher one.
-fn fence(told: &[Told<'_>]) -> Option<FencingToken> {
-    let ratified = told.iter().filter(|(lease, _)| is_ratified(lease));
+fn fence(node_leases: &[NodeLease<'_>]) -> Option<FencingToken> {
+    let ratified = node_leases.iter().filter(|(lease, _)| is_ratified(lease));
     let fences = ratified.map(|(lease, _)| lease.fence);
-    fences.max_by_key(|fence| (with(told, *fence).count(), *fence))
+    fences.max_by_key(|fence| (with(node_leases, *fence).count(), *fence))
 }
 
-fn relied_on(leases: &[Told<'_>], majority: usize, spent: Duration) -> Option<HeldLease> {
-    let (told, _) = with(leases, fence(leases)?).next()?;
-    let left = lasting(leases.iter().map(|(_, left)| *left).collect(), majority);
+fn valid_lease(leases: &[NodeLease<'_>], majority: usize, spent: Duration) -> Option<HeldLease> {
+    let (lease, _) = with(leases, fence(leases)?).next()?;
+    let left = majority_validity(leases.iter().map(|(_, left)| *left).collect(), majority);
     let limits = leases.iter().filter_map(|(lease, _)| lease.hold_expires_in);
-    let limit = lasting(limits.collect(), majority);
+    let limit = majority_validity(limits.collect(), majority);
     let expires_in = validity(left, spent);
     let held_for = leases.iter().map(|(lease, _)| lease.held_for).min();
     Some(HeldLease {
@@ -100,10 +109,10 @@ fn relied_on(leases: &[Told<'_>], majority: usize, spent: Duration) -> Option<He
         // By the last node that took part in it, so that this and what is left are no more than the limit.
         held_for: held_for.unwrap_or_default(),
         // Where it is the limit that ends the lease, both are the same.
-        hold_expires_in: told
+        hold_expires_in: lease
             .hold_expires_in
             .map(|_| if limit <= left { expires_in } else { limit }),
-        ..(*told).clone()
+        ..(*lease).clone()
     })
 }
 

@@ -1,18 +1,18 @@
 //! Break, over a quorum: looks at who has the lock, and ends exactly that at every node.
 
 use crate::{
-    lock::{LockName, Meant},
+    lock::{BreakTarget, LockName},
     store::{StoreError, Unavailability, breaks::Breaking},
 };
 
 use super::{
-    answers::Answers,
-    calls::{Struck, Target},
+    calls::{NodeBreak, NodeTarget},
     combined::unknown,
+    node_replies::NodeReplies,
     nonce::Nonce,
     shared::Shared,
-    sweeper::Swept,
-    view::Holding,
+    sweeper::SweepTarget,
+    view::QuorumHolder,
 };
 
 /// How often it is looked again if the lock has passed on between the look and the break.
@@ -24,26 +24,30 @@ impl Shared {
     pub(super) async fn break_lock(
         &self,
         name: &LockName,
-        meant: Option<Meant>,
+        target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
         for _ in 0..LOOKS {
-            let view = self.known(&keys).await?;
+            let view = self.consistent_view(&keys).await?;
             let (holding, known) = match view.holding() {
-                Holding::Unknown => (view.suspected(), false),
+                QuorumHolder::Unknown => (view.likely_holder(), false),
                 holding => (holding, true),
             };
-            let (target, found) = match &holding {
-                Holding::Lease(token, lease) => (Target::Lease(*token), Meant::Lease(lease.fence)),
-                Holding::Foreign(_, mark) => (Target::Foreign(*mark), Meant::Foreign(*mark)),
-                Holding::Nobody => return Ok(Breaking::NotHeld),
-                Holding::Unknown => return Err(not_known().into()),
+            let (node_target, found) = match &holding {
+                QuorumHolder::Lease(token, lease) => {
+                    (NodeTarget::Lease(*token), BreakTarget::Lease(lease.fence))
+                }
+                QuorumHolder::Foreign(_, mark) => {
+                    (NodeTarget::Foreign(*mark), BreakTarget::Foreign(*mark))
+                }
+                QuorumHolder::Nobody => return Ok(Breaking::NotHeld),
+                QuorumHolder::Unknown => return Err(not_known().into()),
             };
             let Some(holder) = holding.holder() else {
                 return Ok(Breaking::NotHeld);
             };
-            if meant.is_some_and(|meant| meant != found) {
+            if target.is_some_and(|target| target != found) {
                 return if known {
                     Ok(Breaking::HolderChanged(holder))
                 } else {
@@ -52,22 +56,23 @@ impl Shared {
             }
             let nonce = Nonce::random();
             let answers = self.quorum.ask(
-                |node| node.break_lock(&keys, &nonce, &target),
+                |node| node.break_lock(&keys, &nonce, &node_target),
                 |answers| {
-                    let strokes = Strokes::of(answers);
+                    let strokes = BreakTally::of(answers);
                     strokes.own >= majority || strokes.own + strokes.silent < majority
                 },
             );
             let answers = answers.await;
-            let strokes = Strokes::of(&answers);
+            let strokes = BreakTally::of(&answers);
             if strokes.own > 0 {
-                self.hand_on(name).await;
+                self.hand_off(name).await;
             }
-            if let Target::Lease(token) = &target
+            if let NodeTarget::Lease(token) = &node_target
                 && answers.nodes() - strokes.silent >= majority
             {
                 for node in answers.others(Result::is_ok) {
-                    self.sweeper.sweep(node, name, token, Swept::Lease(None));
+                    self.sweeper
+                        .sweep(node, name, token, SweepTarget::Lease(None));
                 }
             }
             // Whoever releases it at the same time is told that he has if no break has a majority.
@@ -94,21 +99,21 @@ fn not_known() -> Unavailability {
 
 /// At how many nodes what has ended that which was to be broken.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Strokes {
+struct BreakTally {
     own: usize,
     /// Another break.
     others: usize,
     silent: usize,
 }
 
-// === impl Strokes ===
+// === impl BreakTally ===
 
-impl Strokes {
-    fn of(answers: &Answers<Result<Struck, StoreError>>) -> Self {
-        let count = |word: Struck| answers.count(|answer| *answer == Ok(word));
+impl BreakTally {
+    fn of(answers: &NodeReplies<Result<NodeBreak, StoreError>>) -> Self {
+        let count = |word: NodeBreak| answers.count(|answer| *answer == Ok(word));
         Self {
-            own: count(Struck::Broken),
-            others: count(Struck::Ended),
+            own: count(NodeBreak::Broken),
+            others: count(NodeBreak::Ended),
             silent: answers.nodes() - answers.count(Result::is_ok),
         }
     }
@@ -127,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_break_that_others_or_nobody_has_ended_the_lease_with_is_not_known() {
-        let strokes = |own, others, silent| Strokes {
+        let strokes = |own, others, silent| BreakTally {
             own,
             others,
             silent,

@@ -2,7 +2,7 @@
 
 use crate::store::{StoreError, Uncertainty, contract::Loss};
 
-use super::answers::Answers;
+use super::node_replies::NodeReplies;
 
 /// How a lease was lost, if a majority of the nodes does not have it.
 pub(super) fn loss(losses: &[Loss], majority: usize) -> Option<Loss> {
@@ -23,7 +23,7 @@ pub(super) fn loss(losses: &[Loss], majority: usize) -> Option<Loss> {
 }
 
 /// Whether [`loss`] says the same whatever the nodes answer that have not.
-pub(super) fn is_settled(losses: &[Loss], majority: usize, nodes: usize) -> bool {
+pub(super) fn is_decided(losses: &[Loss], majority: usize, nodes: usize) -> bool {
     let held = losses.iter().filter(|loss| is_held(**loss)).count();
     losses.len() >= majority && (held >= majority || held + nodes - losses.len() < majority)
 }
@@ -38,7 +38,7 @@ fn is_held(loss: Loss) -> bool {
 
 /// What is known where no majority has said the same. `partly`: some node has done it.
 pub(super) fn unknown<T>(
-    answers: &Answers<Result<T, StoreError>>,
+    answers: &NodeReplies<Result<T, StoreError>>,
     majority: usize,
     partly: bool,
     describe: impl Fn(usize, &StoreError) -> StoreError,
@@ -70,13 +70,13 @@ mod tests {
     #[test]
     fn a_loss_is_settled_when_no_other_answer_can_change_it() {
         let (free, held) = (Loss::Free, Loss::HeldByAnother);
-        assert!(!is_settled(&[free], 2, 3));
-        assert!(is_settled(&[free, free], 2, 3));
-        assert!(is_settled(&[held, held], 2, 3));
-        assert!(!is_settled(&[free, held], 2, 3));
-        assert!(is_settled(&[free, held, free], 2, 3));
-        assert!(!is_settled(&[free, free, held], 3, 5));
-        assert!(is_settled(&[free, free, free], 3, 5));
+        assert!(!is_decided(&[free], 2, 3));
+        assert!(is_decided(&[free, free], 2, 3));
+        assert!(is_decided(&[held, held], 2, 3));
+        assert!(!is_decided(&[free, held], 2, 3));
+        assert!(is_decided(&[free, held, free], 2, 3));
+        assert!(!is_decided(&[free, free, held], 3, 5));
+        assert!(is_decided(&[free, free, free], 3, 5));
     }
 
     #[test]

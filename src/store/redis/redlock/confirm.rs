@@ -7,7 +7,7 @@ use crate::{
     store::{StoreError, contract::Confirmation},
 };
 
-use super::{agreed, combined::unknown, shared::Shared, sweeper::Swept};
+use super::{agreed, combined::unknown, shared::Shared, sweeper::SweepTarget};
 
 // === impl Shared ===
 
@@ -34,7 +34,7 @@ impl Shared {
             .collect();
         let sure = confirmed
             .iter()
-            .filter(|(node, _)| !self.sweeper.doomed.is(*node, token));
+            .filter(|(node, _)| !self.sweeper.pending_withdrawals.contains(*node, token));
         let sure: Vec<&HeldLease> = sure.map(|(_, lease)| *lease).collect();
         if let Some(lease) = agreed::confirmed(&sure, majority, began.elapsed()) {
             return Ok(Confirmation::Confirmed(lease));
@@ -48,7 +48,7 @@ impl Shared {
         let others = answers.nodes() - superseded - lost - confirmed.len();
         if agreed::accepting(&sure) + others < majority {
             for (node, _) in confirmed {
-                self.sweeper.sweep(node, name, token, Swept::Attempt);
+                self.sweeper.sweep(node, name, token, SweepTarget::Attempt);
             }
             return Ok(Confirmation::Lost);
         }

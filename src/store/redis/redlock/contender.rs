@@ -13,15 +13,15 @@ use crate::{
 };
 
 use super::{
-    acquire::Tried,
+    acquire::AttemptOutcome,
     backoff::{Backoff, up_to},
-    calls::Wish,
-    line::Line,
+    calls::ReserveRequest,
+    local_queue::LocalQueue,
+    local_waiter::LocalWaiter,
     nonce::Nonce,
-    pending::Pending,
     shared::Shared,
-    standing::Standing,
-    sweeper::Swept,
+    sweeper::SweepTarget,
+    try_guard::TryGuard,
 };
 
 /// When it is tried again.
@@ -49,12 +49,16 @@ const MARGIN: Duration = Duration::from_millis(2);
 
 impl Shared {
     /// Starts to contend for a lock in whose line somebody stands.
-    pub(super) fn start_contending(self: &Arc<Self>, name: &LockName, line: &Arc<Line>) {
-        let (shared, name, line) = (Arc::clone(self), name.clone(), Arc::clone(line));
+    pub(super) fn start_contending(
+        self: &Arc<Self>,
+        name: &LockName,
+        local_queue: &Arc<LocalQueue>,
+    ) {
+        let (shared, name, local_queue) = (Arc::clone(self), name.clone(), Arc::clone(local_queue));
         let (stopped, closing) = (self.lifecycle.stopped(), self.closing.clone());
         self.lifecycle.spawn_background(async move {
             tokio::select! {
-                () = shared.contend(&name, &line) => {}
+                () = shared.contend(&name, &local_queue) => {}
                 () = stopped => {}
                 () = closing.cancelled() => {}
             }
@@ -62,14 +66,14 @@ impl Shared {
     }
 
     /// Goes on until nobody stands in the line.
-    async fn contend(&self, name: &LockName, line: &Line) {
+    async fn contend(&self, name: &LockName, local_queue: &LocalQueue) {
         let mut splits = Backoff::new();
-        while let Some(head) = line.head(Instant::now()) {
+        while let Some(head) = local_queue.head(Instant::now()) {
             // What has become free until now is seen by this try.
-            let _seen = line.woken.notified().now_or_never();
-            line.begin();
-            let tried = self.try_for(name, line, &head).await;
-            line.end();
+            let _seen = local_queue.woken.notified().now_or_never();
+            local_queue.begin();
+            let tried = self.try_for(name, local_queue, &head).await;
+            local_queue.end();
             let pause = match tried {
                 Ok(Pause::Split(took)) => {
                     // Nobody has it, so there is nothing to be woken for; and woken by one message all
@@ -92,7 +96,7 @@ impl Shared {
             let pause = (pause + MARGIN).min(longest);
             tokio::select! {
                 () = sleep(pause) => {}
-                () = line.woken.notified() => sleep(up_to(SCATTER)).await,
+                () = local_queue.woken.notified() => sleep(up_to(SCATTER)).await,
             }
         }
     }
@@ -101,44 +105,47 @@ impl Shared {
     async fn try_for(
         &self,
         name: &LockName,
-        line: &Line,
-        head: &Standing,
+        local_queue: &LocalQueue,
+        head: &LocalWaiter,
     ) -> Result<Pause, StoreError> {
         let keys = self.keys(name);
         let left = head.until.saturating_duration_since(Instant::now());
-        let wish = Wish {
+        let request = ReserveRequest {
             take: true,
-            unheard: (!head.attended).then_some(left),
-            waits: Some(WAKES),
+            undelivered_ttl: (!head.attended).then_some(left),
+            wake_within: Some(WAKES),
         };
-        let turn = self.turn(line).await?;
-        if !line.try_for(head) {
+        let turn = self.turn(local_queue).await?;
+        if !local_queue.try_for(head) {
             return Ok(Pause::None);
         }
         let began = Instant::now();
-        let tried = self.attempt(&keys, &head.attempt, wish).await?;
+        let tried = self.attempt(&keys, &head.attempt, request).await?;
         match tried {
-            Tried::Granted(lease, nonce) => {
+            AttemptOutcome::Granted(lease, nonce) => {
                 let lasts = lease.expires_in;
                 let token = &head.attempt.token;
-                let told = line.take(head)
-                    && (!head.attended || self.gateway.parking.tell(token, News::Granted(lease)));
-                if told {
+                let delivered = local_queue.take(head)
+                    && (!head.attended
+                        || self.gateway.parking.deliver(token, News::Granted(lease)));
+                if delivered {
                     return Ok(Pause::For(lasts));
                 }
                 self.take_back(name, head, &nonce).await;
                 drop(turn);
                 Ok(Pause::None)
             }
-            Tried::Held(holder) | Tried::Split(Some(holder)) => Ok(Pause::For(left_of(&holder))),
-            Tried::Split(None) | Tried::Free => Ok(Pause::Split(began.elapsed())),
-            Tried::Done(_) => {
+            AttemptOutcome::Held(holder) | AttemptOutcome::Split(Some(holder)) => {
+                Ok(Pause::For(left_of(&holder)))
+            }
+            AttemptOutcome::Split(None) | AttemptOutcome::Free => Ok(Pause::Split(began.elapsed())),
+            AttemptOutcome::Done(_) => {
                 // It is answered when it asks again.
-                if line.take(head) && head.attended {
-                    let _heard = self
+                if local_queue.take(head) && head.attended {
+                    let _delivered = self
                         .gateway
                         .parking
-                        .tell(&head.attempt.token, News::Forgotten);
+                        .deliver(&head.attempt.token, News::Forgotten);
                 }
                 Ok(Pause::None)
             }
@@ -146,22 +153,23 @@ impl Shared {
     }
 
     /// Takes a grant back of which nobody was told.
-    async fn take_back(&self, name: &LockName, head: &Standing, nonce: &Nonce) {
+    async fn take_back(&self, name: &LockName, head: &LocalWaiter, nonce: &Nonce) {
         let keys = self.keys(name);
         let token = &head.attempt.token;
         // From here on nobody is answered it, and it is swept if this ends half-way.
-        let mut pending = Pending::new(self, name, token, nonce, true);
+        let mut guard = TryGuard::new(self, name, token, nonce, true);
         let nodes = self.quorum.nodes().iter();
-        let doomed = nodes.map(|node| self.sweeper.doomed.begin(node.index, token));
-        let _until_then: Vec<_> = doomed.collect();
+        let pending_withdrawals =
+            nodes.map(|node| self.sweeper.pending_withdrawals.begin(node.index, token));
+        let _until_then: Vec<_> = pending_withdrawals.collect();
         let withdrawn = self.quorum.ask(
             |node| timeout(node.timeout, node.withdraw(&keys, token, Some(nonce))),
             |_| false,
         );
         let withdrawn = withdrawn.await;
-        pending.disarm();
+        guard.disarm();
         for node in withdrawn.others(|answer| matches!(answer, Ok(Ok(_)))) {
-            let swept = Swept::Try(nonce.clone());
+            let swept = SweepTarget::Try(nonce.clone());
             self.sweeper.sweep(node, name, token, swept);
         }
     }

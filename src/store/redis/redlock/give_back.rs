@@ -5,7 +5,7 @@ use crate::{
     store::{StoreError, contract::GiveBack},
 };
 
-use super::{calls::Withdrawal, combined::unknown, shared::Shared, sweeper::Swept};
+use super::{calls::Withdrawal, combined::unknown, shared::Shared, sweeper::SweepTarget};
 
 // === impl Shared ===
 
@@ -17,10 +17,10 @@ impl Shared {
     ) -> Result<GiveBack, StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
-        let line = self.lines.of(name);
-        line.leave_now(token, None, tokio::time::Instant::now());
+        let local_queue = self.local_queues.of(name);
+        local_queue.leave_now(token, None, tokio::time::Instant::now());
         // If it is just being tried for, that is over then.
-        let turn = self.turn(&line).await?;
+        let turn = self.turn(&local_queue).await?;
         let answers = self.quorum.ask(
             |node| node.withdraw(&keys, token, None),
             |answers| answers.count(Result::is_ok) >= majority,
@@ -34,7 +34,7 @@ impl Shared {
             return Ok(GiveBack::NothingHeld);
         }
         if given_back > 0 {
-            self.hand_on(name).await;
+            self.hand_off(name).await;
         }
         if given_back + nothing < majority {
             return Err(unknown(
@@ -45,7 +45,7 @@ impl Shared {
             ));
         }
         for node in answers.others(Result::is_ok) {
-            self.sweeper.sweep(node, name, token, Swept::Attempt);
+            self.sweeper.sweep(node, name, token, SweepTarget::Attempt);
         }
         // What a minority had was no lease.
         Ok(if nothing >= majority {

@@ -21,9 +21,9 @@ impl Shared {
     /// What was found at the nodes: of each check the worst, and whether there is a majority.
     pub(super) async fn check(&self) -> Vec<Check> {
         let nodes = self.quorum.nodes();
-        let (found, silences) = tokio::join!(
+        let (found, refusals) = tokio::join!(
             join_all(nodes.iter().map(checked)),
-            join_all(nodes.iter().map(|node| timeout(SOON, node.silence())))
+            join_all(nodes.iter().map(|node| timeout(SOON, node.vote_refusal())))
         );
         let mut checks = Vec::new();
         for name in ["connection", "permissions", "eviction", "clock"] {
@@ -34,8 +34,8 @@ impl Shared {
             let healths: Vec<_> = nodes.iter().zip(found.iter().map(of_name)).collect();
             checks.push(combined(name, &healths, self.quorum.majority()));
         }
-        let votes = nodes.iter().zip(&silences).map(|(node, silence)| {
-            let health = match silence {
+        let votes = nodes.iter().zip(&refusals).map(|(node, refusal)| {
+            let health = match refusal {
                 Ok(Ok(None)) => Some(Health::Passing),
                 Ok(Ok(Some(why))) => Some(Health::Outage(why.clone())),
                 Ok(Err(_)) | Err(_) => None,

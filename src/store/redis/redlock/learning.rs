@@ -28,9 +28,9 @@ use crate::{
 
 use super::{
     super::dispatch::Pauses,
-    answers::Answers,
-    calls::{Lesson, Standing},
+    calls::{LearnState, TeachReply},
     node::Node,
+    node_replies::NodeReplies,
     nonce::Nonce,
     shared::Shared,
 };
@@ -45,7 +45,7 @@ pub(super) struct Learning {
 }
 
 /// What came of learning.
-enum Learnt {
+enum LearnOutcome {
     /// There was nothing to learn.
     Before,
     /// It has a vote, and proposes more than this.
@@ -76,8 +76,8 @@ impl Shared {
         let mut pauses = Pauses::new();
         loop {
             let missing = match self.learn(node).await {
-                Ok(learnt @ (Learnt::Before | Learnt::Now(_))) => {
-                    if let Learnt::Now(top) = learnt {
+                Ok(learnt @ (LearnOutcome::Before | LearnOutcome::Now(_))) => {
+                    if let LearnOutcome::Now(top) = learnt {
                         info!(top, "the node has a vote: it has learnt what was granted");
                     }
                     *node.learning.missing() = None;
@@ -88,7 +88,7 @@ impl Shared {
                     }
                     continue;
                 }
-                Ok(Learnt::Missing(what)) => Some(what),
+                Ok(LearnOutcome::Missing(what)) => Some(what),
                 Err(error) => {
                     debug!(%error, "whether the node has a vote is looked at again");
                     None
@@ -109,13 +109,14 @@ impl Shared {
     }
 
     /// Has a node learn what it has to, and gives it its vote.
-    async fn learn(&self, node: &Node) -> Result<Learnt, StoreError> {
-        let life = match node.standing(&Nonce::random(), true).await? {
-            Standing::Learnt(_) => return Ok(Learnt::Before),
-            Standing::Unlearnt(life) => life,
+    async fn learn(&self, node: &Node) -> Result<LearnOutcome, StoreError> {
+        let life = match node.learn_state(&Nonce::random(), true).await? {
+            LearnState::Learnt(_) => return Ok(LearnOutcome::Before),
+            LearnState::Unlearnt(life) => life,
         };
         let majority = self.quorum.majority();
-        let is_taught = |answer: &Result<Lesson, _>| matches!(answer, Ok(Lesson::Taught(_)));
+        let is_taught =
+            |answer: &Result<TeachReply, _>| matches!(answer, Ok(TeachReply::Taught(_)));
         // After its life has begun: what the others are asked then is known to none of its lives before.
         let lessons = self.quorum.ask_some(
             |other| other.index != node.index,
@@ -125,17 +126,17 @@ impl Shared {
         let lessons = lessons.await;
         if lessons.count(is_taught) < majority {
             if lessons.count(Result::is_ok) + 1 < lessons.nodes() {
-                return Ok(Learnt::Missing(self.missing(node, &lessons)));
+                return Ok(LearnOutcome::Missing(self.missing(node, &lessons)));
             }
             self.none_has_learnt_since(&life, &lessons).await?;
         }
         let tops = lessons.iter().map(|lesson| match lesson {
-            Ok(Lesson::Taught(top) | Lesson::Unlearnt(top, _)) => *top,
+            Ok(TeachReply::Taught(top) | TeachReply::Unlearnt(top, _)) => *top,
             Err(_) => 0,
         });
         let top = tops.max().unwrap_or_default();
         if node.admit(&life, top).await? {
-            return Ok(Learnt::Now(top));
+            return Ok(LearnOutcome::Now(top));
         }
         let why = "it has lost its data again".to_owned();
         Err(Unavailability::Refused(why).into())
@@ -146,28 +147,28 @@ impl Shared {
     async fn none_has_learnt_since(
         &self,
         life: &str,
-        lessons: &Answers<Result<Lesson, StoreError>>,
+        lessons: &NodeReplies<Result<TeachReply, StoreError>>,
     ) -> Result<(), StoreError> {
-        let said: HashMap<usize, &str> = lessons
+        let lives: HashMap<usize, &str> = lessons
             .by_node()
             .filter_map(|(node, lesson)| match lesson {
-                Some(Ok(Lesson::Unlearnt(_, life))) => Some((node, life.as_str())),
+                Some(Ok(TeachReply::Unlearnt(_, life))) => Some((node, life.as_str())),
                 _ => None,
             })
             .collect();
         let again = self.quorum.ask_some(
-            |other| said.contains_key(&other.index),
+            |other| lives.contains_key(&other.index),
             |other| other.teach(life),
             |_| false,
         );
         let again = again.await;
         let same = again.by_node().filter(|(node, lesson)| match lesson {
-            Some(Ok(Lesson::Unlearnt(_, life))) => {
-                !life.is_empty() && said.get(node) == Some(&life.as_str())
+            Some(Ok(TeachReply::Unlearnt(_, life))) => {
+                !life.is_empty() && lives.get(node) == Some(&life.as_str())
             }
             _ => false,
         });
-        if same.count() == said.len() {
+        if same.count() == lives.len() {
             return Ok(());
         }
         let why = "others have begun to learn, or have learnt, meanwhile".to_owned();
@@ -175,12 +176,16 @@ impl Shared {
     }
 
     /// Which nodes have to answer, and why all of them.
-    fn missing(&self, node: &Node, lessons: &Answers<Result<Lesson, StoreError>>) -> String {
+    fn missing(
+        &self,
+        node: &Node,
+        lessons: &NodeReplies<Result<TeachReply, StoreError>>,
+    ) -> String {
         let nodes = self.quorum.nodes();
         let silent = lessons.others(Result::is_ok).into_iter();
         let silent = silent.filter(|&other| other != node.index);
         let silent: Vec<_> = silent.map(|other| nodes[other].name.as_str()).collect();
-        let unlearnt = 1 + lessons.count(|lesson| matches!(lesson, Ok(Lesson::Unlearnt(..))));
+        let unlearnt = 1 + lessons.count(|lesson| matches!(lesson, Ok(TeachReply::Unlearnt(..))));
         let (of, silent) = (nodes.len(), silent.join(" and "));
         format!("{unlearnt} of {of} nodes have lost their data, or are new; {silent} must answer")
     }

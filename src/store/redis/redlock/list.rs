@@ -28,19 +28,19 @@ use super::{
         list::{count, leave_out, narrower, split},
     },
     shared::Shared,
-    view::Holding,
-    walk::Walk,
+    view::QuorumHolder,
+    walk::ListWalk,
 };
 
 /// How many steps a page may take, and for how long another may begin.
 const STEPS: usize = 32;
 const TIME: Duration = Duration::from_secs(1);
 /// How many locks are asked about at once.
-const LOOKS: usize = 64;
+const READS: usize = 64;
 
 /// Where a walk is.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct ScanPosition {
     node: usize,
     /// How many nodes before it did not answer.
     skipped: usize,
@@ -57,63 +57,63 @@ impl Shared {
     pub(super) async fn page(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let start = Instant::now();
         let pattern = Keys::pattern(&query.prefix);
-        let (mut place, since) = self.place(query.cursor);
+        let (mut position, since) = self.position(query.cursor);
         let mut walk = self.walk(since).await;
         let mut seen = HashSet::new();
         let (mut locks, mut looked_at, mut fewer) = (Vec::new(), 0, None);
         let mut over = false;
         for taken in 1.. {
             let wanted = query.limit - locks.len();
-            let count = match (place.split, fewer.take()) {
+            let count = match (position.split, fewer.take()) {
                 (Some(_), _) => 1,
                 (None, Some(fewer)) => fewer,
                 (None, None) => count(wanted, locks.len(), looked_at),
             };
             let mut finished = false;
-            let node = &self.quorum.nodes()[place.node];
+            let node = &self.quorum.nodes()[position.node];
             match node
                 .dispatch
-                .scan(&node.shard, place.scan, &pattern, count)
+                .scan(&node.shard, position.scan, &pattern, count)
                 .await
             {
                 Err(error) => {
-                    place = self.passed_by(place, &error)?;
+                    position = self.skip_node(position, &error)?;
                 }
-                Ok(step) if place.run.is_some_and(|run| run != step.run) => {
+                Ok(step) if position.run.is_some_and(|run| run != step.run) => {
                     // What another run has answered means nothing to this one.
-                    place = Place::default();
+                    position = ScanPosition::default();
                     walk = self.walk(None).await;
                     seen.clear();
                 }
                 Ok(step) => {
-                    place.run = Some(step.run);
+                    position.run = Some(step.run);
                     let names: HashSet<LockName> = step.names.into_iter().collect();
                     let new = names.difference(&seen).cloned().collect();
-                    let mut found = self.look(new, query, place, &walk).await?;
-                    leave_out(place.split, &mut found, step.next);
+                    let mut found = self.holders(new, query, position, &walk).await?;
+                    leave_out(position.split, &mut found, step.next);
                     if found.len() <= wanted {
                         looked_at += count;
                         locks.extend(found);
                         seen.extend(names);
-                        (place.scan, place.split) = (step.next, None);
+                        (position.scan, position.split) = (step.next, None);
                         finished = step.next == 0;
                     } else if count > 1 {
                         fewer = Some(narrower(count, wanted, found.len()));
                     } else {
                         // What lies together is on a page of its own, and if that is too short on several.
                         if locks.is_empty() {
-                            (locks, place.split) = split(found, step.next, query.limit);
+                            (locks, position.split) = split(found, step.next, query.limit);
                         }
                         break;
                     }
                 }
             }
             if finished {
-                over = place.node + 1 - place.skipped >= self.quorum.majority();
-                place = Place {
-                    node: place.node + 1,
+                over = position.node + 1 - position.skipped >= self.quorum.majority();
+                position = ScanPosition {
+                    node: position.node + 1,
                     run: None,
-                    ..place
+                    ..position
                 };
             }
             // Nothing has been shown, and the next page would begin with the same.
@@ -125,12 +125,12 @@ impl Shared {
                 break;
             }
         }
-        let next = (!over).then(|| place.cursor(walk.since));
+        let next = (!over).then(|| position.cursor(walk.since));
         Ok(Page { locks, next })
     }
 
     /// The place that a cursor means, and when its walk began; the beginning if it means none here.
-    fn place(&self, cursor: Option<Cursor>) -> (Place, Option<u64>) {
+    fn position(&self, cursor: Option<Cursor>) -> (ScanPosition, Option<u64>) {
         let Some(Cursor::Quorum {
             node,
             skipped,
@@ -138,53 +138,61 @@ impl Shared {
             scanned: Scanned { run, scan, split },
         }) = cursor
         else {
-            return (Place::default(), None);
+            return (ScanPosition::default(), None);
         };
         let [skipped, node] = [skipped, node].map(usize::from);
         if node >= self.quorum.nodes().len() || skipped > node {
-            return (Place::default(), None);
+            return (ScanPosition::default(), None);
         }
-        let place = Place {
+        let position = ScanPosition {
             node,
             skipped,
             run: (scan != 0 || split.is_some()).then_some(run),
             scan,
             split,
         };
-        (place, Some(since))
+        (position, Some(since))
     }
 
     /// Goes on with the next node, as long as enough of them can be scanned.
-    fn passed_by(&self, place: Place, error: &StoreError) -> Result<Place, StoreError> {
-        let skipped = place.skipped + 1;
+    fn skip_node(
+        &self,
+        position: ScanPosition,
+        error: &StoreError,
+    ) -> Result<ScanPosition, StoreError> {
+        let skipped = position.skipped + 1;
         if self.quorum.nodes().len() - skipped < self.quorum.majority() {
             return Err(match error {
                 StoreError::Unavailable(Unavailability::Misconfigured(_)) => error.clone(),
                 error => self.describe(skipped, error),
             });
         }
-        Ok(Place {
-            node: place.node + 1,
+        Ok(ScanPosition {
+            node: position.node + 1,
             skipped,
-            ..Place::default()
+            ..ScanPosition::default()
         })
     }
 
     /// Who has these locks.
-    async fn look(
+    async fn holders(
         &self,
         names: Vec<LockName>,
         query: &ListQuery,
-        place: Place,
-        walk: &Walk,
+        position: ScanPosition,
+        walk: &ListWalk,
     ) -> Result<Vec<HeldLock>, StoreError> {
         // Which were passed by is not known.
-        let before = if place.skipped == 0 { place.node } else { 0 };
-        let looks = stream::iter(names).map(|name| async move {
+        let before = if position.skipped == 0 {
+            position.node
+        } else {
+            0
+        };
+        let reads = stream::iter(names).map(|name| async move {
             let view = self.view(&self.keys(&name)).await?;
             // What may be held is shown: a lock that is held throughout must not be missing.
-            let holding = view.suspected();
-            if let Holding::Lease(token, _) = &holding
+            let holding = view.likely_holder();
+            if let QuorumHolder::Lease(token, _) = &holding
                 && view.is_before(before, token, walk)
             {
                 return Ok(None);
@@ -192,15 +200,15 @@ impl Shared {
             let holder = holding
                 .holder()
                 .filter(|holder| query.owner.is_none() || owned(holder, query));
-            let line = self.lines.existing(&name);
-            let waiters = line.map_or(0, |line| line.len(Instant::now()));
+            let local_queue = self.local_queues.existing(&name);
+            let waiters = local_queue.map_or(0, |local_queue| local_queue.len(Instant::now()));
             Ok::<_, StoreError>(holder.map(|holder| HeldLock {
                 name,
                 holder,
                 waiters,
             }))
         });
-        let found: Vec<_> = looks.buffer_unordered(LOOKS).try_collect().await?;
+        let found: Vec<_> = reads.buffer_unordered(READS).try_collect().await?;
         Ok(found.into_iter().flatten().collect())
     }
 }
@@ -212,9 +220,9 @@ fn owned(holder: &Holder, query: &ListQuery) -> bool {
     }
 }
 
-// === impl Place ===
+// === impl ScanPosition ===
 
-impl Place {
+impl ScanPosition {
     fn cursor(self, since: u64) -> Cursor {
         let byte = |number| u8::try_from(number).expect("there are at most 15 nodes");
         Cursor::Quorum {

@@ -15,17 +15,17 @@ use crate::store::{StoreError, Unavailability, Uncertainty};
 
 use super::{
     super::{
-        client::Link,
+        client::Connection,
         client::Pool,
-        dispatch::{Answer, Dispatch, Sending},
+        dispatch::{Dispatch, DispatchReply, Sending},
         examination::Examiner,
         failure::Failure,
         keys::Keys,
         scripts::{Reply, Script},
-        sending::unconnected,
+        sending::no_connection,
         shard::Shard,
     },
-    calls::Standing,
+    calls::LearnState,
     learning::Learning,
     nonce::Nonce,
     scripts::QuorumScripts,
@@ -63,53 +63,61 @@ pub(super) struct Votes {
 
 impl Node {
     /// A connection on which the node may be asked to vote.
-    pub(super) async fn voter(&self, keys: &Keys, limit: Instant) -> Result<Link, StoreError> {
+    pub(super) async fn voting_connection(
+        &self,
+        keys: &Keys,
+        limit: Instant,
+    ) -> Result<Connection, StoreError> {
         let admission = &self.shard.admission;
         admission
             .admit_by(&self.shard, &self.examiner, limit)
             .await?;
-        let link = match self.shard.pool.link(limit).await {
-            Ok(link) => link,
-            Err(why) => return Err(self.failed(unconnected(why), keys, limit).await),
+        let connection = match self.shard.pool.connection(limit).await {
+            Ok(connection) => connection,
+            Err(why) => return Err(self.failed(no_connection(why), keys, limit).await),
         };
-        match self.votes_in(&link) {
-            Some(left) if left.is_zero() => Ok(link),
+        match self.time_until_vote(&connection) {
+            Some(left) if left.is_zero() => Ok(connection),
             left => Err(Unavailability::TooFewNodes(delayed(left)).into()),
         }
     }
 
     /// How long it will be until the node votes to which this connection is; `None` if it does not say
     /// for how long it has run.
-    fn votes_in(&self, link: &Link) -> Option<Duration> {
+    fn time_until_vote(&self, connection: &Connection) -> Option<Duration> {
         if self.wait.is_zero() {
             return Some(Duration::ZERO);
         }
-        Some(self.wait.saturating_sub(link.age()?))
+        Some(self.wait.saturating_sub(connection.age()?))
     }
 
     /// Why the node does not vote, as it can be reached now; `None` if it does.
-    pub(super) async fn silence(&self) -> Result<Option<String>, StoreError> {
-        let link = self.shard.pool.link(Instant::now() + self.timeout).await?;
-        match self.votes_in(&link) {
+    pub(super) async fn vote_refusal(&self) -> Result<Option<String>, StoreError> {
+        let connection = self
+            .shard
+            .pool
+            .connection(Instant::now() + self.timeout)
+            .await?;
+        match self.time_until_vote(&connection) {
             Some(left) if left.is_zero() => {}
             left => return Ok(Some(delayed(left))),
         }
-        Ok(match self.standing(&Nonce::random(), false).await? {
-            Standing::Unlearnt(_) => {
+        Ok(match self.learn_state(&Nonce::random(), false).await? {
+            LearnState::Unlearnt(_) => {
                 self.learning.wanted.notify_one();
                 Some(self.learning.to_learn())
             }
-            Standing::Learnt(Some(since)) if since < self.wait => {
+            LearnState::Learnt(Some(since)) if since < self.wait => {
                 Some(delayed_without_data(self.wait.saturating_sub(since)))
             }
-            Standing::Learnt(_) => None,
+            LearnState::Learnt(_) => None,
         })
     }
 
     /// The run of the node to which a connection is, as its scripts take it: of a node that forgets nothing
     /// it does not matter.
-    pub(super) fn run_of<'a>(&self, link: &'a Link) -> Result<&'a str, StoreError> {
-        match link.run() {
+    pub(super) fn run_of<'a>(&self, connection: &'a Connection) -> Result<&'a str, StoreError> {
+        match connection.run() {
             _ if !self.forgets => Ok(""),
             Some(run) => Ok(run.as_str()),
             // That is for trials.
@@ -127,14 +135,14 @@ impl Node {
     /// Sends a script on a connection, once.
     pub(super) async fn once(
         &self,
-        link: Link,
+        connection: Connection,
         script: &Script,
         keys: &Keys,
         echo: &str,
         fill: impl Fn(&mut Cmd) + Send + Sync,
     ) -> Result<Reply, StoreError> {
         let limit = Instant::now() + self.timeout;
-        let on = (&self.shard, link);
+        let on = (&self.shard, connection);
         let sent = self.dispatch.once_on(on, script, echo, limit, fill).await;
         match sent {
             Ok(reply) => Ok(reply),
@@ -149,7 +157,7 @@ impl Node {
         keys: &Keys,
         echo: &str,
         fill: impl Fn(&mut Cmd, Sending) + Send + Sync,
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<DispatchReply, StoreError> {
         self.dispatch.run(script, keys, echo, fill).await
     }
 

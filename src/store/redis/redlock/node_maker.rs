@@ -11,7 +11,7 @@ use crate::{
 use super::{
     super::{
         SlotTags, client::Endpoint, credentials::Credentials, dispatch::Dispatch,
-        examination::Examiner, floors::Floors, gateway::Gateway, replicated::Replicated,
+        examination::Examiner, floors::Floors, gateway::RedisGateway, replicated::Replicated,
         route::Route, scripts::Scripts, shard::Shard, topology::Topology,
     },
     learning::Learning,
@@ -26,7 +26,7 @@ pub(super) struct NodeMaker {
     pub(super) credentials: Arc<Credentials>,
     pub(super) scripts: Arc<Scripts>,
     pub(super) own: Arc<QuorumScripts>,
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<RedisGateway>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) tags: Arc<SlotTags>,
     /// For how long a node must have run before it votes.
@@ -43,7 +43,7 @@ impl NodeMaker {
         let connect_timeout = self.redis.connect_timeout_ms.duration();
         let credentials = Arc::clone(&self.credentials);
         let endpoint = Endpoint::new(node.clone(), credentials, connect_timeout);
-        let route = Route::to(endpoint.asked_for_its_run(true));
+        let route = Route::to(endpoint.asking_for_run(true));
         let shard = Arc::new(Shard::only(route, &self.redis, &self.workers));
         let topology = Topology::Single(Arc::clone(&shard), node.to_string());
         let dispatch = Arc::new(Dispatch::new(topology, &self.redis));

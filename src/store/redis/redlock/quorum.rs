@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::time::{Instant, sleep_until};
 
-use super::{answers::Answers, node::Node};
+use super::{node::Node, node_replies::NodeReplies};
 
 /// The nodes of a quorum.
 pub(super) struct Quorum {
@@ -40,8 +40,8 @@ impl Quorum {
     pub(super) async fn ask<'a, T, F>(
         &'a self,
         question: impl Fn(&'a Node) -> F,
-        enough: impl Fn(&Answers<T>) -> bool,
-    ) -> Answers<T>
+        enough: impl Fn(&NodeReplies<T>) -> bool,
+    ) -> NodeReplies<T>
     where
         F: Future<Output = T>,
     {
@@ -53,8 +53,8 @@ impl Quorum {
         &'a self,
         whom: impl Fn(&Node) -> bool,
         question: impl Fn(&'a Node) -> F,
-        enough: impl Fn(&Answers<T>) -> bool,
-    ) -> Answers<T>
+        enough: impl Fn(&NodeReplies<T>) -> bool,
+    ) -> NodeReplies<T>
     where
         F: Future<Output = T>,
     {
@@ -66,7 +66,7 @@ impl Quorum {
                 async move { (node.index, answer.await) }
             })
             .collect();
-        let mut answers = Answers::none(self.nodes.len());
+        let mut answers = NodeReplies::none(self.nodes.len());
         let mut until: Option<Instant> = None;
         loop {
             let late = async {

@@ -20,7 +20,7 @@ use futures_util::{
 use crate::store::{StoreError, Unavailability, relay::Relay};
 
 use super::{
-    super::{Slot, client::Ear, failure::Failure, subscription::silence},
+    super::{Slot, client::PubSubConnection, failure::Failure, subscription::until_silent},
     combined::unknown,
     shared::Shared,
 };
@@ -34,7 +34,7 @@ pub(super) struct QuorumRelay {
 
 /// The messages that were heard last, so that those which come by another node are known.
 #[derive(Debug, Default)]
-struct Heard {
+struct RecentMessages {
     last: VecDeque<String>,
 }
 
@@ -81,7 +81,7 @@ impl Relay for QuorumRelay {
     async fn ask(&self, lasts: Duration) -> Result<(), StoreError> {
         let gateway = &self.shared.gateway;
         gateway.news_wanted.ask(lasts);
-        self.publish(&gateway.channels.all, &gateway.id.question(lasts))
+        self.publish(&gateway.channels.all, &gateway.id.news_request(lasts))
             .await
     }
 
@@ -100,11 +100,11 @@ impl Relay for QuorumRelay {
         let nodes = self.shared.quorum.nodes();
         let majority = self.shared.quorum.majority();
         let news = [&*self.shared.gateway.channels.news];
-        let ears = future::join_all(nodes.iter().map(|node| node.pool().subscribe(&news))).await;
+        let pubsubs = future::join_all(nodes.iter().map(|node| node.pool().subscribe(&news))).await;
         let (mut all, mut refused) = (SelectAll::new(), None);
-        for ear in ears {
-            match ear {
-                Ok(ear) => all.push(messages(ear)),
+        for pubsub in pubsubs {
+            match pubsub {
+                Ok(pubsub) => all.push(messages(pubsub)),
                 Err(why) => refused = Some(why),
             }
         }
@@ -113,7 +113,7 @@ impl Relay for QuorumRelay {
             let why = refused.unwrap_or(Unavailability::Closing);
             return Err(self.shared.describe(missed, &why.into()));
         }
-        let (mut listening, mut heard) = (all.len(), Heard::default());
+        let (mut listening, mut recent) = (all.len(), RecentMessages::default());
         let me = format!("{} ", self.shared.gateway.id.as_str());
         let closing = self.shared.closing.clone();
         // With fewer than a majority some of what is sent may not come any more.
@@ -124,7 +124,7 @@ impl Relay for QuorumRelay {
         let batches = until.filter_map(move |message| {
             let new = message.and_then(|message| {
                 let (mark, batch) = message.split_once('\n')?;
-                let is_new = !mark.starts_with(&me) && heard.is_new(mark);
+                let is_new = !mark.starts_with(&me) && recent.is_new(mark);
                 is_new.then(|| batch.to_owned())
             });
             future::ready(new)
@@ -134,12 +134,17 @@ impl Relay for QuorumRelay {
 }
 
 /// What is heard at one node, and `None` when nothing is any more.
-fn messages(Ear { connection, over }: Ear) -> BoxStream<'static, Option<String>> {
+fn messages(
+    PubSubConnection {
+        connection,
+        disconnected,
+    }: PubSubConnection,
+) -> BoxStream<'static, Option<String>> {
     let (mut requests, messages) = connection.split();
     let lost = async move {
         tokio::select! {
-            () = silence(&mut requests) => {}
-            () = over.cancelled() => {}
+            () = until_silent(&mut requests) => {}
+            () = disconnected.cancelled() => {}
         }
     };
     let texts = messages.map(|message| {
@@ -151,12 +156,12 @@ fn messages(Ear { connection, over }: Ear) -> BoxStream<'static, Option<String>>
     texts.chain(stream::once(future::ready(None))).boxed()
 }
 
-// === impl Heard ===
+// === impl RecentMessages ===
 
-impl Heard {
+impl RecentMessages {
     /// Whether a message with this mark was not heard before.
     fn is_new(&mut self, mark: &str) -> bool {
-        if self.last.iter().rev().any(|heard| heard == mark) {
+        if self.last.iter().rev().any(|recent| recent == mark) {
             return false;
         }
         if self.last.len() >= REMEMBERED {
@@ -173,12 +178,12 @@ mod tests {
 
     #[test]
     fn a_message_is_heard_once_although_it_comes_by_every_node() {
-        let mut heard = Heard::default();
+        let mut recent = RecentMessages::default();
         for number in 0..2 * REMEMBERED {
             let mark = format!("gateway {number}");
-            assert!(heard.is_new(&mark));
-            assert!(!heard.is_new(&mark));
+            assert!(recent.is_new(&mark));
+            assert!(!recent.is_new(&mark));
         }
-        assert_eq!(heard.last.len(), REMEMBERED);
+        assert_eq!(recent.last.len(), REMEMBERED);
     }
 }

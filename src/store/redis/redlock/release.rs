@@ -5,7 +5,10 @@ use crate::{
     store::{StoreError, contract::Release},
 };
 
-use super::{calls::Parting, combined::unknown, parted::Parted, shared::Shared, sweeper::Swept};
+use super::{
+    calls::NodeRelease, combined::unknown, release_tally::ReleaseTally, shared::Shared,
+    sweeper::SweepTarget,
+};
 
 // === impl Shared ===
 
@@ -20,25 +23,26 @@ impl Shared {
         let majority = self.quorum.majority();
         let answers = self.quorum.ask(
             |node| node.release(&keys, keeper, token),
-            |answers| Parted::of(answers).is_settled(majority),
+            |answers| ReleaseTally::of(answers).is_decided(majority),
         );
         let answers = answers.await;
-        let parted = Parted::of(&answers);
-        let outcome = parted.at_last(majority);
-        if parted.released > 0 && outcome != Some(Release::Adopted) {
+        let release_tally = ReleaseTally::of(&answers);
+        let outcome = release_tally.final_outcome(majority);
+        if release_tally.released > 0 && outcome != Some(Release::Adopted) {
             // What of it is elsewhere, and what of its acquire is still on its way.
-            for node in answers.others(|answer| *answer == Ok(Parting::Released)) {
-                self.sweeper.sweep(node, name, token, Swept::Lease(keeper));
+            for node in answers.others(|answer| *answer == Ok(NodeRelease::Released)) {
+                self.sweeper
+                    .sweep(node, name, token, SweepTarget::Lease(keeper));
             }
-            self.hand_on(name).await;
+            self.hand_off(name).await;
         }
-        if let Some(told) = outcome {
-            return Ok(told);
+        if let Some(decided) = outcome {
+            return Ok(decided);
         }
         Err(unknown(
             &answers,
             majority,
-            parted.released > 0,
+            release_tally.released > 0,
             |missed, error| self.describe(missed, error),
         ))
     }

@@ -12,10 +12,10 @@ use crate::{
 
 use super::{
     agreed,
-    answers::Answers,
-    combined::{is_settled, loss, unknown},
+    combined::{is_decided, loss, unknown},
+    node_replies::NodeReplies,
     shared::Shared,
-    sweeper::Swept,
+    sweeper::SweepTarget,
 };
 
 // === impl Shared ===
@@ -30,9 +30,9 @@ impl Shared {
     ) -> Result<Renewal, StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
-        let line = self.lines.of(name);
+        let local_queue = self.local_queues.of(name);
         let _adopting = match renewer {
-            Renewer::Adopter(_) => Some(line.adopting.lock().await),
+            Renewer::Adopter(_) => Some(local_queue.adopting.lock().await),
             Renewer::Bearer | Renewer::Keeper(_) => None,
         };
         let began = Instant::now();
@@ -41,7 +41,7 @@ impl Shared {
             |node| node.renew(gateway, &keys, renewer, token, ttl),
             |answers| {
                 let kept = answers.count(|it| matches!(it, Ok(Renewal::Renewed(_))));
-                let lost = is_settled(&losses(answers), majority, answers.nodes());
+                let lost = is_decided(&losses(answers), majority, answers.nodes());
                 let adopted = answers.count(|it| matches!(it, Ok(Renewal::Adopted)));
                 kept >= majority || lost || adopted >= majority
             },
@@ -78,17 +78,18 @@ impl Shared {
         &self,
         name: &LockName,
         token: &TokenHash,
-        answers: &Answers<Result<Renewal, StoreError>>,
+        answers: &NodeReplies<Result<Renewal, StoreError>>,
     ) {
         for (node, answer) in answers.by_node() {
             if matches!(answer, Some(Ok(Renewal::Renewed(_)))) {
-                self.sweeper.sweep(node, name, token, Swept::Lease(None));
+                self.sweeper
+                    .sweep(node, name, token, SweepTarget::Lease(None));
             }
         }
     }
 }
 
-fn losses(answers: &Answers<Result<Renewal, StoreError>>) -> Vec<Loss> {
+fn losses(answers: &NodeReplies<Result<Renewal, StoreError>>) -> Vec<Loss> {
     answers
         .iter()
         .filter_map(|answer| match answer {

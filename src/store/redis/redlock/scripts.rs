@@ -23,16 +23,16 @@ pub(super) struct QuorumScripts {
 
 impl QuorumScripts {
     pub(super) fn new(channels: &Channels) -> Self {
-        let telling = |text, keys| Script::telling(text, keys, channels);
+        let publishing = |text, keys| Script::publishing(text, keys, channels);
         Self {
             reserve: Script::new(include_str!("lua/reserve.lua"), 6),
             ratify: Script::new(include_str!("lua/ratify.lua"), 5),
             replay: Script::new(include_str!("lua/replay.lua"), 3),
             renew: Script::new(include_str!("lua/quorum_renew.lua"), 3),
             confirm: Script::new(include_str!("lua/quorum_confirm.lua"), 3),
-            release: telling(include_str!("lua/quorum_release.lua"), 4),
-            withdraw: telling(include_str!("lua/withdraw.lua"), 4),
-            break_lock: telling(include_str!("lua/quorum_break.lua"), 4),
+            release: publishing(include_str!("lua/quorum_release.lua"), 4),
+            withdraw: publishing(include_str!("lua/withdraw.lua"), 4),
+            break_lock: publishing(include_str!("lua/quorum_break.lua"), 4),
             view: Script::new(include_str!("lua/view.lua"), 2),
             learn: Script::new(include_str!("lua/learn.lua"), 1),
             teach: Script::new(include_str!("lua/teach.lua"), 1),

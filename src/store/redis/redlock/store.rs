@@ -23,10 +23,10 @@ use crate::{
     clock::Clock,
     config::{Millis, RedisConfig, RedlockConfig, RedlockUrl},
     lifecycle::Lifecycle,
-    lock::{KeeperId, LockName, Meant, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability,
-        breaks::{Breaking, Breaks},
+        breaks::{BreakFeed, Breaking},
         contract::{
             Acquisition, Attempt, Check, Confirmation, GiveBack, Health, Inspection, Leaving,
             Release, Renewal, Renewer,
@@ -40,10 +40,10 @@ use crate::{
 
 use super::{
     super::{
-        SlotTags, channels::Channels, credentials::Credentials, floors::Floors, gateway::Gateway,
-        scripts::Scripts, subscription::Subscription,
+        SlotTags, channels::Channels, credentials::Credentials, floors::Floors,
+        gateway::RedisGateway, scripts::Scripts, subscription::Subscription,
     },
-    lines::Lines,
+    local_queues::LocalQueues,
     node_maker::NodeMaker,
     quorum::Quorum,
     relay::QuorumRelay,
@@ -91,7 +91,7 @@ impl RedlockStore {
         let scripts = Arc::new(Scripts::new(&channels));
         let own = Arc::new(QuorumScripts::new(&channels));
         let (gateway, _no_queue_no_orphans) =
-            Gateway::new(channels, Arc::new(Floors::new()), false);
+            RedisGateway::new(channels, Arc::new(Floors::new()), false);
         let gateway = Arc::new(gateway);
         let tags = Arc::new(SlotTags::compute());
         let maker = NodeMaker {
@@ -116,7 +116,7 @@ impl RedlockStore {
             quorum: Quorum::new(nodes),
             gateway,
             tags,
-            lines: Lines::default(),
+            local_queues: LocalQueues::default(),
             sweeper,
             deadline: redis.deadline_ms.duration(),
             lifecycle: lifecycle.clone(),
@@ -183,7 +183,7 @@ impl Shared {
         self.start_background(lifecycle, async move {
             loop {
                 match freed.recv().await {
-                    Ok(name) => woken.lines.wake(&name),
+                    Ok(name) => woken.local_queues.notify(&name),
                     // Those look again by themselves.
                     Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
                     Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
@@ -282,13 +282,13 @@ impl Store for RedlockStore {
     async fn break_lock(
         &self,
         name: &LockName,
-        meant: Option<Meant>,
+        target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
         let _working = self.enter()?;
-        self.shared.break_lock(name, meant).await
+        self.shared.break_lock(name, target).await
     }
 
-    fn breaks(&self) -> &Breaks {
+    fn breaks(&self) -> &BreakFeed {
         &self.shared.gateway.breaks
     }
 

@@ -20,9 +20,9 @@ use crate::{
 
 use super::{
     super::{dispatch::Pauses, keys::Keys},
-    calls::Parting,
-    doomed::{Doomed, DoomedTry},
+    calls::NodeRelease,
     nonce::Nonce,
+    pending_withdrawals::{PendingWithdrawal, PendingWithdrawals},
     shared::Shared,
 };
 
@@ -32,12 +32,12 @@ pub(super) struct Sweeper {
     nodes: Vec<mpsc::Sender<Sweep>>,
     lasts: Duration,
     /// What is about to be withdrawn.
-    pub(super) doomed: Doomed,
+    pub(super) pending_withdrawals: PendingWithdrawals,
 }
 
 /// What is to be swept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Swept {
+pub(super) enum SweepTarget {
     /// This try.
     Try(Nonce),
     /// The whole attempt, of which somebody may have heard.
@@ -52,11 +52,11 @@ pub(super) enum Swept {
 pub(super) struct Sweep {
     name: LockName,
     token: TokenHash,
-    swept: Swept,
+    swept: SweepTarget,
     /// When it is left to the TTL.
     until: Instant,
     /// Until it is swept.
-    _doomed: DoomedTry,
+    _pending_withdrawal: PendingWithdrawal,
 }
 
 /// How much may be waiting for one node; beyond it, it is left to the TTL.
@@ -75,18 +75,24 @@ impl Sweeper {
         let sweeper = Self {
             nodes,
             lasts: max_ttl + AFTER,
-            doomed: Doomed::default(),
+            pending_withdrawals: PendingWithdrawals::default(),
         };
         (sweeper, lists)
     }
 
-    pub(super) fn sweep(&self, node: usize, name: &LockName, token: &TokenHash, swept: Swept) {
+    pub(super) fn sweep(
+        &self,
+        node: usize,
+        name: &LockName,
+        token: &TokenHash,
+        swept: SweepTarget,
+    ) {
         let sweep = Sweep {
             name: name.clone(),
             token: *token,
             swept,
             until: Instant::now() + self.lasts,
-            _doomed: self.doomed.begin(node, token),
+            _pending_withdrawal: self.pending_withdrawals.begin(node, token),
         };
         if let Err(error) = self.nodes[node].try_send(sweep) {
             warn!(%error, "what is left of a lock at a node is left to its TTL");
@@ -151,16 +157,16 @@ impl Shared {
         let node = &self.quorum.nodes()[node];
         let keys: Keys = self.keys(&sweep.name);
         match &sweep.swept {
-            Swept::Try(nonce) => {
+            SweepTarget::Try(nonce) => {
                 let withdraw = node.withdraw(&keys, &sweep.token, Some(nonce));
                 withdraw.await.map(drop)
             }
-            Swept::Attempt => node.withdraw(&keys, &sweep.token, None).await.map(drop),
-            Swept::Lease(keeper) => {
+            SweepTarget::Attempt => node.withdraw(&keys, &sweep.token, None).await.map(drop),
+            SweepTarget::Lease(keeper) => {
                 match node.release(&keys, *keeper, &sweep.token).await? {
-                    Parting::Released => Ok(()),
+                    NodeRelease::Released => Ok(()),
                     // What of its acquire is still on its way takes nothing either.
-                    Parting::Adopted | Parting::Broken { .. } | Parting::Lost(_) => {
+                    NodeRelease::Adopted | NodeRelease::Broken { .. } | NodeRelease::Lost(_) => {
                         let withdraw = node.withdraw(&keys, &sweep.token, None);
                         withdraw.await.map(drop)
                     }

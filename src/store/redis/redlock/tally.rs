@@ -2,11 +2,11 @@
 
 use crate::{lock::TokenHash, store::contract::Holder};
 
-use super::{agreed::agreed, answers::Answers, vote::Vote};
+use super::{agreed::agreed, node_replies::NodeReplies, vote::Vote};
 
 /// What the votes of the first round amount to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum VoteVerdict {
     /// A majority has reserved the lock; the highest fence that was proposed.
     Reserved(u64),
     /// A majority says that the lock is free, and none was asked to reserve it.
@@ -31,10 +31,10 @@ pub(super) enum Verdict {
     TooFew,
 }
 
-// === impl Verdict ===
+// === impl VoteVerdict ===
 
-impl Verdict {
-    pub(super) fn of(votes: &Answers<Vote>, majority: usize) -> Self {
+impl VoteVerdict {
+    pub(super) fn of(votes: &NodeReplies<Vote>, majority: usize) -> Self {
         let agree = |so: &dyn Fn(&Vote) -> bool| votes.count(so) >= majority;
         let any = |so: &dyn Fn(&Vote) -> bool| votes.count(so) > 0;
         if any(&|vote| *vote == Vote::Withdrawn) {
@@ -90,7 +90,7 @@ impl Verdict {
 
 /// Who has the lock at most nodes, and at how many. Somebody's lease of which no node knows the fence
 /// is only being tried for, and nobody to speak of.
-fn holder(votes: &Answers<Vote>, majority: usize) -> Option<(Holder, usize)> {
+fn holder(votes: &NodeReplies<Vote>, majority: usize) -> Option<(Holder, usize)> {
     let claims = votes.iter().filter_map(|vote| match vote {
         Vote::Held(claim) if claim.is_ratified() => Some(claim),
         _ => None,
@@ -128,7 +128,7 @@ mod tests {
         store::{Unavailability, Uncertainty},
     };
 
-    use super::super::{claim::Claim, vote::VoteName};
+    use super::super::{claim::Claim, vote::VoteId};
 
     fn claim(token: TokenHash, fence: u64) -> Claim {
         Claim {
@@ -146,14 +146,14 @@ mod tests {
         }
     }
 
-    fn verdict<const N: usize>(votes: [Option<Vote>; N]) -> Verdict {
-        let mut answers = Answers::none(N);
+    fn verdict<const N: usize>(votes: [Option<Vote>; N]) -> VoteVerdict {
+        let mut answers = NodeReplies::none(N);
         for (node, vote) in votes.into_iter().enumerate() {
             if let Some(vote) = vote {
                 answers.put(node, vote);
             }
         }
-        Verdict::of(&answers, N / 2 + 1)
+        VoteVerdict::of(&answers, N / 2 + 1)
     }
 
     fn silent() -> Vote {
@@ -162,17 +162,17 @@ mod tests {
 
     #[test]
     fn a_majority_reserves_and_the_highest_proposal_counts() {
-        let reserved = |fence| Some(Vote::Reserved(fence, VoteName::default()));
+        let reserved = |fence| Some(Vote::Reserved(fence, VoteId::default()));
         assert_eq!(
             verdict([reserved(7), None, reserved(9)]),
-            Verdict::Reserved(9)
+            VoteVerdict::Reserved(9)
         );
         assert_eq!(
             verdict([reserved(9), Some(silent()), reserved(7)]),
-            Verdict::Reserved(9)
+            VoteVerdict::Reserved(9)
         );
         let one = verdict([reserved(7), Some(silent()), Some(silent())]);
-        assert_eq!(one, Verdict::TooFew);
+        assert_eq!(one, VoteVerdict::TooFew);
     }
 
     #[test]
@@ -182,25 +182,25 @@ mod tests {
         let by_a = Holder::Lease(agreed([&claim(a, 7)], 2).unwrap());
         assert_eq!(
             verdict([held(a, 7), held(a, 1), Some(silent())]),
-            Verdict::Held(by_a.clone())
+            VoteVerdict::Held(by_a.clone())
         );
         // One of three is missing, and may have it too.
         assert_eq!(
             verdict([
                 held(a, 7),
-                Some(Vote::Reserved(8, VoteName::default())),
+                Some(Vote::Reserved(8, VoteId::default())),
                 Some(silent())
             ]),
-            Verdict::Split(Some(by_a))
+            VoteVerdict::Split(Some(by_a))
         );
         // Both only try.
         assert_eq!(
             verdict([
                 held(a, 1),
                 held(b, 1),
-                Some(Vote::Reserved(8, VoteName::default()))
+                Some(Vote::Reserved(8, VoteId::default()))
             ]),
-            Verdict::Split(None)
+            VoteVerdict::Split(None)
         );
     }
 
@@ -215,7 +215,7 @@ mod tests {
                 ForeignMark::new(&"0".repeat(40)).unwrap(),
             )),
         ]);
-        assert_eq!(verdict, Verdict::TooFew);
+        assert_eq!(verdict, VoteVerdict::TooFew);
     }
 
     #[test]
@@ -225,48 +225,40 @@ mod tests {
         let expired = || Some(Vote::Expired);
         assert_eq!(
             verdict([replay(), Some(silent()), replay()]),
-            Verdict::Replay(token)
+            VoteVerdict::Replay(token)
         );
         assert_eq!(
             verdict([
                 expired(),
                 expired(),
-                Some(Vote::Reserved(7, VoteName::default()))
+                Some(Vote::Reserved(7, VoteId::default()))
             ]),
-            Verdict::Expired
+            VoteVerdict::Expired
         );
         assert_eq!(
             verdict([
                 expired(),
                 Some(silent()),
-                Some(Vote::Reserved(7, VoteName::default()))
+                Some(Vote::Reserved(7, VoteId::default()))
             ]),
-            Verdict::Split(None)
+            VoteVerdict::Split(None)
         );
         // The silent one may have the lease: then it is not somebody else's.
         for silent in [Some(silent()), None] {
-            let votes = [
-                replay(),
-                silent,
-                Some(Vote::Reserved(7, VoteName::default())),
-            ];
-            assert_eq!(verdict(votes), Verdict::TooFew);
+            let votes = [replay(), silent, Some(Vote::Reserved(7, VoteId::default()))];
+            assert_eq!(verdict(votes), VoteVerdict::TooFew);
         }
         let other = Some(Vote::Held(claim(Token::random().hash(), 1)));
-        let votes = [
-            replay(),
-            other,
-            Some(Vote::Reserved(7, VoteName::default())),
-        ];
-        assert_eq!(verdict(votes), Verdict::Split(None));
+        let votes = [replay(), other, Some(Vote::Reserved(7, VoteId::default()))];
+        assert_eq!(verdict(votes), VoteVerdict::Split(None));
     }
 
     #[test]
     fn one_node_that_knows_of_the_withdrawal_is_enough() {
-        let reserved = || Some(Vote::Reserved(7, VoteName::default()));
+        let reserved = || Some(Vote::Reserved(7, VoteId::default()));
         assert_eq!(
             verdict([reserved(), Some(Vote::Withdrawn), reserved()]),
-            Verdict::Withdrawn
+            VoteVerdict::Withdrawn
         );
     }
 }

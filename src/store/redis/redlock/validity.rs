@@ -4,13 +4,13 @@ use std::time::Duration;
 
 /// What may be relied on of a time that a node has told: clocks run apart by up to a hundredth, and a
 /// key is gone up to 2 ms before or after its instant.
-pub(super) fn validity(told: Duration, spent: Duration) -> Duration {
-    let drift = told / 100 + Duration::from_millis(2);
-    told.saturating_sub(drift).saturating_sub(spent)
+pub(super) fn validity(reported: Duration, spent: Duration) -> Duration {
+    let drift = reported / 100 + Duration::from_millis(2);
+    reported.saturating_sub(drift).saturating_sub(spent)
 }
 
 /// For how long at least so many of these will last.
-pub(super) fn lasting(mut lefts: Vec<Duration>, majority: usize) -> Duration {
+pub(super) fn majority_validity(mut lefts: Vec<Duration>, majority: usize) -> Duration {
     lefts.sort_unstable_by(|a, b| b.cmp(a));
     let least = lefts.get(majority - 1).or(lefts.last());
     least.copied().unwrap_or_default()
@@ -38,10 +38,13 @@ mod tests {
 
     #[test]
     fn ends_when_the_first_of_the_majority_ends() {
-        assert_eq!(lasting(vec![ms(3), ms(9), ms(5)], 2), ms(5));
-        assert_eq!(lasting(vec![ms(3), ms(9), ms(5), ms(1), ms(7)], 3), ms(5));
+        assert_eq!(majority_validity(vec![ms(3), ms(9), ms(5)], 2), ms(5));
+        assert_eq!(
+            majority_validity(vec![ms(3), ms(9), ms(5), ms(1), ms(7)], 3),
+            ms(5)
+        );
         // Where some of the majority were not heard of.
-        assert_eq!(lasting(vec![ms(9)], 2), ms(9));
-        assert_eq!(lasting(Vec::new(), 2), Duration::ZERO);
+        assert_eq!(majority_validity(vec![ms(9)], 2), ms(9));
+        assert_eq!(majority_validity(Vec::new(), 2), Duration::ZERO);
     }
 }

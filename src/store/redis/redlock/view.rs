@@ -10,19 +10,19 @@ use crate::{
 };
 
 use super::{
-    super::keys::Keys, agreed::agreed, answers::Answers, backoff::Backoff, calls::Seen,
-    claim::Claim, shared::Shared, walk::Walk,
+    super::keys::Keys, agreed::agreed, backoff::Backoff, calls::NodeView, claim::Claim,
+    node_replies::NodeReplies, shared::Shared, walk::ListWalk,
 };
 
 /// What the nodes say of a lock.
-pub(super) struct View {
-    answers: Answers<Result<Seen, StoreError>>,
+pub(super) struct QuorumView {
+    answers: NodeReplies<Result<NodeView, StoreError>>,
     majority: usize,
 }
 
 /// Who has a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Holding {
+pub(super) enum QuorumHolder {
     /// The lease of this token.
     Lease(TokenHash, HeldLease),
     /// A foreign client, with a mark of what it has written.
@@ -34,18 +34,20 @@ pub(super) enum Holding {
 }
 
 /// For how long it is asked again where the nodes do not agree, because something is just happening.
-const PATIENCE: Duration = Duration::from_secs(1);
+const RETRY_FOR: Duration = Duration::from_secs(1);
 
 // === impl Shared ===
 
 impl Shared {
     /// Asks the nodes who has a lock until a majority says the same, or nobody can have one. If it does not
     /// come to that soon, nobody knows.
-    pub(super) async fn known(&self, keys: &Keys) -> Result<View, StoreError> {
+    pub(super) async fn consistent_view(&self, keys: &Keys) -> Result<QuorumView, StoreError> {
         let (began, majority) = (Instant::now(), self.quorum.majority());
         let mut view = self.view(keys).await?;
         let mut pauses = Backoff::new();
-        while view.holding() == Holding::Unknown && began.elapsed() < PATIENCE.min(self.deadline) {
+        while view.holding() == QuorumHolder::Unknown
+            && began.elapsed() < RETRY_FOR.min(self.deadline)
+        {
             // Somebody's command may be at some of the nodes and not at the others yet.
             sleep(pauses.next(Duration::ZERO)).await;
             let answers = self.quorum.ask(
@@ -53,16 +55,16 @@ impl Shared {
                     Ok(seen) => seen,
                     Err(_elapsed) => Err(Uncertainty::TimedOut.into()),
                 },
-                |answers| holding(answers, majority) != Holding::Unknown,
+                |answers| holding(answers, majority) != QuorumHolder::Unknown,
             );
             let answers = answers.await;
-            view = View { answers, majority };
+            view = QuorumView { answers, majority };
         }
         Ok(view)
     }
 
     /// Asks the nodes who has a lock. A majority of them must answer.
-    pub(super) async fn view(&self, keys: &Keys) -> Result<View, StoreError> {
+    pub(super) async fn view(&self, keys: &Keys) -> Result<QuorumView, StoreError> {
         let majority = self.quorum.majority();
         let answers = self.quorum.ask(
             |node| node.view(keys),
@@ -71,7 +73,7 @@ impl Shared {
         let answers = answers.await;
         let answered = answers.count(Result::is_ok);
         if answered >= majority {
-            return Ok(View { answers, majority });
+            return Ok(QuorumView { answers, majority });
         }
         let missed = answers.nodes() - answered;
         let error = answers.iter().find_map(|answer| answer.as_ref().err());
@@ -89,38 +91,38 @@ impl Shared {
     }
 }
 
-// === impl View ===
+// === impl QuorumView ===
 
-impl View {
+impl QuorumView {
     /// Who has the lock, as far as no node that has not answered can say otherwise.
-    pub(super) fn holding(&self) -> Holding {
+    pub(super) fn holding(&self) -> QuorumHolder {
         holding(&self.answers, self.majority)
     }
 
     /// Who may have the lock, if it is not known who has: whoever has it at most nodes, and of several
     /// the last.
-    pub(super) fn suspected(&self) -> Holding {
+    pub(super) fn likely_holder(&self) -> QuorumHolder {
         let known = self.holding();
-        if known != Holding::Unknown {
+        if known != QuorumHolder::Unknown {
             return known;
         }
         let silent = silent(&self.answers);
-        let suspects = suspects(&self.answers, self.majority);
-        let best = suspects.max_by_key(|(holding, count)| {
+        let possible_holders = possible_holders(&self.answers, self.majority);
+        let best = possible_holders.max_by_key(|(holding, count)| {
             let fence = match holding {
-                Holding::Lease(_, lease) => Some(lease.fence),
-                Holding::Foreign(..) | Holding::Unknown | Holding::Nobody => None,
+                QuorumHolder::Lease(_, lease) => Some(lease.fence),
+                QuorumHolder::Foreign(..) | QuorumHolder::Unknown | QuorumHolder::Nobody => None,
             };
             (*count, fence)
         });
         match best {
             Some((holding, count)) if count + silent >= self.majority => holding,
-            _ => Holding::Unknown,
+            _ => QuorumHolder::Unknown,
         }
     }
 
     /// Whether a node before this one has had the lease of this token since before a walk began.
-    pub(super) fn is_before(&self, node: usize, token: &TokenHash, walk: &Walk) -> bool {
+    pub(super) fn is_before(&self, node: usize, token: &TokenHash, walk: &ListWalk) -> bool {
         let mut claims = self.of(token).into_iter();
         claims.any(|(at, claim)| at < node && walk.is_younger_than(claim))
     }
@@ -137,13 +139,13 @@ impl View {
     }
 }
 
-fn holding(answers: &Answers<Result<Seen, StoreError>>, majority: usize) -> Holding {
+fn holding(answers: &NodeReplies<Result<NodeView, StoreError>>, majority: usize) -> QuorumHolder {
     let silent = silent(answers);
     if silent >= majority {
-        return Holding::Unknown;
+        return QuorumHolder::Unknown;
     }
     let mut possible = false;
-    for (suspect, count) in suspects(answers, majority) {
+    for (suspect, count) in possible_holders(answers, majority) {
         if count >= majority {
             return suspect;
         }
@@ -151,48 +153,50 @@ fn holding(answers: &Answers<Result<Seen, StoreError>>, majority: usize) -> Hold
     }
     // Of a lease that was granted one of a majority knows the fence. All others only try.
     if possible {
-        Holding::Unknown
+        QuorumHolder::Unknown
     } else {
-        Holding::Nobody
+        QuorumHolder::Nobody
     }
 }
 
 /// Who has the lock at some node, and at how many; each as often as there are such nodes.
-fn suspects(
-    answers: &Answers<Result<Seen, StoreError>>,
+fn possible_holders(
+    answers: &NodeReplies<Result<NodeView, StoreError>>,
     majority: usize,
-) -> impl Iterator<Item = (Holding, usize)> {
+) -> impl Iterator<Item = (QuorumHolder, usize)> {
     let leases = claims(answers).filter_map(move |(_, claim)| {
         let same = || claims(answers).filter(|(_, other)| other.token == claim.token);
         let lease = agreed(same().map(|(_, claim)| claim), majority)?;
-        Some((Holding::Lease(claim.token, lease), same().count()))
+        Some((QuorumHolder::Lease(claim.token, lease), same().count()))
     });
     let foreign = answers.iter().filter_map(|answer| match answer {
-        Ok(Seen::Foreign(left, mark)) => {
-            let same = |answer: &Result<Seen, StoreError>| {
-                matches!(answer, Ok(Seen::Foreign(_, other)) if other == mark)
+        Ok(NodeView::Foreign(left, mark)) => {
+            let same = |answer: &Result<NodeView, StoreError>| {
+                matches!(answer, Ok(NodeView::Foreign(_, other)) if other == mark)
             };
-            Some((Holding::Foreign(*left, *mark), answers.count(same)))
+            Some((QuorumHolder::Foreign(*left, *mark), answers.count(same)))
         }
         _ => None,
     });
     leases.chain(foreign)
 }
 
-fn claims(answers: &Answers<Result<Seen, StoreError>>) -> impl Iterator<Item = (usize, &Claim)> {
+fn claims(
+    answers: &NodeReplies<Result<NodeView, StoreError>>,
+) -> impl Iterator<Item = (usize, &Claim)> {
     answers.by_node().filter_map(|(node, answer)| match answer {
-        Some(Ok(Seen::Claim(claim))) => Some((node, claim)),
+        Some(Ok(NodeView::Claim(claim))) => Some((node, claim)),
         _ => None,
     })
 }
 
-fn silent<T>(answers: &Answers<Result<T, StoreError>>) -> usize {
+fn silent<T>(answers: &NodeReplies<Result<T, StoreError>>) -> usize {
     answers.nodes() - answers.count(Result::is_ok)
 }
 
-// === impl Holding ===
+// === impl QuorumHolder ===
 
-impl Holding {
+impl QuorumHolder {
     /// The same for everybody.
     pub(super) fn holder(self) -> Option<Holder> {
         match self {

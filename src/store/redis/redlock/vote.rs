@@ -12,14 +12,14 @@ use super::claim::Claim;
 /// Which vote of a node it is: another one in another life of its data, and when another node has learnt from
 /// it meanwhile.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct VoteName(Box<str>);
+pub(super) struct VoteId(Box<str>);
 
 /// How a node votes in the first round of a try. That a node refuses and that it does not answer are
 /// different votes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Vote {
     /// It has reserved the lock, and proposes this fence by this vote.
-    Reserved(u64, VoteName),
+    Reserved(u64, VoteId),
     /// The lock is free, and was not asked for.
     Free,
     /// The attempt has the lock there, by an earlier try.
@@ -42,9 +42,9 @@ pub(super) enum Vote {
     None(StoreError),
 }
 
-// === impl VoteName ===
+// === impl VoteId ===
 
-impl VoteName {
+impl VoteId {
     pub(super) fn new(name: &str) -> Self {
         Self(name.into())
     }

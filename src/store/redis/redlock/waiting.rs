@@ -8,17 +8,19 @@ use crate::{
     lock::{LockName, TokenHash},
     store::{
         StoreError,
-        contract::{Acquisition, Attempt, Confirmation, Contention, Holder, Leaving, Place},
+        contract::{
+            Acquisition, Attempt, Confirmation, Contention, Holder, Leaving, QueuePosition,
+        },
         parking::News,
         positions::Position,
     },
 };
 
 use super::{
-    acquire::Tried,
-    calls::Wish,
+    acquire::AttemptOutcome,
+    calls::ReserveRequest,
     contender::WAKES,
-    line::{Joined, Left, Line},
+    local_queue::{JoinOutcome, LeaveOutcome, LocalQueue},
     shared::Shared,
 };
 
@@ -31,28 +33,28 @@ impl Shared {
         self: &Arc<Self>,
         attempt: &Attempt,
     ) -> Result<Acquisition, StoreError> {
-        let line = self.lines.of(&attempt.name);
+        let local_queue = self.local_queues.of(&attempt.name);
         // Where somebody waits the lock is not taken, and who only asks needs no turn.
-        let turn = match (line.len(Instant::now()), line.turn.try_lock()) {
+        let turn = match (local_queue.len(Instant::now()), local_queue.turn.try_lock()) {
             (0, Ok(turn)) => Some(turn),
             // Somebody else just tries. Whoever wants to wait can as well do so in the line.
-            (0, Err(_)) if attempt.wait.is_none() => Some(self.turn(&line).await?),
+            (0, Err(_)) if attempt.wait.is_none() => Some(self.turn(&local_queue).await?),
             _ => None,
         };
-        let wish = Wish {
-            take: turn.is_some() && line.len(Instant::now()) == 0,
-            unheard: None,
-            waits: attempt.wait.map(|_| WAKES),
+        let request = ReserveRequest {
+            take: turn.is_some() && local_queue.len(Instant::now()) == 0,
+            undelivered_ttl: None,
+            wake_within: attempt.wait.map(|_| WAKES),
         };
         let keys = self.keys(&attempt.name);
-        let holder = match self.attempt(&keys, attempt, wish).await? {
-            Tried::Granted(lease, _) => return Ok(Acquisition::Granted(lease)),
-            Tried::Done(acquisition) => return Ok(acquisition),
-            Tried::Held(holder) => Some(holder),
+        let holder = match self.attempt(&keys, attempt, request).await? {
+            AttemptOutcome::Granted(lease, _) => return Ok(Acquisition::Granted(lease)),
+            AttemptOutcome::Done(acquisition) => return Ok(acquisition),
+            AttemptOutcome::Held(holder) => Some(holder),
             // Whose lease is at a minority may have released it long ago.
-            Tried::Split(_) | Tried::Free => None,
+            AttemptOutcome::Split(_) | AttemptOutcome::Free => None,
         };
-        let joined = self.join(&line, attempt, holder);
+        let joined = self.join(&local_queue, attempt, holder);
         drop(turn);
         Ok(joined)
     }
@@ -60,35 +62,35 @@ impl Shared {
     /// Takes a place in the line for an attempt, or answers why not.
     fn join(
         self: &Arc<Self>,
-        line: &Arc<Line>,
+        local_queue: &Arc<LocalQueue>,
         attempt: &Attempt,
         holder: Option<Holder>,
     ) -> Acquisition {
         let Some(waiting) = attempt.wait else {
-            return match line.pass(attempt) {
+            return match local_queue.drop_keyed(attempt) {
                 Err(_in_other_words) => Acquisition::IdempotencyMismatch,
                 Ok(superseded) => {
                     self.supersede(superseded);
-                    let waiters = line.len(Instant::now());
+                    let waiters = local_queue.len(Instant::now());
                     Acquisition::Held(Contention { holder, waiters })
                 }
             };
         };
-        match line.join(attempt, waiting, Instant::now()) {
-            Joined::Full => Acquisition::QueueFull,
-            Joined::Mismatch => Acquisition::IdempotencyMismatch,
-            Joined::Standing {
+        match local_queue.join(attempt, waiting, Instant::now()) {
+            JoinOutcome::Full => Acquisition::QueueFull,
+            JoinOutcome::Mismatch => Acquisition::IdempotencyMismatch,
+            JoinOutcome::Queued {
                 ahead,
                 superseded,
                 contend,
             } => {
                 self.supersede(superseded);
                 if contend {
-                    self.start_contending(&attempt.name, line);
+                    self.start_contending(&attempt.name, local_queue);
                 }
-                let waiters = line.len(Instant::now());
+                let waiters = local_queue.len(Instant::now());
                 let contention = Contention { holder, waiters };
-                Acquisition::Queued(Place { ahead, contention })
+                Acquisition::Queued(QueuePosition { ahead, contention })
             }
         }
     }
@@ -96,7 +98,7 @@ impl Shared {
     fn supersede(&self, superseded: Option<TokenHash>) {
         if let Some(token) = superseded {
             // Whoever has left already need not hear it.
-            let _heard = self.gateway.parking.tell(&token, News::Superseded);
+            let _delivered = self.gateway.parking.deliver(&token, News::Superseded);
         }
     }
 
@@ -107,19 +109,19 @@ impl Shared {
         token: &TokenHash,
         keep_for: Option<Duration>,
     ) -> Result<Leaving, StoreError> {
-        let (keys, line) = (self.keys(name), self.lines.of(name));
-        let mut left = line.leave(token, keep_for, Instant::now());
-        if matches!(left, Left::Tried | Left::Elsewhere) {
+        let (keys, local_queue) = (self.keys(name), self.local_queues.of(name));
+        let mut left = local_queue.leave(token, keep_for, Instant::now());
+        if matches!(left, LeaveOutcome::BeingTried | LeaveOutcome::NotQueued) {
             // It may be granted the lock just now: when the try for it is over, that is known.
-            let turn = self.turn(&line).await;
+            let turn = self.turn(&local_queue).await;
             // Also where nobody knows: nobody waits in this place any more.
-            left = line.leave_now(token, keep_for, Instant::now());
+            left = local_queue.leave_now(token, keep_for, Instant::now());
             let _turn = turn?;
             let confirmed = match left {
                 // The try has come to nothing, or nobody knows and it is withdrawn from every node.
-                Left::Gone => self.confirm(name, token).await.ok(),
-                Left::Elsewhere => Some(self.confirm(name, token).await?),
-                Left::Superseded | Left::Tried => None,
+                LeaveOutcome::Removed => self.confirm(name, token).await.ok(),
+                LeaveOutcome::NotQueued => Some(self.confirm(name, token).await?),
+                LeaveOutcome::Superseded | LeaveOutcome::BeingTried => None,
             };
             match confirmed {
                 Some(Confirmation::Confirmed(lease)) => return Ok(Leaving::Granted(lease)),
@@ -128,9 +130,9 @@ impl Shared {
             }
         }
         match left {
-            Left::Superseded => Ok(Leaving::Superseded),
-            Left::Gone | Left::Elsewhere | Left::Tried => {
-                Ok(Leaving::Left(self.contention(&keys, &line).await))
+            LeaveOutcome::Superseded => Ok(Leaving::Superseded),
+            LeaveOutcome::Removed | LeaveOutcome::NotQueued | LeaveOutcome::BeingTried => {
+                Ok(Leaving::Left(self.contention(&keys, &local_queue).await))
             }
         }
     }
@@ -140,13 +142,13 @@ impl Shared {
         let positions = self.gateway.parking.positions();
         let now = Instant::now();
         for (name, tokens) in positions.by_name() {
-            let Some(line) = self.lines.existing(&name) else {
+            let Some(local_queue) = self.local_queues.existing(&name) else {
                 continue;
             };
-            let waiters = line.len(now);
+            let waiters = local_queue.len(now);
             for token in tokens {
-                if let Some(ahead) = line.ahead_of(&token, now) {
-                    positions.tell(&token, Position { ahead, waiters });
+                if let Some(ahead) = local_queue.ahead_of(&token, now) {
+                    positions.publish(&token, Position { ahead, waiters });
                 }
             }
         }

@@ -14,7 +14,7 @@ use super::{
 
 /// For how long a walk has lasted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Walk {
+pub(super) struct ListWalk {
     /// When it began, in milliseconds, by the clock of the first node; 0 if that does not say.
     pub(super) since: u64,
     lasted: Option<Duration>,
@@ -29,7 +29,7 @@ const JITTER: Duration = Duration::from_millis(5);
 
 impl Shared {
     /// A walk that began then, or begins now.
-    pub(super) async fn walk(&self, since: Option<u64>) -> Walk {
+    pub(super) async fn walk(&self, since: Option<u64>) -> ListWalk {
         let at = Instant::now();
         let slot = Slot::of(Keys::PROBE.as_bytes());
         let dispatch = &self.quorum.nodes()[0].dispatch;
@@ -39,7 +39,7 @@ impl Shared {
         };
         let since = since.or(now).unwrap_or_default();
         let lasted = now.and_then(|now| now.checked_sub(since));
-        Walk {
+        ListWalk {
             since,
             lasted: lasted.map(Duration::from_millis).filter(|_| since > 0),
             at,
@@ -52,9 +52,9 @@ fn millis(time: Value) -> Option<u64> {
     Some(seconds * 1_000 + micros / 1_000)
 }
 
-// === impl Walk ===
+// === impl ListWalk ===
 
-impl Walk {
+impl ListWalk {
     /// Whether a node has certainly had this since before the walk began. Clocks run apart by a hundredth
     /// at most.
     pub(super) fn is_younger_than(&self, claim: &Claim) -> bool {

@@ -93,7 +93,7 @@ local late, waits = string.byte(place, 4) == 49, ARGV[7] and tonumber(ARGV[7])
 
 -- import field
 -- import lease
--- import contend
+-- import contention
 
 -- Writes the ticket of an attempt whose id stands in the queue.
 local function stand(us, queued, count, ahead)
@@ -125,11 +125,11 @@ if held and waits and not (became or used) and string.sub(held, 1, 65) ~= id the
   redis.call('RPOP', wait)
 end
 
--- import letters
+-- import attempt_marks
 -- import send
 -- import gateways
 -- import hand_over
--- import lasting
+-- import grant_ttl
 
 -- Answers without having written, and is yet refused by a server that takes no writes: a replica
 -- does not know who holds the lock now. (The flags of the other scripts would refuse more than that:

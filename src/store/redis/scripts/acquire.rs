@@ -8,19 +8,19 @@ use crate::{
     lock::{FencingToken, HeldLease, HoldLimit, KeeperId, Salt},
     store::{
         StoreError, Unavailability, Uncertainty,
-        contract::{Acquisition, Attempt, Place},
+        contract::{Acquisition, Attempt, QueuePosition},
     },
 };
 
 use super::{
     super::{
-        dispatch::{Answer, Dispatch, Sending},
-        gateway::Gateway,
+        dispatch::{Dispatch, DispatchReply, Sending},
+        gateway::RedisGateway,
         keys::Keys,
         layout::{Record, id, pack},
-        run::Told,
+        run::ReplyOrigin,
     },
-    Knowledge, Reply, Scripts,
+    GrantKnowledge, Reply, Scripts,
     hex::{self, token_hash},
     queueing,
 };
@@ -34,10 +34,10 @@ impl Scripts {
     pub(in crate::store::redis) async fn acquire(
         &self,
         dispatch: &Dispatch,
-        gateway: &Gateway,
+        gateway: &RedisGateway,
         keys: &Keys,
         attempt: &Attempt,
-    ) -> Result<(Acquisition, Told), StoreError> {
+    ) -> Result<(Acquisition, ReplyOrigin), StoreError> {
         let (id, rest) = (id(&attempt.token), pack(attempt));
         let ttl = attempt.ttl.as_millis();
         let lasts = attempt
@@ -49,10 +49,10 @@ impl Scripts {
             .map(|key| hex::write(key.hash.as_bytes()));
         let key = key.as_deref().unwrap_or_default();
         // It asks again because it has lost its place, and what was sent before may still arrive.
-        let sent_again = gateway.parking.was_sent_again(&attempt.token);
-        let says_it_is_alive = gateway.is_to_say_it_is_alive(keys.slot());
+        let resent = gateway.parking.was_resent(&attempt.token);
+        let says_it_is_alive = gateway.should_announce(keys.slot());
         let fill = |command: &mut Cmd, sending| {
-            let late = sent_again || sending == Sending::Again;
+            let late = resent || sending == Sending::Again;
             command.arg(keys.lock()).arg(keys.fence());
             command.arg(&id).arg(lasts).arg(&rest);
             command.arg(queueing::gateway(keys, gateway));
@@ -66,7 +66,7 @@ impl Scripts {
                 command.arg(format!("x{keyed}0{late}0000"));
             }
             if let Some(waiting) = attempt.wait {
-                command.arg(waiting.patience.min(LONGEST_WAIT).as_millis().to_string());
+                command.arg(waiting.max_wait.min(LONGEST_WAIT).as_millis().to_string());
                 command.arg(waiting.longest_queue);
                 if late || says_it_is_alive {
                     command.arg(keys.gateway());
@@ -74,32 +74,32 @@ impl Scripts {
             }
         };
         let run = dispatch.run(&self.acquire, keys, &id, fill);
-        let Answer { mut reply, earlier } = run.await?;
-        let told = reply.told();
-        gateway.hear(keys, reply.news()?);
+        let DispatchReply { mut reply, earlier } = run.await?;
+        let origin = reply.origin();
+        gateway.ingest(keys, reply.news()?);
         let outcome = read(&mut reply, keys, attempt);
-        let earlier = earlier.or(sent_again.then_some(Uncertainty::TimedOut));
+        let earlier = earlier.or(resent.then_some(Uncertainty::TimedOut));
         match (&outcome, earlier) {
             (Ok(Acquisition::Granted(lease)), _) => gateway.floors.raise(keys.slot(), lease.fence),
             (Ok(Acquisition::Queued(place)), earlier) => {
-                gateway.queued(keys, &place.contention);
+                gateway.note_queued(keys, &place.contention);
                 if says_it_is_alive {
-                    gateway.has_said_it_is_alive(keys.slot());
+                    gateway.note_announced(keys.slot());
                 }
                 if earlier.is_some() {
-                    gateway.parking.sent_again(&attempt.token);
+                    gateway.parking.mark_resent(&attempt.token);
                 }
             }
             // An earlier copy that is still on its way must not come to hold the lock once it is
             // free: nobody would know its token.
             (_, Some(unknown)) => {
-                let known = Knowledge::MayBeHeard;
+                let known = GrantKnowledge::MayBeDelivered;
                 let withdrawn = self.give_back(dispatch, gateway, keys, &attempt.token, known);
                 withdrawn.await.map_err(|_not_withdrawn| unknown)?;
             }
             (_, None) => {}
         }
-        Ok((outcome?, told))
+        Ok((outcome?, origin))
     }
 }
 
@@ -126,7 +126,7 @@ fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition
             let ahead = reply.integer().and_then(|ahead| u64::try_from(ahead).ok());
             let ahead = ahead.ok_or_else(|| reply.unexpected())?;
             let contention = reply.contention(keys)?;
-            Ok(Acquisition::Queued(Place { ahead, contention }))
+            Ok(Acquisition::Queued(QueuePosition { ahead, contention }))
         }
         "full" => Ok(Acquisition::QueueFull),
         "superseded" => Ok(Acquisition::Superseded),

@@ -6,7 +6,7 @@ use tokio::time::Duration;
 use crate::store::StoreError;
 
 use super::{
-    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys},
+    super::{dispatch::Dispatch, gateway::RedisGateway, keys::Keys},
     Scripts, queueing,
 };
 
@@ -27,7 +27,7 @@ impl Scripts {
     pub(in crate::store::redis) async fn advance(
         &self,
         dispatch: &Dispatch,
-        gateway: &Gateway,
+        gateway: &RedisGateway,
         keys: &Keys,
     ) -> Result<Advance, StoreError> {
         let fill = |command: &mut Cmd, _| {
@@ -36,7 +36,7 @@ impl Scripts {
         };
         let run = dispatch.run(&self.advance, keys, keys.lock(), fill);
         let mut reply = run.await?.reply;
-        gateway.hear(keys, reply.news()?);
+        gateway.ingest(keys, reply.news()?);
         match reply.kind() {
             "held" => match reply.integer() {
                 Some(ms) => {

@@ -3,14 +3,14 @@
 use bb8_redis::redis::Cmd;
 
 use crate::{
-    lock::{Meant, Token},
+    lock::{BreakTarget, Token},
     store::{StoreError, contract::Loss},
 };
 
 use super::{
     super::{
         dispatch::{Dispatch, Sending},
-        gateway::Gateway,
+        gateway::RedisGateway,
         keys::Keys,
     },
     Reply, Scripts, queueing,
@@ -18,7 +18,7 @@ use super::{
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::redis) enum Struck {
+pub(in crate::store::redis) enum BreakResult {
     /// It was broken, by this command or an earlier copy of it.
     Broken,
     /// It does not hold the lock any more.
@@ -32,14 +32,14 @@ impl Scripts {
     pub(in crate::store::redis) async fn break_lock(
         &self,
         dispatch: &Dispatch,
-        gateway: &Gateway,
+        gateway: &RedisGateway,
         keys: &Keys,
-        meant: Meant,
-    ) -> Result<Struck, StoreError> {
+        target: BreakTarget,
+    ) -> Result<BreakResult, StoreError> {
         let nonce = Token::random().hash().to_string();
-        let (fence, mark) = match meant {
-            Meant::Lease(fence) => (format!("{:016}", fence.get()), String::new()),
-            Meant::Foreign(mark) => (String::new(), mark.to_string()),
+        let (fence, mark) = match target {
+            BreakTarget::Lease(fence) => (format!("{:016}", fence.get()), String::new()),
+            BreakTarget::Foreign(mark) => (String::new(), mark.to_string()),
         };
         let fill = |command: &mut Cmd, sending| {
             queueing::fill(command, keys, gateway, &nonce);
@@ -48,10 +48,10 @@ impl Scripts {
         };
         let run = dispatch.run(&self.break_lock, keys, &nonce, fill);
         let mut reply = run.await?.reply;
-        gateway.hear(keys, reply.news()?);
+        gateway.ingest(keys, reply.news()?);
         match reply.kind() {
-            "broken" => Ok(Struck::Broken),
-            "changed" => Ok(Struck::Changed),
+            "broken" => Ok(BreakResult::Broken),
+            "changed" => Ok(BreakResult::Changed),
             _ => Err(reply.unexpected()),
         }
     }

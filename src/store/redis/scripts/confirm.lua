@@ -29,7 +29,7 @@ local held = redis.call('GET', lock)
 -- import clock
 -- import field
 -- import lease
--- import lasting
+-- import grant_ttl
 
 if not is_lease(held) or string.sub(held, 1, 65) ~= id then
   return (KEYS[2] and 'lost ' or 'moving ') .. id .. ' '

@@ -8,7 +8,7 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, keys::Keys, layout::id, run::Told},
+    super::{dispatch::Dispatch, keys::Keys, layout::id, run::ReplyOrigin},
     Scripts,
 };
 
@@ -20,20 +20,20 @@ impl Scripts {
         dispatch: &Dispatch,
         keys: &Keys,
         token: &TokenHash,
-    ) -> Result<(Confirmation, Told), StoreError> {
+    ) -> Result<(Confirmation, ReplyOrigin), StoreError> {
         let id = id(token);
         let fill = |command: &mut Cmd, _| {
             command.arg(keys.lock()).arg(keys.gateway()).arg(&id);
         };
         let run = dispatch.run(&self.confirm, keys, &id, fill);
         let mut reply = run.await?.reply;
-        let told = reply.told();
+        let origin = reply.origin();
         let confirmation = match reply.kind() {
             "confirmed" => Confirmation::Confirmed(reply.held(keys)?),
             "lost" => Confirmation::Lost,
             "superseded" => Confirmation::Superseded,
             _ => return Err(reply.unexpected()),
         };
-        Ok((confirmation, told))
+        Ok((confirmation, origin))
     }
 }

@@ -34,7 +34,7 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 -- import fence
 -- import field
 -- import lease
--- import letters
+-- import attempt_marks
 -- import send
 -- import gateways
 -- import hand_over

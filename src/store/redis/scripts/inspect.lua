@@ -23,7 +23,7 @@ local name = string.sub(lock, 1, -5)
 -- import clock
 -- import field
 -- import lease
--- import contend
+-- import contention
 
 local held, us = redis.call('GET', lock), clock()
 local ids, over, shown = redis.call('LRANGE', wait, '0', ARGV[1] - 1), 0, {}

@@ -30,12 +30,12 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 -- import fence
 -- import field
 -- import lease
--- import letters
+-- import attempt_marks
 -- import send
 -- import gateways
 -- import hand_over
--- import lasting
--- import contend
+-- import grant_ttl
+-- import contention
 
 local held, us = redis.call('GET', lock), clock()
 if not held then

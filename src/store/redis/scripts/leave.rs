@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys, layout::id, run::Told},
+    super::{dispatch::Dispatch, gateway::RedisGateway, keys::Keys, layout::id, run::ReplyOrigin},
     Scripts, queueing,
 };
 
@@ -19,11 +19,11 @@ impl Scripts {
     pub(in crate::store::redis) async fn leave(
         &self,
         dispatch: &Dispatch,
-        gateway: &Gateway,
+        gateway: &RedisGateway,
         keys: &Keys,
         token: &TokenHash,
         keep_for: Option<Duration>,
-    ) -> Result<(Leaving, Told), StoreError> {
+    ) -> Result<(Leaving, ReplyOrigin), StoreError> {
         let id = id(token);
         let fill = |command: &mut Cmd, _| {
             queueing::fill(command, keys, gateway, &id);
@@ -34,8 +34,8 @@ impl Scripts {
         };
         let run = dispatch.run(&self.leave, keys, &id, fill);
         let mut reply = run.await?.reply;
-        let told = reply.told();
-        gateway.hear(keys, reply.news()?);
+        let origin = reply.origin();
+        gateway.ingest(keys, reply.news()?);
         let leaving = match reply.kind() {
             "left" => Leaving::Left(reply.contention(keys)?),
             "granted" => {
@@ -46,6 +46,6 @@ impl Scripts {
             "superseded" => Leaving::Superseded,
             _ => return Err(reply.unexpected()),
         };
-        Ok((leaving, told))
+        Ok((leaving, origin))
     }
 }

@@ -15,7 +15,7 @@ use super::{
 
 /// Who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store::redis) enum Seen {
+pub(in crate::store::redis) enum ListedHolder {
     /// A lease of ours.
     Lease(HeldLease),
     /// A foreign client, with what is left, and a mark of what it has written.
@@ -34,24 +34,26 @@ impl Scripts {
         &self,
         dispatch: &Dispatch,
         keys: &Keys,
-    ) -> Result<Seen, StoreError> {
+    ) -> Result<ListedHolder, StoreError> {
         let fill = |command: &mut Cmd, _| {
             command.arg(keys.lock());
         };
         let run = dispatch.run(&self.list, keys, keys.lock(), fill);
         let mut reply = run.await?.reply;
         if reply.kind() == "free" {
-            return Ok(Seen::Nobody);
+            return Ok(ListedHolder::Nobody);
         }
         let left = left(&mut reply)?;
         match reply.kind() {
             // What makes no lease was not written by us.
-            "held" => Ok(reply.read_held().map_or(Seen::Odd(left), Seen::Lease)),
+            "held" => Ok(reply
+                .read_held()
+                .map_or(ListedHolder::Odd(left), ListedHolder::Lease)),
             "foreign" => match reply.mark() {
-                Some(mark) => Ok(Seen::Foreign(left, mark)),
+                Some(mark) => Ok(ListedHolder::Foreign(left, mark)),
                 None => Err(reply.unexpected()),
             },
-            "odd" => Ok(Seen::Odd(left)),
+            "odd" => Ok(ListedHolder::Odd(left)),
             _ => Err(reply.unexpected()),
         }
     }
@@ -62,9 +64,9 @@ fn left(reply: &mut Reply) -> Result<Option<Duration>, StoreError> {
     Ok(u64::try_from(ms).ok().map(Duration::from_millis))
 }
 
-// === impl Seen ===
+// === impl ListedHolder ===
 
-impl Seen {
+impl ListedHolder {
     /// Who that is, for everybody.
     pub(in crate::store::redis) fn holder(self) -> Option<Holder> {
         match self {

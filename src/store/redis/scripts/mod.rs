@@ -26,14 +26,14 @@ mod reply;
 mod script;
 
 pub(super) use advance::Advance;
-pub(super) use break_lock::Struck;
+pub(super) use break_lock::BreakResult;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzzed_reply::fuzzed_reply;
-pub(super) use give_back::{Knowledge, TakenBack};
+pub(super) use give_back::{GrantKnowledge, TakeBackOutcome};
 pub(super) use hex::token_hash;
 pub(super) use idempotency::fill_idempotency;
-pub(super) use list::Seen;
-pub(super) use news::Heard;
+pub(super) use list::ListedHolder;
+pub(super) use news::ScriptNews;
 pub(super) use probe::{Permission, Probed};
 pub(super) use record::metadata_json;
 pub(super) use reply::Reply;

@@ -11,7 +11,7 @@ use super::{super::layout::Record, Reply, token_hash};
 
 /// One piece of news.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store::redis) enum Heard {
+pub(in crate::store::redis) enum ScriptNews {
     /// The lock has passed to an attempt that waits here.
     Granted(TokenHash, HeldLease),
     /// It has passed to somebody else, for this long.
@@ -31,20 +31,20 @@ pub(in crate::store::redis) enum Heard {
 impl Reply {
     /// The news in the next field. What makes no sense is as good as a lost reply: it is found out
     /// later.
-    pub(super) fn news(&mut self) -> Result<Vec<Heard>, StoreError> {
+    pub(super) fn news(&mut self) -> Result<Vec<ScriptNews>, StoreError> {
         let mut news = self.nested().ok_or_else(|| self.unexpected())?;
-        let mut heard = Vec::new();
+        let mut all = Vec::new();
         while !news.is_over() {
-            let one = news.nested().and_then(Heard::read);
-            heard.push(one.ok_or_else(|| self.unexpected())?);
+            let one = news.nested().and_then(ScriptNews::read);
+            all.push(one.ok_or_else(|| self.unexpected())?);
         }
-        Ok(heard)
+        Ok(all)
     }
 }
 
-// === impl Heard ===
+// === impl ScriptNews ===
 
-impl Heard {
+impl ScriptNews {
     fn read(mut fields: Reply) -> Option<Self> {
         let kind = fields.text()?;
         match kind.as_str() {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use crate::lock::Token;
 
-    fn news(news: &[&[&str]]) -> Result<Vec<Heard>, StoreError> {
+    fn news(news: &[&[&str]]) -> Result<Vec<ScriptNews>, StoreError> {
         let field = |text: &str| format!("{}:{text}", text.len());
         let one = |fields: &&[&str]| {
             let fields: String = fields.iter().map(|text| field(text)).collect();
@@ -99,11 +99,11 @@ mod tests {
             &["lapsed"],
         ]);
         let expected = [
-            Heard::Passed(Duration::from_secs(3)),
-            Heard::Superseded(token),
-            Heard::More,
-            Heard::Unsent,
-            Heard::Lapsed,
+            ScriptNews::Passed(Duration::from_secs(3)),
+            ScriptNews::Superseded(token),
+            ScriptNews::More,
+            ScriptNews::Unsent,
+            ScriptNews::Lapsed,
         ];
         assert_eq!(read.unwrap(), expected);
         assert_eq!(news(&[]).unwrap(), []);

@@ -9,7 +9,7 @@ use crate::store::{Unavailability, Uncertainty};
 
 use super::{
     super::{
-        client::answered, dispatch::Dispatch, failure::Failure, keys::Keys, sending::Place,
+        client::answered, dispatch::Dispatch, failure::Failure, keys::Keys, sending::Destination,
         shard::Shard,
     },
     Reply, Scripts,
@@ -54,8 +54,8 @@ impl Scripts {
             command.arg(key).arg(Keys::PROBE);
             command
         };
-        let place = Place::at(shard);
-        let sent = dispatch.script(&place, &self.probe, key, deadline, filled);
+        let destination = Destination::at(shard);
+        let sent = dispatch.script(&destination, &self.probe, key, deadline, filled);
         let reply = sent.await?;
         read(reply)
             .ok_or_else(|| Failure::Unknown(Uncertainty::UnexpectedReply("no probe".to_owned())))

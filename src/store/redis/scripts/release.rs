@@ -12,8 +12,8 @@ use crate::{
 
 use super::{
     super::{
-        dispatch::{Answer, Dispatch},
-        gateway::Gateway,
+        dispatch::{Dispatch, DispatchReply},
+        gateway::RedisGateway,
         keys::Keys,
         layout::id,
     },
@@ -26,7 +26,7 @@ impl Scripts {
     pub(in crate::store::redis) async fn release(
         &self,
         dispatch: &Dispatch,
-        gateway: &Gateway,
+        gateway: &RedisGateway,
         keys: &Keys,
         keeper: Option<KeeperId>,
         token: &TokenHash,
@@ -39,8 +39,8 @@ impl Scripts {
             }
         };
         let run = dispatch.run(&self.release, keys, &id, fill);
-        let Answer { mut reply, earlier } = run.await?;
-        gateway.hear(keys, reply.news()?);
+        let DispatchReply { mut reply, earlier } = run.await?;
+        gateway.ingest(keys, reply.news()?);
         let loss = match reply.kind() {
             "released" => return Ok(Release::Released),
             "adopted" => return Ok(Release::Adopted),

@@ -41,7 +41,7 @@ local held = redis.call('GET', lock)
 -- import clock
 -- import field
 -- import lease
--- import lasting
+-- import grant_ttl
 
 if not is_lease(held) or string.sub(held, 1, 65) ~= id then
   if not KEYS[2] then
@@ -82,7 +82,7 @@ if named == '' and ttl < own and left == ttl then
   return 'marked ' .. id .. ' ' .. field(stamp)
 end
 
--- import letters
+-- import attempt_marks
 
 local before = kept_by(held)
 if adopts and before ~= keeper then

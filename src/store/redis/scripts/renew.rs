@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, gateway::Gateway, keys::Keys, layout::id},
+    super::{dispatch::Dispatch, gateway::RedisGateway, keys::Keys, layout::id},
     Scripts,
 };
 
@@ -24,7 +24,7 @@ impl Scripts {
     pub(in crate::store::redis) async fn renew(
         &self,
         dispatch: &Dispatch,
-        gateway: &Gateway,
+        gateway: &RedisGateway,
         keys: &Keys,
         renewer: Renewer,
         token: &TokenHash,
@@ -73,13 +73,13 @@ impl Scripts {
         };
         match reply.kind() {
             "renewed" => {
-                gateway.hear(keys, reply.news()?);
+                gateway.ingest(keys, reply.news()?);
                 let held = reply.held(keys)?;
                 if !named.is_empty() {
                     gateway.marks.keep(lease, left, held.expires_in);
                 }
                 // It may end sooner than those who wait here expected.
-                gateway.expect_end(keys.name(), held.expires_in);
+                gateway.watch_expiry(keys.name(), held.expires_in);
                 Ok(Renewal::Renewed(held))
             }
             "adopted" => Ok(Renewal::Adopted),

@@ -6,14 +6,14 @@ use bb8_redis::redis::Value;
 
 use crate::store::{StoreError, Uncertainty};
 
-use super::super::run::{RunId, Told};
+use super::super::run::{ReplyOrigin, RunId};
 
 /// A reply that is known to answer our command.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Reply {
     kind: String,
     fields: Fields,
-    told: Told,
+    origin: ReplyOrigin,
 }
 
 /// What follows kind and echo.
@@ -69,7 +69,7 @@ impl Reply {
         Ok(Self {
             kind: String::from_utf8(kind).map_err(|_| "no kind".to_owned())?,
             fields,
-            told: Told::by(None),
+            origin: ReplyOrigin::by(None),
         })
     }
 
@@ -82,21 +82,21 @@ impl Reply {
         Self {
             kind: String::new(),
             fields,
-            told: Told::by(None),
+            origin: ReplyOrigin::by(None),
         }
     }
 
     /// The same, as this run of a server gave it just now.
     pub(in crate::store::redis) fn by(self, run: Option<&RunId>) -> Self {
         Self {
-            told: Told::by(run),
+            origin: ReplyOrigin::by(run),
             ..self
         }
     }
 
     /// When it came, and which run of which server gave it.
-    pub(in crate::store::redis) fn told(&self) -> Told {
-        self.told.clone()
+    pub(in crate::store::redis) fn origin(&self) -> ReplyOrigin {
+        self.origin.clone()
     }
 
     pub(in crate::store::redis) fn integer(&mut self) -> Option<i64> {

@@ -17,7 +17,7 @@ pub(in crate::store::redis) struct Script {
     hash: String,
     keys: usize,
     /// Whether it only looks: it comes to no harm where keys of its slot are elsewhere.
-    looks: bool,
+    read_only: bool,
     /// Whether it can do with the lease's own keys.
     runs_during_slot_migration: bool,
 }
@@ -47,25 +47,31 @@ pub(in crate::store::redis) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_00
 const PARTS: [(&str, &str); 21] = [
     ("adopt", include_str!("../redlock/lua/adopt.lua")),
     ("clock", include_str!("clock.lua")),
-    ("contend", include_str!("contend.lua")),
+    ("contention", include_str!("contention.lua")),
     ("fence", include_str!("fence.lua")),
     ("field", include_str!("field.lua")),
     ("gateways", include_str!("gateways.lua")),
     ("hand_over", include_str!("hand_over.lua")),
     ("keeper", include_str!("../redlock/lua/keeper.lua")),
-    ("lasting", include_str!("lasting.lua")),
+    ("grant_ttl", include_str!("grant_ttl.lua")),
     ("lease", include_str!("lease.lua")),
-    ("letters", include_str!("letters.lua")),
+    ("attempt_marks", include_str!("attempt_marks.lua")),
     ("mark", include_str!("../redlock/lua/mark.lua")),
     ("memory", include_str!("../redlock/lua/memory.lua")),
     ("propose", include_str!("../redlock/lua/propose.lua")),
     ("record", include_str!("../redlock/lua/record.lua")),
     ("send", include_str!("send.lua")),
     ("settle", include_str!("../redlock/lua/settle.lua")),
-    ("tell", include_str!("../redlock/lua/tell.lua")),
+    (
+        "lease_reply",
+        include_str!("../redlock/lua/lease_reply.lua"),
+    ),
     ("time", include_str!("../redlock/lua/time.lua")),
     ("vote", include_str!("../redlock/lua/vote.lua")),
-    ("wake", include_str!("../redlock/lua/wake.lua")),
+    (
+        "publish_free",
+        include_str!("../redlock/lua/publish_free.lua"),
+    ),
 ];
 /// The channel of all gateways as it stands in the scripts, which is that of the first database.
 const EVERYBODY: &str = "'lg:gw:all'";
@@ -78,7 +84,7 @@ const ARGUMENTS: usize = 23;
 
 impl Scripts {
     pub(in crate::store::redis) fn new(channels: &Channels) -> Self {
-        let of_queue = |text| Script::telling(text, 2, channels);
+        let of_queue = |text| Script::publishing(text, 2, channels);
         Self {
             acquire: of_queue(include_str!("acquire.lua")),
             renew: of_queue(include_str!("renew.lua")).running_during_slot_migration(),
@@ -88,11 +94,11 @@ impl Scripts {
             leave: of_queue(include_str!("leave.lua")),
             lapse: Script::new(include_str!("lapse.lua"), 1),
             advance: of_queue(include_str!("advance.lua")),
-            inspect: Script::new(include_str!("inspect.lua"), 2).reading_only(),
-            list: Script::new(include_str!("list.lua"), 1).reading_only(),
-            count: Script::new(include_str!("count.lua"), 2).reading_only(),
+            inspect: Script::new(include_str!("inspect.lua"), 2).read_only(),
+            list: Script::new(include_str!("list.lua"), 1).read_only(),
+            count: Script::new(include_str!("count.lua"), 2).read_only(),
             break_lock: of_queue(include_str!("break.lua")),
-            probe: Script::new(include_str!("probe.lua"), 1).reading_only(),
+            probe: Script::new(include_str!("probe.lua"), 1).read_only(),
         }
     }
 }
@@ -107,7 +113,11 @@ impl Script {
     }
 
     /// One that sends messages to the gateways of its database.
-    pub(in crate::store::redis) fn telling(text: &str, keys: usize, channels: &Channels) -> Self {
+    pub(in crate::store::redis) fn publishing(
+        text: &str,
+        keys: usize,
+        channels: &Channels,
+    ) -> Self {
         let everybody = format!("'{}'", channels.all);
         Self::of(compose(text).replace(EVERYBODY, &everybody), keys)
     }
@@ -122,13 +132,13 @@ impl Script {
             text,
             hash,
             keys,
-            looks: false,
+            read_only: false,
             runs_during_slot_migration: false,
         }
     }
 
-    fn reading_only(mut self) -> Self {
-        self.looks = true;
+    fn read_only(mut self) -> Self {
+        self.read_only = true;
         self
     }
 
@@ -144,7 +154,7 @@ impl Script {
 
     /// Whether it changes anything.
     pub(in crate::store::redis) fn writes(&self) -> bool {
-        !self.looks
+        !self.read_only
     }
 
     /// Whether it can do with the lease's own keys, which are its first, while its slot is being moved:

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::support::program::{Ran, latchgate, program};
 
 /// How long anything may take on a machine that does other things as well.
-pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// `latchgate run` under way. Dropped, it is killed, and its guard kills the rest.
 pub(super) struct Running {
@@ -68,7 +68,7 @@ pub(super) fn waiters(url: &str, name: &str) -> u64 {
 
 /// Waits until something is so.
 pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
         thread::sleep(Duration::from_millis(5));

@@ -11,7 +11,7 @@ use std::{
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use super::fixture::{PATIENCE, gather, inspect, run_sh, until};
+use super::fixture::{TIMEOUT, gather, inspect, run_sh, until};
 use crate::support::{gateway::Gateway, spawn};
 
 /// An interactive shell on a terminal of its own.
@@ -50,7 +50,7 @@ impl Shell {
 
     /// Waits until something is shown. What is typed is shown, too, so it must not be in there.
     fn shows(&self, text: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.has_shown(text) {
             let shown = self.shown.lock().unwrap().clone();
             assert!(Instant::now() < deadline, "{text:?} is not in {shown}");

@@ -7,7 +7,7 @@ use latchgate::{
     config::LimitsConfig,
     engine::{AcquireRequest, BreakError, Engine, Hold, HoldEnd, HoldEvent, LossReason},
     lifecycle::Lifecycle,
-    lock::{FencingToken, Lease, Meant, Reason},
+    lock::{BreakTarget, FencingToken, Lease, Reason},
     store::{Store as _, contract::Holder},
 };
 use tokio::time::{Instant, timeout};
@@ -69,7 +69,7 @@ async fn listening(fixture: &dyn Fixture) {
                 granted(teller, &attempt("word", LONG)).await;
                 teller.break_lock(&name("word"), None).await.unwrap();
                 let soon = Duration::from_millis(200);
-                if timeout(soon, listener.heard()).await.is_ok() {
+                if timeout(soon, listener.recv()).await.is_ok() {
                     break;
                 }
                 assert!(Instant::now() < deadline, "no word gets through");
@@ -85,7 +85,7 @@ async fn broken(engine: &Engine, fence: Option<FencingToken>) {
     let holder = engine
         .break_lock(
             name("lock"),
-            fence.map(Meant::Lease),
+            fence.map(BreakTarget::Lease),
             Reason::new("it hangs").unwrap(),
             record,
         )

@@ -7,9 +7,9 @@ use std::{
 };
 
 use latchgate::{
-    auth::Warrant,
+    auth::Authorization,
     config::{LimitsConfig, Millis},
-    engine::{AcquireError, AcquireRequest, Engine, Granted, Stated},
+    engine::{AcquireError, AcquireRequest, Engine, ExplicitTerms, Granted},
     lifecycle::Lifecycle,
     lock::{CallerId, IdempotencyKey, Lease, Metadata, Owner, Token},
     store::{
@@ -46,12 +46,12 @@ pub(super) fn request(lock: &str, owner: &str) -> AcquireRequest {
         name: name(lock),
         ttl: ttl(LONG),
         hold_limit: None,
-        stated: Stated::default(),
+        explicit: ExplicitTerms::default(),
         wait: PATIENT,
         owner: Some(Owner::new(owner).unwrap()),
         metadata: Metadata::default(),
         caller: CallerId::ANONYMOUS,
-        warrant: Warrant::default(),
+        authorization: Authorization::default(),
         idempotency_key: None,
     }
 }

@@ -66,7 +66,7 @@ pub(in super::super) async fn one_who_is_given_back_while_queued_is_never_grante
     assert_eq!(answer.unwrap(), GiveBack::NothingHeld);
     released(&store, &holder).await;
     assert!(is_free(&store, "lock").await);
-    assert_eq!(place.news_so_far(), None);
+    assert_eq!(place.try_news(), None);
 }
 
 pub(in super::super) async fn one_who_leaves_after_the_grant_is_told_so(fixture: &dyn Fixture) {
@@ -190,7 +190,7 @@ pub(in super::super) async fn one_whose_wait_runs_out_with_the_grant_leaves_it_t
 fn waiting() -> Attempt {
     Attempt {
         wait: Some(Waiting {
-            patience: Duration::from_secs(50),
+            max_wait: Duration::from_secs(50),
             longest_queue: 100,
         }),
         ..attempt("lock", LONG)

@@ -8,7 +8,7 @@ use latchgate::{
     lock::NamePrefix,
     store::{
         Store as _,
-        contract::{Acquisition, Attempt, Place, Waiting},
+        contract::{Acquisition, Attempt, QueuePosition, Waiting},
         page::ListQuery,
     },
 };
@@ -108,7 +108,7 @@ pub(in super::super) async fn an_attempt_is_told_how_many_are_before_it(fixture:
     for ahead in 0..3 {
         let attempt = Attempt {
             wait: Some(Waiting {
-                patience: Duration::from_secs(50),
+                max_wait: Duration::from_secs(50),
                 longest_queue: 100,
             }),
             ..attempt("lock", LONG)
@@ -123,7 +123,7 @@ pub(in super::super) async fn an_attempt_is_told_how_many_are_before_it(fixture:
         assert!(place.contention.holder.is_some(), "{holder:?} holds it");
         // A copy of the command changes nothing.
         let again = store.acquire(&attempt).await.unwrap();
-        let Acquisition::Queued(Place { ahead: again, .. }) = again else {
+        let Acquisition::Queued(QueuePosition { ahead: again, .. }) = again else {
             panic!("not queued: {again:?}");
         };
         assert_eq!(again, ahead);

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 /// One lock: who holds it, and who is queued for it.
 #[derive(Debug)]
 pub(super) struct Model {
-    holder: Option<Standing>,
-    queue: VecDeque<Standing>,
+    holder: Option<ModelWaiter>,
+    queue: VecDeque<ModelWaiter>,
     longest: u64,
-    news: Vec<(usize, Told)>,
+    news: Vec<(usize, ExpectedNews)>,
 }
 
 /// How somebody asks.
@@ -35,7 +35,7 @@ pub(super) enum Answer {
 
 /// What somebody should hear who stands in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum ExpectedNews {
     Granted,
     Superseded,
 }
@@ -50,7 +50,7 @@ pub(super) enum Holds {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Standing {
+struct ModelWaiter {
     who: usize,
     ask: Ask,
     /// Whether somebody is there to hear of it.
@@ -74,7 +74,7 @@ impl Model {
     }
 
     pub(super) fn ask(&mut self, who: usize, ask: Ask) -> Answer {
-        let new = Standing {
+        let new = ModelWaiter {
             who,
             ask,
             attended: true,
@@ -95,14 +95,14 @@ impl Model {
             holder.keeper = who;
             return Answer::Replayed(holder.who);
         }
-        let same = |it: &Standing| ask.key.is_some() && it.ask.key == ask.key;
+        let same = |it: &ModelWaiter| ask.key.is_some() && it.ask.key == ask.key;
         if let Some(ahead) = self.queue.iter().position(same) {
             let before = self.queue[ahead];
             if before.ask.in_other_words != ask.in_other_words {
                 return Answer::Mismatch;
             }
             if before.attended {
-                self.news.push((before.who, Told::Superseded));
+                self.news.push((before.who, ExpectedNews::Superseded));
             }
             if !ask.waits {
                 self.queue.remove(ahead);
@@ -128,7 +128,7 @@ impl Model {
         if let Some(next) = &self.holder
             && next.attended
         {
-            self.news.push((next.who, Told::Granted));
+            self.news.push((next.who, ExpectedNews::Granted));
         }
         ended?.ask.key
     }
@@ -170,7 +170,7 @@ impl Model {
         self.queue.len() as u64
     }
 
-    pub(super) fn take_news(&mut self) -> Vec<(usize, Told)> {
+    pub(super) fn take_news(&mut self) -> Vec<(usize, ExpectedNews)> {
         std::mem::take(&mut self.news)
     }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use latchgate::{
-    lock::{FencingToken, IdempotencyHash, Meant, Owner},
+    lock::{BreakTarget, FencingToken, IdempotencyHash, Owner},
     store::{
         AnyStore, Store,
         breaks::Breaking,
@@ -23,7 +23,7 @@ use super::{
         attempts::{LONG, attempt, key, keyed, name},
     },
     LATE,
-    queue_model::{Answer, Ask, Holds, Model, Told},
+    queue_model::{Answer, Ask, ExpectedNews, Holds, Model},
 };
 use crate::support::Random;
 
@@ -96,7 +96,7 @@ impl Game {
             None => attempt(LOCK, LONG),
         };
         let waiting = Waiting {
-            patience: Duration::from_secs(50),
+            max_wait: Duration::from_secs(50),
             longest_queue: LONGEST_QUEUE,
         };
         let number = self.players.len();
@@ -176,7 +176,7 @@ impl Game {
         let Attempt { name, token, .. } = &self.players[holder].attempt;
         let store = &self.stores[self.random.below(self.stores.len())];
         let answer = store
-            .break_lock(name, fence.map(Meant::Lease))
+            .break_lock(name, fence.map(BreakTarget::Lease))
             .await
             .unwrap();
         let after = store.renew(name, token, None).await.unwrap();
@@ -273,9 +273,9 @@ impl Game {
                 });
             }
             let held = match (told, news) {
-                (Told::Superseded, Ok(News::Superseded)) => continue,
-                (Told::Granted, Ok(News::Granted(held))) => held,
-                (Told::Granted, Ok(News::GrantedProvisionally)) => {
+                (ExpectedNews::Superseded, Ok(News::Superseded)) => continue,
+                (ExpectedNews::Granted, Ok(News::Granted(held))) => held,
+                (ExpectedNews::Granted, Ok(News::GrantedProvisionally)) => {
                     let Attempt { name, token, .. } = &player.attempt;
                     match player.store.confirm(name, token).await.unwrap() {
                         Confirmation::Confirmed(held) => held,
@@ -295,10 +295,10 @@ impl Game {
             let Some(place) = &mut player.place else {
                 continue;
             };
-            let news = place.news_so_far();
+            let news = place.try_news();
             if news == Some(News::Forgotten) {
                 // Where the machine stands still, a place is looked for before it is taken.
-                place.wait_again();
+                place.rearm();
                 let again = player.store.acquire(&player.attempt).await.unwrap();
                 let stands = matches!(again, Acquisition::Queued(_));
                 assert!(stands, "{one} asks again: {again:?}");

@@ -4,7 +4,7 @@ use latchgate::telemetry::metrics::Metrics;
 use std::time::Duration;
 
 use latchgate::{
-    auth::Warrant,
+    auth::Authorization,
     config::LimitsConfig,
     engine::{AcquireRequest, Engine, Hold, HoldEnd, HoldEvent, LossReason},
     lifecycle::Lifecycle,
@@ -86,7 +86,7 @@ pub(in super::super) async fn that_adopt_a_lease_together_leave_one_of_them(fixt
         let (engine, token) = (at.engine.clone(), lease.token.clone());
         async move {
             engine
-                .adopt(name("lock"), token, Warrant::default())
+                .adopt(name("lock"), token, Authorization::default())
                 .await
                 .unwrap()
         }
@@ -204,7 +204,7 @@ impl Gateway {
         let token = lease.token.clone();
         let mut hold = self
             .engine
-            .adopt(name("lock"), token, Warrant::default())
+            .adopt(name("lock"), token, Authorization::default())
             .await
             .unwrap();
         assert_eq!(granted(&mut hold).await.held.fence, lease.held.fence);

@@ -1,10 +1,10 @@
 //! Every answer is one that may be given to its request.
 
-use super::super::{History, Report, Terms, found::Invariant, line::Answer};
+use super::super::{History, Report, Terms, found::Invariant, line::RecordedAnswer};
 
 pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for op in &history.ops {
-        if let Some((at, Answer::Wrong { what })) = &op.heard {
+        if let Some((at, RecordedAnswer::Wrong { what })) = &op.heard {
             let what = format!("{:?} was answered {what}", op.ask);
             report.violated(Invariant::Contract, &op.lock, *at, what);
         }

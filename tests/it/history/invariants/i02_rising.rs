@@ -31,9 +31,9 @@ fn known(lock: &Lock) -> Vec<(u64, u64)> {
         .leases
         .values()
         .map(|lease| (lease.granted, lease.fence));
-    let seen = lock.sights.iter().filter_map(|sight| {
-        let holder = sight.holder.as_ref()?;
-        Some((sight.heard, holder.fence))
+    let seen = lock.observations.iter().filter_map(|observation| {
+        let holder = observation.holder.as_ref()?;
+        Some((observation.heard, holder.fence))
     });
     let mut known: Vec<_> = granted.chain(seen).collect();
     known.sort_unstable();

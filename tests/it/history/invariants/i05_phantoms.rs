@@ -4,18 +4,20 @@
 use super::super::{
     History, Report, Terms,
     found::Invariant,
-    line::{Answer, Seen},
+    line::{RecordedAnswer, Seen},
+    observation::Observation,
     op::{NEVER, Op},
     read::Lock,
-    sight::Sight,
 };
 
 pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
-        for sight in &lock.sights {
-            let Some(seen) = &sight.holder else { continue };
-            if let Some(what) = phantom(history, lock, sight, seen, terms) {
-                report.violated(Invariant::I5, name, sight.heard, what);
+        for observation in &lock.observations {
+            let Some(seen) = &observation.holder else {
+                continue;
+            };
+            if let Some(what) = phantom(history, lock, observation, seen, terms) {
+                report.violated(Invariant::I5, name, observation.heard, what);
             }
         }
     }
@@ -24,7 +26,7 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
 fn phantom(
     history: &History,
     lock: &Lock,
-    sight: &Sight,
+    observation: &Observation,
     seen: &Seen,
     terms: &Terms,
 ) -> Option<String> {
@@ -40,13 +42,13 @@ fn phantom(
     let Some(first) = asking().map(|op| op.asked).min() else {
         return Some(format!("{owner} holds it with {fence} and never asked"));
     };
-    if sight.heard < first {
+    if observation.heard < first {
         return Some(format!("{owner} held it with {fence} before it asked"));
     }
     // One that was told no may come to hold it later only where its place is kept, or where the store has
     // forgotten that it has left the queue.
     let until = asking().map(|op| {
-        let stands_again = history.faults.forgot(op.asked, sight.asked);
+        let stands_again = history.faults.forgot(op.asked, observation.asked);
         let again = if stands_again {
             may_stand_until(op, terms)
         } else {
@@ -55,22 +57,24 @@ fn phantom(
         may_be_granted_until(op, terms).max(again)
     });
     let until = until.max();
-    (until.unwrap_or_default() < sight.asked)
+    (until.unwrap_or_default() < observation.asked)
         .then(|| format!("{owner} holds it with {fence} after it was told that it does not"))
 }
 
 /// Until when an attempt may come to hold the lock without its client hearing of it.
 fn may_be_granted_until(op: &Op, terms: &Terms) -> u64 {
     match op.answer() {
-        Some(Answer::Locked { .. } | Answer::Refused { .. }) if op.is_keyed() => {
+        Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. }) if op.is_keyed() => {
             let (ttl, _) = op.wants().unwrap_or_default();
             op.returned()
                 .saturating_add(terms.grace() + ttl + terms.second())
         }
         // Its own lease is another one. It may have been handed the lock before, and been too late.
-        Some(Answer::Locked { .. } | Answer::Refused { .. } | Answer::Granted { .. }) => {
-            op.returned()
-        }
+        Some(
+            RecordedAnswer::Locked { .. }
+            | RecordedAnswer::Refused { .. }
+            | RecordedAnswer::Granted { .. },
+        ) => op.returned(),
         _ => NEVER,
     }
 }

@@ -5,7 +5,7 @@ use super::super::{
     History, Report, Terms,
     found::Invariant,
     lease::Lease,
-    line::{Answer, Ask},
+    line::{Ask, RecordedAnswer},
     read::Lock,
 };
 
@@ -14,7 +14,7 @@ pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
         for op in history.of(lock) {
             let lease = op.about().and_then(|fence| lock.leases.get(&fence));
             let Some(lease) = lease else { continue };
-            if op.answer() != Some(&Answer::Lost) || matches!(op.ask, Ask::Break { .. }) {
+            if op.answer() != Some(&RecordedAnswer::Lost) || matches!(op.ask, Ask::Break { .. }) {
                 continue;
             }
             // A release is what may end it, so one that was asked before it counts, and not itself.
@@ -49,25 +49,25 @@ fn stream_is_over(history: &History, lock: &Lock, lease: &Lease, heard: u64) -> 
 fn unseen(history: &History, name: &str, lock: &Lock, report: &mut Report) {
     let mut leases: Vec<&Lease> = lock.leases.values().collect();
     leases.sort_by_key(|lease| lease.granted);
-    for sight in &lock.sights {
+    for observation in &lock.observations {
         // Of the leases that were known when somebody looked only the last can still have been there.
-        let known = leases.partition_point(|lease| lease.granted <= sight.asked);
+        let known = leases.partition_point(|lease| lease.granted <= observation.asked);
         let Some(lease) = known.checked_sub(1).map(|last| leases[last]) else {
             continue;
         };
-        let there = sight.heard < lease.relied_on();
-        if !there || history.faults.forgot(lease.asked, sight.heard) {
+        let there = observation.heard < lease.relied_on();
+        if !there || history.faults.forgot(lease.asked, observation.heard) {
             continue;
         }
-        match &sight.holder {
+        match &observation.holder {
             Some(seen) if seen.fence == lease.fence => {}
-            None if !sight.complete => {}
+            None if !observation.complete => {}
             other => {
                 let what = format!(
                     "{} held it with {}, and seen was {other:?}",
                     lease.errand, lease.fence
                 );
-                report.violated(Invariant::I6, name, sight.heard, what);
+                report.violated(Invariant::I6, name, observation.heard, what);
             }
         }
     }

@@ -9,7 +9,7 @@ use super::super::{
     History, Report, Terms,
     faults::RECOVERY,
     found::Invariant,
-    line::Answer,
+    line::RecordedAnswer,
     op::{MS, NEVER, Op},
     read::Lock,
     spans::{Span, union, without},
@@ -58,7 +58,10 @@ fn wait(op: &Op, ends: u64) -> Option<Span> {
 
 /// When the lock is taken, or may be by somebody who does not know of it.
 fn taken(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
-    let holders = lock.sights.iter().filter_map(|sight| sight.holder.as_ref());
+    let holders = lock
+        .observations
+        .iter()
+        .filter_map(|observation| observation.holder.as_ref());
     let owners: HashSet<&str> = holders.map(|holder| holder.owner.as_str()).collect();
     let seen = |errand: &str| owners.contains(errand);
     let leases = lock.leases.values();
@@ -68,8 +71,12 @@ fn taken(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
         let over = op.given_up();
         let grace = if op.is_keyed() { terms.grace() } else { 0 };
         let until = match op.answer() {
-            Some(Answer::Locked { .. } | Answer::Refused { .. }) if !op.is_keyed() => continue,
-            Some(Answer::Locked { .. } | Answer::Refused { .. }) => over,
+            Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. })
+                if !op.is_keyed() =>
+            {
+                continue;
+            }
+            Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. }) => over,
             None if over == NEVER => continue,
             None if op.early && !seen(&op.errand) && !history.faults.felt(op.asked, over) => over,
             // It may have been granted the lock, and be answered just when its client hung up, or its gateway be

@@ -12,9 +12,9 @@ use super::super::{
     History, Report, Terms,
     found::Invariant,
     line::Seen,
+    observation::Observation,
     op::{MS, NEVER, Op},
     read::Lock,
-    sight::Sight,
 };
 
 /// So many, and one of so many, are more than a few.
@@ -24,17 +24,19 @@ const ONE_OF: usize = 25;
 pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     kept_for_nobody(history, terms, report);
     for (name, lock) in &history.locks {
-        for sight in &lock.sights {
-            let Some(seen) = &sight.holder else { continue };
-            let (due, why) = due(history, lock, sight, seen, terms);
-            if due < sight.asked {
+        for observation in &lock.observations {
+            let Some(seen) = &observation.holder else {
+                continue;
+            };
+            let (due, why) = due(history, lock, observation, seen, terms);
+            if due < observation.asked {
                 let what = format!(
                     "{} held it with {} {} ms after it should have been gone: {why}",
                     seen.owner,
                     seen.fence,
-                    (sight.asked - due) / MS
+                    (observation.asked - due) / MS
                 );
-                report.violated(Invariant::I8, name, sight.heard, what);
+                report.violated(Invariant::I8, name, observation.heard, what);
             }
         }
     }
@@ -44,20 +46,20 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
 fn due(
     history: &History,
     lock: &Lock,
-    sight: &Sight,
+    observation: &Observation,
     seen: &Seen,
     terms: &Terms,
 ) -> (u64, &'static str) {
     if let Some(lease) = lock.leases.get(&seen.fence) {
         let over = lease.may_last.saturating_add(terms.second());
-        if lease.ended < over && !history.faults.forgot(lease.ended, sight.heard) {
+        if lease.ended < over && !history.faults.forgot(lease.ended, observation.heard) {
             return (lease.ended, "its end was answered");
         }
         let streams = history.of(lock).filter(|op| op.is_hold());
         let stream = streams.filter(|op| op.granted() == Some(seen.fence)).last();
         if let Some(stream) = stream
             && stream.hung_up
-            && !history.faults.felt(stream.asked, sight.heard)
+            && !history.faults.felt(stream.asked, observation.heard)
         {
             return (
                 stream.over.unwrap_or(NEVER).saturating_add(terms.second()),
@@ -83,9 +85,9 @@ fn due(
     };
     let later = grace + terms.second();
     let waited = asked().filter_map(Op::wants).any(|(_ttl, wait)| wait > 0);
-    let (healed, alive) = if history.faults.felt(begun, sight.heard) {
-        let alive = history.faults.counts_as_alive(sight.heard);
-        let healed = history.faults.last_before(sight.heard);
+    let (healed, alive) = if history.faults.felt(begun, observation.heard) {
+        let alive = history.faults.counts_as_alive(observation.heard);
+        let healed = history.faults.last_before(observation.heard);
         (healed, if waited { alive } else { 0 })
     } else {
         (0, 0)
@@ -115,11 +117,12 @@ fn kept_for_nobody(history: &History, terms: &Terms, report: &mut Report) {
         .collect();
     let mut kept = HashSet::new();
     let mut last = 0;
-    for sight in history.locks.values().flat_map(|lock| &lock.sights) {
-        let owner = sight.holder.as_ref().map(|seen| seen.owner.as_str());
-        let owner = owner.filter(|owner| gone.get(owner).is_some_and(|due| *due < sight.asked));
+    for observation in history.locks.values().flat_map(|lock| &lock.observations) {
+        let owner = observation.holder.as_ref().map(|seen| seen.owner.as_str());
+        let owner =
+            owner.filter(|owner| gone.get(owner).is_some_and(|due| *due < observation.asked));
         if owner.is_some_and(|owner| kept.insert(owner)) {
-            last = sight.heard;
+            last = observation.heard;
         }
     }
     if kept.len() >= FEW && kept.len() * ONE_OF >= gone.len() {

@@ -5,8 +5,8 @@ use super::super::{
     History, Report, Terms,
     found::Invariant,
     lease::Lease,
-    line::{Answer, Ask},
-    op::{MS, NEVER, Op, Outcome},
+    line::{Ask, RecordedAnswer},
+    op::{MS, NEVER, Op, OpOutcome},
     read::Lock,
 };
 
@@ -16,7 +16,9 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
         for op in history.of(lock).filter(forged) {
             let refused = matches!(
                 op.answer(),
-                None | Some(Answer::Lost | Answer::Refused { .. } | Answer::Unknown)
+                None | Some(
+                    RecordedAnswer::Lost | RecordedAnswer::Refused { .. } | RecordedAnswer::Unknown
+                )
             );
             if !refused {
                 let what = format!(
@@ -46,7 +48,10 @@ fn outlived(history: &History, lock: &Lock, lease: &Lease, terms: &Terms, report
         .filter(|op| op.about() == Some(lease.fence))
     {
         let repeatable = lease.keyed && matches!(op.ask, Ask::Release { .. });
-        let done = matches!(op.answer(), Some(Answer::Renewed { .. } | Answer::Released));
+        let done = matches!(
+            op.answer(),
+            Some(RecordedAnswer::Renewed { .. } | RecordedAnswer::Released)
+        );
         if done && !repeatable {
             let why = if followed.is_some_and(|next| next < op.asked) {
                 Some("another lease was granted")
@@ -66,12 +71,12 @@ fn outlived(history: &History, lock: &Lock, lease: &Lease, terms: &Terms, report
             }
         }
         match (&op.ask, op.answer()) {
-            (Ask::Renew { .. }, Some(Answer::Renewed { left_ms, .. })) => {
+            (Ask::Renew { .. }, Some(RecordedAnswer::Renewed { left_ms, .. })) => {
                 may_last = may_last.max(op.returned() + left_ms * MS);
             }
-            (Ask::Renew { .. }, _) if op.outcome() == Outcome::Open => may_last = NEVER,
-            (Ask::Release { .. }, Some(Answer::Released))
-            | (Ask::Break { .. }, Some(Answer::Broken)) => ended = ended.min(op.returned()),
+            (Ask::Renew { .. }, _) if op.outcome() == OpOutcome::Open => may_last = NEVER,
+            (Ask::Release { .. }, Some(RecordedAnswer::Released))
+            | (Ask::Break { .. }, Some(RecordedAnswer::Broken)) => ended = ended.min(op.returned()),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use super::super::{
     History, Report, Terms,
     found::Invariant,
     lease::Lease,
-    line::{Answer, Ask},
+    line::{Ask, RecordedAnswer},
     op::Op,
     read::Lock,
 };
@@ -21,15 +21,17 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
         let groups = 0..=if within { last.unwrap_or_default() } else { 0 };
         let groups = groups.map(|group| later(lock, |lease| !within || lease.to == Some(group)));
         let groups: Vec<_> = groups.collect();
-        for sight in &lock.sights {
-            for owner in &sight.waiters {
+        for observation in &lock.observations {
+            for owner in &observation.waiters {
                 let waited = history.of_errand(lock, owner).find(|op| {
-                    op.wants().is_some() && op.asked < sight.asked && sight.heard < op.given_up()
+                    op.wants().is_some()
+                        && op.asked < observation.asked
+                        && observation.heard < op.given_up()
                 });
                 let Some((op, fence)) = waited.and_then(|op| Some((op, op.granted()?))) else {
                     continue;
                 };
-                if history.faults.felt(sight.asked, op.returned())
+                if history.faults.felt(observation.asked, op.returned())
                     || history.of_errand(lock, owner).any(|ask| breaks(ask, op))
                 {
                     continue;
@@ -42,7 +44,7 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
                 let Some(later) = group.and_then(|group| groups.get(group)) else {
                     continue;
                 };
-                let first = later.partition_point(|(asked, ..)| *asked <= sight.heard);
+                let first = later.partition_point(|(asked, ..)| *asked <= observation.heard);
                 if let Some((_, passed, by)) = later.get(first)
                     && *passed < fence
                 {
@@ -59,7 +61,7 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
 /// Whether this takes away what the waiter was handed before it could be told, which then asks anew.
 fn breaks(ask: &Op, waiter: &Op) -> bool {
     let broken = matches!(ask.ask, Ask::Break { .. });
-    let refused = matches!(ask.answer(), Some(Answer::Refused { .. }));
+    let refused = matches!(ask.answer(), Some(RecordedAnswer::Refused { .. }));
     broken && !refused && ask.about() != waiter.granted() && ask.asked < waiter.returned()
 }
 

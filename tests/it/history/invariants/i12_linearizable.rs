@@ -10,8 +10,8 @@ use super::super::{
     History, Report, Terms,
     found::Invariant,
     lease::Lease,
-    line::{Answer, Ask},
-    op::{Op, Outcome},
+    line::{Ask, RecordedAnswer},
+    op::{Op, OpOutcome},
     read::Lock,
     spans::{Span, union, without},
 };
@@ -74,7 +74,7 @@ fn stretches(history: &History, lock: &Lock, terms: &Terms) -> Vec<(u64, u64)> {
     let open = history.of(lock).filter_map(|op| {
         let may_grant = op.wants().is_some() && op.granted().is_none();
         let kept = op.is_keyed() && may_grant;
-        if op.outcome() == Outcome::Known && !op.hung_up && !kept {
+        if op.outcome() == OpOutcome::Known && !op.hung_up && !kept {
             return None;
         }
         let (ttl, _) = op.wants().unwrap_or_default();
@@ -90,23 +90,25 @@ fn step(lock: &Lock, op: &Op) -> Option<Step> {
     match (&op.ask, op.answer()?) {
         (
             _,
-            Answer::Granted {
+            RecordedAnswer::Granted {
                 fence,
                 again: false,
                 ..
             },
         ) => Some(Step::Grant(*fence)),
-        (_, Answer::Renewed { fence, .. }) => Some(Step::Sees(*fence)),
+        (_, RecordedAnswer::Renewed { fence, .. }) => Some(Step::Sees(*fence)),
         // The end of a lease with a key is answered again.
-        (Ask::Release { fence }, Answer::Released) if !keyed(*fence) => Some(Step::End(*fence)),
-        (Ask::Renew { fence, .. } | Ask::Release { fence }, Answer::Lost) => {
+        (Ask::Release { fence }, RecordedAnswer::Released) if !keyed(*fence) => {
+            Some(Step::End(*fence))
+        }
+        (Ask::Renew { fence, .. } | Ask::Release { fence }, RecordedAnswer::Lost) => {
             Some(Step::SeesNot(*fence))
         }
-        (Ask::Break { fence }, Answer::Broken) => Some(Step::End(*fence)),
-        (_, Answer::Shown { holder, .. }) => {
+        (Ask::Break { fence }, RecordedAnswer::Broken) => Some(Step::End(*fence)),
+        (_, RecordedAnswer::Shown { holder, .. }) => {
             Some(Step::Sees(holder.as_ref().map_or(0, |seen| seen.fence)))
         }
-        (_, Answer::Locked { holder: Some(seen) }) => Some(Step::Sees(seen.fence)),
+        (_, RecordedAnswer::Locked { holder: Some(seen) }) => Some(Step::Sees(seen.fence)),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use crate::support::{Random, full};
 
 use super::{
     super::{
-        search::{Found, Model, search},
+        search::{Model, SearchOutcome, search},
         walk::walk,
     },
     protocol::Protocol,
@@ -27,7 +27,7 @@ const TWO: Protocol<3, 2> = Protocol {
 /// No model here has more states.
 const MOST: usize = 20_000_000;
 
-fn found(model: &Protocol<3, 2>) -> Found<Step> {
+fn found(model: &Protocol<3, 2>) -> SearchOutcome<Step> {
     search(model, MOST)
 }
 
@@ -147,12 +147,12 @@ fn a_node_that_lost_its_data_has_to_learn() {
 }
 
 /// A model of which only so much is looked at: what happens is of these kinds, in this order.
-struct Along<M> {
+struct RestrictedModel<M> {
     model: M,
     way: Vec<fn(&Step) -> bool>,
 }
 
-impl<M: Model<Step = Step>> Model for Along<M> {
+impl<M: Model<Step = Step>> Model for RestrictedModel<M> {
     type State = (usize, M::State);
     type Step = Step;
 
@@ -206,7 +206,7 @@ fn of_five_nodes_those_that_have_no_vote_are_counted_at_one_instant() {
             granted: true,
         };
         let way = way.clone();
-        search(&Along { model, way }, MOST)
+        search(&RestrictedModel { model, way }, MOST)
     };
     let found = along(Variant::OldAnswers);
     println!("OldAnswers: {found}; {}", found.wrong());

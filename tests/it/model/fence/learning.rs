@@ -6,7 +6,7 @@
 
 use super::{
     protocol::{Next, Protocol},
-    state::{Node, Seat, State, Told},
+    state::{NameOwner, Node, State, TeachReply},
     step::Step,
     variant::Variant,
 };
@@ -86,7 +86,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
             counter: 0,
             top: 0,
             learns,
-            seats: there.saved.map(|nonce| Seat { nonce, fence: 0 }),
+            seats: there.saved.map(|nonce| NameOwner { nonce, fence: 0 }),
             ..*there
         };
         // What it had written down also says that nobody has learnt there since.
@@ -114,8 +114,8 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         }
         let there = &mut state.nodes[node];
         let answer = match there.learns {
-            0 => Told::Top(there.top),
-            _ => Told::NoVote,
+            0 => TeachReply::Top(there.top),
+            _ => TeachReply::NoVote,
         };
         let told = &mut there.told[usize::from(learner - 1)];
         if *told != answer {
@@ -134,9 +134,12 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
     /// What is known by the answers, if they are enough.
     fn learnt(&self, from: &State<NODES, RUNS>, learner: u8) -> Option<u8> {
         let told = from.nodes.map(|node| node.told[usize::from(learner - 1)]);
-        let answers = told.iter().filter(|told| **told != Told::Nothing).count();
+        let answers = told
+            .iter()
+            .filter(|told| **told != TeachReply::Nothing)
+            .count();
         let tops = told.iter().filter_map(|told| match told {
-            Told::Top(top) => Some(*top),
+            TeachReply::Top(top) => Some(*top),
             _ => None,
         });
         let enough = match self.variant {
@@ -169,8 +172,8 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
     /// and is so still.
     fn said_before(&self, node: &mut Node<RUNS>) {
         for told in &mut node.told {
-            if *told == Told::NoVote && self.variant != Variant::OldAnswers {
-                *told = Told::Nothing;
+            if *told == TeachReply::NoVote && self.variant != Variant::OldAnswers {
+                *told = TeachReply::Nothing;
             }
         }
     }
@@ -178,6 +181,6 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
 
 fn forget<const NODES: usize, const RUNS: usize>(state: &mut State<NODES, RUNS>, learner: u8) {
     for other in &mut state.nodes {
-        other.told[usize::from(learner - 1)] = Told::Nothing;
+        other.told[usize::from(learner - 1)] = TeachReply::Nothing;
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     super::search::Model,
-    state::{Heard, Phase, Seat, State},
+    state::{CollectedReplies, NameOwner, Phase, State},
     step::Step,
     variant::Variant,
 };
@@ -137,7 +137,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
             if there.counter > self.highest {
                 return;
             }
-            *seat = Seat {
+            *seat = NameOwner {
                 nonce,
                 fence: there.counter,
             };
@@ -190,9 +190,9 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
             // Round two is for those that have answered, and says when they did.
             for node in &mut state.nodes {
                 let fresh = node.heard[run].fresh;
-                node.heard[run] = Heard {
+                node.heard[run] = CollectedReplies {
                     fresh,
-                    ..Heard::NOTHING
+                    ..CollectedReplies::NOTHING
                 };
             }
             if self.variant == Variant::NoSecondRound {
@@ -269,9 +269,9 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
 
     fn of_node(&self, from: &State<NODES, RUNS>, node: usize, to: &mut Next<NODES, RUNS>) {
         for name in 0..RUNS {
-            if from.nodes[node].seats[name] != Seat::FREE {
+            if from.nodes[node].seats[name] != NameOwner::FREE {
                 let mut state = *from;
-                state.nodes[node].seats[name] = Seat::FREE;
+                state.nodes[node].seats[name] = NameOwner::FREE;
                 to.push((Step::End { name, node }, self.told_apart(state)));
             }
         }

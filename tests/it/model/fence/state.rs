@@ -28,17 +28,17 @@ pub(super) struct Node<const RUNS: usize> {
     /// Only where a learner's message counts in a later life: what one was to teach it, and one more.
     pub(super) late: u8,
     /// By name. There are no more names than attempts.
-    pub(super) seats: [Seat; RUNS],
+    pub(super) seats: [NameOwner; RUNS],
     /// Who has a seat again when it loses what it did not write down.
     pub(super) saved: [u8; RUNS],
-    pub(super) heard: [Heard; RUNS],
+    pub(super) heard: [CollectedReplies; RUNS],
     /// What those who learn were told here last.
-    pub(super) told: [Told; LEARNERS],
+    pub(super) told: [TeachReply; LEARNERS],
 }
 
 /// What a learner was told at a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Told {
+pub(super) enum TeachReply {
     Nothing,
     /// That it has no vote either.
     NoVote,
@@ -47,7 +47,7 @@ pub(super) enum Told {
 
 /// Who owns a name at a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Seat {
+pub(super) struct NameOwner {
     /// 0: nobody.
     pub(super) nonce: u8,
     /// What the counter was raised to for it. 0 when it asks no more.
@@ -56,7 +56,7 @@ pub(super) struct Seat {
 
 /// What an attempt has heard of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Heard {
+pub(super) struct CollectedReplies {
     /// In round one: the counter. 0: nothing.
     pub(super) counter: u8,
     /// Whether nobody has learnt there since round one was answered, and it has not lost its data.
@@ -109,22 +109,22 @@ impl<const RUNS: usize> Node<RUNS> {
         top: 0,
         learns: 0,
         late: 0,
-        seats: [Seat::FREE; RUNS],
+        seats: [NameOwner::FREE; RUNS],
         saved: [0; RUNS],
-        heard: [Heard::NOTHING; RUNS],
-        told: [Told::Nothing; LEARNERS],
+        heard: [CollectedReplies::NOTHING; RUNS],
+        told: [TeachReply::Nothing; LEARNERS],
     };
 }
 
-// === impl Seat ===
+// === impl NameOwner ===
 
-impl Seat {
+impl NameOwner {
     pub(super) const FREE: Self = Self { nonce: 0, fence: 0 };
 }
 
-// === impl Heard ===
+// === impl CollectedReplies ===
 
-impl Heard {
+impl CollectedReplies {
     pub(super) const NOTHING: Self = Self {
         counter: 0,
         fresh: false,

@@ -1,16 +1,16 @@
 //! What attempts and their callers do, and what is done to them.
 
 use super::{
-    happening::{Happening, script},
+    happening::{Transitions, script},
     model::Event,
     script::Acquired,
     state::{Mark, News, Phase, State},
     variant::Variant,
 };
 
-// === impl Happening ===
+// === impl Transitions ===
 
-impl<const ATTEMPTS: usize> Happening<'_, ATTEMPTS> {
+impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
     pub(super) fn at_attempt(&mut self, attempt: usize) {
         let (now, from) = (self.from.attempts[attempt], self.from);
         let gateway = State::<ATTEMPTS>::gateway_of(attempt);

@@ -3,7 +3,7 @@
 use crate::support::full;
 
 use super::{
-    super::search::{Found, search},
+    super::search::{SearchOutcome, search},
     model::{HandOff, Step},
     state::{Faults, Holder},
     variant::Variant,
@@ -12,7 +12,7 @@ use super::{
 /// No model here has more states.
 const MOST: usize = 40_000_000;
 
-fn hand_off<const ATTEMPTS: usize>(variant: Variant, faults: Faults) -> Found<Step> {
+fn hand_off<const ATTEMPTS: usize>(variant: Variant, faults: Faults) -> SearchOutcome<Step> {
     let model: HandOff<ATTEMPTS> = HandOff {
         variant,
         holder: Holder::SomebodyElse,

@@ -1,22 +1,22 @@
 //! What may happen next, as it is written down.
 
 use super::{
-    model::{Event, Step, Work},
+    model::{Event, GatewayTask, Step},
     script::Script,
     state::{Faults, State},
     variant::Variant,
 };
 
 /// Finds what may happen next.
-pub(super) struct Happening<'next, const ATTEMPTS: usize> {
+pub(super) struct Transitions<'next, const ATTEMPTS: usize> {
     pub(super) from: &'next State<ATTEMPTS>,
     pub(super) variant: Variant,
     pub(super) to: &'next mut Vec<(Step, State<ATTEMPTS>)>,
 }
 
-// === impl Happening ===
+// === impl Transitions ===
 
-impl<const ATTEMPTS: usize> Happening<'_, ATTEMPTS> {
+impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
     pub(super) fn happens(
         &mut self,
         attempt: usize,
@@ -48,7 +48,7 @@ impl<const ATTEMPTS: usize> Happening<'_, ATTEMPTS> {
     pub(super) fn works(
         &mut self,
         gateway: usize,
-        work: Work,
+        work: GatewayTask,
         act: impl FnOnce(&mut State<ATTEMPTS>, Variant),
     ) {
         let mut state = *self.from;

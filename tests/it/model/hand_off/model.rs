@@ -2,7 +2,7 @@
 
 use super::{
     super::search::Model,
-    happening::Happening,
+    happening::Transitions,
     state::{Faults, Holder, Mark, Phase, State},
     variant::Variant,
 };
@@ -26,7 +26,7 @@ pub(super) enum Step {
     /// To an attempt.
     Attempt(usize, Event),
     /// At a gateway.
-    Gateway(usize, Work),
+    Gateway(usize, GatewayTask),
     /// Somebody else who holds the lock releases it through a gateway; its answer may be lost.
     SomebodyElseReleases { through: usize, heard: bool },
     /// The lease of somebody else expires.
@@ -92,7 +92,7 @@ pub(super) enum Event {
 
 /// What a gateway does by itself, and what becomes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Work {
+pub(super) enum GatewayTask {
     /// Passes on a lock whose lease has ended.
     Advances {
         heard: bool,
@@ -117,7 +117,7 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
     }
 
     fn next(&self, from: &Self::State, to: &mut Vec<(Step, Self::State)>) {
-        let mut happening = Happening {
+        let mut happening = Transitions {
             from,
             variant: self.variant,
             to,
@@ -139,7 +139,7 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
                 return Some("somebody lives by a lease that is not theirs");
             }
         }
-        if state.passed_by {
+        if state.overtaken {
             return Some("somebody was passed by");
         }
         let wasted = state.gateways.iter().any(|gateway| gateway.wasted > 1);
@@ -173,9 +173,9 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
                 | Event::EndsEarly => false,
             },
             Step::Gateway(_, work) => match work {
-                Work::Advances { heard } => heard,
-                Work::FindsItselfDead | Work::IsForgotten => true,
-                Work::Dies | Work::IsTakenForDead => false,
+                GatewayTask::Advances { heard } => heard,
+                GatewayTask::FindsItselfDead | GatewayTask::IsForgotten => true,
+                GatewayTask::Dies | GatewayTask::IsTakenForDead => false,
             },
             Step::SomebodyElseReleases { heard, .. } => heard,
             Step::SomebodyElseExpires => false,

@@ -170,11 +170,11 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
             .queue
             .iter()
             .take_while(|&other| other != attempt);
-        let passed_by = before.into_iter().any(|other| {
+        let overtaken = before.into_iter().any(|other| {
             let gateway = State::<ATTEMPTS>::gateway_of(other);
             self.counts_as_alive(gateway) && self.state.attempts[other].has_place()
         });
-        self.state.passed_by |= passed_by;
+        self.state.overtaken |= overtaken;
         self.state.queue.remove(attempt);
         self.state.holder = Holder::Attempt(u8::try_from(attempt).expect("there are few"));
         self.state.lease = lease;

@@ -11,7 +11,7 @@ pub(super) struct State<const ATTEMPTS: usize> {
     pub(super) attempts: [Attempt; ATTEMPTS],
     pub(super) faults: Faults,
     /// Somebody was granted the lock past somebody who stood before them.
-    pub(super) passed_by: bool,
+    pub(super) overtaken: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -145,7 +145,7 @@ impl<const ATTEMPTS: usize> State<ATTEMPTS> {
             gateways: [gateway; 2],
             attempts: [attempt; ATTEMPTS],
             faults,
-            passed_by: false,
+            overtaken: false,
         }
     }
 

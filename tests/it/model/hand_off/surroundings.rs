@@ -1,15 +1,15 @@
 //! How leases end by themselves, what gateways do, and what becomes of them.
 
 use super::{
-    happening::{Happening, script},
-    model::{Event, Step, Work},
+    happening::{Transitions, script},
+    model::{Event, GatewayTask, Step},
     state::{Attempt, Holder, Lease, Mark, News, Phase, State},
     variant::Variant,
 };
 
-// === impl Happening ===
+// === impl Transitions ===
 
-impl<const ATTEMPTS: usize> Happening<'_, ATTEMPTS> {
+impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
     /// How its lease may end by itself.
     pub(super) fn at_lease(&mut self, attempt: usize) {
         if !self.from.is_held_by(attempt) {
@@ -50,7 +50,7 @@ impl<const ATTEMPTS: usize> Happening<'_, ATTEMPTS> {
         let (now, from) = (self.from.gateways[gateway], self.from);
         if !now.runs {
             if now.counts_as_alive {
-                self.works(gateway, Work::IsForgotten, |state, _| {
+                self.works(gateway, GatewayTask::IsForgotten, |state, _| {
                     state.gateways[gateway].counts_as_alive = false;
                 });
             }
@@ -65,29 +65,33 @@ impl<const ATTEMPTS: usize> Happening<'_, ATTEMPTS> {
         if timers && awaited && from.holder == Holder::Nobody && !from.queue.is_empty() {
             for heard in [true, false] {
                 if heard || from.faults.losses > 0 {
-                    self.works(gateway, Work::Advances { heard }, |state, variant| {
-                        state.faults.losses -= u8::from(!heard);
-                        script(state, variant, gateway, heard).hand_over();
-                    });
+                    self.works(
+                        gateway,
+                        GatewayTask::Advances { heard },
+                        |state, variant| {
+                            state.faults.losses -= u8::from(!heard);
+                            script(state, variant, gateway, heard).hand_over();
+                        },
+                    );
                 }
             }
         }
         let hears = attempts.any(|it| it.phase == Phase::Waiting && it.news == News::Nothing);
         if hears && !now.counts_as_alive && self.variant != Variant::NoRounds {
-            self.works(gateway, Work::FindsItselfDead, |state, _| {
+            self.works(gateway, GatewayTask::FindsItselfDead, |state, _| {
                 for attempt in (0..ATTEMPTS).filter(here) {
                     state.attempts[attempt].forget();
                 }
             });
         }
         if from.faults.deaths > 0 {
-            self.works(gateway, Work::Dies, |state, _| {
+            self.works(gateway, GatewayTask::Dies, |state, _| {
                 state.faults.deaths -= 1;
                 state.die(gateway);
             });
         }
         if from.faults.early > 0 && now.counts_as_alive {
-            self.works(gateway, Work::IsTakenForDead, |state, _| {
+            self.works(gateway, GatewayTask::IsTakenForDead, |state, _| {
                 state.faults.early -= 1;
                 state.gateways[gateway].counts_as_alive = false;
             });

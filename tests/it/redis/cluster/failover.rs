@@ -22,7 +22,7 @@ use super::{
 use crate::support::full;
 
 /// Two gateways on a cluster, and callers that ask for locks of the first master and of the others.
-struct Busy {
+struct BusyCallers {
     cluster: Cluster,
     stores: Vec<Arc<RedisStore>>,
     /// Those of the first master.
@@ -33,9 +33,9 @@ struct Busy {
 
 const CALLERS: usize = 4;
 
-// === impl Busy ===
+// === impl BusyCallers ===
 
-impl Busy {
+impl BusyCallers {
     async fn start() -> Self {
         let cluster = Cluster::start(3, true, SOON).await;
         let lifecycle = Lifecycle::new();
@@ -129,7 +129,7 @@ impl Busy {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failovers_that_are_planned_are_followed_and_the_others_serve_on() {
-    let busy = Busy::start().await;
+    let busy = BusyCallers::start().await;
     let mut back = Vec::new();
     for turn in 0..if full() { 20 } else { 1 } {
         // The replica, and then the one that was the master.
@@ -149,7 +149,7 @@ async fn failovers_that_are_planned_are_followed_and_the_others_serve_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_is_killed_is_replaced_and_the_others_serve_meanwhile() {
-    let mut busy = Busy::start().await;
+    let mut busy = BusyCallers::start().await;
     busy.cluster.servers[0].kill();
     let killed = Instant::now();
     busy.spared.served(killed, BACK_WITHIN).await;
@@ -171,7 +171,7 @@ async fn a_master_that_is_killed_is_replaced_and_the_others_serve_meanwhile() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_froze_is_replaced_and_what_it_says_then_is_not_believed() {
-    let busy = Busy::start().await;
+    let busy = BusyCallers::start().await;
     let frozen = &busy.cluster.servers[0];
     frozen.freeze();
     let writable = busy.takes_over(3).await;

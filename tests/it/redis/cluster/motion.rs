@@ -15,7 +15,7 @@ use super::{
     super::{
         leases::keyed,
         rig::{attempt, granted, open, quick, ttl},
-        waiting::gate::{Gate, request},
+        waiting::gate::{TestGateway, request},
     },
     pool::Pooled,
     servers::{Cluster, slot_of},
@@ -142,7 +142,7 @@ async fn what_a_token_without_a_lease_is_told_waits_until_the_slot_has_come_to_r
 async fn those_who_wait_keep_their_places_and_are_served_when_the_slot_has_come_to_rest() {
     let pooled = Pooled::take().await;
     let cluster = pooled.cluster();
-    let gates = [0, 1].map(|_| Gate::with(&cluster.url(), &quick()));
+    let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
     let name = &cluster.names_on(0, 1)[0];
     let first = gates[0].take(name).await;
     let mut queue = Vec::new();
@@ -177,7 +177,7 @@ async fn those_who_wait_keep_their_places_and_are_served_when_the_slot_has_come_
 async fn no_script_is_begun_that_could_come_upon_a_key_that_has_gone_ahead() {
     let pooled = Pooled::take().await;
     let cluster = pooled.cluster();
-    let gates = [0, 1].map(|_| Gate::with(&cluster.url(), &quick()));
+    let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
     let name = &cluster.names_on(0, 1)[0];
     let holder = keyed(name, "key");
     let mut last = granted(gates[0].store.acquire(&holder).await).fence;
@@ -194,7 +194,7 @@ async fn no_script_is_begun_that_could_come_upon_a_key_that_has_gone_ahead() {
     cluster.move_keys(&gone, 0, 1).await;
     let waits = Attempt {
         wait: Some(Waiting {
-            patience: Duration::from_secs(30),
+            max_wait: Duration::from_secs(30),
             longest_queue: 100,
         }),
         ..attempt(name)

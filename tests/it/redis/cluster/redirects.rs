@@ -15,7 +15,7 @@ use super::{
     super::{
         examination::COMMANDS,
         leases::keyed,
-        rig::{PATIENCE, attempt, eventually, granted, health, open, quick},
+        rig::{TIMEOUT, attempt, eventually, granted, health, open, quick},
     },
     pool::Pooled,
     servers::slot_of,
@@ -211,7 +211,7 @@ async fn a_closed_store_comes_to_rest() {
     granted(store.acquire(&attempt("closed")).await);
     store.close().await;
     // One thread serves everything here: what went on without end would let nothing else come by.
-    tokio::time::timeout(PATIENCE, async {
+    tokio::time::timeout(TIMEOUT, async {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }

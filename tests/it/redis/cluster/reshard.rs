@@ -23,7 +23,7 @@ use super::{
 use crate::support::{full, spawn};
 
 /// Two gateways, callers that keep them busy, and leases that are held all the while.
-struct Busy {
+struct BusyCallers {
     stores: Vec<Arc<RedisStore>>,
     observer: Arc<Observer>,
     callers: JoinSet<()>,
@@ -33,9 +33,9 @@ struct Busy {
 const CALLERS: usize = 6;
 const HELD: usize = 12;
 
-// === impl Busy ===
+// === impl BusyCallers ===
 
-impl Busy {
+impl BusyCallers {
     async fn start(cluster: &Cluster) -> Self {
         let lifecycle = Lifecycle::new();
         let (url, config) = (cluster.url(), quick());
@@ -103,7 +103,7 @@ impl Busy {
 async fn slots_that_move_under_load_lose_no_lease_and_no_fence() {
     let pooled = Pooled::take().await;
     let cluster = pooled.cluster();
-    let busy = Busy::start(cluster).await;
+    let busy = BusyCallers::start(cluster).await;
     let (of_each, held) = if full() { (5, HELD) } else { (1, 3) };
     let asked_for =
         (0..CALLERS).flat_map(|caller| (0..of_each).map(move |n| format!("caller-{caller}-{n}")));
@@ -131,7 +131,7 @@ async fn slots_that_move_under_load_lose_no_lease_and_no_fence() {
 async fn the_usual_tool_moves_slots_under_load() {
     let pooled = Pooled::take().await;
     let cluster = pooled.cluster();
-    let busy = Busy::start(cluster).await;
+    let busy = BusyCallers::start(cluster).await;
     let slots = if full() { 2_000 } else { 150 };
     let turns = [(0, 1), (1, 2), (2, 0)];
     for (from, to) in turns {

@@ -24,9 +24,9 @@ use tokio::{task::JoinSet, time::sleep};
 use super::{
     super::{
         rig::{attempt, eventually, open, quick, ttl},
-        waiting::gate::{Gate, request},
+        waiting::gate::{TestGateway, request},
     },
-    FakeSentinel, Says,
+    FakeSentinel, SentinelReply,
     watched::{Watched, url},
 };
 use crate::support::RedisServer;
@@ -54,7 +54,7 @@ struct Callers {
 
 impl Callers {
     /// Takes one lock after the other, and keeps them.
-    async fn keep(&self, gate: &Gate, caller: usize) {
+    async fn keep(&self, gate: &TestGateway, caller: usize) {
         for turn in 0.. {
             if self.over.load(Ordering::SeqCst) {
                 return;
@@ -68,7 +68,7 @@ impl Callers {
     }
 
     /// Takes and leaves locks that the others want too.
-    async fn share(&self, gate: &Gate) {
+    async fn share(&self, gate: &TestGateway) {
         for turn in 0.. {
             if self.over.load(Ordering::SeqCst) {
                 return;
@@ -94,7 +94,7 @@ impl Callers {
         }
     }
 
-    async fn ask(&self, gate: &Gate, asked: AcquireRequest) -> Option<Lease> {
+    async fn ask(&self, gate: &TestGateway, asked: AcquireRequest) -> Option<Lease> {
         if let Ok(granted) = gate.engine.acquire(asked).await {
             granted.delivery.delivered();
             return Some(granted.lease);
@@ -124,7 +124,8 @@ fn waits_for_both() -> RedisConfig {
 async fn a_grant_that_waits_while_another_server_becomes_the_master_has_not_happened_there() {
     let lifecycle = Lifecycle::new();
     let servers = [RedisServer::start().await, RedisServer::start().await];
-    let sentinel = FakeSentinel::start(Says::Master(servers[0].port(), 1), &lifecycle).await;
+    let sentinel =
+        FakeSentinel::start(SentinelReply::Master(servers[0].port(), 1), &lifecycle).await;
     let config = RedisConfig {
         wait_replicas: 1,
         wait_timeout_ms: Millis(5_000),
@@ -149,7 +150,7 @@ async fn a_grant_that_waits_while_another_server_becomes_the_master_has_not_happ
             (servers[0].integer(&held).await == 1).then_some(())
         })
         .await;
-        sentinel.say(Says::Master(servers[1].port(), 2));
+        sentinel.say(SentinelReply::Master(servers[1].port(), 2));
         sentinel.hint();
     });
     let unknown = StoreError::Unavailable(Unavailability::TooFewReplicas {
@@ -166,7 +167,7 @@ async fn a_grant_that_waits_while_another_server_becomes_the_master_has_not_happ
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_answered_is_held_after_the_failover_and_granted_to_nobody_else() {
     let mut watched = Watched::start().await;
-    let gates = [0, 1].map(|_| Arc::new(Gate::with(&watched.url(), &waits_for_both())));
+    let gates = [0, 1].map(|_| Arc::new(TestGateway::with(&watched.url(), &waits_for_both())));
     let callers = Arc::new(Callers::default());
     let mut asking = JoinSet::new();
     for (n, gate) in gates.iter().enumerate() {
@@ -192,7 +193,7 @@ async fn what_was_answered_is_held_after_the_failover_and_granted_to_nobody_else
     watched.join_replicas(0).await;
     eventually("the new master is followed", async || {
         let node = format!("127.0.0.1:{}", watched.servers[master].port());
-        let follows = |gate: &Arc<Gate>| gate.store.figures().master.map(|(node, _)| node);
+        let follows = |gate: &Arc<TestGateway>| gate.store.figures().master.map(|(node, _)| node);
         gates
             .iter()
             .all(|gate| follows(gate).as_ref() == Some(&node))

@@ -18,7 +18,7 @@ use super::{
 use crate::support::full;
 
 /// Two gateways on a watched Redis, and callers that keep them busy.
-struct Busy {
+struct BusyCallers {
     watched: Watched,
     stores: Vec<Arc<RedisStore>>,
     observer: Arc<Observer>,
@@ -27,9 +27,9 @@ struct Busy {
 
 const CALLERS: usize = 6;
 
-// === impl Busy ===
+// === impl BusyCallers ===
 
-impl Busy {
+impl BusyCallers {
     async fn start() -> Self {
         let watched = Watched::start().await;
         let lifecycle = Lifecycle::new();
@@ -102,7 +102,7 @@ impl Busy {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failovers_that_are_planned_one_after_the_other_are_followed() {
-    let busy = Busy::start().await;
+    let busy = BusyCallers::start().await;
     let (mut master, mut back) = (0, Vec::new());
     for _ in 0..if full() { 20 } else { 2 } {
         busy.watched.settled(master).await;
@@ -118,7 +118,7 @@ async fn failovers_that_are_planned_one_after_the_other_are_followed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_is_killed_is_replaced() {
-    let mut busy = Busy::start().await;
+    let mut busy = BusyCallers::start().await;
     busy.watched.servers[0].kill();
     let (_, back) = busy.recovers(0).await;
     busy.end("a master killed", &[back]).await;
@@ -126,7 +126,7 @@ async fn a_master_that_is_killed_is_replaced() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_froze_is_replaced_and_writes_nothing_when_it_is_back() {
-    let busy = Busy::start().await;
+    let busy = BusyCallers::start().await;
     let frozen = &busy.watched.servers[0];
     frozen.freeze();
     let (master, back) = busy.recovers(0).await;
@@ -153,7 +153,7 @@ async fn a_master_that_froze_is_replaced_and_writes_nothing_when_it_is_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_any_sentinel_the_master_serves_on() {
-    let mut busy = Busy::start().await;
+    let mut busy = BusyCallers::start().await;
     for sentinel in &mut busy.watched.sentinels {
         sentinel.kill();
     }

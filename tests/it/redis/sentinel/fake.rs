@@ -16,7 +16,7 @@ use tokio::{
 /// A sentinel that is none; it works as long as its lifecycle.
 pub(crate) struct FakeSentinel {
     port: u16,
-    says: Arc<Mutex<Says>>,
+    says: Arc<Mutex<SentinelReply>>,
     /// For how long it thinks before it answers.
     thinks: Arc<Mutex<Duration>>,
     /// Counts what is told to those who listen.
@@ -27,7 +27,7 @@ pub(crate) struct FakeSentinel {
 
 /// What it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Says {
+pub(crate) enum SentinelReply {
     /// This server is the master, by a word of this epoch.
     Master(u16, u64),
     /// It knows no such service.
@@ -39,7 +39,7 @@ pub(crate) enum Says {
 // === impl FakeSentinel ===
 
 impl FakeSentinel {
-    pub(crate) async fn start(says: Says, lifecycle: &Lifecycle) -> Self {
+    pub(crate) async fn start(says: SentinelReply, lifecycle: &Lifecycle) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.expect("a port is free");
         let address = listener.local_addr().expect("a listener has an address");
@@ -78,7 +78,7 @@ impl FakeSentinel {
     }
 
     /// What it says from now on.
-    pub(crate) fn say(&self, says: Says) {
+    pub(crate) fn say(&self, says: SentinelReply) {
         *self.says.lock().expect("no code panics with this lock") = says;
     }
 
@@ -95,7 +95,7 @@ impl FakeSentinel {
 
 async fn serve(
     client: TcpStream,
-    (says, thinks): (&Mutex<Says>, &Mutex<Duration>),
+    (says, thinks): (&Mutex<SentinelReply>, &Mutex<Duration>),
     mut told: watch::Receiver<u64>,
     asked: &AtomicUsize,
 ) -> std::io::Result<()> {
@@ -137,10 +137,10 @@ async fn serve(
     }
 }
 
-fn answer(words: &[String], says: Says, listens: &mut bool) -> Option<String> {
+fn answer(words: &[String], says: SentinelReply, listens: &mut bool) -> Option<String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Some(match (words.as_slice(), says) {
-        (_, Says::Nothing) => return None,
+        (_, SentinelReply::Nothing) => return None,
         (["SUBSCRIBE", channels @ ..], _) => {
             *listens = true;
             let subscribed = channels.iter().zip(1..).map(|(channel, n)| {
@@ -150,14 +150,16 @@ fn answer(words: &[String], says: Says, listens: &mut bool) -> Option<String> {
             subscribed.collect()
         }
         (["PING"], _) if *listens => texts(&["pong", ""]),
-        (["SENTINEL", "MASTER", _], Says::Master(_, epoch)) => {
+        (["SENTINEL", "MASTER", _], SentinelReply::Master(_, epoch)) => {
             texts(&["name", "locks", "config-epoch", &epoch.to_string()])
         }
-        (["SENTINEL", "MASTER", _], Says::NoSuchService) => {
+        (["SENTINEL", "MASTER", _], SentinelReply::NoSuchService) => {
             "-ERR No such master with that name\r\n".to_owned()
         }
-        (["SENTINEL", _, _], Says::Master(port, _)) => texts(&["127.0.0.1", &port.to_string()]),
-        (["SENTINEL", _, _], Says::NoSuchService) => "*-1\r\n".to_owned(),
+        (["SENTINEL", _, _], SentinelReply::Master(port, _)) => {
+            texts(&["127.0.0.1", &port.to_string()])
+        }
+        (["SENTINEL", _, _], SentinelReply::NoSuchService) => "*-1\r\n".to_owned(),
         _ => "+PONG\r\n".to_owned(),
     })
 }

@@ -14,4 +14,4 @@ mod tls;
 mod waiters;
 pub(crate) mod watched;
 
-pub(crate) use fake::{FakeSentinel, Says};
+pub(crate) use fake::{FakeSentinel, SentinelReply};

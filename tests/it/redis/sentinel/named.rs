@@ -19,7 +19,7 @@ use super::{
         rig::{attempt, eventually, granted, health, name, open, quick},
         waiting::gate::subscribers,
     },
-    FakeSentinel, Says,
+    FakeSentinel, SentinelReply,
     watched::url,
 };
 use crate::support::{RedisServer, free_port};
@@ -32,9 +32,9 @@ struct Rig {
 }
 
 /// Says that the first server is the master.
-const FIRST: fn(&Rig) -> Says = |rig| Says::Master(rig.servers[0].port(), 1);
+const FIRST: fn(&Rig) -> SentinelReply = |rig| SentinelReply::Master(rig.servers[0].port(), 1);
 /// Says that the second one is, since then.
-const SECOND: fn(&Rig) -> Says = |rig| Says::Master(rig.servers[1].port(), 2);
+const SECOND: fn(&Rig) -> SentinelReply = |rig| SentinelReply::Master(rig.servers[1].port(), 2);
 
 // === impl Rig ===
 
@@ -42,7 +42,7 @@ impl Rig {
     async fn start(sentinels: usize) -> Self {
         let servers = [RedisServer::start().await, RedisServer::start().await];
         let lifecycle = Lifecycle::new();
-        let says = Says::Master(servers[0].port(), 1);
+        let says = SentinelReply::Master(servers[0].port(), 1);
         let sentinels = join_all((0..sentinels).map(|_| FakeSentinel::start(says, &lifecycle)));
         let sentinels = sentinels.await;
         let url = url(sentinels.iter().map(FakeSentinel::node));
@@ -54,7 +54,7 @@ impl Rig {
         }
     }
 
-    fn all_say(&self, says: Says) {
+    fn all_say(&self, says: SentinelReply) {
         for sentinel in &self.sentinels {
             sentinel.say(says);
         }
@@ -168,7 +168,7 @@ async fn a_sentinel_that_names_a_replica_leads_nobody_there() {
     rig.acquires_on(0, "a").await;
     second.run(&["REPLICAOF", "127.0.0.1", &port]).await;
     // It claims to know better than the others, and later.
-    rig.sentinels[0].say(Says::Master(second.port(), 99));
+    rig.sentinels[0].say(SentinelReply::Master(second.port(), 99));
     rig.all_were_asked().await;
     for lock in ["b", "c", "d"] {
         rig.hang_up(0).await;
@@ -185,8 +185,8 @@ async fn a_sentinel_that_has_missed_a_failover_leads_nobody_back() {
     rig.follows(1).await;
     // The others are gone, and the deposed master still believes in itself.
     rig.sentinels[0].say(FIRST(&rig));
-    rig.sentinels[1].say(Says::Nothing);
-    rig.sentinels[2].say(Says::Nothing);
+    rig.sentinels[1].say(SentinelReply::Nothing);
+    rig.sentinels[2].say(SentinelReply::Nothing);
     rig.all_were_asked().await;
     for lock in ["b", "c", "d"] {
         rig.hang_up(1).await;
@@ -206,8 +206,8 @@ async fn a_master_that_most_have_deposed_is_not_gone_back_to() {
     rig.acquires_on(0, "a").await;
     // Most name a server that is not there, and one has missed it.
     let nobody = free_port();
-    rig.sentinels[0].say(Says::Master(nobody, 2));
-    rig.sentinels[1].say(Says::Master(nobody, 2));
+    rig.sentinels[0].say(SentinelReply::Master(nobody, 2));
+    rig.sentinels[1].say(SentinelReply::Master(nobody, 2));
     eventually("it is left", async || {
         rig.store.figures().master.is_none().then_some(())
     })
@@ -215,8 +215,8 @@ async fn a_master_that_most_have_deposed_is_not_gone_back_to() {
     let changes = rig.store.figures().master_changes;
     rig.all_were_asked().await;
     // Neither while they say so nor when only the one that has missed it is left.
-    rig.sentinels[0].say(Says::Nothing);
-    rig.sentinels[1].say(Says::Nothing);
+    rig.sentinels[0].say(SentinelReply::Nothing);
+    rig.sentinels[1].say(SentinelReply::Nothing);
     rig.all_were_asked().await;
     let acquired = rig.store.acquire(&attempt("b")).await;
     assert!(
@@ -249,7 +249,7 @@ async fn a_master_is_left_that_more_than_half_have_deposed_although_the_next_is_
     let rig = Rig::start(3).await;
     rig.acquires_on(0, "a").await;
     let nobody = free_port();
-    rig.all_say(Says::Master(nobody, 2));
+    rig.all_say(SentinelReply::Master(nobody, 2));
     // Of what was under way to the deposed master the outcome is not known.
     eventually("it is refused", async || {
         rig.store.acquire(&attempt("b")).await.err()
@@ -271,7 +271,7 @@ async fn a_master_is_left_that_more_than_half_have_deposed_although_the_next_is_
 async fn without_sentinels_the_master_is_used_as_long_as_its_process_lives() {
     let mut rig = Rig::start(3).await;
     rig.acquires_on(0, "a").await;
-    rig.all_say(Says::Nothing);
+    rig.all_say(SentinelReply::Nothing);
     eventually("nobody answers", async || {
         match health(&rig.store, "sentinels").await {
             Some(Health::Warning(why)) => {
@@ -301,7 +301,7 @@ async fn without_sentinels_the_master_is_used_as_long_as_its_process_lives() {
 #[tokio::test]
 async fn a_service_that_no_sentinel_knows_is_a_mistake_in_the_configuration() {
     let rig = Rig::start(2).await;
-    rig.all_say(Says::NoSuchService);
+    rig.all_say(SentinelReply::NoSuchService);
     let lifecycle = Lifecycle::new();
     let url = url(rig.sentinels.iter().map(FakeSentinel::node));
     let store = open(&url, &config(), &lifecycle);
@@ -331,7 +331,7 @@ async fn a_hint_is_followed_without_waiting_for_the_next_question() {
     let mut quickest = Duration::MAX;
     for epoch in 2..8 {
         let next = usize::from(epoch % 2 == 0);
-        rig.all_say(Says::Master(rig.servers[next].port(), epoch));
+        rig.all_say(SentinelReply::Master(rig.servers[next].port(), epoch));
         let told = tokio::time::Instant::now();
         rig.sentinels[0].hint();
         let node = format!("127.0.0.1:{}", rig.servers[next].port());

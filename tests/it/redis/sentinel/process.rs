@@ -23,7 +23,7 @@ pub(crate) struct SentinelProcess {
 /// By what the sentinels of the tests know the master.
 pub(crate) const SERVICE: &str = "locks";
 /// Longer than any machine takes to start a sentinel.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// Everything a sentinel does once in a while, it does more often: what takes it a quarter of a minute
 /// takes a second.
 const QUICK: [(&str, &str); 6] = [
@@ -67,7 +67,7 @@ impl SentinelProcess {
                 return sentinel;
             }
             // Somebody else got the port first: take another.
-            assert!(start.elapsed() < PATIENCE, "{}", sentinel.log());
+            assert!(start.elapsed() < TIMEOUT, "{}", sentinel.log());
         }
     }
 
@@ -95,7 +95,7 @@ impl SentinelProcess {
             let mut connection = client.get_multiplexed_async_connection().await?;
             connection.send_packed_command(&cmd(words)).await
         };
-        let answer = timeout(PATIENCE, run).await;
+        let answer = timeout(TIMEOUT, run).await;
         answer.map_or(Value::Nil, |answer| answer.unwrap_or(Value::Nil))
     }
 
@@ -132,7 +132,7 @@ impl SentinelProcess {
                 return true;
             }
             let ended = self.process.try_wait().expect("the process can be asked");
-            if ended.is_some() || start.elapsed() > PATIENCE {
+            if ended.is_some() || start.elapsed() > TIMEOUT {
                 return false;
             }
             sleep(Duration::from_millis(5)).await;

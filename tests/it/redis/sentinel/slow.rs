@@ -11,7 +11,7 @@ use latchgate::{
 
 use super::{
     super::rig::{attempt, eventually, granted, health, open, quick},
-    FakeSentinel, Says,
+    FakeSentinel, SentinelReply,
     watched::url,
 };
 use crate::support::RedisServer;
@@ -31,7 +31,7 @@ async fn answering(store: &RedisStore, wanted: [bool; 3]) {
 #[tokio::test]
 async fn one_that_is_back_and_slow_is_not_said_to_be_away() {
     let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
-    let says = Says::Master(server.port(), 1);
+    let says = SentinelReply::Master(server.port(), 1);
     let sentinels = join_all((0..3).map(|_| FakeSentinel::start(says, &lifecycle))).await;
     let mut config = quick();
     config.sentinel.timeout_ms = Millis(10_000);
@@ -42,7 +42,7 @@ async fn one_that_is_back_and_slow_is_not_said_to_be_away() {
     );
     granted(store.acquire(&attempt("a")).await);
     answering(&store, [true; 3]).await;
-    sentinels[2].say(Says::Nothing);
+    sentinels[2].say(SentinelReply::Nothing);
     answering(&store, [true, true, false]).await;
 
     sentinels[2].think(SLOW);
@@ -54,6 +54,6 @@ async fn one_that_is_back_and_slow_is_not_said_to_be_away() {
     })
     .await;
     // It goes away again, and takes its time for that.
-    sentinels[2].say(Says::Nothing);
+    sentinels[2].say(SentinelReply::Nothing);
     answering(&store, [true, true, false]).await;
 }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{
     super::rig::{attempt, eventually, granted, open, quick},
-    FakeSentinel, Says,
+    FakeSentinel, SentinelReply,
     process::SentinelProcess,
     watched::{OPTIONS, healthy, is_master, url},
 };
@@ -54,7 +54,7 @@ impl Split {
             })
             .await;
         }
-        let says = Says::Master(master.port(), 0);
+        let says = SentinelReply::Master(master.port(), 0);
         Self {
             beside: FakeSentinel::start(says, &lifecycle).await,
             master,
@@ -137,7 +137,9 @@ async fn both_sides_grant_until_the_old_master_is_told_and_fences_rise_all_the_s
         }
     })
     .await;
-    split.beside.say(Says::Master(split.replica.port(), 1));
+    split
+        .beside
+        .say(SentinelReply::Master(split.replica.port(), 1));
     let last = last.expect("there was a last one");
     eventually("there is one holder again", async || {
         let asked = attempt(last.name.as_str());

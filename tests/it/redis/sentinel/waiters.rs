@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use super::{
     super::{
         rig::{attempt, eventually, granted, quick},
-        waiting::gate::{Asked, Gate, request},
+        waiting::gate::{PendingAcquire, TestGateway, request},
     },
     watched::Watched,
 };
@@ -24,7 +24,7 @@ const WAITERS: usize = 8;
 const FORGOTTEN_MS: u64 = 3_000;
 
 /// Uses a lock and leaves it, whatever becomes of the master meanwhile.
-async fn use_and_leave(gate: &Gate, lease: &Lease, fences: &Mutex<Vec<u64>>) {
+async fn use_and_leave(gate: &TestGateway, lease: &Lease, fences: &Mutex<Vec<u64>>) {
     fences.lock().await.push(lease.held.fence.get());
     eventually("it is left", async || {
         match gate.store.release(&lease.name, &lease.token.hash()).await {
@@ -36,7 +36,7 @@ async fn use_and_leave(gate: &Gate, lease: &Lease, fences: &Mutex<Vec<u64>>) {
     .await;
 }
 
-async fn wait_and_use(gate: &Gate, asked: Asked, fences: &Mutex<Vec<u64>>) {
+async fn wait_and_use(gate: &TestGateway, asked: PendingAcquire, fences: &Mutex<Vec<u64>>) {
     let lease = asked.lease().await;
     use_and_leave(gate, &lease, fences).await;
 }
@@ -49,7 +49,7 @@ async fn all_who_wait_are_served_and_fences_rise_although_the_last_grants_are_fo
         deadline_ms: Millis(60_000),
         ..quick()
     };
-    let gates = [0, 1].map(|_| Gate::with(&watched.url(), &config));
+    let gates = [0, 1].map(|_| TestGateway::with(&watched.url(), &config));
     let first = gates[0].take_for("queue", FORGOTTEN_MS).await;
     let mut queue = Vec::new();
     for turn in 0..WAITERS {

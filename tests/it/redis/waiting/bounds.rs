@@ -21,7 +21,7 @@ use super::{
         leases::keyed as keyed_attempt,
         rig::{attempt, eventually, name, ttl},
     },
-    gate::{Gate, leftovers, request, request_by, waiting},
+    gate::{TestGateway, leftovers, request, request_by, waiting},
 };
 use crate::support::RedisServer;
 
@@ -42,12 +42,12 @@ async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
 #[tokio::test]
 async fn a_queue_that_is_full_takes_nobody_else() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let limits = LimitsConfig {
         max_waiters_per_name: 2,
         ..LimitsConfig::default()
     };
-    let small = Gate {
+    let small = TestGateway {
         engine: Engine::start(
             gate.store.clone(),
             gate.lifecycle.clone(),
@@ -79,7 +79,10 @@ async fn a_queue_that_is_full_takes_nobody_else() {
 /// How many commands a hand-off takes while so many wait, at one gateway and between two.
 async fn cost_of_a_hand_off(waiters: usize) -> [BTreeMap<String, u64>; 2] {
     let server = RedisServer::start().await;
-    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = gates[0].take_for("cost", 600_000).await;
     let first = gates[0].queue(request_by("cost", "first")).await;
     let second = gates[1].queue(request_by("cost", "second")).await;
@@ -115,7 +118,7 @@ async fn a_hand_off_costs_the_same_however_many_wait() {
 #[tokio::test]
 async fn nothing_is_sent_for_those_who_only_wait() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     gate.take_for("idle", 600_000).await;
     let crowd = gate.crowd("idle", 1_000).await;
     calls(&server).await;
@@ -151,7 +154,7 @@ async fn nothing_is_sent_for_those_who_only_wait() {
 async fn positions_are_looked_up_for_a_bounded_number_of_streams() {
     const STREAMS: u64 = 600;
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     gate.take("watched").await;
     let mut holds = Vec::new();
     for _ in 0..STREAMS {
@@ -172,7 +175,10 @@ async fn positions_are_looked_up_for_a_bounded_number_of_streams() {
 #[tokio::test]
 async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
     let server = RedisServer::start().await;
-    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = gates[0].take("oom").await;
     let here = gates[0].queue(request("oom")).await;
     let there = gates[1].queue(request("oom")).await;
@@ -212,7 +218,7 @@ async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
 #[tokio::test]
 async fn without_a_fence_nobody_is_granted_and_the_queue_stays() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("spent").await;
     let asked = gate.queue(request("spent")).await;
     let key = fence_key(&name("spent"));
@@ -233,7 +239,7 @@ async fn without_a_fence_nobody_is_granted_and_the_queue_stays() {
 #[tokio::test]
 async fn what_is_no_ticket_is_cleared_away_and_a_memory_stays() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("odd").await;
     for (id, body) in [("junk", "junk"), ("bare", ""), ("over", "g")] {
         server.run(&["RPUSH", "lg:{odd}:wait", id]).await;
@@ -252,7 +258,10 @@ async fn what_is_no_ticket_is_cleared_away_and_a_memory_stays() {
 #[tokio::test]
 async fn a_confirmation_that_comes_too_late_finds_the_grant_passed_on() {
     let server = RedisServer::start().await;
-    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = gates[0].take("slow").await;
     let asked = waiting(attempt("slow"));
     let mut parked = gates[1]

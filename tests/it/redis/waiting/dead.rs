@@ -19,12 +19,12 @@ use super::{
         leases::keyed,
         rig::{attempt, eventually, is_as_quick_as, token},
     },
-    gate::{Gate, keep, leftovers, request, waiting},
+    gate::{TestGateway, keep, leftovers, request, waiting},
 };
 use crate::{lua::composed, support::RedisServer};
 
 /// An attempt that stands in the queue by the store alone.
-async fn stand(gate: &Gate, lock: &str) -> (Parked, TokenHash) {
+async fn stand(gate: &TestGateway, lock: &str) -> (Parked, TokenHash) {
     let asked = waiting(attempt(lock));
     let parked = gate.store.parking().park(asked.name.clone(), asked.token);
     let queued = gate.store.acquire(&asked).await.unwrap();
@@ -35,7 +35,10 @@ async fn stand(gate: &Gate, lock: &str) -> (Parked, TokenHash) {
 #[tokio::test]
 async fn a_gateway_that_is_killed_with_a_thousand_waiters_delays_the_others_once() {
     let server = RedisServer::start().await;
-    let [doomed, other] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [doomed, other] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = other.take_for("killed", 600_000).await;
     let crowd = doomed.crowd("killed", 1_000).await;
     let next = other.queue(request("killed")).await;
@@ -63,7 +66,10 @@ async fn many_who_are_dead_already_are_cleared_away_without_waiting_for_a_round(
 
 async fn clearing_many_away() -> Duration {
     let server = RedisServer::start().await;
-    let [doomed, other] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [doomed, other] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = other.take_for("many", 600_000).await;
     // More than three scripts clear away.
     let crowd = doomed.crowd("many", 1_600).await;
@@ -85,7 +91,10 @@ async fn clearing_many_away() -> Duration {
 #[tokio::test]
 async fn callers_that_hang_up_are_passed_over() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = here.take("gone").await;
     let gone = [
         here.queue(request("gone")).await,
@@ -105,7 +114,10 @@ async fn a_grant_to_one_who_is_no_longer_there_is_passed_on_at_once() {
 
 async fn passing_on() -> Duration {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = here.take("left").await;
     // They vanish without leaving the queue.
     for gate in [&here, &there, &here, &there] {
@@ -122,7 +134,7 @@ async fn passing_on() -> Duration {
 #[tokio::test]
 async fn a_grant_that_nobody_took_has_not_used_its_key() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("unused").await;
     let vanished = waiting(keyed("unused", "k"));
     let parked = gate
@@ -143,7 +155,10 @@ async fn a_grant_that_nobody_took_has_not_used_its_key() {
 #[tokio::test]
 async fn a_gateway_that_confirms_is_alive_for_its_other_waiters() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = here.take("alive").await;
     let asked = there.queue(request("alive")).await;
     let _behind = there.queue(request("alive")).await;
@@ -160,7 +175,7 @@ async fn a_gateway_that_confirms_is_alive_for_its_other_waiters() {
 #[tokio::test]
 async fn an_attempt_that_is_given_back_while_it_is_queued_is_never_granted() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("back").await;
     let (mut parked, token) = stand(&gate, "back").await;
     gate.store.give_back(&lease.name, &token).await.unwrap();
@@ -171,19 +186,22 @@ async fn an_attempt_that_is_given_back_while_it_is_queued_is_never_granted() {
     gate.store.acquire(&late).await.unwrap_err();
     assert_eq!(gate.look("back").await.waiters, 0);
     gate.release(&lease).await;
-    assert_eq!(parked.news_so_far(), None::<News>);
+    assert_eq!(parked.try_news(), None::<News>);
     assert_eq!(leftovers(&server, "back").await, [""; 0]);
 }
 
 #[tokio::test]
 async fn a_gateway_that_counted_as_dead_hears_so_when_it_queues_another() {
     let server = RedisServer::start().await;
-    let [cut_off, other] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [cut_off, other] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = other.take("lapsed").await;
     let mut stood = vec![stand(&cut_off, "lapsed").await];
     stood.push(stand(&cut_off, "lapsed").await);
     for (parked, _) in &mut stood {
-        let news = parked.news_so_far();
+        let news = parked.try_news();
         assert_eq!(news, None, "it is known to be alive from the first on");
     }
     for key in server.keys().await {
@@ -226,7 +244,7 @@ async fn give_back_at_the_end(server: &RedisServer, lock: &str, token: &TokenHas
 #[tokio::test]
 async fn an_attempt_that_is_given_back_at_the_head_of_a_free_lock_is_not_granted_it() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     gate.take("head").await;
     let (mut given_up, token) = stand(&gate, "head").await;
     let (mut behind, next) = stand(&gate, "head").await;
@@ -236,21 +254,24 @@ async fn an_attempt_that_is_given_back_at_the_head_of_a_free_lock_is_not_granted
         .await;
     assert_eq!(holder, next.to_string());
     assert_eq!(behind.news().await, News::GrantedProvisionally);
-    assert_eq!(given_up.news_so_far(), None::<News>);
+    assert_eq!(given_up.try_news(), None::<News>);
 
     gate.take("alone").await;
     let (mut given_up, token) = stand(&gate, "alone").await;
     give_back_at_the_end(&server, "alone", &token).await;
     assert_eq!(server.text(&["GET", "lg:{alone}:lock"]).await, "");
     assert_eq!(gate.look("alone").await.waiters, 0);
-    assert_eq!(given_up.news_so_far(), None::<News>);
+    assert_eq!(given_up.try_news(), None::<News>);
 }
 
 #[tokio::test]
 async fn the_dead_of_a_full_queue_do_not_keep_out_the_living() {
     for length in [20, 200] {
         let server = RedisServer::start().await;
-        let [doomed, other] = [Gate::on(&server).await, Gate::on(&server).await];
+        let [doomed, other] = [
+            TestGateway::on(&server).await,
+            TestGateway::on(&server).await,
+        ];
         let lease = other.take("crowded").await;
         let mut crowd = Vec::new();
         crowd.push(stand(&other, "crowded").await);

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     super::rig::{eventually, health, limit, quick, ttl},
-    gate::{Asked, Gate, keep, request, subscribers},
+    gate::{PendingAcquire, TestGateway, keep, request, subscribers},
 };
 use crate::support::{Fault, Proxy, RedisServer};
 
@@ -19,7 +19,7 @@ use crate::support::{Fault, Proxy, RedisServer};
 const NOTICED: Duration = Duration::from_secs(30);
 
 /// Lets everybody have the lock, one after the other.
-async fn serve_all(gate: &Gate, asked: Vec<Asked>) {
+async fn serve_all(gate: &TestGateway, asked: Vec<PendingAcquire>) {
     let mut fences = Vec::new();
     for asked in asked {
         let lease = asked.lease().await;
@@ -33,7 +33,7 @@ async fn serve_all(gate: &Gate, asked: Vec<Asked>) {
 }
 
 /// Releases for everybody at once, whoever is granted first.
-async fn serve_in_any_order(gate: &Gate, asked: Vec<Asked>) {
+async fn serve_in_any_order(gate: &TestGateway, asked: Vec<PendingAcquire>) {
     let all = asked.into_iter().map(|asked| async move {
         let lease = asked.lease().await;
         gate.release(&lease).await;
@@ -46,7 +46,7 @@ async fn serve_in_any_order(gate: &Gate, asked: Vec<Asked>) {
     assert_eq!(fences.len(), count, "every grant has its own fence");
 }
 
-async fn queue_many(gates: &[Gate], lock: &str, count: usize) -> Vec<Asked> {
+async fn queue_many(gates: &[TestGateway], lock: &str, count: usize) -> Vec<PendingAcquire> {
     let mut queue = Vec::new();
     for turn in 0..count {
         queue.push(gates[turn % gates.len()].queue(request(lock)).await);
@@ -57,7 +57,10 @@ async fn queue_many(gates: &[Gate], lock: &str, count: usize) -> Vec<Asked> {
 #[tokio::test]
 async fn a_lost_message_costs_a_period() {
     let server = RedisServer::start().await;
-    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let mut lease = gates[0].take("message").await;
     for _ in 0..3 {
         let asked = gates[1].queue(request("message")).await;
@@ -89,7 +92,7 @@ async fn without_any_channel_waiters_are_served_once_a_period() {
     ];
     server.run(&user).await;
     let url = server.url_as("mute", "s3cret");
-    let gates = [Gate::at(&url), Gate::at(&url)];
+    let gates = [TestGateway::at(&url), TestGateway::at(&url)];
     let lease = gates[0].take("mute").await;
     // Its TTL is shorter than a period, and begins when it is found.
     let mut brief = request("mute");
@@ -129,7 +132,7 @@ async fn a_user_that_may_publish_but_not_subscribe_is_told() {
         "-subscribe",
     ];
     server.run(&user).await;
-    let gate = Gate::at(&server.url_as("deaf", "s3cret"));
+    let gate = TestGateway::at(&server.url_as("deaf", "s3cret"));
     eventually("it is told", async || {
         match health(&gate.store, "permissions").await {
             Some(Health::Misconfigured(what)) => what.contains("subscribe").then_some(()),
@@ -142,9 +145,9 @@ async fn a_user_that_may_publish_but_not_subscribe_is_told() {
 #[tokio::test]
 async fn a_release_whose_reply_is_lost_has_passed_the_lock_on() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let proxy = Proxy::start(server.port(), &gate.lifecycle).await;
-    let behind = Gate::with(&proxy.url(), &quick());
+    let behind = TestGateway::with(&proxy.url(), &quick());
     // The server knows the script.
     behind.release(&behind.take("reply").await).await;
     let lease = behind.take("reply").await;
@@ -165,7 +168,10 @@ async fn a_release_whose_reply_is_lost_has_passed_the_lock_on() {
 #[tokio::test]
 async fn those_who_wait_for_a_server_that_loses_all_ask_again() {
     let mut server = RedisServer::start().await;
-    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     gates[0].take("lost").await;
     let asked = queue_many(&gates, "lost", 20).await;
     server.kill();
@@ -182,7 +188,10 @@ async fn those_who_wait_for_a_server_that_loses_all_ask_again() {
 async fn a_queue_survives_a_restart_with_its_data() {
     let options = ["--appendonly", "yes", "--appendfsync", "always"];
     let mut server = RedisServer::start_with(&options).await;
-    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = gates[0].take("kept").await;
     let asked = queue_many(&gates, "kept", 10).await;
     server.kill();
@@ -199,7 +208,10 @@ async fn a_queue_survives_a_restart_with_its_data() {
 #[tokio::test]
 async fn a_gateway_that_was_forgotten_asks_again_for_its_waiters() {
     let server = RedisServer::start().await;
-    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = gates[0].take("forgotten").await;
     let mut asked = queue_many(&gates[1..], "forgotten", 5).await;
     asked.push(gates[0].queue(request("forgotten")).await);
@@ -223,7 +235,7 @@ async fn a_gateway_that_was_forgotten_asks_again_for_its_waiters() {
 #[tokio::test]
 async fn a_queue_that_was_deleted_by_hand_is_made_anew_when_the_lock_is_free() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("deleted").await;
     let asked = vec![gate.queue(request("deleted")).await];
     lose_queue(&server, "deleted").await;
@@ -235,7 +247,7 @@ async fn a_queue_that_was_deleted_by_hand_is_made_anew_when_the_lock_is_free() {
 async fn a_queue_whose_end_was_lost_in_a_crash_is_made_anew_at_once() {
     let options = ["--appendonly", "yes", "--appendfsync", "always"];
     let mut server = RedisServer::start_with(&options).await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("tail").await;
     let asked = queue_many(std::slice::from_ref(&gate), "tail", 3).await;
     // A round has come and gone since the server was first connected to.
@@ -271,7 +283,10 @@ async fn lose_queue(server: &RedisServer, lock: &str) {
 #[tokio::test]
 async fn waiters_get_through_while_the_subscriptions_are_cut_again_and_again() {
     let server = RedisServer::start().await;
-    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = gates[0].take("storm").await;
     let mut asked = Vec::new();
     for turn in 0..30 {

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     super::rig::is_as_quick_as,
-    gate::{Gate, keep, request},
+    gate::{TestGateway, keep, request},
 };
 use crate::support::RedisServer;
 
@@ -16,7 +16,7 @@ const NOTICED: Duration = Duration::from_secs(30);
 #[tokio::test]
 async fn a_foreign_release_is_noticed_within_a_period() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let set = ["SET", "lg:{theirs}:lock", "x", "NX", "PX", "60000"];
     server.run(&set).await;
     let asked = gate.queue(request("theirs")).await;
@@ -30,7 +30,7 @@ async fn a_foreign_release_is_noticed_within_a_period() {
 #[tokio::test]
 async fn a_foreign_holder_without_an_expiry_is_waited_for() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     server.run(&["SET", "lg:{ever}:lock", "x"]).await;
     let asked = gate.queue(request("ever")).await;
     // They take it again without asking anybody, for a moment.
@@ -50,7 +50,7 @@ async fn a_foreign_holder_is_waited_for_until_its_lock_expires() {
 
 async fn waiting_for_a_foreign_holder() -> Duration {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let start = Instant::now();
     let set = ["SET", "lg:{soon}:lock", "x", "PX", "600"];
     server.run(&set).await;

@@ -4,9 +4,9 @@ use latchgate::telemetry::metrics::Metrics;
 use std::{sync::Arc, time::Duration};
 
 use latchgate::{
-    auth::Warrant,
+    auth::Authorization,
     config::{LimitsConfig, Millis, RedisConfig, RedisUrl},
-    engine::{AcquireError, AcquireRequest, Engine, Granted, Stated},
+    engine::{AcquireError, AcquireRequest, Engine, ExplicitTerms, Granted},
     lifecycle::Lifecycle,
     lock::{CallerId, IdempotencyKey, Lease, Metadata, Owner},
     store::{
@@ -24,14 +24,14 @@ use super::super::rig::{eventually, name, open, quick, ttl};
 use crate::support::RedisServer;
 
 /// A gateway of its own.
-pub(crate) struct Gate {
+pub(crate) struct TestGateway {
     pub(crate) store: Arc<RedisStore>,
     pub(crate) engine: Engine,
     pub(crate) lifecycle: Lifecycle,
 }
 
 /// One who has asked and waits for the outcome; hangs up when dropped.
-pub(crate) struct Asked {
+pub(crate) struct PendingAcquire {
     outcome: oneshot::Receiver<(Instant, Result<Granted, AcquireError>)>,
 }
 
@@ -40,9 +40,9 @@ pub(crate) const GRACE: Duration = Duration::from_millis(1_500);
 /// How long anybody waits for what comes about without a message: a few periods of two seconds.
 pub(crate) const LONG: Duration = Duration::from_mins(1);
 
-// === impl Gate ===
+// === impl TestGateway ===
 
-impl Gate {
+impl TestGateway {
     /// A gateway that hears messages already.
     pub(crate) async fn on(server: &RedisServer) -> Self {
         let before = subscribers(server).await;
@@ -97,7 +97,7 @@ impl Gate {
     }
 
     /// Asks for a lock that is held, and comes back when the request stands in the queue.
-    pub(crate) async fn queue(&self, request: AcquireRequest) -> Asked {
+    pub(crate) async fn queue(&self, request: AcquireRequest) -> PendingAcquire {
         let lock = request.name.clone();
         let before = self.look(lock.as_str()).await.waiters;
         let (queued, told) = oneshot::channel();
@@ -115,7 +115,7 @@ impl Gate {
     }
 
     /// Asks for a lock.
-    pub(crate) fn ask(&self, request: AcquireRequest) -> Asked {
+    pub(crate) fn ask(&self, request: AcquireRequest) -> PendingAcquire {
         self.ask_telling(request, || {})
     }
 
@@ -124,22 +124,22 @@ impl Gate {
         &self,
         request: AcquireRequest,
         queued: impl FnOnce() + Send + 'static,
-    ) -> Asked {
+    ) -> PendingAcquire {
         let engine = self.engine.clone();
         let (mut answer, outcome) = oneshot::channel();
         self.lifecycle.spawn(async move {
             let result = tokio::select! {
-                result = engine.acquire_telling(request, queued) => result,
+                result = engine.acquire_with_queued_hook(request, queued) => result,
                 () = answer.closed() => return,
             };
             drop(answer.send((Instant::now(), result)));
         });
-        Asked { outcome }
+        PendingAcquire { outcome }
     }
 
     /// Lets so many stand in the queue. They come one group after the other: of more at once a busy machine
     /// would have to turn some away.
-    pub(crate) async fn crowd(&self, lock: &str, many: usize) -> Vec<Asked> {
+    pub(crate) async fn crowd(&self, lock: &str, many: usize) -> Vec<PendingAcquire> {
         let before = self.look(lock).await.waiters;
         let mut crowd = Vec::new();
         while crowd.len() < many {
@@ -185,9 +185,9 @@ impl Gate {
     }
 }
 
-// === impl Asked ===
+// === impl PendingAcquire ===
 
-impl Asked {
+impl PendingAcquire {
     /// The lease that it is granted.
     #[track_caller]
     pub(crate) fn lease(self) -> impl Future<Output = Lease> {
@@ -220,12 +220,12 @@ pub(crate) fn request(lock: &str) -> AcquireRequest {
         name: name(lock),
         ttl: ttl(30_000),
         hold_limit: None,
-        stated: Stated::default(),
+        explicit: ExplicitTerms::default(),
         wait: Duration::from_secs(50),
         owner: None,
         metadata: Metadata::default(),
         caller: CallerId::ANONYMOUS,
-        warrant: Warrant::default(),
+        authorization: Authorization::default(),
         idempotency_key: None,
     }
 }
@@ -250,7 +250,7 @@ pub(crate) fn keyed(lock: &str, key: &str) -> AcquireRequest {
 pub(crate) fn waiting(attempt: Attempt) -> Attempt {
     Attempt {
         wait: Some(Waiting {
-            patience: Duration::from_secs(50),
+            max_wait: Duration::from_secs(50),
             longest_queue: 10_000,
         }),
         ..attempt

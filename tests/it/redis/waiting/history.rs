@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use self::streams::Stream;
 use super::{
     super::rig::{eventually, name, ttl},
-    gate::{Asked, GRACE, Gate, keep, leftovers, request, request_by},
+    gate::{GRACE, PendingAcquire, TestGateway, keep, leftovers, request, request_by},
 };
 use crate::support::{Random, RedisServer};
 
@@ -26,7 +26,7 @@ const MARGIN: Duration = Duration::from_millis(100);
 
 struct History {
     server: RedisServer,
-    gates: Vec<Gate>,
+    gates: Vec<TestGateway>,
     random: Random,
     asked: usize,
     waiting: Vec<Waiting>,
@@ -52,7 +52,7 @@ struct Ticket {
 struct Waiting {
     ticket: Ticket,
     gate: usize,
-    asked: Asked,
+    asked: PendingAcquire,
 }
 
 struct Held {
@@ -71,7 +71,7 @@ async fn locks_exclude_fences_rise_and_queues_keep_their_order_in_random_histori
     let server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
     let mut gates = Vec::new();
     for _ in 0..3 {
-        gates.push(Gate::on(&server).await);
+        gates.push(TestGateway::on(&server).await);
     }
     let mut history = History {
         server,
@@ -233,7 +233,7 @@ impl History {
         let gate = self.random.below(self.gates.len());
         self.tell(format!("gateway {gate} is killed"));
         self.gates[gate].kill().await;
-        self.gates[gate] = Gate::on(&self.server).await;
+        self.gates[gate] = TestGateway::on(&self.server).await;
         self.waiting.retain(|waiting| waiting.gate != gate);
         self.streams.retain(|(_, through, _)| *through != gate);
     }

@@ -2,7 +2,7 @@
 
 use super::{
     super::rig::eventually,
-    gate::{Gate, request},
+    gate::{TestGateway, request},
 };
 use crate::{api::lines::Lines, support::RedisServer};
 
@@ -11,7 +11,7 @@ async fn one_who_hangs_up_and_cannot_be_taken_out_of_the_queue_is_logged() {
     let lines = Lines::default();
     let _collecting = lines.collect();
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("a").await;
     let waiter = gate.queue(request("a")).await;
     server.freeze();

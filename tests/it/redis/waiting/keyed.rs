@@ -18,7 +18,7 @@ use super::{
         leases::keyed as keyed_attempt,
         rig::{attempt, eventually, is_as_quick_as, ttl},
     },
-    gate::{GRACE, Gate, keep, keyed, leftovers, request, waiting},
+    gate::{GRACE, TestGateway, keep, keyed, leftovers, request, waiting},
 };
 use crate::support::RedisServer;
 
@@ -48,7 +48,10 @@ async fn until_detached(server: &RedisServer, lock: &str, count: usize) {
 #[tokio::test]
 async fn a_request_that_is_repeated_takes_over_the_place_and_the_older_one_is_told() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = here.take("place").await;
     let mut asked = here.queue(keyed("place", "k")).await;
     let behind = there.queue(request("place")).await;
@@ -69,7 +72,10 @@ async fn a_request_that_is_repeated_takes_over_the_place_and_the_older_one_is_to
 #[tokio::test]
 async fn short_polls_stay_in_order() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = here.take("polls").await;
     let poll = || brief(100, keyed("polls", "k"));
     for gate in [&here, &there, &there] {
@@ -89,11 +95,11 @@ async fn short_polls_stay_in_order() {
 #[tokio::test]
 async fn a_request_in_other_words_does_not_take_over_the_place() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("words").await;
     let asked = gate.queue(keyed("words", "k")).await;
     let mut other = keyed("words", "k");
-    other.stated.ttl = Some(ttl(20_000));
+    other.explicit.ttl = Some(ttl(20_000));
     let refused = gate.ask(other).refusal().await;
     assert!(
         matches!(refused, AcquireError::IdempotencyMismatch),
@@ -106,7 +112,10 @@ async fn a_request_in_other_words_does_not_take_over_the_place() {
 #[tokio::test]
 async fn what_was_granted_while_nobody_waited_is_answered_with_its_full_ttl() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = here.take("detached").await;
     here.ask(brief(50, keyed("detached", "k"))).refusal().await;
     here.release(&lease).await;
@@ -127,7 +136,7 @@ async fn what_was_granted_while_nobody_waited_is_answered_with_its_full_ttl() {
 #[tokio::test]
 async fn what_nobody_comes_back_for_is_passed_on_after_the_grace() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("grace").await;
     gate.ask(brief(50, keyed("grace", "k"))).refusal().await;
     let behind = gate.queue(request("grace")).await;
@@ -153,7 +162,7 @@ async fn a_place_that_nobody_comes_back_for_is_gone_after_the_grace() {
 
 async fn passing_a_place_over() -> Duration {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("unkept").await;
     gate.ask(brief(50, keyed("unkept", "k"))).refusal().await;
     let behind = gate.queue(request("unkept")).await;
@@ -168,7 +177,10 @@ async fn passing_a_place_over() -> Duration {
 #[tokio::test]
 async fn a_place_that_a_dead_gateway_kept_is_shown_no_longer_than_the_grace() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let _lease = here.take("shown").await;
     there.ask(brief(50, keyed("shown", "k"))).refusal().await;
     there.kill().await;
@@ -184,7 +196,10 @@ async fn a_place_that_a_dead_gateway_kept_is_shown_no_longer_than_the_grace() {
 #[tokio::test]
 async fn a_caller_that_hangs_up_keeps_its_place_for_the_grace() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = here.take("hangs").await;
     let asked = here.queue(keyed("hangs", "k")).await;
     let behind = here.queue(request("hangs")).await;
@@ -201,11 +216,14 @@ async fn a_caller_that_hangs_up_keeps_its_place_for_the_grace() {
 #[tokio::test]
 async fn an_attempt_whose_place_was_taken_over_does_not_come_back_for_it() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = here.take("back").await;
     let older = waiting(keyed_attempt("back", "k"));
     let newer = waiting(keyed_attempt("back", "k"));
-    let park = |gate: &Gate, attempt: &Attempt| {
+    let park = |gate: &TestGateway, attempt: &Attempt| {
         let parking = gate.store.parking();
         parking.park(attempt.name.clone(), attempt.token)
     };
@@ -228,7 +246,10 @@ async fn an_attempt_whose_place_was_taken_over_does_not_come_back_for_it() {
 #[tokio::test]
 async fn a_grant_that_comes_while_its_attempt_leaves_has_its_full_ttl() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = here.take("leaves").await;
     let asked = waiting(attempt("leaves"));
     let parking = there.store.parking();
@@ -247,7 +268,7 @@ async fn a_grant_that_comes_while_its_attempt_leaves_has_its_full_ttl() {
 #[tokio::test]
 async fn who_leaves_a_lock_that_is_free_gets_it_in_the_last_moment() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     gate.take("last").await;
     let asked = waiting(keyed_attempt("last", "k"));
     let parking = gate.store.parking();
@@ -261,7 +282,11 @@ async fn who_leaves_a_lock_that_is_free_gets_it_in_the_last_moment() {
 
 /// An attempt of the store alone under a key, which was granted the lock through another gateway and has not heard
 /// of it; the grant is over, somebody else has the lock, and a newer request stands in the queue.
-async fn one_that_was_overtaken(gates: &[Gate; 2], server: &RedisServer, lock: &str) -> Attempt {
+async fn one_that_was_overtaken(
+    gates: &[TestGateway; 2],
+    server: &RedisServer,
+    lock: &str,
+) -> Attempt {
     let lease = gates[0].take(lock).await;
     let older = waiting(keyed_attempt(lock, "k"));
     gates[1].store.acquire(&older).await.unwrap();
@@ -273,7 +298,7 @@ async fn one_that_was_overtaken(gates: &[Gate; 2], server: &RedisServer, lock: &
 
 /// A newer request is queued, the older attempt does something, and a third request under the key takes over the
 /// place of the newer one.
-async fn none_stands_beside(gate: &Gate, lock: &str, ends: impl Future<Output = ()>) {
+async fn none_stands_beside(gate: &TestGateway, lock: &str, ends: impl Future<Output = ()>) {
     let newer = waiting(keyed_attempt(lock, "k"));
     let queued = gate.store.acquire(&newer).await.unwrap();
     assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
@@ -287,7 +312,10 @@ async fn none_stands_beside(gate: &Gate, lock: &str, ends: impl Future<Output = 
 #[tokio::test]
 async fn an_older_attempt_that_leaves_late_does_not_free_the_key_of_a_newer_one() {
     let server = RedisServer::start().await;
-    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     for keep in [None, Some(GRACE)] {
         let lock = if keep.is_some() { "keeps" } else { "leaves" };
         let older = one_that_was_overtaken(&gates, &server, lock).await;
@@ -305,7 +333,10 @@ async fn an_older_attempt_that_leaves_late_does_not_free_the_key_of_a_newer_one(
 #[tokio::test]
 async fn an_older_attempt_that_is_given_back_late_does_not_free_the_key_of_a_newer_one() {
     let server = RedisServer::start().await;
-    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let older = one_that_was_overtaken(&gates, &server, "gives").await;
     none_stands_beside(&gates[0], "gives", async {
         let back = gates[1].store.give_back(&older.name, &older.token).await;
@@ -317,7 +348,7 @@ async fn an_older_attempt_that_is_given_back_late_does_not_free_the_key_of_a_new
 #[tokio::test]
 async fn a_kept_place_that_lapses_late_does_not_free_the_key_of_a_newer_one() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("lapses").await;
     gate.ask(brief(50, keyed("lapses", "k"))).refusal().await;
     gate.release(&lease).await;
@@ -335,7 +366,7 @@ async fn a_kept_place_that_lapses_late_does_not_free_the_key_of_a_newer_one() {
 #[tokio::test]
 async fn a_ticket_whose_key_leads_elsewhere_is_granted_nothing() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("elsewhere").await;
     let older = gate.queue(keyed("elsewhere", "k")).await;
     let behind = gate.queue(request("elsewhere")).await;

@@ -77,7 +77,7 @@ async fn one_that_asked_again_for_its_lost_place_is_granted_the_lock_once() {
         asks(&rig, &asked).await;
         assert_eq!(proxy.strikes(), 1, "the first copy is held");
         lose_place(&rig, &asked).await;
-        parked.wait_again();
+        parked.rearm();
         // One copy is enough now, and it knows of the other.
         asks(&rig, &asked).await;
         if ends == "left" {

@@ -10,7 +10,7 @@ use latchgate::{
 
 use super::{
     super::rig::{attempt, eventually},
-    gate::{Gate, waiting},
+    gate::{TestGateway, waiting},
 };
 use crate::support::RedisServer;
 
@@ -51,7 +51,10 @@ async fn holder(server: &RedisServer, attempt: &Attempt) -> String {
 #[tokio::test]
 async fn late_news_of_a_grant_take_it_from_nobody() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     // Makes the script known: from then on one call is one run.
     let nobody: TokenHash = attempt("warm").token;
     let warm = attempt("warm").name;

@@ -12,12 +12,12 @@ use latchgate::{
 
 use super::{
     super::rig::{attempt, eventually, name, runs, write_down_everything},
-    gate::{Gate, waiting},
+    gate::{TestGateway, waiting},
 };
 use crate::support::RedisServer;
 
 /// An attempt that stands in the queue by the store alone.
-async fn stand(gate: &Gate, lock: &str) -> (Parked, TokenHash) {
+async fn stand(gate: &TestGateway, lock: &str) -> (Parked, TokenHash) {
     let asked = waiting(attempt(lock));
     let parked = gate.store.parking().park(asked.name.clone(), asked.token);
     let queued = gate.store.acquire(&asked).await.unwrap();
@@ -51,7 +51,10 @@ async fn tell_late_of(server: &RedisServer, lock: &str, token: &TokenHash, fence
 #[tokio::test]
 async fn late_word_of_a_grant_that_was_confirmed_does_not_end_it() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = there.take("confirmed").await;
     let (mut parked, token) = stand(&here, "confirmed").await;
     there.release(&lease).await;
@@ -67,7 +70,7 @@ async fn late_word_of_a_grant_that_was_confirmed_does_not_end_it() {
 #[tokio::test]
 async fn late_word_of_a_grant_that_was_found_on_leaving_does_not_end_it() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("left").await;
     let (parked, token) = stand(&gate, "left").await;
     gate.release(&lease).await;
@@ -82,7 +85,7 @@ async fn late_word_of_a_grant_that_was_found_on_leaving_does_not_end_it() {
 #[tokio::test]
 async fn late_word_of_a_grant_that_was_answered_again_does_not_end_it() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("again").await;
     let asked = waiting(attempt("again"));
     let parked = gate.store.parking().park(asked.name.clone(), asked.token);
@@ -99,7 +102,7 @@ async fn late_word_of_a_grant_that_was_answered_again_does_not_end_it() {
 #[tokio::test]
 async fn late_word_of_a_grant_that_was_lost_does_not_end_the_next_one_of_its_attempt() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("anew").await;
     let (mut parked, token) = stand(&gate, "anew").await;
     // It was granted the lock before, through another gateway, and lost it unconfirmed.
@@ -129,7 +132,7 @@ async fn late_word_of_a_grant_that_was_lost_does_not_end_the_next_one_of_its_att
 #[tokio::test]
 async fn late_word_does_not_take_the_place_of_an_attempt_that_has_asked_again() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     gate.take("asked").await;
     let (parked, token) = stand(&gate, "asked").await;
     // In the instant between two places.
@@ -141,7 +144,7 @@ async fn late_word_does_not_take_the_place_of_an_attempt_that_has_asked_again() 
 #[tokio::test]
 async fn a_grant_that_nobody_has_heard_of_is_given_back_on_the_word_of_it() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("nobody").await;
     let (parked, token) = stand(&gate, "nobody").await;
     gate.release(&lease).await;
@@ -156,7 +159,7 @@ async fn a_grant_that_nobody_has_heard_of_is_given_back_on_the_word_of_it() {
 #[tokio::test]
 async fn a_grant_whose_hold_limit_is_this_instant_is_over() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     for confirms in [true, false] {
         let lease = gate.take("limit").await;
         let (_parked, token) = stand(&gate, "limit").await;

@@ -6,7 +6,7 @@ use latchgate::engine::{AcquireError, AcquireRequest};
 
 use super::{
     super::rig::{eventually, is_as_quick_as},
-    gate::{Gate, keyed, request},
+    gate::{TestGateway, keyed, request},
 };
 use crate::support::RedisServer;
 
@@ -21,7 +21,10 @@ async fn lose_first(server: &RedisServer, lock: &str) {
 #[tokio::test]
 async fn one_who_lost_its_place_unheard_is_queued_again() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = here.take("unheard").await;
     let missing = there.queue(request("unheard")).await;
     let stays = here.queue(request("unheard")).await;
@@ -36,7 +39,10 @@ async fn one_who_lost_its_place_unheard_is_queued_again() {
 #[tokio::test]
 async fn all_places_are_looked_up_at_once_when_messages_may_have_been_missed() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     here.take_for("many", 600_000).await;
     // More than are come by in the time for which anybody waits here.
     let crowd = there.crowd("many", 3_000).await;
@@ -64,7 +70,10 @@ async fn lose(server: &RedisServer, lock: &str, at: i64, state: &str) {
 #[tokio::test]
 async fn of_many_at_one_gateway_each_who_lost_its_place_unheard_finds_out() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     here.take_for("crowd", 600_000).await;
     let before = there.crowd("crowd", 600).await;
     let older = there.queue(keyed("crowd", "k")).await;
@@ -91,7 +100,10 @@ async fn of_many_at_one_gateway_each_who_lost_its_place_unheard_finds_out() {
 #[tokio::test]
 async fn who_is_granted_a_lock_elsewhere_does_not_stand_in_the_queue() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = here.take("granted").await;
     let asked = there.queue(request("granted")).await;
     let id = server.text(&["LINDEX", "lg:{granted}:wait", "0"]).await;
@@ -110,7 +122,7 @@ async fn a_gateway_that_was_thought_dead_says_at_once_that_it_is_alive() {
 
 async fn saying_it_is_alive() -> Duration {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     gate.take("alive").await;
     let patient = AcquireRequest {
         wait: Duration::from_mins(5),
@@ -133,7 +145,7 @@ async fn saying_it_is_alive() -> Duration {
 #[tokio::test]
 async fn an_id_without_a_ticket_is_not_shown_and_not_counted() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     gate.take("shown").await;
     let asked = gate.queue(request("shown")).await;
     for (digit, memory) in [("a", Some("g")), ("b", None)] {

@@ -10,14 +10,17 @@ use tokio::time::Instant;
 
 use super::{
     super::rig::{eventually, is_as_quick_as},
-    gate::{Gate, leftovers, request, request_by},
+    gate::{TestGateway, leftovers, request, request_by},
 };
 use crate::support::RedisServer;
 
 #[tokio::test]
 async fn waiters_of_two_gateways_are_served_in_the_order_in_which_they_asked() {
     let server = RedisServer::start().await;
-    let gates = [Gate::on(&server).await, Gate::on(&server).await];
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let mut lease = gates[0].take("fifo").await;
     let mut queue = Vec::new();
     for turn in 0..12 {
@@ -53,7 +56,7 @@ async fn waiters_of_two_gateways_are_served_in_the_order_in_which_they_asked() {
 #[tokio::test]
 async fn nobody_passes_those_who_wait() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("barge").await;
     let waiting = gate.queue(request("barge")).await;
     // The lock falls free without a script: whoever comes first finds a queue.
@@ -85,7 +88,10 @@ async fn a_lock_passes_on_when_its_lease_ends() {
 /// How late the later of two is.
 async fn passing_on_at_the_end() -> Duration {
     let server = RedisServer::start().await;
-    let [first, second] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [first, second] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let start = Instant::now();
     first.take_for("ends", 700).await;
     let mut brief = request("ends");
@@ -107,7 +113,7 @@ async fn passing_on_at_the_end() -> Duration {
 #[tokio::test]
 async fn a_grant_at_the_same_gateway_comes_with_the_release_and_needs_no_message() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("reply").await;
     let asked = gate.queue(request("reply")).await;
     server.run(&["CONFIG", "RESETSTAT"]).await;
@@ -126,7 +132,7 @@ async fn a_grant_at_the_same_gateway_comes_with_the_release_and_needs_no_message
 #[tokio::test]
 async fn a_wait_that_runs_out_leaves_the_queue() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     gate.take("out").await;
     let mut short = request("out");
     short.wait = Duration::from_millis(200);
@@ -144,7 +150,7 @@ async fn a_wait_that_runs_out_leaves_the_queue() {
 #[tokio::test]
 async fn who_asks_later_stands_behind_although_the_clock_has_stepped_back() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let lease = gate.take("clock").await;
     let first = gate.queue(request("clock")).await;
     // It was queued when the clock showed a time in an hour from now.
@@ -170,7 +176,7 @@ async fn who_asks_later_stands_behind_although_the_clock_has_stepped_back() {
 #[tokio::test]
 async fn a_queue_that_never_empties_is_kept_by_those_who_wait() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     gate.take("longest").await;
     let waits = [5, 50, 20].map(|seconds| {
         let mut asks = request("longest");
@@ -184,7 +190,7 @@ async fn a_queue_that_never_empties_is_kept_by_those_who_wait() {
     // Longer than anybody waits, and each round of a gateway gives it that again.
     let key = "lg:{longest}:wait";
     server.run(&["PEXPIRE", key, "60000"]).await;
-    let another = Gate::on(&server).await;
+    let another = TestGateway::on(&server).await;
     asked.push(another.queue(request("longest")).await);
     eventually("a round is made", async || {
         let left = server.integer(&["PTTL", key]).await;
@@ -196,7 +202,7 @@ async fn a_queue_that_never_empties_is_kept_by_those_who_wait() {
 #[tokio::test]
 async fn a_lease_that_was_deleted_by_hand_leaves_nothing_to_the_next() {
     let server = RedisServer::start().await;
-    let gate = Gate::on(&server).await;
+    let gate = TestGateway::on(&server).await;
     let mut first = request_by("traces", "first");
     first.wait = Duration::ZERO;
     gate.ask(first).lease().await;

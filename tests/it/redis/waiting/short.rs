@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     super::rig::{attempt, eventually, is_as_quick_as, ttl},
-    gate::{Asked, Gate, keep, request, subscribers, waiting},
+    gate::{PendingAcquire, TestGateway, keep, request, subscribers, waiting},
 };
 use crate::support::RedisServer;
 
@@ -30,7 +30,7 @@ fn brief(lock: &str) -> AcquireRequest {
 }
 
 /// How long after the end of a short lease that began then the next was granted the lock.
-async fn lateness(began: Instant, next: Asked) -> Duration {
+async fn lateness(began: Instant, next: PendingAcquire) -> Duration {
     let (at, outcome) = next.outcome().await;
     keep(outcome);
     let lasted = at - began;
@@ -39,7 +39,7 @@ async fn lateness(began: Instant, next: Asked) -> Duration {
     lasted.saturating_sub(SHORT)
 }
 
-async fn renew(gate: &Gate, lease: &Lease) {
+async fn renew(gate: &TestGateway, lease: &Lease) {
     let short = Some(brief("any").ttl);
     let renewal = gate
         .engine
@@ -48,7 +48,7 @@ async fn renew(gate: &Gate, lease: &Lease) {
 }
 
 /// The holder is answered, and dies with the gateway that answered it.
-async fn begins(holder: Asked, there: &Gate) -> Instant {
+async fn begins(holder: PendingAcquire, there: &TestGateway) -> Instant {
     let (began, outcome) = holder.outcome().await;
     keep(outcome);
     there.kill().await;
@@ -67,10 +67,13 @@ enum Through {
 
 async fn handed_over(through: &Through) -> Duration {
     let server = RedisServer::start().await;
-    let (here, third) = (Gate::on(&server).await, Gate::on(&server).await);
+    let (here, third) = (
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    );
     let mut late = Duration::ZERO;
     for lock in LOCKS {
-        let there = Gate::on(&server).await;
+        let there = TestGateway::on(&server).await;
         let lease = there.take(lock).await;
         let holder = there.queue(brief(lock)).await;
         let next = here.queue(request(lock)).await;
@@ -107,10 +110,13 @@ async fn the_end_is_noticed_although_the_first_behind_it_is_dead() {
 
 async fn behind_whom_is_a_dead_one() -> Duration {
     let server = RedisServer::start().await;
-    let (here, doomed) = (Gate::on(&server).await, Gate::on(&server).await);
+    let (here, doomed) = (
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    );
     let mut queues = Vec::new();
     for lock in LOCKS {
-        let there = Gate::on(&server).await;
+        let there = TestGateway::on(&server).await;
         let lease = there.take(lock).await;
         let holder = there.queue(brief(lock)).await;
         let dead = doomed.queue(request(lock)).await;
@@ -146,10 +152,13 @@ async fn the_end_is_noticed_although_the_first_behind_it_has_no_ticket() {
 
 async fn behind_whom_is_no_ticket() -> Duration {
     let server = RedisServer::start().await;
-    let (here, other) = (Gate::on(&server).await, Gate::on(&server).await);
+    let (here, other) = (
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    );
     let mut late = Duration::ZERO;
     for lock in LOCKS {
-        let there = Gate::on(&server).await;
+        let there = TestGateway::on(&server).await;
         let lease = there.take(lock).await;
         let holder = there.queue(brief(lock)).await;
         let lost = other.queue(request(lock)).await;
@@ -171,10 +180,13 @@ async fn the_end_is_noticed_although_the_first_behind_it_has_left() {
 
 async fn behind_whom_one_has_left() -> Duration {
     let server = RedisServer::start().await;
-    let (here, third) = (Gate::on(&server).await, Gate::on(&server).await);
+    let (here, third) = (
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    );
     let mut late = Duration::ZERO;
     for lock in LOCKS {
-        let there = Gate::on(&server).await;
+        let there = TestGateway::on(&server).await;
         let lease = there.take(lock).await;
         let holder = there.queue(brief(lock)).await;
         let leaves = here.queue(request(lock)).await;
@@ -195,7 +207,10 @@ async fn the_end_is_noticed_of_one_that_was_confirmed_late() {
 
 async fn confirmed_late() -> Duration {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let mut late = Duration::ZERO;
     for lock in LOCKS {
         let lease = here.take(lock).await;
@@ -219,9 +234,9 @@ async fn confirmed_late() -> Duration {
 async fn made_shorter_through(through: usize) -> Duration {
     let server = RedisServer::start().await;
     let gates = [
-        Gate::on(&server).await,
-        Gate::on(&server).await,
-        Gate::on(&server).await,
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
     ];
     let mut late = Duration::ZERO;
     for lock in LOCKS {
@@ -246,7 +261,10 @@ async fn the_end_is_noticed_of_one_that_was_made_shorter_elsewhere() {
 #[tokio::test]
 async fn a_renewal_that_makes_it_no_shorter_tells_nobody() {
     let server = RedisServer::start().await;
-    let [here, there] = [Gate::on(&server).await, Gate::on(&server).await];
+    let [here, there] = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
     let lease = there.take_for("long", 3_000).await;
     let _next = here.queue(request("long")).await;
     server.run(&["CONFIG", "RESETSTAT"]).await;

@@ -11,12 +11,12 @@ pub(super) struct Learner {
     /// A name for its life.
     new: String,
     /// What each of the others has said.
-    told: Vec<Told>,
+    replies: Vec<TeachReply>,
 }
 
 /// What one of the others has said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Told {
+enum TeachReply {
     Nothing,
     /// That it has to learn itself.
     Unlearnt,
@@ -32,20 +32,20 @@ impl Learner {
             node,
             life: None,
             new: format!("{:x}", random.next()),
-            told: vec![Told::Nothing; nodes],
+            replies: vec![TeachReply::Nothing; nodes],
         }
     }
 
     /// Asks the next, in any order, and answers what came of it and whether it is over.
     pub(super) async fn step(&mut self, nodes: &mut [Node], random: &mut Random) -> (String, bool) {
-        let Self { node, told, .. } = self;
+        let Self { node, replies, .. } = self;
         let Some(life) = &self.life else {
             self.life = nodes[*node].learn(&self.new).await;
             return (format!("{node} begins to learn"), self.life.is_none());
         };
-        let tops = told.iter().filter_map(|told| match told {
-            Told::Top(top) => Some(*top),
-            Told::Nothing | Told::Unlearnt => None,
+        let tops = replies.iter().filter_map(|replies| match replies {
+            TeachReply::Top(top) => Some(*top),
+            TeachReply::Nothing | TeachReply::Unlearnt => None,
         });
         let tops: Vec<u64> = tops.collect();
         if tops.len() > nodes.len() / 2 {
@@ -58,11 +58,11 @@ impl Learner {
             let said = nodes[other].teach(life).await;
             // An answer may be lost.
             if random.below(4) > 0 {
-                told[other] = said.map_or(Told::Unlearnt, Told::Top);
+                replies[other] = said.map_or(TeachReply::Unlearnt, TeachReply::Top);
             }
         }
         (
-            format!("{node} learns of {other}: {:?}", told[other]),
+            format!("{node} learns of {other}: {:?}", replies[other]),
             false,
         )
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{either::Either, load::Load};
-use crate::support::Asked;
+use crate::support::HttpRequest;
 
 /// A stream renews at a third of it.
 const TTL_MS: u64 = 4_000;
@@ -67,7 +67,7 @@ pub(super) async fn renew(load: Arc<Load>, number: u16) {
 pub(super) async fn hold(load: Arc<Load>, number: u16) {
     let is_two = number.is_multiple_of(2);
     let path = format!("/locks/held:{number}/hold");
-    let open = async |asked: &Asked| {
+    let open = async |asked: &HttpRequest| {
         let connection = Either::connect(&load.certified, is_two).await;
         let mut events = connection.open(asked).await;
         let (name, lease) = events.next().await;
@@ -91,7 +91,7 @@ pub(super) async fn hold(load: Arc<Load>, number: u16) {
     }
 }
 
-fn with(asked: Asked, lease: &Value) -> Asked {
+fn with(asked: HttpRequest, lease: &Value) -> HttpRequest {
     asked.with("lock-token", lease["token"].as_str().unwrap())
 }
 

@@ -11,7 +11,7 @@ use super::super::{
     h2_client::{H2, head, piece},
     tls_client,
 };
-use crate::support::{Asked, Connection, Event, read_event};
+use crate::support::{Connection, Event, HttpRequest, read_event};
 
 /// A connection of either version. Whatever goes wrong on it fails the test.
 pub(super) enum Either {
@@ -42,7 +42,7 @@ impl Either {
     }
 
     /// Asks and reads the whole answer.
-    pub(super) async fn ask(&mut self, asked: &Asked) -> (u16, Value) {
+    pub(super) async fn ask(&mut self, asked: &HttpRequest) -> (u16, Value) {
         match self {
             Self::One(connection) => connection.ask(asked).await.unwrap(),
             Self::Two(h2) => {
@@ -53,7 +53,7 @@ impl Either {
     }
 
     /// Asks for a stream, which there must be.
-    pub(super) async fn open(self, asked: &Asked) -> Events {
+    pub(super) async fn open(self, asked: &HttpRequest) -> Events {
         match self {
             Self::One(mut connection) => {
                 assert_eq!(connection.open(asked).await.unwrap(), None);
@@ -99,7 +99,7 @@ impl Events {
 }
 
 /// What HTTP/2 wants to know of a request.
-fn in_frames(asked: &Asked) -> (Method, Vec<(&str, &str)>, String) {
+fn in_frames(asked: &HttpRequest) -> (Method, Vec<(&str, &str)>, String) {
     let headers = asked.headers.iter();
     let headers = headers
         .map(|(name, value)| (*name, value.as_str()))

@@ -11,7 +11,7 @@ use super::{
     super::certified::Certified,
     clients::{acquire, hold, renew},
 };
-use crate::support::{Asked, Tally, eventually};
+use crate::support::{HttpRequest, Tally, eventually};
 
 /// What the clients have in common.
 pub(super) struct Load {
@@ -74,8 +74,8 @@ impl Load {
     }
 
     /// A request with what is shown now.
-    pub(super) fn asks(&self, method: &'static str, path: &str) -> Asked {
-        let asked = Asked::new(method, path.to_owned());
+    pub(super) fn asks(&self, method: &'static str, path: &str) -> HttpRequest {
+        let asked = HttpRequest::new(method, path.to_owned());
         match self.key() {
             Some(key) => asked.with("authorization", &key),
             None => asked,

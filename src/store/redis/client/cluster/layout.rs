@@ -6,7 +6,7 @@ use crate::config::RedisNode;
 
 use super::{
     super::{Slot, shard::Shard},
-    view::View,
+    view::ClusterView,
 };
 
 /// Which server has which slot. It is never changed but replaced.
@@ -23,7 +23,7 @@ pub(super) struct Layout {
 }
 
 /// Of a slot that no server is known to have.
-const NOBODY: u16 = u16::MAX;
+const UNASSIGNED: u16 = u16::MAX;
 
 // === impl Layout ===
 
@@ -31,7 +31,7 @@ impl Layout {
     /// Nobody is known.
     pub(super) fn unknown() -> Self {
         Self {
-            owners: vec![NOBODY; Slot::COUNT].into(),
+            owners: vec![UNASSIGNED; Slot::COUNT].into(),
             shards: Vec::new(),
             replicas: Vec::new(),
             epoch: 0,
@@ -39,16 +39,16 @@ impl Layout {
     }
 
     /// As one of the servers sees it.
-    pub(super) fn of(view: &View, mut find: impl FnMut(&RedisNode) -> Arc<Shard>) -> Self {
+    pub(super) fn of(view: &ClusterView, mut find: impl FnMut(&RedisNode) -> Arc<Shard>) -> Self {
         let mut layout = Self {
             replicas: view.replicas.clone(),
             epoch: view.epoch,
             ..Self::unknown()
         };
         for range in &view.ranges {
-            let place = layout.place(&find(&range.node));
+            let index = layout.index_of(&find(&range.node));
             for owner in &mut layout.owners[range.first.index()..=range.last.index()] {
-                *owner = place;
+                *owner = index;
             }
         }
         layout
@@ -57,7 +57,7 @@ impl Layout {
     /// The same, but for one slot.
     pub(super) fn with(&self, slot: Slot, shard: &Arc<Shard>) -> Self {
         let mut layout = self.clone();
-        layout.owners[slot.index()] = layout.place(shard);
+        layout.owners[slot.index()] = layout.index_of(shard);
         layout
     }
 
@@ -68,7 +68,10 @@ impl Layout {
 
     /// The server at this address, if it is one that has slots and was not given up.
     pub(super) fn at(&self, node: &RedisNode) -> Option<&Arc<Shard>> {
-        let mut used = self.shards.iter().filter(|it| !it.over.is_cancelled());
+        let mut used = self
+            .shards
+            .iter()
+            .filter(|it| !it.disconnected.is_cancelled());
         used.find(|shard| shard.node() == Some(node))
     }
 
@@ -77,8 +80,8 @@ impl Layout {
     }
 
     /// How many slots no server is known to have, and the first of them.
-    pub(super) fn lacks(&self) -> (usize, Option<usize>) {
-        let mut without = (0..Slot::COUNT).filter(|&slot| self.owners[slot] == NOBODY);
+    pub(super) fn unassigned(&self) -> (usize, Option<usize>) {
+        let mut without = (0..Slot::COUNT).filter(|&slot| self.owners[slot] == UNASSIGNED);
         let first = without.next();
         (usize::from(first.is_some()) + without.count(), first)
     }
@@ -92,13 +95,13 @@ impl Layout {
         })
     }
 
-    fn place(&mut self, shard: &Arc<Shard>) -> u16 {
+    fn index_of(&mut self, shard: &Arc<Shard>) -> u16 {
         let known = self.shards.iter().position(|it| Arc::ptr_eq(it, shard));
-        let place = known.unwrap_or_else(|| {
+        let index = known.unwrap_or_else(|| {
             self.shards.push(Arc::clone(shard));
             self.shards.len() - 1
         });
-        u16::try_from(place).expect("there are fewer servers than slots")
+        u16::try_from(index).expect("there are fewer servers than slots")
     }
 }
 
@@ -110,7 +113,7 @@ mod tests {
         lifecycle::Workers,
     };
 
-    use super::super::{super::cluster::Cluster, view::Range};
+    use super::super::{super::cluster::Cluster, view::SlotRange};
 
     fn cluster() -> Cluster {
         let url: StoreUrl = "redis+cluster://127.0.0.1:1".parse().unwrap();
@@ -129,12 +132,12 @@ mod tests {
     async fn knows_of_each_slot_who_has_it() {
         let cluster = cluster();
         let [a, b] = [1, 2].map(|port| cluster.shard_at(&RedisNode::new("h", port)));
-        let range = |first, last, port| Range {
+        let range = |first, last, port| SlotRange {
             first: slot(first),
             last: slot(last),
             node: RedisNode::new("h", port),
         };
-        let view = View {
+        let view = ClusterView {
             epoch: 3,
             sound: true,
             ranges: vec![range(0, 9, 1), range(10, 19, 2), range(30, 39, 1)],
@@ -151,7 +154,7 @@ mod tests {
             [0, 9, 10, 19, 20, 35].map(|number| owner(&layout, number)),
             [Some(1), Some(1), Some(2), Some(2), None, Some(1)]
         );
-        assert_eq!(layout.lacks(), (Slot::COUNT - 30, Some(20)));
+        assert_eq!(layout.unassigned(), (Slot::COUNT - 30, Some(20)));
         let moved = layout.with(slot(9), &b);
         assert_eq!(owner(&moved, 9), Some(2));
         let differing: Vec<_> = layout.differing(&moved).map(Slot::index).collect();
@@ -160,6 +163,6 @@ mod tests {
             layout.at(&RedisNode::new("h", 2)).map(Arc::as_ptr),
             Some(Arc::as_ptr(&b))
         );
-        assert_eq!(Layout::unknown().lacks(), (Slot::COUNT, Some(0)));
+        assert_eq!(Layout::unknown().unassigned(), (Slot::COUNT, Some(0)));
     }
 }

@@ -27,13 +27,13 @@ use super::{
         Slot,
         credentials::Credentials,
         endpoint::Endpoint,
-        failure::{Kind, Redirect},
+        failure::{Redirect, RedirectKind},
         route::Route,
-        sending::Place,
+        sending::Destination,
         shard::Shard,
     },
     layout::Layout,
-    view::View,
+    view::ClusterView,
 };
 
 /// The servers of a cluster that have slots.
@@ -44,7 +44,7 @@ pub(crate) struct Cluster {
     workers: Workers,
     layout: Mutex<Arc<Layout>>,
     /// Servers that somebody was pointed to, and when: they may have no slot yet.
-    guests: Mutex<Vec<(Arc<Shard>, Instant)>>,
+    redirect_targets: Mutex<Vec<(Arc<Shard>, Instant)>>,
     /// How often each slot has gone to another server, or somebody was sent to one for it.
     moves: Box<[AtomicU32]>,
     /// How often the servers were others than before.
@@ -52,13 +52,13 @@ pub(crate) struct Cluster {
     /// Told when it is time to ask who has what.
     pub(super) refresh_requested: Notify,
     /// Why nobody says who has what, if nobody does.
-    pub(super) trouble: Mutex<Option<Unavailability>>,
+    pub(super) last_error: Mutex<Option<Unavailability>>,
     /// Which server is listened to, counted from the first.
     listened_to: AtomicUsize,
 }
 
 /// For how long a server is kept that somebody was pointed to, if it has no slot.
-const STAYS: Duration = Duration::from_secs(3);
+const REDIRECT_TARGET_STAYS: Duration = Duration::from_secs(3);
 
 // === impl Cluster ===
 
@@ -73,11 +73,11 @@ impl Cluster {
             config: config.clone(),
             workers: workers.clone(),
             layout: Mutex::new(Arc::new(Layout::unknown())),
-            guests: Mutex::default(),
+            redirect_targets: Mutex::default(),
             moves: (0..Slot::COUNT).map(|_| AtomicU32::new(0)).collect(),
             changed: watch::Sender::new(0),
             refresh_requested: Notify::new(),
-            trouble: Mutex::default(),
+            last_error: Mutex::default(),
             listened_to: AtomicUsize::new(usize::try_from(first).unwrap_or_default()),
         }
     }
@@ -87,7 +87,7 @@ impl Cluster {
         let layout = self.layout();
         match layout.owner(slot) {
             Some(owner) => Ok(Arc::clone(owner)),
-            None if layout.shards.is_empty() => Err(self.why_unknown()),
+            None if layout.shards.is_empty() => Err(self.no_owner_error()),
             None => {
                 let why = format!("CLUSTERDOWN: no server has slot {}", slot.index());
                 Err(Unavailability::Refused(why))
@@ -96,7 +96,7 @@ impl Cluster {
     }
 
     /// Ends when some servers are known.
-    pub(crate) async fn known(&self) {
+    pub(crate) async fn wait_until_known(&self) {
         let mut changes = self.changed.subscribe();
         while self.layout().shards.is_empty() {
             if changes.changed().await.is_err() {
@@ -123,15 +123,15 @@ impl Cluster {
     }
 
     /// The server that is listened to: always the same one, as long as it can be reached.
-    pub(crate) fn messenger(&self) -> Result<Arc<Shard>, Unavailability> {
+    pub(crate) fn pubsub_shard(&self) -> Result<Arc<Shard>, Unavailability> {
         let layout = self.layout();
         let count = layout.shards.len();
         if count == 0 {
-            return Err(self.why_unknown());
+            return Err(self.no_owner_error());
         }
         let first = self.listened_to.load(Ordering::Relaxed);
         let turn = (0..count).map(|n| first.wrapping_add(n) % count);
-        let mut reachable = turn.filter(|&n| !layout.shards[n].pool.is_in_trouble());
+        let mut reachable = turn.filter(|&n| !layout.shards[n].pool.is_failing());
         let chosen = reachable.next().unwrap_or(first % count);
         self.listened_to.store(chosen, Ordering::Relaxed);
         Ok(Arc::clone(&layout.shards[chosen]))
@@ -143,18 +143,18 @@ impl Cluster {
     }
 
     /// Where one goes whom a server has pointed elsewhere.
-    pub(crate) fn follow(&self, slot: Slot, redirect: &Redirect, by: &Shard) -> Place {
+    pub(crate) fn follow(&self, slot: Slot, redirect: &Redirect, by: &Shard) -> Destination {
         let by = by.node().expect("a server of a cluster has an address");
         let node = redirect.node(by);
         let mut layout = self.layout_now();
-        let shard = self.guest(&layout, &node);
+        let shard = self.redirect_target(&layout, &node);
         self.moves[slot.index()].fetch_add(1, Ordering::AcqRel);
         match redirect.kind {
-            Kind::Ask => Place {
+            RedirectKind::Ask => Destination {
                 shard,
                 asking: true,
             },
-            Kind::Moved => {
+            RedirectKind::Moved => {
                 let known = layout.has(&shard);
                 *layout = Arc::new(layout.with(slot, &shard));
                 drop(layout);
@@ -163,7 +163,7 @@ impl Cluster {
                     self.changed.send_modify(|times| *times += 1);
                 }
                 self.request_refresh();
-                Place::at(&shard)
+                Destination::at(&shard)
             }
         }
     }
@@ -179,12 +179,12 @@ impl Cluster {
     }
 
     /// Goes by what one of the servers has said.
-    pub(super) fn go_by(&self, view: &View) {
+    pub(super) fn apply_view(&self, view: &ClusterView) {
         let mut now = self.layout_now();
         let next = Layout::of(view, |node| match now.at(node) {
             Some(shard) => Arc::clone(shard),
             None => self
-                .known_guest(node)
+                .known_redirect_target(node)
                 .unwrap_or_else(|| self.shard_at(node)),
         });
         let next = Arc::new(next);
@@ -194,8 +194,8 @@ impl Cluster {
         let before = std::mem::replace(&mut *now, Arc::clone(&next));
         drop(now);
         let gone = before.shards.iter().filter(|shard| !next.has(shard));
-        let gone = gone.filter(|shard| !self.is_guest(shard));
-        let gone: Vec<_> = gone.inspect(|shard| shard.cut()).collect();
+        let gone = gone.filter(|shard| !self.is_redirect_target(shard));
+        let gone: Vec<_> = gone.inspect(|shard| shard.disconnect()).collect();
         let come: Vec<_> = next.shards.iter().filter(|it| !before.has(it)).collect();
         for (shard, what) in gone
             .iter()
@@ -208,7 +208,7 @@ impl Cluster {
         if !gone.is_empty() || !come.is_empty() {
             self.changed.send_modify(|times| *times += 1);
         }
-        self.see_guests_off(&next);
+        self.drop_redirect_targets(&next);
     }
 
     /// A server at this address that is not known yet.
@@ -226,7 +226,7 @@ impl Cluster {
     pub(super) fn endpoint(&self, node: &RedisNode) -> Endpoint {
         let timeout = self.config.connect_timeout_ms.duration();
         let endpoint = Endpoint::new(node.clone(), Arc::clone(&self.credentials), timeout);
-        endpoint.asked_for_its_run(self.config.wait_replicas > 0)
+        endpoint.asking_for_run(self.config.wait_replicas > 0)
     }
 
     pub(super) fn layout(&self) -> Arc<Layout> {
@@ -234,66 +234,74 @@ impl Cluster {
     }
 
     pub(crate) async fn close(&self) {
-        let guests: Vec<_> = self
-            .guests_now()
+        let redirect_targets: Vec<_> = self
+            .redirect_targets_now()
             .drain(..)
             .map(|(shard, _)| shard)
             .collect();
         let layout = std::mem::replace(&mut *self.layout_now(), Arc::new(Layout::unknown()));
-        for shard in layout.shards.iter().chain(&guests) {
-            shard.cut();
+        for shard in layout.shards.iter().chain(&redirect_targets) {
+            shard.disconnect();
             shard.pool.close().await;
         }
     }
 
     /// Why it is not known who has a slot.
-    fn why_unknown(&self) -> Unavailability {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+    fn no_owner_error(&self) -> Unavailability {
+        let last_error = self
+            .last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let unasked =
             || Unavailability::Connect("no server of the cluster was reached yet".to_owned());
-        trouble.clone().unwrap_or_else(unasked)
+        last_error.clone().unwrap_or_else(unasked)
     }
 
     /// The server at an address to which somebody is pointed now.
-    fn guest(&self, layout: &Layout, node: &RedisNode) -> Arc<Shard> {
-        let mut guests = self.guests_now();
-        guests.retain(|(it, _)| !it.over.is_cancelled());
-        if let Some((shard, at)) = guests.iter_mut().find(|(it, _)| it.node() == Some(node)) {
+    fn redirect_target(&self, layout: &Layout, node: &RedisNode) -> Arc<Shard> {
+        let mut redirect_targets = self.redirect_targets_now();
+        redirect_targets.retain(|(it, _)| !it.disconnected.is_cancelled());
+        if let Some((shard, at)) = redirect_targets
+            .iter_mut()
+            .find(|(it, _)| it.node() == Some(node))
+        {
             *at = Instant::now();
             return Arc::clone(shard);
         }
         let known = layout.at(node).map(Arc::clone);
         let shard = known.unwrap_or_else(|| self.shard_at(node));
-        guests.push((Arc::clone(&shard), Instant::now()));
+        redirect_targets.push((Arc::clone(&shard), Instant::now()));
         shard
     }
 
-    fn known_guest(&self, node: &RedisNode) -> Option<Arc<Shard>> {
-        let guests = self.guests_now();
-        let mut guests = guests
+    fn known_redirect_target(&self, node: &RedisNode) -> Option<Arc<Shard>> {
+        let redirect_targets = self.redirect_targets_now();
+        let mut redirect_targets = redirect_targets
             .iter()
             .map(|(shard, _)| shard)
-            .filter(|it| !it.over.is_cancelled());
-        guests.find(|it| it.node() == Some(node)).map(Arc::clone)
+            .filter(|it| !it.disconnected.is_cancelled());
+        redirect_targets
+            .find(|it| it.node() == Some(node))
+            .map(Arc::clone)
     }
 
-    fn is_guest(&self, shard: &Arc<Shard>) -> bool {
-        let guests = self.guests_now();
-        guests
+    fn is_redirect_target(&self, shard: &Arc<Shard>) -> bool {
+        let redirect_targets = self.redirect_targets_now();
+        redirect_targets
             .iter()
-            .any(|(it, at)| Arc::ptr_eq(it, shard) && at.elapsed() < STAYS)
+            .any(|(it, at)| Arc::ptr_eq(it, shard) && at.elapsed() < REDIRECT_TARGET_STAYS)
     }
 
     /// Cuts off servers to which nobody was pointed for a while, and which have no slots.
-    fn see_guests_off(&self, layout: &Layout) {
-        self.guests_now().retain(|(shard, at)| {
-            let stays = at.elapsed() < STAYS;
-            if !stays && !layout.has(shard) {
+    fn drop_redirect_targets(&self, layout: &Layout) {
+        self.redirect_targets_now().retain(|(shard, at)| {
+            let is_kept = at.elapsed() < REDIRECT_TARGET_STAYS;
+            if !is_kept && !layout.has(shard) {
                 let node = shard.node().map(ToString::to_string);
                 warn!(node, "this server of the cluster is not used any more");
-                shard.cut();
+                shard.disconnect();
             }
-            stays
+            is_kept
         });
     }
 
@@ -301,7 +309,9 @@ impl Cluster {
         self.layout.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn guests_now(&self) -> MutexGuard<'_, Vec<(Arc<Shard>, Instant)>> {
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    fn redirect_targets_now(&self) -> MutexGuard<'_, Vec<(Arc<Shard>, Instant)>> {
+        self.redirect_targets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

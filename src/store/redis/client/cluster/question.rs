@@ -12,16 +12,16 @@ use crate::{
 };
 
 use super::{
-    super::{connection::Link, endpoint::Endpoint, failure::Failure, shard::Shard},
-    view::View,
+    super::{connection::Connection, endpoint::Endpoint, failure::Failure, shard::Shard},
+    view::ClusterView,
 };
 
 /// What the servers have answered.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
-    pub(super) views: Vec<View>,
+pub(super) struct ClusterReplies {
+    pub(super) views: Vec<ClusterView>,
     /// Why a server has not said anything, if one has not.
-    pub(super) trouble: Option<Unavailability>,
+    pub(super) last_error: Option<Unavailability>,
 }
 
 /// How long the others are waited for when more than half have answered: one of them may have seen the
@@ -29,40 +29,43 @@ pub(super) struct Answers {
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Asks servers that have slots, over the connections that there are.
-pub(super) async fn ask_shards(shards: &[Arc<Shard>], timeout: Duration) -> Answers {
+pub(super) async fn ask_shards(shards: &[Arc<Shard>], timeout: Duration) -> ClusterReplies {
     let limit = Instant::now() + timeout;
     let asked = shards.iter().map(|shard| -> BoxFuture<'_, _> {
         Box::pin(async move {
             let node = shard.node().expect("a server of a cluster has an address");
-            let link = shard.pool.link(limit).await;
-            (node, ask(link, node, limit).await)
+            let connection = shard.pool.connection(limit).await;
+            (node, ask(connection, node, limit).await)
         })
     });
     gather(asked.collect(), limit).await
 }
 
 /// Asks servers that are not connected to.
-pub(super) async fn ask_others(others: &[Endpoint], timeout: Duration) -> Answers {
+pub(super) async fn ask_others(others: &[Endpoint], timeout: Duration) -> ClusterReplies {
     let limit = Instant::now() + timeout;
     let asked = others.iter().map(|endpoint| -> BoxFuture<'_, _> {
         Box::pin(async move {
-            let link = endpoint.connect().await;
-            (endpoint.node(), ask(link, endpoint.node(), limit).await)
+            let connection = endpoint.connect().await;
+            (
+                endpoint.node(),
+                ask(connection, endpoint.node(), limit).await,
+            )
         })
     });
     gather(asked.collect(), limit).await
 }
 
 async fn ask(
-    link: Result<Link, Unavailability>,
+    connection: Result<Connection, Unavailability>,
     node: &RedisNode,
     limit: Instant,
-) -> Result<View, Unavailability> {
+) -> Result<ClusterView, Unavailability> {
     let mut commands = Pipeline::with_capacity(2);
     commands.add_command(of_cluster("INFO"));
     commands.add_command(of_cluster("SLOTS"));
-    let replies = link?.send_all(&commands, limit).await;
-    View::read(&replies.map_err(Failure::reason)?, node)
+    let replies = connection?.send_all(&commands, limit).await;
+    ClusterView::read(&replies.map_err(Failure::reason)?, node)
 }
 
 fn of_cluster(what: &str) -> Cmd {
@@ -72,16 +75,16 @@ fn of_cluster(what: &str) -> Cmd {
 }
 
 async fn gather(
-    mut asked: FuturesUnordered<BoxFuture<'_, (&RedisNode, Result<View, Unavailability>)>>,
+    mut asked: FuturesUnordered<BoxFuture<'_, (&RedisNode, Result<ClusterView, Unavailability>)>>,
     limit: Instant,
-) -> Answers {
+) -> ClusterReplies {
     let most = asked.len() / 2 + 1;
-    let mut answers = Answers::default();
+    let mut answers = ClusterReplies::default();
     let mut until = limit;
     while let Ok(Some((node, answer))) = timeout_at(until, asked.next()).await {
         match answer {
             Ok(view) => answers.views.push(view),
-            Err(why) => answers.trouble = Some(of(node, why)),
+            Err(why) => answers.last_error = Some(of(node, why)),
         }
         if answers.views.len() >= most {
             until = until.min(Instant::now() + GRACE);

@@ -18,9 +18,12 @@ impl Cluster {
     /// What readiness says.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let layout = self.layout();
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_error = self
+            .last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let count = layout.shards.len();
-        let (health, note) = match (trouble.as_ref(), layout.lacks()) {
+        let (health, note) = match (last_error.as_ref(), layout.unassigned()) {
             (Some(Unavailability::Misconfigured(why)), _) => {
                 (Health::Misconfigured(why.clone()), None)
             }
@@ -47,7 +50,7 @@ impl Cluster {
         let shards = self.shards();
         let reached = shards.iter().filter_map(|shard| {
             let node = shard.node()?.to_string();
-            Some((node, !shard.pool.is_in_trouble()))
+            Some((node, !shard.pool.is_failing()))
         });
         figures.masters = reached.collect();
     }

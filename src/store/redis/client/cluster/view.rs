@@ -8,20 +8,20 @@ use super::super::{Slot, connection::answered};
 
 /// Who has which slots, as one server of a cluster sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct View {
+pub(super) struct ClusterView {
     /// How often the cluster had changed by then; the higher one is the later word.
     pub(super) epoch: u64,
     /// Whether the server sees enough of the cluster to be a part of it.
     pub(super) sound: bool,
     /// The masters, and what they have.
-    pub(super) ranges: Vec<Range>,
+    pub(super) ranges: Vec<SlotRange>,
     /// Their replicas.
     pub(super) replicas: Vec<RedisNode>,
 }
 
 /// The slots of a master, from one to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Range {
+pub(super) struct SlotRange {
     pub(super) first: Slot,
     pub(super) last: Slot,
     pub(super) node: RedisNode,
@@ -34,9 +34,9 @@ enum Address {
     Unknown,
 }
 
-// === impl View ===
+// === impl ClusterView ===
 
-impl View {
+impl ClusterView {
     /// Reads the replies of this server to `CLUSTER INFO` and `CLUSTER SLOTS`.
     pub(super) fn read(replies: &[Value], by: &RedisNode) -> Result<Self, Unavailability> {
         let odd = || Unavailability::Refused("it answers what no cluster would".to_owned());
@@ -87,7 +87,7 @@ impl View {
         let (first, last) = (slot(first)?, slot(last)?);
         let mut nodes = nodes.iter().map(|node| Address::read(node, by));
         match nodes.next()?? {
-            Address::At(node) => self.ranges.push(Range { first, last, node }),
+            Address::At(node) => self.ranges.push(SlotRange { first, last, node }),
             // It has slots all the same; others may know where it is.
             Address::Unknown => {}
         }
@@ -144,9 +144,9 @@ mod tests {
         ])
     }
 
-    fn read(slots: Vec<Value>) -> Result<View, Unavailability> {
+    fn read(slots: Vec<Value>) -> Result<ClusterView, Unavailability> {
         let info = "cluster_state:ok\r\ncluster_slots_ok:16384\r\ncluster_current_epoch:6\r\n";
-        View::read(
+        ClusterView::read(
             &[text(info), Value::Array(slots)],
             &RedisNode::new("asked", 1),
         )
@@ -200,7 +200,7 @@ mod tests {
             b"-ERR This instance has cluster support disabled\r\n",
         );
         let error = error.unwrap();
-        let alone = View::read(&[error.clone(), error], &RedisNode::new("h", 1));
+        let alone = ClusterView::read(&[error.clone(), error], &RedisNode::new("h", 1));
         assert!(
             matches!(alone, Err(Unavailability::Misconfigured(_))),
             "{alone:?}"

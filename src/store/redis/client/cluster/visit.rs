@@ -20,9 +20,9 @@ use super::super::{
     connection::answered,
     dispatch::Dispatch,
     failure::Failure,
-    failure::{Kind, Redirect},
+    failure::{Redirect, RedirectKind},
     keys::Keys,
-    reading::Patience,
+    retry::RetryPolicy,
     shard::Shard,
 };
 
@@ -39,7 +39,7 @@ pub(crate) struct Visited {
 }
 
 /// What a server says of a slot.
-enum Said {
+enum SlotReply {
     /// It has the slot, and these keys.
     Here(Vec<LockName>, usize),
     /// It has the slot, and there may be more keys than were asked for.
@@ -90,17 +90,17 @@ impl Dispatch {
         slots: Vec<Slot>,
         tags: &SlotTags,
     ) -> Result<Vec<Visited>, StoreError> {
-        let mut patience = Patience::new();
-        let said = loop {
+        let mut retry = RetryPolicy::new();
+        let replied = loop {
             match self.ask_for(&shard, &slots, KEYS, tags).await {
-                Ok(said) => break said,
-                Err(failure) => patience.bear(failure).await?,
+                Ok(replied) => break replied,
+                Err(failure) => retry.pause_or_fail(failure).await?,
             }
         };
         let mut visited = Vec::with_capacity(slots.len());
-        for (slot, said) in slots.into_iter().zip(said) {
-            visited.push(match said {
-                Said::Here(names, keys) => Visited {
+        for (slot, replied) in slots.into_iter().zip(replied) {
+            visited.push(match replied {
+                SlotReply::Here(names, keys) => Visited {
                     slot,
                     shard: Arc::clone(&shard),
                     names,
@@ -114,7 +114,7 @@ impl Dispatch {
 
     /// Looks into one slot, wherever it is, until it stands still for as long as that takes.
     async fn visit_one(&self, slot: Slot, tags: &SlotTags) -> Result<Visited, StoreError> {
-        let mut patience = Patience::new();
+        let mut retry = RetryPolicy::new();
         let mut count = KEYS;
         loop {
             let failure = match self.visit_once(slot, &mut count, tags).await {
@@ -125,7 +125,7 @@ impl Dispatch {
                 }
                 Err(failure) => failure,
             };
-            patience.bear(failure).await?;
+            retry.pause_or_fail(failure).await?;
         }
     }
 
@@ -136,24 +136,24 @@ impl Dispatch {
         tags: &SlotTags,
     ) -> Result<Option<Visited>, Failure> {
         let shard = self.topology.shard(slot).map_err(Failure::Transient)?;
-        let said = self.ask_for(&shard, &[slot], *count, tags).await?.pop();
+        let replied = self.ask_for(&shard, &[slot], *count, tags).await?.pop();
         let visited = |names: Vec<_>, keys| Visited {
             slot,
             shard: Arc::clone(&shard),
             names,
             keys,
         };
-        match said {
-            Some(Said::Here(names, keys)) => Ok(Some(visited(names, keys))),
-            Some(Said::More) => {
+        match replied {
+            Some(SlotReply::Here(names, keys)) => Ok(Some(visited(names, keys))),
+            Some(SlotReply::More) => {
                 *count *= MORE;
                 Ok(None)
             }
-            Some(Said::Moved(redirect)) => {
+            Some(SlotReply::Moved(redirect)) => {
                 self.topology.follow(slot, &redirect, &shard)?;
                 Ok(None)
             }
-            Some(Said::Moving(redirect, mut names, keys)) => {
+            Some(SlotReply::Moving(redirect, mut names, keys)) => {
                 let there = self.topology.follow(slot, &redirect, &shard)?.shard;
                 let Some((more, others)) = self.keys_on(&there, slot, *count).await? else {
                     *count *= MORE;
@@ -173,7 +173,7 @@ impl Dispatch {
                 names.extend(more);
                 Ok(on_its_way.then(|| visited(names, keys + others)))
             }
-            Some(Said::Unsteady) | None => Ok(None),
+            Some(SlotReply::Unsteady) | None => Ok(None),
         }
     }
 
@@ -184,7 +184,7 @@ impl Dispatch {
         slots: &[Slot],
         count: usize,
         tags: &SlotTags,
-    ) -> Result<Vec<Said>, Failure> {
+    ) -> Result<Vec<SlotReply>, Failure> {
         let mut commands = Pipeline::with_capacity(3 * slots.len());
         for &slot in slots {
             let absent = Keys::absent_in(slot, tags);
@@ -218,14 +218,14 @@ impl Dispatch {
     }
 }
 
-fn judge([before, keys, after]: &[Value; 3], count: usize) -> Result<Said, Failure> {
+fn judge([before, keys, after]: &[Value; 3], count: usize) -> Result<SlotReply, Failure> {
     let (names, keys) = read(keys)?;
     Ok(match (pointed(before)?, pointed(after)?) {
-        (None, None) | (Some(_), Some(_)) if keys >= count => Said::More,
-        (None, None) => Said::Here(names, keys),
-        (_, Some(redirect)) if redirect.kind == Kind::Moved => Said::Moved(redirect),
-        (Some(before), Some(after)) if before == after => Said::Moving(after, names, keys),
-        _ => Said::Unsteady,
+        (None, None) | (Some(_), Some(_)) if keys >= count => SlotReply::More,
+        (None, None) => SlotReply::Here(names, keys),
+        (_, Some(redirect)) if redirect.kind == RedirectKind::Moved => SlotReply::Moved(redirect),
+        (Some(before), Some(after)) if before == after => SlotReply::Moving(after, names, keys),
+        _ => SlotReply::Unsteady,
     })
 }
 
@@ -281,18 +281,18 @@ mod tests {
         let ask = || error("ASK 7 127.0.0.1:2");
         let moved = || error("MOVED 7 127.0.0.1:2");
         let found = || keys(&["lg:{a}:lock", "lg:{a}:info", "lg:{x}:fence"]);
-        let said = |before, after| judge(&[before, found(), after], 4).unwrap();
-        let Said::Here(names, 3) = said(Value::Int(0), Value::Int(0)) else {
+        let replied = |before, after| judge(&[before, found(), after], 4).unwrap();
+        let SlotReply::Here(names, 3) = replied(Value::Int(0), Value::Int(0)) else {
             panic!("it stands still");
         };
         assert_eq!(names, [LockName::new("a").unwrap()]);
-        assert!(matches!(said(ask(), ask()), Said::Moving(_, _, 3)));
+        assert!(matches!(replied(ask(), ask()), SlotReply::Moving(_, _, 3)));
         for (before, after) in [
             (moved(), moved()),
             (Value::Int(0), moved()),
             (ask(), moved()),
         ] {
-            assert!(matches!(said(before, after), Said::Moved(_)));
+            assert!(matches!(replied(before, after), SlotReply::Moved(_)));
         }
         for (before, after) in [
             (Value::Int(0), ask()),
@@ -300,10 +300,10 @@ mod tests {
             (moved(), Value::Int(0)),
             (ask(), error("ASK 7 127.0.0.1:3")),
         ] {
-            assert!(matches!(said(before, after), Said::Unsteady));
+            assert!(matches!(replied(before, after), SlotReply::Unsteady));
         }
         let full = judge(&[Value::Int(0), found(), Value::Int(0)], 3).unwrap();
-        assert!(matches!(full, Said::More));
+        assert!(matches!(full, SlotReply::More));
         let refused = judge(&[Value::Int(0), error("NOPERM no"), Value::Int(0)], 3);
         assert!(matches!(refused, Err(Failure::Refused(_))));
     }

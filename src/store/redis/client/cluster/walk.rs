@@ -19,7 +19,7 @@ use crate::{
 };
 
 use super::{
-    super::{Slot, list::Listing, shard::Shard},
+    super::{Slot, list::RedisListing, shard::Shard},
     visit::Visited,
 };
 
@@ -27,7 +27,7 @@ use super::{
 struct Found {
     slot: Slot,
     /// Its place in the slot.
-    place: u64,
+    position: u64,
     shard: Arc<Shard>,
     name: LockName,
 }
@@ -44,9 +44,9 @@ const FASTER: usize = 4;
 const STEPS: usize = 32;
 const TIME: Duration = Duration::from_secs(2);
 
-// === impl Listing ===
+// === impl RedisListing ===
 
-impl Listing<'_> {
+impl RedisListing<'_> {
     /// As many locks as were asked for, at most.
     pub(crate) async fn walk(&self) -> Result<Page, StoreError> {
         let start = Instant::now();
@@ -65,7 +65,7 @@ impl Listing<'_> {
             let keys: usize = visited.iter().map(|visited| visited.keys).sum();
             let found = self.wanted(visited, (slot, after));
             let count = found.len();
-            let stopped = self.look_at_some(found, &mut locks).await?;
+            let stopped = self.add_held(found, &mut locks).await?;
             if let Some(stopped) = stopped {
                 return Ok(Page {
                     locks,
@@ -95,20 +95,20 @@ impl Listing<'_> {
                 .filter(|name| name.as_str().starts_with(self.query.prefix.as_str()));
             found.extend(wanted.map(|name| Found {
                 slot,
-                place: place(&name),
+                position: position(&name),
                 shard: Arc::clone(&shard),
                 name,
             }));
         }
-        found.retain(|it| (it.slot.index(), it.place) > behind);
-        found.sort_by_key(|it| (it.slot.index(), it.place));
+        found.retain(|it| (it.slot.index(), it.position) > behind);
+        found.sort_by_key(|it| (it.slot.index(), it.position));
         // A key that is on its way may be found twice.
         found.dedup_by(|one, other| one.name == other.name);
         found
     }
 
     /// Looks at locks until there are as many as were asked for. Where it stopped, if it did.
-    async fn look_at_some(
+    async fn add_held(
         &self,
         found: Vec<Found>,
         locks: &mut Vec<HeldLock>,
@@ -117,7 +117,7 @@ impl Listing<'_> {
         while found.peek().is_some() {
             let wanted = self.query.limit - locks.len();
             let some: Vec<Found> = found.by_ref().take(wanted).collect();
-            let last = some.last().map(|it| (it.slot, it.place));
+            let last = some.last().map(|it| (it.slot, it.position));
             let mut of_each: Vec<(Arc<Shard>, Vec<LockName>)> = Vec::new();
             for Found { shard, name, .. } in some {
                 match of_each.iter_mut().find(|(it, _)| Arc::ptr_eq(it, &shard)) {
@@ -126,7 +126,7 @@ impl Listing<'_> {
                 }
             }
             for (shard, names) in of_each {
-                locks.extend(self.look(&shard, names).await?);
+                locks.extend(self.holders(&shard, names).await?);
             }
             if let Some((slot, after)) = last
                 && locks.len() >= self.query.limit
@@ -140,7 +140,7 @@ impl Listing<'_> {
 }
 
 /// The place of a lock in its slot. Never 0, which is before all of them.
-fn place(name: &LockName) -> u64 {
+fn position(name: &LockName) -> u64 {
     let digest: [u8; 32] = Sha256::digest(name.as_str()).into();
     let (first, _) = digest.split_first_chunk().expect("a digest is longer");
     u64::from_be_bytes(*first).max(1)
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_lock_has_the_same_place_everywhere() {
         let name = |text| LockName::new(text).unwrap();
-        assert_eq!(place(&name("a")), 0xca97_8112_ca1b_bdca);
-        assert_ne!(place(&name("a")), place(&name("b")));
+        assert_eq!(position(&name("a")), 0xca97_8112_ca1b_bdca);
+        assert_ne!(position(&name("a")), position(&name("b")));
     }
 }

@@ -9,15 +9,15 @@ use crate::lifecycle::Lifecycle;
 
 use super::{
     members::Cluster,
-    question::{Answers, ask_others, ask_shards},
-    view::View,
+    question::{ClusterReplies, ask_others, ask_shards},
+    view::ClusterView,
 };
 
 /// How often the servers are asked although nothing seems to be wrong: who has given a slot away says
 /// so to whoever asks for it, and for those of a server that is gone somebody asks at once.
 const RECHECK: Duration = Duration::from_secs(1);
 /// How often while somebody does not answer, or nobody has a slot.
-const RECHECK_IN_TROUBLE: Duration = Duration::from_millis(100);
+const RECHECK_WHILE_FAILING: Duration = Duration::from_millis(100);
 /// They must not be asked for each of many who get no answer.
 const SOONEST: Duration = Duration::from_millis(25);
 /// How long their answer is waited for: no longer than it takes to ask others.
@@ -42,10 +42,10 @@ impl Cluster {
 
     async fn watch(&self) {
         loop {
-            let pause = if self.find_out().await {
+            let pause = if self.refresh().await {
                 RECHECK
             } else {
-                RECHECK_IN_TROUBLE
+                RECHECK_WHILE_FAILING
             };
             sleep(SOONEST).await;
             tokio::select! {
@@ -56,7 +56,7 @@ impl Cluster {
     }
 
     /// Asks who has which slots, and goes by it. Whether all is well.
-    async fn find_out(&self) -> bool {
+    async fn refresh(&self) -> bool {
         let layout = self.layout();
         let mut asked = layout.shards.clone();
         if asked.len() > ASKED {
@@ -68,14 +68,17 @@ impl Cluster {
         }
         let mut answers = ask_shards(&asked, ANSWER_WITHIN).await;
         if answers.views.is_empty() {
-            answers = self.ask_whoever_there_is(answers).await;
+            answers = self.ask_any_known(answers).await;
         }
-        let all = answers.trouble.is_none();
+        let all = answers.last_error.is_none();
         let most = answers.views.len() > asked.len() / 2;
         let latest = answers.views.iter().max_by_key(|view| rank(view));
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = match latest {
+        *self
+            .last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = match latest {
             Some(_) => None,
-            None => answers.trouble,
+            None => answers.last_error,
         };
         let Some(view) = latest else {
             return false;
@@ -84,13 +87,13 @@ impl Cluster {
         if view.epoch < layout.epoch && !most {
             return false;
         }
-        self.go_by(view);
-        all && view.sound && self.layout().lacks().0 == 0
+        self.apply_view(view);
+        all && view.sound && self.layout().unassigned().0 == 0
     }
 
     /// Asks those that are named in the URL, and all that were a part of the cluster when it was last
     /// asked.
-    async fn ask_whoever_there_is(&self, asked: Answers) -> Answers {
+    async fn ask_any_known(&self, asked: ClusterReplies) -> ClusterReplies {
         let layout = self.layout();
         let mut nodes = self.seeds.clone();
         nodes.extend(layout.replicas.iter().cloned());
@@ -102,12 +105,12 @@ impl Cluster {
         for endpoint in others {
             endpoint.close().await;
         }
-        answers.trouble = answers.trouble.or(asked.trouble);
+        answers.last_error = answers.last_error.or(asked.last_error);
         answers
     }
 }
 
 /// Whose word counts: of those that see enough of the cluster, the latest.
-fn rank(view: &View) -> (bool, bool, u64) {
+fn rank(view: &ClusterView) -> (bool, bool, u64) {
     (!view.ranges.is_empty(), view.sound, view.epoch)
 }

@@ -94,7 +94,7 @@ fn pool_at(port: u16, config: &RedisConfig) -> Pool {
     let credentials = Credentials::of_redis(&RedisLogin::default(), config);
     let node = RedisNode::new("127.0.0.1", port);
     let timeout = config.connect_timeout_ms.duration();
-    let endpoint = Endpoint::new(node, Arc::new(credentials), timeout).asked_for_its_run(true);
+    let endpoint = Endpoint::new(node, Arc::new(credentials), timeout).asking_for_run(true);
     Pool::new(Route::to(endpoint), config, &Workers::default())
 }
 
@@ -105,16 +105,24 @@ async fn a_grant_is_confirmed_by_the_connection_that_is_older_than_it_and_by_no_
     let pool = pool_at(port, &config());
     let replicas = Replicas::new(&config());
 
-    let before = replicas.line(&pool, marker, soon()).await.unwrap().unwrap();
+    let before = replicas
+        .marker_connection(&pool, marker, soon())
+        .await
+        .unwrap()
+        .unwrap();
     let run = before.run().clone();
     assert_eq!(replicas.have(&before, Some(&run), soon()).await, Ok(()));
     server.hang_up.notify_waiters();
-    while replicas.open_line(&pool).is_some() {
+    while replicas.open_markers(&pool).is_some() {
         tokio::task::yield_now().await;
     }
     // Between the two the server may have lost the grant, or have been replaced.
     assert_eq!(replicas.have(&before, Some(&run), soon()).await, Err(None));
-    let after = replicas.line(&pool, marker, soon()).await.unwrap().unwrap();
+    let after = replicas
+        .marker_connection(&pool, marker, soon())
+        .await
+        .unwrap()
+        .unwrap();
     assert!(!Arc::ptr_eq(&before, &after));
     assert_eq!(replicas.have(&before, Some(&run), soon()).await, Err(None));
     assert_eq!(replicas.have(&after, Some(&run), soon()).await, Ok(()));
@@ -126,19 +134,30 @@ async fn a_grant_of_another_server_is_confirmed_by_no_marker() {
     let (server, port) = Server::start(&lifecycle).await;
     let pool = pool_at(port, &config());
     let replicas = Replicas::new(&config());
-    let line = replicas.line(&pool, marker, soon()).await.unwrap().unwrap();
-    let run = line.run().clone();
-    assert_eq!(replicas.have(&line, None, soon()).await, Err(None));
-    assert_eq!(replicas.have(&line, Some(&run), soon()).await, Ok(()));
+    let markers = replicas
+        .marker_connection(&pool, marker, soon())
+        .await
+        .unwrap()
+        .unwrap();
+    let run = markers.run().clone();
+    assert_eq!(replicas.have(&markers, None, soon()).await, Err(None));
+    assert_eq!(replicas.have(&markers, Some(&run), soon()).await, Ok(()));
     let other = RunId::read("run_id:001").unwrap();
-    assert_eq!(replicas.have(&line, Some(&other), soon()).await, Err(None));
+    assert_eq!(
+        replicas.have(&markers, Some(&other), soon()).await,
+        Err(None)
+    );
 
     // The name leads to another server from now on, as whoever connects next finds out.
     server.run.store(1, Ordering::SeqCst);
     pool.dedicated().await.map(drop).unwrap();
-    let after = replicas.line(&pool, marker, soon()).await.unwrap().unwrap();
+    let after = replicas
+        .marker_connection(&pool, marker, soon())
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(after.run(), &other);
-    assert_eq!(pool.link(soon()).await.unwrap().run(), Some(&other));
+    assert_eq!(pool.connection(soon()).await.unwrap().run(), Some(&other));
 }
 
 #[tokio::test]
@@ -153,7 +172,7 @@ async fn those_who_wait_for_a_connection_that_cannot_be_made_hear_so_together() 
         tokio::task::yield_now().await;
     }
     let before = server.connections.load(Ordering::SeqCst);
-    let all = (0..100).map(|_| replicas.line(&pool, marker, soon()));
+    let all = (0..100).map(|_| replicas.marker_connection(&pool, marker, soon()));
     for refused in futures_util::future::join_all(all).await {
         assert!(matches!(refused, Err(Unavailability::Connect(_))));
     }
@@ -177,7 +196,7 @@ async fn nobody_waits_for_a_connection_longer_than_its_request_may_take() {
     let pool = pool_at(port, &config);
     let replicas = Replicas::new(&config);
     let limit = Instant::now() + Duration::from_millis(50);
-    let refused = replicas.line(&pool, marker, limit).await;
+    let refused = replicas.marker_connection(&pool, marker, limit).await;
     assert!(matches!(refused, Err(Unavailability::Connect(_))));
     assert!(limit.elapsed() < Duration::from_secs(30));
 }

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use crate::lifecycle::Lifecycle;
 
 use super::{
-    super::{endpoint::Ear, subscription::silence},
-    followed::Followed,
+    super::{endpoint::PubSubConnection, subscription::until_silent},
+    followed_master::FollowedMaster,
     sentinel::Sentinel,
 };
 
@@ -26,19 +26,25 @@ const LOOK: Duration = Duration::from_secs(2);
 /// How soon a sentinel is listened to again that could not be, or not any more.
 const PAUSE: Duration = Duration::from_secs(1);
 
-// === impl Followed ===
+// === impl FollowedMaster ===
 
-impl Followed {
+impl FollowedMaster {
     /// Keeps an eye on who is the master, until the program stops or the store is closed.
     pub(crate) fn start(self: Arc<Self>, lifecycle: &Lifecycle, closing: &CancellationToken) {
         let (stopped, closed) = (lifecycle.stopped(), closing.clone());
         lifecycle.spawn_background(async move {
-            let hear = self.sentinels.iter().map(|sentinel| self.hear(sentinel));
-            let look = self.sentinels.iter().map(|sentinel| self.look_at(sentinel));
+            let keep_listening = self
+                .sentinels
+                .iter()
+                .map(|sentinel| self.keep_listening(sentinel));
+            let asking = self
+                .sentinels
+                .iter()
+                .map(|sentinel| self.keep_asking(sentinel));
             tokio::select! {
                 () = self.watch() => {}
-                _never = join_all(hear) => {}
-                _never = join_all(look) => {}
+                _never = join_all(keep_listening) => {}
+                _never = join_all(asking) => {}
                 () = stopped => {}
                 () = closed.cancelled() => {}
             }
@@ -47,7 +53,7 @@ impl Followed {
 
     /// Finds out again and again whether a sentinel answers. Those who want to know the master do not wait
     /// for one that is slow, and so do not hear whether it does.
-    async fn look_at(&self, sentinel: &Sentinel) {
+    async fn keep_asking(&self, sentinel: &Sentinel) {
         loop {
             sleep(LOOK).await;
             if !sentinel.was_asked_within(LOOK) {
@@ -59,19 +65,25 @@ impl Followed {
     }
 
     /// Listens to a sentinel for ever.
-    async fn hear(&self, sentinel: &Sentinel) {
+    async fn keep_listening(&self, sentinel: &Sentinel) {
         loop {
-            if let Ok(ear) = sentinel.listen(&CHANNELS).await {
+            if let Ok(pubsub) = sentinel.listen(&CHANNELS).await {
                 // Something may have been missed before.
                 self.hinted.notify_one();
-                self.hear_hints(ear).await;
-                sentinel.fell_silent();
+                self.forward_hints(pubsub).await;
+                sentinel.note_unsubscribed();
             }
             sleep(PAUSE).await;
         }
     }
 
-    async fn hear_hints(&self, Ear { connection, over }: Ear) {
+    async fn forward_hints(
+        &self,
+        PubSubConnection {
+            connection,
+            disconnected,
+        }: PubSubConnection,
+    ) {
         let (mut requests, mut messages) = connection.split();
         let messages = async {
             while let Some(message) = messages.next().await {
@@ -83,8 +95,8 @@ impl Followed {
         };
         tokio::select! {
             () = messages => {}
-            () = over.cancelled() => {}
-            () = silence(&mut requests) => {}
+            () = disconnected.cancelled() => {}
+            () = until_silent(&mut requests) => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::store::Unavailability;
 
 use super::super::{
-    connection::{Link, answered},
+    connection::{Connection, answered},
     endpoint::Endpoint,
     failure::Failure,
     run::RunId,
@@ -30,8 +30,11 @@ pub(super) struct Master {
 
 impl Master {
     /// Connects to a server, and makes sure that it is a master.
-    pub(super) async fn meet(endpoint: Endpoint, now: SystemTime) -> Result<Self, Unavailability> {
-        let run = meet(&endpoint).await?.1;
+    pub(super) async fn verify(
+        endpoint: Endpoint,
+        now: SystemTime,
+    ) -> Result<Self, Unavailability> {
+        let run = verify(&endpoint).await?.1;
         Ok(Self {
             endpoint,
             since: now,
@@ -41,31 +44,31 @@ impl Master {
 
     /// A new connection to it. `named`: a sentinel has just named it. If none has, only to the run
     /// that is known to be the master: one that was started anew may have been replaced meanwhile.
-    pub(super) async fn connect(&self, named: bool) -> Result<Link, Unavailability> {
-        let (link, run) = meet(&self.endpoint).await?;
+    pub(super) async fn connect(&self, named: bool) -> Result<Connection, Unavailability> {
+        let (connection, run) = verify(&self.endpoint).await?;
         let mut known = self.run.lock().unwrap_or_else(PoisonError::into_inner);
         if !named && (run.is_none() || *known != run) {
             let why = "it was started anew, and no sentinel says that it still is the master";
             return Err(Unavailability::Connect(why.to_owned()));
         }
         *known = run;
-        Ok(link)
+        Ok(connection)
     }
 }
 
 /// A connection to a server that says on it that it is a master, and by what it tells its runs apart.
-async fn meet(endpoint: &Endpoint) -> Result<(Link, Option<RunId>), Unavailability> {
+async fn verify(endpoint: &Endpoint) -> Result<(Connection, Option<RunId>), Unavailability> {
     let limit = Instant::now() + endpoint.connect_timeout();
-    let link = endpoint.connect().await?;
+    let connection = endpoint.connect().await?;
     let mut commands = Pipeline::with_capacity(2);
     commands.cmd("ROLE");
     commands.cmd("INFO").arg("server");
-    let replies = link
+    let replies = connection
         .send_all(&commands, limit)
         .await
         .map_err(Failure::reason)?;
     let run = read(&replies)?;
-    Ok((link, run))
+    Ok((connection, run))
 }
 
 fn read(replies: &[Value]) -> Result<Option<RunId>, Unavailability> {

@@ -1,12 +1,12 @@
 //! Which server is the master: the sentinels are asked, and what they say is verified.
 
-mod followed;
+mod epoch_regression;
+mod followed_master;
 mod hints;
-mod insistence;
 mod master;
+mod master_lookup;
 mod question;
 mod report;
 mod sentinel;
-mod word;
 
-pub(crate) use followed::Followed;
+pub(crate) use followed_master::FollowedMaster;

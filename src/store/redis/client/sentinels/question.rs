@@ -9,11 +9,11 @@ use super::sentinel::{Named, Sentinel};
 
 /// What the sentinels have answered.
 #[derive(Debug)]
-pub(super) struct Answers {
+pub(super) struct SentinelReplies {
     /// Who was named: the latest word first, and of equals the one that more have given.
     pub(super) candidates: Vec<Candidate>,
     /// Why a sentinel named nobody, if one did.
-    pub(super) trouble: Option<Unavailability>,
+    pub(super) last_error: Option<Unavailability>,
 }
 
 /// A server that was named.
@@ -30,26 +30,30 @@ pub(super) struct Candidate {
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Asks all sentinels at once.
-pub(super) async fn ask(sentinels: &[Sentinel], service: &str, timeout: Duration) -> Answers {
+pub(super) async fn ask(
+    sentinels: &[Sentinel],
+    service: &str,
+    timeout: Duration,
+) -> SentinelReplies {
     let mut until = Instant::now() + timeout;
     let limit = until;
     let mut asked: FuturesUnordered<_> = sentinels
         .iter()
         .map(async |sentinel| (sentinel.node(), sentinel.ask(service, limit).await))
         .collect();
-    let (mut named, mut trouble) = (Vec::new(), None);
+    let (mut named, mut last_error) = (Vec::new(), None);
     while let Ok(Some((sentinel, answer))) = timeout_at(until, asked.next()).await {
         match answer {
             Ok(answer) => named.push(answer),
-            Err(why) => trouble = Some(worse(trouble, of(sentinel, why))),
+            Err(why) => last_error = Some(worse(last_error, of(sentinel, why))),
         }
         if named.len() >= majority(sentinels.len()) {
             until = until.min(Instant::now() + GRACE);
         }
     }
-    Answers {
+    SentinelReplies {
         candidates: rank(named),
-        trouble,
+        last_error,
     }
 }
 

@@ -9,14 +9,14 @@ use crate::{
     telemetry::metrics::StoreFigures,
 };
 
-use super::followed::Followed;
+use super::followed_master::FollowedMaster;
 
-// === impl Followed ===
+// === impl FollowedMaster ===
 
-impl Followed {
+impl FollowedMaster {
     /// What readiness says. No address: everybody may ask, and the log names each.
     pub(crate) fn checks(&self) -> Vec<Check> {
-        let master = match self.now_followed() {
+        let master = match self.current_master() {
             Some(master) => Check {
                 name: "master",
                 health: Health::Passing,
@@ -39,7 +39,7 @@ impl Followed {
 
     fn check_sentinels(&self) -> Check {
         let all = self.sentinels.len();
-        let answers = self.sentinels.iter().filter(|it| it.trouble().is_none());
+        let answers = self.sentinels.iter().filter(|it| it.last_error().is_none());
         let answer = answers.count();
         let told = format!("{answer} of {all} answer");
         let (health, note) = if answer == all {
@@ -65,7 +65,7 @@ impl Followed {
 
     /// What metrics say.
     pub(crate) fn figures(&self, figures: &mut StoreFigures) {
-        if let Some(master) = self.now_followed() {
+        if let Some(master) = self.current_master() {
             let since = master.since.duration_since(UNIX_EPOCH).unwrap_or_default();
             let node = master.endpoint.node().to_string();
             figures.master = Some((node, since.as_secs_f64()));
@@ -74,7 +74,7 @@ impl Followed {
         figures.sentinels = self
             .sentinels
             .iter()
-            .map(|sentinel| (sentinel.node().to_string(), sentinel.trouble().is_none()))
+            .map(|sentinel| (sentinel.node().to_string(), sentinel.last_error().is_none()))
             .collect();
     }
 }

@@ -12,10 +12,10 @@ use tracing::{info, warn};
 use crate::{config::RedisNode, store::Unavailability};
 
 use super::super::{
-    connection::{Link, answered},
+    connection::{Connection, answered},
     credentials::Credentials,
-    endpoint::Ear,
     endpoint::Endpoint,
+    endpoint::PubSubConnection,
     failure::Failure,
 };
 
@@ -23,17 +23,17 @@ use super::super::{
 pub(super) struct Sentinel {
     endpoint: Endpoint,
     /// On which it is asked.
-    link: AsyncMutex<Option<Link>>,
-    trouble: Mutex<Trouble>,
+    connection: AsyncMutex<Option<Connection>>,
+    errors: Mutex<SentinelErrors>,
 }
 
 /// Why nothing comes from a sentinel, if nothing does.
 #[derive(Default)]
-struct Trouble {
-    asking: Option<String>,
-    hearing: Option<String>,
+struct SentinelErrors {
+    query_error: Option<String>,
+    subscription_error: Option<String>,
     /// When it was last known whether it answers.
-    asked: Option<Instant>,
+    queried_at: Option<Instant>,
 }
 
 /// Whom a sentinel names.
@@ -48,14 +48,14 @@ pub(super) struct Named {
 
 impl Sentinel {
     pub(super) fn new(node: RedisNode, credentials: Arc<Credentials>, timeout: Duration) -> Self {
-        let trouble = Trouble {
-            hearing: Some("it was not reached yet".to_owned()),
-            ..Trouble::default()
+        let errors = SentinelErrors {
+            subscription_error: Some("it was not reached yet".to_owned()),
+            ..SentinelErrors::default()
         };
         Self {
             endpoint: Endpoint::new(node, credentials, timeout),
-            link: AsyncMutex::new(None),
-            trouble: Mutex::new(trouble),
+            connection: AsyncMutex::new(None),
+            errors: Mutex::new(errors),
         }
     }
 
@@ -69,68 +69,74 @@ impl Sentinel {
         let answer = asked.unwrap_or_else(|_elapsed| {
             Err(Unavailability::Connect("no answer in time".to_owned()))
         });
-        let trouble = answer.as_ref().err().map(ToString::to_string);
+        let last_error = answer.as_ref().err().map(ToString::to_string);
         self.note(|now| {
-            now.asking = trouble;
-            now.asked = Some(Instant::now());
+            now.query_error = last_error;
+            now.queried_at = Some(Instant::now());
         });
         answer
     }
 
     /// Whether it is known of late whether it answers.
     pub(super) fn was_asked_within(&self, time: Duration) -> bool {
-        let asked = self.trouble_now().asked;
+        let asked = self.errors_now().queried_at;
         asked.is_some_and(|asked| asked.elapsed() <= time)
     }
 
     async fn ask_once(&self, service: &str, limit: Instant) -> Result<Named, Unavailability> {
-        let link = self.link().await?;
+        let connection = self.connection().await?;
         let mut commands = Pipeline::with_capacity(2);
         commands.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");
         commands.arg(service);
         commands.cmd("SENTINEL").arg("MASTER").arg(service);
-        let replies = link
+        let replies = connection
             .send_all(&commands, limit)
             .await
             .map_err(Failure::reason)?;
         read(&replies, service)
     }
 
-    async fn link(&self) -> Result<Link, Unavailability> {
-        let mut link = self.link.lock().await;
-        if let Some(link) = link.as_ref().filter(|link| !link.is_broken()) {
-            return Ok(link.clone());
+    async fn connection(&self) -> Result<Connection, Unavailability> {
+        let mut connection = self.connection.lock().await;
+        if let Some(connection) = connection
+            .as_ref()
+            .filter(|connection| !connection.is_broken())
+        {
+            return Ok(connection.clone());
         }
         let new = self.endpoint.connect().await?;
-        *link = Some(new.clone());
+        *connection = Some(new.clone());
         Ok(new)
     }
 
     /// Listens to what it has to tell.
-    pub(super) async fn listen(&self, channels: &[&str]) -> Result<Ear, Unavailability> {
-        let ear = self.endpoint.subscribe(channels).await;
-        let trouble = ear.as_ref().err().map(ToString::to_string);
-        self.note(|now| now.hearing = trouble);
-        ear
+    pub(super) async fn listen(
+        &self,
+        channels: &[&str],
+    ) -> Result<PubSubConnection, Unavailability> {
+        let pubsub = self.endpoint.subscribe(channels).await;
+        let last_error = pubsub.as_ref().err().map(ToString::to_string);
+        self.note(|now| now.subscription_error = last_error);
+        pubsub
     }
 
     /// Takes note that it is not heard any more.
-    pub(super) fn fell_silent(&self) {
-        self.note(|now| now.hearing = Some("the connection was lost".to_owned()));
+    pub(super) fn note_unsubscribed(&self) {
+        self.note(|now| now.subscription_error = Some("the connection was lost".to_owned()));
     }
 
     /// Why nothing comes from it, if nothing does.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.trouble_now().why().cloned()
+    pub(super) fn last_error(&self) -> Option<String> {
+        self.errors_now().why().cloned()
     }
 
     /// Takes note of how it is, and says so when that changes: readiness names nobody.
-    fn note(&self, change: impl FnOnce(&mut Trouble)) {
-        let mut trouble = self.trouble_now();
-        let was_well = trouble.why().is_none();
-        change(&mut trouble);
-        let why = trouble.why().cloned();
-        drop(trouble);
+    fn note(&self, change: impl FnOnce(&mut SentinelErrors)) {
+        let mut errors = self.errors_now();
+        let was_well = errors.why().is_none();
+        change(&mut errors);
+        let why = errors.why().cloned();
+        drop(errors);
         let node = self.node();
         match why {
             Some(why) if was_well => warn!(%node, why, "nothing comes from a sentinel"),
@@ -143,16 +149,18 @@ impl Sentinel {
         self.endpoint.close().await;
     }
 
-    fn trouble_now(&self) -> MutexGuard<'_, Trouble> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    fn errors_now(&self) -> MutexGuard<'_, SentinelErrors> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl Trouble ===
+// === impl SentinelErrors ===
 
-impl Trouble {
+impl SentinelErrors {
     fn why(&self) -> Option<&String> {
-        self.asking.as_ref().or(self.hearing.as_ref())
+        self.query_error
+            .as_ref()
+            .or(self.subscription_error.as_ref())
     }
 }
 

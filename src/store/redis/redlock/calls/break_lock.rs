@@ -15,7 +15,7 @@ use super::super::{
 
 /// What is to be broken. Nothing else is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) enum Target {
+pub(in super::super) enum NodeTarget {
     /// The lease of this token.
     Lease(TokenHash),
     /// What a foreign client has written, by its mark.
@@ -24,7 +24,7 @@ pub(in super::super) enum Target {
 
 /// What became of it at one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Struck {
+pub(in super::super) enum NodeBreak {
     /// It was broken.
     Broken,
     /// Another break has ended it there.
@@ -40,11 +40,11 @@ impl Node {
         &self,
         keys: &Keys,
         nonce: &Nonce,
-        target: &Target,
-    ) -> Result<Struck, StoreError> {
-        let (token, mark) = match target {
-            Target::Lease(token) => (token.to_string(), String::new()),
-            Target::Foreign(mark) => (String::new(), mark.to_string()),
+        node_target: &NodeTarget,
+    ) -> Result<NodeBreak, StoreError> {
+        let (token, mark) = match node_target {
+            NodeTarget::Lease(token) => (token.to_string(), String::new()),
+            NodeTarget::Foreign(mark) => (String::new(), mark.to_string()),
         };
         let fill = |command: &mut Cmd, sending| {
             for key in [keys.lock(), keys.info(), keys.ended()] {
@@ -58,9 +58,9 @@ impl Node {
         let run = self.run(&self.scripts.break_lock, keys, nonce.as_str(), fill);
         let mut reply = run.await?.reply;
         match reply.kind() {
-            "broken" => Ok(Struck::Broken),
-            "ended" => Ok(Struck::Ended),
-            "changed" => Ok(Struck::Changed),
+            "broken" => Ok(NodeBreak::Broken),
+            "ended" => Ok(NodeBreak::Ended),
+            "changed" => Ok(NodeBreak::Changed),
             "layout" => Err(reply.layout(keys)),
             _ => Err(reply.unexpected()),
         }

@@ -19,7 +19,7 @@ use super::super::{
 
 /// Whether a node has learnt how far fences have come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) enum Standing {
+pub(in super::super) enum LearnState {
     /// It has; for so long since it was found without its data, if it ever was.
     Learnt(Option<Duration>),
     /// It has not in this life of its data. It is empty if none has begun, and was not to.
@@ -28,7 +28,7 @@ pub(in super::super) enum Standing {
 
 /// What a node says to one that learns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) enum Lesson {
+pub(in super::super) enum TeachReply {
     /// The largest fence that it has accepted, or has learnt of.
     Taught(u64),
     /// It has not learnt itself, and had come to this when it last had; and in which life of its data. That
@@ -40,11 +40,11 @@ pub(in super::super) enum Lesson {
 
 impl Node {
     /// Whether the node has learnt; if not, `begin` has its life begin, under this name if it is new.
-    pub(in super::super) async fn standing(
+    pub(in super::super) async fn learn_state(
         &self,
         new: &Nonce,
         begin: bool,
-    ) -> Result<Standing, StoreError> {
+    ) -> Result<LearnState, StoreError> {
         let script = &self.scripts.learn;
         let asked = self.of_node(script, new.as_str(), |command, run| {
             let begins = u8::from(begin);
@@ -55,29 +55,29 @@ impl Node {
             "learnt" => {
                 let ms = reply.integer().ok_or_else(|| reply.unexpected())?;
                 let since = u64::try_from(ms).ok().map(Duration::from_millis);
-                Ok(Standing::Learnt(since))
+                Ok(LearnState::Learnt(since))
             }
             "unlearnt" => {
                 let life = reply.text().ok_or_else(|| reply.unexpected())?;
-                Ok(Standing::Unlearnt(life))
+                Ok(LearnState::Unlearnt(life))
             }
             _ => Err(reply.unexpected()),
         }
     }
 
     /// Asks the node how far fences have come, for another that learns in this life.
-    pub(in super::super) async fn teach(&self, life: &str) -> Result<Lesson, StoreError> {
+    pub(in super::super) async fn teach(&self, life: &str) -> Result<TeachReply, StoreError> {
         let script = &self.scripts.teach;
         let asked = self.of_node(script, life, |command, run| {
             command.arg(life).arg(run);
         });
         let mut reply = asked.await?;
         match reply.kind() {
-            "taught" => Ok(Lesson::Taught(fence(&mut reply)?)),
+            "taught" => Ok(TeachReply::Taught(fence(&mut reply)?)),
             "unlearnt" => {
                 let top = fence(&mut reply)?;
                 let life = reply.text().ok_or_else(|| reply.unexpected())?;
-                Ok(Lesson::Unlearnt(top, life))
+                Ok(TeachReply::Unlearnt(top, life))
             }
             _ => Err(reply.unexpected()),
         }
@@ -105,13 +105,13 @@ impl Node {
         fill: impl Fn(&mut Cmd, &str) + Send + Sync,
     ) -> Result<Reply, StoreError> {
         let limit = Instant::now() + self.timeout;
-        let link = self.pool().link(limit).await?;
-        let run = self.run_of(&link)?.to_owned();
+        let connection = self.pool().connection(limit).await?;
+        let run = self.run_of(&connection)?.to_owned();
         let fill = |command: &mut Cmd| {
             command.arg(Keys::NODE);
             fill(command, &run);
         };
-        let on = (&self.shard, link);
+        let on = (&self.shard, connection);
         let sent = self.dispatch.once_on(on, script, echo, limit, fill).await;
         sent.map_err(|failure| match failure {
             Failure::WrongType => StoreError::ForeignData {

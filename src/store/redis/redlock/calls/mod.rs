@@ -11,11 +11,11 @@ mod reserve;
 mod view;
 mod withdraw;
 
-pub(super) use break_lock::{Struck, Target};
-pub(super) use learn::{Lesson, Standing};
+pub(super) use break_lock::{NodeBreak, NodeTarget};
+pub(super) use learn::{LearnState, TeachReply};
 pub(super) use ratify::Ratification;
-pub(super) use release::Parting;
-pub(super) use replay::{Replayed, Replaying};
-pub(super) use reserve::Wish;
-pub(super) use view::Seen;
+pub(super) use release::NodeRelease;
+pub(super) use replay::{ReplayReply, ReplayRequest};
+pub(super) use reserve::ReserveRequest;
+pub(super) use view::NodeView;
 pub(super) use withdraw::Withdrawal;

@@ -15,7 +15,7 @@ use super::super::{
     node::Node,
     nonce::Nonce,
     validity::begun_millis,
-    vote::VoteName,
+    vote::VoteId,
 };
 
 /// What a node says to the fence of a lease.
@@ -42,15 +42,15 @@ impl Node {
         token: &TokenHash,
         nonce: &Nonce,
         fence: FencingToken,
-        vote: &VoteName,
+        vote: &VoteId,
         lead: Duration,
     ) -> Result<Ratification, StoreError> {
         let token = token.to_string();
         let limit = Instant::now() + self.timeout;
-        let link = self.pool().link(limit).await;
-        let link =
-            link.map_err(|why| StoreError::from(Unavailability::Connect(why.to_string())))?;
-        let run = self.run_of(&link)?.to_owned();
+        let connection = self.pool().connection(limit).await;
+        let connection =
+            connection.map_err(|why| StoreError::from(Unavailability::Connect(why.to_string())))?;
+        let run = self.run_of(&connection)?.to_owned();
         let fill = |command: &mut Cmd| {
             for key in [keys.lock(), keys.info(), keys.ended(), keys.fence()] {
                 command.arg(key);
@@ -60,7 +60,7 @@ impl Node {
             command.arg(TOMBSTONE_MS).arg(begun_millis(lead));
             command.arg(vote.as_str()).arg(&run);
         };
-        let sent = self.once(link, &self.scripts.ratify, keys, nonce.as_str(), fill);
+        let sent = self.once(connection, &self.scripts.ratify, keys, nonce.as_str(), fill);
         let reply = sent.await?;
         match reply.kind() {
             "ratified" => Ok(Ratification::Ratified),

@@ -12,7 +12,7 @@ use crate::{
 
 use super::super::{
     super::{
-        gateway::Gateway,
+        gateway::RedisGateway,
         keys::Keys,
         scripts::{Reply, TOMBSTONE_MS},
     },
@@ -27,7 +27,7 @@ const TRIES: usize = 16;
 impl Node {
     pub(in super::super) async fn renew(
         &self,
-        gateway: &Gateway,
+        gateway: &RedisGateway,
         keys: &Keys,
         renewer: Renewer,
         token: &TokenHash,
@@ -72,7 +72,7 @@ impl Node {
                     gateway.marks.keep(lease, left, held.expires_in);
                 }
                 // It may end sooner than those who wait here expected.
-                gateway.expect_end(keys.name(), held.expires_in);
+                gateway.watch_expiry(keys.name(), held.expires_in);
                 Ok(Renewal::Renewed(held))
             }
             "adopted" => Ok(Renewal::Adopted),

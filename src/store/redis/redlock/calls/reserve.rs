@@ -19,18 +19,18 @@ use super::super::{
     node::{Node, delayed_without_data},
     nonce::Nonce,
     validity::begun_millis,
-    vote::{Vote, VoteName},
+    vote::{Vote, VoteId},
 };
 
 /// What a try is to do.
 #[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Wish {
+pub(in super::super) struct ReserveRequest {
     /// Take the lock if it is free; else only ask.
     pub(in super::super) take: bool,
     /// For how long it lasts if nobody is there to hear of it.
-    pub(in super::super) unheard: Option<Duration>,
+    pub(in super::super) undelivered_ttl: Option<Duration>,
     /// For how long somebody waits who wants to be woken.
-    pub(in super::super) waits: Option<Duration>,
+    pub(in super::super) wake_within: Option<Duration>,
 }
 
 // === impl Node ===
@@ -42,9 +42,9 @@ impl Node {
         keys: &Keys,
         attempt: &Attempt,
         nonce: &Nonce,
-        wish: &Wish,
+        request: &ReserveRequest,
     ) -> Vote {
-        let vote = self.asked(keys, attempt, nonce, wish).await;
+        let vote = self.asked(keys, attempt, nonce, request).await;
         let vote = vote.unwrap_or_else(Vote::None);
         self.votes.note(&vote);
         vote
@@ -55,12 +55,14 @@ impl Node {
         keys: &Keys,
         attempt: &Attempt,
         nonce: &Nonce,
-        wish: &Wish,
+        request: &ReserveRequest,
     ) -> Result<Vote, StoreError> {
         let token = attempt.token.to_string();
         let metadata = metadata_json(&attempt.metadata);
-        let link = self.voter(keys, Instant::now() + self.timeout).await?;
-        let run = self.run_of(&link)?.to_owned();
+        let connection = self
+            .voting_connection(keys, Instant::now() + self.timeout)
+            .await?;
+        let run = self.run_of(&connection)?.to_owned();
         let fill = |command: &mut Cmd| {
             for key in [keys.lock(), keys.info(), keys.ended(), keys.fence()] {
                 command.arg(key);
@@ -78,16 +80,22 @@ impl Node {
             let owner = attempt.owner.as_ref().map(Owner::as_str);
             command.arg(owner.unwrap_or_default()).arg(&metadata);
             fill_idempotency(command, attempt.idempotency.as_ref());
-            for time in [wish.waits, wish.unheard] {
+            for time in [request.wake_within, request.undelivered_ttl] {
                 match time {
                     Some(time) => command.arg(begun_millis(time)),
                     None => command.arg(""),
                 };
             }
-            command.arg(u8::from(wish.take)).arg(&run);
+            command.arg(u8::from(request.take)).arg(&run);
             command.arg(self.wait.as_millis().to_string());
         };
-        let sent = self.once(link, &self.scripts.reserve, keys, nonce.as_str(), fill);
+        let sent = self.once(
+            connection,
+            &self.scripts.reserve,
+            keys,
+            nonce.as_str(),
+            fill,
+        );
         self.read(sent.await?, keys)
     }
 
@@ -99,7 +107,7 @@ impl Node {
                 let (Some(fence), Some(name)) = (fence, name) else {
                     return Err(reply.unexpected());
                 };
-                Ok(Vote::Reserved(fence, VoteName::new(&name)))
+                Ok(Vote::Reserved(fence, VoteId::new(&name)))
             }
             "unlearnt" => Err(self.unlearnt().into()),
             "delayed" => {

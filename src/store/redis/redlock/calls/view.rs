@@ -10,7 +10,7 @@ use super::super::{super::keys::Keys, claim::Claim, node::Node};
 
 /// Who has a lock at one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) enum Seen {
+pub(in super::super) enum NodeView {
     /// A lease, or somebody's try.
     Claim(Claim),
     /// A foreign client, with what is left, and a mark of what it has written.
@@ -22,21 +22,21 @@ pub(in super::super) enum Seen {
 // === impl Node ===
 
 impl Node {
-    pub(in super::super) async fn view(&self, keys: &Keys) -> Result<Seen, StoreError> {
+    pub(in super::super) async fn view(&self, keys: &Keys) -> Result<NodeView, StoreError> {
         let fill = |command: &mut Cmd, _| {
             command.arg(keys.lock()).arg(keys.info());
         };
         let run = self.run(&self.scripts.view, keys, keys.lock(), fill);
         let mut reply = run.await?.reply;
         match reply.kind() {
-            "held" => Ok(Seen::Claim(Claim::read(&mut reply, keys)?)),
+            "held" => Ok(NodeView::Claim(Claim::read(&mut reply, keys)?)),
             "foreign" => {
                 let left = reply.integer().ok_or_else(|| reply.unexpected())?;
                 let mark = reply.mark().ok_or_else(|| reply.unexpected())?;
                 let left = u64::try_from(left).ok().map(Duration::from_millis);
-                Ok(Seen::Foreign(left, mark))
+                Ok(NodeView::Foreign(left, mark))
             }
-            "free" => Ok(Seen::Nobody),
+            "free" => Ok(NodeView::Nobody),
             "layout" => Err(reply.layout(keys)),
             _ => Err(reply.unexpected()),
         }

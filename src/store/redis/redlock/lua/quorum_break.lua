@@ -35,7 +35,7 @@ local nonce = ARGV[1]
 -- import record
 -- import memory
 -- import mark
--- import wake
+-- import publish_free
 
 local held = redis.call('GET', lock)
 local record, layout = read_record(info, 'idem', 'provisional')

@@ -29,7 +29,7 @@ local token, tombstone = ARGV[1], ARGV[2]
 -- import record
 -- import memory
 -- import keeper
--- import tell
+-- import lease_reply
 -- import settle
 
 local held = redis.call('GET', lock)

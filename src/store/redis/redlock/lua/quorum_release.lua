@@ -33,7 +33,7 @@ local token = ARGV[1]
 -- import time
 -- import record
 -- import memory
--- import wake
+-- import publish_free
 
 local held = redis.call('GET', lock)
 local record, layout = read_record(info, 'idem', 'keeper')

@@ -40,7 +40,7 @@ local token, named, stamp = ARGV[1], ARGV[6], ARGV[7]
 -- import memory
 -- import keeper
 -- import adopt
--- import tell
+-- import lease_reply
 
 local held = redis.call('GET', lock)
 local record, layout = read_record(info, 'idem', 'sooner', unpack(TOLD))

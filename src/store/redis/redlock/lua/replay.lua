@@ -33,7 +33,7 @@ local token, key, lease, tombstone = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- import keeper
 -- import adopt
 -- import settle
--- import tell
+-- import lease_reply
 
 local record = redis.call('HMGET', info, 'lock', 'idem', 'salt', 'provisional', 'lead')
 local left = redis.call('PTTL', lock)

@@ -55,7 +55,7 @@ local token, nonce, key = ARGV[1], ARGV[2], ARGV[7]
 -- import record
 -- import memory
 -- import keeper
--- import tell
+-- import lease_reply
 -- import mark
 -- import propose
 

@@ -24,7 +24,7 @@ local lock, info = KEYS[1], KEYS[2]
 
 -- import time
 -- import record
--- import tell
+-- import lease_reply
 -- import mark
 
 local held = redis.call('GET', lock)

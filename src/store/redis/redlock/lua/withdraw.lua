@@ -40,7 +40,7 @@ local UNRATIFIED = '1'
 -- import record
 -- import memory
 -- import keeper
--- import wake
+-- import publish_free
 
 local held = redis.call('GET', lock)
 local record, layout = read_record(info, 'nonce', 'idem', 'returnable', 'first', 'fence')

@@ -9,7 +9,7 @@ use tokio::{sync::mpsc, time::Instant};
 use super::{
     super::{
         super::rig::ttl,
-        gate::{Gate, request_by},
+        gate::{TestGateway, request_by},
     },
     CROWD, History, LOCKS, Ticket,
 };
@@ -28,7 +28,10 @@ const UNSEEN: usize = 1_000;
 
 impl Stream {
     /// Comes back when it holds the lock or stands in the queue.
-    pub(super) async fn open(gate: &Gate, request: AcquireRequest) -> Result<Self, AcquireError> {
+    pub(super) async fn open(
+        gate: &TestGateway,
+        request: AcquireRequest,
+    ) -> Result<Self, AcquireError> {
         let mut hold = gate.engine.hold(request).await?;
         let (seen, events) = mpsc::channel(UNSEEN);
         gate.lifecycle.spawn(async move {

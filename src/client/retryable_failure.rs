@@ -1,0 +1,85 @@
+//! What a copy of a request leaves behind that is to be followed by another one.
+
+use reqwest::StatusCode;
+
+use super::{ClientError, Problem};
+
+/// A copy that another one may do better than.
+pub(super) struct RetryableFailure {
+    pub(super) error: ClientError,
+    /// Whether this copy may have been carried out.
+    pub(super) in_doubt: bool,
+}
+
+// === impl RetryableFailure ===
+
+impl RetryableFailure {
+    /// What an answer says, if it says that the same request may be answered otherwise a moment
+    /// later.
+    pub(super) fn of_answer(status: StatusCode, body: &str) -> Option<Self> {
+        if !status.is_server_error() {
+            return None;
+        }
+        match Problem::parse(body) {
+            Some(problem) if status == StatusCode::SERVICE_UNAVAILABLE => {
+                // No fencing token will come back.
+                let gone = problem.code == "fence-exhausted";
+                let error = ClientError::Unavailable(Box::new(problem));
+                (!gone).then(|| Self::nothing(error))
+            }
+            Some(problem) if status == StatusCode::GATEWAY_TIMEOUT => {
+                Some(Self::indeterminate(problem.to_string(), Some(problem)))
+            }
+            // A bug or foreign data: the same the next time.
+            Some(_) => None,
+            // A proxy between us and the gateway; it may have passed the request on.
+            None => {
+                let reason = format!("a proxy answered with status {}", status.as_u16());
+                Some(Self::indeterminate(reason, None))
+            }
+        }
+    }
+
+    /// No gateway was reached.
+    pub(super) fn unreachable(url: &str, reason: String) -> Self {
+        Self::nothing(ClientError::Unreachable {
+            url: url.to_owned(),
+            reason,
+        })
+    }
+
+    /// The copy may have been carried out.
+    pub(super) fn indeterminate(reason: String, problem: Option<Problem>) -> Self {
+        Self {
+            error: ClientError::OutcomeUnknown {
+                reason,
+                problem: problem.map(Box::new),
+            },
+            in_doubt: true,
+        }
+    }
+
+    fn nothing(error: ClientError) -> Self {
+        Self {
+            error,
+            in_doubt: false,
+        }
+    }
+
+    /// Whether the copy came as far as a gateway, or a proxy before one.
+    pub(super) fn arrived(&self) -> bool {
+        !matches!(self.error, ClientError::Unreachable { .. })
+    }
+
+    /// The error of a call whose last copy came to this: what one copy left in doubt, no later
+    /// failure settles.
+    pub(super) fn after(self, in_doubt: bool) -> ClientError {
+        match self.error {
+            error if !in_doubt || self.in_doubt => error,
+            error => ClientError::OutcomeUnknown {
+                reason: format!("an earlier copy of the request was not answered; then {error}"),
+                problem: error.problem().cloned().map(Box::new),
+            },
+        }
+    }
+}

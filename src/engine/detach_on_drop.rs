@@ -1,0 +1,103 @@
+//! A command that is carried out although whoever waits for it goes away.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    task::{Context, Poll, ready},
+    thread,
+};
+
+use tokio::{runtime::Handle, sync::oneshot};
+
+use crate::{
+    lifecycle::Lifecycle,
+    store::{StoreError, Uncertainty},
+};
+
+/// A command that its caller polls, and that goes on in a task of its own when the caller drops it:
+/// from then on nobody hears its outcome.
+///
+/// A task of its own from the beginning would do the same, and costs every command two ways between
+/// tasks for the sake of the few whose callers hang up.
+pub(super) struct DetachOnDrop<O: 'static> {
+    /// None once it has ended.
+    command: Option<Pin<Box<dyn Future<Output = O> + Send>>>,
+    begun: bool,
+    lifecycle: Lifecycle,
+    /// Dropped with this, which is how a command that waits learns that its caller has gone.
+    caller: Option<oneshot::Sender<()>>,
+}
+
+/// Ends when the caller of a command has gone.
+pub(super) struct CallerGone(oneshot::Receiver<()>);
+
+// === impl DetachOnDrop ===
+
+impl<O: 'static> DetachOnDrop<O> {
+    /// A command that nothing is known to yet.
+    pub(super) fn new(
+        lifecycle: &Lifecycle,
+        command: impl Future<Output = O> + Send + 'static,
+    ) -> Self {
+        Self {
+            command: Some(Box::pin(command)),
+            begun: false,
+            lifecycle: lifecycle.clone(),
+            caller: None,
+        }
+    }
+
+    /// The same for a command that waits, and is told when its caller has gone.
+    pub(super) fn waiting<F>(lifecycle: &Lifecycle, command: impl FnOnce(CallerGone) -> F) -> Self
+    where
+        F: Future<Output = O> + Send + 'static,
+    {
+        let (caller, gone) = oneshot::channel();
+        let mut waiting = Self::new(lifecycle, command(CallerGone(gone)));
+        waiting.caller = Some(caller);
+        waiting
+    }
+}
+
+impl<T: 'static, E: From<StoreError> + 'static> Future for DetachOnDrop<Result<T, E>> {
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+        self.begun = true;
+        let command = self.command.as_mut();
+        let command = command.expect("not polled after completion");
+        let polled = catch_unwind(AssertUnwindSafe(|| command.as_mut().poll(cx)));
+        // What panicked may have been at any point.
+        let lost = |_panic| Poll::Ready(Err(StoreError::from(Uncertainty::Interrupted).into()));
+        let outcome = ready!(polled.unwrap_or_else(lost));
+        self.command = None;
+        Poll::Ready(outcome)
+    }
+}
+
+impl<O: 'static> Drop for DetachOnDrop<O> {
+    fn drop(&mut self) {
+        drop(self.caller.take());
+        // What never began need not go on. Although the caller panics the rest does; where there is no
+        // runtime, starting it would be a second panic, which ends the process.
+        if let Some(command) = self.command.take()
+            && self.begun
+            && (!thread::panicking() || Handle::try_current().is_ok())
+        {
+            self.lifecycle.spawn(async move {
+                // What came about is given back by the outcome itself.
+                drop(command.await);
+            });
+        }
+    }
+}
+
+// === impl CallerGone ===
+
+impl Future for CallerGone {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(cx).map(drop)
+    }
+}

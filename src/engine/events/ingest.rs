@@ -1,0 +1,160 @@
+//! What the publisher makes of an event: fills in what is known, drops what was told before.
+
+use std::time::SystemTime;
+
+use tokio::time::Instant;
+
+use super::{
+    event::{Event, EventKind},
+    line::{EventMessage, LeaseTag},
+    recent_ends::{EndedLease, RecentEnds},
+    tracker::{EventLeaseKey, Tracked, Tracker},
+};
+
+/// Where an event has happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LeaseOrigin {
+    /// Here: everybody hears of the expiry of this lease from here.
+    Here,
+    /// At another gateway, which tells of the expiry.
+    Elsewhere,
+}
+
+/// What is known of leases, while somebody listens.
+#[derive(Debug, Default)]
+pub(super) struct EventIngest {
+    pub(super) tracker: Tracker,
+    ended: RecentEnds,
+    /// Whether a lease may end at another gateway and nobody here hears of it.
+    disconnected: bool,
+}
+
+// === impl EventIngest ===
+
+impl EventIngest {
+    /// Takes in an event, and answers what is to be told.
+    pub(super) fn process(&mut self, news: EventMessage, origin: LeaseOrigin) -> Option<Event> {
+        match news.event.kind {
+            EventKind::Acquired | EventKind::Renewed => self.apply_live(news, origin),
+            EventKind::Released | EventKind::Expired | EventKind::Broken | EventKind::Lost => {
+                self.apply_end(news)
+            }
+            EventKind::Gap => {
+                self.tracker.watch_none();
+                Some(news.event)
+            }
+            EventKind::Queued => Some(news.event),
+        }
+    }
+
+    /// From now on leases may end unheard at other gateways.
+    pub(super) fn set_disconnected(&mut self) {
+        self.disconnected = true;
+        self.tracker.watch_none();
+    }
+
+    /// From now on ends are heard of wherever a lease ends.
+    pub(super) fn set_connected(&mut self) {
+        self.disconnected = false;
+    }
+
+    /// Whether the lease of an event is known to live.
+    pub(super) fn is_known(&self, news: &EventMessage) -> bool {
+        news.lease
+            .is_some_and(|id| self.tracker.resolve(id).is_some())
+    }
+
+    /// A lease that was watched is gone, and nobody has said why: its time was over.
+    pub(super) fn gone(&mut self, key: &EventLeaseKey, at: SystemTime) -> Option<EventMessage> {
+        let lease = self.tracker.get(key)?;
+        if !lease.watched {
+            self.tracker.forget(key);
+            return None;
+        }
+        Some(EventMessage {
+            event: Event {
+                fence: Some(key.fence),
+                owner: lease.owner.clone(),
+                ..Event::of(EventKind::Expired, &key.name, at)
+            },
+            lease: lease.id,
+            if_known: false,
+        })
+    }
+
+    fn apply_live(&mut self, news: EventMessage, origin: LeaseOrigin) -> Option<Event> {
+        let (event, id) = (news.event, news.lease);
+        let Some(key) = key_of(&event) else {
+            return Some(event);
+        };
+        let ended = self.has_ended(Some(&key), id);
+        if ended && event.kind == EventKind::Renewed {
+            return None;
+        }
+        let begins = event.kind == EventKind::Acquired;
+        // Both the request that was granted it and one that asked again may say so.
+        let before = self.tracker.get(&key);
+        let told = begins && before.is_some_and(|lease| lease.announced && lease.id == id);
+        if begins && before.is_some() {
+            // A renewal that was heard of first, here perhaps, says until when it lasts and who watches it.
+            self.tracker.has_begun(&key);
+        } else if let (false, Some(left)) = (ended, event.expires_in) {
+            let watched = origin == LeaseOrigin::Here && !self.disconnected;
+            let until = Instant::now() + left;
+            let lease = Tracked {
+                announced: begins,
+                ..Tracked::new(id, event.owner.clone(), until, watched)
+            };
+            self.tracker.track(key, lease);
+        }
+        (!told).then_some(event)
+    }
+
+    fn apply_end(&mut self, news: EventMessage) -> Option<Event> {
+        let id = news.lease;
+        let key = key_of(&news.event).or_else(|| self.tracker.resolve(id?).cloned());
+        let is_told = news.event.kind.ends_lease() && self.has_ended(key.as_ref(), id);
+        if is_told || (key.is_none() && news.if_known) {
+            return None;
+        }
+        Some(self.record_end(news.event, key, id))
+    }
+
+    fn record_end(
+        &mut self,
+        mut event: Event,
+        key: Option<EventLeaseKey>,
+        id: Option<LeaseTag>,
+    ) -> Event {
+        // Of a stream that lost a lease in time the lease may live a little longer.
+        let over = event.kind.ends_lease() || event.reason.as_deref() == Some("ended");
+        if let Some(key) = key {
+            let id = id.or_else(|| self.tracker.get(&key)?.id);
+            let owner = self.tracker.get(&key).and_then(|lease| lease.owner.clone());
+            event.fence = Some(key.fence);
+            event.owner = event.owner.or(owner);
+            if over {
+                self.tracker.forget(&key);
+                self.ended.insert(EndedLease::Key(key));
+                if let Some(id) = id {
+                    self.ended.insert(EndedLease::Id(id));
+                }
+            }
+        } else if let (true, Some(id)) = (over, id) {
+            self.ended.insert(EndedLease::Id(id));
+        }
+        event
+    }
+
+    fn has_ended(&self, key: Option<&EventLeaseKey>, id: Option<LeaseTag>) -> bool {
+        let key = key.is_some_and(|key| self.ended.contains(&EndedLease::Key(key.clone())));
+        key || id.is_some_and(|id| self.ended.contains(&EndedLease::Id(id)))
+    }
+}
+
+fn key_of(event: &Event) -> Option<EventLeaseKey> {
+    Some(EventLeaseKey {
+        name: event.name.clone()?,
+        fence: event.fence?,
+    })
+}

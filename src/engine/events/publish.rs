@@ -1,0 +1,123 @@
+//! What operations tell, each as it knows it.
+
+use crate::{
+    engine::LossReason,
+    lock::{HeldLease, Lease, LockName, Owner, TokenHash},
+    store::contract::QueuePosition,
+};
+
+use super::{
+    bus::Bus,
+    event::{Event, EventKind},
+    line::{EventMessage, LeaseTag},
+};
+
+// === impl Bus ===
+
+impl Bus {
+    /// Somebody began to wait.
+    pub(in crate::engine) fn queued(
+        &self,
+        name: &LockName,
+        owner: Option<&Owner>,
+        place: &QueuePosition,
+    ) {
+        self.publish(|at| EventMessage {
+            event: Event {
+                owner: owner.cloned(),
+                position: Some(place.ahead + 1),
+                ..Event::of(EventKind::Queued, name, at)
+            },
+            lease: None,
+            if_known: false,
+        });
+    }
+
+    /// A new lease was granted.
+    pub(in crate::engine) fn acquired(&self, lease: &Lease, token: &TokenHash) {
+        self.publish(|at| EventMessage {
+            event: Event {
+                waited: Some(lease.waited),
+                ..held(EventKind::Acquired, &lease.name, &lease.held, at)
+            },
+            lease: Some(LeaseTag::of(token)),
+            if_known: false,
+        });
+    }
+
+    /// A lease lasts longer.
+    pub(in crate::engine) fn renewed(&self, name: &LockName, token: &TokenHash, lease: &HeldLease) {
+        self.publish(|at| EventMessage {
+            event: held(EventKind::Renewed, name, lease, at),
+            lease: Some(LeaseTag::of(token)),
+            if_known: false,
+        });
+    }
+
+    /// A lease was released with its token.
+    pub(in crate::engine) fn released(&self, name: &LockName, token: &TokenHash) {
+        self.publish(|at| EventMessage {
+            event: Event::of(EventKind::Released, name, at),
+            lease: Some(LeaseTag::of(token)),
+            if_known: false,
+        });
+    }
+
+    /// A lease was given back by the gateway: after its stream had lost it, or because nobody was there
+    /// for it. Where nobody heard that it was granted, nobody hears that it is not.
+    pub(in crate::engine) fn given_back(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        lost: Option<LossReason>,
+    ) {
+        self.publish(|at| EventMessage {
+            event: Event {
+                reason: Some(lost.map_or("abandoned", LossReason::as_str).into()),
+                ..Event::of(EventKind::Released, name, at)
+            },
+            lease: Some(LeaseTag::of(token)),
+            if_known: true,
+        });
+    }
+
+    /// A stream that held a lock does not hold it any more.
+    pub(in crate::engine) fn lost(&self, name: &LockName, token: &TokenHash, reason: LossReason) {
+        self.publish(|at| EventMessage {
+            event: Event {
+                reason: Some(reason.as_str().into()),
+                ..Event::of(EventKind::Lost, name, at)
+            },
+            lease: Some(LeaseTag::of(token)),
+            if_known: false,
+        });
+    }
+
+    /// A lease was broken, for a reason. Of a lease that no gateway granted nothing is known.
+    pub(in crate::engine) fn broken(
+        &self,
+        name: &LockName,
+        lease: Option<&HeldLease>,
+        reason: &str,
+    ) {
+        self.publish(|at| EventMessage {
+            event: Event {
+                fence: lease.map(|lease| lease.fence),
+                owner: lease.and_then(|lease| lease.owner.clone()),
+                reason: Some(reason.to_owned().into()),
+                ..Event::of(EventKind::Broken, name, at)
+            },
+            lease: None,
+            if_known: false,
+        });
+    }
+}
+
+fn held(kind: EventKind, name: &LockName, lease: &HeldLease, at: std::time::SystemTime) -> Event {
+    Event {
+        fence: Some(lease.fence),
+        owner: lease.owner.clone(),
+        expires_in: Some(lease.expires_in),
+        ..Event::of(kind, name, at)
+    }
+}

@@ -1,0 +1,126 @@
+//! A lease that is being kept, and until when it is certainly ours.
+
+use std::{sync::Arc, thread, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::lock::{HeldLease, KeeperId, Lease, LockName, Token};
+
+use super::{
+    LossReason,
+    hold_streams::HoldStreamEntry,
+    reaper::{AbandonedBy, AbandonedLease},
+    start::EngineShared,
+};
+
+/// A lease that is being kept.
+pub(super) struct ManagedLease {
+    pub(super) name: LockName,
+    pub(super) token: Token,
+    /// As whom it is kept: others may have the token as well.
+    pub(super) keeper: KeeperId,
+    /// Tells what ends it from outside.
+    pub(super) entry: HoldStreamEntry,
+    /// The lease, as long as its holder has not been told of it.
+    pub(super) unannounced: Option<Lease>,
+    /// Until when the lease is certainly ours, counted from before the store was asked.
+    pub(super) valid_until: Instant,
+    pub(super) renew_at: Instant,
+    pub(super) ttl: Duration,
+    /// Whether the lease ends with its hold limit.
+    pub(super) at_limit: bool,
+    engine: Arc<EngineShared>,
+}
+
+/// How soon a renewal that failed is tried again, at most: often enough that a short outage of the
+/// store costs nothing, seldom enough that it is not what keeps the store from recovering.
+const RETRY: Duration = Duration::from_millis(500);
+
+// === impl ManagedLease ===
+
+impl ManagedLease {
+    pub(super) fn new(
+        lease: Lease,
+        keeper: KeeperId,
+        entry: HoldStreamEntry,
+        since: Instant,
+        engine: Arc<EngineShared>,
+    ) -> Self {
+        let held = lease.held.clone();
+        let mut managed = Self {
+            name: lease.name.clone(),
+            token: lease.token.clone(),
+            keeper,
+            entry,
+            unannounced: Some(lease),
+            valid_until: since,
+            renew_at: since,
+            ttl: Duration::ZERO,
+            at_limit: false,
+            engine,
+        };
+        managed.renewed(&held, since);
+        managed
+    }
+
+    /// A grant that was waited for may have been under way for a while before it got here. It is
+    /// renewed before anybody is told of it: then it is known from when it counts.
+    pub(super) fn renew_at_once(mut self) -> Self {
+        self.renew_at = Instant::now();
+        self
+    }
+
+    pub(super) fn renewed(&mut self, held: &HeldLease, sent: Instant) {
+        // Clocks do not run at quite the same speed; the margin is Redlock's.
+        let drift = held.ttl.duration() / 100 + Duration::from_millis(2);
+        self.ttl = held.ttl.duration();
+        self.valid_until = sent + held.expires_in.saturating_sub(drift);
+        self.at_limit = held
+            .hold_expires_in
+            .is_some_and(|left| left <= held.expires_in);
+        // At its limit a lease does not get longer by renewing it.
+        self.renew_at = if self.at_limit {
+            self.valid_until
+        } else {
+            sent + spread(self.ttl / 3)
+        };
+    }
+
+    pub(super) fn schedule_retry(&mut self) {
+        self.renew_at = Instant::now() + RETRY.min(self.ttl / 10);
+    }
+
+    /// The lease is released in a while, unless somebody else keeps it by then; `lost` is what whoever
+    /// listens was told, if they were told that it is lost.
+    pub(super) fn abandon(&self, lost: Option<LossReason>) {
+        self.engine.reaper.submit(AbandonedLease {
+            token: self.token.hash(),
+            name: self.name.clone(),
+            by: AbandonedBy::Keeper(self.keeper, lost),
+        });
+    }
+
+    pub(super) fn loss_if_over(&self) -> Option<LossReason> {
+        match (Instant::now() >= self.valid_until, self.at_limit) {
+            (false, _) => None,
+            (true, true) => Some(LossReason::HoldLimit),
+            (true, false) => Some(LossReason::Expired),
+        }
+    }
+}
+
+impl Drop for ManagedLease {
+    /// A keeper that panics keeps nothing any more. Whoever was told of the lease works under it, and has
+    /// what is left of its TTL to stop.
+    fn drop(&mut self) {
+        if thread::panicking() && self.unannounced.is_some() {
+            self.abandon(Some(LossReason::Failed));
+        }
+    }
+}
+
+/// A tenth less at random, so that leases granted together are not renewed together for ever.
+fn spread(period: Duration) -> Duration {
+    let share = getrandom::u32().unwrap_or_default();
+    period.mul_f64(1.0 - 0.1 * f64::from(share) / f64::from(u32::MAX))
+}

@@ -1,0 +1,104 @@
+//! For how long a gateway that is told to end may still be needed.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::scripted_store::*;
+use crate::{
+    engine::HoldEvent,
+    lock::Token,
+    store::contract::{Loss, Renewal},
+};
+
+const TTL: Duration = Duration::from_secs(30);
+
+#[tokio::test(start_paused = true)]
+async fn a_granted_lease_may_be_renewed_or_released_until_it_is_over() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    assert_eq!(engine.leases_needed_until(), None);
+    let granted = engine.acquire(request(None)).await.unwrap();
+    granted.delivery.delivered();
+    assert_eq!(engine.leases_needed_until(), Some(Instant::now() + TTL));
+    sleep(TTL / 2).await;
+    let (name, token) = (granted.lease.name, granted.lease.token);
+    engine.renew(name, token, None, None).await.unwrap();
+    assert_eq!(engine.leases_needed_until(), Some(Instant::now() + TTL));
+    sleep(TTL).await;
+    assert_eq!(engine.leases_needed_until(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_known_to_be_over_is_not_waited_for() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let granted = engine.acquire(request(None)).await.unwrap();
+    granted.delivery.delivered();
+    // Another lease than the one that lives.
+    engine
+        .release(name(), Token::random().hash())
+        .await
+        .unwrap_err();
+    assert!(engine.leases_needed_until().is_some());
+    let (name, token) = (granted.lease.name, granted.lease.token);
+    // The store says that it is lost, which is as good as released.
+    engine.release(name, token.hash()).await.unwrap_err();
+    assert_eq!(engine.leases_needed_until(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_granted_elsewhere_counts_once_it_is_renewed_here() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let token = Token::random();
+    engine
+        .renew(name(), token.clone(), None, None)
+        .await
+        .unwrap();
+    assert_eq!(engine.leases_needed_until(), Some(Instant::now() + TTL));
+    let lost = Ok(Renewal::Lost(Loss::Free));
+    store.renewals.lock().unwrap().push_back(lost);
+    engine.renew(name(), token, None, None).await.unwrap_err();
+    assert_eq!(engine.leases_needed_until(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_nobody_has_heard_of_is_not_waited_for() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let granted = engine.acquire(request(KEY)).await.unwrap();
+    assert!(engine.leases_needed_until().is_some());
+    drop(granted);
+    assert_eq!(engine.leases_needed_until(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_counts_for_as_long_as_its_gateway_renews_it() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let mut hold = engine.hold(request(None)).await.unwrap();
+    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    assert!(matches!(hold.next().await, Some(HoldEvent::Renewed(_))));
+    assert_eq!(engine.leases_needed_until(), Some(Instant::now() + TTL));
+    drop(hold);
+    settle().await;
+    assert_eq!(engine.leases_needed_until(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_whose_holder_was_sent_elsewhere_is_waited_for_no_longer_than_it_takes_to_say_so() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, lifecycle) = engine(&store);
+    let mut hold = engine.hold(request(None)).await.unwrap();
+    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    lifecycle.drain();
+    while let Some(event) = hold.next().await {
+        assert!(!matches!(event, HoldEvent::Granted(_)), "{event:?}");
+    }
+    settle().await;
+    let until = Instant::now() + Duration::from_secs(2);
+    assert_eq!(engine.leases_needed_until(), Some(until));
+    sleep_until(until).await;
+    assert_eq!(engine.leases_needed_until(), None);
+}

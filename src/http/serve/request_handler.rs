@@ -1,0 +1,232 @@
+//! Answers the requests of one connection, through the service around all routes.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use axum::{
+    Router,
+    body::{Body, HttpBody},
+};
+use bytes::Bytes;
+use futures_util::future::Either;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Version,
+    header::{CONNECTION, RETRY_AFTER, TRANSFER_ENCODING},
+};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use tower::Service as _;
+
+use crate::http::edge::EdgeService;
+
+use super::{
+    connection::{ConnectionState, OpenRequest},
+    detached::{Detachable, DetachedReleases},
+    in_flight::InFlightRequests,
+};
+
+/// What answers requests. Cheap to clone.
+#[derive(Clone)]
+pub enum Service {
+    /// All routes, with the edge around them.
+    Edge(EdgeService),
+    /// Routes without it.
+    Router(Router),
+}
+
+/// What all requests have in common.
+#[derive(Clone)]
+pub(super) struct RequestHandler {
+    service: Service,
+    in_flight: InFlightRequests,
+    /// How many requests are open over HTTP/2 on all connections together, until their answers have been
+    /// taken, and how many may be.
+    streams: Arc<AtomicUsize>,
+    most: usize,
+    detached: DetachedReleases,
+}
+
+/// The body of an answer. Until it is dropped, the connection is not idle.
+pub(super) struct AnswerBody {
+    body: Body,
+    _request: OpenRequest,
+    _stream: Option<OpenStream>,
+}
+
+/// A request over HTTP/2, until its answer has been taken. A client can open many on one connection, and
+/// leave their answers in our memory.
+struct OpenStream {
+    streams: Arc<AtomicUsize>,
+    /// How many there are with this one.
+    count: usize,
+}
+
+/// The answer to a request, which is of use to its caller alone or, if it ends a lease, to others too.
+pub(super) type ResponseFuture<F> = Either<F, Detachable<F>>;
+
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+// === impl Service ===
+
+impl Service {
+    fn call(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
+        match self {
+            Self::Edge(service) => Either::Left(service.clone().call(request)),
+            Self::Router(router) => Either::Right(router.clone().call(request)),
+        }
+    }
+}
+
+impl From<EdgeService> for Service {
+    fn from(service: EdgeService) -> Self {
+        Self::Edge(service)
+    }
+}
+
+impl From<Router> for Service {
+    fn from(router: Router) -> Self {
+        Self::Router(router)
+    }
+}
+
+// === impl RequestHandler ===
+
+impl RequestHandler {
+    /// `most` requests may be under way over HTTP/2.
+    pub(super) fn new(
+        service: Service,
+        in_flight: InFlightRequests,
+        most: usize,
+        detached: DetachedReleases,
+    ) -> Self {
+        Self {
+            service,
+            in_flight,
+            streams: Arc::default(),
+            most,
+            detached,
+        }
+    }
+
+    /// Answers one request. It counts from this call on, and what ends a lease is carried out even if
+    /// the answer is never polled: HTTP looks for the end of a connection before it does.
+    pub(super) fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        connection: &Arc<ConnectionState>,
+    ) -> ResponseFuture<impl Future<Output = Result<Response<AnswerBody>, Infallible>> + use<>>
+    {
+        let open = connection.begin_request();
+        let stream = (request.version() == Version::HTTP_2).then(|| OpenStream::new(&self.streams));
+        let is_too_many = stream.as_ref().is_some_and(|it| it.count > self.most);
+        let is_too_many = is_too_many && !keeps_lease(&request);
+        let counted = self.in_flight.begin();
+        let ends_lease = ends_lease(&request);
+        // hyper drops the `Content-Length` beside a `Transfer-Encoding`. A proxy in front may have read
+        // another end of this request, so nothing that comes behind it is trusted.
+        let closes = request.headers().contains_key(TRANSFER_ENCODING);
+        open.attach_to(&mut request);
+        let service = self.service.clone();
+        let answer = async move {
+            // Called here and not before: a release that waits for its turn without a caller must not
+            // hold the room that a request takes.
+            let mut answer = if is_too_many {
+                overloaded()
+            } else {
+                service.call(request).await?
+            };
+            drop(counted);
+            // The next request may be sent elsewhere then, and none is under way on this connection
+            // when the gateway closes it. Over HTTP/2 the header does not exist, and hyper removes it.
+            if closes || open.is_withdrawn() {
+                answer.headers_mut().insert(CONNECTION, CLOSE);
+            }
+            Ok(answer.map(|body| AnswerBody {
+                body,
+                _request: open,
+                _stream: stream,
+            }))
+        };
+        if ends_lease {
+            Either::Right(Detachable::new(answer, &self.detached, connection))
+        } else {
+            Either::Left(answer)
+        }
+    }
+}
+
+/// Whether a request ends a lease, as far as can be seen before its route is known.
+fn ends_lease<B>(request: &Request<B>) -> bool {
+    match *request.method() {
+        Method::DELETE => true,
+        Method::POST => {
+            let path = request.uri().path();
+            // A lock may be called `release`.
+            path.ends_with("/release") && !path.ends_with("/locks/release")
+        }
+        _ => false,
+    }
+}
+
+/// Whether a request keeps a lease that somebody has, or ends it: for such there is always room.
+fn keeps_lease<B>(request: &Request<B>) -> bool {
+    *request.method() == Method::PUT || ends_lease(request)
+}
+
+/// There are more requests than the gateway has room for.
+fn overloaded() -> Response<Body> {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let seconds = HeaderValue::from_static("1");
+    answer.headers_mut().insert(RETRY_AFTER, seconds);
+    answer
+}
+
+// === impl OpenStream ===
+
+impl OpenStream {
+    fn new(streams: &Arc<AtomicUsize>) -> Self {
+        Self {
+            streams: Arc::clone(streams),
+            count: streams.fetch_add(1, Ordering::Relaxed) + 1,
+        }
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+// === impl AnswerBody ===
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,79 @@
+//! Characters that are not seen, and pretend that a text is another one.
+
+use std::{borrow::Cow, fmt::Write};
+
+/// Whether a character moves a terminal, turns the direction of writing around, ends a line for some
+/// readers, or takes no room. The control characters of ASCII are not among them: whoever writes lines
+/// has to do with them anyway.
+pub fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{7f}'..='\u{9f}'
+            | '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+/// JSON with every unseen character escaped. Outside of its texts there is none.
+pub fn escape_json(json: &str) -> Cow<'_, str> {
+    escape(json, |escaped, c| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            write!(escaped, "\\u{unit:04x}").expect("writing to a String never fails");
+        }
+    })
+}
+
+/// A text with every unseen character named.
+pub fn escape_text(text: &str) -> Cow<'_, str> {
+    escape(text, |escaped, c| escaped.extend(c.escape_unicode()))
+}
+
+fn escape(text: &str, name: impl Fn(&mut String, char)) -> Cow<'_, str> {
+    if !text.contains(is_invisible) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(2 * text.len());
+    for c in text.chars() {
+        if is_invisible(c) {
+            name(&mut escaped, c);
+        } else {
+            escaped.push(c);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_seen_is_left_as_it_is() {
+        for text in ["ci@build7\n", "Zoë 日本 مرحبا שלום 🔒", "a\u{301}"] {
+            assert_eq!(escape_text(text), text);
+            assert_eq!(escape_json(text), text);
+        }
+    }
+
+    #[test]
+    fn json_is_read_as_the_text_that_it_was() {
+        let text = "\u{202e}gpj\u{2066}\u{2028}\u{9b}a\u{200d}\u{e0041}é";
+        let json = serde_json::to_string(text).unwrap();
+        let escaped = escape_json(&json);
+        assert!(!escaped.contains(is_invisible), "{escaped}");
+        assert!(escaped.starts_with(r#""\u202egpj\u2066"#), "{escaped}");
+        assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
+    }
+
+    #[test]
+    fn text_names_what_is_not_seen() {
+        assert_eq!(escape_text("a\u{202e}b\n"), "a\\u{202e}b\n");
+    }
+}

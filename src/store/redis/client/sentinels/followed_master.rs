@@ -1,0 +1,267 @@
+//! Follows the master through failovers.
+//!
+//! A new connection is made only to a server that a sentinel has just named and that says itself that
+//! it is a master. When another one takes over, everything that was connected to the one before is
+//! cut off at once. The later word of two sentinels counts, as they count themselves (the
+//! configuration epoch), and an earlier word than the latest that counted is believed only of more than
+//! half of them, and only when they insist on it (`epoch_regression.rs`): so a master that was deposed, and sentinels
+//! that have missed it, lead nobody back.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use tokio::{
+    sync::{Mutex as AsyncMutex, Notify},
+    time::{Duration, Instant, sleep},
+};
+use tracing::{info, warn};
+
+use crate::{
+    clock::Clock,
+    config::{RedisConfig, RedisNode, SentinelUrl},
+    store::Unavailability,
+};
+
+use super::{
+    super::{
+        connection::Connection, credentials::Credentials, endpoint::Endpoint,
+        endpoint::PubSubConnection,
+    },
+    epoch_regression::EpochRegression,
+    master::Master,
+    master_lookup::{CachedLookup, MasterLookup},
+    question::{Candidate, SentinelReplies, ask, majority},
+    sentinel::Sentinel,
+};
+
+/// The master that the sentinels name, whichever it is.
+pub(crate) struct FollowedMaster {
+    pub(super) service: String,
+    pub(super) sentinels: Vec<Sentinel>,
+    pub(super) clock: Arc<dyn Clock>,
+    credentials: Arc<Credentials>,
+    connect_timeout: Duration,
+    /// Whether it is to be known of each connection to which run of the master it is.
+    asks_run: bool,
+    pub(super) timeout: Duration,
+    /// Held while the sentinels are asked, so that those who ask together get one answer.
+    turn: AsyncMutex<()>,
+    last: Mutex<Option<CachedLookup>>,
+    pub(super) master: Mutex<Option<Arc<Master>>>,
+    /// The latest word that was followed, or that more than half have given.
+    epoch: AtomicU64,
+    epoch_regression: EpochRegression,
+    /// How often another master was followed than before.
+    pub(super) changes: AtomicU64,
+    /// Told when the master may have changed.
+    pub(super) hinted: Notify,
+}
+
+/// How old the word of the sentinels may be for those who connect: they must not be asked for each of
+/// many tries.
+const FRESH: Duration = Duration::from_millis(50);
+/// How often they are asked although nothing seems to be wrong. A hint that was lost costs so much.
+const RECHECK: Duration = Duration::from_secs(1);
+/// How often while there is no master.
+const RECHECK_WITHOUT: Duration = Duration::from_millis(200);
+
+// === impl FollowedMaster ===
+
+impl FollowedMaster {
+    /// Asks nobody yet.
+    pub(crate) fn new(url: &SentinelUrl, config: &RedisConfig, clock: Arc<dyn Clock>) -> Self {
+        let login = url.login();
+        let timeout = config.sentinel.timeout_ms.duration();
+        let of_sentinels = Arc::new(Credentials::of_sentinels(&login, config));
+        let sentinel =
+            |node: &RedisNode| Sentinel::new(node.clone(), Arc::clone(&of_sentinels), timeout);
+        Self {
+            service: url.service().to_owned(),
+            sentinels: url.sentinels().iter().map(sentinel).collect(),
+            clock,
+            credentials: Arc::new(Credentials::of_redis(&login, config)),
+            connect_timeout: config.connect_timeout_ms.duration(),
+            asks_run: config.wait_replicas > 0,
+            timeout,
+            turn: AsyncMutex::new(()),
+            last: Mutex::default(),
+            master: Mutex::default(),
+            epoch: AtomicU64::new(0),
+            epoch_regression: EpochRegression::default(),
+            changes: AtomicU64::new(0),
+            hinted: Notify::new(),
+        }
+    }
+
+    /// The sentinels are asked, a new master is met, and connected to once more.
+    pub(crate) fn longest_connect(&self) -> Duration {
+        self.timeout + 2 * self.connect_timeout
+    }
+
+    /// A new connection to the master.
+    pub(crate) async fn connect(&self) -> Result<Connection, Unavailability> {
+        let (master, named) = self.ask(FRESH).await?;
+        master.connect(named).await
+    }
+
+    /// A connection to the master that listens to channels.
+    pub(crate) async fn subscribe(
+        &self,
+        channels: &[&str],
+    ) -> Result<PubSubConnection, Unavailability> {
+        let (master, _named) = self.ask(FRESH).await?;
+        master.endpoint.subscribe(channels).await
+    }
+
+    /// The server that is the master, as far as is known.
+    pub(crate) fn current(&self) -> Option<RedisNode> {
+        let master = self.current_master()?;
+        Some(master.endpoint.node().clone())
+    }
+
+    /// Asks for the master again and again.
+    pub(super) async fn watch(&self) {
+        loop {
+            let pause = match self.ask(Duration::ZERO).await {
+                Ok(_) => RECHECK,
+                Err(_told_to_those_who_connect) => RECHECK_WITHOUT,
+            };
+            tokio::select! {
+                () = self.hinted.notified() => {}
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    pub(crate) async fn close(&self) {
+        for sentinel in &self.sentinels {
+            sentinel.close().await;
+        }
+        if let Some(master) = self.current_master() {
+            master.endpoint.close().await;
+        }
+    }
+
+    /// The master, by a word that is no older than `age`, and whether a sentinel has named it.
+    async fn ask(&self, age: Duration) -> MasterLookup {
+        let now = Instant::now();
+        let since = now.checked_sub(age).unwrap_or(now);
+        let _turn = self.turn.lock().await;
+        if let Some(outcome) = self.cached_lookup(since) {
+            return outcome;
+        }
+        let answers = ask(&self.sentinels, &self.service, self.timeout).await;
+        let outcome = self.decide(answers).await;
+        let lookup = CachedLookup {
+            at: Instant::now(),
+            outcome: outcome.clone(),
+        };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(lookup);
+        outcome
+    }
+
+    /// What the sentinels have said since then, if anything.
+    fn cached_lookup(&self, since: Instant) -> Option<MasterLookup> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = last.as_ref().filter(|last| last.at >= since)?;
+        Some(last.outcome.clone())
+    }
+
+    async fn decide(&self, answers: SentinelReplies) -> MasterLookup {
+        let mut last_error = answers.last_error;
+        for candidate in answers.candidates {
+            let latest = self.epoch.load(Ordering::Relaxed);
+            let most = candidate.by >= majority(self.sentinels.len());
+            if let Some(master) = self.current_master()
+                && *master.endpoint.node() == candidate.node
+            {
+                self.epoch.fetch_max(candidate.epoch, Ordering::Relaxed);
+                self.epoch_regression.clear();
+                return Ok((master, true));
+            }
+            if candidate.epoch < latest
+                && !(most && self.epoch_regression.has_persisted(&candidate.node))
+            {
+                let node = &candidate.node;
+                let why = format!("only by an outdated word {node} is named as the master");
+                last_error = Some(Unavailability::Refused(why));
+                continue;
+            }
+            match self.verify(&candidate).await {
+                Ok(master) => {
+                    self.epoch.store(candidate.epoch, Ordering::Relaxed);
+                    self.epoch_regression.clear();
+                    return Ok((self.follow(master), true));
+                }
+                Err(why) => {
+                    if most && candidate.epoch > latest {
+                        // The one before is none any more, whoever is, and nobody leads back to it.
+                        self.epoch.store(candidate.epoch, Ordering::Relaxed);
+                        self.unfollow(&candidate);
+                    }
+                    last_error = Some(why);
+                }
+            }
+        }
+        // Nobody says anything that can be believed against the one that is followed.
+        match (self.current_master(), last_error) {
+            (Some(master), _) => Ok((master, false)),
+            (None, Some(why)) => Err(why),
+            (None, None) => {
+                let why = "no sentinel has answered in time".to_owned();
+                Err(Unavailability::Connect(why))
+            }
+        }
+    }
+
+    async fn verify(&self, candidate: &Candidate) -> Result<Master, Unavailability> {
+        let credentials = Arc::clone(&self.credentials);
+        let node = candidate.node.clone();
+        let endpoint = Endpoint::new(node, credentials, self.connect_timeout);
+        let endpoint = endpoint.asking_for_run(self.asks_run);
+        let named = |what: String| format!("{}, which the sentinels name: {what}", candidate.node);
+        let verified = Master::verify(endpoint, self.clock.wall()).await;
+        verified.map_err(|why| match why {
+            Unavailability::Connect(what) => Unavailability::Connect(named(what)),
+            Unavailability::Refused(what) => Unavailability::Refused(named(what)),
+            other => other,
+        })
+    }
+
+    /// Follows another master. What is connected to the one before is cut off first.
+    fn follow(&self, master: Master) -> Arc<Master> {
+        let master = Arc::new(master);
+        let mut now = self.master.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = now.take() {
+            before.endpoint.disconnect();
+            self.changes.fetch_add(1, Ordering::Relaxed);
+        }
+        *now = Some(Arc::clone(&master));
+        drop(now);
+        let (service, node) = (&self.service, master.endpoint.node());
+        info!(service, %node, "this server is the master");
+        master
+    }
+
+    /// Stops following a master that is none any more.
+    fn unfollow(&self, candidate: &Candidate) {
+        let before = self
+            .master
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(before) = before {
+            before.endpoint.disconnect();
+            self.changes.fetch_add(1, Ordering::Relaxed);
+            let (service, node, named) = (&self.service, before.endpoint.node(), &candidate.node);
+            warn!(service, %node, %named, "this server is the master no more");
+        }
+    }
+
+    pub(super) fn current_master(&self) -> Option<Arc<Master>> {
+        let master = self.master.lock().unwrap_or_else(PoisonError::into_inner);
+        master.clone()
+    }
+}

@@ -1,0 +1,229 @@
+//! Looks at locks that a scan has found, many with one batch of plain reads.
+//!
+//! A script for each lock would cost the server several times as much. A lease is one text, which says until
+//! when it lasts, so that one read shows it as it is at an instant. What is no lease of ours is left to
+//! `list.lua`.
+
+use std::sync::Arc;
+
+use bb8_redis::redis::{Pipeline, ServerError, Value};
+
+use crate::{
+    lock::HeldLease,
+    store::{StoreError, Uncertainty},
+};
+
+use super::{
+    client::answered,
+    dispatch::Dispatch,
+    failure::Failure,
+    keys::Keys,
+    layout::{LONGEST, Record},
+    retry::RetryPolicy,
+    scan::writable,
+    shard::Shard,
+};
+
+/// What was seen of a lock and its queue.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LockRead {
+    pub(super) state: LockState,
+    /// How many wait; `None` if that is to be looked up elsewhere.
+    pub(super) waiters: Option<u64>,
+}
+
+/// What was seen of a lock.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum LockState {
+    /// A lease of ours holds it.
+    Lease(HeldLease),
+    /// Somebody else, or nobody any more: to be looked at with a script.
+    Unclear,
+}
+
+/// How many commands are sent for a lock.
+const COMMANDS: usize = 2;
+
+// === impl Dispatch ===
+
+impl Dispatch {
+    /// Looks at locks, all of them on the server that the scan has found them on.
+    pub(super) async fn read_locks(
+        &self,
+        shard: &Arc<Shard>,
+        batch: &[Keys],
+    ) -> Result<Vec<LockRead>, StoreError> {
+        let commands = commands(batch);
+        let mut retry = RetryPolicy::new();
+        loop {
+            let replies = self.batch_to(shard, &commands).await;
+            match replies.and_then(|replies| read(&replies)) {
+                Ok(looks) => return Ok(looks),
+                Err(failure) => retry.pause_or_fail(failure).await?,
+            }
+        }
+    }
+}
+
+/// What the replies to [`commands`] say.
+fn read(replies: &[Value]) -> Result<Vec<LockRead>, Failure> {
+    for error in replies.iter().filter_map(server_error) {
+        match answered(error) {
+            // Of one lock only, and looked into by the script. In a slot that is being moved the reads
+            // must not be sent one by one to where the keys are: their order counts.
+            Failure::WrongType | Failure::Elsewhere(_) => {}
+            failure => return Err(failure),
+        }
+    }
+    let [time, seen @ .., replication] = replies else {
+        return Err(unexpected());
+    };
+    // It is asked last: who is a master then was one before.
+    writable(replication)?;
+    let now = microseconds(time).ok_or_else(unexpected)?;
+    let (seen, []) = seen.as_chunks::<COMMANDS>() else {
+        return Err(unexpected());
+    };
+    Ok(seen.iter().map(|seen| judge(seen, now)).collect())
+}
+
+fn commands(batch: &[Keys]) -> Pipeline {
+    let mut commands = Pipeline::with_capacity(COMMANDS * batch.len() + 2);
+    commands.cmd("TIME");
+    for keys in batch {
+        // What a foreign client has written may be of any length.
+        commands.cmd("GETRANGE").arg(keys.lock());
+        commands.arg(0).arg(LONGEST);
+        commands.cmd("LLEN").arg(keys.wait());
+    }
+    commands.cmd("INFO").arg("replication");
+    commands
+}
+
+fn judge([value, queue]: &[Value; COMMANDS], now: u64) -> LockRead {
+    LockRead {
+        state: judge_lock(value, now),
+        waiters: match queue {
+            Value::Int(count) => Some(count.unsigned_abs()),
+            Value::ServerError(error) if matches!(answered(error), Failure::Elsewhere(_)) => None,
+            // A key of another type, in which nobody stands; whoever asks about the lock is told.
+            _ => Some(0),
+        },
+    }
+}
+
+fn judge_lock(value: &Value, now: u64) -> LockState {
+    let Value::BulkString(value) = value else {
+        return LockState::Unclear;
+    };
+    let text = std::str::from_utf8(value).ok();
+    let lease = text.and_then(Record::read).and_then(|it| it.lease(now));
+    // What has no end any more although it should have ended was changed by hand.
+    let lease = lease.filter(|lease| !lease.expires_in.is_zero());
+    lease.map_or(LockState::Unclear, LockState::Lease)
+}
+
+fn server_error(reply: &Value) -> Option<&ServerError> {
+    match reply {
+        Value::ServerError(error) => Some(error),
+        _ => None,
+    }
+}
+
+/// The microseconds of a TIME.
+fn microseconds(time: &Value) -> Option<u64> {
+    let Value::Array(parts) = time else {
+        return None;
+    };
+    let [Value::BulkString(seconds), Value::BulkString(micros)] = parts.as_slice() else {
+        return None;
+    };
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u64>().ok();
+    number(seconds)?
+        .checked_mul(1_000_000)?
+        .checked_add(number(micros)?)
+}
+
+fn unexpected() -> Failure {
+    Failure::Unknown(Uncertainty::UnexpectedReply("no look at locks".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    const NOW: u64 = 1_795_000_000_000_000;
+
+    fn lease(ends: u64) -> Value {
+        let (id, marks, since) = ("a1".repeat(32), "hx000", NOW - 100_000);
+        let rest = format!("00030000000000000{:80}ci\n", "");
+        text(&format!("2{id}{marks}{:016}{since}{ends}{rest}", 7))
+    }
+
+    #[test]
+    fn a_lease_is_told_from_what_others_have_written() {
+        let LockState::Lease(lease) = judge_lock(&lease(NOW + 500_000), NOW) else {
+            panic!("no lease");
+        };
+        assert_eq!((lease.fence.get(), lease.expires_in.as_millis()), (7, 500));
+        assert_eq!(lease.held_for.as_millis(), 100);
+        assert_eq!(lease.owner.unwrap().as_str(), "ci");
+        for value in [text("theirs"), text(""), Value::Nil, self::lease(NOW)] {
+            assert_eq!(judge_lock(&value, NOW), LockState::Unclear, "{value:?}");
+        }
+    }
+
+    fn replies(seen: &[Value; COMMANDS], role: &str) -> Vec<Value> {
+        let time = Value::Array(["1795000000", "000000"].map(text).into());
+        let role = text(&format!("# Replication\r\nrole:{role}\r\n"));
+        [&[time], &seen[..], &[role]].concat()
+    }
+
+    fn error(line: &str) -> Value {
+        let parsed = bb8_redis::redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
+        parsed.unwrap()
+    }
+
+    #[test]
+    fn what_a_replica_or_a_server_that_refuses_has_answered_is_not_believed() {
+        let seen = || [lease(NOW + 500_000), Value::Int(3)];
+        let of_master = read(&replies(&seen(), "master")).unwrap();
+        let [
+            LockRead {
+                state: LockState::Lease(_),
+                waiters: Some(3),
+            },
+        ] = of_master[..]
+        else {
+            panic!("{of_master:?}");
+        };
+        let replica = read(&replies(&seen(), "slave"));
+        assert!(matches!(replica, Err(Failure::WrongNode(_))), "{replica:?}");
+        let refused = [error("NOPERM no getrange"), Value::Int(0)];
+        let refused = read(&replies(&refused, "master"));
+        assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
+        let odd = [error("WRONGTYPE a list"), error("WRONGTYPE a list")];
+        let unclear = LockRead {
+            state: LockState::Unclear,
+            waiters: Some(0),
+        };
+        assert_eq!(read(&replies(&odd, "master")), Ok(vec![unclear]));
+        assert!(read(&[Value::Nil]).is_err());
+    }
+
+    #[test]
+    fn a_time_is_read_in_microseconds() {
+        let time = |parts: &[&str]| Value::Array(parts.iter().map(|it| text(it)).collect());
+        assert_eq!(
+            microseconds(&time(&["1795170000", "123456"])),
+            Some(1_795_170_000_123_456)
+        );
+        for odd in [&["x", "1"][..], &["1"], &["18446744073709551615", "0"]] {
+            assert_eq!(microseconds(&time(odd)), None, "{odd:?}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The line of those who wait for a lock at this gateway. It lives in memory only.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Mutex as AsyncMutex, Notify, watch},
+    time::Instant,
+};
+
+use crate::{
+    lock::TokenHash,
+    store::contract::{Attempt, INSPECTED_WAITERS, Waiter, Waiting},
+};
+
+use super::local_waiter::LocalWaiter;
+
+/// What this gateway does about one lock.
+#[derive(Debug, Default)]
+pub(super) struct LocalQueue {
+    queue: Mutex<QueueState>,
+    /// Held by whoever tries to take the lock, so that this gateway contends with others and not with
+    /// itself.
+    pub(super) turn: AsyncMutex<()>,
+    /// Held while a lease changes its keeper: else two who adopt it together could each have some nodes.
+    pub(super) adopting: AsyncMutex<()>,
+    /// Told when the lock may be free.
+    pub(super) woken: Notify,
+    /// How many tries for those who stand here have begun, and how many are over.
+    begun: AtomicU64,
+    over: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    waiters: VecDeque<LocalWaiter>,
+    /// Whether somebody tries to get the lock for them.
+    contended: bool,
+    /// For whom the lock is tried just now: it may have it before anybody here knows.
+    tried: Option<TokenHash>,
+}
+
+/// What becomes of one that wants to stand in the line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum JoinOutcome {
+    /// It stands there, with so many before it; whose place it has taken; and whether somebody must
+    /// begin to contend for the lock.
+    Queued {
+        ahead: u64,
+        superseded: Option<TokenHash>,
+        contend: bool,
+    },
+    Full,
+    /// Its place was taken in other words.
+    Mismatch,
+}
+
+/// What becomes of one that leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LeaveOutcome {
+    /// It stood there, and does not any more, or its place is kept.
+    Removed,
+    /// Another one has its place.
+    Superseded,
+    /// It does not stand there.
+    NotQueued,
+    /// It stands there still, because the lock is tried for it just now. Whoever has the turn knows what came
+    /// of it.
+    BeingTried,
+}
+
+/// How much longer than its patience a place is remembered: whoever has it leaves by itself.
+const MARGIN: Duration = Duration::from_secs(5);
+
+// === impl LocalQueue ===
+
+impl LocalQueue {
+    /// How many stand here.
+    pub(super) fn len(&self, now: Instant) -> u64 {
+        count(self.queue().living(now).count())
+    }
+
+    /// The first of them and how many there are.
+    pub(super) fn head_and_len(&self, now: Instant) -> (Vec<Waiter>, u64) {
+        let queue = self.queue();
+        let living = queue.living(now).take(INSPECTED_WAITERS);
+        let head = living.map(|it| it.to_waiter(now)).collect();
+        (head, count(queue.living(now).count()))
+    }
+
+    /// Where each of these stands.
+    pub(super) fn ahead_of(&self, token: &TokenHash, now: Instant) -> Option<u64> {
+        let queue = self.queue();
+        let ahead = queue.living(now).position(|it| it.attempt.token == *token);
+        ahead.map(count)
+    }
+
+    /// Takes a place behind everybody, or the one under its idempotency key.
+    pub(super) fn join(&self, attempt: &Attempt, waiting: Waiting, now: Instant) -> JoinOutcome {
+        let mut queue = self.queue();
+        let mut waiter = LocalWaiter {
+            attempt: Arc::new(attempt.clone()),
+            since: now,
+            until: now + waiting.max_wait + MARGIN,
+            attended: true,
+            superseded: None,
+        };
+        queue.waiters.retain(|it| it.until > now);
+        let same =
+            |it: &LocalWaiter| it.attempt.token == attempt.token || it.is_under_key_of(attempt);
+        let ahead = match queue.waiters.iter().position(same) {
+            Some(at) => {
+                let before = &mut queue.waiters[at];
+                if !before.is_same_request(attempt) {
+                    return JoinOutcome::Mismatch;
+                }
+                waiter.since = before.since;
+                if before.attended && before.attempt.token != attempt.token {
+                    waiter.superseded = Some(before.attempt.token);
+                }
+                *before = waiter.clone();
+                at
+            }
+            None if count(queue.waiters.len()) >= waiting.longest_queue => {
+                return JoinOutcome::Full;
+            }
+            None => {
+                queue.waiters.push_back(waiter.clone());
+                queue.waiters.len() - 1
+            }
+        };
+        JoinOutcome::Queued {
+            ahead: count(ahead),
+            superseded: waiter.superseded,
+            contend: !std::mem::replace(&mut queue.contended, true),
+        }
+    }
+
+    /// One that does not wait gives the place up that was taken under its key. With whose it was, if that
+    /// one waits; `Err`: it was taken in other words.
+    pub(super) fn drop_keyed(&self, attempt: &Attempt) -> Result<Option<TokenHash>, ()> {
+        let mut queue = self.queue();
+        let Some(at) = queue
+            .waiters
+            .iter()
+            .position(|it| it.is_under_key_of(attempt))
+        else {
+            return Ok(None);
+        };
+        if !queue.waiters[at].is_same_request(attempt) {
+            return Err(());
+        }
+        let before = queue.waiters.remove(at);
+        Ok(before.filter(|it| it.attended).map(|it| it.attempt.token))
+    }
+
+    /// Gives a place up, or has it kept for a request that asks again; unless the lock is tried for it just
+    /// now, where it is not kept.
+    pub(super) fn leave(
+        &self,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+        now: Instant,
+    ) -> LeaveOutcome {
+        let mut queue = self.queue();
+        let tried = queue.tried == Some(*token);
+        queue.leave(token, keep_for, now, tried)
+    }
+
+    /// The same whether or not it is tried. Known for certain to whoever has the turn.
+    pub(super) fn leave_now(
+        &self,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+        now: Instant,
+    ) -> LeaveOutcome {
+        self.queue().leave(token, keep_for, now, false)
+    }
+
+    /// The first who may be granted the lock. `None`: nobody stands here, and nobody contends any more.
+    pub(super) fn head(&self, now: Instant) -> Option<LocalWaiter> {
+        let mut queue = self.queue();
+        queue.waiters.retain(|it| it.until > now);
+        let head = queue.waiters.front().cloned();
+        queue.contended = head.is_some();
+        head
+    }
+
+    /// Whoever has the turn tries for the head from here on; `false`: it is not there any more as it was.
+    pub(super) fn try_for(&self, head: &LocalWaiter) -> bool {
+        let mut queue = self.queue();
+        let is_there = queue.is_head(head);
+        queue.tried = is_there.then_some(head.attempt.token);
+        is_there
+    }
+
+    /// Takes the head out, if it still is as it was.
+    pub(super) fn take(&self, head: &LocalWaiter) -> bool {
+        let mut queue = self.queue();
+        let is_there = queue.is_head(head);
+        if is_there {
+            queue.waiters.pop_front();
+        }
+        is_there
+    }
+
+    /// A try begins for those who stand here.
+    pub(super) fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The try is over.
+    pub(super) fn end(&self) {
+        self.queue().tried = None;
+        self.over.send_modify(|over| *over += 1);
+    }
+
+    /// Wakes whoever tries for those who stand here, and ends when a try that has begun since is over.
+    pub(super) async fn tried(&self) {
+        let begun = self.begun.load(Ordering::SeqCst);
+        self.woken.notify_one();
+        let mut over = self.over.subscribe();
+        // The line cannot go while it is asked.
+        drop(over.wait_for(|over| *over > begun).await);
+    }
+
+    fn queue(&self) -> MutexGuard<'_, QueueState> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl QueueState ===
+
+impl QueueState {
+    fn living(&self, now: Instant) -> impl Iterator<Item = &LocalWaiter> {
+        self.waiters.iter().filter(move |it| it.until > now)
+    }
+
+    /// Gives a place up, or has it kept, or leaves it as it is where it stays.
+    fn leave(
+        &mut self,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+        now: Instant,
+        stays: bool,
+    ) -> LeaveOutcome {
+        let superseded = self.waiters.iter().any(|it| it.superseded == Some(*token));
+        let Some(at) = self
+            .waiters
+            .iter()
+            .position(|it| it.attempt.token == *token)
+        else {
+            return if superseded {
+                LeaveOutcome::Superseded
+            } else {
+                LeaveOutcome::NotQueued
+            };
+        };
+        match keep_for {
+            Some(keep_for) if self.waiters[at].attempt.idempotency.is_some() => {
+                let kept = &mut self.waiters[at];
+                kept.until = now + keep_for;
+                kept.attended = false;
+            }
+            _ if stays => return LeaveOutcome::BeingTried,
+            _ => drop(self.waiters.remove(at)),
+        }
+        LeaveOutcome::Removed
+    }
+
+    fn is_head(&self, head: &LocalWaiter) -> bool {
+        self.waiters.front().is_some_and(|it| {
+            it.attempt.token == head.attempt.token && it.attended == head.attended
+        })
+    }
+}
+
+fn count(len: usize) -> u64 {
+    u64::try_from(len).expect("a line is shorter than 2^64")
+}

@@ -1,0 +1,83 @@
+//! Which nodes may have something of an attempt that is about to be withdrawn from them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::lock::TokenHash;
+
+/// How many tries of an attempt are being withdrawn from a node. What the node has of the attempt until
+/// then is nothing to rely on, however much it looks like its lease.
+///
+/// Only the gateway that has made a try withdraws it, so this gateway knows of all.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PendingWithdrawals {
+    tries: Arc<Mutex<HashMap<(usize, TokenHash), usize>>>,
+}
+
+/// One try at one node, for as long as this lives.
+#[derive(Debug)]
+pub(super) struct PendingWithdrawal {
+    pending_withdrawals: PendingWithdrawals,
+    of: (usize, TokenHash),
+}
+
+// === impl PendingWithdrawals ===
+
+impl PendingWithdrawals {
+    /// A try of this attempt is being withdrawn from the node.
+    pub(super) fn begin(&self, node: usize, token: &TokenHash) -> PendingWithdrawal {
+        let of = (node, *token);
+        *self.tries().entry(of).or_default() += 1;
+        PendingWithdrawal {
+            pending_withdrawals: self.clone(),
+            of,
+        }
+    }
+
+    /// Whether what the node has of this attempt may be gone in a moment.
+    pub(super) fn contains(&self, node: usize, token: &TokenHash) -> bool {
+        self.tries().contains_key(&(node, *token))
+    }
+
+    fn tries(&self) -> MutexGuard<'_, HashMap<(usize, TokenHash), usize>> {
+        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl PendingWithdrawal ===
+
+impl Drop for PendingWithdrawal {
+    fn drop(&mut self) {
+        let mut tries = self.pending_withdrawals.tries();
+        if let Some(count) = tries.get_mut(&self.of) {
+            *count -= 1;
+            if *count == 0 {
+                tries.remove(&self.of);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Token;
+
+    #[test]
+    fn lasts_until_the_last_try_is_withdrawn() {
+        let (pending_withdrawals, token) = (PendingWithdrawals::default(), Token::random().hash());
+        let first = pending_withdrawals.begin(1, &token);
+        let second = pending_withdrawals.begin(1, &token);
+        assert!(
+            pending_withdrawals.contains(1, &token) && !pending_withdrawals.contains(0, &token)
+        );
+        assert!(!pending_withdrawals.contains(1, &Token::random().hash()));
+        drop(first);
+        assert!(pending_withdrawals.contains(1, &token));
+        drop(second);
+        assert!(!pending_withdrawals.contains(1, &token));
+        assert!(pending_withdrawals.tries().is_empty());
+    }
+}
