@@ -18,12 +18,10 @@ use latchgate::{
     lock::{BreakTarget, FencingToken, HeldLease, KeeperId, LockName, Metadata, TokenHash, Ttl},
     store::{
         AnyStore, Store, StoreError,
-        breaks::{BreakFeed, Breaking},
         contract::{
-            Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
-            Loss, Release, Renewal, Renewer,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
+            Inspection, Leaving, ListQuery, Loss, Page, Release, Renewal, Renewer,
         },
-        page::{ListQuery, Page},
         parking::Parking,
     },
 };

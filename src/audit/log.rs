@@ -26,7 +26,7 @@ use super::{
     BreakAttempt, Refused, ReloadedKeys, Requester,
     bounds::{Bounded, Bounds, QUEUE},
     entry::{AuditEntry, bounded},
-    output::Output,
+    event::Output,
     writer::{MissingLines, Writer, WriterMessage},
 };
 

@@ -7,7 +7,6 @@ mod bounds;
 mod entry;
 mod event;
 mod log;
-mod output;
 mod writer;
 
 pub use event::{BreakAttempt, Refused, ReloadedKeys, Requester};

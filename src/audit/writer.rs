@@ -15,7 +15,7 @@ use tracing::{error, info};
 
 use crate::clock::Clock;
 
-use super::{bounds::Bounds, entry::AuditEntry, output::Output};
+use super::{bounds::Bounds, entry::AuditEntry, event::Output};
 
 /// What is sent to the thread.
 pub(super) enum WriterMessage {

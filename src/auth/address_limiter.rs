@@ -3,13 +3,16 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
-    sync::{Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-use super::{Rate, bucket::Bucket};
+use super::{Excess, Rate};
 
 /// Counts refused keys, and releases with wrong tokens, by the address that they come from.
 ///
@@ -112,6 +115,131 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
+// === Bucket ===
+//
+// How often something may happen: a bucket that fills up steadily.
+
+/// A bucket that is full at first. It only knows what it had when it was last looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bucket {
+    /// Below zero after something that happened all the same.
+    left: f64,
+    at: Instant,
+}
+
+// === impl Bucket ===
+
+impl Bucket {
+    pub(super) fn full(rate: Rate, now: Instant) -> Self {
+        let left = rate.burst;
+        Self { left, at: now }
+    }
+
+    /// Takes one out, or says after how long there will be one.
+    pub(super) fn take(&mut self, rate: Rate, now: Instant) -> Result<(), Duration> {
+        self.fill(rate, now);
+        if self.left < 1.0 {
+            let wait = Duration::from_secs_f64((1.0 - self.left) / rate.per_second);
+            // Never a moment too early: whoever comes back then is let in.
+            return Err(Duration::from_millis(
+                u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) + 1,
+            ));
+        }
+        self.left -= 1.0;
+        Ok(())
+    }
+
+    /// Takes one out although there may be none. The debt does not grow for ever.
+    pub(super) fn force_take(&mut self, rate: Rate, now: Instant) {
+        self.fill(rate, now);
+        self.left = (self.left - 1.0).max(-rate.burst);
+    }
+
+    /// Puts one back that was taken for nothing.
+    pub(super) fn refund(&mut self, rate: Rate, now: Instant) {
+        self.fill(rate, now);
+        self.left = (self.left + 1.0).min(rate.burst);
+    }
+
+    fn fill(&mut self, rate: Rate, now: Instant) {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.left = (self.left + passed * rate.per_second).min(rate.burst);
+        self.at = now;
+    }
+}
+
+// === Tally ===
+//
+// What a key has used of its limits at this gateway.
+
+/// What a key has used of its limits: it belongs to the name, and outlives a change of the file.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    requests: Mutex<Option<Bucket>>,
+    waiters: Arc<AtomicUsize>,
+    streams: Arc<AtomicUsize>,
+}
+
+/// One of those that a limit counts; dropped, there is one less.
+#[derive(Debug)]
+pub struct LimitSlot(Arc<AtomicUsize>);
+
+// === impl Tally ===
+
+impl Tally {
+    /// Counts a request.
+    pub(super) fn request(&self, rate: Option<Rate>, now: Instant) -> Result<(), Excess> {
+        self.bucket(rate, now, Bucket::take)
+            .unwrap_or(Ok(()))
+            .map_err(|retry_after| Excess::Requests { retry_after })
+    }
+
+    /// Counts a request that was carried out without being counted.
+    pub(super) fn force_take(&self, rate: Option<Rate>, now: Instant) {
+        self.bucket(rate, now, Bucket::force_take);
+    }
+
+    pub(super) fn waiter(&self, most: usize) -> Result<LimitSlot, Excess> {
+        LimitSlot::take(&self.waiters, most).ok_or(Excess::Waiters)
+    }
+
+    pub(super) fn stream(&self, most: usize) -> Result<LimitSlot, Excess> {
+        LimitSlot::take(&self.streams, most).ok_or(Excess::Streams)
+    }
+
+    fn bucket<T>(
+        &self,
+        rate: Option<Rate>,
+        now: Instant,
+        use_it: impl FnOnce(&mut Bucket, Rate, Instant) -> T,
+    ) -> Option<T> {
+        let rate = rate?;
+        let mut bucket = self
+            .requests
+            .lock()
+            .expect("no code panics while it counts");
+        let bucket = bucket.get_or_insert_with(|| Bucket::full(rate, now));
+        Some(use_it(bucket, rate, now))
+    }
+}
+
+// === impl LimitSlot ===
+
+impl LimitSlot {
+    fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let before = count.fetch_add(1, Ordering::Relaxed);
+        // Dropped at once if there is no room.
+        let slot = Self(Arc::clone(count));
+        (before < most).then_some(slot)
+    }
+}
+
+impl Drop for LimitSlot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,5 +321,73 @@ mod tests {
         }
         assert_eq!(limiter.count(address(1), now), Ok(()));
         assert!(limiter.count(address(1), now).is_err());
+    }
+
+    const RATE: Rate = Rate {
+        per_second: 4.0,
+        burst: 2.0,
+    };
+
+    #[test]
+    fn lets_a_burst_through_and_then_one_by_one() {
+        let start = Instant::now();
+        let mut bucket = Bucket::full(RATE, start);
+        assert_eq!(bucket.take(RATE, start), Ok(()));
+        assert_eq!(bucket.take(RATE, start), Ok(()));
+        let wait = bucket.take(RATE, start).unwrap_err();
+        assert_eq!(wait, Duration::from_millis(251));
+        // A moment too early, and then in time.
+        let early = start + Duration::from_millis(249);
+        assert_eq!(bucket.take(RATE, early), Err(Duration::from_millis(2)));
+        assert_eq!(bucket.take(RATE, start + wait), Ok(()));
+        assert!(bucket.take(RATE, start + wait).is_err());
+        // A long pause saves up no more than a burst.
+        let later = start + Duration::from_hours(1);
+        assert_eq!(
+            [0, 1, 2].map(|_| bucket.take(RATE, later).is_ok()),
+            [true, true, false]
+        );
+    }
+
+    #[test]
+    fn what_is_put_back_can_be_taken_again_and_makes_it_no_fuller_than_full() {
+        let start = Instant::now();
+        let mut bucket = Bucket::full(RATE, start);
+        bucket.refund(RATE, start);
+        assert_eq!(
+            [0, 1, 2].map(|_| bucket.take(RATE, start).is_ok()),
+            [true, true, false]
+        );
+        bucket.refund(RATE, start);
+        assert_eq!(
+            [0, 1].map(|_| bucket.take(RATE, start).is_ok()),
+            [true, false]
+        );
+    }
+
+    #[test]
+    fn a_debt_is_paid_first_and_has_an_end() {
+        let start = Instant::now();
+        let mut bucket = Bucket::full(RATE, start);
+        for _ in 0..100 {
+            bucket.force_take(RATE, start);
+        }
+        let wait = bucket.take(RATE, start).unwrap_err();
+        assert_eq!(wait, Duration::from_millis(751));
+        assert_eq!(bucket.take(RATE, start + wait), Ok(()));
+    }
+
+    #[test]
+    fn a_slot_is_free_again_when_it_is_dropped_and_a_refusal_takes_none() {
+        let tally = Tally::default();
+        let first = tally.waiter(1).unwrap();
+        for _ in 0..3 {
+            assert_eq!(tally.waiter(1).unwrap_err(), Excess::Waiters);
+        }
+        // Streams are others.
+        assert!(tally.stream(1).is_ok());
+        drop(first);
+        assert!(tally.waiter(1).is_ok());
+        assert_eq!(tally.waiter(0).unwrap_err(), Excess::Waiters);
     }
 }

@@ -7,19 +7,24 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 use crate::{
     audit::ReloadedKeys,
     clock::Clock,
     config::AuthConfig,
-    lock::{LockName, TokenHash},
+    lock::{CallerId, IdempotencyKey, LockName, NamePrefix, TokenHash, Ttl},
 };
 
 use super::{
-    Access, ApiKey, ApiKeyError, ApiKeyId, Charge, KeyEntry, KeyRing, Permission, Refusal,
-    SealedSession, SessionSeal, address_limiter::AddressLimiter, leases::Leases, session::Session,
-    tally::Tally,
+    ApiKey, ApiKeyError, ApiKeyId, Excess, KeyEntry, KeyLimits, KeyRing, LeaseSlot, LimitSlot,
+    Permission, Refusal, SealedSession, SessionSeal,
+    address_limiter::{AddressLimiter, Tally},
+    leases::Leases,
+    session::Session,
 };
 
 /// Lets callers in by their keys, or everybody if there are none. Cheap to clone.
@@ -285,5 +290,344 @@ impl GateInner {
         self.tallies
             .lock()
             .expect("no code panics while it holds the tallies")
+    }
+}
+
+// === Access ===
+//
+// Somebody who was let in, and what they may do.
+
+/// Somebody who was let in: with a key, or, at a gateway without keys, anybody. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Access(Option<Authenticated>);
+
+#[derive(Debug, Clone)]
+struct Authenticated {
+    key: Arc<KeyEntry>,
+    secret: ApiKeyId,
+    gate: Gate,
+    tally: Arc<Tally>,
+    /// When the session ends, if it is one.
+    session_until: Option<SystemTime>,
+}
+
+// === impl Access ===
+
+impl Access {
+    /// Anybody, at a gateway without keys: everything is permitted.
+    pub const ANYBODY: Self = Self(None);
+
+    pub(super) fn with(
+        key: Arc<KeyEntry>,
+        secret: ApiKeyId,
+        gate: Gate,
+        tally: Arc<Tally>,
+        session_until: Option<SystemTime>,
+    ) -> Self {
+        Self(Some(Authenticated {
+            key,
+            secret,
+            gate,
+            tally,
+            session_until,
+        }))
+    }
+
+    /// The same for a session that ends then.
+    pub(super) fn until(self, end: SystemTime) -> Self {
+        let session_until = Some(end);
+        Self(self.0.map(|authenticated| Authenticated {
+            session_until,
+            ..authenticated
+        }))
+    }
+
+    /// Which secret of the key was shown.
+    pub(super) fn secret(&self) -> Option<ApiKeyId> {
+        self.0.as_ref().map(|authenticated| authenticated.secret)
+    }
+
+    /// Whether it was let in with a session and not with a key.
+    pub fn is_session(&self) -> bool {
+        let authenticated = self.0.as_ref();
+        authenticated.is_some_and(|authenticated| authenticated.session_until.is_some())
+    }
+
+    /// When it ends, if it does: with its session or with its key, whichever is sooner.
+    pub fn ends_at(&self) -> Option<SystemTime> {
+        let authenticated = self.0.as_ref()?;
+        let ends = [authenticated.session_until, authenticated.key.expires_at];
+        ends.into_iter().flatten().min()
+    }
+
+    /// The scope of idempotency keys: the name of the key, so that a new secret changes nothing.
+    pub fn id(&self) -> CallerId {
+        match &self.0 {
+            None => CallerId::ANONYMOUS,
+            Some(authenticated) => CallerId::of_key(Arc::clone(&authenticated.key.name)),
+        }
+    }
+
+    /// The name of the key.
+    pub fn name(&self) -> Option<&Arc<str>> {
+        self.key().map(|key| &key.name)
+    }
+
+    /// The key, as it was when it was shown.
+    pub fn key(&self) -> Option<&Arc<KeyEntry>> {
+        self.0.as_ref().map(|authenticated| &authenticated.key)
+    }
+
+    /// Whether something is permitted on a name; without a name, whether it is on any.
+    pub fn permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
+        self.key().is_none_or(|key| key.permits(permission, name))
+    }
+
+    /// Whether it may see a lock, as the key was when it was shown: for a list.
+    pub fn views(&self, name: &LockName) -> bool {
+        self.permits(Permission::View, Some(name))
+    }
+
+    /// Whether it may see every lock whose name begins so.
+    pub fn views_all(&self, begin: &NamePrefix) -> bool {
+        self.key().is_none_or(|key| key.view.contains_all(begin))
+    }
+
+    /// Whether it may see a lock now: for a stream, which outlives changes of the keys file. False
+    /// for every name once the key is gone.
+    pub fn still_views(&self, name: &LockName) -> bool {
+        self.still_permits(Permission::View, Some(name))
+    }
+
+    /// The same for any permission.
+    pub fn still_permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
+        let Some(authenticated) = &self.0 else {
+            return true;
+        };
+        authenticated.session_left() != Some(Duration::ZERO)
+            && authenticated
+                .gate
+                .still_permits(authenticated.secret, permission, name)
+    }
+
+    /// Ends when it may be that less is permitted than before: for a stream, which must then look
+    /// at [`Access::still_permits`]. Never ends for anybody.
+    pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let authenticated = self.0.as_ref();
+        let left = authenticated.and_then(Authenticated::session_left);
+        let changed = authenticated
+            .map_or_else(Gate::open, |authenticated| authenticated.gate.clone())
+            .changed();
+        async move {
+            match left {
+                None => changed.await,
+                Some(left) => tokio::select! {
+                    () = changed => {}
+                    () = sleep(left) => {}
+                },
+            }
+        }
+    }
+
+    /// For how long a lock may be waited for or kept.
+    pub fn authorization(&self, name: &LockName) -> Authorization {
+        match &self.0 {
+            None => Authorization::default(),
+            Some(_) => Authorization::of(self.clone(), name.clone()),
+        }
+    }
+
+    /// The longest TTL that it may ask for, if there is one.
+    pub fn max_ttl(&self) -> Option<Ttl> {
+        self.key().and_then(|key| key.limits.max_ttl)
+    }
+
+    /// Counts a request against the rate of the key.
+    pub fn count_request(&self) -> Result<(), Excess> {
+        let Some(authenticated) = &self.0 else {
+            return Ok(());
+        };
+        authenticated
+            .tally
+            .request(authenticated.key.limits.rate, Instant::now())
+    }
+
+    /// Charges a request to the key that is not counted if its token is right: whoever sends wrong
+    /// ones over and over pays for it with other requests.
+    pub fn charge(&self) -> Charge {
+        Charge::to_key(self.clone())
+    }
+
+    /// Counts a request that was carried out although it was not counted before.
+    pub(super) fn force_count_request(&self) {
+        if let Some(authenticated) = &self.0 {
+            authenticated
+                .tally
+                .force_take(authenticated.key.limits.rate, Instant::now());
+        }
+    }
+
+    /// Counts a request that may wait, for as long as the slot lives.
+    pub fn waiter(&self) -> Result<Option<LimitSlot>, Excess> {
+        let Some(authenticated) = &self.0 else {
+            return Ok(None);
+        };
+        let most = authenticated.key.limits.max_waiters;
+        let most = most.unwrap_or(KeyLimits::DEFAULT_LASTING);
+        authenticated.tally.waiter(most).map(Some)
+    }
+
+    /// Counts a stream, for as long as the slot lives.
+    pub fn stream(&self) -> Result<Option<LimitSlot>, Excess> {
+        let Some(authenticated) = &self.0 else {
+            return Ok(None);
+        };
+        let most = authenticated.key.limits.max_streams;
+        let most = most.unwrap_or(KeyLimits::DEFAULT_LASTING);
+        authenticated.tally.stream(most).map(Some)
+    }
+
+    /// Makes room for a lease that is asked for, under this idempotency key.
+    pub fn lease(
+        &self,
+        name: &LockName,
+        idempotency_key: Option<&IdempotencyKey>,
+    ) -> Result<LeaseSlot, Excess> {
+        let (Some(authenticated), Some(leases), Some(most)) = self.leases() else {
+            return Ok(LeaseSlot::default());
+        };
+        let idempotency = idempotency_key.map(|key| key.hash(&self.id(), name));
+        leases.ask(
+            &authenticated.key.name,
+            most,
+            name,
+            idempotency,
+            Instant::now(),
+        )
+    }
+
+    /// Room for a lease that somebody has already and goes on with here. There is always some:
+    /// nobody loses a lock to a limit.
+    pub fn adopted_lease(&self, name: &LockName) -> LeaseSlot {
+        match self.leases() {
+            (Some(authenticated), Some(leases), Some(_)) => {
+                leases.adopt(&authenticated.key.name, name)
+            }
+            _ => LeaseSlot::default(),
+        }
+    }
+
+    fn leases(&self) -> (Option<&Authenticated>, Option<&Leases>, Option<usize>) {
+        let authenticated = self.0.as_ref();
+        let leases = authenticated.and_then(|authenticated| authenticated.gate.leases());
+        (
+            authenticated,
+            leases,
+            authenticated.and_then(|authenticated| authenticated.key.limits.max_leases),
+        )
+    }
+}
+
+// === impl Authenticated ===
+
+impl Authenticated {
+    /// What is left of the session, if it is one. Nothing: it is over.
+    fn session_left(&self) -> Option<Duration> {
+        let until = self.session_until?;
+        Some(self.gate.left(until).unwrap_or_default())
+    }
+}
+
+// === Charge ===
+//
+// A request that is charged to somebody, unless it turns out to be right.
+
+/// A request with a token that may be wrong: charged to whoever sent it unless it is forgiven, also
+/// when its sender hangs up before the answer.
+#[derive(Debug, Default)]
+#[must_use = "dropped at once, it is charged at once"]
+pub struct Charge(Option<Payer>);
+
+#[derive(Debug)]
+enum Payer {
+    /// A key. It pays at the end: a renewal that is right must not cost it anything meanwhile.
+    Key(Access),
+    /// An address. It has paid, so that it cannot have more under way than it may have wrong.
+    Address(Gate, Option<IpAddr>),
+}
+
+// === impl Charge ===
+
+impl Charge {
+    pub(super) fn to_key(access: Access) -> Self {
+        Self(Some(Payer::Key(access)))
+    }
+
+    pub(super) fn to_address(gate: Gate, from: Option<IpAddr>) -> Self {
+        Self(Some(Payer::Address(gate, from)))
+    }
+
+    /// The token was right, or nobody knows: nothing is charged.
+    pub fn forgive(mut self) {
+        if let Some(Payer::Address(gate, from)) = self.0.take() {
+            gate.refund(from);
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(Payer::Key(access)) = self.0.take() {
+            access.force_count_request();
+        }
+    }
+}
+
+// === Authorization ===
+//
+// For how long somebody may have what was asked for.
+
+/// For how long somebody may wait for a lock, or have it kept: until the key is gone, its secret is
+/// taken out of it, it has expired, or it may no longer acquire that lock.
+#[derive(Debug, Clone, Default)]
+pub struct Authorization(Option<(Access, LockName)>);
+
+// === impl Authorization ===
+
+impl Authorization {
+    /// The warrant of somebody with that access to acquire a lock.
+    pub(super) fn of(access: Access, name: LockName) -> Self {
+        Self(Some((access, name)))
+    }
+
+    /// Whether it still stands.
+    pub fn is_valid(&self) -> bool {
+        let Some((access, name)) = &self.0 else {
+            return true;
+        };
+        access.still_permits(Permission::Acquire, Some(name))
+    }
+
+    /// The longest TTL that goes with it, if there is one.
+    pub fn max_ttl(&self) -> Option<Ttl> {
+        let (access, _) = self.0.as_ref()?;
+        access.max_ttl()
+    }
+
+    /// Ends when it no longer stands; within seconds of an expiry, at once after a change of the
+    /// keys. Safe to drop and call again.
+    pub async fn revoked(&self) {
+        let Some((access, _)) = &self.0 else {
+            return std::future::pending().await;
+        };
+        loop {
+            // Before the look at it: a change in between is not missed. In a box: who needs no key
+            // has no room for it.
+            let changed = Box::pin(access.changed());
+            if !self.is_valid() {
+                return;
+            }
+            changed.await;
+        }
     }
 }

@@ -1,5 +1,9 @@
 //! What a key may be permitted to do.
 
+use std::fmt;
+
+use crate::lock::{LockName, NamePrefix};
+
 /// What a key may be permitted to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
@@ -77,5 +81,114 @@ impl Permission {
             Self::Break => "break",
             Self::Metrics => "metrics",
         }
+    }
+}
+
+// === Prefixes ===
+//
+// The names on which a key may do something.
+
+/// A set of lock names, as prefixes: a name is in it if it begins with one of them.
+///
+/// The text of a prefix decides, so `team` has `team2` in it: a prefix should end in `:`. `*` has
+/// every name in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prefixes(Vec<NamePrefix>);
+
+/// Why a text is no prefix, to be read after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the beginning of a lock name, such as deploy: with the colon, or * alone for every name")]
+pub struct PrefixError;
+
+/// How the beginning of every name is written: an empty text may be a mistake.
+const ALL: &str = "*";
+
+// === impl Prefixes ===
+
+impl Prefixes {
+    /// Every name.
+    pub fn all() -> Self {
+        Self(vec![NamePrefix::default()])
+    }
+
+    /// Checks texts and takes them as prefixes.
+    pub fn new<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, PrefixError> {
+        let prefix = |text: &'a str| match text {
+            ALL => Ok(NamePrefix::default()),
+            "" => Err(PrefixError),
+            _ => NamePrefix::new(text).map_err(|_| PrefixError),
+        };
+        texts
+            .into_iter()
+            .map(prefix)
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// Whether a name is in it.
+    pub fn contains(&self, name: &LockName) -> bool {
+        self.0.iter().any(|prefix| prefix.covers(name))
+    }
+
+    /// Whether every name that begins so is in it.
+    pub fn contains_all(&self, begin: &NamePrefix) -> bool {
+        self.0.iter().any(|prefix| prefix.covers_all(begin))
+    }
+
+    /// Whether no name is in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Its prefixes, as they were given.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|prefix| match prefix.as_str() {
+            "" => ALL,
+            text => text,
+        })
+    }
+}
+
+impl fmt::Display for Prefixes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("-");
+        }
+        f.write_str(&self.iter().collect::<Vec<_>>().join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_in_it_if_it_begins_with_a_prefix() {
+        for (prefixes, name, expected) in [
+            (&["team:"][..], "team:a", true),
+            (&["team:"], "team:", true),
+            (&["team:"], "team2:a", false),
+            (&["team:"], "team", false),
+            (&["team:"], "TEAM:a", false),
+            (&["team:"], "x:team:a", false),
+            // Why a prefix should end in a colon.
+            (&["team"], "team2:a", true),
+            (&["a:", "b:"], "b:x", true),
+            (&["*"], "anything", true),
+            (&[], "anything", false),
+        ] {
+            let set = Prefixes::new(prefixes.iter().copied()).unwrap();
+            let name = LockName::new(name).unwrap();
+            assert_eq!(set.contains(&name), expected, "{prefixes:?} {name}");
+        }
+    }
+
+    #[test]
+    fn what_begins_no_name_is_no_prefix() {
+        let long = "a".repeat(201);
+        for bad in ["", "team:*", "**", "a/b", "{a}", " a", "ä", &long] {
+            assert_eq!(Prefixes::new(["a:", bad]), Err(PrefixError), "{bad}");
+        }
+        assert!(Prefixes::new([".", "..", "*"]).is_ok());
     }
 }

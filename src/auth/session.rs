@@ -1,6 +1,19 @@
 //! What somebody has who has shown a key in a browser: the id of its secret, for a time.
 
-use std::{fmt, time::SystemTime};
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use hmac::{Hmac, KeyInit, Mac};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use sha2::Sha256;
+
+use crate::config::AuthConfig;
 
 use super::ApiKeyId;
 
@@ -43,5 +56,257 @@ impl SealedSession {
 impl fmt::Debug for SealedSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SealedSession(..)")
+    }
+}
+
+// === Session seal ===
+//
+// Seals sessions, so that nobody makes one, changes one or reads what is in it.
+
+/// Seals and opens sessions. Those of another gateway too, if both were given the same secret.
+pub struct SessionSeal(LessSafeKey);
+
+/// The form of what is sealed. Another form has another purpose, and does not open with this one.
+const PURPOSE: &[u8] = b"latchgate session v1";
+/// What a sealed session holds: the id of the secret, and the end in milliseconds since 1970.
+const CONTENT_LEN: usize = ApiKeyId::LEN + size_of::<u64>();
+
+// === impl SessionSeal ===
+
+impl SessionSeal {
+    /// One that nobody else has, and that is gone with the process.
+    pub fn random() -> Self {
+        Self::of(&random::<32>())
+    }
+
+    /// That of everybody who has this secret.
+    pub(super) fn of(secret: &[u8]) -> Self {
+        // Not the secret itself: what else it may once be used for must not open this.
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
+        mac.update(PURPOSE);
+        let key = UnboundKey::new(&CHACHA20_POLY1305, &mac.finalize().into_bytes());
+        Self(LessSafeKey::new(key.expect("the hash is as long as a key")))
+    }
+
+    pub(super) fn seal(&self, session: &Session) -> SealedSession {
+        let nonce = random::<NONCE_LEN>();
+        let mut content = Vec::with_capacity(CONTENT_LEN + CHACHA20_POLY1305.tag_len());
+        content.extend_from_slice(session.secret.as_str().as_bytes());
+        content.extend_from_slice(&milliseconds(session.until).to_be_bytes());
+        self.0
+            .seal_in_place_append_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(PURPOSE),
+                &mut content,
+            )
+            .expect("a few bytes are not too many to be sealed");
+        SealedSession::new(&URL_SAFE_NO_PAD.encode([&nonce[..], &content].concat()))
+    }
+
+    /// The session that was sealed with this secret, over or not.
+    pub(super) fn open(&self, sealed: &str) -> Option<Session> {
+        let sealed = sealed.strip_prefix(SealedSession::PREFIX)?;
+        let mut sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
+        let (nonce, content) = sealed.split_first_chunk_mut::<NONCE_LEN>()?;
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let content = self.0.open_in_place(nonce, Aad::from(PURPOSE), content);
+        let (id, until) = content.ok()?.split_first_chunk::<{ ApiKeyId::LEN }>()?;
+        let until = Duration::from_millis(u64::from_be_bytes(until.try_into().ok()?));
+        Some(Session {
+            secret: ApiKeyId::parse(std::str::from_utf8(id).ok()?)?,
+            until: SystemTime::UNIX_EPOCH.checked_add(until)?,
+        })
+    }
+}
+
+impl fmt::Debug for SessionSeal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionSeal(..)")
+    }
+}
+
+fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("a running system has a source of random bytes");
+    bytes
+}
+
+// === Session secret ===
+//
+// The secret that gateways share, so that one lets in whom another has let sign in.
+
+/// Why a file is no secret. Shows nothing of what is in it.
+#[derive(Debug, thiserror::Error)]
+#[error("auth.session_secret_file cannot be used: {} {reason}", path.display())]
+pub struct SessionSecretError {
+    /// The file.
+    path: PathBuf,
+    /// Why.
+    reason: SecretFault,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum SecretFault {
+    #[error("cannot be read: {0}")]
+    Unreadable(io::Error),
+    #[error(
+        "has fewer than {LEAST} bytes, which somebody could guess; make one with: openssl rand -hex 32"
+    )]
+    TooShort,
+    #[error("is longer than {MOST} bytes, and so another file")]
+    TooLong,
+}
+
+/// As much as 128 random bits in hexadecimal digits.
+const LEAST: usize = 32;
+/// No secret is longer; a longer file is another file.
+const MOST: usize = 4_096;
+
+// === impl SessionSeal ===
+
+impl SessionSeal {
+    /// The seal that is configured: shared with others by a file, or of this process alone.
+    pub fn open_configured(config: &AuthConfig) -> Result<Self, SessionSecretError> {
+        if config.session_secret_file.is_empty() {
+            return Ok(Self::random());
+        }
+        let path = Path::new(&config.session_secret_file);
+        let secret = read(path).map_err(|reason| SessionSecretError {
+            path: path.to_owned(),
+            reason,
+        })?;
+        Ok(Self::of(&secret))
+    }
+}
+
+/// All of a file but the white space at its ends: an editor, or `kubectl`, may have added some.
+fn read(path: &Path) -> Result<Vec<u8>, SecretFault> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(MOST + 1).expect("the length limit fits in a usize");
+    File::open(path)
+        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+        .map_err(SecretFault::Unreadable)?;
+    if bytes.len() > MOST {
+        return Err(SecretFault::TooLong);
+    }
+    let secret = bytes.trim_ascii();
+    if secret.len() < LEAST {
+        return Err(SecretFault::TooShort);
+    }
+    Ok(secret.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> Session {
+        Session {
+            secret: ApiKeyId::parse("abcdefghij").unwrap(),
+            until: SystemTime::UNIX_EPOCH + Duration::from_millis(1_795_176_000_123),
+        }
+    }
+
+    #[test]
+    fn comes_back_from_its_own_text_wherever_the_secret_is_the_same() {
+        let sealed = SessionSeal::of(b"one").seal(&session());
+        assert_eq!(
+            SessionSeal::of(b"one").open(sealed.expose()),
+            Some(session())
+        );
+        assert_eq!(SessionSeal::of(b"two").open(sealed.expose()), None);
+        assert_eq!(SessionSeal::random().open(sealed.expose()), None);
+    }
+
+    #[test]
+    fn is_another_text_each_time_and_tells_nothing() {
+        let seal = SessionSeal::random();
+        let [one, two] = [seal.seal(&session()), seal.seal(&session())];
+        assert_ne!(one.expose(), two.expose());
+        let bytes = &one.expose()[SealedSession::PREFIX.len()..];
+        let bytes = URL_SAFE_NO_PAD.decode(bytes).unwrap();
+        assert!(
+            !bytes
+                .windows(4)
+                .any(|part| b"abcdefghij".windows(4).any(|of| of == part))
+        );
+        assert_eq!(
+            format!("{one:?} {seal:?}"),
+            "SealedSession(..) SessionSeal(..)"
+        );
+    }
+
+    #[test]
+    fn one_that_was_changed_cut_or_made_up_does_not_open() {
+        let seal = SessionSeal::random();
+        let sealed = seal.seal(&session());
+        let text = sealed.expose();
+        for at in 0..text.len() {
+            assert_eq!(seal.open(&text[..at]), None, "cut at {at}");
+            let other = if text[at..].starts_with('A') {
+                "B"
+            } else {
+                "A"
+            };
+            let changed = format!("{}{other}{}", &text[..at], &text[at + 1..]);
+            assert_eq!(seal.open(&changed), None, "changed at {at}");
+        }
+        for made_up in [
+            "",
+            "=",
+            "ä",
+            &"A".repeat(64),
+            &format!("{text}A"),
+            &format!("{text}AAAA"),
+        ] {
+            assert_eq!(seal.open(made_up), None, "{made_up}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_long_and_the_line_break_behind_it_is_none_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secret");
+        let read_back = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            read(&path).map_err(|reason| reason.to_string())
+        };
+        let secret = "s".repeat(LEAST);
+        assert_eq!(
+            read_back(&format!("{secret}\n")).unwrap(),
+            secret.as_bytes()
+        );
+        for (text, reason) in [
+            ("", "fewer than 32"),
+            (&format!("{}\n\n", &secret[1..]), "openssl rand"),
+            (&"s".repeat(MOST + 1), "longer than 4096"),
+        ] {
+            let refused = read_back(text).unwrap_err();
+            assert!(refused.contains(reason), "{refused}");
+        }
+    }
+
+    #[test]
+    fn who_names_a_file_that_is_not_there_is_told_so() {
+        let config = AuthConfig {
+            session_secret_file: "/nowhere/secret".to_owned(),
+            ..AuthConfig::default()
+        };
+        let error = SessionSeal::open_configured(&config)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with(
+                "auth.session_secret_file cannot be used: /nowhere/secret cannot be read: "
+            ),
+            "{error}"
+        );
+        assert!(SessionSeal::open_configured(&AuthConfig::default()).is_ok());
     }
 }

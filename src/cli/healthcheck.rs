@@ -1,8 +1,18 @@
 //! `latchgate healthcheck`.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::Args;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
@@ -10,9 +20,11 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
+use crate::tls::{IdentityFiles, TlsError, provider};
+
 use super::{
-    any_certificate::any_certificate, connection::IdentityArgs, duration, environment::Environment,
-    error::CliError, output, reachable::reachable, sources::SourceArgs,
+    connection::IdentityArgs, duration, environment::Environment, error::CliError, output,
+    sources::SourceArgs,
 };
 
 /// Ask the gateway that is configured here whether it answers
@@ -132,5 +144,82 @@ async fn ask_on(
             Err(format!("answered with {status}: {}", body.trim_end()))
         }
         _ => Err("did not answer in HTTP".to_owned()),
+    }
+}
+
+// === Reachable ===
+//
+// Where a program on this machine reaches a gateway.
+
+/// The address to connect to for one that a gateway listens on: loopback for one that stands for all.
+pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+// === Any certificate ===
+//
+// TLS that accepts whatever certificate is shown: for a question to this machine that tells nothing.
+
+/// Accepts every certificate whose key the other side has.
+#[derive(Debug)]
+struct AnyCertificate(WebPkiSupportedAlgorithms);
+
+/// TLS to whoever it is, with a certificate to show to one that asks for it.
+pub(super) fn any_certificate(identity: Option<IdentityFiles>) -> Result<TlsConnector, TlsError> {
+    let provider = provider();
+    let verifier = AnyCertificate(provider.signature_verification_algorithms);
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(files) => {
+            let identity = files.read()?;
+            builder.with_client_auth_cert(identity.chain, identity.key)?
+        }
+    };
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+// === impl AnyCertificate ===
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
     }
 }

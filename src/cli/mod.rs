@@ -1,7 +1,6 @@
 //! The command line: one file per command.
 
 mod acquire;
-mod any_certificate;
 mod args;
 mod break_lock;
 mod completions;
@@ -17,14 +16,9 @@ mod inspect;
 mod key;
 mod lease;
 mod list;
-mod metadata;
 mod openapi;
-mod outage;
 mod output;
-mod owner;
 mod program;
-mod progress;
-mod reachable;
 mod release;
 mod renew;
 mod request;
@@ -32,7 +26,6 @@ mod run;
 mod secret;
 mod serve;
 mod signals;
-mod slow_notice;
 mod sources;
 mod visible;
 mod waiting;

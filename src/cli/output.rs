@@ -1,6 +1,15 @@
 //! Where commands write: answers to standard output, words for people to standard error.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    pin::pin,
+};
+
+use tokio::time::timeout;
+
+use crate::lock::LockName;
+
+use super::signals::CLEANUP_GRACE;
 
 /// Writes an answer and sees it off.
 pub(super) fn answer(text: &str) -> io::Result<()> {
@@ -22,4 +31,22 @@ pub(super) fn ask(question: &str) {
 /// Says something to whoever watches. If nobody can hear it, there is nobody to tell.
 pub(super) fn note(text: &str) {
     drop(writeln!(io::stderr().lock(), "{text}"));
+}
+
+// === Slow notice ===
+//
+// Says it if something that is owed to others takes so long that somebody may wonder.
+
+/// Does it, and says so if there is no answer for more than a moment.
+pub(super) async fn notify_if_slow<T>(
+    name: &LockName,
+    what: &str,
+    cleanup: impl Future<Output = T>,
+) -> T {
+    let mut cleanup = pin!(cleanup);
+    if let Ok(done) = timeout(CLEANUP_GRACE, &mut cleanup).await {
+        return done;
+    }
+    note(&format!("latchgate: {name}: {what}"));
+    cleanup.await
 }

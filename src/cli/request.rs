@@ -1,6 +1,6 @@
 //! What the commands that acquire ask for.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use clap::Args;
 
@@ -9,7 +9,7 @@ use crate::{
     lock::{Metadata, Owner},
 };
 
-use super::{duration, environment::Environment, error::CliError, metadata, owner};
+use super::{duration, environment::Environment, error::CliError};
 
 /// The options of every command that acquires.
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub(super) struct RequestArgs {
     #[arg(long)]
     owner: Option<String>,
     /// A fact to attach to the lease; may be repeated
-    #[arg(long = "meta", value_name = "NAME=VALUE", value_parser = metadata::entry)]
+    #[arg(long = "meta", value_name = "NAME=VALUE", value_parser = entry)]
     meta: Vec<(String, String)>,
 }
 
@@ -42,10 +42,9 @@ impl RequestArgs {
             Some(text) => {
                 Some(Owner::new(text).map_err(|error| argument("--owner", error.to_string()))?)
             }
-            None => owner::default(environment),
+            None => default(environment),
         };
-        let metadata: Metadata =
-            metadata::of(&self.meta).map_err(|error| argument("--meta", error))?;
+        let metadata: Metadata = of(&self.meta).map_err(|error| argument("--meta", error))?;
         Ok(AcquireRequest {
             ttl: self.ttl,
             wait,
@@ -55,4 +54,50 @@ impl RequestArgs {
             idempotency_key: None,
         })
     }
+}
+
+// === Metadata ===
+//
+// `--meta NAME=VALUE`.
+
+/// Reads one entry.
+pub(super) fn entry(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("expected NAME=VALUE".to_owned()),
+    }
+}
+
+/// Puts entries together. Where a name comes twice nobody can know which was meant.
+pub(super) fn of(entries: &[(String, String)]) -> Result<Metadata, String> {
+    let mut map = BTreeMap::new();
+    for (name, value) in entries {
+        if map.insert(name.clone(), value.clone()).is_some() {
+            return Err(format!("has the entry {name:?} twice"));
+        }
+    }
+    Metadata::new(map).map_err(|error| error.to_string())
+}
+
+// === Owner ===
+//
+// Who says that they asked, where `--owner` does not.
+
+/// `USER@HOST`, as a shell's prompt would have it. Not the process: it ends before the lease.
+pub(super) fn default(environment: &Environment) -> Option<Owner> {
+    let user = environment
+        .text("USER")
+        .or_else(|| environment.text("LOGNAME"));
+    let uname = rustix::system::uname();
+    let host = uname.nodename().to_string_lossy();
+    let text = match user {
+        Some(user) => format!("{user}@{host}"),
+        None => host.into_owned(),
+    };
+    let text: String = text
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(Owner::MAX_CHARS)
+        .collect();
+    Owner::new(&text).ok()
 }

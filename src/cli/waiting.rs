@@ -1,6 +1,10 @@
 //! Acquires for a command: waits, shows how that goes, and gives up in order when a signal says so.
 
-use std::time::Duration;
+use std::{
+    fmt::Write as _,
+    io::{self, IsTerminal, Write as _},
+    time::Duration,
+};
 
 use rustix::process::{Signal, kill_current_process_group};
 use tokio::{
@@ -9,16 +13,14 @@ use tokio::{
 };
 
 use crate::{
-    client::{AcquireRequest, Acquiring, Client, ClientError, Lease, WaitStatus},
+    client::{AcquireRequest, Acquiring, Client, ClientError, Lease, WaitStatus, format_duration},
     lock::LockName,
 };
 
 use super::{
     error::CliError,
-    outage::Outage,
-    progress::{ProgressLine, describe, describe_unanswered},
-    signals::{GIVING_UP, Signals},
-    slow_notice::notify_if_slow,
+    output::{self, notify_if_slow},
+    signals::{CLEANUP_GRACE, GIVING_UP, Signals},
     visible::visible,
 };
 
@@ -103,4 +105,275 @@ async fn watched(
 /// nothing elsewhere.
 pub(super) fn suspend() {
     kill_current_process_group(Signal::TTIN).expect("a process may send a signal to its own group");
+}
+
+// === Outage ===
+//
+// Says once that an acquire is not answered, and once that it is again.
+
+/// Whether an acquire is answered, where no line on a terminal shows it.
+pub(super) struct Outage<'a> {
+    name: &'a LockName,
+    asked: Instant,
+    /// Whether a gateway was there at all. One that never was is told in the end, moments later.
+    reached: bool,
+    announced: bool,
+}
+
+// === impl Outage ===
+
+impl<'a> Outage<'a> {
+    /// Nothing is wrong yet with an acquire that has begun then.
+    pub(super) fn of(name: &'a LockName, asked: Instant) -> Self {
+        Self {
+            name,
+            asked,
+            reached: false,
+            announced: false,
+        }
+    }
+
+    /// Hears how the last request went: what was wrong, or that it was answered.
+    pub(super) fn update(&mut self, trouble: Option<&ClientError>) {
+        if let Some(message) = self.message(trouble) {
+            output::note(&format!("latchgate: {}: {}", self.name, visible(&message)));
+        }
+    }
+
+    /// What there is to be said, if it was not said before.
+    fn message(&mut self, trouble: Option<&ClientError>) -> Option<String> {
+        self.reached |= !matches!(trouble, Some(ClientError::Unreachable { .. }));
+        match trouble {
+            // What is over within a moment of the beginning is not worth a word.
+            Some(error)
+                if self.reached && !self.announced && self.asked.elapsed() >= CLEANUP_GRACE =>
+            {
+                self.announced = true;
+                Some(format!(
+                    "the gateway cannot be asked, trying again: {error}"
+                ))
+            }
+            Some(_) => None,
+            None => {
+                std::mem::take(&mut self.announced).then(|| "the gateway answers again".to_owned())
+            }
+        }
+    }
+}
+
+// === Progress ===
+//
+// The line that shows how a wait goes.
+
+/// Back to the beginning of the line, and nothing in it.
+const CLEAR: &str = "\r\x1b[K";
+
+/// A line on the terminal at standard error, drawn again and again.
+#[derive(Default)]
+pub(super) struct ProgressLine {
+    drawn: bool,
+}
+
+// === impl ProgressLine ===
+
+impl ProgressLine {
+    /// Whether there is somebody to see it.
+    pub(super) fn is_visible() -> bool {
+        io::stderr().is_terminal()
+    }
+
+    pub(super) fn draw(&mut self, text: &str) {
+        // A terminal that does not know its width says 0.
+        let columns = rustix::termios::tcgetwinsize(io::stderr())
+            .ok()
+            .map(|size| size.ws_col)
+            .filter(|&columns| columns > 0)
+            .unwrap_or(80);
+        // A line that wraps could not be taken back.
+        let displayed: String = text.chars().take(usize::from(columns) - 1).collect();
+        put(&format!("{CLEAR}{displayed}"));
+        self.drawn = true;
+    }
+
+    /// Makes room for other words.
+    pub(super) fn clear(&mut self) {
+        if self.drawn {
+            put(CLEAR);
+            self.drawn = false;
+        }
+    }
+}
+
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// What there is to be said before anything was heard.
+pub(super) fn describe_unanswered(name: &LockName, waited: Duration) -> String {
+    beginning(name, waited) + ", no answer yet"
+}
+
+/// What there is to be said of a wait.
+pub(super) fn describe(name: &LockName, waiting: &WaitStatus, waited: Duration) -> String {
+    let mut text = beginning(name, waited);
+    let mut add = |fact: std::fmt::Arguments<'_>| {
+        text.write_fmt(fact)
+            .expect("writing to a String never fails");
+    };
+    if let Some(trouble) = &waiting.trouble {
+        add(format_args!(", trying again: {trouble}"));
+        return on_a_line(&text);
+    }
+    match (waiting.position, waiting.waiters) {
+        (Some(position), Some(waiters)) => {
+            add(format_args!(
+                ", position {position} of {}",
+                waiters.max(position)
+            ));
+        }
+        (None, Some(waiters @ 1..)) => add(format_args!(", {waiters} waiting")),
+        _ => {}
+    }
+    if let Some(holder) = &waiting.holder {
+        match &holder.owner {
+            Some(owner) => add(format_args!(", held by {owner}")),
+            None if holder.foreign => add(format_args!(", held by a client without a gateway")),
+            None => {}
+        }
+    }
+    on_a_line(&text)
+}
+
+fn beginning(name: &LockName, waited: Duration) -> String {
+    let waited = format_duration(Duration::from_secs(waited.as_secs().max(1)));
+    format!("waiting for {name}: {waited}")
+}
+
+/// Nothing that an answer holds may move the cursor.
+fn on_a_line(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
+fn put(text: &str) {
+    let mut out = io::stderr().lock();
+    // Nobody sees it: nothing to be done.
+    drop(out.write_all(text.as_bytes()));
+    drop(out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn unreachable() -> ClientError {
+        ClientError::Unreachable {
+            url: "http://a".to_owned(),
+            reason: "gone".to_owned(),
+        }
+    }
+
+    fn unanswered() -> ClientError {
+        ClientError::OutcomeUnknown {
+            reason: "cut".to_owned(),
+            problem: None,
+        }
+    }
+
+    /// What is said of these, a while apart.
+    async fn messages<const N: usize>(results: [Option<ClientError>; N]) -> [Option<String>; N] {
+        let name = LockName::new("deploy").unwrap();
+        let mut outage = Outage::of(&name, Instant::now());
+        let mut messages = [const { None }; N];
+        for (trouble, messages) in results.iter().zip(&mut messages) {
+            advance(Duration::from_secs(2)).await;
+            *messages = outage.message(trouble.as_ref());
+        }
+        messages
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_outage_is_told_once_and_so_is_its_end() {
+        let begin = |error| {
+            Some(format!(
+                "the gateway cannot be asked, trying again: {error}"
+            ))
+        };
+        let end = Some("the gateway answers again".to_owned());
+        let (cut, gone) = (unanswered(), unreachable());
+        let results = [
+            Some(cut.clone()),
+            Some(gone.clone()),
+            None,
+            None,
+            Some(gone.clone()),
+            None,
+        ];
+        let expected = [begin(&cut), None, end.clone(), None, begin(&gone), end];
+        assert_eq!(messages(results).await, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_that_was_never_there_does_not_answer_again() {
+        let results = [Some(unreachable()), Some(unreachable()), None];
+        assert_eq!(messages(results).await, [None, None, None]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_moment_is_not_worth_a_word() {
+        let name = LockName::new("deploy").unwrap();
+        let mut outage = Outage::of(&name, Instant::now());
+        assert_eq!(outage.message(Some(&unanswered())), None);
+        assert_eq!(outage.message(None), None);
+    }
+
+    fn displayed(waiting: &WaitStatus) -> String {
+        let name = LockName::new("deploy").unwrap();
+        describe(&name, waiting, Duration::from_millis(72_900))
+    }
+
+    fn holder(json: &str) -> WaitStatus {
+        WaitStatus {
+            holder: Some(serde_json::from_str(json).unwrap()),
+            ..WaitStatus::default()
+        }
+    }
+
+    #[test]
+    fn says_what_is_known() {
+        assert_eq!(
+            displayed(&WaitStatus::default()),
+            "waiting for deploy: 1m 12s"
+        );
+        let waiting = WaitStatus {
+            position: Some(2),
+            waiters: Some(5),
+            ..holder(r#"{"owner":"ci@build7"}"#)
+        };
+        assert_eq!(
+            displayed(&waiting),
+            "waiting for deploy: 1m 12s, position 2 of 5, held by ci@build7"
+        );
+    }
+
+    #[test]
+    fn a_position_is_never_beyond_the_end_of_the_queue() {
+        let waiting = WaitStatus {
+            position: Some(3),
+            waiters: Some(2),
+            ..WaitStatus::default()
+        };
+        assert!(displayed(&waiting).ends_with("position 3 of 3"));
+    }
+
+    #[test]
+    fn an_answer_cannot_move_the_cursor() {
+        let text = displayed(&holder("{\"owner\":\"\\u001b[2Jx\"}"));
+        assert!(text.ends_with("held by [2Jx"), "{text:?}");
+    }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use reqwest::{Method, StatusCode, header::HeaderName};
+use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::lock::{IdempotencyKey, LockName, Owner};
+use crate::lock::{IdempotencyKey, LockName, Metadata, Owner};
 
 use super::{
-    AcquireRequest, Client, ClientError, Lease, WaitStatus,
-    acquire::Body,
+    Client, ClientError, Holder, Inspection, Lease, Problem,
     backoff::{pause, random_fraction},
     call::Call,
     call_response::CallResponse,
@@ -341,4 +341,148 @@ fn requested_pause(answer: &CallResponse) -> Option<Duration> {
 fn fresh_key(request: &AcquireRequest) -> IdempotencyKey {
     let given = request.idempotency_key.clone();
     given.unwrap_or_else(IdempotencyKey::random)
+}
+
+// === Acquire ===
+//
+// Acquire: ask for a lock.
+
+/// What to ask for. The default leaves everything to the gateway.
+#[derive(Debug, Clone, Default)]
+pub struct AcquireRequest {
+    /// How long the grant lasts.
+    pub ttl: Option<Duration>,
+    /// How long to wait for a lock that is held: not at all by default, and as long as it takes with
+    /// [`AcquireRequest::FOR_EVER`]. A gateway lets one request wait for about a minute at most; a
+    /// longer wait is a chain of requests that keep their place in the queue, over lost connections
+    /// and from one gateway to another.
+    pub wait: Duration,
+    /// How long the lease may be kept with renewals.
+    pub max_hold: Option<Duration>,
+    /// Who asks, for people to read.
+    pub owner: Option<Owner>,
+    /// What to attach.
+    pub metadata: Metadata,
+    /// Under which the request may be repeated, by this process or a later one. Without it the
+    /// client mints one for this call.
+    pub idempotency_key: Option<IdempotencyKey>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Body<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_hold_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<&'a str>,
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    metadata: serde_json::Map<String, serde_json::Value>,
+}
+
+// === impl AcquireRequest ===
+
+impl AcquireRequest {
+    /// Waits for as long as it takes.
+    pub const FOR_EVER: Duration = Duration::MAX;
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Asks for a lock, and waits for it if the request says so.
+    ///
+    /// Dropped half-way, it may leave a place in the queue or a lease behind that nobody holds: the
+    /// gateway takes it back when its reconnect grace is over. [`Client::acquiring`] can do better.
+    pub async fn acquire(
+        &self,
+        name: &LockName,
+        request: &AcquireRequest,
+    ) -> Result<Lease, ClientError> {
+        self.acquiring(name.clone(), request.clone()).finish().await
+    }
+}
+
+// === impl Body ===
+
+impl<'a> Body<'a> {
+    /// A request that waits for so long at the gateway.
+    pub(super) fn of(request: &'a AcquireRequest, wait: Duration) -> Self {
+        let entry = |(name, value): (&str, &str)| (name.to_owned(), value.into());
+        Self {
+            ttl_ms: request.ttl.map(millis),
+            max_hold_ms: request.max_hold.map(millis),
+            wait_ms: (!wait.is_zero()).then(|| millis(wait)),
+            owner: request.owner.as_ref().map(Owner::as_str),
+            metadata: request.metadata.iter().map(entry).collect(),
+        }
+    }
+}
+
+/// Whole milliseconds; what does not fit is refused by the gateway like anything else too long.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+// === Wait status ===
+//
+// What there is to be seen while an acquire waits.
+
+/// News of an acquire that waits. What is not known is not there: a caller may not be allowed to see
+/// the lock, and the gateway that says how it stands may just have gone.
+#[derive(Debug, Clone, Default)]
+pub struct WaitStatus {
+    /// The place in the queue: 1 is the next to be served. It is found by the owner and by how long
+    /// the request has waited, so of two that came in the same moment it may be the other's.
+    pub position: Option<u64>,
+    /// How many wait in all.
+    pub waiters: Option<u64>,
+    /// Who holds the lock.
+    pub holder: Option<Holder>,
+    /// Why the gateway cannot be asked at the moment; it is tried again.
+    pub trouble: Option<ClientError>,
+}
+
+/// Of two clocks that began to count within a request of each other.
+const SAME_MOMENT: Duration = Duration::from_millis(1_500);
+
+// === impl WaitStatus ===
+
+impl WaitStatus {
+    /// What an answer to a wait that ran out tells.
+    pub(super) fn of_problem(self, problem: &Problem) -> Self {
+        Self {
+            waiters: problem.waiters,
+            holder: problem.holder.clone(),
+            trouble: None,
+            ..self
+        }
+    }
+
+    /// What a look at the lock tells somebody who asked for it as `owner`, `waited` ago.
+    pub(super) fn of_look(lock: Inspection, owner: Option<&str>, waited: Duration) -> Self {
+        let off = |waited_ms| Duration::from_millis(waited_ms).abs_diff(waited);
+        let ours = lock
+            .waiters
+            .iter()
+            .filter(|waiter| waiter.owner.as_deref() == owner)
+            .min_by_key(|waiter| off(waiter.waited_ms))
+            .filter(|waiter| off(waiter.waited_ms) <= SAME_MOMENT);
+        Self {
+            position: ours.map(|waiter| waiter.position),
+            waiters: Some(lock.waiter_count),
+            holder: lock.holder,
+            trouble: None,
+        }
+    }
+
+    /// The same, with a setback.
+    pub(super) fn with_trouble(self, trouble: ClientError) -> Self {
+        Self {
+            trouble: Some(trouble),
+            ..self
+        }
+    }
 }

@@ -7,9 +7,7 @@
 //!
 //! [`Acquiring`] waits for a lock, [`LeaseRenewer`] keeps a lease, [`Events`] hears what happens to locks.
 
-mod acquire;
 mod acquiring;
-mod addresses;
 mod api_key;
 mod backoff;
 mod break_lock;
@@ -17,23 +15,19 @@ mod call;
 mod call_response;
 mod connect;
 mod error;
-mod event_parser;
 mod events;
 mod format_duration;
 mod inspect;
 mod lease;
 mod lease_renewer;
-mod lease_state;
 mod list;
 mod problem;
 mod release;
 mod renew;
 mod retry;
 mod retryable_failure;
-mod wait_status;
 
-pub use acquire::AcquireRequest;
-pub use acquiring::Acquiring;
+pub use acquiring::{AcquireRequest, Acquiring, WaitStatus};
 pub use api_key::{ApiKey, ApiKeyError};
 pub use connect::{Client, ClientOptions, SetupError};
 pub use error::ClientError;
@@ -41,8 +35,6 @@ pub use events::{Event, Events, EventsItem};
 pub use format_duration::format_duration;
 pub use inspect::{Inspection, LockState, Waiter};
 pub use lease::Lease;
-pub use lease_renewer::LeaseRenewer;
-pub use lease_state::{LeaseState, Loss};
+pub use lease_renewer::{LeaseRenewer, LeaseState, Loss};
 pub use list::{HeldLock, ListRequest, Page};
 pub use problem::{FieldError, Holder, Problem};
-pub use wait_status::WaitStatus;

@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use crate::lock::{LockName, Token};
 
-use super::{Client, ClientError, Lease, acquire::millis, call::Call, call_response::CallResponse};
+use super::{
+    Client, ClientError, Lease, acquiring::millis, call::Call, call_response::CallResponse,
+};
 
 #[derive(Serialize)]
 struct Body {

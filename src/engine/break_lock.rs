@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use crate::{
     lock::{BreakTarget, LockName, Reason},
-    store::{Store, StoreError, breaks::Breaking, contract::Holder},
+    store::{
+        Store, StoreError,
+        contract::{Breaking, Holder},
+    },
 };
 
 use super::{Engine, detach_on_drop::DetachOnDrop};

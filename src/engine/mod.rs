@@ -1,7 +1,6 @@
 //! The operations on locks, whoever calls and wherever leases live.
 
 mod acquire;
-mod attempt;
 mod break_lock;
 mod delivery;
 mod detach_on_drop;
@@ -9,18 +8,14 @@ pub mod events;
 mod fences;
 mod hold;
 mod hold_streams;
-mod hold_task;
 mod inspect;
 mod leases;
-mod list;
 mod loss;
 mod managed_lease;
-mod metric_outcomes;
 mod outcome;
 mod reaper;
 mod release;
 mod renew;
-mod reserved_positions;
 mod start;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     AcquireError, Delivery, Granted,
-    attempt::{AcquireAttempt, AcquireResult},
+    acquire::{AcquireAttempt, AcquireResult},
     delivery::ReplyKind,
     leases::{LeaseReply, PriorReply},
     reaper::{AbandonedBy, AbandonedLease},

@@ -14,7 +14,7 @@ use crate::{
 };
 
 use super::{
-    Engine, detach_on_drop::DetachOnDrop, hold_streams::Displaced, metric_outcomes::lease_outcome,
+    Engine, acquire::lease_outcome, detach_on_drop::DetachOnDrop, hold_streams::Displaced,
     start::EngineShared,
 };
 

@@ -11,7 +11,7 @@ use crate::{
     telemetry::metrics::SeenBy,
 };
 
-use super::{Engine, hold_streams::Displaced, metric_outcomes::lease_outcome};
+use super::{Engine, acquire::lease_outcome, hold_streams::Displaced};
 
 /// Why a lease was not renewed.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,6 @@ mod extract;
 mod health;
 mod index;
 mod json_response;
-mod limits_schema;
 mod locks;
 mod methods;
 mod metrics;
@@ -23,10 +22,11 @@ mod stats;
 mod tls;
 
 pub use edge::{EdgeFuture, EdgeService};
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use locks::fuzzed_body;
 pub use problem::{ProblemCode, problems_markdown};
 pub use router::{metrics_router, openapi, service};
 pub use serve::{InFlightRequests, Service, serve};
 pub use state::AppState;
 pub use tls::{Certificates, CertificatesWatch};
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use locks::fuzzed_body;

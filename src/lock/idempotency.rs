@@ -5,7 +5,9 @@ use std::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-use super::{CallerId, HoldLimit, LockName, Metadata, Owner, Token, Ttl, random};
+use super::{
+    CallerId, FencingToken, ForeignMark, HoldLimit, LockName, Metadata, Owner, Token, Ttl, token,
+};
 
 /// An `Idempotency-Key`: 22 to 128 visible ASCII characters, as secret as the token.
 ///
@@ -127,7 +129,7 @@ impl Fingerprint {
 impl Salt {
     /// A fresh salt.
     pub fn random() -> Self {
-        Self(random::bytes())
+        Self(token::bytes())
     }
 }
 
@@ -150,6 +152,33 @@ macro_rules! stored_bytes {
 // Three types that a store writes and reads back in the same way; forgetting one direction is the
 // mistake this macro excludes.
 stored_bytes!(IdempotencyHash: 32, Fingerprint: 32, Salt: 16);
+
+// === Break target ===
+//
+// What is to be broken, and nothing else.
+
+/// Who holds a lock that is to be broken: somebody else by then keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BreakTarget {
+    /// The lease with this fencing token.
+    Lease(FencingToken),
+    /// A client that uses no gateway, by the mark of what it has written.
+    Foreign(ForeignMark),
+}
+
+// === impl BreakTarget ===
+
+impl From<FencingToken> for BreakTarget {
+    fn from(fence: FencingToken) -> Self {
+        Self::Lease(fence)
+    }
+}
+
+impl From<ForeignMark> for BreakTarget {
+    fn from(mark: ForeignMark) -> Self {
+        Self::Foreign(mark)
+    }
+}
 
 #[cfg(test)]
 mod tests {

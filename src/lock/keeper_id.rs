@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{TokenHash, random};
+use super::{TokenHash, token};
 
 /// Who keeps a lease: renews it, and releases it when there is no more need of it.
 ///
@@ -16,7 +16,7 @@ pub struct KeeperId([u8; 32]);
 impl KeeperId {
     /// A keeper that is none of the others.
     pub fn random() -> Self {
-        Self(random::bytes())
+        Self(token::bytes())
     }
 
     /// The keeper that an attempt is, of the lease that it was granted or answered.
@@ -39,8 +39,9 @@ impl fmt::Debug for KeeperId {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::lock::Token;
+
+    use super::*;
 
     #[test]
     fn is_written_as_the_attempt_that_it_is() {

@@ -1,6 +1,5 @@
 //! The vocabulary of locks: pure types, each valid by construction, no input or output.
 
-mod break_target;
 mod caller;
 mod fence;
 mod foreign_mark;
@@ -12,17 +11,17 @@ mod metadata;
 mod name;
 mod name_prefix;
 mod owner;
-mod random;
 mod reason;
 mod token;
 mod ttl;
 
-pub use break_target::BreakTarget;
 pub use caller::CallerId;
 pub use fence::{FenceError, FencingToken};
 pub use foreign_mark::{ForeignMark, ForeignMarkError};
 pub use hold_limit::{HoldLimit, HoldLimitError};
-pub use idempotency::{Fingerprint, IdempotencyHash, IdempotencyKey, IdempotencyKeyError, Salt};
+pub use idempotency::{
+    BreakTarget, Fingerprint, IdempotencyHash, IdempotencyKey, IdempotencyKeyError, Salt,
+};
 pub use keeper_id::KeeperId;
 pub use lease::{HeldLease, Lease};
 pub use metadata::{Metadata, MetadataError};

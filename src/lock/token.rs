@@ -1,11 +1,9 @@
 //! The secret that renews and releases a lease.
 
-use std::fmt;
+use std::{cell::RefCell, fmt};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
-
-use super::random;
 
 /// The secret of a lease: 256 bits, written as 43 characters of unpadded base64url.
 ///
@@ -31,7 +29,7 @@ impl Token {
 
     /// A token that nobody can guess.
     pub fn random() -> Self {
-        Self(random::bytes())
+        Self(bytes())
     }
 
     /// The token with these bytes.
@@ -105,8 +103,55 @@ impl fmt::Debug for TokenHash {
     }
 }
 
+// === Random ===
+//
+// Random bytes from the operating system.
+
+/// Random bytes that were not used yet.
+struct Pool {
+    bytes: [u8; POOL],
+    used: usize,
+}
+
+/// How many bytes are asked for at a time: a system call costs as much as the rest of a token.
+const POOL: usize = 1024;
+
+thread_local! {
+    static UNUSED: RefCell<Pool> = const {
+        RefCell::new(Pool {
+            bytes: [0; POOL],
+            used: POOL,
+        })
+    };
+}
+
+pub(super) fn bytes<const N: usize>() -> [u8; N] {
+    const { assert!(N <= POOL) };
+    UNUSED.with_borrow_mut(Pool::take)
+}
+
+// === impl Pool ===
+
+impl Pool {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        if POOL - self.used < N {
+            getrandom::fill(&mut self.bytes)
+                .expect("a running system has a source of random bytes");
+            self.used = 0;
+        }
+        let unused = &mut self.bytes[self.used..self.used + N];
+        let mut taken = [0; N];
+        // What was handed out must not stay in memory.
+        taken.swap_with_slice(unused);
+        self.used += N;
+        taken
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -145,5 +190,18 @@ mod tests {
             hash.to_string(),
             "66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925"
         );
+    }
+
+    #[test]
+    fn are_handed_out_once_and_forgotten() {
+        let mut pool = Pool {
+            bytes: [0; POOL],
+            used: POOL,
+        };
+        let mut seen = HashSet::new();
+        for _ in 0..100 {
+            assert!(seen.insert(pool.take::<32>()));
+            assert!(pool.bytes[..pool.used].iter().all(|&byte| byte == 0));
+        }
     }
 }

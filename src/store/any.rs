@@ -15,16 +15,13 @@ use crate::{
 
 use super::{
     Store, StoreError,
-    breaks::{BreakFeed, Breaking},
     contract::{
-        Acquisition, Attempt, Check, Confirmation, GiveBack, Inspection, Leaving, Release, Renewal,
-        Renewer,
+        Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Inspection,
+        Leaving, ListQuery, Page, Relay, Release, Renewal, Renewer,
     },
     embedded::EmbeddedStore,
-    page::{ListQuery, Page},
     parking::Parking,
     redis::{RedisStore, RedlockStore},
-    relay::Relay,
 };
 
 /// A handle to one of the stores. Cheap to clone.

@@ -2,23 +2,19 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use tokio::sync::broadcast;
+
 use crate::{
     lock::{
         BreakTarget, Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId,
-        LockName, Metadata, Owner, Salt, TokenHash, Ttl,
+        LockName, Metadata, NamePrefix, Owner, Salt, TokenHash, Ttl,
     },
     telemetry::metrics::StoreFigures,
 };
 
-pub use super::check::{Check, Health};
-use super::{
-    StoreError,
-    breaks::{BreakFeed, Breaking},
-    page::{ListQuery, Page},
-    parking::Parking,
-    positions::Position,
-    relay::Relay,
-};
+use super::{StoreError, cursor::Cursor, parking::Parking, positions::Position};
 
 /// A place where leases live.
 ///
@@ -400,5 +396,218 @@ impl From<&QueuePosition> for Position {
             ahead: place.ahead,
             waiters: place.contention.waiters,
         }
+    }
+}
+
+// === Breaks ===
+//
+// What becomes of a break, and the word of it for those of this process who keep the lease.
+
+/// The answer to a break.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Breaking {
+    /// This held the lock until now, as it was last seen.
+    Broken(Holder),
+    /// Something else holds the lock than what was to be broken.
+    HolderChanged(Holder),
+    /// Nobody holds the lock.
+    NotHeld,
+}
+
+/// Where the word goes that leases were broken. Cheap to clone.
+///
+/// It is a hint: it may be lost, and whoever hears it asks the store.
+#[derive(Debug, Clone)]
+pub struct BreakFeed {
+    sender: broadcast::Sender<BrokenLease>,
+}
+
+/// A lease that was broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokenLease {
+    /// The lock that it held.
+    pub name: LockName,
+    /// The hash of its token.
+    pub token: TokenHash,
+}
+
+/// Hears of leases that are broken from now on.
+#[derive(Debug)]
+pub struct BreakListener {
+    receiver: broadcast::Receiver<BrokenLease>,
+}
+
+/// How many may be broken before those are forgotten that were not heard of yet. Somebody breaks
+/// them one by one.
+const BACKLOG: usize = 256;
+
+// === impl BreakFeed ===
+
+impl BreakFeed {
+    /// Tells those who listen now.
+    pub fn publish(&self, broken: BrokenLease) {
+        // An error: nobody listens.
+        drop(self.sender.send(broken));
+    }
+
+    /// Listens from now on.
+    pub fn listen(&self) -> BreakListener {
+        let receiver = self.sender.subscribe();
+        BreakListener { receiver }
+    }
+}
+
+impl Default for BreakFeed {
+    fn default() -> Self {
+        let (sender, _nobody) = broadcast::channel(BACKLOG);
+        Self { sender }
+    }
+}
+
+// === impl BreakListener ===
+
+impl BreakListener {
+    /// The next one; `None` when there will be no more. Safe to drop and call again.
+    pub async fn recv(&mut self) -> Option<BrokenLease> {
+        loop {
+            match self.receiver.recv().await {
+                Ok(broken) => return Some(broken),
+                // Those are found out with their next renewal.
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+// === Page ===
+//
+// A list of held locks, a page at a time.
+
+/// Which locks are to be shown.
+#[derive(Debug, Clone)]
+pub struct ListQuery {
+    /// How their names begin.
+    pub prefix: NamePrefix,
+    /// The owner of their leases, exactly; a foreign client has none.
+    pub owner: Option<Owner>,
+    /// How many on one page at most, from 1 to [`LONGEST_PAGE`].
+    pub limit: usize,
+    /// Where the page before ended. One that another kind of store gave, or a server that is not
+    /// there any more, begins the walk anew.
+    pub cursor: Option<Cursor>,
+}
+
+/// The most that may be asked for on one page.
+pub const LONGEST_PAGE: usize = 1_000;
+
+/// The answer to a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Locks that are held. One that was on an earlier page may come again.
+    pub locks: Vec<HeldLock>,
+    /// Where the next page begins; `None`: there is no more.
+    pub next: Option<Cursor>,
+}
+
+/// A lock that somebody holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldLock {
+    /// The lock.
+    pub name: LockName,
+    /// Who holds it.
+    pub holder: Holder,
+    /// How many wait for it, as an inspect counts them. Not of the same instant as the rest.
+    pub waiters: u64,
+}
+
+// === Check ===
+//
+// What a store finds out about whether it can keep its promises.
+
+/// One finding of [`Store::check`](super::Store::check).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// What was looked at, as a stable name in lower case: `connection`, `permissions`, ..
+    pub name: &'static str,
+    /// What was found.
+    pub health: Health,
+    /// What else there is to know, where all is as it should be.
+    pub note: Option<String>,
+}
+
+/// The outcome of a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// As it should be.
+    Passing,
+    /// Locks are safe, but somebody should look.
+    Warning(String),
+    /// The store does not answer. A gateway stays in service through this: every other gateway on
+    /// the store would see the same.
+    Outage(String),
+    /// The store is not configured so that it can keep its promises.
+    Misconfigured(String),
+}
+
+// === Relay ===
+//
+// How the gateways on one store tell each other what has happened.
+
+/// Carries news between the gateways on one store, as far as it can: what is on its way when a
+/// connection is lost is lost with it, and nothing is sent twice.
+///
+/// Nothing is decided by such news. A gateway sends them only while somebody has asked for them.
+#[async_trait]
+pub trait Relay: Send + Sync {
+    /// Asks all other gateways to send their news for as long as this.
+    async fn ask(&self, lasts: Duration) -> Result<(), StoreError>;
+
+    /// Ends when another gateway has asked for news, with for how long. Calls before the first wait
+    /// miss nothing but what is asked again.
+    async fn asked(&self) -> Duration;
+
+    /// Sends a batch of news to all other gateways that listen.
+    async fn send(&self, batch: &str) -> Result<(), StoreError>;
+
+    /// Listens to the batches of all other gateways, until the stream ends because the connection
+    /// was lost.
+    async fn listen(&self) -> Result<BoxStream<'static, String>, StoreError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lock::Token;
+
+    use super::*;
+
+    fn broken(name: &str) -> BrokenLease {
+        BrokenLease {
+            name: LockName::new(name).unwrap(),
+            token: Token::random().hash(),
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_listens_hears_what_is_broken_from_then_on() {
+        let breaks = BreakFeed::default();
+        breaks.publish(broken("before"));
+        let mut listener = breaks.listen();
+        let published = broken("after");
+        breaks.publish(published.clone());
+        assert_eq!(listener.recv().await, Some(published));
+        drop(breaks);
+        assert_eq!(listener.recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn whoever_does_not_keep_up_misses_the_oldest_and_goes_on() {
+        let breaks = BreakFeed::default();
+        let mut listener = breaks.listen();
+        let all: Vec<_> = (0..=BACKLOG).map(|n| broken(&n.to_string())).collect();
+        for one in &all {
+            breaks.publish(one.clone());
+        }
+        assert_eq!(listener.recv().await.as_ref(), Some(&all[1]));
     }
 }

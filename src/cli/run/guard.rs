@@ -1,24 +1,28 @@
 //! Where `latchgate run` tells its guard what to stop, and when.
 
 use std::{
-    env,
-    io::{self, Read, Write},
+    env, fmt,
+    io::{self, BufRead, Read, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdout, Command, ExitCode, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    thread,
     time::Duration,
 };
 
+use nix::sys::signal::{
+    SigSet,
+    Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2},
+};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    process::Pid,
+    process::{Pid, Signal, kill_process_group},
 };
 use tokio::time::Instant;
 
 use crate::clock::{Clock, SystemClock};
-
-use super::guard_process::{GUARD, Order, READY_WORD};
 
 /// A second process that stops the command where this one cannot: it was killed, or it does not run.
 ///
@@ -111,5 +115,175 @@ pub(super) fn own_program() -> io::Result<PathBuf> {
         Ok(link.to_owned())
     } else {
         env::current_exe()
+    }
+}
+
+// === Guard process ===
+//
+// The guard: a process that kills a process group when its time has come, or when nobody gives it
+// orders any more.
+
+/// The name under which the program is a guard.
+pub(super) const GUARD: &str = "latchgate-run-guard";
+/// What it says when no signal ends it any more.
+pub(super) const READY_WORD: &[u8; 1] = b".";
+/// How often it looks at the clock: that of the machine goes on while the machine sleeps, the one
+/// by which a process waits does not.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What a guard is told, as a line of text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Order {
+    /// This is the process group.
+    Watch(Pid),
+    /// Kill it at this time since boot, unless another order comes before.
+    KillAt(Duration),
+    /// Nothing is left to be killed.
+    Dismiss,
+}
+
+/// Whether this process is to be a guard.
+pub(in crate::cli) fn is_guard() -> bool {
+    env::args_os().next().is_some_and(|name| name == GUARD)
+}
+
+/// Guards until it is dismissed or has killed.
+pub(in crate::cli) fn guard() -> ExitCode {
+    ignore_signals();
+    // Whoever does not hear it has gone: the orders have ended, too.
+    let mut out = io::stdout();
+    drop(out.write_all(READY_WORD).and_then(|()| out.flush()));
+    let (sender, orders) = sync_channel(1);
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            // What cannot be read ends the orders.
+            let Some(order) = line.ok().and_then(|line| Order::parse(&line)) else {
+                return;
+            };
+            if sender.send(order).is_err() {
+                return;
+            }
+        }
+    });
+    if let Some(group) = stand_guard(&orders, &SystemClock) {
+        // All it can say is that nobody is left.
+        let _: Result<_, _> = kill_process_group(group, Signal::KILL);
+    }
+    ExitCode::SUCCESS
+}
+
+/// Whoever ends a whole session, as a service manager does, means the command and not what sees to it that
+/// it ends. For every thread that is started from here.
+fn ignore_signals() {
+    let mut signals = SigSet::empty();
+    for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2] {
+        signals.add(signal);
+    }
+    // A guard that can be ended is better than none.
+    let _: Result<_, _> = signals.thread_block();
+}
+
+/// Waits for the moment to kill, and says whom.
+fn stand_guard(orders: &Receiver<Order>, clock: &dyn Clock) -> Option<Pid> {
+    let mut group = None;
+    let mut kill_at = Duration::MAX;
+    loop {
+        let left = kill_at.saturating_sub(clock.since_boot());
+        if left.is_zero() {
+            return group;
+        }
+        match orders.recv_timeout(left.min(LOOK)) {
+            Ok(Order::Watch(watched)) => group = Some(watched),
+            Ok(Order::KillAt(at)) => kill_at = at,
+            Ok(Order::Dismiss) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+            // Whoever gave the orders was killed.
+            Err(RecvTimeoutError::Disconnected) => return group,
+        }
+    }
+}
+
+// === impl Order ===
+
+impl Order {
+    fn parse(line: &str) -> Option<Self> {
+        match line.split_once(' ') {
+            Some(("watch", group)) => Some(Self::Watch(Pid::from_raw(group.parse().ok()?)?)),
+            Some(("kill-at", ms)) => Some(Self::KillAt(Duration::from_millis(ms.parse().ok()?))),
+            Some(_) => None,
+            None => (line == "dismiss").then_some(Self::Dismiss),
+        }
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Watch(group) => write!(f, "watch {}", group.as_raw_pid()),
+            Self::KillAt(at) => write!(f, "kill-at {}", at.as_millis()),
+            Self::Dismiss => f.write_str("dismiss"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use crate::clock::ManualClock;
+
+    use super::*;
+
+    fn group() -> Pid {
+        Pid::from_raw(4711).unwrap()
+    }
+
+    fn killed(orders: &[Order], clock: &ManualClock) -> Option<Pid> {
+        let (sender, receiver) = sync_channel(orders.len());
+        for order in orders {
+            sender.send(order.clone()).unwrap();
+        }
+        drop(sender);
+        stand_guard(&receiver, clock)
+    }
+
+    #[test]
+    fn an_order_is_read_as_it_was_written() {
+        for order in [
+            Order::Watch(group()),
+            Order::KillAt(Duration::from_millis(5)),
+            Order::Dismiss,
+        ] {
+            assert_eq!(Order::parse(&order.to_string()), Some(order));
+        }
+        for bad in ["", "watch", "watch 0", "watch x", "kill-at -1", "kill 1"] {
+            assert_eq!(Order::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn kills_when_nobody_gives_orders_any_more() {
+        let clock = ManualClock::at(SystemTime::UNIX_EPOCH);
+        let later = clock.since_boot() + Duration::from_hours(1);
+        let orders = [Order::Watch(group()), Order::KillAt(later)];
+        assert_eq!(killed(&orders, &clock), Some(group()));
+    }
+
+    #[test]
+    fn kills_nobody_once_it_is_dismissed() {
+        let clock = ManualClock::at(SystemTime::UNIX_EPOCH);
+        let later = clock.since_boot() + Duration::from_hours(1);
+        let orders = [Order::Watch(group()), Order::KillAt(later), Order::Dismiss];
+        assert_eq!(killed(&orders, &clock), None);
+    }
+
+    #[test]
+    fn kills_at_its_time_although_orders_may_still_come() {
+        let clock = ManualClock::at(SystemTime::UNIX_EPOCH);
+        let (sender, receiver) = sync_channel(2);
+        sender.send(Order::Watch(group())).unwrap();
+        sender.send(Order::KillAt(clock.since_boot())).unwrap();
+        assert_eq!(stand_guard(&receiver, &clock), Some(group()));
+        drop(sender);
     }
 }

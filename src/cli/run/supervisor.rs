@@ -14,12 +14,15 @@ use crate::{
 };
 
 use super::{
-    super::{duration, output, signals::ENDING, signals::Signals, waiting::suspend},
+    super::{
+        duration, output,
+        signals::{ENDING, Signals},
+        waiting::suspend,
+    },
     args::OnLost,
     guard::Guard,
-    job::{Job, Status},
+    job::{Job, LOOK, Leftover, Status, Stopping},
     orphans::Orphans,
-    stopping::{LOOK, Leftover, Stopping},
     terminal::Terminal,
     timing::Timing,
 };

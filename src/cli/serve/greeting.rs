@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::{cli::reachable::reachable, release};
+use crate::{cli::healthcheck::reachable, release};
 
 /// Where it listens, which store it uses, and a line to paste.
 pub(super) fn greeting(

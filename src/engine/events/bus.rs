@@ -6,16 +6,31 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
-use tokio::sync::{Notify, mpsc, watch};
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    time::{Instant, sleep_until, timeout},
+};
 
-use crate::{clock::Clock, lifecycle::Lifecycle, store::AnyStore};
+use crate::{
+    clock::Clock,
+    lifecycle::Lifecycle,
+    store::{AnyStore, Store, StoreError},
+};
 
 use super::{
-    super::leases::LeaseRegistry, line::EventMessage, publisher::Publisher,
+    super::leases::LeaseRegistry,
+    check::{LeaseCheck, check_lease},
+    event::Event,
+    ingest::{EventIngest, LeaseOrigin},
+    line::{EventMessage, LeaseTag},
+    outbox::Outbox,
     subscribers::Subscribers,
+    subscription::{RelaySubscription, SubscriptionEvent},
+    tracker::{EventLeaseKey, Tracked},
 };
 
 /// Takes what operations tell to those who listen. Cheap to clone.
@@ -113,4 +128,318 @@ impl BusShared {
             .lock()
             .expect("no code panics while it holds the subscribers")
     }
+}
+
+// === Publisher ===
+//
+// The task that takes in what operations tell, and passes it on to those who listen.
+
+/// The task that takes in what operations tell, and passes it on to those who listen.
+///
+/// While nobody listens it sleeps, without a timer.
+pub(super) struct Publisher {
+    shared: Arc<BusShared>,
+    inbox: mpsc::Receiver<EventMessage>,
+    store: AnyStore,
+    leases: Arc<LeaseRegistry>,
+    ingest: EventIngest,
+    outbox: Outbox,
+    subscription: RelaySubscription,
+    /// Whether it takes part: somebody listens somewhere.
+    active: bool,
+    /// Until when somebody listens at another gateway, as far as is known.
+    interest_until: Option<Instant>,
+    /// When the other gateways are asked again for their news.
+    request_at: Option<Instant>,
+    checks: FuturesUnordered<BoxFuture<'static, (EventLeaseKey, LeaseCheck)>>,
+    /// One at a time, so that batches arrive in order.
+    sending: Option<BoxFuture<'static, Result<(), StoreError>>>,
+    asking: Option<BoxFuture<'static, Result<(), StoreError>>>,
+}
+
+/// How many events are taken in before anything else is looked at.
+const AT_ONCE: usize = 256;
+/// How many leases are looked after at once.
+const CHECKS: usize = 16;
+/// How soon a lease is looked after again when the store did not answer.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How often other gateways are asked for their news, and for how long each time: two messages may
+/// get lost.
+const ASK: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(10));
+/// How soon they are asked again if they cannot be reached.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// How long the last batch may take at the end.
+const LAST: Duration = Duration::from_millis(500);
+
+// === impl Publisher ===
+
+impl Publisher {
+    pub(super) fn new(
+        shared: Arc<BusShared>,
+        inbox: mpsc::Receiver<EventMessage>,
+        store: AnyStore,
+        leases: Arc<LeaseRegistry>,
+    ) -> Self {
+        Self {
+            shared,
+            inbox,
+            subscription: RelaySubscription::new(store.clone()),
+            store,
+            leases,
+            ingest: EventIngest::default(),
+            outbox: Outbox::default(),
+            active: false,
+            interest_until: None,
+            request_at: None,
+            checks: FuturesUnordered::new(),
+            sending: None,
+            asking: None,
+        }
+    }
+
+    /// Goes on until `stopped`.
+    pub(super) async fn run(mut self, stopped: impl Future<Output = ()>) {
+        let mut stopped = std::pin::pin!(stopped);
+        let store = self.store.clone();
+        let mut batch = Vec::new();
+        loop {
+            let due = self.next_due();
+            let asked = async {
+                match store.relay() {
+                    Some(relay) => relay.asked().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = self.inbox.recv_many(&mut batch, AT_ONCE) => {}
+                event = self.subscription.next() => self.on_subscription_event(event),
+                lasts = asked => self.interest_until = Some(Instant::now() + lasts),
+                () = self.shared.changed.notified() => {}
+                Some((key, found)) = self.checks.next(), if !self.checks.is_empty() => {
+                    self.on_checked(&key, &found);
+                }
+                sent = finished(&mut self.sending) => self.on_sent(&sent),
+                asked = finished(&mut self.asking) => self.on_requested(&asked),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = &mut stopped => return self.finish(batch).await,
+            }
+            self.update_activity();
+            for news in batch.drain(..) {
+                self.handle(news, LeaseOrigin::Here);
+            }
+            self.run_due();
+        }
+    }
+
+    /// When something is to be done although nothing happens.
+    fn next_due(&self) -> Option<Instant> {
+        if !self.active {
+            return None;
+        }
+        let idle = self.sending.is_none();
+        let checking = self.checks.len() < CHECKS;
+        let times = [
+            self.outbox.due().filter(|_| idle),
+            self.ingest.tracker.next_due().filter(|_| checking),
+            self.request_at.filter(|_| self.asking.is_none()),
+            self.interest_until,
+            self.shared.subscribers().cleared_at(),
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    fn update_activity(&mut self) {
+        let now = Instant::now();
+        self.interest_until = self.interest_until.filter(|&until| until > now);
+        let mut subscribers = self.shared.subscribers();
+        subscribers.clear_if_idle(now);
+        let here = subscribers.is_recording();
+        let wanted = here || self.interest_until.is_some();
+        // With the audience at hand: nobody begins to listen meanwhile.
+        self.shared.wanted.store(wanted, Ordering::Relaxed);
+        drop(subscribers);
+        match (here && self.store.relay().is_some(), self.request_at) {
+            (true, None) => self.request_at = Some(now),
+            (false, Some(_)) => self.request_at = None,
+            _ => {}
+        }
+        if wanted && !self.active {
+            self.subscription.open();
+            if self.store.relay().is_some() {
+                self.ingest.set_disconnected();
+            }
+            self.track_local_leases();
+        }
+        if !wanted && self.active {
+            self.subscription.close();
+            self.ingest = EventIngest::default();
+            self.outbox.clear();
+            self.checks.clear();
+            self.shared.overflowed.store(false, Ordering::Relaxed);
+        }
+        self.active = wanted;
+    }
+
+    /// Remembers the leases that were granted here before anybody listened, for the owner and the fencing
+    /// token that their ends are told with. They may have ended at another gateway.
+    fn track_local_leases(&mut self) {
+        for lease in self.leases.active() {
+            let key = EventLeaseKey {
+                name: lease.name,
+                fence: lease.fence,
+            };
+            let id = Some(LeaseTag::of(&lease.token));
+            let tracked = Tracked::new(id, lease.owner, lease.until, false);
+            self.ingest.tracker.track(key, tracked);
+        }
+    }
+
+    /// Does what is due.
+    fn run_due(&mut self) {
+        if !self.active {
+            return;
+        }
+        let now = Instant::now();
+        // Behind what was told before: whoever hears of it looks at the locks as they are then.
+        if self.inbox.is_empty() && self.shared.overflowed.swap(false, Ordering::Relaxed) {
+            let gap = Event::gap("too-many", self.shared.clock.wall());
+            self.handle(gap.into(), LeaseOrigin::Here);
+        }
+        while self.checks.len() < CHECKS
+            && let Some(key) = self.ingest.tracker.take_due(now)
+        {
+            let store = self.store.clone();
+            self.checks.push(Box::pin(check_lease(store, key)));
+        }
+        if self.request_at.is_some_and(|at| at <= now) && self.asking.is_none() {
+            self.request_at = Some(now + ASK.0);
+            let store = self.store.clone();
+            self.asking = Some(Box::pin(async move {
+                match store.relay() {
+                    Some(relay) => relay.ask(ASK.1).await,
+                    None => Ok(()),
+                }
+            }));
+        }
+        if self.outbox.due().is_some_and(|due| due <= now) && self.sending.is_none() {
+            let (store, batch) = (
+                self.store.clone(),
+                self.outbox.take(self.shared.clock.wall()),
+            );
+            self.sending = Some(Box::pin(async move {
+                match store.relay() {
+                    Some(relay) => relay.send(&batch).await,
+                    None => Ok(()),
+                }
+            }));
+        }
+    }
+
+    /// Passes on what has happened here.
+    fn handle(&mut self, news: EventMessage, origin: LeaseOrigin) {
+        // A batch is passed on as it was told: each gateway makes of it what it can.
+        let known_only = news.if_known && !self.ingest.is_known(&news);
+        if origin == LeaseOrigin::Here && self.interest_until.is_some() && !known_only {
+            self.outbox.put(&news);
+        }
+        let Some(event) = self.ingest.process(news, origin) else {
+            return;
+        };
+        let mut subscribers = self.shared.subscribers();
+        subscribers.write(event);
+        let next = subscribers.journal.next();
+        drop(subscribers);
+        self.shared.written.send_replace(next);
+    }
+
+    fn on_subscription_event(&mut self, event: SubscriptionEvent) {
+        match event {
+            SubscriptionEvent::Batch(lines) => {
+                for news in lines.lines().filter_map(EventMessage::from_line) {
+                    self.handle(news, LeaseOrigin::Elsewhere);
+                }
+            }
+            SubscriptionEvent::Opened => self.on_subscribed(),
+            SubscriptionEvent::Reopened => {
+                let gap = Event::gap("connection-lost", self.shared.clock.wall());
+                self.handle(gap.into(), LeaseOrigin::Elsewhere);
+                self.on_subscribed();
+            }
+        }
+    }
+
+    /// What other gateways send is heard from now on, but they may not know yet that they are listened
+    /// to.
+    fn on_subscribed(&mut self) {
+        if self.request_at.is_some() {
+            self.ingest.set_disconnected();
+            self.request_at = Some(Instant::now());
+        } else {
+            // Somebody else has asked all of them.
+            self.ingest.set_connected();
+        }
+    }
+
+    fn on_requested(&mut self, asked: &Result<(), StoreError>) {
+        if asked.is_err() {
+            let soon = Instant::now() + ASK_AGAIN;
+            self.request_at = self.request_at.map(|at| at.min(soon));
+        } else if self.subscription.is_open() {
+            self.ingest.set_connected();
+        }
+    }
+
+    fn on_checked(&mut self, key: &EventLeaseKey, found: &LeaseCheck) {
+        // Renewed meanwhile, or ended.
+        if !self.ingest.tracker.is_being_checked(key) {
+            return;
+        }
+        match found {
+            LeaseCheck::Living(left) => self.ingest.tracker.mark_alive(key, Instant::now() + *left),
+            LeaseCheck::Unknown => self.ingest.tracker.reschedule(key, Instant::now() + AGAIN),
+            LeaseCheck::Gone => {
+                if let Some(expired) = self.ingest.gone(key, self.shared.clock.wall()) {
+                    self.handle(expired, LeaseOrigin::Here);
+                }
+            }
+        }
+    }
+
+    fn on_sent(&mut self, sent: &Result<(), StoreError>) {
+        // It is not sent again: it may have arrived.
+        if sent.is_err() && self.interest_until.is_some() {
+            self.outbox.mark_gap();
+        }
+    }
+
+    /// Sends what is left. Whoever listens here has been told to go elsewhere.
+    async fn finish(mut self, mut batch: Vec<EventMessage>) {
+        while let Ok(news) = self.inbox.try_recv() {
+            batch.push(news);
+        }
+        for news in batch {
+            self.handle(news, LeaseOrigin::Here);
+        }
+        let sending = async {
+            if let Some(sending) = self.sending.take() {
+                drop(sending.await);
+            }
+            let batch = self.outbox.take(self.shared.clock.wall());
+            if let (false, Some(relay)) = (batch.is_empty(), self.store.relay()) {
+                drop(relay.send(&batch).await);
+            }
+        };
+        // What is not sent by now, nobody hears: events are sent as well as they can.
+        drop(timeout(LAST, sending).await);
+    }
+}
+
+/// Ends when there is a future and it has ended, which takes it away.
+async fn finished<T>(slot: &mut Option<BoxFuture<'static, T>>) -> T {
+    let Some(future) = slot else {
+        return std::future::pending().await;
+    };
+    let outcome = future.await;
+    *slot = None;
+    outcome
 }

@@ -9,7 +9,6 @@ mod line;
 mod listener;
 mod outbox;
 mod publish;
-mod publisher;
 mod recent_ends;
 mod subscribers;
 mod subscription;
@@ -17,6 +16,7 @@ mod subscription;
 mod tests;
 mod tracker;
 
-pub(in crate::engine) use bus::Bus;
 pub use event::{Event, EventKind};
 pub use listener::{ListenError, Listener, ListenerItem};
+
+pub(in crate::engine) use bus::Bus;

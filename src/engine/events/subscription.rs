@@ -84,7 +84,7 @@ impl RelaySubscription {
                         };
                     }
                     Err(_known_by_others) => {
-                        self.state = SubscriptionState::Pausing(Box::pin(sleep(PAUSE)))
+                        self.state = SubscriptionState::Pausing(Box::pin(sleep(PAUSE)));
                     }
                 },
                 SubscriptionState::Open(batches) => match batches.next().await {

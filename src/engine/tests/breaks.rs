@@ -4,17 +4,14 @@ use std::sync::{Arc, Mutex};
 
 use tokio::time::{Duration, Instant, sleep, timeout};
 
-use super::scripted_store::*;
 use crate::{
     auth::Authorization,
     engine::{BreakError, HoldEnd, HoldEvent, LossReason},
     lock::{LockName, Reason, Token},
-    store::{
-        breaks::{Breaking, BrokenLease},
-        contract::{Holder, Loss, Renewal},
-        page::{HeldLock, ListQuery, Page},
-    },
+    store::contract::{Breaking, BrokenLease, HeldLock, Holder, ListQuery, Loss, Page, Renewal},
 };
+
+use super::scripted_store::*;
 
 fn reason() -> Reason {
     Reason::new("it hangs").unwrap()

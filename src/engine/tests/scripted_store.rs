@@ -1,6 +1,5 @@
 //! A store that answers what the test says and notes what it was told.
 
-use crate::telemetry::metrics::Metrics;
 use std::{
     collections::VecDeque,
     sync::{
@@ -23,14 +22,13 @@ use crate::{
     },
     store::{
         AnyStore, Store, StoreError, Unavailability, Uncertainty,
-        breaks::{BreakFeed, Breaking},
         contract::{
-            Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Inspection, Leaving,
-            Loss, QueuePosition, Release, Renewal, Renewer,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
+            Inspection, Leaving, ListQuery, Loss, Page, QueuePosition, Release, Renewal, Renewer,
         },
-        page::{ListQuery, Page},
         parking::{News, Parking},
     },
+    telemetry::metrics::Metrics,
 };
 
 pub(super) const WAIT: Duration = Duration::from_secs(10);

@@ -5,8 +5,9 @@ use std::{future::pending, mem::size_of_val};
 
 use tokio::sync::oneshot;
 
+use crate::engine::acquire::AcquireAttempt;
+
 use super::scripted_store::*;
-use crate::engine::attempt::AcquireAttempt;
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_is_in_its_futures_once() {

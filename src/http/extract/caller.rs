@@ -1,16 +1,23 @@
 //! Who calls, and whether they may.
 
-use std::{marker::PhantomData, ops::Deref, sync::Arc};
+use std::{convert::Infallible, marker::PhantomData, net::IpAddr, ops::Deref, sync::Arc};
 
 use axum::extract::FromRequestParts;
-use http::{header::AUTHORIZATION, request::Parts};
+use http::{HeaderName, HeaderValue, Method, header::AUTHORIZATION, request::Parts};
 
 use crate::{
-    auth::{Access, Scope},
-    http::{edge::RequestContext, problem::Problem, serve::peer, state::AppState},
+    auth::{Access, Charge, Scope},
+    http::{
+        edge::{RequestContext, RequestSource},
+        problem::{Problem, ProblemCode},
+        serve::peer,
+        session::CookieNames,
+        state::AppState,
+    },
+    lock::{LockName, TokenHash},
 };
 
-use super::{lock_token::single, path::lock, session::session};
+use super::{lock_token::single, path::lock};
 
 /// A caller who has the permission `S`: on the lock that the path names, or, where it names none, on
 /// some lock.
@@ -90,6 +97,202 @@ pub(super) fn bearer(header: &str) -> &str {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim_matches(' '),
         _ => "",
     }
+}
+
+// === Release caller ===
+//
+// Who releases a lease: whoever has its token, with an API key or without.
+
+/// Who releases a lease. Nobody is refused for the key that they show, or for showing none.
+pub(in crate::http) struct ReleaseCaller {
+    /// Who it is, if they show a key that is let in.
+    access: Option<Access>,
+    from: Option<IpAddr>,
+}
+
+// === impl ReleaseCaller ===
+
+impl ReleaseCaller {
+    /// Charges the release, should its token be wrong: to the key, or else to the address. Refused is
+    /// an address from which too many came, unless the lease is known here.
+    pub(in crate::http) fn charge(
+        self,
+        gateway: &AppState,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<Charge, Problem> {
+        if let Some(access) = self.access {
+            return Ok(access.charge());
+        }
+        if gateway.gate.is_open() {
+            return Ok(Charge::default());
+        }
+        // Whoever was granted a lease here can give it back, whoever else has the same address.
+        if gateway.engine.has_lease(name, token) {
+            return Ok(Charge::default());
+        }
+        Ok(gateway.gate.charge(self.from)?)
+    }
+}
+
+impl FromRequestParts<Arc<AppState>> for ReleaseCaller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<AppState>,
+    ) -> Result<Self, Infallible> {
+        let access = match single(&parts.headers, &AUTHORIZATION) {
+            Ok(Some(header)) => gateway.gate.recognize(bearer(header)),
+            Ok(None) => session(parts, gateway).ok().flatten(),
+            Err(_) => None,
+        };
+        Ok(Self {
+            access,
+            from: peer(&parts.extensions),
+        })
+    }
+}
+
+// === Sign out caller ===
+//
+// Who signs out.
+
+/// Who signs out, if they have a session. Nobody is refused, and nothing is charged: somebody else who
+/// uses the same key up must not keep a browser from forgetting it.
+pub(in crate::http) struct SignOutCaller(Option<Access>);
+
+// === impl SignOutCaller ===
+
+impl SignOutCaller {
+    /// Whose session it is. `None`: it is over, or there was none.
+    pub(in crate::http) fn session(&self) -> Option<&Access> {
+        self.0.as_ref().filter(|access| access.is_session())
+    }
+}
+
+impl FromRequestParts<Arc<AppState>> for SignOutCaller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<AppState>,
+    ) -> Result<Self, Infallible> {
+        let access = session(parts, gateway).ok().flatten();
+        if let Some(name) = access.as_ref().and_then(Access::name) {
+            RequestContext::of(parts).set_caller(name);
+        }
+        Ok(Self(access))
+    }
+}
+
+// === Optional caller ===
+//
+// Who asks, on routes for which nobody needs to be known.
+
+/// Who asks, if they are known. Only a key that is wrong is refused: somebody has put it there.
+pub(in crate::http) struct OptionalCaller(Option<Access>);
+
+// === impl OptionalCaller ===
+
+impl OptionalCaller {
+    /// Who it is. `None`: nobody that is known here.
+    pub(in crate::http) fn access(&self) -> Option<&Access> {
+        self.0.as_ref()
+    }
+}
+
+impl FromRequestParts<Arc<AppState>> for OptionalCaller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<AppState>,
+    ) -> Result<Self, Problem> {
+        if gateway.gate.is_open() {
+            return Ok(Self(Some(Access::ANYBODY)));
+        }
+        let access = if parts.headers.contains_key(AUTHORIZATION) {
+            Some(admit(parts, gateway)?)
+        } else {
+            // Over, or of another page: then it is nobody.
+            session(parts, gateway).ok().flatten()
+        };
+        if let Some(access) = &access {
+            if let Some(name) = access.name() {
+                RequestContext::of(parts).set_caller(name);
+            }
+            access.count_request()?;
+        }
+        Ok(Self(access))
+    }
+}
+
+// === Session ===
+//
+// A session instead of a key, for those requests for which it counts.
+
+/// What no page of another origin can send without being asked about it first, and is then refused:
+/// it is not among the headers that a listed page may send.
+const X_REQUESTED_WITH: HeaderName = HeaderName::from_static("x-requested-with");
+
+/// Who a page takes to be signed in, by the name of the key. Another page in the browser may have signed
+/// in somebody else since, and a cookie says nothing of that.
+const SIGNED_IN_AS: HeaderName = HeaderName::from_static("signed-in-as");
+
+/// How many sessions of a request are looked at. A browser has one, and sends another one first if
+/// somebody else on the host has set it.
+const MOST: usize = 2;
+
+/// Somebody who has a session; `None` if the request brings none.
+///
+/// A key is in a request because its sender has put it there. A cookie is in every request that a
+/// browser sends, whoever asked for it: so it counts only for pages of ours.
+pub(super) fn session(parts: &Parts, gateway: &AppState) -> Result<Option<Access>, Problem> {
+    let names = CookieNames::of(parts, gateway);
+    let mut sealed = names.sealed(&parts.headers).take(MOST).peekable();
+    if sealed.peek().is_none() {
+        return Ok(None);
+    }
+    must_be_ours(parts, names.is_secure())?;
+    let from = peer(&parts.extensions);
+    let mut refusal = None;
+    for sealed in sealed {
+        match gateway.gate.resume(sealed, from) {
+            Ok(access) if is_meant(parts, &access) => return Ok(Some(access)),
+            Ok(_) => refusal = refusal.or_else(|| Some(Problem::session_changed())),
+            Err(why) => refusal = refusal.or_else(|| Some(why.into())),
+        }
+    }
+    refusal.map_or(Ok(None), Err)
+}
+
+/// Whether a session is that of whom the request was sent for, if it says so.
+fn is_meant(parts: &Parts, access: &Access) -> bool {
+    let named = parts.headers.get(SIGNED_IN_AS).map(HeaderValue::as_bytes);
+    named.is_none_or(|named| access.name().is_some_and(|name| name.as_bytes() == named))
+}
+
+fn must_be_ours(parts: &Parts, over_https: bool) -> Result<(), Problem> {
+    let only_looks = matches!(parts.method, Method::GET | Method::HEAD);
+    let (detail, cause) = match RequestSource::of(parts, over_https) {
+        RequestSource::Ours => return Ok(()),
+        RequestSource::Unknown if only_looks || parts.headers.contains_key(X_REQUESTED_WITH) => {
+            return Ok(());
+        }
+        RequestSource::Unknown => (
+            "The request has the cookie of a session, and does not say for which page it was sent. \
+             Nothing happened. Add the header X-Requested-With, or send an API key.",
+            "a session, and no word of which page it was sent for",
+        ),
+        RequestSource::Foreign => (
+            "The request has the cookie of a session, which counts for pages of the gateway itself \
+             only. Nothing happened. A page elsewhere sends an API key.",
+            "a session, used by a page of another origin",
+        ),
+    };
+    let problem = Problem::new(ProblemCode::OriginRefused, detail);
+    Err(problem.caused_by(cause.to_owned()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, request::Parts};
 
 use crate::{
     http::problem::Problem,
-    lock::{Token, TokenError},
+    lock::{IdempotencyKey, IdempotencyKeyError, Token, TokenError},
 };
 
 /// The header `Lock-Token`, if there is one.
@@ -68,5 +68,33 @@ pub(super) fn single<'a>(
             Err(_) => Err("has a character that is not visible ASCII"),
         },
         (Some(_), Some(_)) => Err("is given more than once"),
+    }
+}
+
+// === Idempotency key ===
+//
+// The header `Idempotency-Key`.
+
+/// The header `Idempotency-Key`, if there is one.
+pub(in crate::http) struct IdempotencyKeyHeader(pub(in crate::http) Option<IdempotencyKey>);
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// As it is written in answers.
+const KEY_FIELD: &str = "Idempotency-Key";
+
+// === impl IdempotencyKeyHeader ===
+
+impl<S: Sync> FromRequestParts<S> for IdempotencyKeyHeader {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let text = single(&parts.headers, &IDEMPOTENCY_KEY)
+            .map_err(|reason| Problem::invalid_field(KEY_FIELD, reason))?;
+        text.map(IdempotencyKey::new)
+            .transpose()
+            .map(Self)
+            .map_err(|error: IdempotencyKeyError| {
+                Problem::invalid_field(KEY_FIELD, error.to_string())
+            })
     }
 }

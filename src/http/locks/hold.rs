@@ -22,12 +22,9 @@ use crate::{
 };
 
 use super::{
-    acquire_body::AcquireBody,
-    header_params::{AdoptedTokenHeader, KeyHeader},
-    hold_count::HoldCount,
-    hold_event::EventSchema,
-    hold_stream::HoldStream,
-    lock_path::LockPath,
+    acquire::AcquireBody,
+    header_params::{AdoptedTokenHeader, KeyHeader, LockPath},
+    hold_stream::{EventSchema, HoldCount, HoldStream},
 };
 
 /// The problems of hold, before there is a stream.

@@ -19,7 +19,7 @@ use crate::{
     lock::LockName,
 };
 
-use super::{lock_body::LockBody, lock_path::LockPath};
+use super::{header_params::LockPath, lock_body::LockBody};
 
 /// The problems of inspect.
 struct InspectProblems;

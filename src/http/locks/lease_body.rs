@@ -9,10 +9,7 @@ use humantime::Rfc3339Timestamp;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::{
-    http::locks::MetadataBody,
-    lock::{Lease, LockName, Owner, Token},
-};
+use crate::lock::{Lease, LockName, Metadata, Owner, Token};
 
 /// A lease, as only its holder gets to see it: it has the token.
 #[derive(Serialize, ToSchema)]
@@ -135,6 +132,22 @@ fn optional_text<S: Serializer>(
 
 fn secret<S: Serializer>(token: &Token, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(token.expose_into(&mut [0; Token::TEXT_LEN]))
+}
+
+// === Metadata body ===
+//
+// Metadata in answers.
+
+/// Metadata as a JSON object; an empty one if there is none.
+#[derive(Debug, Clone, Default)]
+pub(in crate::http) struct MetadataBody(pub(in crate::http) Metadata);
+
+// === impl MetadataBody ===
+
+impl Serialize for MetadataBody {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter())
+    }
 }
 
 #[cfg(test)]

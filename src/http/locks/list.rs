@@ -1,28 +1,35 @@
 //! `GET /locks`: look at the locks that are held, a page at a time.
 
-use std::{collections::BTreeMap, sync::Arc};
+#![expect(
+    unused_qualifications,
+    reason = "utoipa qualifies parameters that are described in the same file"
+)]
+
+use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use axum::extract::State;
+use serde::Serialize;
 use utoipa::{
-    IntoResponses,
+    IntoParams, IntoResponses, ToSchema,
     openapi::{RefOr, Response},
 };
 
 use crate::{
     auth::scope,
     http::{
-        extract::{AcceptsJson, ApiQuery, Caller},
+        extract::{AcceptsJson, ApiQuery, Caller, Parameters, Query},
         json_response::JsonResponse,
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::AppState,
     },
-    lock::LockName,
+    lock::{LockName, Owner},
+    store::{
+        contract::{HeldLock, Holder, LONGEST_PAGE, ListQuery, ListQuery as StoreQuery, Page},
+        cursor::Cursor,
+    },
 };
 
-use super::{
-    list_query::{ListParameters, ListQuery},
-    page_body::PageBody,
-};
+use super::lock_body::HolderBody;
 
 /// The problems of list.
 struct ListProblems;
@@ -52,7 +59,7 @@ pub(in crate::http) async fn list(
     State(gateway): State<Arc<AppState>>,
     caller: Caller<scope::View>,
     _: AcceptsJson,
-    ApiQuery(ListQuery(query)): ApiQuery<ListQuery>,
+    ApiQuery(ApiListQuery(query)): ApiQuery<ApiListQuery>,
 ) -> Result<JsonResponse<PageBody>, Problem> {
     if !caller.views_all(&query.prefix) {
         return Err(Problem::forbidden_list(&query.prefix));
@@ -80,5 +87,173 @@ impl IntoResponses for ListProblems {
             Code::Draining,
             Code::OutcomeUnknown,
         ])
+    }
+}
+
+// === List query ===
+//
+// What list takes.
+
+/// The parameters, for the OpenAPI document.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes what `ApiListQuery` reads")]
+pub(super) struct ListParameters {
+    /// How the names begin. Empty, or left out: all of them.
+    #[param(
+        nullable = false,
+        max_length = 200,
+        pattern = "^[A-Za-z0-9._:@~-]*$",
+        example = "deploy:"
+    )]
+    prefix: Option<String>,
+    /// The owner of the lease, exactly. A foreign client has none.
+    #[param(
+        nullable = false,
+        min_length = 1,
+        max_length = 128,
+        pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$"
+    )]
+    owner: Option<String>,
+    /// How many locks on one page at most. It may be fewer, or none, and still not be the last.
+    #[param(nullable = false, minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<u32>,
+    /// The `next_cursor` of the page before, with the same `prefix` and `owner`.
+    #[param(
+        nullable = false,
+        min_length = 24,
+        max_length = 40,
+        pattern = "^[A-Za-z0-9_-]*$"
+    )]
+    cursor: Option<String>,
+}
+
+/// Which locks are to be shown.
+pub(in crate::http) struct ApiListQuery(pub(super) StoreQuery);
+
+/// How many locks are shown if nothing is said: a screen or two.
+const DEFAULT_LIMIT: usize = 100;
+
+// === impl ApiListQuery ===
+
+impl Query for ApiListQuery {
+    fn read(parameters: &mut Parameters<'_>) -> Self {
+        let prefix = parameters.prefix();
+        let owner = parameters.text("owner").map(|text| Owner::new(&text));
+        let owner = owner.map(|owner| parameters.check("owner", owner));
+        let limit = limit(parameters);
+        let cursor = parameters.text("cursor");
+        // What it belongs to must be right before it can be.
+        let cursor = match (&prefix, &owner, cursor) {
+            (Some(prefix), None | Some(Some(_)), Some(text)) => {
+                let owner = owner.as_ref().and_then(Option::as_ref);
+                parameters.check("cursor", Cursor::parse(&text, prefix, owner))
+            }
+            _ => None,
+        };
+        Self(StoreQuery {
+            prefix: prefix.unwrap_or_default(),
+            owner: owner.flatten(),
+            limit,
+            cursor,
+        })
+    }
+}
+
+fn limit(parameters: &mut Parameters<'_>) -> usize {
+    let Some(limit) = parameters.whole("limit") else {
+        return DEFAULT_LIMIT;
+    };
+    if let Ok(limit @ 1..=LONGEST_PAGE) = usize::try_from(limit) {
+        return limit;
+    }
+    let reason = format!("is {limit}; allowed are 1 to {LONGEST_PAGE}");
+    parameters.refuse("limit", reason);
+    DEFAULT_LIMIT
+}
+
+// === Page body ===
+//
+// A page of held locks.
+
+/// A page of held locks. It never shows a token.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Page)]
+pub(in crate::http) struct PageBody {
+    /// Locks that somebody holds, in no order. There may be few or none, and still more pages.
+    locks: Vec<ListedLockBody>,
+    /// The `cursor` of the next page; null: this was the last.
+    #[schema(required = true, min_length = 24, max_length = 24)]
+    next_cursor: Option<String>,
+}
+
+/// A lock that somebody holds, or held until now.
+#[derive(Serialize, ToSchema)]
+#[schema(as = HeldLock, example = json!({
+    "name": "deploy:prod",
+    "holder": {
+        "owner": "ci-runner-7",
+        "metadata": {"job": "4711"},
+        "fencing_token": 1_795_170_000_000_042_u64,
+        "ttl_ms": 30_000,
+        "expires_in_ms": 21_480,
+        "expires_at": "2026-11-20T12:00:30.000Z",
+        "acquired_at": "2026-11-20T12:00:00.000Z",
+        "hold_expires_in_ms": null,
+        "foreign": false,
+        "foreign_mark": null,
+    },
+}))]
+pub(in crate::http) struct HeldLockBody {
+    /// The lock.
+    name: String,
+    /// Who holds it.
+    holder: HolderBody,
+}
+
+/// A lock on a page.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ListedLock)]
+struct ListedLockBody {
+    #[serde(flatten)]
+    held: HeldLockBody,
+    /// How many wait for it, at all gateways. Those who are just leaving may count.
+    waiter_count: u64,
+}
+
+// === impl PageBody ===
+
+impl PageBody {
+    /// `now` is the wall time of the gateway, for the timestamps.
+    pub(super) fn new(page: Page, asked: &ListQuery, now: SystemTime) -> Self {
+        let text = |cursor: Cursor| cursor.expose(&asked.prefix, asked.owner.as_ref());
+        let locks = page.locks.into_iter();
+        Self {
+            next_cursor: page.next.map(text),
+            locks: locks.map(|lock| ListedLockBody::new(lock, now)).collect(),
+        }
+    }
+}
+
+// === impl HeldLockBody ===
+
+impl HeldLockBody {
+    /// `now` is the wall time of the gateway, for the timestamps.
+    pub(super) fn new(name: &LockName, holder: Holder, now: SystemTime) -> Self {
+        Self {
+            name: name.as_str().to_owned(),
+            holder: HolderBody::new(holder, now),
+        }
+    }
+}
+
+// === impl ListedLockBody ===
+
+impl ListedLockBody {
+    fn new(lock: HeldLock, now: SystemTime) -> Self {
+        Self {
+            held: HeldLockBody::new(&lock.name, lock.holder, now),
+            waiter_count: lock.waiters,
+        }
     }
 }

@@ -1,39 +1,28 @@
 //! The routes under `/locks`.
 
 mod acquire;
-mod acquire_body;
-mod break_body;
 mod break_lock;
 mod delivered;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzed_body;
 mod header_params;
 mod hold;
-mod hold_count;
-mod hold_event;
 mod hold_stream;
 mod inspect;
 mod lease_body;
 mod list;
-mod list_query;
 mod lock_body;
-mod lock_path;
-mod metadata_body;
-mod page_body;
 mod release;
-mod release_body;
 mod renew;
-mod renew_body;
-mod waiter_count;
 
 pub(super) use acquire::{__path_acquire, acquire};
 pub(super) use break_lock::{__path_break_lock, break_lock};
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use fuzzed_body::fuzzed_body;
 pub(super) use hold::{__path_hold, hold};
 pub(super) use inspect::{__path_inspect, inspect};
-pub(super) use lease_body::{millis, timestamp};
+pub(super) use lease_body::{MetadataBody, millis, timestamp};
 pub(super) use list::{__path_list, list};
-pub(super) use metadata_body::MetadataBody;
 pub(super) use release::{__path_release, __path_release_by_post, release, release_by_post};
 pub(super) use renew::{__path_renew, renew};
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use fuzzed_body::fuzzed_body;

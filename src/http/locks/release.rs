@@ -4,27 +4,24 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::extract::State;
 use utoipa::{
-    IntoResponses,
+    IntoResponses, ToSchema,
     openapi::{RefOr, Response},
 };
 
 use crate::{
+    config::LimitsConfig,
     engine::ReleaseError,
     http::{
-        extract::{ApiJson, ApiPath, LockToken, NoQuery, ReleaseCaller},
+        extract::{ApiJson, ApiPath, Fields, LockToken, NoQuery, ReleaseCaller, RequestBody},
         json_response::NoContent,
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::AppState,
     },
-    lock::{LockName, TokenHash},
+    lock::{LockName, Token, TokenHash},
     store::contract::Loss,
 };
 
-use super::{
-    header_params::{TokenHeader, TokenHeaderToo},
-    lock_path::LockPath,
-    release_body::ReleaseBody,
-};
+use super::header_params::{LockPath, TokenHeader, TokenHeaderToo};
 
 /// The problems of release.
 struct ReleaseProblems;
@@ -136,4 +133,37 @@ impl IntoResponses for ReleaseProblems {
             Code::OutcomeUnknown,
         ])
     }
+}
+
+// === Release body ===
+//
+// What release takes.
+
+/// Which lease is released.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"token": "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU"}))]
+pub(in crate::http) struct ReleaseBody {
+    /// The token of the lease.
+    #[schema(
+        value_type = String, write_only,
+        min_length = 43, max_length = 43, pattern = "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$"
+    )]
+    pub(super) token: Option<Token>,
+}
+
+// === impl ReleaseBody ===
+
+impl RequestBody for ReleaseBody {
+    fn read(fields: &mut Fields<'_>, _: &LimitsConfig) -> Self {
+        Self {
+            token: token(fields),
+        }
+    }
+}
+
+/// The field `token`, which renew has too.
+pub(super) fn token(fields: &mut Fields<'_>) -> Option<Token> {
+    let text = fields.text("token")?;
+    fields.check("token", Token::parse(&text))
 }

@@ -5,24 +5,28 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::extract::State;
 use tokio::time::Instant;
 use utoipa::{
-    IntoResponses,
+    IntoResponses, ToSchema,
     openapi::{RefOr, Response},
 };
 
 use crate::{
     auth::scope,
+    config::LimitsConfig,
     engine::RenewError,
     http::{
-        extract::{AcceptsJson, ApiJson, ApiPath, Caller, LockToken, NoQuery},
+        extract::{AcceptsJson, ApiJson, ApiPath, Caller, Fields, LockToken, NoQuery, RequestBody},
         json_response::JsonResponse,
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::AppState,
     },
-    lock::LockName,
+    lock::{LockName, Token, Ttl},
 };
 
 use super::{
-    header_params::TokenHeader, lease_body::LeaseBody, lock_path::LockPath, renew_body::RenewBody,
+    acquire,
+    header_params::{LockPath, TokenHeader},
+    lease_body::LeaseBody,
+    release,
 };
 
 /// The problems of renew.
@@ -108,5 +112,40 @@ impl IntoResponses for RenewProblems {
             Code::Draining,
             Code::OutcomeUnknown,
         ])
+    }
+}
+
+// === Renew body ===
+//
+// What renew takes.
+
+/// How the lease is renewed. Every field may be left out; null is the same as leaving it out.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"ttl_ms": 30_000}))]
+pub(in crate::http) struct RenewBody {
+    /// The token of the lease, for those who cannot send the header `Lock-Token`.
+    #[schema(
+        value_type = Option<String>, write_only,
+        min_length = 43, max_length = 43, pattern = "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$"
+    )]
+    pub(super) token: Option<Token>,
+    /// For how long the lease lasts from now, in milliseconds; it becomes the lease's own TTL. Left
+    /// out: the lease's own TTL again, or the longest of the API key if that is shorter.
+    #[schema(
+        rename = "ttl_ms", value_type = Option<u64>,
+        minimum = 100, maximum = 86_400_000
+    )]
+    pub(super) ttl: Option<Ttl>,
+}
+
+// === impl RenewBody ===
+
+impl RequestBody for RenewBody {
+    fn read(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Self {
+        Self {
+            token: release::token(fields),
+            ttl: acquire::ttl(fields, limits),
+        }
     }
 }

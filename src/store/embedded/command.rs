@@ -8,15 +8,17 @@ use crate::{
     lock::{BreakTarget, HeldLease, KeeperId, LockName, TokenHash, Ttl},
     store::{
         StoreError, Uncertainty,
-        breaks::Breaking,
         contract::{
-            Acquisition, Attempt, Contention, GiveBack, Holder, Leaving, QueuePosition, Release,
-            Renewal, Renewer,
+            Acquisition, Attempt, Breaking, Contention, GiveBack, Holder, Leaving, QueuePosition,
+            Release, Renewal, Renewer,
         },
     },
 };
 
-use super::{lease::aged, moment::Moment, state::State};
+use super::{
+    lease::{Moment, aged},
+    state::State,
+};
 
 /// Where the answer goes. Nobody may be there any more to hear it; that is no error.
 pub(super) type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;

@@ -1,19 +1,14 @@
 //! Reads any bytes as a row of the file, for fuzzers.
 
-use super::{
-    lease_row,
-    meta::Meta,
-    row_key::{RowKey, Tombstone},
-    seal::{seal, unseal},
-};
+use super::row::{self, Meta, RowKey, Tombstone, seal, unseal};
 
 /// What the bytes are as each kind of row, and as a key. Fails if something is taken that would not be
 /// written so again.
 pub(crate) fn fuzzed_row(bytes: &[u8]) -> String {
-    let lease = lease_row::decode(bytes).map(|lease| {
+    let lease = row::decode(bytes).map(|lease| {
         let mut again = Vec::new();
-        lease_row::encode(&lease, &mut again);
-        assert_eq!(lease_row::decode(&again), Ok(lease), "another lease");
+        row::encode(&lease, &mut again);
+        assert_eq!(row::decode(&again), Ok(lease), "another lease");
     });
     let meta = Meta::decode(bytes).map(|meta| {
         let mut again = Vec::new();

@@ -7,7 +7,7 @@ use std::{
 
 use crate::clock::Clock;
 
-use super::moment::Moment;
+use super::lease::Moment;
 
 /// How long one write may take before it is reported: far above any sound disk, well below what a
 /// command waits.

@@ -3,13 +3,12 @@
 use crate::{
     lock::LockName,
     store::{
-        contract::Holder,
+        contract::{HeldLock, Holder, ListQuery, Page},
         cursor::Cursor,
-        page::{HeldLock, ListQuery, Page},
     },
 };
 
-use super::{moment::Moment, state::State};
+use super::{lease::Moment, state::State};
 
 /// How many names one look walks by. The writer waits for a look to end: a fraction of what its
 /// fsync takes.

@@ -1,6 +1,6 @@
 //! Everything the embedded store remembers, and what of it is not durable yet.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::{
     lock::{FencingToken, HeldLease, LockName, TokenHash},
@@ -8,18 +8,15 @@ use crate::{
         StoreError,
         contract::{Holder, Inspection, TOMBSTONE},
         parking::{News, Parking},
+        positions::Position,
     },
 };
 
 use super::{
     catalog::Catalog,
-    lease::Lease,
-    moment::Moment,
-    notice::Notice,
-    queued::Queued,
-    queues::Queues,
-    row_key::{RowKey, Tombstone},
-    rows::Rows,
+    lease::{Lease, Moment},
+    queue::{Notice, Queued, Queues},
+    row::{RowKey, Rows, Tombstone},
 };
 
 /// The leases, tombstones and queues, and the way back to what is durable.
@@ -385,5 +382,31 @@ impl State {
             self.tombstones.insert(tombstone.clone(), until);
         }
         self.undo.tombstones.entry(tombstone).or_insert(before);
+    }
+}
+
+// === Positions ===
+//
+// Tells those who watch it where they stand, on the state in memory.
+
+// === impl State ===
+
+impl State {
+    /// Tells these attempts where they stand in the queue of a lock. Walks through it once, however
+    /// many they are.
+    pub(super) fn publish_positions(&self, name: &LockName, watched: Vec<TokenHash>, now: Moment) {
+        let Some(queue) = self.queues().of(name) else {
+            return;
+        };
+        let watched: HashSet<_> = watched.into_iter().collect();
+        let waiters = self.queues().len(name, now);
+        let queued = queue.iter().filter(|(_, queued)| queued.until > now);
+        for (ahead, (_, queued)) in (0..).zip(queued) {
+            let token = &queued.attempt.token;
+            if watched.contains(token) {
+                let position = Position { ahead, waiters };
+                self.parking().positions().publish(token, position);
+            }
+        }
     }
 }

@@ -1,40 +1,49 @@
 //! The handle to the embedded store.
 
 use std::{
-    fmt,
-    path::PathBuf,
+    fmt, io,
+    path::{Path, PathBuf},
     sync::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
-        mpsc::{SyncSender, TrySendError},
+        mpsc::{self, SyncSender, TrySendError},
     },
-    thread::JoinHandle,
-    time::Duration,
+    thread::{self, JoinHandle},
+    time::{Duration, SystemTime},
 };
 
-use tokio::sync::{Semaphore, oneshot};
+use redb::{Builder, Database, DatabaseError, RepairSession, backends::FileBackend};
+use tokio::{
+    sync::{Semaphore, oneshot},
+    time::Instant,
+};
+use tracing::warn;
 
 use crate::{
     clock::Clock,
+    config::EmbeddedConfig,
     lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
-        breaks::{BreakFeed, Breaking, BrokenLease},
         contract::{
-            Acquisition, Attempt, Check, Confirmation, GiveBack, Health, Inspection, Leaving,
-            Release, Renewal, Renewer,
+            Acquisition, Attempt, BreakFeed, Breaking, BrokenLease, Check, Confirmation, GiveBack,
+            Health, Inspection, Leaving, ListQuery, Page, Release, Renewal, Renewer,
         },
-        page::{ListQuery, Page},
         parking::Parking,
     },
 };
 
 use super::{
+    OpenError,
     command::{Command, ReplySender},
+    directory::{Directory, open_private},
+    file::{Contents, DataFile, FileError, HeaderLast, Opener, Witness},
     health::DiskHealth,
+    lease::Moment,
     list::{ListProgress, PageBuilder},
-    moment::Moment,
+    row::{Meta, Rows},
     state::State,
+    writer::Writer,
 };
 
 /// How long a command waits for the disk. A disk that takes longer is not slow but stuck.
@@ -236,5 +245,206 @@ impl fmt::Debug for EmbeddedStore {
         f.debug_struct("EmbeddedStore")
             .field("directory", &self.directory)
             .finish_non_exhaustive()
+    }
+}
+
+// === Start ===
+//
+// Opens the data directory and starts the writer.
+
+/// How many commands may wait for the writer; beyond it they are refused as overload. It is many
+/// batches, and still less than a second of work.
+pub(super) const QUEUE: usize = 16_384;
+/// How many of them may be acquires. The rest is for those who keep what they have, or give it back:
+/// nobody may lose a lock because others ask for too many.
+pub(super) const ACQUIRES: usize = QUEUE - QUEUE / 8;
+/// Wall times from which a fencing token may begin, in microseconds: the years 2025 to 2200. A clock
+/// outside of them is wrong, and would waste numbers for ever.
+const PLAUSIBLE: std::ops::Range<u64> = 1_735_689_600_000_000..7_258_118_400_000_000;
+
+// === impl EmbeddedStore ===
+
+impl EmbeddedStore {
+    /// Opens the store in a directory, which is made if it does not exist, and takes it for this
+    /// process alone.
+    ///
+    /// Blocks while it reads the file.
+    pub fn open(
+        directory: &Path,
+        config: &EmbeddedConfig,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, OpenError> {
+        let directory = Directory::take(directory)?;
+        let path = directory.database();
+        let cache = config.cache_bytes;
+        let exists = path
+            .try_exists()
+            .map_err(|error| OpenError::of(&path, error))?;
+        if !exists {
+            create(&directory, cache, &*clock)?;
+        }
+        let opener = move |witness| open_database(&path, cache, witness);
+        Self::start(directory, Box::new(opener), clock)
+    }
+
+    /// Reads the file that is in the directory and starts the writer.
+    pub(super) fn start(
+        directory: Directory,
+        opener: Opener,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, OpenError> {
+        let path = directory.database();
+        let broken = |error: FileError| OpenError::of_file(&path, error);
+        let mut file = DataFile::open(&opener).map_err(broken)?;
+        let (contents, sound) = file.read().map_err(broken)?;
+        let now = Moment::now(&*clock);
+        let boot = clock.boot_id();
+        let sequence = contents.meta.sequence + 1;
+        let same_boot = contents.meta.boot == boot && contents.meta.written_at <= now;
+        let fence = contents.meta.fence.max(floor(clock.wall()));
+        let contents = if same_boot {
+            contents
+        } else {
+            rebased(contents, now)
+        };
+        let parking = Parking::default();
+        let state = State::new(contents.leases, contents.tombstones, fence, parking.clone());
+        let meta = Meta {
+            sequence,
+            fence: state.fence(),
+            boot: boot.clone(),
+            written_at: now,
+            rows: state.len(),
+        };
+        // The first transaction shows at once whether the directory can be written.
+        if same_boot && sound {
+            file.write(&meta, Rows::default())
+        } else {
+            file.rewrite(&meta, state.all())
+        }
+        .map_err(broken)?;
+
+        let (commands, received) = mpsc::sync_channel(QUEUE);
+        let state = Arc::new(RwLock::new(state));
+        let health = Arc::new(DiskHealth::default());
+        let closed = Arc::new(AtomicBool::new(false));
+        let open_files = directory.open_files()?;
+        let path = directory.path().to_owned();
+        let writer = Writer {
+            commands: received,
+            state: Arc::clone(&state),
+            parking: parking.clone(),
+            orphans: Vec::new(),
+            clock: Arc::clone(&clock),
+            health: Arc::clone(&health),
+            closed: Arc::clone(&closed),
+            boot,
+            file: Some(file),
+            opener,
+            durable: sequence,
+            sequence,
+            written_at: now,
+            sweep_pending: false,
+            tried_at: Instant::now(),
+            open_files,
+            files_checked_at: Instant::now(),
+            positions_published_at: Instant::now(),
+            directory,
+        };
+        let writer = thread::Builder::new()
+            .name("latchgate-store".to_owned())
+            .spawn(move || writer.run())
+            .map_err(OpenError::Thread)?;
+        Ok(Self {
+            directory: path,
+            clock,
+            state,
+            health,
+            commands,
+            acquires: Arc::new(Semaphore::new(ACQUIRES)),
+            parking,
+            breaks: BreakFeed::default(),
+            closed,
+            writer,
+        })
+    }
+}
+
+/// Makes a new file beside its place and moves it there when it is complete, so that a file in that
+/// place which cannot be read is damaged and never merely unfinished.
+fn create(directory: &Directory, cache: usize, clock: &dyn Clock) -> Result<(), OpenError> {
+    let draft = directory.draft()?;
+    let file = open_private(&draft, true).map_err(|error| OpenError::of(&draft, error))?;
+    let database = Builder::new()
+        .set_cache_size(cache)
+        .create_file(file)
+        .map_err(|error| OpenError::of_database(&draft, error.into()))?;
+    let file = DataFile::new(database);
+    file.begin(clock)
+        .map_err(|error| OpenError::of_file(&draft, error))?;
+    drop(file);
+    directory.put_in_place(&draft)
+}
+
+/// Opens a database that exists. An empty file is none: the database would take it for a new one,
+/// and everything that was held would be free.
+pub(super) fn open_database(
+    path: &Path,
+    cache: usize,
+    witness: Witness,
+) -> Result<Database, DatabaseError> {
+    let file = open_private(path, false)?;
+    if file.metadata()?.len() == 0 {
+        let empty = io::Error::new(io::ErrorKind::UnexpectedEof, "it is empty");
+        return Err(empty.into());
+    }
+    let file = HeaderLast::new(FileBackend::new(file)?, witness);
+    Builder::new()
+        .set_cache_size(cache)
+        .set_repair_callback(report_repair)
+        .create_with_backend(file)
+}
+
+/// Says so when the last transaction is given up. The database tells nothing but how far it has come:
+/// the step after its first look is there only if the last transaction does not pass it.
+fn report_repair(repair: &mut RepairSession) {
+    if (0.1..0.5).contains(&repair.progress()) {
+        warn!(
+            "the last transaction in the data file is incomplete or damaged and is rolled back; that \
+             is in order after a loss of power while it was written, before anybody had its answer; \
+             if the disk has damaged it, what was granted, renewed or released last is forgotten"
+        );
+    }
+}
+
+/// Moves everything to the clock of a new boot.
+fn rebased(contents: Contents, now: Moment) -> Contents {
+    let last_known = contents.meta.written_at;
+    let leases = contents.leases.into_iter();
+    let tombstones = contents.tombstones.into_iter();
+    Contents {
+        leases: leases
+            .map(|(name, lease)| (name, lease.rebased(last_known, now)))
+            .collect(),
+        tombstones: tombstones
+            .map(|(tombstone, until)| (tombstone, until.rebased(last_known, now)))
+            .collect(),
+        meta: contents.meta,
+    }
+}
+
+/// Fencing tokens begin above the wall clock, so that a backup that is restored does not issue
+/// numbers again that were issued after it was made. Nothing else depends on that clock.
+fn floor(wall: SystemTime) -> u64 {
+    let micros = wall
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| {
+            u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+        });
+    if PLAUSIBLE.contains(&micros) {
+        micros
+    } else {
+        warn!("the wall clock is wrong; fencing tokens go on from the last one in the file");
+        0
     }
 }

@@ -20,14 +20,12 @@ use crate::{
 
 use super::{
     command::{Command, ExecutedCommand},
-    directory::Directory,
+    directory::{Directory, OpenFiles},
     file::{DataFile, FileError, Opener},
     health::DiskHealth,
-    meta::Meta,
-    moment::Moment,
-    notice::UndeliveredGrant,
-    open_files::OpenFiles,
-    rows::Rows,
+    lease::Moment,
+    queue::UndeliveredGrant,
+    row::{Meta, Rows},
     state::State,
 };
 

@@ -2,14 +2,13 @@
 
 use crate::{
     lock::BreakTarget,
-    store::{StoreError, Unavailability, breaks::Breaking},
+    store::{StoreError, Unavailability, contract::Breaking},
 };
 
 use super::{
-    dispatch::Dispatch,
-    failure::Failure,
-    gateway::RedisGateway,
+    client::{dispatch::Dispatch, failure::Failure},
     keys::Keys,
+    queue::gateway::RedisGateway,
     scripts::{BreakResult, ListedHolder, Scripts},
 };
 

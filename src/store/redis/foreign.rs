@@ -5,7 +5,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::store::{StoreError, Unavailability};
 
-use super::{dispatch::Dispatch, keys::Keys};
+use super::{client::dispatch::Dispatch, keys::Keys};
 
 /// Names the key that made a script answer WRONGTYPE. Such a script has written nothing.
 pub(super) async fn find(dispatch: &Dispatch, keys: &Keys, limit: Instant) -> StoreError {

@@ -2,7 +2,7 @@
 
 use crate::lock::{LockName, NamePrefix, TokenHash};
 
-use super::{Slot, SlotTags, gateway::GatewayId};
+use super::{Slot, SlotTags, queue::gateway::GatewayId};
 
 /// The keys of one lock, in one text.
 #[derive(Debug)]

@@ -21,14 +21,12 @@ use crate::{
     lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability,
-        breaks::{BreakFeed, Breaking},
         contract::{
-            Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Health, Inspection,
-            Leaving, QueuePosition, Release, Renewal, Renewer,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
+            Health, Inspection, Leaving, ListQuery, Page, QueuePosition, Relay, Release, Renewal,
+            Renewer,
         },
-        page::{ListQuery, Page},
         parking::Parking,
-        relay::Relay,
     },
     telemetry::metrics::StoreFigures,
 };
@@ -36,20 +34,21 @@ use crate::{
 use super::{
     Slot, SlotTags,
     break_lock::break_lock,
-    channels::Channels,
-    dispatch::Dispatch,
-    examination::Examiner,
+    client::{
+        dispatch::Dispatch,
+        shard::Shard,
+        topology::{RedisServers, Topology},
+    },
     floors::Floors,
-    gateway::RedisGateway,
+    health::{examination::Examiner, replicated::Replicated},
     keys::Keys,
-    list::RedisListing,
-    queue_maintenance::QueueMaintenance,
-    relay::RedisRelay,
-    replicated::Replicated,
+    list::page::RedisListing,
+    queue::{
+        gateway::RedisGateway,
+        queue_maintenance::QueueMaintenance,
+        relay::{Channels, RedisRelay},
+    },
     scripts::{GrantKnowledge, Scripts},
-    shard::Shard,
-    topology::RedisServers,
-    topology::Topology,
 };
 
 /// Leases in Redis.

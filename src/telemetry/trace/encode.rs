@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use crate::release;
 
-use super::span::{Record, SpanKind, Value};
+use super::record::{Record, SpanKind, Value};
 
 /// Who sends spans.
 #[derive(Debug)]

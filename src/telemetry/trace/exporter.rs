@@ -28,7 +28,7 @@ use super::{
     TraceError,
     encode::{self, Sender},
     headers,
-    span::Record,
+    record::Record,
 };
 
 /// How many spans are sent together, at most.

@@ -7,10 +7,10 @@ mod encode;
 mod error;
 mod exporter;
 mod headers;
-mod span;
+mod record;
 mod tracer;
 
 pub use error::TraceError;
 pub use exporter::check_trace;
-pub use span::{Span, SpanKind, Value, child, within};
-pub use tracer::Tracer;
+pub use record::{SpanKind, Value};
+pub use tracer::{Span, Tracer, child, within};

@@ -6,8 +6,7 @@ use latchgate::{
     lock::{BreakTarget, FencingToken, ForeignMark, Owner},
     store::{
         StoreError, Uncertainty,
-        breaks::Breaking,
-        contract::{Holder, Loss, Release, Renewal},
+        contract::{Breaking, Holder, Loss, Release, Renewal},
     },
 };
 

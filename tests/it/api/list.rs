@@ -5,9 +5,8 @@ use std::time::Duration;
 use latchgate::{
     lock::{ForeignMark, LockName, Owner},
     store::{
-        contract::Holder,
+        contract::{HeldLock, Holder, ListQuery, Page},
         cursor::{Cursor, Scanned},
-        page::{HeldLock, ListQuery, Page},
     },
 };
 use serde_json::Value;

@@ -3,10 +3,7 @@
 use http::Method;
 use latchgate::{
     lock::{Metadata, Owner},
-    store::{
-        breaks::Breaking,
-        contract::{Holder, Loss, Release},
-    },
+    store::contract::{Breaking, Holder, Loss, Release},
 };
 
 use super::{

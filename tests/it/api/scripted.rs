@@ -13,12 +13,10 @@ use latchgate::{
     },
     store::{
         AnyStore, Store, StoreError,
-        breaks::{BreakFeed, Breaking},
         contract::{
-            Acquisition, Attempt, Check, Confirmation, Contention, GiveBack, Holder, Inspection,
-            Leaving, QueuePosition, Release, Renewal, Renewer,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
+            Holder, Inspection, Leaving, ListQuery, Page, QueuePosition, Release, Renewal, Renewer,
         },
-        page::{ListQuery, Page},
         parking::{News, Parking},
     },
 };

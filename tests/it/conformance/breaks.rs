@@ -4,8 +4,7 @@ use latchgate::{
     lock::{BreakTarget, FencingToken, ForeignMark, HeldLease},
     store::{
         Store as _, StoreError, Unavailability,
-        breaks::Breaking,
-        contract::{Acquisition, GiveBack, Holder, Loss, Release, Renewal},
+        contract::{Acquisition, Breaking, GiveBack, Holder, Loss, Release, Renewal},
     },
 };
 

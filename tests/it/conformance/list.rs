@@ -12,9 +12,8 @@ use latchgate::{
     lock::{LockName, NamePrefix, Owner},
     store::{
         AnyStore, Store,
-        contract::{Attempt, Holder},
+        contract::{Attempt, Holder, ListQuery, Page},
         cursor::{Cursor, Scanned},
-        page::{ListQuery, Page},
     },
 };
 use tokio::task::JoinSet;

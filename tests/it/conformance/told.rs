@@ -6,8 +6,7 @@ use latchgate::{
     lock::{HoldLimit, Metadata, NamePrefix, Owner},
     store::{
         Store as _, StoreError, Unavailability,
-        contract::{Attempt, Health, Holder, Inspection},
-        page::ListQuery,
+        contract::{Attempt, Health, Holder, Inspection, ListQuery},
     },
 };
 

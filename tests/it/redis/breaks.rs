@@ -11,8 +11,7 @@ use latchgate::{
     lock::{CallerId, ForeignMark, Metadata},
     store::{
         Store, StoreError,
-        breaks::Breaking,
-        contract::{Acquisition, Attempt, Holder, Loss, Renewal, Waiting},
+        contract::{Acquisition, Attempt, Breaking, Holder, Loss, Renewal, Waiting},
         parking::News,
     },
 };

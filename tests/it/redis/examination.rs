@@ -10,8 +10,7 @@ use latchgate::{
     lifecycle::Lifecycle,
     store::{
         Store, StoreError, Unavailability,
-        breaks::Breaking,
-        contract::{Health, Inspection, Release, Renewal},
+        contract::{Breaking, Health, Inspection, Release, Renewal},
         redis::RedisStore,
     },
 };

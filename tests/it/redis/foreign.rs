@@ -6,8 +6,9 @@ use latchgate::{
     lock::LockName,
     store::{
         Store, StoreError,
-        breaks::Breaking,
-        contract::{Acquisition, Contention, GiveBack, Holder, Inspection, Loss, Release, Renewal},
+        contract::{
+            Acquisition, Breaking, Contention, GiveBack, Holder, Inspection, Loss, Release, Renewal,
+        },
         redis::{Slot, SlotTags},
     },
 };

@@ -7,9 +7,8 @@ use latchgate::{
     lock::NamePrefix,
     store::{
         Store, StoreError,
-        contract::{Acquisition, Health, Holder},
+        contract::{Acquisition, Health, Holder, ListQuery, Page},
         cursor::Cursor,
-        page::{ListQuery, Page},
     },
 };
 

@@ -8,8 +8,7 @@ use latchgate::{
     lock::HeldLease,
     store::{
         Store, StoreError,
-        breaks::Breaking,
-        contract::{Acquisition, Attempt, Holder, Loss, Release},
+        contract::{Acquisition, Attempt, Breaking, Holder, Loss, Release},
         redis::RedlockStore,
     },
 };

@@ -4,8 +4,8 @@ use latchgate::{
     lock::NamePrefix,
     store::{
         Store,
+        contract::{ListQuery, Page},
         cursor::Cursor,
-        page::{ListQuery, Page},
     },
 };
 

@@ -6,8 +6,7 @@ use latchgate::{
     lock::NamePrefix,
     store::{
         Store,
-        contract::{Health, Release},
-        page::ListQuery,
+        contract::{Health, ListQuery, Release},
         redis::RedlockStore,
     },
 };

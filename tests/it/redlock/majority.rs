@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use latchgate::store::{
     Store, StoreError,
-    breaks::Breaking,
-    contract::{Health, Renewal},
+    contract::{Breaking, Health, Renewal},
 };
 use tokio::time::Instant;
 

@@ -8,7 +8,7 @@ use std::{
 
 use redb::{Builder, Database, DatabaseError, StorageBackend};
 
-use crate::store::embedded::header_last::{HeaderLast, Witness};
+use crate::store::embedded::file::{HeaderLast, Witness};
 
 /// One file on such a disk. It outlives every database that is opened on it.
 #[derive(Debug, Clone, Default)]

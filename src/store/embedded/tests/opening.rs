@@ -1,11 +1,14 @@
 //! The disk fails while the store is opened: each failure has a text of its own.
 
+use crate::store::embedded::{
+    OpenError,
+    file::{TABLE, Witness},
+    row::{Meta, RowKey},
+};
+
 use super::{
     disk::{Disk, Fault},
     rig::{Rig, attempt},
-};
-use crate::store::embedded::{
-    OpenError, file::TABLE, header_last::Witness, meta::Meta, row_key::RowKey,
 };
 
 #[tokio::test]

@@ -3,18 +3,19 @@
 
 use std::time::Duration;
 
-use super::{
-    line::{LONG, MAX_WAIT, news, queued, released, told_of_its_grant, waiting, waiting_under},
-    rig::{Rig, attempt, key, name},
-};
 use crate::{
     lock::{FencingToken, IdempotencyHash},
     store::{
         Store, StoreError,
         contract::{Acquisition, Attempt, GiveBack, Leaving},
-        embedded::{moment::Moment, state::State},
+        embedded::{lease::Moment, state::State},
         parking::{News, Parking},
     },
+};
+
+use super::{
+    line::{LONG, MAX_WAIT, news, queued, released, told_of_its_grant, waiting, waiting_under},
+    rig::{Rig, attempt, key, name},
 };
 
 const KEEP: Duration = Duration::from_secs(5);

@@ -17,7 +17,9 @@ use crate::{
         Store, StoreError,
         contract::{Acquisition, Attempt, Holder, Idempotency, Inspection},
         embedded::{
-            EmbeddedStore, OpenError, directory::Directory, file::DataFile, header_last::Witness,
+            EmbeddedStore, OpenError,
+            directory::Directory,
+            file::{DataFile, Witness},
         },
     },
 };

@@ -2,25 +2,21 @@
 
 use std::time::Duration;
 
-use super::rig::{key, keyed, name, ttl};
 use crate::{
     clock::BootId,
     lock::{FencingToken, HoldLimit, Metadata, Owner, Token},
     store::embedded::{
-        field::RowError,
-        lease::{Lease, LeaseDelivery},
-        lease_row,
-        meta::Meta,
-        moment::Moment,
-        row_key::{RowKey, Tombstone},
-        seal::{seal, unseal},
+        lease::{Lease, LeaseDelivery, Moment},
+        row::{self, Meta, RowError, RowKey, Tombstone, seal, unseal},
     },
 };
+
+use super::rig::{key, keyed, name, ttl};
 
 #[test]
 fn a_lease_comes_back_as_it_was() {
     for (row, lease) in rows() {
-        assert_eq!(lease_row::decode(&row), Ok(lease));
+        assert_eq!(row::decode(&row), Ok(lease));
     }
 }
 
@@ -28,11 +24,11 @@ fn a_lease_comes_back_as_it_was() {
 fn a_row_that_is_cut_or_goes_on_is_refused() {
     for (row, _lease) in rows() {
         for len in 0..row.len() {
-            let cut = lease_row::decode(&row[..len]);
+            let cut = row::decode(&row[..len]);
             assert!(cut.is_err(), "{len} of {}: {cut:?}", row.len());
         }
         let more = [row.as_slice(), &[0]].concat();
-        assert_eq!(lease_row::decode(&more), Err(RowError::TooLong));
+        assert_eq!(row::decode(&more), Err(RowError::TooLong));
     }
 }
 
@@ -40,7 +36,7 @@ fn a_row_that_is_cut_or_goes_on_is_refused() {
 fn a_row_of_another_version_is_refused() {
     for (mut row, _lease) in rows() {
         row[0] += 1;
-        assert_eq!(lease_row::decode(&row), Err(RowError::Version(row[0])));
+        assert_eq!(row::decode(&row), Err(RowError::Version(row[0])));
     }
     let mut row = encoded_meta();
     row[0] = 7;
@@ -64,9 +60,9 @@ fn a_mutated_row_never_panics_and_is_a_valid_lease_or_none() {
             row[at] = u8::try_from(below(256)).unwrap();
         }
         row.truncate(row.len() - below(2) * below(row.len()));
-        if let Ok(lease) = lease_row::decode(&row) {
+        if let Ok(lease) = row::decode(&row) {
             // What is taken is what would be written.
-            assert_eq!(lease_row::decode(&encoded(&lease)), Ok(lease));
+            assert_eq!(row::decode(&encoded(&lease)), Ok(lease));
         }
         Meta::decode(&row).ok();
         Tombstone::parse(&row);
@@ -149,7 +145,7 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
 
 fn encoded(lease: &Lease) -> Vec<u8> {
     let mut row = Vec::new();
-    lease_row::encode(lease, &mut row);
+    row::encode(lease, &mut row);
     row
 }
 

@@ -8,12 +8,13 @@ use std::{
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use super::rig::{Rig, attempt, limited};
 use crate::store::{
     Store, StoreError, Unavailability, Uncertainty,
     contract::{Acquisition, Health, Renewal},
-    embedded::start::{ACQUIRES, QUEUE},
+    embedded::store::{ACQUIRES, QUEUE},
 };
+
+use super::rig::{Rig, attempt, limited};
 
 const LONG: u64 = 3_600_000;
 

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use super::{
-    line::{waiting, waiting_under},
-    rig::{attempt, key, keyed, name},
-};
 use crate::{
     lock::{IdempotencyHash, LockName},
     store::{
         contract::{Attempt, Inspection, Renewer},
-        embedded::{moment::Moment, state::State},
+        embedded::{lease::Moment, state::State},
         parking::{Parked, Parking},
     },
+};
+
+use super::{
+    line::{waiting, waiting_under},
+    rig::{attempt, key, keyed, name},
 };
 
 const NAMES: [&str; 3] = ["a", "b", "c"];

@@ -15,10 +15,12 @@ use crate::{
 };
 
 use super::{
+    super::{
+        foreign,
+        keys::Keys,
+        scripts::{Reply, Script},
+    },
     failure::Failure,
-    foreign,
-    keys::Keys,
-    scripts::{Reply, Script},
     sending::KeyForm,
     shard::CommandClass,
     topology::Topology,

@@ -14,11 +14,10 @@ use tokio::{
 use crate::store::Unavailability;
 
 use super::{
+    super::{health::examination::hint, scripts::Script},
     connection::{Connection, answered},
     failure::Failure,
-    permissions::hint,
     run::RunId,
-    scripts::Script,
 };
 
 /// A connection on which markers are written.

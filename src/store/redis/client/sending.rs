@@ -16,13 +16,14 @@ use tokio::time::Instant;
 use crate::store::{Unavailability, Uncertainty};
 
 use super::{
-    Slot,
+    super::{
+        Slot,
+        keys::Keys,
+        scripts::{Reply, Script},
+    },
     connection::{Connection, answered},
     dispatch::Dispatch,
-    failure::Failure,
-    failure::RedirectKind,
-    keys::Keys,
-    scripts::{Reply, Script},
+    failure::{Failure, RedirectKind},
     shard::Shard,
 };
 

@@ -18,7 +18,8 @@ use crate::{
 };
 
 use super::{
-    admission::Admission, dispatch::Dispatch, pool::Pool, replicas::Replicas, route::Route,
+    super::health::admission::Admission, dispatch::Dispatch, pool::Pool, replicas::Replicas,
+    route::Route,
 };
 
 /// One server that has locks, or whichever is the master.

@@ -17,10 +17,9 @@ use crate::{
 };
 
 use super::{
-    Slot,
+    super::Slot,
     cluster::Cluster,
-    failure::Failure,
-    failure::Redirect,
+    failure::{Failure, Redirect},
     route::Route,
     sending::Destination,
     sentinels::FollowedMaster,

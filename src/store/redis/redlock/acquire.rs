@@ -16,7 +16,7 @@ use std::{
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    lock::{FencingToken, HeldLease, HoldLimit},
+    lock::{FencingToken, HeldLease, HoldLimit, LockName, Salt, TokenHash},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Attempt, Holder},
@@ -26,15 +26,13 @@ use crate::{
 use super::{
     super::keys::Keys,
     backoff::Backoff,
-    calls::{Ratification, ReserveRequest},
+    calls::{Ratification, ReplayReply, ReplayRequest, ReserveRequest},
+    claim::{Nonce, validity},
     node::is_unknown,
-    node_replies::NodeReplies,
-    nonce::Nonce,
-    shared::Shared,
-    sweeper::SweepTarget,
+    quorum::NodeReplies,
+    shared::{Shared, SweepTarget},
     tally::VoteVerdict,
-    try_guard::TryGuard,
-    validity::validity,
+    view::accepted,
     vote::{Vote, VoteId},
 };
 
@@ -317,5 +315,145 @@ fn lost_of<T>(answers: &NodeReplies<Result<T, StoreError>>) -> usize {
 impl TryOutcome {
     pub(super) fn done(acquisition: Acquisition) -> Self {
         Self::Over(AttemptOutcome::Done(acquisition))
+    }
+}
+
+// === Replay ===
+//
+// Answers a lease again: to the attempt that has it, or under its idempotency key.
+
+// === impl Shared ===
+
+impl Shared {
+    /// Answers an attempt that some node has already: by its lease, if a majority has accepted it and it
+    /// is not about to be withdrawn there. What is left of a try that came to nothing will be soon.
+    pub(super) async fn replay_own(
+        &self,
+        keys: &Keys,
+        attempt: &Attempt,
+    ) -> Result<TryOutcome, StoreError> {
+        let began = Instant::now();
+        let view = self.view(keys).await?;
+        let token = &attempt.token;
+        // In this order: what is withdrawn from now on was not granted to anybody else.
+        let sure = view.of(token).into_iter();
+        let sure =
+            sure.filter(|(node, _)| !self.sweeper.pending_withdrawals.contains(*node, token));
+        let sure = sure.map(|(_, claim)| claim);
+        let lease = accepted(sure, self.quorum.majority(), began.elapsed());
+        Ok(match lease {
+            Some(lease) if !lease.expires_in.is_zero() => {
+                TryOutcome::done(Acquisition::Granted(lease))
+            }
+            Some(_) | None => TryOutcome::Split(None),
+        })
+    }
+
+    /// Answers a lease that lives under the idempotency key of an attempt. From then on that one keeps
+    /// it.
+    pub(super) async fn replay_under_key(
+        &self,
+        keys: &Keys,
+        attempt: &Attempt,
+        lease: TokenHash,
+    ) -> Result<TryOutcome, StoreError> {
+        let Some(key) = &attempt.idempotency else {
+            return Ok(TryOutcome::Split(None));
+        };
+        let request = ReplayRequest {
+            asks: attempt.token,
+            key: key.hash,
+            lease,
+        };
+        let majority = self.quorum.majority();
+        let local_queue = self.local_queues.of(keys.name());
+        let adopting = local_queue.adopting.lock().await;
+        let began = Instant::now();
+        let answers = self.quorum.ask(
+            |node| node.replay(keys, &request),
+            |answers| {
+                let alive = answers.count(|answer| matches!(answer, Ok(ReplayReply::Lease(..))));
+                alive >= majority
+            },
+        );
+        let answers = answers.await;
+        drop(adopting);
+        if answers.count(|answer| *answer == Ok(ReplayReply::Superseded)) > 0 {
+            return Ok(TryOutcome::done(Acquisition::Superseded));
+        }
+        let found: Vec<_> = answers
+            .iter()
+            .filter_map(|answer| match answer {
+                Ok(ReplayReply::Lease(claim, salt, delivered)) => Some((claim, salt, *delivered)),
+                _ => None,
+            })
+            .collect();
+        let claims = found.iter().map(|(claim, ..)| *claim);
+        let Some(lease) = accepted(claims, majority, began.elapsed()) else {
+            let missed = answers.nodes() - answers.count(Result::is_ok);
+            let error = answers.iter().find_map(|answer| answer.as_ref().err());
+            return Ok(match error {
+                Some(error) => TryOutcome::TooFew(self.describe(missed, error)),
+                None => TryOutcome::Split(None),
+            });
+        };
+        let delivered = found.iter().filter(|(.., delivered)| *delivered).count();
+        let salt: Salt = *found[0].1;
+        Ok(TryOutcome::Over(AttemptOutcome::Done(if delivered > 0 {
+            // The nodes may differ in who kept it before.
+            Acquisition::Replayed(lease, salt, None)
+        } else {
+            Acquisition::Collected(lease, salt)
+        })))
+    }
+}
+
+// === Try guard ===
+//
+// A try of which nothing is known yet: whoever drops it half-way has it withdrawn.
+
+/// A try of which nothing is known yet. Dropped, it is withdrawn from every node.
+pub(super) struct TryGuard<'a> {
+    shared: &'a Shared,
+    name: &'a LockName,
+    token: &'a TokenHash,
+    nonce: Nonce,
+    armed: bool,
+}
+
+// === impl TryGuard ===
+
+impl<'a> TryGuard<'a> {
+    pub(super) fn new(
+        shared: &'a Shared,
+        name: &'a LockName,
+        token: &'a TokenHash,
+        nonce: &Nonce,
+        armed: bool,
+    ) -> Self {
+        Self {
+            shared,
+            name,
+            token,
+            nonce: nonce.clone(),
+            armed,
+        }
+    }
+
+    /// It is granted, or withdrawn.
+    pub(super) fn disarm(&mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for TryGuard<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            for node in self.shared.quorum.nodes() {
+                let swept = SweepTarget::Try(self.nonce.clone());
+                let sweeper = &self.shared.sweeper;
+                sweeper.sweep(node.index, self.name, self.token, swept);
+            }
+        }
     }
 }

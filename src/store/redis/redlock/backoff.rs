@@ -13,7 +13,7 @@ pub(super) struct Backoff {
 const FIRST: Duration = Duration::from_millis(4);
 const LONGEST: Duration = Duration::from_millis(128);
 /// How many tries fit into the longest pause where the nodes are far away: enough that two seldom meet.
-const TRIES: u32 = 4;
+const DOUBLINGS: u32 = 4;
 
 // === impl Backoff ===
 
@@ -30,7 +30,7 @@ impl Backoff {
     /// How long the pause may be. Shorter than a try it would not keep two apart.
     fn range(&mut self, took: Duration) -> Duration {
         let range = self.longest.max(took);
-        self.longest = (2 * range).min(LONGEST.max(TRIES * took));
+        self.longest = (2 * range).min(LONGEST.max(DOUBLINGS * took));
         range
     }
 }

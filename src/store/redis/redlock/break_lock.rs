@@ -2,16 +2,14 @@
 
 use crate::{
     lock::{BreakTarget, LockName},
-    store::{StoreError, Unavailability, breaks::Breaking},
+    store::{StoreError, Unavailability, contract::Breaking},
 };
 
 use super::{
     calls::{NodeBreak, NodeTarget},
-    combined::unknown,
-    node_replies::NodeReplies,
-    nonce::Nonce,
-    shared::Shared,
-    sweeper::SweepTarget,
+    claim::Nonce,
+    quorum::{NodeReplies, unknown},
+    shared::{Shared, SweepTarget},
     view::QuorumHolder,
 };
 

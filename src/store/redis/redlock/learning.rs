@@ -9,14 +9,10 @@
 //! and one may die half-way: it is done again from the start. `tests/it/model/fence` shows what each of these
 //! is for.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use tokio::{
     select,
-    sync::Notify,
     time::{Duration, sleep},
 };
 use tracing::{Instrument as _, debug, info, warn};
@@ -27,22 +23,13 @@ use crate::{
 };
 
 use super::{
-    super::dispatch::Pauses,
+    super::client::dispatch::Pauses,
     calls::{LearnState, TeachReply},
+    claim::Nonce,
     node::Node,
-    node_replies::NodeReplies,
-    nonce::Nonce,
+    quorum::NodeReplies,
     shared::Shared,
 };
-
-/// What is known of how a node learns.
-#[derive(Debug, Default)]
-pub(super) struct Learning {
-    /// It was found that it has to.
-    pub(super) wanted: Notify,
-    /// What is missing, when it was last tried.
-    missing: Mutex<Option<String>>,
-}
 
 /// What came of learning.
 enum LearnOutcome {
@@ -188,22 +175,5 @@ impl Shared {
         let unlearnt = 1 + lessons.count(|lesson| matches!(lesson, Ok(TeachReply::Unlearnt(..))));
         let (of, silent) = (nodes.len(), silent.join(" and "));
         format!("{unlearnt} of {of} nodes have lost their data, or are new; {silent} must answer")
-    }
-}
-
-// === impl Learning ===
-
-impl Learning {
-    /// Says that a node has to learn, and what is missing for that.
-    pub(super) fn to_learn(&self) -> String {
-        let to_learn = "it has no vote until it has learnt what the others have granted";
-        match &*self.missing() {
-            Some(what) => format!("{to_learn}: {what}"),
-            None => to_learn.to_owned(),
-        }
-    }
-
-    fn missing(&self) -> MutexGuard<'_, Option<String>> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,16 +16,15 @@ use crate::{
     lock::LockName,
     store::{
         StoreError, Unavailability,
-        contract::Holder,
+        contract::{HeldLock, Holder, ListQuery, Page},
         cursor::{Cursor, Scanned, Split},
-        page::{HeldLock, ListQuery, Page},
     },
 };
 
 use super::{
     super::{
         keys::Keys,
-        list::{count, leave_out, narrower, split},
+        list::page::{count, leave_out, narrower, split},
     },
     shared::Shared,
     view::QuorumHolder,

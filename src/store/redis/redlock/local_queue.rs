@@ -1,9 +1,9 @@
 //! The line of those who wait for a lock at this gateway. It lives in memory only.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -15,11 +15,9 @@ use tokio::{
 };
 
 use crate::{
-    lock::TokenHash,
+    lock::{LockName, TokenHash},
     store::contract::{Attempt, INSPECTED_WAITERS, Waiter, Waiting},
 };
-
-use super::local_waiter::LocalWaiter;
 
 /// What this gateway does about one lock.
 #[derive(Debug, Default)]
@@ -283,4 +281,124 @@ impl QueueState {
 
 fn count(len: usize) -> u64 {
     u64::try_from(len).expect("a line is shorter than 2^64")
+}
+
+// === Local queues ===
+//
+// The lines of all locks at this gateway.
+
+/// The lines of the locks that somebody is about here.
+#[derive(Debug, Default)]
+pub(super) struct LocalQueues {
+    table: Mutex<QueueTable>,
+}
+
+#[derive(Debug, Default)]
+struct QueueTable {
+    by_name: HashMap<LockName, Weak<LocalQueue>>,
+    /// How many there may be before those are cleared away that nobody is about any more.
+    most: usize,
+}
+
+/// Fewer are not worth a look.
+const FEW: usize = 1_024;
+
+// === impl LocalQueues ===
+
+impl LocalQueues {
+    /// The line of a lock. It is kept as long as somebody has it.
+    pub(super) fn of(&self, name: &LockName) -> Arc<LocalQueue> {
+        let mut table = self.table();
+        if let Some(local_queue) = table.by_name.get(name).and_then(Weak::upgrade) {
+            return local_queue;
+        }
+        if table.by_name.len() >= table.most.max(FEW) {
+            table
+                .by_name
+                .retain(|_, local_queue| local_queue.strong_count() > 0);
+            table.most = 2 * table.by_name.len();
+        }
+        let local_queue = Arc::new(LocalQueue::default());
+        table
+            .by_name
+            .insert(name.clone(), Arc::downgrade(&local_queue));
+        local_queue
+    }
+
+    /// The line of a lock that somebody is about already.
+    pub(super) fn existing(&self, name: &LockName) -> Option<Arc<LocalQueue>> {
+        self.table().by_name.get(name).and_then(Weak::upgrade)
+    }
+
+    /// A lock may be free now.
+    pub(super) fn notify(&self, name: &LockName) {
+        if let Some(local_queue) = self.existing(name) {
+            local_queue.woken.notify_one();
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, QueueTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === Local waiter ===
+//
+// One that stands in the line of a lock.
+
+/// One that stands in the line of a lock at this gateway.
+#[derive(Debug, Clone)]
+pub(super) struct LocalWaiter {
+    pub(super) attempt: Arc<Attempt>,
+    /// When the place was first taken.
+    pub(super) since: Instant,
+    /// When the place is given up if nothing else happens.
+    pub(super) until: Instant,
+    /// Whether somebody waits for the news. If not, the place is kept for a request that asks again.
+    pub(super) attended: bool,
+    /// Whose place it was last, if that one was still waiting. It may have been about to leave.
+    pub(super) superseded: Option<TokenHash>,
+}
+
+// === impl LocalWaiter ===
+
+impl LocalWaiter {
+    /// What an inspect shows of it.
+    pub(super) fn to_waiter(&self, now: Instant) -> Waiter {
+        Waiter {
+            owner: self.attempt.owner.clone(),
+            waited: now.saturating_duration_since(self.since),
+        }
+    }
+
+    /// Whether it stands under the idempotency key of this attempt.
+    pub(super) fn is_under_key_of(&self, attempt: &Attempt) -> bool {
+        let key = |attempt: &Attempt| attempt.idempotency.as_ref().map(|it| it.hash);
+        key(attempt).is_some() && key(attempt) == key(&self.attempt)
+    }
+
+    /// Whether another attempt under its key asks for something else.
+    pub(super) fn is_same_request(&self, attempt: &Attempt) -> bool {
+        let fingerprint = |attempt: &Attempt| attempt.idempotency.as_ref().map(|it| it.fingerprint);
+        fingerprint(attempt) == fingerprint(&self.attempt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn are_kept_as_long_as_somebody_is_about_the_lock() {
+        let local_queues = LocalQueues::default();
+        let name = |n: usize| LockName::new(&format!("lock:{n}")).unwrap();
+        let kept = local_queues.of(&name(0));
+        for n in 0..3 * FEW {
+            assert!(Arc::ptr_eq(&local_queues.of(&name(0)), &kept));
+            drop(local_queues.of(&name(n)));
+        }
+        assert!(local_queues.table().by_name.len() <= FEW);
+        drop(kept);
+        assert!(local_queues.existing(&name(0)).is_none());
+    }
 }

@@ -2,32 +2,42 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use bb8_redis::redis::Cmd;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
-use crate::store::{StoreError, Unavailability, Uncertainty};
+use crate::{
+    clock::Clock,
+    config::{RedisConfig, RedisNode},
+    lifecycle::Workers,
+    lock::FencingToken,
+    store::{StoreError, Unavailability, Uncertainty, redis::client::failure::Failure},
+};
 
 use super::{
     super::{
-        client::Connection,
-        client::Pool,
-        dispatch::{Dispatch, DispatchReply, Sending},
-        examination::Examiner,
-        failure::Failure,
+        SlotTags,
+        client::{
+            Connection, Endpoint, Pool,
+            credentials::Credentials,
+            dispatch::{Dispatch, DispatchReply, Sending},
+            route::Route,
+            sending::no_connection,
+            shard::Shard,
+            topology::Topology,
+        },
+        floors::Floors,
+        health::{examination::Examiner, replicated::Replicated},
         keys::Keys,
-        scripts::{Reply, Script},
-        sending::no_connection,
-        shard::Shard,
+        queue::gateway::RedisGateway,
+        scripts::{Reply, Script, Scripts},
     },
-    calls::LearnState,
-    learning::Learning,
-    nonce::Nonce,
+    claim::Nonce,
     scripts::QuorumScripts,
     vote::Vote,
 };
@@ -49,6 +59,15 @@ pub(super) struct Node {
     pub(super) forgets: bool,
     pub(super) votes: Votes,
     pub(super) learning: Learning,
+}
+
+/// What is known of how a node learns.
+#[derive(Debug, Default)]
+pub(super) struct Learning {
+    /// It was found that it has to.
+    pub(super) wanted: Notify,
+    /// What is missing, when it was last tried.
+    pub(super) missing: Mutex<Option<String>>,
 }
 
 /// How often a node has voted how.
@@ -212,4 +231,202 @@ impl Votes {
 /// Whether what a node has not answered may have been carried out there.
 pub(super) fn is_unknown(error: &StoreError) -> bool {
     matches!(error, StoreError::Indeterminate(why) if !matches!(why, Uncertainty::UnexpectedReply(_)))
+}
+
+// === impl Learning ===
+
+impl Learning {
+    /// Says that a node has to learn, and what is missing for that.
+    pub(super) fn to_learn(&self) -> String {
+        let to_learn = "it has no vote until it has learnt what the others have granted";
+        match &*self.missing() {
+            Some(what) => format!("{to_learn}: {what}"),
+            None => to_learn.to_owned(),
+        }
+    }
+
+    pub(super) fn missing(&self) -> MutexGuard<'_, Option<String>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === Node maker ===
+//
+// Makes the nodes of a quorum, of what they have in common.
+
+/// What the nodes of one quorum have in common.
+pub(super) struct NodeMaker {
+    pub(super) redis: RedisConfig,
+    pub(super) workers: Workers,
+    pub(super) credentials: Arc<Credentials>,
+    pub(super) scripts: Arc<Scripts>,
+    pub(super) own: Arc<QuorumScripts>,
+    pub(super) gateway: Arc<RedisGateway>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) tags: Arc<SlotTags>,
+    /// For how long a node must have run before it votes.
+    pub(super) wait: Duration,
+    /// Whether a node may have forgotten something when it is started again.
+    pub(super) forgets: bool,
+}
+
+// === impl NodeMaker ===
+
+impl NodeMaker {
+    pub(super) fn node(&self, index: usize, node: &RedisNode) -> Node {
+        let timeout = self.redis.command_timeout_ms.duration();
+        let connect_timeout = self.redis.connect_timeout_ms.duration();
+        let credentials = Arc::clone(&self.credentials);
+        let endpoint = Endpoint::new(node.clone(), credentials, connect_timeout);
+        let route = Route::to(endpoint.asking_for_run(true));
+        let shard = Arc::new(Shard::only(route, &self.redis, &self.workers));
+        let topology = Topology::Single(Arc::clone(&shard), node.to_string());
+        let dispatch = Arc::new(Dispatch::new(topology, &self.redis));
+        let replicated = Arc::new(Replicated {
+            tags: Arc::clone(&self.tags),
+            dispatch: Arc::clone(&dispatch),
+            scripts: Arc::clone(&self.scripts),
+            gateway: Arc::clone(&self.gateway),
+        });
+        let examiner = Examiner {
+            dispatch: Arc::clone(&dispatch),
+            scripts: Arc::clone(&self.scripts),
+            replicated,
+            floors: Arc::new(Floors::new()),
+            clock: Arc::clone(&self.clock),
+            accept_eviction: self.redis.accept_eviction,
+            tags: Arc::clone(&self.tags),
+            limit: timeout,
+        };
+        Node {
+            index,
+            name: node.to_string(),
+            dispatch,
+            shard,
+            examiner: Arc::new(examiner),
+            scripts: Arc::clone(&self.own),
+            timeout,
+            wait: self.wait,
+            forgets: self.forgets,
+            votes: Votes::default(),
+            learning: Learning::default(),
+        }
+    }
+}
+
+// === Learn ===
+//
+// Calls `learn.lua`, `teach.lua` and `admit.lua`, by which a node gets its vote.
+
+/// Whether a node has learnt how far fences have come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LearnState {
+    /// It has; for so long since it was found without its data, if it ever was.
+    Learnt(Option<Duration>),
+    /// It has not in this life of its data. It is empty if none has begun, and was not to.
+    Unlearnt(String),
+}
+
+/// What a node says to one that learns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TeachReply {
+    /// The largest fence that it has accepted, or has learnt of.
+    Taught(u64),
+    /// It has not learnt itself, and had come to this when it last had; and in which life of its data. That
+    /// is empty if none has begun.
+    Unlearnt(u64, String),
+}
+
+// === impl Node ===
+
+impl Node {
+    /// Whether the node has learnt; if not, `begin` has its life begin, under this name if it is new.
+    pub(crate) async fn learn_state(
+        &self,
+        new: &Nonce,
+        begin: bool,
+    ) -> Result<LearnState, StoreError> {
+        let script = &self.scripts.learn;
+        let asked = self.of_node(script, new.as_str(), |command, run| {
+            let begins = u8::from(begin);
+            command.arg(new.as_str()).arg(run).arg(begins);
+        });
+        let mut reply = asked.await?;
+        match reply.kind() {
+            "learnt" => {
+                let ms = reply.integer().ok_or_else(|| reply.unexpected())?;
+                let since = u64::try_from(ms).ok().map(Duration::from_millis);
+                Ok(LearnState::Learnt(since))
+            }
+            "unlearnt" => {
+                let life = reply.text().ok_or_else(|| reply.unexpected())?;
+                Ok(LearnState::Unlearnt(life))
+            }
+            _ => Err(reply.unexpected()),
+        }
+    }
+
+    /// Asks the node how far fences have come, for another that learns in this life.
+    pub(crate) async fn teach(&self, life: &str) -> Result<TeachReply, StoreError> {
+        let script = &self.scripts.teach;
+        let asked = self.of_node(script, life, |command, run| {
+            command.arg(life).arg(run);
+        });
+        let mut reply = asked.await?;
+        match reply.kind() {
+            "taught" => Ok(TeachReply::Taught(fence(&mut reply)?)),
+            "unlearnt" => {
+                let top = fence(&mut reply)?;
+                let life = reply.text().ok_or_else(|| reply.unexpected())?;
+                Ok(TeachReply::Unlearnt(top, life))
+            }
+            _ => Err(reply.unexpected()),
+        }
+    }
+
+    /// Gives the node its vote, if this life of its data is not over. Answers whether it has one.
+    pub(crate) async fn admit(&self, life: &str, top: u64) -> Result<bool, StoreError> {
+        let script = &self.scripts.admit;
+        let asked = self.of_node(script, life, |command, _run| {
+            command.arg(life).arg(top);
+        });
+        let reply = asked.await?;
+        match reply.kind() {
+            "admitted" => Ok(true),
+            "over" => Ok(false),
+            _ => Err(reply.unexpected()),
+        }
+    }
+
+    /// Runs a script on what the node has learnt, once.
+    async fn of_node(
+        &self,
+        script: &Script,
+        echo: &str,
+        fill: impl Fn(&mut Cmd, &str) + Send + Sync,
+    ) -> Result<Reply, StoreError> {
+        let limit = Instant::now() + self.timeout;
+        let connection = self.pool().connection(limit).await?;
+        let run = self.run_of(&connection)?.to_owned();
+        let fill = |command: &mut Cmd| {
+            command.arg(Keys::NODE);
+            fill(command, &run);
+        };
+        let on = (&self.shard, connection);
+        let sent = self.dispatch.once_on(on, script, echo, limit, fill).await;
+        sent.map_err(|failure| match failure {
+            Failure::WrongType => StoreError::ForeignData {
+                key: Keys::NODE.to_owned(),
+                found: "no hash".into(),
+            },
+            Failure::Unknown(why) => why.into(),
+            known => known.reason().into(),
+        })
+    }
+}
+
+fn fence(reply: &mut Reply) -> Result<u64, StoreError> {
+    let fence: Option<u64> = reply.text().and_then(|fence| fence.parse().ok());
+    let fence = fence.filter(|fence| *fence <= FencingToken::MAX.get());
+    fence.ok_or_else(|| reply.unexpected())
 }

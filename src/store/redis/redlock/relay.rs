@@ -17,11 +17,15 @@ use futures_util::{
     stream::{self, BoxStream, SelectAll},
 };
 
-use crate::store::{StoreError, Unavailability, relay::Relay};
+use crate::store::{StoreError, Unavailability, contract::Relay};
 
 use super::{
-    super::{Slot, client::PubSubConnection, failure::Failure, subscription::until_silent},
-    combined::unknown,
+    super::{
+        Slot,
+        client::{PubSubConnection, failure::Failure},
+        queue::relay::until_silent,
+    },
+    quorum::unknown,
     shared::Shared,
 };
 

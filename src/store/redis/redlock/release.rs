@@ -2,12 +2,16 @@
 
 use crate::{
     lock::{KeeperId, LockName, TokenHash},
-    store::{StoreError, contract::Release},
+    store::{
+        StoreError,
+        contract::{GiveBack, Loss, Release},
+    },
 };
 
 use super::{
-    calls::NodeRelease, combined::unknown, release_tally::ReleaseTally, shared::Shared,
-    sweeper::SweepTarget,
+    calls::{NodeRelease, Withdrawal},
+    quorum::{NodeReplies, is_decided, loss, unknown},
+    shared::{Shared, SweepTarget},
 };
 
 // === impl Shared ===
@@ -45,5 +49,196 @@ impl Shared {
             release_tally.released > 0,
             |missed, error| self.describe(missed, error),
         ))
+    }
+}
+
+// === Release tally ===
+//
+// What has ended a lease that was released, by what the nodes say.
+
+/// How many nodes say what of a lease that was to be released.
+///
+/// A break may come at the same time, and each node lets one of both end the lease. A break is told that
+/// it has if it did at a majority; so a release is told so where no break can have.
+#[derive(Debug, Default)]
+pub(super) struct ReleaseTally {
+    nodes: usize,
+    answered: usize,
+    pub(super) released: usize,
+    broken: usize,
+    adopted: usize,
+    /// How it was lost where it was not there, or was broken.
+    losses: Vec<Loss>,
+}
+
+// === impl ReleaseTally ===
+
+impl ReleaseTally {
+    pub(super) fn of(answers: &NodeReplies<Result<NodeRelease, StoreError>>) -> Self {
+        let mut release_tally = Self {
+            nodes: answers.nodes(),
+            ..Self::default()
+        };
+        for node_release in answers.iter().flatten() {
+            release_tally.answered += 1;
+            match node_release {
+                NodeRelease::Released => release_tally.released += 1,
+                NodeRelease::Adopted => release_tally.adopted += 1,
+                NodeRelease::Broken { held } => {
+                    release_tally.broken += 1;
+                    release_tally.losses.push(Loss::Broken { held: *held });
+                }
+                NodeRelease::Lost(loss) => release_tally.losses.push(*loss),
+            }
+        }
+        release_tally
+    }
+
+    /// What the caller is told, if the nodes that have not answered may say what they like.
+    pub(super) fn outcome(&self, majority: usize) -> Option<Release> {
+        let (released, losses) = (self.released, self.losses.len());
+        let silent = self.nodes - self.answered;
+        if self.adopted >= majority
+            || (self.adopted > 0 && released == 0 && self.adopted + losses >= majority)
+        {
+            return Some(Release::Adopted);
+        }
+        // Broken by a majority, or not at one any more when this came.
+        if self.broken >= majority || losses - self.broken >= majority {
+            return loss(&self.losses, majority).map(Release::Lost);
+        }
+        // Gone from a majority, it cannot be renewed any more.
+        let gone = released > 0 && released + losses >= majority;
+        (gone && self.broken + silent < majority).then_some(Release::Released)
+    }
+
+    /// The same where nobody is waited for any more. What no node has released is lost to its holder,
+    /// whether or not it was a break.
+    pub(super) fn final_outcome(&self, majority: usize) -> Option<Release> {
+        let lost = || loss(&self.losses, majority).filter(|_| self.released == 0);
+        self.outcome(majority).or_else(|| lost().map(Release::Lost))
+    }
+
+    /// Whether no other answer can change what is told, or none of those that are missing is worth waiting for.
+    pub(super) fn is_decided(&self, majority: usize) -> bool {
+        match self.outcome(majority) {
+            Some(Release::Lost(_)) => is_decided(&self.losses, majority, self.nodes),
+            Some(Release::Released | Release::Adopted) => true,
+            // Where a keeper has adopted it nothing has ended that it keeps.
+            None => self.answered >= majority && self.broken == 0,
+        }
+    }
+}
+
+// === Give back ===
+//
+// Give back, over a quorum: makes sure that an attempt which nobody waits for any more holds nothing.
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) async fn give_back(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        let keys = self.keys(name);
+        let majority = self.quorum.majority();
+        let local_queue = self.local_queues.of(name);
+        local_queue.leave_now(token, None, tokio::time::Instant::now());
+        // If it is just being tried for, that is over then.
+        let turn = self.turn(&local_queue).await?;
+        let answers = self.quorum.ask(
+            |node| node.withdraw(&keys, token, None),
+            |answers| answers.count(Result::is_ok) >= majority,
+        );
+        let answers = answers.await;
+        drop(turn);
+        let count = |word: Withdrawal| answers.count(|answer| *answer == Ok(word));
+        let (given_back, kept) = (count(Withdrawal::GivenBack), count(Withdrawal::Kept));
+        let nothing = count(Withdrawal::Nothing);
+        if kept >= majority {
+            return Ok(GiveBack::NothingHeld);
+        }
+        if given_back > 0 {
+            self.hand_off(name).await;
+        }
+        if given_back + nothing < majority {
+            return Err(unknown(
+                &answers,
+                majority,
+                given_back > 0,
+                |missed, error| self.describe(missed, error),
+            ));
+        }
+        for node in answers.others(Result::is_ok) {
+            self.sweeper.sweep(node, name, token, SweepTarget::Attempt);
+        }
+        // What a minority had was no lease.
+        Ok(if nothing >= majority {
+            GiveBack::NothingHeld
+        } else {
+            GiveBack::GivenBack
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FREE: NodeRelease = NodeRelease::Lost(Loss::Free);
+    const BROKEN: NodeRelease = NodeRelease::Broken { held: false };
+
+    fn release_tally<const N: usize>(said: [Option<NodeRelease>; N]) -> ReleaseTally {
+        let mut answers = NodeReplies::none(N);
+        for (node, node_release) in said.into_iter().enumerate() {
+            if let Some(node_release) = node_release {
+                answers.put(node, Ok(node_release));
+            }
+        }
+        ReleaseTally::of(&answers)
+    }
+
+    fn outcome<const N: usize>(said: [Option<NodeRelease>; N]) -> Option<Release> {
+        release_tally(said).outcome(N / 2 + 1)
+    }
+
+    #[test]
+    fn what_no_majority_of_breaks_can_have_ended_was_released() {
+        let (released, free) = (|| Some(NodeRelease::Released), || Some(FREE));
+        let broken = || Some(BROKEN);
+        let told = Some(Release::Released);
+        assert_eq!(outcome([released(), released(), None]), told);
+        assert_eq!(outcome([released(), free(), None]), told);
+        assert_eq!(outcome([released(), broken(), free()]), told);
+        assert_eq!(outcome([released(), broken(), released()]), told);
+        // The one that is missing may have been broken too.
+        assert_eq!(outcome([released(), broken(), None]), None);
+        assert_eq!(
+            outcome([released(), released(), broken(), None, None]),
+            None
+        );
+        let lost = Some(Release::Lost(Loss::Broken { held: false }));
+        assert_eq!(outcome([released(), broken(), broken()]), lost);
+    }
+
+    #[test]
+    fn what_a_majority_did_not_have_was_lost_before() {
+        let lost = Some(Release::Lost(Loss::Free));
+        let said = [Some(NodeRelease::Released), Some(FREE), Some(FREE)];
+        assert_eq!(outcome(said), lost);
+        assert_eq!(outcome([Some(FREE), Some(FREE), None]), lost);
+    }
+
+    #[test]
+    fn a_break_at_a_minority_is_waited_for_and_then_a_loss_all_the_same() {
+        let said = release_tally([Some(BROKEN), Some(FREE), None]);
+        assert!(!said.is_decided(2));
+        let lost = Release::Lost(Loss::Broken { held: false });
+        assert_eq!(said.final_outcome(2), Some(lost));
+        let said = release_tally([Some(BROKEN), Some(NodeRelease::Released), None]);
+        assert!(!said.is_decided(2));
+        assert_eq!(said.final_outcome(2), None);
     }
 }

@@ -26,30 +26,32 @@ use crate::{
     lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability,
-        breaks::{BreakFeed, Breaking},
         contract::{
-            Acquisition, Attempt, Check, Confirmation, GiveBack, Health, Inspection, Leaving,
-            Release, Renewal, Renewer,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Health,
+            Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal, Renewer,
         },
-        page::{ListQuery, Page},
         parking::Parking,
-        relay::Relay,
     },
     telemetry::metrics::StoreFigures,
 };
 
 use super::{
     super::{
-        SlotTags, channels::Channels, credentials::Credentials, floors::Floors,
-        gateway::RedisGateway, scripts::Scripts, subscription::Subscription,
+        SlotTags,
+        client::credentials::Credentials,
+        floors::Floors,
+        queue::{
+            gateway::RedisGateway,
+            relay::{Channels, Subscription},
+        },
+        scripts::Scripts,
     },
-    local_queues::LocalQueues,
-    node_maker::NodeMaker,
+    local_queue::LocalQueues,
+    node::NodeMaker,
     quorum::Quorum,
     relay::QuorumRelay,
     scripts::QuorumScripts,
-    shared::Shared,
-    sweeper::Sweeper,
+    shared::{Shared, Sweeper},
 };
 
 /// Leases that a majority of independent Redis servers agrees on.

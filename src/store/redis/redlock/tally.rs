@@ -2,7 +2,7 @@
 
 use crate::{lock::TokenHash, store::contract::Holder};
 
-use super::{agreed::agreed, node_replies::NodeReplies, vote::Vote};
+use super::{quorum::NodeReplies, view::agreed, vote::Vote};
 
 /// What the votes of the first round amount to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,13 +122,15 @@ fn holder(votes: &NodeReplies<Vote>, majority: usize) -> Option<(Holder, usize)>
 mod tests {
     use std::time::Duration;
 
-    use super::*;
     use crate::{
         lock::{FencingToken, ForeignMark, HeldLease, Metadata, Token, Ttl},
         store::{Unavailability, Uncertainty},
     };
 
-    use super::super::{claim::Claim, vote::VoteId};
+    use super::{
+        super::{claim::Claim, vote::VoteId},
+        *,
+    };
 
     fn claim(token: TokenHash, fence: u64) -> Claim {
         Claim {

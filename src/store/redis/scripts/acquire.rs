@@ -14,15 +14,17 @@ use crate::{
 
 use super::{
     super::{
-        dispatch::{Dispatch, DispatchReply, Sending},
-        gateway::RedisGateway,
+        client::{
+            dispatch::{Dispatch, DispatchReply, Sending},
+            run::ReplyOrigin,
+        },
         keys::Keys,
         layout::{Record, id, pack},
-        run::ReplyOrigin,
+        queue::gateway::RedisGateway,
     },
     GrantKnowledge, Reply, Scripts,
     hex::{self, token_hash},
-    queueing,
+    script,
 };
 
 /// A wait that is longer is asked for again by the time it is over.
@@ -55,7 +57,7 @@ impl Scripts {
             let late = resent || sending == Sending::Again;
             command.arg(keys.lock()).arg(keys.fence());
             command.arg(&id).arg(lasts).arg(&rest);
-            command.arg(queueing::gateway(keys, gateway));
+            command.arg(script::gateway(keys, gateway));
             let waits_or_late = attempt.wait.is_some() || late;
             // What most attempts do not need is left out: each argument costs the server as much as a small command.
             if waits_or_late || !key.is_empty() {

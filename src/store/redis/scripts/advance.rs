@@ -6,8 +6,8 @@ use tokio::time::Duration;
 use crate::store::StoreError;
 
 use super::{
-    super::{dispatch::Dispatch, gateway::RedisGateway, keys::Keys},
-    Scripts, queueing,
+    super::{client::dispatch::Dispatch, keys::Keys, queue::gateway::RedisGateway},
+    Scripts, script,
 };
 
 /// What became of a lock whose lease should have ended.
@@ -32,7 +32,7 @@ impl Scripts {
     ) -> Result<Advance, StoreError> {
         let fill = |command: &mut Cmd, _| {
             command.arg(keys.lock()).arg(keys.fence());
-            command.arg(queueing::gateway(keys, gateway));
+            command.arg(script::gateway(keys, gateway));
         };
         let run = dispatch.run(&self.advance, keys, keys.lock(), fill);
         let mut reply = run.await?.reply;

@@ -9,11 +9,11 @@ use crate::{
 
 use super::{
     super::{
-        dispatch::{Dispatch, Sending},
-        gateway::RedisGateway,
+        client::dispatch::{Dispatch, Sending},
         keys::Keys,
+        queue::gateway::RedisGateway,
     },
-    Reply, Scripts, queueing,
+    Reply, Scripts, script,
 };
 
 /// What became of it.
@@ -42,7 +42,7 @@ impl Scripts {
             BreakTarget::Foreign(mark) => (String::new(), mark.to_string()),
         };
         let fill = |command: &mut Cmd, sending| {
-            queueing::fill(command, keys, gateway, &nonce);
+            script::fill(command, keys, gateway, &nonce);
             let late = u8::from(sending == Sending::Again);
             command.arg(&fence).arg(&mark).arg(late);
         };

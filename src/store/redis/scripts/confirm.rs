@@ -8,7 +8,11 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, keys::Keys, layout::id, run::ReplyOrigin},
+    super::{
+        client::{dispatch::Dispatch, run::ReplyOrigin},
+        keys::Keys,
+        layout::id,
+    },
     Scripts,
 };
 

@@ -5,7 +5,7 @@ use bb8_redis::redis::Cmd;
 use crate::store::{StoreError, contract::INSPECTED_WAITERS};
 
 use super::{
-    super::{dispatch::Dispatch, keys::Keys},
+    super::{client::dispatch::Dispatch, keys::Keys},
     Scripts,
 };
 

@@ -7,7 +7,7 @@ use bb8_redis::redis::parse_redis_value;
 use crate::lock::LockName;
 
 use super::{
-    super::{gateway::GatewayId, keys::Keys, slot::SlotTags},
+    super::{keys::Keys, queue::gateway::GatewayId, slot::SlotTags},
     Reply,
     inspect::queue,
 };

@@ -8,8 +8,8 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, gateway::RedisGateway, keys::Keys, layout::id},
-    Scripts, queueing,
+    super::{client::dispatch::Dispatch, keys::Keys, layout::id, queue::gateway::RedisGateway},
+    Scripts, script,
 };
 
 /// Who may know of a grant that is given back.
@@ -87,7 +87,7 @@ impl Scripts {
     ) -> Result<GiveBackReply, StoreError> {
         let id = id(token);
         let fill = |command: &mut Cmd, _| {
-            queueing::fill(command, keys, gateway, &id);
+            script::fill(command, keys, gateway, &id);
             match known {
                 GrantKnowledge::MayBeDelivered => command.arg(0).arg(""),
                 GrantKnowledge::Undelivered(None) => command.arg(1).arg(""),

@@ -9,7 +9,7 @@ use crate::store::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, keys::Keys, layout::waiter},
+    super::{client::dispatch::Dispatch, keys::Keys, layout::waiter},
     Reply, Scripts,
 };
 

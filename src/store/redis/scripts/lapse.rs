@@ -5,7 +5,7 @@ use bb8_redis::redis::Cmd;
 use crate::{lock::TokenHash, store::StoreError};
 
 use super::{
-    super::{dispatch::Dispatch, keys::Keys, layout::id},
+    super::{client::dispatch::Dispatch, keys::Keys, layout::id},
     Scripts,
 };
 

@@ -9,8 +9,13 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, gateway::RedisGateway, keys::Keys, layout::id, run::ReplyOrigin},
-    Scripts, queueing,
+    super::{
+        client::{dispatch::Dispatch, run::ReplyOrigin},
+        keys::Keys,
+        layout::id,
+        queue::gateway::RedisGateway,
+    },
+    Scripts, script,
 };
 
 // === impl Scripts ===
@@ -26,7 +31,7 @@ impl Scripts {
     ) -> Result<(Leaving, ReplyOrigin), StoreError> {
         let id = id(token);
         let fill = |command: &mut Cmd, _| {
-            queueing::fill(command, keys, gateway, &id);
+            script::fill(command, keys, gateway, &id);
             match keep_for.and_then(|keep| u64::try_from(keep.as_millis()).ok()) {
                 Some(ms) => command.arg(ms),
                 None => command.arg(""),

@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, keys::Keys},
+    super::{client::dispatch::Dispatch, keys::Keys},
     Reply, Scripts,
 };
 

@@ -4,22 +4,17 @@ mod acquire;
 mod advance;
 mod break_lock;
 mod confirm;
-mod contention;
 mod count;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzed_reply;
 mod give_back;
 pub(super) mod hex;
-mod idempotency;
 mod inspect;
 mod lapse;
 mod leave;
 mod list;
-mod news;
 mod probe;
-mod queueing;
 mod record;
-mod refusal;
 mod release;
 mod renew;
 mod reply;
@@ -27,14 +22,13 @@ mod script;
 
 pub(super) use advance::Advance;
 pub(super) use break_lock::BreakResult;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use fuzzed_reply::fuzzed_reply;
 pub(super) use give_back::{GrantKnowledge, TakeBackOutcome};
 pub(super) use hex::token_hash;
-pub(super) use idempotency::fill_idempotency;
 pub(super) use list::ListedHolder;
-pub(super) use news::ScriptNews;
 pub(super) use probe::{Permission, Probed};
 pub(super) use record::metadata_json;
-pub(super) use reply::Reply;
-pub(super) use script::{Script, Scripts, TOMBSTONE_MS};
+pub(super) use reply::{Reply, ScriptNews};
+pub(super) use script::{Script, Scripts, TOMBSTONE_MS, fill_idempotency};
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use fuzzed_reply::fuzzed_reply;

@@ -9,8 +9,10 @@ use crate::store::{Unavailability, Uncertainty};
 
 use super::{
     super::{
-        client::answered, dispatch::Dispatch, failure::Failure, keys::Keys, sending::Destination,
-        shard::Shard,
+        client::{
+            answered, dispatch::Dispatch, failure::Failure, sending::Destination, shard::Shard,
+        },
+        keys::Keys,
     },
     Reply, Scripts,
 };

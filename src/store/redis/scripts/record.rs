@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     lock::{FencingToken, ForeignMark, HeldLease, Metadata, Owner, Ttl},
-    store::{StoreError, contract::Holder},
+    store::{
+        StoreError,
+        contract::{Contention, Holder},
+    },
 };
 
 use super::{
@@ -104,4 +107,25 @@ pub(in crate::store::redis) fn metadata_json(metadata: &Metadata) -> String {
     }
     let entries: BTreeMap<&str, &str> = metadata.iter().collect();
     serde_json::to_string(&entries).expect("texts by name are JSON")
+}
+
+// === Contention ===
+//
+// What stands between an attempt and a lock, as the scripts tell it.
+
+// === impl Reply ===
+
+impl Reply {
+    /// The contention in the fields that follow.
+    pub(super) fn contention(&mut self, keys: &Keys) -> Result<Contention, StoreError> {
+        let waiters = self.integer().and_then(|count| u64::try_from(count).ok());
+        let waiters = waiters.ok_or_else(|| self.unexpected())?;
+        let holder = match self.text().as_deref() {
+            Some("held") => Some(Holder::Lease(self.held(keys)?)),
+            Some("foreign") => Some(self.foreign().ok_or_else(|| self.unexpected())?),
+            Some("passing") => None,
+            _ => return Err(self.unexpected()),
+        };
+        Ok(Contention { holder, waiters })
+    }
 }

@@ -12,12 +12,12 @@ use crate::{
 
 use super::{
     super::{
-        dispatch::{Dispatch, DispatchReply},
-        gateway::RedisGateway,
+        client::dispatch::{Dispatch, DispatchReply},
         keys::Keys,
         layout::id,
+        queue::gateway::RedisGateway,
     },
-    Scripts, queueing,
+    Scripts, script,
 };
 
 // === impl Scripts ===
@@ -33,7 +33,7 @@ impl Scripts {
     ) -> Result<Release, StoreError> {
         let id = id(token);
         let fill = |command: &mut Cmd, _| {
-            queueing::fill(command, keys, gateway, &id);
+            script::fill(command, keys, gateway, &id);
             if let Some(keeper) = keeper {
                 command.arg(keeper.to_string());
             }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    super::{dispatch::Dispatch, gateway::RedisGateway, keys::Keys, layout::id},
+    super::{client::dispatch::Dispatch, keys::Keys, layout::id, queue::gateway::RedisGateway},
     Scripts,
 };
 

@@ -1,12 +1,22 @@
 //! The reply of a script: what it is, what it answers, and its fields.
 
-use std::vec;
+use std::{time::Duration, vec};
 
 use bb8_redis::redis::Value;
 
-use crate::store::{StoreError, Uncertainty};
+use crate::{
+    lock::{HeldLease, TokenHash},
+    store::{StoreError, Unavailability, Uncertainty},
+};
 
-use super::super::run::{ReplyOrigin, RunId};
+use super::{
+    super::{
+        client::run::{ReplyOrigin, RunId},
+        keys::Keys,
+        layout::Record,
+    },
+    token_hash,
+};
 
 /// A reply that is known to answer our command.
 #[derive(Debug)]
@@ -180,8 +190,99 @@ impl Flat {
     }
 }
 
+// === Refusal ===
+//
+// Why a script that grants locks has done nothing.
+
+// === impl Reply ===
+
+impl Reply {
+    /// Why nothing was granted, whoever asked; or that the reply is none that the script gives.
+    pub(in crate::store::redis) fn refusal(&mut self, keys: &Keys) -> StoreError {
+        match self.kind() {
+            "exhausted" => StoreError::FenceExhausted,
+            "clock" => match self.integer() {
+                Some(seconds) => Unavailability::Clock(format!("{seconds} s since 1970")).into(),
+                None => self.unexpected(),
+            },
+            "counter" => StoreError::ForeignData {
+                key: keys.fence().to_owned(),
+                found: "a string that is no fence counter".into(),
+            },
+            "layout" => self.layout(keys),
+            _ => self.unexpected(),
+        }
+    }
+}
+
+// === News ===
+//
+// What a script tells besides its answer: the consequences that concern this gateway.
+
+/// One piece of news.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::store::redis) enum ScriptNews {
+    /// The lock has passed to an attempt that waits here.
+    Granted(TokenHash, HeldLease),
+    /// It has passed to somebody else, for this long.
+    Passed(Duration),
+    /// The place of an attempt that waits here was taken over.
+    Superseded(TokenHash),
+    /// The lock is free; there were more dead tickets than are cleared away at once.
+    More,
+    /// A message to another gateway could not be published.
+    Unsent,
+    /// This gateway did not count as alive in the slot of the lock until now.
+    Lapsed,
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// The news in the next field. What makes no sense is as good as a lost reply: it is found out
+    /// later.
+    pub(super) fn news(&mut self) -> Result<Vec<ScriptNews>, StoreError> {
+        let mut news = self.nested().ok_or_else(|| self.unexpected())?;
+        let mut all = Vec::new();
+        while !news.is_over() {
+            let one = news.nested().and_then(ScriptNews::read);
+            all.push(one.ok_or_else(|| self.unexpected())?);
+        }
+        Ok(all)
+    }
+}
+
+// === impl ScriptNews ===
+
+impl ScriptNews {
+    fn read(mut fields: Reply) -> Option<Self> {
+        let kind = fields.text()?;
+        match kind.as_str() {
+            "granted" => {
+                let text = fields.text()?;
+                let record = Record::read(&text)?;
+                let lease = record.lease(fields.micros()?)?;
+                Some(Self::Granted(record.token(), lease))
+            }
+            "passed" => {
+                let ms = u64::try_from(fields.integer()?).ok()?;
+                Some(Self::Passed(Duration::from_millis(ms)))
+            }
+            "superseded" => token_hash(&fields.text()?).map(Self::Superseded),
+            "more" => Some(Self::More),
+            "unsent" => Some(Self::Unsent),
+            "lapsed" => Some(Self::Lapsed),
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use bb8_redis::redis::Value;
+
+    use crate::lock::Token;
+
     use super::*;
 
     fn text(text: &str) -> Value {
@@ -248,5 +349,53 @@ mod tests {
     fn shows_no_field_in_its_error() {
         let reply = Reply::read(Value::Array(vec![text("odd"), text("a"), text("x9")]), "a");
         assert!(!reply.unwrap().unexpected().to_string().contains("x9"));
+    }
+
+    fn news(news: &[&[&str]]) -> Result<Vec<ScriptNews>, StoreError> {
+        let field = |text: &str| format!("{}:{text}", text.len());
+        let one = |fields: &&[&str]| {
+            let fields: String = fields.iter().map(|text| field(text)).collect();
+            field(&fields)
+        };
+        let news: String = news.iter().map(one).collect();
+        let text = format!("released a {}", field(&news));
+        Reply::read(Value::BulkString(text.into()), "a")
+            .unwrap()
+            .news()
+    }
+
+    #[test]
+    fn each_kind_is_understood() {
+        let token = Token::random().hash();
+        let ticket = token.to_string();
+        let read = news(&[
+            &["passed", "3000"],
+            &["superseded", &ticket],
+            &["more"],
+            &["unsent"],
+            &["lapsed"],
+        ]);
+        let expected = [
+            ScriptNews::Passed(Duration::from_secs(3)),
+            ScriptNews::Superseded(token),
+            ScriptNews::More,
+            ScriptNews::Unsent,
+            ScriptNews::Lapsed,
+        ];
+        assert_eq!(read.unwrap(), expected);
+        assert_eq!(news(&[]).unwrap(), []);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_no_news() {
+        for odd in [
+            &["odd"][..],
+            &["passed", "-1"],
+            &["superseded", "x"],
+            &["granted", &"0".repeat(64)],
+            &[],
+        ] {
+            assert!(news(&[odd]).is_err());
+        }
     }
 }

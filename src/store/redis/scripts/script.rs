@@ -7,7 +7,15 @@ use sha1::{Digest, Sha1};
 
 use crate::{
     mutants,
-    store::{contract::TOMBSTONE, redis::channels::Channels},
+    store::{
+        contract::{Idempotency, TOMBSTONE},
+        redis::queue::relay::Channels,
+    },
+};
+
+use super::{
+    super::{keys::Keys, queue::gateway::RedisGateway},
+    hex,
 };
 
 /// The text of a script and the hash by which the server knows it.
@@ -193,4 +201,38 @@ fn compose(text: &str) -> String {
         composed.push('\n');
     }
     composed
+}
+
+// === Queueing ===
+//
+// What all scripts take which pass a lock on.
+
+/// The highest fence that this gateway has seen in the slot of a lock, in 16 digits, and its id.
+pub(super) fn gateway(keys: &Keys, gateway: &RedisGateway) -> String {
+    let floor = gateway.floors.of(keys.slot());
+    format!("{floor:016}{}", gateway.id.as_str())
+}
+
+/// Appends the keys, and what a script takes that ends something of an attempt.
+pub(super) fn fill(command: &mut Cmd, keys: &Keys, by: &RedisGateway, id: &str) {
+    command.arg(keys.lock()).arg(keys.fence());
+    command.arg(id).arg(gateway(keys, by));
+}
+
+// === Idempotency ===
+//
+// The idempotency key of an attempt, as the scripts are given it.
+
+/// Key, fingerprint and salt; each empty if there is no key.
+pub(in crate::store::redis) fn fill_idempotency(
+    command: &mut Cmd,
+    idempotency: Option<&Idempotency>,
+) {
+    match idempotency {
+        None => command.arg("").arg("").arg(""),
+        Some(key) => command
+            .arg(hex::write(key.hash.as_bytes()))
+            .arg(hex::write(key.fingerprint.as_bytes()))
+            .arg(hex::write(key.salt.as_bytes())),
+    };
 }

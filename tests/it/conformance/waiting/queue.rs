@@ -8,8 +8,7 @@ use latchgate::{
     lock::NamePrefix,
     store::{
         Store as _,
-        contract::{Acquisition, Attempt, QueuePosition, Waiting},
-        page::ListQuery,
+        contract::{Acquisition, Attempt, ListQuery, QueuePosition, Waiting},
     },
 };
 use tokio::time::sleep;

@@ -7,10 +7,9 @@ use latchgate::{
     lock::{BreakTarget, FencingToken, IdempotencyHash, Owner},
     store::{
         AnyStore, Store,
-        breaks::Breaking,
         contract::{
-            Acquisition, Attempt, Confirmation, GiveBack, Holder, Leaving, Loss, Release, Renewal,
-            Waiting,
+            Acquisition, Attempt, Breaking, Confirmation, GiveBack, Holder, Leaving, Loss, Release,
+            Renewal, Waiting,
         },
         parking::{News, Parked},
     },

@@ -7,9 +7,8 @@ use latchgate::{
     lock::NamePrefix,
     store::{
         Store,
-        contract::Holder,
+        contract::{Holder, ListQuery, Page},
         cursor::Cursor,
-        page::{ListQuery, Page},
         redis::RedisStore,
     },
 };

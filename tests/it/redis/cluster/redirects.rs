@@ -6,8 +6,7 @@ use latchgate::{
     lock::NamePrefix,
     store::{
         Store, StoreError, Unavailability,
-        contract::{Acquisition, Health, Release},
-        page::ListQuery,
+        contract::{Acquisition, Health, ListQuery, Release},
     },
 };
 

@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::config::RedisNode;
+use crate::{config::RedisNode, store::redis::Slot};
 
-use super::{
-    super::{Slot, shard::Shard},
-    view::ClusterView,
-};
+use super::{super::shard::Shard, view::ClusterView};
 
 /// Which server has which slot. It is never changed but replaced.
 #[derive(Clone)]
@@ -107,13 +104,15 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{
         config::{ClusterUrl, RedisConfig, StoreUrl},
         lifecycle::Workers,
     };
 
-    use super::super::{super::cluster::Cluster, view::SlotRange};
+    use super::{
+        super::{super::cluster::Cluster, view::SlotRange},
+        *,
+    };
 
     fn cluster() -> Cluster {
         let url: StoreUrl = "redis+cluster://127.0.0.1:1".parse().unwrap();

@@ -19,12 +19,11 @@ use tracing::{info, warn};
 use crate::{
     config::{ClusterUrl, RedisConfig, RedisNode},
     lifecycle::Workers,
-    store::Unavailability,
+    store::{Unavailability, redis::Slot},
 };
 
 use super::{
     super::{
-        Slot,
         credentials::Credentials,
         endpoint::Endpoint,
         failure::{Redirect, RedirectKind},

@@ -8,7 +8,7 @@ use tokio::time::{Duration, Instant, timeout_at};
 
 use crate::{
     config::RedisNode,
-    store::{Unavailability, redis::permissions::hint},
+    store::{Unavailability, redis::health::examination::hint},
 };
 
 use super::{

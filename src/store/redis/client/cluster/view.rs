@@ -2,9 +2,12 @@
 
 use bb8_redis::redis::Value;
 
-use crate::{config::RedisNode, store::Unavailability};
+use crate::{
+    config::RedisNode,
+    store::{Unavailability, redis::Slot},
+};
 
-use super::super::{Slot, connection::answered};
+use super::super::connection::answered;
 
 /// Who has which slots, as one server of a cluster sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]

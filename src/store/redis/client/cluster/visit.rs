@@ -12,17 +12,16 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     lock::LockName,
-    store::{StoreError, Unavailability, Uncertainty},
+    store::{
+        StoreError, Unavailability, Uncertainty,
+        redis::{Slot, SlotTags, health::retry::RetryPolicy, keys::Keys},
+    },
 };
 
 use super::super::{
-    Slot, SlotTags,
     connection::answered,
     dispatch::Dispatch,
-    failure::Failure,
-    failure::{Redirect, RedirectKind},
-    keys::Keys,
-    retry::RetryPolicy,
+    failure::{Failure, Redirect, RedirectKind},
     shard::Shard,
 };
 

@@ -13,15 +13,13 @@ use crate::{
     lock::LockName,
     store::{
         StoreError,
+        contract::{HeldLock, Page},
         cursor::Cursor,
-        page::{HeldLock, Page},
+        redis::{Slot, list::page::RedisListing},
     },
 };
 
-use super::{
-    super::{Slot, list::RedisListing, shard::Shard},
-    visit::Visited,
-};
+use super::{super::shard::Shard, visit::Visited};
 
 /// A lock that was found.
 struct Found {

@@ -11,13 +11,15 @@ use tokio::{
     sync::Notify,
 };
 
-use super::{
-    super::{credentials::Credentials, endpoint::Endpoint, keys::Keys, route::Route},
-    *,
-};
 use crate::{
     config::{RedisLogin, RedisNode},
     lifecycle::{Lifecycle, Workers},
+    store::redis::keys::Keys,
+};
+
+use super::{
+    super::{credentials::Credentials, endpoint::Endpoint, route::Route},
+    *,
 };
 
 /// A server with one replica.

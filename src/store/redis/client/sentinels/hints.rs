@@ -8,12 +8,10 @@ use futures_util::{StreamExt, future::join_all};
 use tokio::time::{Duration, Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::lifecycle::Lifecycle;
+use crate::{lifecycle::Lifecycle, store::redis::queue::relay::until_silent};
 
 use super::{
-    super::{endpoint::PubSubConnection, subscription::until_silent},
-    followed_master::FollowedMaster,
-    sentinel::Sentinel,
+    super::endpoint::PubSubConnection, followed_master::FollowedMaster, sentinel::Sentinel,
 };
 
 /// What a sentinel tells when a replica has been made the master, and when it believes so itself. The

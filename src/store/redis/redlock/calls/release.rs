@@ -3,14 +3,19 @@
 use bb8_redis::redis::Cmd;
 
 use crate::{
-    lock::{KeeperId, TokenHash},
-    store::{StoreError, contract::Loss},
+    lock::{ForeignMark, KeeperId, TokenHash},
+    store::{
+        StoreError,
+        contract::Loss,
+        redis::{
+            client::dispatch::{DispatchReply, Sending},
+            keys::Keys,
+            scripts::TOMBSTONE_MS,
+        },
+    },
 };
 
-use super::super::{
-    super::{dispatch::DispatchReply, keys::Keys, scripts::TOMBSTONE_MS},
-    node::Node,
-};
+use super::super::{claim::Nonce, node::Node};
 
 /// What became of a lease at one node that was to release it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +73,111 @@ impl Node {
             // Whether it was lost before, or released by the copy whose reply was lost, nobody can
             // tell.
             Some(unknown) => Err(unknown.into()),
+        }
+    }
+}
+
+// === Withdraw ===
+//
+// Calls `withdraw.lua`.
+
+/// What became of what is withdrawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store::redis::redlock) enum Withdrawal {
+    /// It had the lock there.
+    GivenBack,
+    /// Its lease was adopted, or answered again under its idempotency key.
+    Kept,
+    /// It has nothing there, and never will.
+    Nothing,
+}
+
+// === impl Node ===
+
+impl Node {
+    /// Withdraws a try of which nobody has heard; without a nonce the whole attempt, of which somebody
+    /// may have heard.
+    pub(in crate::store::redis::redlock) async fn withdraw(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+        nonce: Option<&Nonce>,
+    ) -> Result<Withdrawal, StoreError> {
+        let token = token.to_string();
+        let fill = |command: &mut Cmd, _| {
+            for key in [keys.lock(), keys.info(), keys.ended()] {
+                command.arg(key);
+            }
+            command.arg(keys.wanted()).arg(&token);
+            command.arg(nonce.map(Nonce::as_str).unwrap_or_default());
+            command.arg(TOMBSTONE_MS).arg(u8::from(nonce.is_none()));
+        };
+        let run = self.run(&self.scripts.withdraw, keys, &token, fill);
+        let mut reply = run.await?.reply;
+        match reply.kind() {
+            "given_back" => Ok(Withdrawal::GivenBack),
+            "kept" => Ok(Withdrawal::Kept),
+            "nothing" => Ok(Withdrawal::Nothing),
+            "layout" => Err(reply.layout(keys)),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
+
+// === Break lock ===
+//
+// Calls `quorum_break.lua`.
+
+/// What is to be broken. Nothing else is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::store::redis::redlock) enum NodeTarget {
+    /// The lease of this token.
+    Lease(TokenHash),
+    /// What a foreign client has written, by its mark.
+    Foreign(ForeignMark),
+}
+
+/// What became of it at one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store::redis::redlock) enum NodeBreak {
+    /// It was broken.
+    Broken,
+    /// Another break has ended it there.
+    Ended,
+    /// It does not have the lock there (any more).
+    Changed,
+}
+
+// === impl Node ===
+
+impl Node {
+    pub(in crate::store::redis::redlock) async fn break_lock(
+        &self,
+        keys: &Keys,
+        nonce: &Nonce,
+        node_target: &NodeTarget,
+    ) -> Result<NodeBreak, StoreError> {
+        let (token, mark) = match node_target {
+            NodeTarget::Lease(token) => (token.to_string(), String::new()),
+            NodeTarget::Foreign(mark) => (String::new(), mark.to_string()),
+        };
+        let fill = |command: &mut Cmd, sending| {
+            for key in [keys.lock(), keys.info(), keys.ended()] {
+                command.arg(key);
+            }
+            command.arg(keys.wanted());
+            command.arg(nonce.as_str()).arg(TOMBSTONE_MS);
+            let late = u8::from(sending == Sending::Again);
+            command.arg(&token).arg(&mark).arg(late);
+        };
+        let run = self.run(&self.scripts.break_lock, keys, nonce.as_str(), fill);
+        let mut reply = run.await?.reply;
+        match reply.kind() {
+            "broken" => Ok(NodeBreak::Broken),
+            "ended" => Ok(NodeBreak::Ended),
+            "changed" => Ok(NodeBreak::Changed),
+            "layout" => Err(reply.layout(keys)),
+            _ => Err(reply.unexpected()),
         }
     }
 }

@@ -6,18 +6,12 @@ use crate::{
     lock::{TokenHash, Ttl},
     store::{
         StoreError, Unavailability, Uncertainty,
-        contract::{Loss, Renewal, Renewer},
+        contract::{Confirmation, Loss, Renewal, Renewer},
+        redis::{keys::Keys, queue::gateway::RedisGateway, scripts::TOMBSTONE_MS},
     },
 };
 
-use super::super::{
-    super::{
-        gateway::RedisGateway,
-        keys::Keys,
-        scripts::{Reply, TOMBSTONE_MS},
-    },
-    node::Node,
-};
+use super::super::{super::scripts::Reply, node::Node};
 
 /// How often a renewal is asked for: each time somebody else has renewed the lease in between.
 const TRIES: usize = 16;
@@ -120,5 +114,36 @@ fn broken(reply: &mut Reply) -> Result<Loss, StoreError> {
     match reply.integer() {
         Some(held @ (0 | 1)) => Ok(Loss::Broken { held: held == 1 }),
         _ => Err(reply.unexpected()),
+    }
+}
+
+// === Confirm ===
+//
+// Calls `quorum_confirm.lua`.
+
+// === impl Node ===
+
+impl Node {
+    pub(in crate::store::redis::redlock) async fn confirm(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+    ) -> Result<Confirmation, StoreError> {
+        let token = token.to_string();
+        let fill = |command: &mut Cmd, _| {
+            for key in [keys.lock(), keys.info(), keys.ended()] {
+                command.arg(key);
+            }
+            command.arg(&token).arg(TOMBSTONE_MS);
+        };
+        let run = self.run(&self.scripts.confirm, keys, &token, fill);
+        let mut reply = run.await?.reply;
+        match reply.kind() {
+            "confirmed" => Ok(Confirmation::Confirmed(reply.lease(keys)?)),
+            "lost" => Ok(Confirmation::Lost),
+            "superseded" => Ok(Confirmation::Superseded),
+            "layout" => Err(reply.layout(keys)),
+            _ => Err(reply.unexpected()),
+        }
     }
 }

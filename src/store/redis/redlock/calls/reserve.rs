@@ -6,19 +6,18 @@ use bb8_redis::redis::Cmd;
 use tokio::time::Instant;
 
 use crate::{
-    lock::{HoldLimit, Owner},
-    store::{StoreError, Unavailability, contract::Attempt},
+    lock::{FencingToken, HoldLimit, Owner, TokenHash},
+    store::{
+        StoreError, Unavailability,
+        contract::Attempt,
+        redis::{keys::Keys, scripts::TOMBSTONE_MS},
+    },
 };
 
 use super::super::{
-    super::{
-        keys::Keys,
-        scripts::{Reply, fill_idempotency, metadata_json, token_hash},
-    },
-    claim::Claim,
+    super::scripts::{Reply, fill_idempotency, metadata_json, token_hash},
+    claim::{Claim, Nonce, begun_millis},
     node::{Node, delayed_without_data},
-    nonce::Nonce,
-    validity::begun_millis,
     vote::{Vote, VoteId},
 };
 
@@ -135,6 +134,64 @@ impl Node {
             "superseded" => Ok(Vote::Superseded),
             "withdrawn" => Ok(Vote::Withdrawn),
             _ => Err(reply.refusal(keys)),
+        }
+    }
+}
+
+// === Ratify ===
+//
+// Calls `ratify.lua`.
+
+/// What a node says to the fence of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store::redis::redlock) enum Ratification {
+    /// It has accepted it.
+    Ratified,
+    /// Another lock of the slot has passed it there.
+    Overtaken,
+    /// It has a vote no more, or another one than it gave: a node has learnt from it meanwhile.
+    Outdated,
+    /// The try does not have the lock there (any more).
+    Refused,
+}
+
+// === impl Node ===
+
+impl Node {
+    /// Tells the node the fence of a lease to which it has given this vote, once. `lead`: for how long the
+    /// lease has lasted already.
+    pub(in crate::store::redis::redlock) async fn ratify(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+        nonce: &Nonce,
+        fence: FencingToken,
+        vote: &VoteId,
+        lead: Duration,
+    ) -> Result<Ratification, StoreError> {
+        let token = token.to_string();
+        let limit = Instant::now() + self.timeout;
+        let connection = self.pool().connection(limit).await;
+        let connection =
+            connection.map_err(|why| StoreError::from(Unavailability::Connect(why.to_string())))?;
+        let run = self.run_of(&connection)?.to_owned();
+        let fill = |command: &mut Cmd| {
+            for key in [keys.lock(), keys.info(), keys.ended(), keys.fence()] {
+                command.arg(key);
+            }
+            command.arg(Keys::NODE);
+            command.arg(&token).arg(nonce.as_str()).arg(fence.get());
+            command.arg(TOMBSTONE_MS).arg(begun_millis(lead));
+            command.arg(vote.as_str()).arg(&run);
+        };
+        let sent = self.once(connection, &self.scripts.ratify, keys, nonce.as_str(), fill);
+        let reply = sent.await?;
+        match reply.kind() {
+            "ratified" => Ok(Ratification::Ratified),
+            "outdated" => Ok(Ratification::Outdated),
+            "overtaken" => Ok(Ratification::Overtaken),
+            "refused" => Ok(Ratification::Refused),
+            _ => Err(reply.unexpected()),
         }
     }
 }

@@ -4,9 +4,18 @@ use std::time::Duration;
 
 use bb8_redis::redis::Cmd;
 
-use crate::{lock::ForeignMark, store::StoreError};
+use crate::{
+    lock::{ForeignMark, IdempotencyHash, Salt, TokenHash},
+    store::{
+        StoreError,
+        redis::{
+            keys::Keys,
+            scripts::{Reply, TOMBSTONE_MS, hex},
+        },
+    },
+};
 
-use super::super::{super::keys::Keys, claim::Claim, node::Node};
+use super::super::{claim::Claim, node::Node};
 
 /// Who has a lock at one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,4 +50,78 @@ impl Node {
             _ => Err(reply.unexpected()),
         }
     }
+}
+
+// === Replay ===
+//
+// Calls `replay.lua`.
+
+/// What is answered again.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store::redis::redlock) struct ReplayRequest {
+    /// The attempt that asks.
+    pub(in crate::store::redis::redlock) asks: TokenHash,
+    /// Under which idempotency key.
+    pub(in crate::store::redis::redlock) key: IdempotencyHash,
+    /// The lease.
+    pub(in crate::store::redis::redlock) lease: TokenHash,
+}
+
+/// What a node answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::store::redis::redlock) enum ReplayReply {
+    /// The lease, and whether somebody may have heard of it before.
+    Lease(Claim, Salt, bool),
+    /// A newer request under the key keeps it.
+    Superseded,
+    /// It does not live there under this key.
+    NotFound,
+}
+
+// === impl Node ===
+
+impl Node {
+    pub(in crate::store::redis::redlock) async fn replay(
+        &self,
+        keys: &Keys,
+        request: &ReplayRequest,
+    ) -> Result<ReplayReply, StoreError> {
+        let asks = request.asks.to_string();
+        let lease = request.lease.to_string();
+        let fill = |command: &mut Cmd, _| {
+            for key in [keys.lock(), keys.info(), keys.ended()] {
+                command.arg(key);
+            }
+            command.arg(&asks).arg(hex::write(request.key.as_bytes()));
+            command.arg(&lease).arg(TOMBSTONE_MS);
+        };
+        let run = self.run(&self.scripts.replay, keys, &asks, fill);
+        let mut reply = run.await?.reply;
+        match reply.kind() {
+            "replayed" => read(&mut reply, keys, request, true),
+            "collected" => read(&mut reply, keys, request, false),
+            "superseded" => Ok(ReplayReply::Superseded),
+            "gone" => Ok(ReplayReply::NotFound),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
+
+fn read(
+    reply: &mut Reply,
+    keys: &Keys,
+    request: &ReplayRequest,
+    delivered: bool,
+) -> Result<ReplayReply, StoreError> {
+    let left = reply.integer().and_then(|ms| u64::try_from(ms).ok());
+    let salt = reply.text().as_deref().and_then(hex::read);
+    let (Some(left), Some(salt)) = (left, salt) else {
+        return Err(reply.unexpected());
+    };
+    let claim = Claim {
+        token: request.lease,
+        left: Duration::from_millis(left),
+        lease: reply.lease(keys)?,
+    };
+    Ok(ReplayReply::Lease(claim, Salt::from_bytes(salt), delivered))
 }

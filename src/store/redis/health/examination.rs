@@ -1,0 +1,392 @@
+//! Looks whether the server is one in which locks are safe: at the start, on every new connection,
+//! once a minute, and whenever somebody asks.
+
+use std::sync::{Arc, PoisonError};
+
+use bb8_redis::redis::{Cmd, Value};
+use tokio::time::{Duration, Instant, sleep};
+
+use crate::{
+    clock::Clock,
+    store::{
+        Unavailability,
+        contract::{Check, Health},
+    },
+};
+
+use super::{
+    super::{
+        SlotTags,
+        client::{
+            dispatch::Dispatch,
+            failure::{Failure, LACKS_PERMISSION},
+            shard::Shard,
+        },
+        floors::Floors,
+        keys::Keys,
+        scripts::{Permission, Probed, Scripts},
+    },
+    replicated::Replicated,
+};
+
+/// What it takes to examine a server.
+pub(crate) struct Examiner {
+    pub(crate) dispatch: Arc<Dispatch>,
+    pub(crate) scripts: Arc<Scripts>,
+    pub(crate) replicated: Arc<Replicated>,
+    pub(crate) floors: Arc<Floors>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) tags: Arc<SlotTags>,
+    pub(crate) accept_eviction: bool,
+    /// How long an examination may take.
+    pub(crate) limit: Duration,
+}
+
+/// What an examination found.
+#[derive(Debug, Clone)]
+pub(crate) struct Findings {
+    pub(crate) at: Instant,
+    pub(crate) checks: Vec<Check>,
+    pub(crate) verdict: SafetyVerdict,
+}
+
+/// Whether locks may be granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SafetyVerdict {
+    /// They may.
+    Safe,
+    /// They may not, for this reason.
+    Unsafe(String),
+    /// The server did not answer.
+    Unreachable(Unavailability),
+}
+
+/// How soon a server is probed in another slot.
+const ANOTHER_SLOT: Duration = Duration::from_millis(10);
+/// By how much the clocks may differ before it is worth a look.
+const SKEW: Duration = Duration::from_secs(1);
+/// The times from which fences may be made, as in `acquire.lua`.
+const POSSIBLE: std::ops::Range<u64> = 1_735_689_600..7_258_118_400;
+
+// === impl Examiner ===
+
+impl Examiner {
+    /// Examines a server now.
+    pub(crate) async fn examine(&self, shard: &Arc<Shard>) -> Findings {
+        let mut findings = match self.probe(shard).await {
+            Ok(probed) => self.findings(shard, &probed, self.eviction(shard).await),
+            Err(failure) => Findings::of_failure(failure),
+        };
+        if let SafetyVerdict::Safe = findings.verdict {
+            findings.checks.extend(self.replicated.check(shard).await);
+        }
+        if !self.dispatch.topology.is_cluster() {
+            findings.checks.extend(self.dispatch.topology.checks());
+        }
+        findings
+    }
+
+    async fn probe(&self, shard: &Arc<Shard>) -> Result<Probed, Failure> {
+        let limit = Instant::now() + self.limit;
+        loop {
+            let slot = self.dispatch.topology.some_slot(shard);
+            let key = match slot {
+                Some(slot) => Keys::probe_in(slot, &self.tags),
+                None => Keys::PROBE.to_owned(),
+            };
+            let probe = self.scripts.probe(&self.dispatch, shard, &key, limit);
+            match probe.await {
+                // That slot is on its way to another server, or has gone there. The next is another.
+                Err(Failure::Elsewhere(_) | Failure::Moving(_)) if Instant::now() < limit => {
+                    sleep(ANOTHER_SLOT).await;
+                }
+                Err(Failure::Elsewhere(redirect)) => {
+                    return Err(Failure::Transient(redirect.reason()));
+                }
+                Ok(mut probed) => {
+                    if slot.is_some() {
+                        let of_cluster = self.dispatch.of_cluster(shard).await?;
+                        probed.listing.extend(of_cluster);
+                    }
+                    return Ok(probed);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn findings(&self, shard: &Shard, probed: &Probed, eviction: Health) -> Findings {
+        let refused = &self.dispatch.unsubscribed;
+        let refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let permissions = judge(probed, refused.as_deref());
+        drop(refused);
+        let clock = self.judge_clock(shard, probed.time);
+        let may_run = |(_, permission): &(String, Permission)| *permission == Permission::Given;
+        let verdict = match (&permissions, &eviction) {
+            (Health::Misconfigured(why), _) if !probed.commands.iter().all(may_run) => {
+                SafetyVerdict::Unsafe(why.clone())
+            }
+            (_, Health::Misconfigured(why)) => SafetyVerdict::Unsafe(why.clone()),
+            // What was found before stands, and is looked at again soon.
+            (_, Health::Outage(why)) => {
+                SafetyVerdict::Unreachable(Unavailability::Connect(why.clone()))
+            }
+            _ => SafetyVerdict::Safe,
+        };
+        Findings::new(
+            verdict,
+            [
+                ("connection", judge_refusals(probed)),
+                ("permissions", permissions),
+                ("eviction", eviction),
+                ("clock", clock),
+            ],
+        )
+    }
+
+    async fn eviction(&self, shard: &Arc<Shard>) -> Health {
+        let mut command = Cmd::new();
+        command.arg("INFO").arg("memory");
+        let eviction = match self.dispatch.plain_to(shard, &command).await {
+            Ok(Value::BulkString(info)) => Eviction::from_info(&String::from_utf8_lossy(&info)),
+            Ok(_) => None,
+            Err(Failure::Refused(why)) => {
+                let missing = format!("the eviction policy cannot be read: {why}");
+                return self.unread(shard, explain(&missing));
+            }
+            Err(failure) => return Health::Outage(describe(failure).to_string()),
+        };
+        let Some(eviction) = eviction else {
+            let why = "the server does not tell its eviction policy".to_owned();
+            return self.unread(shard, why);
+        };
+        *shard.admission.last_policy() = Some(eviction.clone());
+        self.judge_eviction(&eviction)
+    }
+
+    fn judge_eviction(&self, eviction: &Eviction) -> Health {
+        match eviction {
+            Eviction::Never => Health::Passing,
+            Eviction::ByPolicy(policy) => {
+                let finding = format!("the server evicts keys when its memory is full ({policy})");
+                if self.accept_eviction {
+                    Health::Warning(format!("{finding}; accepted by redis.accept_eviction"))
+                } else {
+                    Health::Misconfigured(format!(
+                        "{finding}, which frees locks that are held; set maxmemory-policy \
+                         noeviction, or accept it with redis.accept_eviction"
+                    ))
+                }
+            }
+        }
+    }
+
+    /// A policy that cannot be read any more is taken for the one that was read last: a server that
+    /// evicts does not become safe by not saying so.
+    fn unread(&self, shard: &Shard, why: String) -> Health {
+        let last = shard.admission.last_policy().clone();
+        match last.map(|policy| self.judge_eviction(&policy)) {
+            Some(Health::Misconfigured(what)) => {
+                Health::Misconfigured(format!("{what} (when it was last read: {why})"))
+            }
+            _ => Health::Warning(why),
+        }
+    }
+
+    fn judge_clock(&self, shard: &Shard, time: Duration) -> Health {
+        if !POSSIBLE.contains(&time.as_secs()) {
+            let seconds = time.as_secs();
+            let finding = format!("the server's clock shows {seconds} s since 1970");
+            return Health::Misconfigured(format!("{finding}; no fencing token is made from it"));
+        }
+        let here = self.clock.wall().duration_since(std::time::UNIX_EPOCH);
+        let here = here.unwrap_or_default();
+        let ahead = time.as_secs_f64() - here.as_secs_f64();
+        shard.admission.note_skew(ahead);
+        if Duration::from_micros(self.floors.highest()) > time + SKEW {
+            let finding = "a fencing token is ahead of the server's clock: the clock has stepped back, or \
+                           the counter was raised (by another server's data, or by hand); tokens go \
+                           on rising from there";
+            return Health::Warning(finding.to_owned());
+        }
+        let skew = here.abs_diff(time);
+        if skew > SKEW {
+            let ms = skew.as_millis();
+            return Health::Warning(format!(
+                "the clocks of the server and of this gateway differ by {ms} ms"
+            ));
+        }
+        Health::Passing
+    }
+}
+
+/// Whether the server takes writes.
+fn judge_refusals(probed: &Probed) -> Health {
+    match &probed.refusal {
+        None => Health::Passing,
+        Some(Unavailability::OutOfMemory) => {
+            let finding = "the server is out of memory: no lock is granted until it has some";
+            Health::Warning(finding.to_owned())
+        }
+        Some(why) => Health::Outage(why.to_string()),
+    }
+}
+
+fn describe(failure: Failure) -> Unavailability {
+    match failure {
+        Failure::Unknown(why) => Unavailability::Connect(why.to_string()),
+        Failure::NoScript | Failure::WrongType => {
+            let key = Keys::PROBE;
+            Unavailability::Refused(format!("the server does not run the probe on {key}"))
+        }
+        known => known.reason(),
+    }
+}
+
+// === impl Findings ===
+
+impl Findings {
+    fn new(
+        verdict: SafetyVerdict,
+        checks: impl IntoIterator<Item = (&'static str, Health)>,
+    ) -> Self {
+        let checks = checks.into_iter();
+        Self {
+            at: Instant::now(),
+            checks: checks
+                .map(|(name, health)| Check {
+                    name,
+                    health,
+                    note: None,
+                })
+                .collect(),
+            verdict,
+        }
+    }
+
+    fn of_failure(failure: Failure) -> Self {
+        match describe(failure) {
+            Unavailability::Misconfigured(why) => {
+                let why = hint(why);
+                let checks = [
+                    ("connection", Health::Passing),
+                    ("permissions", Health::Misconfigured(why.clone())),
+                ];
+                Self::new(SafetyVerdict::Unsafe(why), checks)
+            }
+            why => {
+                let outage = Health::Outage(why.to_string());
+                Self::new(SafetyVerdict::Unreachable(why), [("connection", outage)])
+            }
+        }
+    }
+}
+
+// === Eviction ===
+//
+// Whether Redis may evict keys: a lock that is evicted is free while it is held.
+
+/// What `INFO memory` says about eviction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Eviction {
+    /// No key is ever evicted.
+    Never,
+    /// Keys are evicted by this policy when the memory is full.
+    ByPolicy(String),
+}
+
+// === impl Eviction ===
+
+impl Eviction {
+    /// Reads `INFO memory`; `None` if it does not say.
+    pub(crate) fn from_info(info: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let value = |line: &str| {
+                line.strip_prefix(name)?
+                    .strip_prefix(':')
+                    .map(str::to_owned)
+            };
+            info.lines().find_map(value)
+        };
+        let limit: u64 = field("maxmemory")?.parse().ok()?;
+        let policy = field("maxmemory_policy")?;
+        Some(if limit == 0 || policy == "noeviction" {
+            Self::Never
+        } else {
+            Self::ByPolicy(policy)
+        })
+    }
+}
+
+// === Permissions ===
+//
+// What the ACL user of a gateway must be allowed, and what to do where it is not.
+
+/// The ACL line of a gateway's user: every command that is sent, and every one that a script uses.
+pub(crate) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
+    resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +exists +get +getrange +set +del +pttl +pexpire \
+    +pexpireat +hset +hmget +hlen +hdel +zadd +zscore +zrange +zrem \
+    +mget +getdel +setrange +lpush +rpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
+    +publish +subscribe +ping +role +wait +asking +cluster|info +cluster|slots \
+    +cluster|getkeysinslot";
+
+/// Judges what a probe found, and why the server refuses the channel of this gateway, if it does.
+pub(crate) fn judge(probed: &Probed, unsubscribed: Option<&str>) -> Health {
+    let missing: Vec<&str> = probed
+        .commands
+        .iter()
+        .chain(&probed.listing)
+        .filter(|(_, permission)| *permission == Permission::Missing)
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        return Health::Misconfigured(explain(&format!("the user may not run {missing}")));
+    }
+    match (probed.publish, unsubscribed) {
+        (Permission::Given, None) => Health::Passing,
+        (Permission::Given, Some(why)) => {
+            let missing = format!("the user may not subscribe to channels of its own: {why}");
+            Health::Misconfigured(explain(&missing))
+        }
+        (Permission::Missing, _) => {
+            let missing = "the user may not publish on channels that begin with lg:";
+            Health::Misconfigured(explain(missing))
+        }
+    }
+}
+
+/// Says what to do about a refusal, if a permission is what is missing.
+pub(crate) fn hint(refusal: String) -> String {
+    if refusal.starts_with(LACKS_PERMISSION) {
+        explain(&refusal)
+    } else {
+        refusal
+    }
+}
+
+/// Says what to do about a missing permission.
+pub(crate) fn explain(missing: &str) -> String {
+    format!("{missing}; give the user what it needs: {ACL_LINE}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn happens_only_with_a_limit_and_a_policy() {
+        let info = |limit: u64, policy: &str| {
+            format!(
+                "# Memory\r\nused_memory:900\r\nmaxmemory:{limit}\r\nmaxmemory_human:1\r\n\
+                 maxmemory_policy:{policy}\r\n"
+            )
+        };
+        let read = |limit, policy| Eviction::from_info(&info(limit, policy)).unwrap();
+        assert_eq!(read(0, "allkeys-lru"), Eviction::Never);
+        assert_eq!(read(1, "noeviction"), Eviction::Never);
+        let policy = Eviction::ByPolicy("volatile-ttl".to_owned());
+        assert_eq!(read(1, "volatile-ttl"), policy);
+        assert_eq!(Eviction::from_info("# Memory\r\n"), None);
+    }
+}

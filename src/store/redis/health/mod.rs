@@ -1,0 +1,7 @@
+//! Whether the servers are such that locks on them are safe.
+
+pub(super) mod admission;
+pub(super) mod examination;
+pub(super) mod readiness;
+pub(super) mod replicated;
+pub(super) mod retry;

@@ -1,0 +1,259 @@
+//! Answers a grant when enough replicas have it, and takes it back if they do not in time.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::{
+    lock::{HeldLease, TokenHash},
+    store::{
+        StoreError, Unavailability, Uncertainty,
+        contract::{Acquisition, Attempt, Check, Health, Leaving},
+    },
+};
+
+use super::super::{
+    Slot, SlotTags,
+    client::{
+        dispatch::Dispatch, marker_connection::MarkerConnection, run::ReplyOrigin, shard::Shard,
+    },
+    keys::Keys,
+    queue::gateway::RedisGateway,
+    scripts::{Scripts, TakeBackOutcome},
+};
+
+/// What it takes to keep a grant back.
+pub(crate) struct Replicated {
+    pub(crate) tags: Arc<SlotTags>,
+    pub(crate) dispatch: Arc<Dispatch>,
+    pub(crate) scripts: Arc<Scripts>,
+    pub(crate) gateway: Arc<RedisGateway>,
+}
+
+/// How it will be found out who has a grant that is made from now on.
+pub(crate) struct ReplicaCheck {
+    shard: Arc<Shard>,
+    markers: Arc<MarkerConnection>,
+    /// Of which slot, and what tells it apart when that goes to another server.
+    slot: Slot,
+    moves: u32,
+    /// Takes a grant back, in what is left of the time of its request.
+    dispatch: Dispatch,
+}
+
+// === impl Replicated ===
+
+impl Replicated {
+    /// Before a grant is asked for: how it will be found out who has it.
+    pub(crate) async fn prepare(
+        &self,
+        dispatch: &Dispatch,
+        slot: Slot,
+    ) -> Result<Option<ReplicaCheck>, Unavailability> {
+        let moves = dispatch.topology.moves(slot);
+        let shard = dispatch.topology.shard(slot)?;
+        let markers = self
+            .marker_connection(&shard, slot, dispatch.limit())
+            .await?;
+        Ok(markers.map(|markers| ReplicaCheck {
+            shard,
+            markers,
+            slot,
+            moves,
+            dispatch: dispatch.clone(),
+        }))
+    }
+
+    async fn marker_connection(
+        &self,
+        shard: &Shard,
+        slot: Slot,
+        limit: Instant,
+    ) -> Result<Option<Arc<MarkerConnection>>, Unavailability> {
+        let marker = || match shard.node() {
+            Some(_one_of_a_cluster) => Keys::marker_in(slot, &self.tags),
+            None => Keys::MARKER.to_owned(),
+        };
+        shard
+            .replicas
+            .marker_connection(&shard.pool, marker, limit)
+            .await
+    }
+
+    /// The answer to an acquire, when enough replicas have what it tells of.
+    pub(crate) async fn acquisition(
+        &self,
+        replica_check: Option<ReplicaCheck>,
+        keys: &Keys,
+        attempt: &Attempt,
+        (acquisition, origin): (Acquisition, ReplyOrigin),
+    ) -> Result<Acquisition, StoreError> {
+        Ok(match acquisition {
+            Acquisition::Granted(lease) => {
+                let token = &attempt.token;
+                Acquisition::Granted(
+                    self.grant(replica_check, keys, token, lease, &origin)
+                        .await?,
+                )
+            }
+            Acquisition::Replayed(lease, salt, before) => Acquisition::Replayed(
+                self.lease(replica_check, lease, &origin).await?,
+                salt,
+                before,
+            ),
+            Acquisition::Collected(lease, salt) => {
+                Acquisition::Collected(self.lease(replica_check, lease, &origin).await?, salt)
+            }
+            other @ (Acquisition::Held(_)
+            | Acquisition::Queued(_)
+            | Acquisition::Superseded
+            | Acquisition::QueueFull
+            | Acquisition::IdempotencyMismatch
+            | Acquisition::IdempotencyExpired) => other,
+        })
+    }
+
+    /// Takes an attempt out of the queue. What it was granted in time after all it has when enough replicas
+    /// have it.
+    pub(crate) async fn leave(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+        keep_for: Option<Duration>,
+    ) -> Result<Leaving, StoreError> {
+        let dispatch = self.dispatch.for_one_request();
+        let replica_check = self.prepare(&dispatch, keys.slot()).await?;
+        let scripts = &self.scripts;
+        let left = scripts.leave(&dispatch, &self.gateway, keys, token, keep_for);
+        Ok(match left.await? {
+            (Leaving::Granted(lease), origin) => Leaving::Granted(
+                self.grant(replica_check, keys, token, lease, &origin)
+                    .await?,
+            ),
+            (other @ (Leaving::Left(_) | Leaving::Superseded), _) => other,
+        })
+    }
+
+    /// A grant that nobody has heard of, as it is when enough replicas have it. Else it is taken back,
+    /// so that nothing has happened.
+    ///
+    /// Where another server has become the master meanwhile it is taken back there: whoever follows the
+    /// master finds the lock as if it had never been granted, and no late copy is granted it.
+    pub(crate) async fn grant(
+        &self,
+        replica_check: Option<ReplicaCheck>,
+        keys: &Keys,
+        token: &TokenHash,
+        lease: HeldLease,
+        origin: &ReplyOrigin,
+    ) -> Result<HeldLease, StoreError> {
+        let Some(replica_check) = replica_check else {
+            return Ok(lease);
+        };
+        let why = match replica_check.on_replicas(lease, origin).await {
+            Ok(lease) => return Ok(lease),
+            Err(why) => why,
+        };
+        let (scripts, gateway) = (&self.scripts, &self.gateway);
+        let returned = scripts.take_back(&replica_check.dispatch, gateway, keys, token);
+        match returned.await {
+            Ok(TakeBackOutcome::Ended) => Err(why.into()),
+            // Somebody else was answered it under its idempotency key.
+            Ok(TakeBackOutcome::Kept) => Err(Uncertainty::NotReplicated(why).into()),
+            Err(error) => {
+                // What is answered says why it was to be taken back.
+                let name = keys.name();
+                warn!(%name, %error, "a grant that too few replicas have could not be taken back");
+                Err(Uncertainty::NotReplicated(why).into())
+            }
+        }
+    }
+
+    /// A lease that somebody may have heard of before, as it is when enough replicas have it.
+    async fn lease(
+        &self,
+        replica_check: Option<ReplicaCheck>,
+        lease: HeldLease,
+        origin: &ReplyOrigin,
+    ) -> Result<HeldLease, StoreError> {
+        let Some(replica_check) = replica_check else {
+            return Ok(lease);
+        };
+        let on_replicas = replica_check.on_replicas(lease, origin).await;
+        on_replicas.map_err(|why| Uncertainty::NotReplicated(why).into())
+    }
+
+    /// What readiness says of a server; nothing if replicas are not waited for.
+    pub(crate) async fn check(&self, shard: &Arc<Shard>) -> Option<Check> {
+        let slot = self.dispatch.topology.some_slot(shard);
+        let slot = slot.unwrap_or_else(|| Slot::of(Keys::MARKER.as_bytes()));
+        let limit = Instant::now() + shard.replicas.longest();
+        let markers = match self.marker_connection(shard, slot, limit).await {
+            Ok(None) => return None,
+            Ok(Some(markers)) => markers,
+            Err(Unavailability::Misconfigured(why)) => {
+                return Some(check(Health::Misconfigured(why)));
+            }
+            Err(why) => return Some(check(Health::Outage(why.to_string()))),
+        };
+        let limit = Instant::now() + shard.replicas.longest();
+        let had = shard
+            .replicas
+            .have(&markers, Some(markers.run()), limit)
+            .await;
+        Some(match had {
+            Ok(()) => Check {
+                note: shard
+                    .replicas
+                    .confirmed()
+                    .map(|count| format!("{count} confirm")),
+                ..check(Health::Passing)
+            },
+            Err(confirmed) => {
+                let why = too_few(shard, confirmed);
+                check(Health::Outage(why.to_string()))
+            }
+        })
+    }
+}
+
+// === impl ReplicaCheck ===
+
+impl ReplicaCheck {
+    /// A lease of which a script has told, as it is when enough replicas have it; or why it cannot be
+    /// answered.
+    async fn on_replicas(
+        &self,
+        lease: HeldLease,
+        origin: &ReplyOrigin,
+    ) -> Result<HeldLease, Unavailability> {
+        let (replicas, topology) = (&self.shard.replicas, &self.dispatch.topology);
+        let limit = self.dispatch.limit() - self.dispatch.reserve();
+        let had = replicas
+            .have(&self.markers, origin.by.as_ref(), limit)
+            .await;
+        if topology.moves(self.slot) != self.moves {
+            // Another server may have made the grant, and its replicas were not asked.
+            return Err(too_few(&self.shard, None));
+        }
+        had.map_err(|confirmed| too_few(&self.shard, confirmed))?;
+        // It has lasted since then.
+        lease
+            .later(origin.at.elapsed())
+            .ok_or(Unavailability::RanOut)
+    }
+}
+
+fn too_few(shard: &Shard, confirmed: Option<u32>) -> Unavailability {
+    let wanted = shard.replicas.wanted();
+    Unavailability::TooFewReplicas { wanted, confirmed }
+}
+
+fn check(health: Health) -> Check {
+    Check {
+        name: "replicas",
+        health,
+        note: None,
+    }
+}

@@ -1,0 +1,321 @@
+//! Fills a page of a list: scans for locks, step by step.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use tokio::time::{Duration, Instant};
+
+use crate::{
+    lock::LockName,
+    store::{
+        StoreError, Unavailability,
+        contract::{HeldLock, ListQuery, Page},
+        cursor::{Cursor, Scanned, Split},
+    },
+};
+
+use super::super::{
+    SlotTags,
+    client::{dispatch::Dispatch, shard::Shard},
+    keys::Keys,
+    queue::gateway::RedisGateway,
+    scripts::Scripts,
+};
+
+/// What it takes to fill a page.
+pub(crate) struct RedisListing<'a> {
+    pub(crate) dispatch: &'a Dispatch,
+    pub(crate) scripts: &'a Scripts,
+    pub(crate) gateway: &'a RedisGateway,
+    pub(crate) tags: &'a SlotTags,
+    pub(crate) query: &'a ListQuery,
+}
+
+/// How many keys one step looks at: where none was found yet at least as many as are worth a round trip,
+/// at most as many as keep the server from others for a fraction of a millisecond.
+const FEWEST: usize = 16;
+const MOST: usize = 512;
+/// How many steps a page may take, and for how long another may begin.
+const STEPS: usize = 32;
+const TIME: Duration = Duration::from_millis(250);
+/// Which part of a page may be left empty: to fill it might take a step for each lock.
+const SPARE: usize = 8;
+/// By which part fewer keys are looked at than are expected to be needed, because what lies together is found
+/// together, and too much of it is looked for again.
+const CAUTION: usize = 16;
+
+/// Where a walk is.
+struct ScanWalk {
+    /// The run of the server, if it is known.
+    run: Option<u32>,
+    scan: u64,
+    /// What was shown of what lies there.
+    split: Option<Split>,
+    /// Whether it has come to its end.
+    is_over: bool,
+}
+
+// === impl RedisListing ===
+
+impl RedisListing<'_> {
+    /// As many locks as were asked for, or a few less.
+    pub(crate) async fn page(&self) -> Result<Page, StoreError> {
+        let topology = &self.dispatch.topology;
+        topology.wait_until_known().await;
+        // All servers have room for as many; this one stands for them.
+        let shard = topology.pubsub_shard()?;
+        let _room = shard.room().await?;
+        if topology.is_cluster() {
+            self.walk().await
+        } else {
+            self.scan(&shard).await
+        }
+    }
+
+    async fn scan(&self, shard: &Arc<Shard>) -> Result<Page, StoreError> {
+        let start = Instant::now();
+        let pattern = Keys::pattern(&self.query.prefix);
+        let mut walk = ScanWalk::from(self.query.cursor);
+        let mut locks = Vec::new();
+        let (mut looked_at, mut fewer) = (0, None);
+        for taken in 1.. {
+            let wanted = self.query.limit - locks.len();
+            let count = match (walk.split, fewer.take()) {
+                (Some(_), _) => 1,
+                (None, Some(fewer)) => fewer,
+                (None, None) => count(wanted, locks.len(), looked_at),
+            };
+            let step = self
+                .dispatch
+                .scan(shard, walk.scan, &pattern, count)
+                .await?;
+            if !walk.is_of(step.run) {
+                // What another run has answered means nothing to this one.
+                if taken >= STEPS {
+                    let why = "the server changes again and again".to_owned();
+                    return Err(Unavailability::Refused(why).into());
+                }
+                walk = ScanWalk::from(None);
+                continue;
+            }
+            walk.run = Some(step.run);
+            let next = step.next;
+            let mut found = self.holders(shard, step.names).await?;
+            leave_out(walk.split, &mut found, next);
+            if found.len() <= wanted {
+                looked_at += count;
+                locks.extend(found);
+                walk.go_on(next);
+            } else if count > 1 {
+                fewer = Some(narrower(count, wanted, found.len()));
+            } else {
+                // What lies together is on a page of its own, and if that is too short on several.
+                if locks.is_empty() {
+                    (locks, walk.split) = split(found, next, self.query.limit);
+                }
+                break;
+            }
+            // Nothing has been shown, and the next page would begin with the same.
+            if fewer.is_some() && locks.is_empty() {
+                continue;
+            }
+            let enough = locks.len() >= self.query.limit - self.query.limit / SPARE;
+            if walk.is_over || enough || taken >= STEPS || start.elapsed() >= TIME {
+                break;
+            }
+        }
+        Ok(Page {
+            locks,
+            next: walk.cursor(),
+        })
+    }
+}
+
+/// How many keys to look at for as many locks as are wanted, going by those that were found among
+/// the keys so far.
+pub(crate) fn count(wanted: usize, found: usize, looked_at: usize) -> usize {
+    let expected = if looked_at == 0 {
+        wanted
+    } else {
+        wanted.saturating_mul(looked_at) / found.max(1)
+    };
+    let least = if found == 0 { FEWEST } else { 1 };
+    (expected - expected / CAUTION).clamp(least, MOST)
+}
+
+/// The same after so many keys have shown more than was wanted.
+pub(crate) fn narrower(count: usize, wanted: usize, found: usize) -> usize {
+    let expected = count * wanted / found;
+    (expected - expected / CAUTION).max(1)
+}
+
+/// The place of a name among those that lie together.
+fn position(name: &LockName) -> u64 {
+    let digest: [u8; 32] = Sha256::digest(name.as_str()).into();
+    let (position, _) = digest.split_first_chunk().expect("it is longer");
+    u64::from_be_bytes(*position)
+}
+
+/// Enough of what `SCAN` has answered to tell it from something else.
+fn short(scan: u64) -> u32 {
+    let [high, low] = [scan >> 32, scan & u64::from(u32::MAX)];
+    u32::try_from(high ^ low).expect("both have 32 bits")
+}
+
+/// Leaves out what was shown of what lies together. What `SCAN` shows from one place to another depends
+/// on the names alone: if it ends elsewhere now, there may be something new, and all of it is shown.
+pub(crate) fn leave_out(split: Option<Split>, found: &mut Vec<HeldLock>, next: u64) {
+    if let Some(Split { behind, until }) = split
+        && until == short(next)
+    {
+        found.retain(|lock| position(&lock.name) > behind);
+    }
+}
+
+/// As many as fit of what lies together, and how much of it that is.
+pub(crate) fn split(
+    mut found: Vec<HeldLock>,
+    next: u64,
+    limit: usize,
+) -> (Vec<HeldLock>, Option<Split>) {
+    found.sort_by_cached_key(|lock| position(&lock.name));
+    found.truncate(limit);
+    let split = found.last().map(|last| Split {
+        behind: position(&last.name),
+        until: short(next),
+    });
+    (found, split)
+}
+
+// === impl ScanWalk ===
+
+impl From<Option<Cursor>> for ScanWalk {
+    fn from(cursor: Option<Cursor>) -> Self {
+        let (run, scan, split) = match cursor {
+            Some(Cursor::Redis(Scanned { run, scan, split })) => (Some(run), scan, split),
+            // Of another store, or of a server that has gone: the walk begins anew.
+            Some(_) | None => (None, 0, None),
+        };
+        Self {
+            run,
+            scan,
+            split,
+            is_over: false,
+        }
+    }
+}
+
+impl ScanWalk {
+    /// Whether it can go on at this run of the server.
+    fn is_of(&self, run: u32) -> bool {
+        let has_begun = self.scan != 0 || self.split.is_some();
+        !has_begun || self.run.is_none_or(|known| known == run)
+    }
+
+    /// All was shown up to there.
+    fn go_on(&mut self, next: u64) {
+        (self.scan, self.split, self.is_over) = (next, None, next == 0);
+    }
+
+    fn cursor(&self) -> Option<Cursor> {
+        (!self.is_over).then_some(Cursor::Redis(Scanned {
+            run: self.run.unwrap_or_default(),
+            scan: self.scan,
+            split: self.split,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::store::contract::Holder;
+
+    use super::*;
+
+    #[test]
+    fn looks_at_as_many_keys_as_it_takes_and_no_more_than_may_be() {
+        assert_eq!(count(100, 0, 0), 94);
+        assert_eq!(count(1, 0, 0), FEWEST);
+        assert_eq!(count(50, 50, 100), 94);
+        assert_eq!(count(1, 99, 200), 2);
+        assert_eq!(count(1, 100, 100), 1);
+        assert_eq!(count(100, 0, 100), MOST);
+        assert_eq!(count(1_000, 0, 0), MOST);
+    }
+
+    #[test]
+    fn looks_at_fewer_when_too_much_was_found_and_at_least_at_one() {
+        assert_eq!(narrower(94, 90, 100), 79);
+        assert_eq!(narrower(16, 1, 16), 1);
+        assert_eq!(narrower(2, 1, 3), 1);
+        for (count, wanted, found) in [(2, 1, 2), (512, 511, 512), (512, 1, 513)] {
+            assert!((1..count).contains(&narrower(count, wanted, found)));
+        }
+    }
+
+    fn lock(name: &str) -> HeldLock {
+        HeldLock {
+            name: LockName::new(name).unwrap(),
+            holder: Holder::Foreign {
+                expires_in: None,
+                mark: None,
+            },
+            waiters: 0,
+        }
+    }
+
+    fn names(locks: &[HeldLock]) -> Vec<String> {
+        let mut names: Vec<_> = locks.iter().map(|lock| lock.name.to_string()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_lies_together_is_shown_in_parts_and_all_of_it_if_it_has_changed() {
+        let all = || ["a", "b", "c", "d", "e"].map(lock).to_vec();
+        let next = 1 << 40;
+        let mut walk = ScanWalk::from(None);
+        let walk_split = |walk: &mut ScanWalk, found| {
+            let (shown, split) = split(found, next, 2);
+            walk.split = split;
+            names(&shown)
+        };
+        let mut shown = walk_split(&mut walk, all());
+        assert_eq!(shown.len(), 2);
+        // At another gateway, which finds them in another order.
+        let mut walk = ScanWalk::from(walk.cursor());
+        let mut rest = all();
+        rest.reverse();
+        leave_out(walk.split, &mut rest, next);
+        assert_eq!(rest.len(), 3);
+        // It ends elsewhere: there may be one among them that was not there.
+        let mut changed = all();
+        leave_out(walk.split, &mut changed, next + 1);
+        assert_eq!(changed.len(), 5);
+        shown.extend(walk_split(&mut walk, rest));
+        let mut last = all();
+        leave_out(walk.split, &mut last, next);
+        shown.extend(names(&last));
+        shown.sort();
+        assert_eq!(shown, names(&all()));
+        walk.go_on(next);
+        assert!(matches!(
+            walk.cursor(),
+            Some(Cursor::Redis(Scanned { split: None, .. }))
+        ));
+        walk.go_on(0);
+        assert_eq!(walk.cursor(), None);
+    }
+
+    #[test]
+    fn a_walk_that_has_begun_goes_on_at_the_same_run_only() {
+        let mut walk = ScanWalk::from(None);
+        assert!(walk.is_of(1));
+        walk.run = Some(1);
+        assert!(walk.is_of(2), "it has not begun");
+        walk.split = split(vec![lock("a"), lock("b")], 7, 1).1;
+        assert!(walk.is_of(1) && !walk.is_of(2));
+        walk.go_on(7);
+        assert!(walk.is_of(1) && !walk.is_of(2));
+    }
+}

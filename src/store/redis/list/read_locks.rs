@@ -1,0 +1,393 @@
+//! Looks at locks that a scan has found, many with one batch of plain reads.
+//!
+//! A script for each lock would cost the server several times as much. A lease is one text, which says until
+//! when it lasts, so that one read shows it as it is at an instant. What is no lease of ours is left to
+//! `list.lua`.
+
+use std::{collections::HashSet, sync::Arc};
+
+use bb8_redis::redis::{Cmd, Pipeline, ServerError, Value};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use tokio::time::Duration;
+
+use crate::{
+    lock::{HeldLease, LockName, Owner},
+    store::{
+        StoreError, Unavailability, Uncertainty,
+        contract::{HeldLock, Holder},
+    },
+};
+
+use super::{
+    super::{
+        client::{answered, dispatch::Dispatch, failure::Failure, shard::Shard},
+        health::retry::RetryPolicy,
+        keys::Keys,
+        layout::{LONGEST, Record},
+    },
+    page::RedisListing,
+    scan::writable,
+};
+
+/// What was seen of a lock and its queue.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LockRead {
+    pub(crate) state: LockState,
+    /// How many wait; `None` if that is to be looked up elsewhere.
+    pub(crate) waiters: Option<u64>,
+}
+
+/// What was seen of a lock.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum LockState {
+    /// A lease of ours holds it.
+    Lease(HeldLease),
+    /// Somebody else, or nobody any more: to be looked at with a script.
+    Unclear,
+}
+
+/// How many commands are sent for a lock.
+const COMMANDS: usize = 2;
+
+// === impl Dispatch ===
+
+impl Dispatch {
+    /// Looks at locks, all of them on the server that the scan has found them on.
+    pub(crate) async fn read_locks(
+        &self,
+        shard: &Arc<Shard>,
+        batch: &[Keys],
+    ) -> Result<Vec<LockRead>, StoreError> {
+        let commands = commands(batch);
+        let mut retry = RetryPolicy::new();
+        loop {
+            let replies = self.batch_to(shard, &commands).await;
+            match replies.and_then(|replies| read(&replies)) {
+                Ok(looks) => return Ok(looks),
+                Err(failure) => retry.pause_or_fail(failure).await?,
+            }
+        }
+    }
+}
+
+/// What the replies to [`commands`] say.
+fn read(replies: &[Value]) -> Result<Vec<LockRead>, Failure> {
+    for error in replies.iter().filter_map(server_error) {
+        match answered(error) {
+            // Of one lock only, and looked into by the script. In a slot that is being moved the reads
+            // must not be sent one by one to where the keys are: their order counts.
+            Failure::WrongType | Failure::Elsewhere(_) => {}
+            failure => return Err(failure),
+        }
+    }
+    let [time, seen @ .., replication] = replies else {
+        return Err(unexpected());
+    };
+    // It is asked last: who is a master then was one before.
+    writable(replication)?;
+    let now = microseconds(time).ok_or_else(unexpected)?;
+    let (seen, []) = seen.as_chunks::<COMMANDS>() else {
+        return Err(unexpected());
+    };
+    Ok(seen.iter().map(|seen| judge(seen, now)).collect())
+}
+
+fn commands(batch: &[Keys]) -> Pipeline {
+    let mut commands = Pipeline::with_capacity(COMMANDS * batch.len() + 2);
+    commands.cmd("TIME");
+    for keys in batch {
+        // What a foreign client has written may be of any length.
+        commands.cmd("GETRANGE").arg(keys.lock());
+        commands.arg(0).arg(LONGEST);
+        commands.cmd("LLEN").arg(keys.wait());
+    }
+    commands.cmd("INFO").arg("replication");
+    commands
+}
+
+fn judge([value, queue]: &[Value; COMMANDS], now: u64) -> LockRead {
+    LockRead {
+        state: judge_lock(value, now),
+        waiters: match queue {
+            Value::Int(count) => Some(count.unsigned_abs()),
+            Value::ServerError(error) if matches!(answered(error), Failure::Elsewhere(_)) => None,
+            // A key of another type, in which nobody stands; whoever asks about the lock is told.
+            _ => Some(0),
+        },
+    }
+}
+
+fn judge_lock(value: &Value, now: u64) -> LockState {
+    let Value::BulkString(value) = value else {
+        return LockState::Unclear;
+    };
+    let text = std::str::from_utf8(value).ok();
+    let lease = text.and_then(Record::read).and_then(|it| it.lease(now));
+    // What has no end any more although it should have ended was changed by hand.
+    let lease = lease.filter(|lease| !lease.expires_in.is_zero());
+    lease.map_or(LockState::Unclear, LockState::Lease)
+}
+
+fn server_error(reply: &Value) -> Option<&ServerError> {
+    match reply {
+        Value::ServerError(error) => Some(error),
+        _ => None,
+    }
+}
+
+/// The microseconds of a TIME.
+fn microseconds(time: &Value) -> Option<u64> {
+    let Value::Array(parts) = time else {
+        return None;
+    };
+    let [Value::BulkString(seconds), Value::BulkString(micros)] = parts.as_slice() else {
+        return None;
+    };
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u64>().ok();
+    number(seconds)?
+        .checked_mul(1_000_000)?
+        .checked_add(number(micros)?)
+}
+
+fn unexpected() -> Failure {
+    Failure::Unknown(Uncertainty::UnexpectedReply("no look at locks".to_owned()))
+}
+
+// === List holders ===
+//
+// Looks at locks that were found for a list: who holds them, and how many wait.
+
+/// How many locks are looked at with one batch, and how many batches are under way at once. What is
+/// read at one go keeps the server from others for a fraction of a millisecond.
+const BATCH: usize = 64;
+const BATCHES: usize = 4;
+/// How many locks of a batch are looked at with a script at once.
+const SCRIPTS: usize = 16;
+
+// === impl RedisListing ===
+
+impl RedisListing<'_> {
+    /// Who holds the locks that were found on a server.
+    pub(crate) async fn holders(
+        &self,
+        shard: &Arc<Shard>,
+        names: Vec<LockName>,
+    ) -> Result<Vec<HeldLock>, StoreError> {
+        // A step may find a key twice.
+        let names: HashSet<LockName> = names.into_iter().collect();
+        let mut names = names.into_iter().peekable();
+        let mut batches = Vec::new();
+        while names.peek().is_some() {
+            let batch = names.by_ref().take(BATCH);
+            let keys = |name: LockName| Keys::of(&name, self.tags, &self.gateway.id);
+            batches.push(batch.map(keys).collect::<Vec<_>>());
+        }
+        let seen = stream::iter(batches).map(|batch| self.holders_of_batch(shard, batch));
+        seen.buffer_unordered(BATCHES).try_concat().await
+    }
+
+    async fn holders_of_batch(
+        &self,
+        shard: &Arc<Shard>,
+        batch: Vec<Keys>,
+    ) -> Result<Vec<HeldLock>, StoreError> {
+        let seen = self.dispatch.read_locks(shard, &batch).await?;
+        let mut found = Vec::new();
+        let mut unclear = Vec::new();
+        for (keys, LockRead { state, waiters }) in batch.into_iter().zip(seen) {
+            match state {
+                LockState::Lease(lease) => {
+                    let waiters = waiters.unwrap_or_default();
+                    let lock = self.to_held_lock(&keys, Some(Holder::Lease(lease)), waiters);
+                    found.extend(lock.map(|lock| (keys, lock)));
+                }
+                LockState::Unclear => unclear.push((keys, waiters)),
+            }
+        }
+        let closer = stream::iter(unclear).map(|(keys, waiters)| self.inspect_one(keys, waiters));
+        let mut closer = closer.buffer_unordered(SCRIPTS);
+        while let Some(lock) = closer.try_next().await? {
+            found.extend(lock);
+        }
+        let counted = stream::iter(found).map(|(keys, lock)| self.with_live_waiters(keys, lock));
+        counted.buffer_unordered(SCRIPTS).try_collect().await
+    }
+
+    /// Looks at everything about a lock at one instant.
+    async fn inspect_one(
+        &self,
+        keys: Keys,
+        waiters: Option<u64>,
+    ) -> Result<Option<(Keys, HeldLock)>, StoreError> {
+        let holder = match self.scripts.list(self.dispatch, &keys).await {
+            Ok(seen) => seen.holder(),
+            // Where a slot is being moved, what belongs together may be in two places, or be missing.
+            Err(StoreError::Unavailable(why)) if self.dispatch.topology.is_cluster() => {
+                self.without_record(&keys, why).await?
+            }
+            Err(error) => return Err(error),
+        };
+        let waiters = match waiters {
+            Some(waiters) => waiters,
+            None => self.waiters(&keys).await?,
+        };
+        let lock = self.to_held_lock(&keys, holder, waiters);
+        Ok(lock.map(|lock| (keys, lock)))
+    }
+
+    /// The same lock, without those in its queue whose time is over. Where nobody is, nothing is asked.
+    async fn with_live_waiters(
+        &self,
+        keys: Keys,
+        mut lock: HeldLock,
+    ) -> Result<HeldLock, StoreError> {
+        if lock.waiters == 0 {
+            return Ok(lock);
+        }
+        match self.scripts.count(self.dispatch, &keys).await {
+            Ok(waiters) => lock.waiters = waiters,
+            // Where a slot is being moved the queue may be in two places: all in it are counted.
+            Err(StoreError::Unavailable(_)) if self.dispatch.topology.is_cluster() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(lock)
+    }
+
+    /// Whether somebody holds a lock, for how long, and no more than that.
+    async fn without_record(
+        &self,
+        keys: &Keys,
+        why: Unavailability,
+    ) -> Result<Option<Holder>, StoreError> {
+        let mut command = Cmd::new();
+        command.arg("PTTL").arg(keys.lock());
+        match self.dispatch.plain(keys.slot(), &command).await {
+            Ok(Value::Int(-2)) => Ok(None),
+            Ok(Value::Int(left)) => {
+                let expires_in = u64::try_from(left).ok().map(Duration::from_millis);
+                // What they have written may be in another place already.
+                let mark = None;
+                Ok(Some(Holder::Foreign { expires_in, mark }))
+            }
+            _ => Err(why.into()),
+        }
+    }
+
+    /// How many wait for a lock.
+    async fn waiters(&self, keys: &Keys) -> Result<u64, StoreError> {
+        let mut command = Cmd::new();
+        command.arg("LLEN").arg(keys.wait());
+        let mut retry = RetryPolicy::new();
+        loop {
+            match self.dispatch.plain(keys.slot(), &command).await {
+                Ok(Value::Int(count)) => return Ok(count.unsigned_abs()),
+                // What is of another type has nobody in it.
+                Ok(_) | Err(Failure::WrongType) => return Ok(0),
+                Err(failure) => retry.pause_or_fail(failure).await?,
+            }
+        }
+    }
+
+    /// The lock as it is shown, if it is held and wanted.
+    fn to_held_lock(&self, keys: &Keys, holder: Option<Holder>, waiters: u64) -> Option<HeldLock> {
+        self.gateway
+            .floors
+            .raise_to_holder(keys.slot(), holder.as_ref());
+        let holder = holder.filter(|holder| {
+            self.query.owner.is_none() || self.query.owner.as_ref() == owner(holder)
+        })?;
+        let name = keys.name().clone();
+        Some(HeldLock {
+            name,
+            holder,
+            waiters,
+        })
+    }
+}
+
+fn owner(holder: &Holder) -> Option<&Owner> {
+    match holder {
+        Holder::Lease(lease) => lease.owner.as_ref(),
+        Holder::Foreign { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    const NOW: u64 = 1_795_000_000_000_000;
+
+    fn lease(ends: u64) -> Value {
+        let (id, marks, since) = ("a1".repeat(32), "hx000", NOW - 100_000);
+        let rest = format!("00030000000000000{:80}ci\n", "");
+        text(&format!("2{id}{marks}{:016}{since}{ends}{rest}", 7))
+    }
+
+    #[test]
+    fn a_lease_is_told_from_what_others_have_written() {
+        let LockState::Lease(lease) = judge_lock(&lease(NOW + 500_000), NOW) else {
+            panic!("no lease");
+        };
+        assert_eq!((lease.fence.get(), lease.expires_in.as_millis()), (7, 500));
+        assert_eq!(lease.held_for.as_millis(), 100);
+        assert_eq!(lease.owner.unwrap().as_str(), "ci");
+        for value in [text("theirs"), text(""), Value::Nil, self::lease(NOW)] {
+            assert_eq!(judge_lock(&value, NOW), LockState::Unclear, "{value:?}");
+        }
+    }
+
+    fn replies(seen: &[Value; COMMANDS], role: &str) -> Vec<Value> {
+        let time = Value::Array(["1795000000", "000000"].map(text).into());
+        let role = text(&format!("# Replication\r\nrole:{role}\r\n"));
+        [&[time], &seen[..], &[role]].concat()
+    }
+
+    fn error(line: &str) -> Value {
+        let parsed = bb8_redis::redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
+        parsed.unwrap()
+    }
+
+    #[test]
+    fn what_a_replica_or_a_server_that_refuses_has_answered_is_not_believed() {
+        let seen = || [lease(NOW + 500_000), Value::Int(3)];
+        let of_master = read(&replies(&seen(), "master")).unwrap();
+        let [
+            LockRead {
+                state: LockState::Lease(_),
+                waiters: Some(3),
+            },
+        ] = of_master[..]
+        else {
+            panic!("{of_master:?}");
+        };
+        let replica = read(&replies(&seen(), "slave"));
+        assert!(matches!(replica, Err(Failure::WrongNode(_))), "{replica:?}");
+        let refused = [error("NOPERM no getrange"), Value::Int(0)];
+        let refused = read(&replies(&refused, "master"));
+        assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
+        let odd = [error("WRONGTYPE a list"), error("WRONGTYPE a list")];
+        let unclear = LockRead {
+            state: LockState::Unclear,
+            waiters: Some(0),
+        };
+        assert_eq!(read(&replies(&odd, "master")), Ok(vec![unclear]));
+        assert!(read(&[Value::Nil]).is_err());
+    }
+
+    #[test]
+    fn a_time_is_read_in_microseconds() {
+        let time = |parts: &[&str]| Value::Array(parts.iter().map(|it| text(it)).collect());
+        assert_eq!(
+            microseconds(&time(&["1795170000", "123456"])),
+            Some(1_795_170_000_123_456)
+        );
+        for odd in [&["x", "1"][..], &["1"], &["18446744073709551615", "0"]] {
+            assert_eq!(microseconds(&time(odd)), None, "{odd:?}");
+        }
+    }
+}

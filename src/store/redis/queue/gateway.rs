@@ -1,0 +1,338 @@
+//! This gateway as the queues in Redis know it: its id, who waits here, and what it has to see to.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{broadcast, mpsc, watch},
+    time::Instant,
+};
+use tracing::{debug, warn};
+
+use crate::{
+    lock::{FencingToken, LockName, Token, TokenHash},
+    mutants::{self, Mutant},
+    store::{
+        contract::{BreakFeed, BrokenLease, Contention, Holder},
+        parking::{News, Parking},
+    },
+};
+
+use super::{
+    super::{
+        Slot,
+        floors::Floors,
+        keys::Keys,
+        scripts::{ScriptNews, token_hash},
+    },
+    marks::Marks,
+    news_wanted::NewsWanted,
+    relay::Channels,
+    timers::Timers,
+};
+
+/// The id of one run of a gateway. Whoever knows it, and may publish, can wake its waiters.
+#[derive(Debug, Clone)]
+pub(crate) struct GatewayId(Box<str>);
+
+/// What the scripts tell this gateway comes here, by a reply or by a message.
+#[derive(Debug)]
+pub(crate) struct RedisGateway {
+    pub(crate) id: GatewayId,
+    pub(crate) channels: Channels,
+    pub(crate) parking: Parking,
+    pub(crate) breaks: BreakFeed,
+    pub(crate) floors: Arc<Floors>,
+    pub(crate) timers: Timers<LockName>,
+    /// The places that are kept for those who left through this gateway.
+    pub(crate) kept: Timers<(LockName, TokenHash)>,
+    /// How often messages may have been missed.
+    pub(crate) missed: watch::Sender<u64>,
+    /// The marks of leases that were made shorter.
+    pub(crate) marks: Marks,
+    /// Whether messages are heard now.
+    pub(crate) is_subscribed: AtomicBool,
+    /// Told which locks have become free at a node, where there is no queue for all gateways.
+    pub(crate) freed: broadcast::Sender<LockName>,
+    /// Told when another gateway has asked for news.
+    pub(crate) news_wanted: NewsWanted,
+    /// Whether a grant is kept back until replicas have it: whoever is handed a lock asks for that.
+    waits_for_replicas: bool,
+    /// The slots in which somebody was queued through this gateway, and when the last.
+    slots: Mutex<HashMap<Slot, Instant>>,
+    /// When an acquire has last said in a slot that this gateway is alive.
+    announced: Mutex<HashMap<Slot, Instant>>,
+    /// Grants that nobody waits for any more.
+    orphans: mpsc::Sender<OrphanedGrant>,
+    unsent: AtomicU64,
+}
+
+/// A grant that nobody here waits for (any more: whoever has heard of it otherwise keeps it).
+#[derive(Debug)]
+pub(crate) struct OrphanedGrant {
+    pub(crate) name: LockName,
+    pub(crate) token: TokenHash,
+    /// Which of its grants; `None` in word of a gateway that does not say.
+    pub(crate) fence: Option<FencingToken>,
+}
+
+/// For how long a gateway counts as alive that says nothing, as in `gateways.lua`.
+pub(crate) const ALIVE: Duration = Duration::from_secs(6);
+/// How often those who are queued say in a slot that their gateway is alive; the rounds say it too.
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
+/// In how many slots it is known when that was said, before what is long ago is forgotten.
+const MAX_ANNOUNCED: usize = 1_024;
+/// How many hexadecimal digits an id has. It is sent with every command.
+const LENGTH: usize = 16;
+/// No message tells of a lease that lasts longer: the next round sees its end.
+const LONGEST_ANNOUNCED: Duration = Duration::from_secs(4);
+/// How many locks may have become free before the first of them is left to those who look again.
+const FREED: usize = 1_024;
+/// How many orphans may wait to be given back, beyond which their TTL ends them; and how many kept
+/// places for their end.
+const BACKLOG: usize = 16_384;
+
+// === impl GatewayId ===
+
+impl GatewayId {
+    /// An id that no other gateway has, and that nobody guesses.
+    pub(crate) fn random() -> Self {
+        let digits = Token::random().hash().to_string();
+        Self(digits[..LENGTH].into())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Asks all gateways for their news.
+    pub(crate) fn news_request(&self, lasts: Duration) -> String {
+        format!("listening {} {}", self.0, lasts.as_millis())
+    }
+
+    /// Where messages for this gateway are published.
+    pub(crate) fn channel(&self) -> String {
+        format!("lg:gw:{}", self.0)
+    }
+}
+
+// === impl RedisGateway ===
+
+impl RedisGateway {
+    pub(crate) fn new(
+        channels: Channels,
+        floors: Arc<Floors>,
+        waits_for_replicas: bool,
+    ) -> (Self, mpsc::Receiver<OrphanedGrant>) {
+        let (orphans, found) = mpsc::channel(BACKLOG);
+        let gateway = Self {
+            id: GatewayId::random(),
+            channels,
+            parking: Parking::default(),
+            breaks: BreakFeed::default(),
+            floors,
+            timers: Timers::default(),
+            kept: Timers::default(),
+            missed: watch::Sender::new(0),
+            marks: Marks::default(),
+            is_subscribed: AtomicBool::new(false),
+            freed: broadcast::channel(FREED).0,
+            news_wanted: NewsWanted::default(),
+            waits_for_replicas,
+            slots: Mutex::default(),
+            announced: Mutex::default(),
+            orphans,
+            unsent: AtomicU64::new(0),
+        };
+        (gateway, found)
+    }
+
+    /// Takes in what a script had to tell.
+    pub(crate) fn ingest(&self, keys: &Keys, all_news: Vec<ScriptNews>) {
+        for news in all_news {
+            match news {
+                ScriptNews::Granted(token, lease) => {
+                    self.floors.raise(keys.slot(), lease.fence);
+                    self.watch_expiry(keys.name(), lease.expires_in);
+                    let fence = Some(lease.fence);
+                    let granted = if self.waits_for_replicas {
+                        News::GrantedProvisionally
+                    } else {
+                        News::Granted(lease)
+                    };
+                    if !self.parking.deliver(&token, granted) {
+                        self.enqueue_orphan(keys.name().clone(), token, fence);
+                    }
+                }
+                ScriptNews::Passed(lasts) => self.watch_expiry(keys.name(), lasts),
+                ScriptNews::Superseded(token) => self.supersede(&token),
+                ScriptNews::More => self.timers.set(keys.name(), Duration::ZERO),
+                ScriptNews::Unsent => {
+                    self.unsent.fetch_add(1, Ordering::Relaxed);
+                }
+                ScriptNews::Lapsed => self.note_lapsed(keys.slot()),
+            }
+        }
+    }
+
+    /// Takes in a message of another gateway: what, ticket and name, with a space between, and of a
+    /// grant its fence. Messages of a later version are not for us.
+    pub(crate) fn ingest_message(&self, message: &str) {
+        if let Some(asked) = message.strip_prefix("listening ") {
+            return self.news_wanted.note_request(asked, &self.id);
+        }
+        if let Some(id) = message.strip_prefix("come ") {
+            return self.news_wanted.note_newcomer(id, &self.id);
+        }
+        if let Some(name) = message.strip_prefix("free ") {
+            if let Ok(name) = LockName::new(name) {
+                // An error: nobody contends for locks.
+                drop(self.freed.send(name));
+            }
+            return;
+        }
+        if let Some(rest) = message.strip_prefix("ends ") {
+            return self.ingest_end(rest);
+        }
+        let mut words = message.split(' ');
+        let (what, token) = (words.next(), words.next().and_then(token_hash));
+        match (what, token, words.next().map(LockName::new)) {
+            (Some("granted"), Some(token), Some(Ok(name))) => {
+                let fence = words.next().and_then(|digits| digits.parse().ok());
+                let fence = fence.and_then(|number| FencingToken::new(number).ok());
+                if !self.parking.deliver(&token, News::GrantedProvisionally) {
+                    self.enqueue_orphan(name, token, fence);
+                }
+            }
+            (Some("broken"), Some(token), Some(Ok(name))) => {
+                self.breaks.publish(BrokenLease { name, token });
+            }
+            (Some("superseded"), Some(token), _) => self.supersede(&token),
+            _ => debug!("a message that is none of ours"),
+        }
+    }
+
+    /// Takes note that somebody is queued through this gateway.
+    pub(crate) fn note_queued(&self, keys: &Keys, contention: &Contention) {
+        self.slots().insert(keys.slot(), Instant::now());
+        match &contention.holder {
+            // A grant that is not confirmed yet may end sooner once it is.
+            Some(Holder::Lease(lease)) => {
+                let left = lease.expires_in.min(lease.ttl.duration());
+                self.watch_expiry(keys.name(), left);
+            }
+            Some(Holder::Foreign {
+                expires_in: Some(left),
+                ..
+            }) => self.watch_expiry(keys.name(), *left),
+            // Without an expiry, or free although nobody could be granted it: looked after once a
+            // period.
+            Some(Holder::Foreign {
+                expires_in: None, ..
+            })
+            | None => {}
+        }
+    }
+
+    /// This gateway was not known to be alive in a slot, and is from now on. Whoever waits there since
+    /// before may have been cleared away as dead, and asks again. Where nobody was queued through this
+    /// gateway yet, it could not be known, and whoever has just been queued stays.
+    fn note_lapsed(&self, slot: Slot) {
+        if self.slots().contains_key(&slot) {
+            self.parking
+                .notify_forgotten(|name| Slot::of_name(name) == slot);
+        }
+    }
+
+    /// Whether an acquire that may be queued is to say that this gateway is alive: until one has said it in
+    /// the slot, and then once a second.
+    pub(crate) fn should_announce(&self, slot: Slot) -> bool {
+        let announced = self
+            .announced
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        announced
+            .get(&slot)
+            .is_none_or(|at| at.elapsed() >= ANNOUNCE_EVERY)
+    }
+
+    /// In such slots the server may not know that this gateway is alive: the next acquire says it again.
+    pub(crate) fn may_be_thought_dead(&self, concerned: impl Fn(Slot) -> bool) {
+        let mut announced = self
+            .announced
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        announced.retain(|&slot, _| !concerned(slot));
+    }
+
+    /// Takes note that somebody was queued in a slot, and has said there that this gateway is alive.
+    pub(crate) fn note_announced(&self, slot: Slot) {
+        let mut announced = self
+            .announced
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if announced.len() >= MAX_ANNOUNCED {
+            announced.retain(|_, at| at.elapsed() < ANNOUNCE_EVERY);
+        }
+        announced.insert(slot, Instant::now());
+    }
+
+    /// Looks after a lock when its lease ends, if somebody waits for it here.
+    pub(crate) fn watch_expiry(&self, name: &LockName, left: Duration) {
+        if self.parking.has_waiters(name) && !mutants::is(Mutant::NoTimers) {
+            self.timers.set(name, left);
+        }
+    }
+
+    /// Takes in for how many milliseconds a lock is held that the next waits for here, and its name.
+    fn ingest_end(&self, rest: &str) {
+        let mut words = rest.split(' ');
+        let (left, name) = (words.next().map(str::parse), words.next());
+        if let (Some(Ok(ms)), Some(Ok(name))) = (left, name.map(LockName::new)) {
+            self.watch_expiry(&name, Duration::from_millis(ms).min(LONGEST_ANNOUNCED));
+        }
+    }
+
+    /// The slots in which this gateway must be known to be alive, given those in which somebody
+    /// waits.
+    pub(crate) fn slots_to_keep(&self, waited_for: impl Fn(Slot) -> bool) -> Vec<Slot> {
+        let mut slots = self.slots();
+        // Somebody may have been queued since it was found out who waits.
+        slots.retain(|&slot, last| waited_for(slot) || last.elapsed() < ALIVE);
+        slots.keys().copied().collect()
+    }
+
+    /// The place of an attempt is kept for so long, and nobody asks for it then.
+    pub(crate) fn schedule_lapse(&self, name: &LockName, token: TokenHash, keep_for: Duration) {
+        // Those beyond it are shown to nobody who looks, and stand until their turn comes.
+        if self.kept.len() < BACKLOG {
+            self.kept.set(&(name.clone(), token), keep_for);
+        }
+    }
+
+    /// How many messages could not be published.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.unsent.load(Ordering::Relaxed)
+    }
+
+    fn supersede(&self, token: &TokenHash) {
+        // Whoever has left already need not hear it.
+        let _delivered = self.parking.deliver(token, News::Superseded);
+    }
+
+    fn enqueue_orphan(&self, name: LockName, token: TokenHash, fence: Option<FencingToken>) {
+        if let Err(error) = self.orphans.try_send(OrphanedGrant { name, token, fence }) {
+            warn!(%error, "a grant that nobody waits for is left to its TTL");
+        }
+    }
+
+    fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<Slot, Instant>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,10 @@
+//! The queues in Redis as this gateway sees them: who waits here, what other gateways tell, and what is due when.
+
+pub(super) mod gateway;
+pub(super) mod lost_waiters;
+pub(super) mod marks;
+pub(super) mod news_wanted;
+pub(super) mod queue_maintenance;
+pub(super) mod relay;
+pub(super) mod rounds;
+pub(super) mod timers;

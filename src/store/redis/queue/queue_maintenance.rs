@@ -1,0 +1,154 @@
+//! Keeps the queues moving that somebody stands in here: ends of leases, grants that nobody waits
+//! for any more, messages, and the rounds that find what all of these have missed.
+
+use std::{collections::HashSet, sync::Arc};
+
+use futures_util::future::BoxFuture;
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use crate::{
+    lifecycle::Lifecycle,
+    lock::{LockName, TokenHash},
+};
+
+use super::{
+    super::{
+        SlotTags,
+        client::{
+            dispatch::Dispatch,
+            shard::{Shard, on_each},
+        },
+        keys::Keys,
+        scripts::{Advance, GrantKnowledge, Scripts},
+    },
+    gateway::{OrphanedGrant, RedisGateway},
+    lost_waiters::LostWaiters,
+    relay::Subscription,
+    rounds::Rounds,
+    timers::{DueEvents, TimerActions, run_timers},
+};
+
+/// What it takes to act on a queue.
+#[derive(Clone)]
+pub(crate) struct QueueMaintenance {
+    pub(crate) gateway: Arc<RedisGateway>,
+    pub(crate) dispatch: Arc<Dispatch>,
+    pub(crate) scripts: Arc<Scripts>,
+    pub(crate) tags: Arc<SlotTags>,
+}
+
+// === impl QueueMaintenance ===
+
+impl QueueMaintenance {
+    /// Starts all that goes on by itself, until the program stops or the store is closed.
+    pub(crate) fn start(
+        self,
+        orphans: mpsc::Receiver<OrphanedGrant>,
+        lifecycle: &Lifecycle,
+        closing: &CancellationToken,
+    ) {
+        let (dispatch, here) = (Arc::clone(&self.dispatch), self.clone());
+        let rounds = async move {
+            on_each(&dispatch, |shard| Box::pin(here.rounds(shard).go())).await;
+        };
+        let subscription = Subscription {
+            gateway: Arc::clone(&self.gateway),
+            dispatch: Arc::clone(&self.dispatch),
+        };
+        let all: [BoxFuture<'static, ()>; 3] = [
+            Box::pin(rounds),
+            Box::pin(subscription.listen()),
+            Box::pin(self.run_timers(orphans)),
+        ];
+        for task in all {
+            let (stopped, closed) = (lifecycle.stopped(), closing.clone());
+            lifecycle.spawn_background(async move {
+                tokio::select! {
+                    () = task => {}
+                    () = stopped => {}
+                    () = closed.cancelled() => {}
+                }
+            });
+        }
+    }
+
+    fn rounds(&self, shard: Arc<Shard>) -> Rounds {
+        Rounds {
+            shard,
+            gateway: Arc::clone(&self.gateway),
+            dispatch: Arc::clone(&self.dispatch),
+            tags: Arc::clone(&self.tags),
+            lost_waiters: LostWaiters::default(),
+            last_shown: None,
+            run_id: None,
+            kept: (Instant::now(), HashSet::new()),
+        }
+    }
+
+    /// Acts on what falls due.
+    async fn run_timers(self, orphans: mpsc::Receiver<OrphanedGrant>) {
+        let due = DueEvents {
+            ends: &self.gateway.timers,
+            kept: &self.gateway.kept,
+            orphans,
+        };
+        run_timers(due, &self).await;
+    }
+
+    /// Passes a lock on if its lease has ended. Nobody may wait here any more: those who wait elsewhere
+    /// may not know when it ends.
+    async fn pass_on(&self, name: LockName) {
+        let awaited = self.gateway.parking.has_waiters(&name);
+        let keys = Keys::of(&name, &self.tags, &self.gateway.id);
+        let advance = self.scripts.advance(&self.dispatch, &self.gateway, &keys);
+        match advance.await {
+            Ok(Advance::Held(Some(left))) => self.gateway.watch_expiry(&name, left),
+            // Somebody waits here, and the store knows of nobody.
+            Ok(Advance::Idle) if awaited => {
+                self.gateway
+                    .parking
+                    .notify_forgotten(|waited| *waited == name);
+            }
+            // The next round looks again, if anybody waits.
+            Ok(Advance::Held(None) | Advance::Passed | Advance::Idle) => {}
+            Err(error) => debug!(%name, %error, "the next round looks again"),
+        }
+    }
+
+    /// Gives up a place that was kept for a request which has not come. If that fails it counts for
+    /// nothing either, but among those who wait until its turn comes.
+    async fn give_up(&self, name: LockName, token: TokenHash) {
+        let keys = Keys::of(&name, &self.tags, &self.gateway.id);
+        if let Err(error) = self.scripts.lapse(&self.dispatch, &keys, &token).await {
+            debug!(%name, %error, "a place that is kept for nobody stands until its turn comes");
+        }
+    }
+
+    /// Gives back a grant that nobody waits for; if that fails, the TTL ends it.
+    async fn take_back(&self, orphan: OrphanedGrant) {
+        let keys = Keys::of(&orphan.name, &self.tags, &self.gateway.id);
+        let (dispatch, known) = (&self.dispatch, GrantKnowledge::Undelivered(orphan.fence));
+        let give_back =
+            self.scripts
+                .give_back(dispatch, &self.gateway, &keys, &orphan.token, known);
+        if let Err(error) = give_back.await {
+            debug!(name = %orphan.name, %error, "a grant that nobody waits for ends with its TTL");
+        }
+    }
+}
+
+impl TimerActions for QueueMaintenance {
+    fn advance(&self, name: LockName) -> BoxFuture<'_, ()> {
+        Box::pin(self.pass_on(name))
+    }
+
+    fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()> {
+        Box::pin(self.give_up(name, token))
+    }
+
+    fn give_back(&self, orphan: OrphanedGrant) -> BoxFuture<'_, ()> {
+        Box::pin(self.take_back(orphan))
+    }
+}

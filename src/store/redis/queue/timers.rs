@@ -1,0 +1,271 @@
+//! When to look after what: a lock, as soon as the lease ends of which somebody here waits; a place that
+//! is kept, when its time is over.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    hash::Hash,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::{Instant, sleep_until},
+};
+
+use crate::lock::{LockName, TokenHash};
+
+use super::gateway::OrphanedGrant;
+
+/// One timer for each, however often it is set.
+#[derive(Debug)]
+pub(crate) struct Timers<K> {
+    timers: Mutex<Schedule<K>>,
+    sooner: Notify,
+}
+
+#[derive(Debug)]
+struct Schedule<K> {
+    by_due: BTreeSet<(Instant, K)>,
+    due: HashMap<K, Instant>,
+}
+
+/// Redis counts in milliseconds, and a key is gone when its instant has passed.
+const MARGIN: Duration = Duration::from_millis(2);
+
+// === impl Timers ===
+
+impl<K: Clone + Ord + Hash> Timers<K> {
+    /// Looks after it when `left` has passed, unless it is looked after earlier anyway. Too early does
+    /// no harm: whoever looks finds out what is left.
+    pub(crate) fn set(&self, name: &K, left: Duration) {
+        let due = Instant::now() + left + MARGIN;
+        let mut schedule = self.lock();
+        if schedule.due.get(name).is_some_and(|&before| before <= due) {
+            return;
+        }
+        if let Some(before) = schedule.due.insert(name.clone(), due) {
+            schedule.by_due.remove(&(before, name.clone()));
+        }
+        schedule.by_due.insert((due, name.clone()));
+        let first = schedule.by_due.first();
+        let sooner = first.is_some_and(|(_, first)| first == name);
+        drop(schedule);
+        if sooner {
+            self.sooner.notify_one();
+        }
+    }
+
+    /// How many are set.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().due.len()
+    }
+
+    /// Waits for the next that is due. Safe to drop and call again.
+    pub(crate) async fn next(&self) -> K {
+        loop {
+            let due = match self.take_due() {
+                Ok(name) => return name,
+                Err(due) => due,
+            };
+            let until_due = async {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = until_due => {}
+                () = self.sooner.notified() => {}
+            }
+        }
+    }
+
+    /// One that is due; or when the next one will be.
+    fn take_due(&self) -> Result<K, Option<Instant>> {
+        let mut schedule = self.lock();
+        match schedule.by_due.first() {
+            Some((due, _)) if *due <= Instant::now() => {}
+            first => return Err(first.map(|(due, _)| *due)),
+        }
+        let first = schedule.by_due.pop_first();
+        let (_, name) = first.expect("the first was just looked at");
+        schedule.due.remove(&name);
+        Ok(name)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Schedule<K>> {
+        self.timers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K> Default for Timers<K> {
+    fn default() -> Self {
+        let timers = Mutex::new(Schedule {
+            by_due: BTreeSet::new(),
+            due: HashMap::new(),
+        });
+        Self {
+            timers,
+            sooner: Notify::new(),
+        }
+    }
+}
+
+// === Timer actions ===
+//
+// What is done when something falls due, and how much of it at once.
+
+/// What may fall due.
+pub(crate) struct DueEvents<'a> {
+    /// Ends of leases of which somebody here waits.
+    pub(crate) ends: &'a Timers<LockName>,
+    /// Ends of places that are kept.
+    pub(crate) kept: &'a Timers<(LockName, TokenHash)>,
+    /// Grants that nobody waits for any more.
+    pub(crate) orphans: mpsc::Receiver<OrphanedGrant>,
+}
+
+/// What is done then.
+pub(crate) trait TimerActions {
+    /// Passes a lock on whose lease has ended.
+    fn advance(&self, name: LockName) -> BoxFuture<'_, ()>;
+    /// Gives up a place that was kept.
+    fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()>;
+    /// Gives back a grant that nobody waits for.
+    fn give_back(&self, orphan: OrphanedGrant) -> BoxFuture<'_, ()>;
+}
+
+/// How many commands that pass locks on are under way at once: enough to fill a pipeline, too few to
+/// crowd out callers after an outage.
+const PASSING_ON: usize = 64;
+/// The same for those that free locks nobody uses: each is as urgent, and comes without a timer.
+const GIVING_BACK: usize = 64;
+/// The same for places that are given up. They have room of their own, and little: a crowd of them
+/// falls due together, and nobody waits for what comes of it.
+const LAPSING: usize = 16;
+
+/// Does what falls due, for ever.
+pub(crate) async fn run_timers(mut due: DueEvents<'_>, actions: &impl TimerActions) {
+    let mut passing_on = FuturesUnordered::new();
+    let mut giving_back = FuturesUnordered::new();
+    let mut lapsing = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            name = due.ends.next(), if passing_on.len() < PASSING_ON => {
+                passing_on.push(actions.advance(name));
+            }
+            Some(orphan) = due.orphans.recv(), if giving_back.len() < GIVING_BACK => {
+                giving_back.push(actions.give_back(orphan));
+            }
+            (name, token) = due.kept.next(), if lapsing.len() < LAPSING => {
+                lapsing.push(actions.lapse(name, token));
+            }
+            Some(()) = passing_on.next(), if !passing_on.is_empty() => {}
+            Some(()) = giving_back.next(), if !giving_back.is_empty() => {}
+            Some(()) = lapsing.next(), if !lapsing.is_empty() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Mutex, PoisonError},
+        time::Duration,
+    };
+
+    use futures_util::FutureExt;
+    use tokio::time::{Instant, timeout};
+
+    use crate::lock::{LockName, Token};
+
+    use super::*;
+
+    fn name(text: &str) -> LockName {
+        LockName::new(text).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_come_when_they_are_due_each_once_and_at_its_earliest() {
+        let timers = Timers::default();
+        let start = Instant::now();
+        for (text, seconds) in [("a", 9), ("b", 5), ("a", 3), ("a", 7)] {
+            timers.set(&name(text), Duration::from_secs(seconds));
+        }
+        for (text, seconds) in [("a", 3), ("b", 5)] {
+            assert_eq!(timers.next().await, name(text));
+            assert_eq!(start.elapsed(), Duration::from_secs(seconds) + MARGIN);
+        }
+        assert!(timers.lock().due.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timer_that_is_due_sooner_cuts_the_wait_short() {
+        let timers = Timers::default();
+        timers.set(&name("late"), Duration::from_mins(1));
+        let start = Instant::now();
+        let (first, ()) = tokio::join!(timers.next(), async {
+            tokio::task::yield_now().await;
+            timers.set(&name("soon"), Duration::from_secs(1));
+        });
+        assert_eq!(first, name("soon"));
+        assert!(start.elapsed() < Duration::from_secs(2));
+    }
+
+    /// Deeds of which those that only clear up never come to an end: the server answers slowly.
+    #[derive(Default)]
+    struct Slow {
+        passed_on: Mutex<Vec<(LockName, Instant)>>,
+        lapsing: Mutex<usize>,
+    }
+
+    fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+        of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    impl TimerActions for Slow {
+        fn advance(&self, name: LockName) -> BoxFuture<'_, ()> {
+            lock(&self.passed_on).push((name, Instant::now()));
+            async {}.boxed()
+        }
+
+        fn lapse(&self, _name: LockName, _token: TokenHash) -> BoxFuture<'_, ()> {
+            *lock(&self.lapsing) += 1;
+            std::future::pending().boxed()
+        }
+
+        fn give_back(&self, _orphan: OrphanedGrant) -> BoxFuture<'_, ()> {
+            std::future::pending().boxed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_of_kept_places_delays_no_hand_off() {
+        let (ends, kept) = (Timers::default(), Timers::default());
+        let (_orphaned, orphans) = mpsc::channel(1);
+        let name = |text: &str| LockName::new(text).unwrap();
+        for _ in 0..1_000 {
+            let place = (name("crowded"), Token::random().hash());
+            kept.set(&place, Duration::ZERO);
+        }
+        let begun = Instant::now();
+        ends.set(&name("lock"), Duration::from_secs(1));
+        let due = DueEvents {
+            ends: &ends,
+            kept: &kept,
+            orphans,
+        };
+        let slow = Slow::default();
+        let acting = timeout(Duration::from_secs(2), run_timers(due, &slow)).await;
+        assert!(acting.is_err());
+        let passed_on = lock(&slow.passed_on).clone();
+        let [(passed, at)] = &passed_on[..] else {
+            panic!("{passed_on:?}");
+        };
+        assert_eq!(*passed, name("lock"));
+        assert!(*at - begun < Duration::from_millis(1_100), "{passed_on:?}");
+        assert_eq!(*lock(&slow.lapsing), LAPSING);
+    }
+}
