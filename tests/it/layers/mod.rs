@@ -1,4 +1,5 @@
 //! The shape of the source tree.
 
+mod circles;
 mod edges;
 mod files;
