@@ -1,8 +1,17 @@
 //! The keys of a lock. Their names are a public interface for foreign clients.
 
+use crate::lock::Token;
 use crate::lock::{LockName, NamePrefix, TokenHash};
+use std::time::Duration;
 
-use super::{Slot, SlotTags, queue::gateway::GatewayId};
+use super::{Slot, SlotTags};
+
+/// The id of one run of a gateway. Whoever knows it, and may publish, can wake its waiters.
+#[derive(Debug, Clone)]
+pub(crate) struct GatewayId(Box<str>);
+
+/// How many hexadecimal digits an id has. It is sent with every command.
+const LENGTH: usize = 16;
 
 /// The keys of one lock, in one text.
 #[derive(Debug)]
@@ -141,6 +150,30 @@ impl Keys {
 
     pub(super) fn slot(&self) -> Slot {
         self.slot
+    }
+}
+
+// === impl GatewayId ===
+
+impl GatewayId {
+    /// An id that no other gateway has, and that nobody guesses.
+    pub(crate) fn random() -> Self {
+        let digits = Token::random().hash().to_string();
+        Self(digits[..LENGTH].into())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Asks all gateways for their news.
+    pub(crate) fn news_request(&self, lasts: Duration) -> String {
+        format!("listening {} {}", self.0, lasts.as_millis())
+    }
+
+    /// Where messages for this gateway are published.
+    pub(crate) fn channel(&self) -> String {
+        format!("lg:gw:{}", self.0)
     }
 }
 

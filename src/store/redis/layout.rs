@@ -33,7 +33,7 @@ use crate::{
     store::contract::{Attempt, Waiter},
 };
 
-use super::scripts::{hex, metadata_json};
+use super::scripts::hex;
 
 /// By what the id of a lease begins; what begins otherwise is foreign.
 const LAYOUT: u8 = b'2';
@@ -167,13 +167,23 @@ impl<'a> Record<'a> {
     }
 }
 
+/// Metadata as a record keeps it; empty if there is none.
+pub(in crate::store::redis) fn metadata_json(metadata: &Metadata) -> String {
+    if metadata.is_empty() {
+        return String::new();
+    }
+    let entries: BTreeMap<&str, &str> = metadata.iter().collect();
+    serde_json::to_string(&entries).expect("texts by name are JSON")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{
         lock::{CallerId, Fingerprint, IdempotencyKey, LockName, Token},
         store::contract::Idempotency,
     };
+
+    use super::*;
 
     const NOW: u64 = 1_795_000_000_000_000;
 

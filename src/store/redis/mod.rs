@@ -5,9 +5,9 @@
 //! is read without scripts, and asks whether the server is a replica.
 
 mod break_lock;
+mod channels;
 mod client;
 mod floors;
-mod foreign;
 mod health;
 mod keys;
 mod layout;

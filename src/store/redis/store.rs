@@ -34,6 +34,7 @@ use crate::{
 use super::{
     Slot, SlotTags,
     break_lock::break_lock,
+    channels::Channels,
     client::{
         dispatch::Dispatch,
         shard::Shard,
@@ -43,11 +44,7 @@ use super::{
     health::{examination::Examiner, replicated::Replicated},
     keys::Keys,
     list::page::RedisListing,
-    queue::{
-        gateway::RedisGateway,
-        queue_maintenance::QueueMaintenance,
-        relay::{Channels, RedisRelay},
-    },
+    queue::{gateway::RedisGateway, queue_maintenance::QueueMaintenance, relay::RedisRelay},
     scripts::{GrantKnowledge, Scripts},
 };
 

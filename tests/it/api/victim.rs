@@ -91,6 +91,15 @@ impl Pair {
 
     /// Makes every script known to every server, so that the next copy of any is carried out.
     async fn warm_up(&self) {
+        // A quorum keeps a lease in a hash; one Redis in a text, in which numbers begin with zeros.
+        let (of_fence, of_ttl) = if self.servers.len() == 1 {
+            (
+                "GETRANGE lg:{warm}:lock 70 85",
+                "GETRANGE lg:{warm}:lock 118 125",
+            )
+        } else {
+            ("HGET lg:{warm}:info fence", "HGET lg:{warm}:info ttl")
+        };
         for gateway in [&self.victim, &self.other] {
             eventually("every server knows every script", async || {
                 let mut caller = Caller::connect(gateway.address).await;
@@ -99,10 +108,10 @@ impl Pair {
                     return None;
                 }
                 let fence = lease["fencing_token"].to_string();
-                let mut known = self.all_say("HGET lg:{warm}:info fence", &fence).await;
+                let mut known = self.all_say(of_fence, &fence).await;
                 let ttl = json!({ "ttl_ms": 29_000 });
                 renew(gateway.address, "warm", &lease, ttl).await;
-                known &= self.all_say("HGET lg:{warm}:info ttl", "29000").await;
+                known &= self.all_say(of_ttl, "29000").await;
                 caller.release("warm", &lease).await;
                 known &= self.all_say("GET lg:{warm}:lock", "").await;
                 known.then_some(())
@@ -114,7 +123,7 @@ impl Pair {
     async fn all_say(&self, command: &str, what: &str) -> bool {
         let command: Vec<_> = command.split(' ').collect();
         for server in &self.servers {
-            if server.text(&command).await != what {
+            if server.text(&command).await.trim_start_matches('0') != what {
                 return false;
             }
         }

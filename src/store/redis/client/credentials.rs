@@ -13,12 +13,10 @@ use tokio_rustls::TlsConnector;
 use tracing::warn;
 
 use crate::{
-    config::{RedisConfig, RedisLogin, RedisNode, RedlockUrl},
+    config::{RedisConfig, RedisLogin, RedisNode},
     file_stamp::FileStamp,
     tls::{ClientFiles, PemFile, TlsError},
 };
-
-use super::topology::RedisServers;
 
 /// By what servers know the gateway, and the gateway the servers: as the files say now.
 pub(crate) struct Credentials {
@@ -84,40 +82,6 @@ pub enum PasswordError {
 
 /// No password is longer; a longer file is another file.
 const MAX_PASSWORD: u64 = 4_096;
-
-/// Finds out whether there is everything to connect with. It reads files.
-pub fn check_credentials(
-    servers: &RedisServers,
-    config: &RedisConfig,
-) -> Result<(), CredentialsError> {
-    let of_redis = Credentials::of_redis(&servers.login(), config);
-    of_redis.current()?;
-    let named = match servers {
-        RedisServers::One(url) => vec![url.node()],
-        RedisServers::Sentinel(url) => {
-            Credentials::of_sentinels(&url.login(), config).current()?;
-            url.sentinels().to_vec()
-        }
-        RedisServers::Cluster(url) => url.nodes().to_vec(),
-    };
-    for node in named.iter().filter(|_| of_redis.is_tls()) {
-        server_name(node)?;
-    }
-    Ok(())
-}
-
-/// The same for the nodes of a quorum.
-pub fn check_quorum_credentials(
-    url: &RedlockUrl,
-    config: &RedisConfig,
-) -> Result<(), CredentialsError> {
-    let of_nodes = Credentials::of_redis(&url.login(), config);
-    of_nodes.current()?;
-    for node in url.nodes().iter().filter(|_| of_nodes.is_tls()) {
-        server_name(node)?;
-    }
-    Ok(())
-}
 
 /// The name that must be in the certificate of a server.
 pub(crate) fn server_name(node: &RedisNode) -> Result<ServerName<'static>, CredentialsError> {

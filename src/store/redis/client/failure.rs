@@ -30,6 +30,14 @@ pub(crate) enum Failure {
     Unknown(Uncertainty),
 }
 
+/// The ACL line of a gateway's user: every command that is sent, and every one that a script uses.
+pub(crate) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
+    resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +exists +get +getrange +set +del +pttl +pexpire \
+    +pexpireat +hset +hmget +hlen +hdel +zadd +zscore +zrange +zrem \
+    +mget +getdel +setrange +lpush +rpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
+    +publish +subscribe +ping +role +wait +asking +cluster|info +cluster|slots \
+    +cluster|getkeysinslot";
+
 /// How a text begins that tells of a missing permission.
 pub(crate) const LACKS_PERMISSION: &str = "the user lacks a permission";
 /// How much of a server's text is passed on. Its errors are a line; a script's traceback is not.
@@ -208,6 +216,20 @@ impl Redirect {
             "{said} of a cluster (the URL of one is redis+cluster://HOST:PORT,..)"
         ))
     }
+}
+
+/// Says what to do about a refusal, if a permission is what is missing.
+pub(crate) fn hint(refusal: String) -> String {
+    if refusal.starts_with(LACKS_PERMISSION) {
+        explain(&refusal)
+    } else {
+        refusal
+    }
+}
+
+/// Says what to do about a missing permission.
+pub(crate) fn explain(missing: &str) -> String {
+    format!("{missing}; give the user what it needs: {ACL_LINE}")
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use tokio::{
 use crate::store::Unavailability;
 
 use super::{
-    super::{health::examination::hint, scripts::Script},
+    super::scripts::Script,
     connection::{Connection, answered},
-    failure::Failure,
+    failure::{Failure, hint},
     run::RunId,
 };
 

@@ -3,6 +3,7 @@
 pub(super) mod cluster;
 mod connection;
 pub(super) mod credentials;
+pub(super) mod destination;
 pub(super) mod dispatch;
 mod driver;
 mod endpoint;
@@ -14,18 +15,14 @@ pub(super) mod replicas;
 mod resp;
 pub(super) mod route;
 pub(super) mod run;
-pub(super) mod sending;
+pub(super) mod safety;
 pub(super) mod sentinels;
 pub(super) mod shard;
 pub(super) mod topology;
 
-pub use credentials::{
-    CredentialsError, PasswordError, check_credentials, check_quorum_credentials,
-};
-pub use topology::RedisServers;
+pub use credentials::{CredentialsError, PasswordError};
+pub use topology::{RedisServers, check_credentials, check_quorum_credentials};
 
 pub(super) use connection::{Connection, answered};
 pub(super) use endpoint::{Endpoint, PubSubConnection};
 pub(super) use pool::Pool;
-
-// What is still needed of the store that lies above.

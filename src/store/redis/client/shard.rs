@@ -2,9 +2,8 @@
 //!
 //! Each has room of its own for those who ask, so that one that is away takes nothing from the others.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
-use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit},
     time::{Duration, timeout},
@@ -17,10 +16,7 @@ use crate::{
     store::Unavailability,
 };
 
-use super::{
-    super::health::admission::Admission, dispatch::Dispatch, pool::Pool, replicas::Replicas,
-    route::Route,
-};
+use super::{pool::Pool, replicas::Replicas, route::Route, safety::Admission};
 
 /// One server that has locks, or whichever is the master.
 #[derive(Debug)]
@@ -138,39 +134,5 @@ impl Shard {
     pub(crate) fn disconnect(&self) {
         self.disconnected.cancel();
         self.pool.disconnect();
-    }
-}
-
-/// Keeps something going for each server of the store, until that is given up.
-pub(crate) async fn on_each(
-    dispatch: &Dispatch,
-    go: impl Fn(Arc<Shard>) -> BoxFuture<'static, ()> + Send,
-) {
-    let mut served = HashSet::new();
-    let mut going = FuturesUnordered::new();
-    let mut changed = dispatch.topology.changes();
-    loop {
-        let mut shards = dispatch.topology.shards();
-        shards.retain(|shard| !shard.disconnected.is_cancelled());
-        for shard in shards {
-            // No other one lies there as long as this one is served.
-            let place = Arc::as_ptr(&shard).addr();
-            if served.insert(place) {
-                let going_on = go(Arc::clone(&shard));
-                going.push(async move {
-                    tokio::select! {
-                        () = going_on => {}
-                        () = shard.disconnected.cancelled() => {}
-                    }
-                    place
-                });
-            }
-        }
-        tokio::select! {
-            () = changed.next() => {}
-            Some(over) = going.next(), if !going.is_empty() => {
-                served.remove(&over);
-            }
-        }
     }
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
-    config::{ClusterUrl, RedisConfig, RedisLogin, RedisUrl, SentinelUrl},
+    config::{ClusterUrl, RedisConfig, RedisLogin, RedisUrl, RedlockUrl, SentinelUrl},
     lifecycle::{Lifecycle, Workers},
     store::{Unavailability, contract::Check},
     telemetry::metrics::StoreFigures,
@@ -19,9 +19,10 @@ use crate::{
 use super::{
     super::Slot,
     cluster::Cluster,
+    credentials::{Credentials, CredentialsError, server_name},
+    destination::Destination,
     failure::{Failure, Redirect},
     route::Route,
-    sending::Destination,
     sentinels::FollowedMaster,
     shard::{CommandClass, Shard},
 };
@@ -288,4 +289,38 @@ impl fmt::Display for RedisServers {
             Self::Cluster(url) => write!(f, "the Redis cluster at {url}"),
         }
     }
+}
+
+/// Finds out whether there is everything to connect with. It reads files.
+pub fn check_credentials(
+    servers: &RedisServers,
+    config: &RedisConfig,
+) -> Result<(), CredentialsError> {
+    let of_redis = Credentials::of_redis(&servers.login(), config);
+    of_redis.current()?;
+    let named = match servers {
+        RedisServers::One(url) => vec![url.node()],
+        RedisServers::Sentinel(url) => {
+            Credentials::of_sentinels(&url.login(), config).current()?;
+            url.sentinels().to_vec()
+        }
+        RedisServers::Cluster(url) => url.nodes().to_vec(),
+    };
+    for node in named.iter().filter(|_| of_redis.is_tls()) {
+        server_name(node)?;
+    }
+    Ok(())
+}
+
+/// The same for the nodes of a quorum.
+pub fn check_quorum_credentials(
+    url: &RedlockUrl,
+    config: &RedisConfig,
+) -> Result<(), CredentialsError> {
+    let of_nodes = Credentials::of_redis(&url.login(), config);
+    of_nodes.current()?;
+    for node in url.nodes().iter().filter(|_| of_nodes.is_tls()) {
+        server_name(node)?;
+    }
+    Ok(())
 }

@@ -1,13 +1,9 @@
 //! Whether acquires are let through: only to a server that was examined, and found to be safe.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::{Arc, PoisonError, atomic::Ordering};
 
 use tokio::{
     select,
-    sync::{Mutex as AsyncMutex, Notify},
     time::{Duration, Instant, sleep, sleep_until, timeout_at},
 };
 use tracing::{info, warn};
@@ -15,6 +11,7 @@ use tracing::{info, warn};
 use crate::store::{
     Unavailability,
     contract::{Check, Health},
+    redis::client::safety::{Admission, Findings, SafetyVerdict},
 };
 
 use super::{
@@ -22,26 +19,8 @@ use super::{
         dispatch::Pauses,
         shard::{CommandClass, Shard},
     },
-    examination::{Eviction, Examiner, Findings, SafetyVerdict},
+    examination::Examiner,
 };
-
-/// Keeps what the last examination of a server found.
-#[derive(Debug)]
-pub(crate) struct Admission {
-    /// Held while examining, so that those who ask together get one examination.
-    turn: AsyncMutex<()>,
-    last: Mutex<Option<Findings>>,
-    /// Whether all was well at the last examination that reached the server.
-    is_safe: AtomicBool,
-    /// What stands since that one.
-    last_verdict: Mutex<Option<Result<(), String>>>,
-    /// Somebody asked, and there are new findings.
-    found: Notify,
-    /// By how many seconds the server's clock was ahead of ours when it was last looked at.
-    skew: Mutex<Option<f64>>,
-    /// What was last read of the eviction policy.
-    policy: Mutex<Option<Eviction>>,
-}
 
 /// How long findings count for those who ask: readiness probes must not keep a server busy.
 const FRESH: Duration = Duration::from_secs(1);
@@ -53,18 +32,6 @@ const PERIOD_WHILE_UNSAFE: Duration = Duration::from_secs(1);
 // === impl Admission ===
 
 impl Admission {
-    pub(crate) fn new() -> Self {
-        Self {
-            turn: AsyncMutex::new(()),
-            last: Mutex::new(None),
-            is_safe: AtomicBool::new(false),
-            last_verdict: Mutex::new(None),
-            found: Notify::new(),
-            skew: Mutex::new(None),
-            policy: Mutex::new(None),
-        }
-    }
-
     /// Lets an acquire through to the server whose admission this is, or says why not.
     async fn admit(&self, shard: &Arc<Shard>, examiner: &Examiner) -> Result<(), Unavailability> {
         let start = Instant::now();
@@ -104,27 +71,6 @@ impl Admission {
             let why = "it was not found out in time whether locks are safe there";
             Err(Unavailability::Connect(why.to_owned()))
         })
-    }
-
-    /// By how many seconds the server's clock was ahead of ours when it was last looked at.
-    pub(crate) fn clock_skew(&self) -> Option<f64> {
-        *self.skew.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes note of that.
-    pub(crate) fn note_skew(&self, ahead: f64) {
-        *self.skew.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
-    }
-
-    /// What was last read of the eviction policy.
-    pub(crate) fn last_policy(&self) -> MutexGuard<'_, Option<Eviction>> {
-        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the server answered when it was last looked at.
-    pub(crate) fn is_reached(&self) -> bool {
-        let last = self.last();
-        last.is_some_and(|last| !matches!(last.verdict, SafetyVerdict::Unreachable(_)))
     }
 
     /// What is known of the server, not older than [`FRESH`].
@@ -195,20 +141,6 @@ impl Admission {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(findings.clone());
         self.found.notify_one();
         findings
-    }
-
-    fn last(&self) -> Option<Findings> {
-        self.last
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    fn last_verdict(&self) -> Option<Result<(), String>> {
-        self.last_verdict
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
     }
 }
 

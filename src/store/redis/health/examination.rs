@@ -1,6 +1,8 @@
 //! Looks whether the server is one in which locks are safe: at the start, on every new connection,
 //! once a minute, and whenever somebody asks.
 
+use crate::store::redis::client::failure::explain;
+use crate::store::redis::client::safety::{Eviction, Findings, SafetyVerdict, describe};
 use std::sync::{Arc, PoisonError};
 
 use bb8_redis::redis::{Cmd, Value};
@@ -8,20 +10,13 @@ use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
     clock::Clock,
-    store::{
-        Unavailability,
-        contract::{Check, Health},
-    },
+    store::{Unavailability, contract::Health},
 };
 
 use super::{
     super::{
         SlotTags,
-        client::{
-            dispatch::Dispatch,
-            failure::{Failure, LACKS_PERMISSION},
-            shard::Shard,
-        },
+        client::{dispatch::Dispatch, failure::Failure, shard::Shard},
         floors::Floors,
         keys::Keys,
         scripts::{Permission, Probed, Scripts},
@@ -40,25 +35,6 @@ pub(crate) struct Examiner {
     pub(crate) accept_eviction: bool,
     /// How long an examination may take.
     pub(crate) limit: Duration,
-}
-
-/// What an examination found.
-#[derive(Debug, Clone)]
-pub(crate) struct Findings {
-    pub(crate) at: Instant,
-    pub(crate) checks: Vec<Check>,
-    pub(crate) verdict: SafetyVerdict,
-}
-
-/// Whether locks may be granted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SafetyVerdict {
-    /// They may.
-    Safe,
-    /// They may not, for this reason.
-    Unsafe(String),
-    /// The server did not answer.
-    Unreachable(Unavailability),
 }
 
 /// How soon a server is probed in another slot.
@@ -232,103 +208,13 @@ fn judge_refusals(probed: &Probed) -> Health {
     }
 }
 
-fn describe(failure: Failure) -> Unavailability {
-    match failure {
-        Failure::Unknown(why) => Unavailability::Connect(why.to_string()),
-        Failure::NoScript | Failure::WrongType => {
-            let key = Keys::PROBE;
-            Unavailability::Refused(format!("the server does not run the probe on {key}"))
-        }
-        known => known.reason(),
-    }
-}
-
-// === impl Findings ===
-
-impl Findings {
-    fn new(
-        verdict: SafetyVerdict,
-        checks: impl IntoIterator<Item = (&'static str, Health)>,
-    ) -> Self {
-        let checks = checks.into_iter();
-        Self {
-            at: Instant::now(),
-            checks: checks
-                .map(|(name, health)| Check {
-                    name,
-                    health,
-                    note: None,
-                })
-                .collect(),
-            verdict,
-        }
-    }
-
-    fn of_failure(failure: Failure) -> Self {
-        match describe(failure) {
-            Unavailability::Misconfigured(why) => {
-                let why = hint(why);
-                let checks = [
-                    ("connection", Health::Passing),
-                    ("permissions", Health::Misconfigured(why.clone())),
-                ];
-                Self::new(SafetyVerdict::Unsafe(why), checks)
-            }
-            why => {
-                let outage = Health::Outage(why.to_string());
-                Self::new(SafetyVerdict::Unreachable(why), [("connection", outage)])
-            }
-        }
-    }
-}
-
 // === Eviction ===
 //
 // Whether Redis may evict keys: a lock that is evicted is free while it is held.
 
-/// What `INFO memory` says about eviction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Eviction {
-    /// No key is ever evicted.
-    Never,
-    /// Keys are evicted by this policy when the memory is full.
-    ByPolicy(String),
-}
-
-// === impl Eviction ===
-
-impl Eviction {
-    /// Reads `INFO memory`; `None` if it does not say.
-    pub(crate) fn from_info(info: &str) -> Option<Self> {
-        let field = |name: &str| {
-            let value = |line: &str| {
-                line.strip_prefix(name)?
-                    .strip_prefix(':')
-                    .map(str::to_owned)
-            };
-            info.lines().find_map(value)
-        };
-        let limit: u64 = field("maxmemory")?.parse().ok()?;
-        let policy = field("maxmemory_policy")?;
-        Some(if limit == 0 || policy == "noeviction" {
-            Self::Never
-        } else {
-            Self::ByPolicy(policy)
-        })
-    }
-}
-
 // === Permissions ===
 //
 // What the ACL user of a gateway must be allowed, and what to do where it is not.
-
-/// The ACL line of a gateway's user: every command that is sent, and every one that a script uses.
-pub(crate) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
-    resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +exists +get +getrange +set +del +pttl +pexpire \
-    +pexpireat +hset +hmget +hlen +hdel +zadd +zscore +zrange +zrem \
-    +mget +getdel +setrange +lpush +rpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
-    +publish +subscribe +ping +role +wait +asking +cluster|info +cluster|slots \
-    +cluster|getkeysinslot";
 
 /// Judges what a probe found, and why the server refuses the channel of this gateway, if it does.
 pub(crate) fn judge(probed: &Probed, unsubscribed: Option<&str>) -> Health {
@@ -354,20 +240,6 @@ pub(crate) fn judge(probed: &Probed, unsubscribed: Option<&str>) -> Health {
             Health::Misconfigured(explain(missing))
         }
     }
-}
-
-/// Says what to do about a refusal, if a permission is what is missing.
-pub(crate) fn hint(refusal: String) -> String {
-    if refusal.starts_with(LACKS_PERMISSION) {
-        explain(&refusal)
-    } else {
-        refusal
-    }
-}
-
-/// Says what to do about a missing permission.
-pub(crate) fn explain(missing: &str) -> String {
-    format!("{missing}; give the user what it needs: {ACL_LINE}")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use crate::store::contract::{Check, Health};
 
 use super::{
-    super::client::shard::{Shard, on_each},
+    super::client::{dispatch::on_each, shard::Shard},
     examination::Examiner,
 };
 

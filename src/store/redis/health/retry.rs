@@ -4,9 +4,9 @@ use tokio::time::{Duration, Instant, sleep};
 
 use crate::store::{StoreError, Unavailability, Uncertainty};
 
-use super::{
-    super::client::{dispatch::Pauses, failure::Failure},
-    examination::hint,
+use super::super::client::{
+    dispatch::Pauses,
+    failure::{Failure, hint},
 };
 
 /// The patience of somebody who reads: nothing is changed, so that asking again is safe.

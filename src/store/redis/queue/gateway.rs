@@ -16,7 +16,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use crate::{
-    lock::{FencingToken, LockName, Token, TokenHash},
+    lock::{FencingToken, LockName, TokenHash},
     mutants::{self, Mutant},
     store::{
         contract::{BreakFeed, BrokenLease, Contention, Holder},
@@ -27,19 +27,15 @@ use crate::{
 use super::{
     super::{
         Slot,
+        channels::Channels,
         floors::Floors,
-        keys::Keys,
+        keys::{GatewayId, Keys},
         scripts::{ScriptNews, token_hash},
     },
     marks::Marks,
     news_wanted::NewsWanted,
-    relay::Channels,
-    timers::Timers,
+    timers::{OrphanedGrant, Timers},
 };
-
-/// The id of one run of a gateway. Whoever knows it, and may publish, can wake its waiters.
-#[derive(Debug, Clone)]
-pub(crate) struct GatewayId(Box<str>);
 
 /// What the scripts tell this gateway comes here, by a reply or by a message.
 #[derive(Debug)]
@@ -73,23 +69,12 @@ pub(crate) struct RedisGateway {
     unsent: AtomicU64,
 }
 
-/// A grant that nobody here waits for (any more: whoever has heard of it otherwise keeps it).
-#[derive(Debug)]
-pub(crate) struct OrphanedGrant {
-    pub(crate) name: LockName,
-    pub(crate) token: TokenHash,
-    /// Which of its grants; `None` in word of a gateway that does not say.
-    pub(crate) fence: Option<FencingToken>,
-}
-
 /// For how long a gateway counts as alive that says nothing, as in `gateways.lua`.
 pub(crate) const ALIVE: Duration = Duration::from_secs(6);
 /// How often those who are queued say in a slot that their gateway is alive; the rounds say it too.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
 /// In how many slots it is known when that was said, before what is long ago is forgotten.
 const MAX_ANNOUNCED: usize = 1_024;
-/// How many hexadecimal digits an id has. It is sent with every command.
-const LENGTH: usize = 16;
 /// No message tells of a lease that lasts longer: the next round sees its end.
 const LONGEST_ANNOUNCED: Duration = Duration::from_secs(4);
 /// How many locks may have become free before the first of them is left to those who look again.
@@ -97,30 +82,6 @@ const FREED: usize = 1_024;
 /// How many orphans may wait to be given back, beyond which their TTL ends them; and how many kept
 /// places for their end.
 const BACKLOG: usize = 16_384;
-
-// === impl GatewayId ===
-
-impl GatewayId {
-    /// An id that no other gateway has, and that nobody guesses.
-    pub(crate) fn random() -> Self {
-        let digits = Token::random().hash().to_string();
-        Self(digits[..LENGTH].into())
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Asks all gateways for their news.
-    pub(crate) fn news_request(&self, lasts: Duration) -> String {
-        format!("listening {} {}", self.0, lasts.as_millis())
-    }
-
-    /// Where messages for this gateway are published.
-    pub(crate) fn channel(&self) -> String {
-        format!("lg:gw:{}", self.0)
-    }
-}
 
 // === impl RedisGateway ===
 

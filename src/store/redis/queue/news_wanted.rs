@@ -4,7 +4,7 @@ use std::{sync::Mutex, time::Duration};
 
 use tokio::{sync::Notify, time::Instant};
 
-use super::gateway::GatewayId;
+use super::super::keys::GatewayId;
 
 /// What other gateways have asked, until somebody looks at it.
 #[derive(Debug, Default)]

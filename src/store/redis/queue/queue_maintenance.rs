@@ -17,17 +17,17 @@ use super::{
     super::{
         SlotTags,
         client::{
-            dispatch::Dispatch,
-            shard::{Shard, on_each},
+            dispatch::{Dispatch, on_each},
+            shard::Shard,
         },
         keys::Keys,
         scripts::{Advance, GrantKnowledge, Scripts},
     },
-    gateway::{OrphanedGrant, RedisGateway},
+    gateway::RedisGateway,
     lost_waiters::LostWaiters,
     relay::Subscription,
     rounds::Rounds,
-    timers::{DueEvents, TimerActions, run_timers},
+    timers::{DueEvents, OrphanedGrant, TimerActions, run_timers},
 };
 
 /// What it takes to act on a queue.

@@ -1,6 +1,7 @@
 //! When to look after what: a lock, as soon as the lease ends of which somebody here waits; a place that
 //! is kept, when its time is over.
 
+use crate::lock::FencingToken;
 use std::{
     collections::{BTreeSet, HashMap},
     hash::Hash,
@@ -16,7 +17,14 @@ use tokio::{
 
 use crate::lock::{LockName, TokenHash};
 
-use super::gateway::OrphanedGrant;
+/// A grant that nobody here waits for (any more: whoever has heard of it otherwise keeps it).
+#[derive(Debug)]
+pub(crate) struct OrphanedGrant {
+    pub(crate) name: LockName,
+    pub(crate) token: TokenHash,
+    /// Which of its grants; `None` in word of a gateway that does not say.
+    pub(crate) fence: Option<FencingToken>,
+}
 
 /// One timer for each, however often it is set.
 #[derive(Debug)]

@@ -25,9 +25,9 @@ use super::{
         client::{
             Connection, Endpoint, Pool,
             credentials::Credentials,
+            destination::no_connection,
             dispatch::{Dispatch, DispatchReply, Sending},
             route::Route,
-            sending::no_connection,
             shard::Shard,
             topology::Topology,
         },

@@ -1,6 +1,6 @@
 //! The scripts that only the nodes of a quorum run.
 
-use super::super::{queue::relay::Channels, scripts::Script};
+use super::super::{channels::Channels, scripts::Script};
 
 /// The scripts that only the nodes of a quorum run. What else they run is the same as on one server.
 #[derive(Debug)]

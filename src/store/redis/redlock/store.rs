@@ -38,12 +38,10 @@ use crate::{
 use super::{
     super::{
         SlotTags,
+        channels::Channels,
         client::credentials::Credentials,
         floors::Floors,
-        queue::{
-            gateway::RedisGateway,
-            relay::{Channels, Subscription},
-        },
+        queue::{gateway::RedisGateway, relay::Subscription},
         scripts::Scripts,
     },
     local_queue::LocalQueues,

@@ -1,5 +1,6 @@
 //! Calls `acquire.lua`.
 
+use super::queueing;
 use std::time::Duration;
 
 use bb8_redis::redis::Cmd;
@@ -24,7 +25,6 @@ use super::{
     },
     GrantKnowledge, Reply, Scripts,
     hex::{self, token_hash},
-    script,
 };
 
 /// A wait that is longer is asked for again by the time it is over.
@@ -57,7 +57,7 @@ impl Scripts {
             let late = resent || sending == Sending::Again;
             command.arg(keys.lock()).arg(keys.fence());
             command.arg(&id).arg(lasts).arg(&rest);
-            command.arg(script::gateway(keys, gateway));
+            command.arg(queueing::gateway(keys, gateway));
             let waits_or_late = attempt.wait.is_some() || late;
             // What most attempts do not need is left out: each argument costs the server as much as a small command.
             if waits_or_late || !key.is_empty() {

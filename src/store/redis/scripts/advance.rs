@@ -1,5 +1,6 @@
 //! Calls `advance.lua`.
 
+use super::queueing;
 use bb8_redis::redis::Cmd;
 use tokio::time::Duration;
 
@@ -7,7 +8,7 @@ use crate::store::StoreError;
 
 use super::{
     super::{client::dispatch::Dispatch, keys::Keys, queue::gateway::RedisGateway},
-    Scripts, script,
+    Scripts,
 };
 
 /// What became of a lock whose lease should have ended.
@@ -32,7 +33,7 @@ impl Scripts {
     ) -> Result<Advance, StoreError> {
         let fill = |command: &mut Cmd, _| {
             command.arg(keys.lock()).arg(keys.fence());
-            command.arg(script::gateway(keys, gateway));
+            command.arg(queueing::gateway(keys, gateway));
         };
         let run = dispatch.run(&self.advance, keys, keys.lock(), fill);
         let mut reply = run.await?.reply;

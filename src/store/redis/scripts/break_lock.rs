@@ -1,5 +1,6 @@
 //! Calls `break.lua`.
 
+use super::queueing;
 use bb8_redis::redis::Cmd;
 
 use crate::{
@@ -13,7 +14,7 @@ use super::{
         keys::Keys,
         queue::gateway::RedisGateway,
     },
-    Reply, Scripts, script,
+    Reply, Scripts,
 };
 
 /// What became of it.
@@ -42,7 +43,7 @@ impl Scripts {
             BreakTarget::Foreign(mark) => (String::new(), mark.to_string()),
         };
         let fill = |command: &mut Cmd, sending| {
-            script::fill(command, keys, gateway, &nonce);
+            queueing::fill(command, keys, gateway, &nonce);
             let late = u8::from(sending == Sending::Again);
             command.arg(&fence).arg(&mark).arg(late);
         };

@@ -7,7 +7,10 @@ use bb8_redis::redis::parse_redis_value;
 use crate::lock::LockName;
 
 use super::{
-    super::{keys::Keys, queue::gateway::GatewayId, slot::SlotTags},
+    super::{
+        keys::{GatewayId, Keys},
+        slot::SlotTags,
+    },
     Reply,
     inspect::queue,
 };

@@ -1,5 +1,6 @@
 //! Calls `give_back.lua`.
 
+use super::queueing;
 use bb8_redis::redis::Cmd;
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
 
 use super::{
     super::{client::dispatch::Dispatch, keys::Keys, layout::id, queue::gateway::RedisGateway},
-    Scripts, script,
+    Scripts,
 };
 
 /// Who may know of a grant that is given back.
@@ -87,7 +88,7 @@ impl Scripts {
     ) -> Result<GiveBackReply, StoreError> {
         let id = id(token);
         let fill = |command: &mut Cmd, _| {
-            script::fill(command, keys, gateway, &id);
+            queueing::fill(command, keys, gateway, &id);
             match known {
                 GrantKnowledge::MayBeDelivered => command.arg(0).arg(""),
                 GrantKnowledge::Undelivered(None) => command.arg(1).arg(""),

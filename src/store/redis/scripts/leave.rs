@@ -1,5 +1,6 @@
 //! Calls `leave.lua`.
 
+use super::queueing;
 use bb8_redis::redis::Cmd;
 use tokio::time::Duration;
 
@@ -15,7 +16,7 @@ use super::{
         layout::id,
         queue::gateway::RedisGateway,
     },
-    Scripts, script,
+    Scripts,
 };
 
 // === impl Scripts ===
@@ -31,7 +32,7 @@ impl Scripts {
     ) -> Result<(Leaving, ReplyOrigin), StoreError> {
         let id = id(token);
         let fill = |command: &mut Cmd, _| {
-            script::fill(command, keys, gateway, &id);
+            queueing::fill(command, keys, gateway, &id);
             match keep_for.and_then(|keep| u64::try_from(keep.as_millis()).ok()) {
                 Some(ms) => command.arg(ms),
                 None => command.arg(""),

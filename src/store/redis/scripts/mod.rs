@@ -14,6 +14,7 @@ mod lapse;
 mod leave;
 mod list;
 mod probe;
+mod queueing;
 mod record;
 mod release;
 mod renew;
@@ -26,7 +27,6 @@ pub(super) use give_back::{GrantKnowledge, TakeBackOutcome};
 pub(super) use hex::token_hash;
 pub(super) use list::ListedHolder;
 pub(super) use probe::{Permission, Probed};
-pub(super) use record::metadata_json;
 pub(super) use reply::{Reply, ScriptNews};
 pub(super) use script::{Script, Scripts, TOMBSTONE_MS, fill_idempotency};
 

@@ -10,7 +10,7 @@ use crate::store::{Unavailability, Uncertainty};
 use super::{
     super::{
         client::{
-            answered, dispatch::Dispatch, failure::Failure, sending::Destination, shard::Shard,
+            answered, destination::Destination, dispatch::Dispatch, failure::Failure, shard::Shard,
         },
         keys::Keys,
     },

@@ -100,15 +100,6 @@ fn millis(ms: i64) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
-/// Metadata as a record keeps it; empty if there is none.
-pub(in crate::store::redis) fn metadata_json(metadata: &Metadata) -> String {
-    if metadata.is_empty() {
-        return String::new();
-    }
-    let entries: BTreeMap<&str, &str> = metadata.iter().collect();
-    serde_json::to_string(&entries).expect("texts by name are JSON")
-}
-
 // === Contention ===
 //
 // What stands between an attempt and a lock, as the scripts tell it.

@@ -1,5 +1,6 @@
 //! Calls `release.lua`.
 
+use super::queueing;
 use bb8_redis::redis::Cmd;
 
 use crate::{
@@ -17,7 +18,7 @@ use super::{
         layout::id,
         queue::gateway::RedisGateway,
     },
-    Scripts, script,
+    Scripts,
 };
 
 // === impl Scripts ===
@@ -33,7 +34,7 @@ impl Scripts {
     ) -> Result<Release, StoreError> {
         let id = id(token);
         let fill = |command: &mut Cmd, _| {
-            script::fill(command, keys, gateway, &id);
+            queueing::fill(command, keys, gateway, &id);
             if let Some(keeper) = keeper {
                 command.arg(keeper.to_string());
             }

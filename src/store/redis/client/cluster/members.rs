@@ -25,10 +25,10 @@ use crate::{
 use super::{
     super::{
         credentials::Credentials,
+        destination::Destination,
         endpoint::Endpoint,
         failure::{Redirect, RedirectKind},
         route::Route,
-        sending::Destination,
         shard::Shard,
     },
     layout::Layout,

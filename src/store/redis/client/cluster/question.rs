@@ -8,7 +8,7 @@ use tokio::time::{Duration, Instant, timeout_at};
 
 use crate::{
     config::RedisNode,
-    store::{Unavailability, redis::health::examination::hint},
+    store::{Unavailability, redis::client::failure::hint},
 };
 
 use super::{

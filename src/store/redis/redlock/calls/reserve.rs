@@ -10,12 +10,12 @@ use crate::{
     store::{
         StoreError, Unavailability,
         contract::Attempt,
-        redis::{keys::Keys, scripts::TOMBSTONE_MS},
+        redis::{keys::Keys, layout::metadata_json, scripts::TOMBSTONE_MS},
     },
 };
 
 use super::super::{
-    super::scripts::{Reply, fill_idempotency, metadata_json, token_hash},
+    super::scripts::{Reply, fill_idempotency, token_hash},
     claim::{Claim, Nonce, begun_millis},
     node::{Node, delayed_without_data},
     vote::{Vote, VoteId},

@@ -1,0 +1,186 @@
+//! What is known of a server: whether locks are safe there, when it was last looked at.
+
+use crate::store::redis::keys::Keys;
+use std::sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicBool};
+
+use tokio::{
+    sync::{Mutex as AsyncMutex, Notify},
+    time::Instant,
+};
+
+use crate::store::{
+    Unavailability,
+    contract::{Check, Health},
+};
+
+use super::failure::{Failure, hint};
+
+/// Keeps what the last examination of a server found.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    /// Held while examining, so that those who ask together get one examination.
+    pub(crate) turn: AsyncMutex<()>,
+    pub(crate) last: Mutex<Option<Findings>>,
+    /// Whether all was well at the last examination that reached the server.
+    pub(crate) is_safe: AtomicBool,
+    /// What stands since that one.
+    pub(crate) last_verdict: Mutex<Option<Result<(), String>>>,
+    /// Somebody asked, and there are new findings.
+    pub(crate) found: Notify,
+    /// By how many seconds the server's clock was ahead of ours when it was last looked at.
+    skew: Mutex<Option<f64>>,
+    /// What was last read of the eviction policy.
+    policy: Mutex<Option<Eviction>>,
+}
+
+/// What an examination found.
+#[derive(Debug, Clone)]
+pub(crate) struct Findings {
+    pub(crate) at: Instant,
+    pub(crate) checks: Vec<Check>,
+    pub(crate) verdict: SafetyVerdict,
+}
+
+/// Whether locks may be granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SafetyVerdict {
+    /// They may.
+    Safe,
+    /// They may not, for this reason.
+    Unsafe(String),
+    /// The server did not answer.
+    Unreachable(Unavailability),
+}
+
+/// What `INFO memory` says about eviction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Eviction {
+    /// No key is ever evicted.
+    Never,
+    /// Keys are evicted by this policy when the memory is full.
+    ByPolicy(String),
+}
+
+// === impl Admission ===
+
+impl Admission {
+    pub(crate) fn new() -> Self {
+        Self {
+            turn: AsyncMutex::new(()),
+            last: Mutex::new(None),
+            is_safe: AtomicBool::new(false),
+            last_verdict: Mutex::new(None),
+            found: Notify::new(),
+            skew: Mutex::new(None),
+            policy: Mutex::new(None),
+        }
+    }
+
+    /// By how many seconds the server's clock was ahead of ours when it was last looked at.
+    pub(crate) fn clock_skew(&self) -> Option<f64> {
+        *self.skew.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of that.
+    pub(crate) fn note_skew(&self, ahead: f64) {
+        *self.skew.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
+    }
+
+    /// What was last read of the eviction policy.
+    pub(crate) fn last_policy(&self) -> MutexGuard<'_, Option<Eviction>> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the server answered when it was last looked at.
+    pub(crate) fn is_reached(&self) -> bool {
+        let last = self.last();
+        last.is_some_and(|last| !matches!(last.verdict, SafetyVerdict::Unreachable(_)))
+    }
+
+    pub(crate) fn last(&self) -> Option<Findings> {
+        self.last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn last_verdict(&self) -> Option<Result<(), String>> {
+        self.last_verdict
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+// === impl Findings ===
+
+impl Findings {
+    pub(crate) fn new(
+        verdict: SafetyVerdict,
+        checks: impl IntoIterator<Item = (&'static str, Health)>,
+    ) -> Self {
+        let checks = checks.into_iter();
+        Self {
+            at: Instant::now(),
+            checks: checks
+                .map(|(name, health)| Check {
+                    name,
+                    health,
+                    note: None,
+                })
+                .collect(),
+            verdict,
+        }
+    }
+
+    pub(crate) fn of_failure(failure: Failure) -> Self {
+        match describe(failure) {
+            Unavailability::Misconfigured(why) => {
+                let why = hint(why);
+                let checks = [
+                    ("connection", Health::Passing),
+                    ("permissions", Health::Misconfigured(why.clone())),
+                ];
+                Self::new(SafetyVerdict::Unsafe(why), checks)
+            }
+            why => {
+                let outage = Health::Outage(why.to_string());
+                Self::new(SafetyVerdict::Unreachable(why), [("connection", outage)])
+            }
+        }
+    }
+}
+
+// === impl Eviction ===
+
+impl Eviction {
+    /// Reads `INFO memory`; `None` if it does not say.
+    pub(crate) fn from_info(info: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let value = |line: &str| {
+                line.strip_prefix(name)?
+                    .strip_prefix(':')
+                    .map(str::to_owned)
+            };
+            info.lines().find_map(value)
+        };
+        let limit: u64 = field("maxmemory")?.parse().ok()?;
+        let policy = field("maxmemory_policy")?;
+        Some(if limit == 0 || policy == "noeviction" {
+            Self::Never
+        } else {
+            Self::ByPolicy(policy)
+        })
+    }
+}
+
+pub(crate) fn describe(failure: Failure) -> Unavailability {
+    match failure {
+        Failure::Unknown(why) => Unavailability::Connect(why.to_string()),
+        Failure::NoScript | Failure::WrongType => {
+            let key = Keys::PROBE;
+            Unavailability::Refused(format!("the server does not run the probe on {key}"))
+        }
+        known => known.reason(),
+    }
+}
