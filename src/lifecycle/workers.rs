@@ -68,6 +68,7 @@ impl Workers {
             ends.push(end);
             let name = format!("latchgate-{number}");
             thread::Builder::new().name(name).spawn(move || {
+                let _abort = AbortOnPanic;
                 CURRENT.set(Some(Worker(number)));
                 // Nothing is ever sent: the other end is dropped.
                 runtime.block_on(ended).ok();
@@ -121,6 +122,18 @@ impl Workers {
 impl fmt::Debug for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Workers").field(&self.0.len()).finish()
+    }
+}
+
+/// Ends the process when a worker's thread unwinds. A task that panics does not come here: then the runtime itself
+/// cannot go on, and each new connection would be given to a thread that serves nobody.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::process::abort();
+        }
     }
 }
 

@@ -97,7 +97,11 @@ impl ServiceManager {
                 let turns = workers.all().map(|it| workers.carry_out(it, async {}));
                 tokio::select! {
                     () = &mut stopped => return,
-                    _ = join_all(turns) => manager.notify("WATCHDOG=1").await,
+                    turned = join_all(turns) => {
+                        if turned.iter().all(Option::is_some) {
+                            manager.notify("WATCHDOG=1").await;
+                        }
+                    }
                 }
             }
         });

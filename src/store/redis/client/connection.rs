@@ -16,9 +16,12 @@ use std::{
 };
 
 use bb8_redis::redis::{Cmd, Pipeline, ServerError, Value};
-use tokio::time::{Duration, Instant};
+use tokio::time::{Duration, Instant, timeout_at};
 
-use crate::store::{Unavailability, Uncertainty};
+use crate::{
+    lifecycle::Worker,
+    store::{Unavailability, Uncertainty},
+};
 
 use super::{
     failure::Failure,
@@ -32,6 +35,8 @@ pub(crate) struct Connection(Arc<ConnectionInner>);
 struct ConnectionInner {
     shared: Arc<ConnectionShared>,
     run: Run,
+    /// The thread that moves its bytes and looks after its time-outs.
+    home: Option<Worker>,
 }
 
 /// What the handles of a connection share with its driver.
@@ -91,13 +96,20 @@ pub(crate) struct UnsolicitedReply;
 /// that is far behind is asked no more.
 const MOST_PENDING: usize = 16_384;
 
+/// How late the driver may be to end what has taken too long, before those on other threads end it themselves.
+const DRIVER_IS_LATE: Duration = Duration::from_millis(50);
+
 // === impl Connection ===
 
 impl Connection {
-    /// A connection whose driver is about to start.
+    /// A connection whose driver is about to start on this thread.
     pub(crate) fn new(shared: Arc<ConnectionShared>) -> Self {
         let run = Run::default();
-        Self(Arc::new(ConnectionInner { shared, run }))
+        Self(Arc::new(ConnectionInner {
+            shared,
+            run,
+            home: Worker::current(),
+        }))
     }
 
     /// Whether no new command may be sent.
@@ -130,11 +142,21 @@ impl Connection {
         self.0.run.note(&String::from_utf8_lossy(info), asked);
     }
 
+    /// Waits for a reply. Time-outs are the driver's; those who run on another thread than the driver look at the time
+    /// themselves as well, because a thread that is stuck looks after none.
+    async fn within(&self, limit: Instant, reply: ReplyFuture<'_>) -> Result<Value, Uncertainty> {
+        if Worker::current() == self.0.home {
+            return reply.await;
+        }
+        let waited = timeout_at(limit + DRIVER_IS_LATE, reply).await;
+        waited.unwrap_or(Err(Uncertainty::TimedOut))
+    }
+
     /// Sends a command and waits for its reply, at most until `limit`.
     pub(crate) async fn send(&self, command: &Cmd, limit: Instant) -> Result<Value, Failure> {
         let shared = &*self.0.shared;
         let slot = shared.accept(1, |state| state.push(command, limit))?;
-        let failure = match ReplyFuture::new(shared, slot).await {
+        let failure = match self.within(limit, ReplyFuture::new(shared, slot)).await {
             Ok(Value::ServerError(error)) => answered(&error),
             Ok(value) => return Ok(value),
             Err(unknown) => Failure::Unknown(unknown),
@@ -176,7 +198,7 @@ impl Connection {
         Ok(async move {
             let mut values = Vec::with_capacity(replies.len());
             for reply in replies {
-                match reply.await {
+                match self.within(limit, reply).await {
                     Ok(value) => values.push(value),
                     Err(unknown) => {
                         self.retire();
@@ -395,6 +417,7 @@ mod tests {
     use bb8_redis::redis::cmd;
 
     use super::*;
+    use crate::lifecycle::Workers;
 
     #[test]
     fn an_overdue_reply_shows_a_dead_connection_although_its_caller_has_gone() {
@@ -407,6 +430,25 @@ mod tests {
         // It was told, and its slot is free again.
         assert!(!shared.state().expire(limit, &mut woken));
         assert_eq!(shared.state().free, [slot]);
+    }
+
+    #[tokio::test]
+    async fn nobody_on_another_thread_waits_for_one_that_is_stuck() {
+        let (workers, _running) = Workers::start(1).unwrap();
+        let home = workers.all().next().unwrap();
+        // Its driver does not run, as on a thread that is stuck.
+        let connection = workers
+            .carry_out(home, async { Connection::new(Arc::default()) })
+            .await
+            .unwrap();
+        let (ping, limit) = (cmd("PING"), Instant::now() + Duration::from_millis(50));
+        let sent = timeout_at(
+            limit + Duration::from_secs(5),
+            connection.send(&ping, limit),
+        );
+        let timed_out = Failure::Unknown(Uncertainty::TimedOut);
+        assert_eq!(sent.await.unwrap().unwrap_err(), timed_out);
+        assert!(connection.is_broken());
     }
 
     #[test]

@@ -11,10 +11,25 @@ use crate::{
 };
 
 use super::{
+    claim::is_ratified,
     quorum::{NodeReplies, is_decided, loss, unknown},
     shared::{Shared, SweepTarget},
     view,
 };
+
+/// Whether nodes that keep the lease name different fences, none of them so many that it is the one by which it was
+/// granted: another is of a try that came to nothing. One answer more may tell.
+fn is_disputed(answers: &NodeReplies<Result<Renewal, StoreError>>, majority: usize) -> bool {
+    let fences = answers.iter().filter_map(|answer| match answer {
+        Ok(Renewal::Renewed(lease)) if is_ratified(lease) => Some(lease.fence),
+        _ => None,
+    });
+    let fences: Vec<_> = fences.collect();
+    let named = |fence| fences.iter().filter(|it| **it == fence).count();
+    let first = fences.first();
+    first.is_some_and(|first| named(*first) < fences.len())
+        && !fences.iter().any(|fence| named(*fence) >= majority)
+}
 
 // === impl Shared ===
 
@@ -41,7 +56,7 @@ impl Shared {
                 let kept = answers.count(|it| matches!(it, Ok(Renewal::Renewed(_))));
                 let lost = is_decided(&losses(answers), majority, answers.nodes());
                 let adopted = answers.count(|it| matches!(it, Ok(Renewal::Adopted)));
-                kept >= majority || lost || adopted >= majority
+                (kept >= majority && !is_disputed(answers, majority)) || lost || adopted >= majority
             },
         );
         let answers = answers.await;

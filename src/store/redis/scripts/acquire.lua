@@ -207,7 +207,14 @@ local count
 if not (held and waits) then
   count = redis.call('LLEN', wait)
   if not held and count == 0 then
-    -- Nothing was written so far, but for dead tickets that were cleared away.
+    if whose and whose ~= 'q' .. id then
+      -- The newest request owns the key: an older one that was granted the lock and did not hear of it in time does not
+      -- take it back.
+      local before = name .. 'of:' .. string.sub(whose, 2)
+      if is_ticket(redis.call('GET', before)) then
+        redis.call('SET', before, 's', 'PX', TOMBSTONE)
+      end
+    end
     return take(us)
   elseif not waits and not (whose and count > 0) then
     return refuse('held', contention(count, held, us))

@@ -95,7 +95,7 @@ local function hand_over(id, us)
       -- The user may not do it any more.
       put_back(id)
       return body
-    elseif lives(body, us, true) and owns_key(id, body) then
+    elseif is_queued(body) and owns_key(id, body) and lives(body, us, true) then
       local fence, why = draw(us)
       if fence then
         pass(id, body, fence, us)

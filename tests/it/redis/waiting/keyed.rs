@@ -380,3 +380,25 @@ async fn a_ticket_whose_key_leads_elsewhere_is_granted_nothing() {
     assert!(matches!(told, AcquireError::Superseded), "{told:?}");
     assert_eq!(server.text(&["GET", key]).await, newer);
 }
+
+#[tokio::test]
+async fn an_older_attempt_that_asks_again_late_does_not_take_the_lease_of_a_newer_one() {
+    let server = RedisServer::start().await;
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
+    let lease = gates[0].take("late").await;
+    let older = waiting(keyed_attempt("late", "k"));
+    // It is there, and does not get to confirm what it is granted.
+    let parking = gates[1].store.parking();
+    let _place = parking.park(older.name.clone(), older.token);
+    gates[1].store.acquire(&older).await.unwrap();
+    gates[0].release(&lease).await;
+    server.run(&["DEL", "lg:{late}:lock"]).await;
+    let newer = waiting(keyed_attempt("late", "k"));
+    let granted = gates[0].store.acquire(&newer).await.unwrap();
+    assert!(matches!(granted, Acquisition::Granted(_)), "{granted:?}");
+    let late = gates[1].store.acquire(&older).await.unwrap();
+    assert!(matches!(late, Acquisition::Superseded), "{late:?}");
+}
