@@ -525,7 +525,7 @@ pub struct HeldLock {
 //
 // What a store finds out about whether it can keep its promises.
 
-/// One finding of [`Store::check`](super::Store::check).
+/// One finding of [`Store::check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// What was looked at, as a stable name in lower case: `connection`, `permissions`, ..
