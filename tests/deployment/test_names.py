@@ -68,7 +68,7 @@ class Names(unittest.TestCase):
                 self.assertIn(port, {default, "6379", "53", METRICS}, path)
 
     def test_the_redis_user_is_the_one_that_the_gateway_asks_for(self):
-        source = (program.ROOT / "src" / "store" / "redis" / "permissions.rs").read_text()
+        source = (program.ROOT / "src" / "store" / "redis" / "client" / "failure.rs").read_text()
         line = re.search(r'ACL_LINE: &str = "(.*?)";', source, re.S)[1]
         operations = (program.ROOT / "docs" / "operations.md").read_text()
         self.assertIn(re.sub(r"\\\n\s*", "", line) + "\n", operations)

@@ -54,7 +54,10 @@ impl Model {
         let key = attempt.idempotency.as_ref();
         let token = (attempt.name.clone(), attempt.token);
         if self.given_back.contains(&token) {
-            return *answer == Err(Unavailability::Withdrawn.into());
+            // If its lease was released before, its key tells of the end as well.
+            let has_expired = key.is_some() && self.released.contains(&token);
+            return *answer == Err(Unavailability::Withdrawn.into())
+                || (has_expired && *answer == Ok(Acquisition::IdempotencyExpired));
         }
         if self.withdraws_what_was_released
             && self.released.contains(&token)

@@ -9,6 +9,7 @@ use latchgate::{
         contract::{
             Acquisition, Attempt, Confirmation, GiveBack, Leaving, Renewal, Renewer, Waiting,
         },
+        parking::News,
     },
 };
 use tokio::time::timeout;
@@ -66,7 +67,9 @@ pub(in super::super) async fn one_who_is_given_back_while_queued_is_never_grante
     assert_eq!(answer.unwrap(), GiveBack::NothingHeld);
     released(&store, &holder).await;
     assert!(is_free(&store, "lock").await);
-    assert_eq!(place.try_news(), None);
+    // Who looks for lost places may have found that it has none.
+    let news = place.try_news();
+    assert!(matches!(news, None | Some(News::Forgotten)), "{news:?}");
 }
 
 pub(in super::super) async fn one_who_leaves_after_the_grant_is_told_so(fixture: &dyn Fixture) {
