@@ -31,9 +31,10 @@ fn lines(format: &str) -> [String; 2] {
     loop {
         let log = gateway.log();
         let of = |status: &str| {
-            let mut lines = log.lines();
-            let found = lines.find(|line| line.contains(TRACE) && line.contains(status));
-            found.map(str::to_owned)
+            let (text, json) = (format!("status={status}"), format!("\"status\":{status}"));
+            let is_of = |line: &&str| line.contains(&text) || line.contains(&json);
+            let mut lines = log.lines().filter(|line| line.contains(TRACE));
+            lines.find(is_of).map(str::to_owned)
         };
         if let (Some(granted), Some(refused)) = (of("201"), of("423")) {
             return [granted, refused];

@@ -76,10 +76,11 @@ async fn look(redis: &mut MultiplexedConnection, names: &[String]) -> Vec<Seen> 
         pipe.getrange(format!("lg:{{{name}}}:lock"), 70, 85);
     }
     let replies: Vec<redis::Value> = pipe.query_async(redis).await.unwrap();
-    let seen =
-        |reply: &[redis::Value]| redis::from_redis_value(redis::Value::Array(reply.to_vec()));
-    replies
-        .chunks(3)
-        .map(|reply| seen(reply).unwrap())
-        .collect()
+    let seen = |reply: &[redis::Value]| {
+        let reply = redis::from_redis_value(redis::Value::Array(reply.to_vec()));
+        let (holder, ttl, fence): (String, i64, String) = reply.unwrap();
+        // What is free has no text, and so no fence.
+        (holder, ttl, fence.parse().ok())
+    };
+    replies.chunks(3).map(seen).collect()
 }

@@ -51,6 +51,8 @@ impl Replicated {
         dispatch: &Dispatch,
         slot: Slot,
     ) -> Result<Option<ReplicaCheck>, Unavailability> {
+        // Not before somebody has said who has it: what comes first may be no acquire.
+        dispatch.topology.wait_until_known().await;
         let moves = dispatch.topology.moves(slot);
         let shard = dispatch.topology.shard(slot)?;
         let markers = self
