@@ -94,7 +94,7 @@ class Connection(BrowserCase):
             first = "last-event-id" not in route.request.headers
             route.fulfill(body="id: instance-0\n\n" if first else gaps, headers={"Content-Type": "text/event-stream"})
 
-        context.route(re.compile(r"(?<!dashboard)/events\?"), stream)
+        context.route(re.compile(r"(?<!dashboard)/events(\?|$)"), stream)
         page = self.open(context=context)
         # Of 50 gaps at once, no walk but the first is cut off.
         context.on("request", lambda request: "/locks?" in request.url and asked.append(request.url))

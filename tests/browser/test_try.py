@@ -168,7 +168,7 @@ class Try(BrowserCase):
     def test_a_lease_that_somebody_has_ended_unheard_is_not_given_back(self):
         context = self.context()
         # No word of it comes.
-        context.route(re.compile(r"(?<!dashboard)/events\?"), lambda route: route.fulfill(body="", headers={"Content-Type": "text/event-stream"}))
+        context.route(re.compile(r"(?<!dashboard)/events(\?|$)"), lambda route: route.fulfill(body="", headers={"Content-Type": "text/event-stream"}))
         page = self.open("/locks/mine", context=context)
         sent = self.given_back(page)
         self.hold_briefly(page, 3_600)
