@@ -162,7 +162,13 @@ mod tests {
 
     #[test]
     fn every_replacement_is_of_something_that_there_is() {
-        let texts: String = ["scripts", "redlock/lua"]
+        let directories = [
+            "scripts",
+            "scripts/parts",
+            "redlock/lua",
+            "redlock/lua/parts",
+        ];
+        let texts: String = directories
             .map(|directory| format!("{}/src/store/redis/{directory}", env!("CARGO_MANIFEST_DIR")))
             .into_iter()
             .flat_map(|directory| std::fs::read_dir(directory).unwrap())

@@ -11,7 +11,12 @@ const FLAGS: &str = "#!lua flags=allow-oom";
 /// The same of one that a server refuses also for want of memory.
 const REFUSED: &str = "#!lua\n";
 /// Where they are.
-const DIRECTORIES: [&str; 2] = ["src/store/redis/scripts", "src/store/redis/redlock/lua"];
+const DIRECTORIES: [&str; 4] = [
+    "src/store/redis/scripts",
+    "src/store/redis/scripts/parts",
+    "src/store/redis/redlock/lua",
+    "src/store/redis/redlock/lua/parts",
+];
 
 /// Name and text of every file.
 fn files() -> Vec<(String, String)> {

@@ -59,7 +59,7 @@ pub(crate) struct RedisGateway {
     /// Told when another gateway has asked for news.
     pub(crate) news_wanted: NewsWanted,
     /// Whether a grant is kept back until replicas have it: whoever is handed a lock asks for that.
-    waits_for_replicas: bool,
+    pub(crate) waits_for_replicas: bool,
     /// The slots in which somebody was queued through this gateway, and when the last.
     slots: Mutex<HashMap<Slot, Instant>>,
     /// When an acquire has last said in a slot that this gateway is alive.
