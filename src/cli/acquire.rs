@@ -16,15 +16,13 @@ use crate::{
 };
 
 use super::{
-    connection::ConnectionArgs,
-    duration,
-    environment::Environment,
+    caller::{connection::ConnectionArgs, environment::Environment, request::RequestArgs, secret},
     error::CliError,
-    output,
-    request::RequestArgs,
-    secret,
-    signals::{GIVING_UP, Signals},
-    waiting,
+    terminal::{
+        duration, output,
+        signals::{GIVING_UP, Signals},
+        waiting,
+    },
 };
 
 /// Ask for a lock and print the token of the lease.

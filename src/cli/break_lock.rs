@@ -13,8 +13,9 @@ use crate::{
 };
 
 use super::{
-    connection::ConnectionArgs, duration, environment::Environment, error::CliError, output,
-    visible::visible,
+    caller::{connection::ConnectionArgs, environment::Environment},
+    error::CliError,
+    terminal::{duration, output, visible::visible},
 };
 
 /// Take a lock away from whoever holds it.

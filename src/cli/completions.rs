@@ -3,7 +3,7 @@
 use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
-use super::{error::CliError, output};
+use super::{error::CliError, terminal::output};
 
 /// Print completions for a shell.
 ///

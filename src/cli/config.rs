@@ -12,7 +12,9 @@ use crate::{
     telemetry::trace::check_trace,
 };
 
-use super::{environment::Environment, error::CliError, output, sources::SourceArgs};
+use super::{
+    caller::environment::Environment, error::CliError, sources::SourceArgs, terminal::output,
+};
 
 /// What to do with the configuration.
 #[derive(Subcommand)]

@@ -13,7 +13,12 @@ use crate::{
     tls::TlsError,
 };
 
-use super::{environment::VariableError, exit::Exit, run, secret::SecretError, serve::ServeError};
+use super::{
+    caller::{environment::VariableError, secret::SecretError},
+    exit::Exit,
+    run,
+    serve::ServeError,
+};
 
 /// The failures of all commands.
 #[derive(Debug, thiserror::Error)]

@@ -11,8 +11,9 @@ use crate::{
 };
 
 use super::{
-    connection::ConnectionArgs, duration, environment::Environment, error::CliError, output,
-    signals::Signals, visible::visible,
+    caller::{connection::ConnectionArgs, environment::Environment},
+    error::CliError,
+    terminal::{duration, output, signals::Signals, visible::visible},
 };
 
 /// Show what happens to locks, as it happens.

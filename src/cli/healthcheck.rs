@@ -23,8 +23,10 @@ use tokio_rustls::TlsConnector;
 use crate::tls::{IdentityFiles, TlsError, provider};
 
 use super::{
-    connection::IdentityArgs, duration, environment::Environment, error::CliError, output,
+    caller::{connection::IdentityArgs, environment::Environment},
+    error::CliError,
     sources::SourceArgs,
+    terminal::{duration, output},
 };
 
 /// Ask the gateway that is configured here whether it answers

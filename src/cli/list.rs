@@ -10,8 +10,9 @@ use crate::{
 };
 
 use super::{
-    connection::ConnectionArgs, duration, environment::Environment, error::CliError, output,
-    visible::visible,
+    caller::{connection::ConnectionArgs, environment::Environment},
+    error::CliError,
+    terminal::{duration, output, visible::visible},
 };
 
 /// Show the locks that are held.

@@ -2,7 +2,7 @@
 
 use crate::http;
 
-use super::{error::CliError, output};
+use super::{error::CliError, terminal::output};
 
 /// Prints the document that a gateway with the default configuration serves.
 pub(super) fn openapi() -> Result<(), CliError> {

@@ -5,9 +5,16 @@ use std::process::ExitCode;
 use nix::sys::signal::SigSet;
 
 use super::{
-    acquire, args::Args, args::Command, break_lock, completions, config, environment::Environment,
-    error::CliError, events, exit::Exit, healthcheck, inspect, key, list, openapi, output, release,
-    renew, run, serve, visible::visible,
+    acquire,
+    args::{Args, Command},
+    break_lock,
+    caller::environment::Environment,
+    completions, config,
+    error::CliError,
+    events,
+    exit::Exit,
+    healthcheck, inspect, key, list, openapi, release, renew, run, serve,
+    terminal::{output, visible::visible},
 };
 
 /// Runs the program.

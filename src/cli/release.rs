@@ -3,7 +3,9 @@
 use clap::Args;
 
 use super::{
-    connection::ConnectionArgs, environment::Environment, error::CliError, lease::LeaseArgs, output,
+    caller::{connection::ConnectionArgs, environment::Environment, lease::LeaseArgs},
+    error::CliError,
+    terminal::output,
 };
 
 /// Give a lock back.

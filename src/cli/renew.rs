@@ -5,8 +5,9 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{
-    connection::ConnectionArgs, duration, environment::Environment, error::CliError,
-    lease::LeaseArgs, output,
+    caller::{connection::ConnectionArgs, environment::Environment, lease::LeaseArgs},
+    error::CliError,
+    terminal::{duration, output},
 };
 
 /// Keep a lock: make its lease last longer, from now.

@@ -11,7 +11,7 @@ use clap::Args;
 
 use crate::config::Sources;
 
-use super::environment::Environment;
+use super::caller::environment::Environment;
 
 /// The options that configure a gateway. Everything else is set in a file or in the environment.
 #[derive(Args, Default)]

@@ -7,15 +7,12 @@ mod audit;
 mod auth;
 mod closest;
 mod embedded;
-mod environment;
 mod error;
-mod file;
 mod host;
 mod http;
 mod invalid;
-mod key;
 mod limits;
-mod load;
+mod loading;
 mod log;
 mod metrics;
 mod millis;
@@ -24,7 +21,6 @@ mod redis_server;
 mod redlock;
 pub mod reference;
 mod root;
-mod setting;
 mod shutdown;
 mod store_url;
 mod trace;
@@ -36,9 +32,12 @@ pub use error::{ConfigError, RefusedValue};
 pub use host::{Host, HostError, HostPort, Origin, OriginError};
 pub use http::{ClientAuth, HttpConfig, HttpTlsConfig};
 pub use invalid::Invalid;
-pub use key::{Key, Section, ValueKind};
 pub use limits::LimitsConfig;
-pub use load::{Loaded, Sources};
+pub use loading::{
+    key::{Key, Section, ValueKind},
+    load::{Loaded, Sources},
+    setting::Source,
+};
 pub use log::{LogConfig, LogFormat, LogRequests};
 pub use metrics::MetricsConfig;
 pub use millis::Millis;
@@ -46,7 +45,6 @@ pub use redis::{RedisConfig, RedisSentinelConfig, RedisTlsConfig};
 pub use redis_server::{RedisLogin, RedisNode};
 pub use redlock::{Persistence, RedlockConfig};
 pub use root::Config;
-pub use setting::Source;
 pub use shutdown::ShutdownConfig;
 pub use store_url::{ClusterUrl, RedisUrl, RedlockUrl, SentinelUrl, StoreUrl, StoreUrlError};
 pub use trace::TraceConfig;

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use crate::cli::{environment::Environment, error::CliError, output};
+use crate::cli::{caller::environment::Environment, error::CliError, terminal::output};
 
 use super::{list::ListArgs, new::NewArgs};
 

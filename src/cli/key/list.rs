@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     auth::{KeyEntry, KeysFile, Prefixes},
-    cli::{environment::Environment, error::CliError, sources::SourceArgs},
+    cli::{caller::environment::Environment, error::CliError, sources::SourceArgs},
     clock::{Clock, SystemClock},
 };
 

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     auth::{ApiKey, KeysFile},
-    cli::{duration, error::CliError},
+    cli::{error::CliError, terminal::duration},
     clock::{Clock, SystemClock},
 };
 

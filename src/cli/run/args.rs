@@ -11,7 +11,10 @@ use clap::{Args, ValueEnum};
 
 use crate::lock::LockName;
 
-use super::super::{connection::ConnectionArgs, duration, request::RequestArgs};
+use super::super::{
+    caller::{connection::ConnectionArgs, request::RequestArgs},
+    terminal::duration,
+};
 
 /// Run a command while holding a lock.
 ///

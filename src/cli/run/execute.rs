@@ -12,12 +12,14 @@ use crate::{
 
 use super::{
     super::{
-        duration,
-        environment::Environment,
+        caller::environment::Environment,
         error::CliError,
-        output::{self, notify_if_slow},
-        signals::{GIVING_UP, Signals},
-        waiting,
+        terminal::{
+            duration,
+            output::{self, notify_if_slow},
+            signals::{GIVING_UP, Signals},
+            waiting,
+        },
     },
     args::RunArgs,
     job::{Job, Leftover},

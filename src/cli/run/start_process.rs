@@ -10,7 +10,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process};
 
-use super::super::{output, visible::visible};
+use super::super::terminal::{output, visible::visible};
 
 /// The name under which the program becomes a command.
 const START: &str = "latchgate-run-start";

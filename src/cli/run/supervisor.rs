@@ -14,7 +14,7 @@ use crate::{
 };
 
 use super::{
-    super::{
+    super::terminal::{
         duration, output,
         signals::{ENDING, Signals},
         waiting::suspend,

@@ -9,7 +9,9 @@ use tracing::{info, warn};
 use crate::{
     audit::Audit,
     auth::{Gate, KeysFile, KeysWatch, SessionSeal},
-    cli::{environment::Environment, error::CliError, output, sources::SourceArgs},
+    cli::{
+        caller::environment::Environment, error::CliError, sources::SourceArgs, terminal::output,
+    },
     clock::{Clock, SystemClock},
     config::{AuthConfig, Config, HttpTlsConfig},
     engine::Engine,

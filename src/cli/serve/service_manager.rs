@@ -14,7 +14,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use crate::{cli::environment::Environment, lifecycle::Lifecycle};
+use crate::{cli::caller::environment::Environment, lifecycle::Lifecycle};
 
 /// The service manager, if there is one that wants to know. Cheap to clone.
 #[derive(Clone)]

@@ -12,7 +12,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use crate::{audit::Audit, cli::signals};
+use crate::{audit::Audit, cli::terminal::signals};
 
 use super::service_manager::ServiceManager;
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
-use super::StoreUrl;
+use super::super::StoreUrl;
 
 /// Where a value comes from. Later ones win.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,10 +24,10 @@ pub enum Source {
 
 /// A value for a key. It may hold a password, which its `Debug` masks.
 #[derive(Clone)]
-pub(super) struct Setting {
-    pub(super) path: String,
-    pub(super) value: toml::Value,
-    pub(super) source: Source,
+pub(crate) struct Setting {
+    pub(crate) path: String,
+    pub(crate) value: toml::Value,
+    pub(crate) source: Source,
 }
 
 // === impl Source ===
@@ -47,7 +47,7 @@ impl fmt::Display for Source {
 
 impl Setting {
     /// The value as it may be shown.
-    pub(super) fn displayed(&self) -> String {
+    pub(crate) fn displayed(&self) -> String {
         displayed(&self.path, &self.value)
     }
 }
@@ -59,7 +59,7 @@ impl fmt::Debug for Setting {
 }
 
 /// A value as it may be shown, whatever it is and however wrong.
-pub(super) fn displayed(path: &str, value: &toml::Value) -> String {
+pub(crate) fn displayed(path: &str, value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) if path == "store" => format!("{:?}", StoreUrl::redact(text)),
         toml::Value::Table(_) => "a table".to_owned(),

@@ -11,13 +11,17 @@ use clap::Args;
 
 use crate::lock::{LockName, Token};
 
-use super::{environment::Environment, error::CliError, secret, secret::SecretError};
+use super::{
+    super::error::CliError,
+    environment::Environment,
+    secret::{self, SecretError},
+};
 
 /// The options of every command that needs the token of a lease.
 #[derive(Args)]
-pub(super) struct LeaseArgs {
+pub(crate) struct LeaseArgs {
     /// The lock
-    pub(super) name: LockName,
+    pub(crate) name: LockName,
     /// A file with the token of the lease; - reads standard input
     /// [env: LATCHGATE_TOKEN, LATCHGATE_TOKEN_FILE]
     ///
@@ -29,7 +33,7 @@ pub(super) struct LeaseArgs {
 // === impl LeaseArgs ===
 
 impl LeaseArgs {
-    pub(super) fn token(&self, environment: &Environment) -> Result<Token, CliError> {
+    pub(crate) fn token(&self, environment: &Environment) -> Result<Token, CliError> {
         let token = secret::TOKEN.read(self.token_file.as_deref(), environment, Token::parse)?;
         Ok(token.ok_or(SecretError::Missing(secret::TOKEN))?)
     }

@@ -3,8 +3,11 @@
 use std::{collections::BTreeMap, ffi::OsString, fmt, path::PathBuf};
 
 use super::{
-    Config, ConfigError, Invalid, Key, Source, StoreUrl, closest::closest, environment,
-    error::RefusedValue, file, setting::Setting,
+    super::{
+        Config, ConfigError, Invalid, Key, Source, StoreUrl, closest::closest, error::RefusedValue,
+    },
+    environment, file,
+    setting::Setting,
 };
 
 /// Who may set something, from the weakest to the strongest.

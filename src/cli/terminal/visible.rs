@@ -6,7 +6,7 @@ use crate::invisible_chars::is_invisible;
 
 /// The text with everything escaped that is not seen: what moves a terminal, turns the direction of
 /// writing around, or takes no room.
-pub(super) fn visible(text: &str) -> Cow<'_, str> {
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
     }

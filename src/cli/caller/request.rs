@@ -9,14 +9,17 @@ use crate::{
     lock::{Metadata, Owner},
 };
 
-use super::{duration, environment::Environment, error::CliError};
+use super::{
+    super::{error::CliError, terminal::duration},
+    environment::Environment,
+};
 
 /// The options of every command that acquires.
 #[derive(Debug, Args)]
-pub(super) struct RequestArgs {
+pub(crate) struct RequestArgs {
     /// How long the lease lasts: 30s, 500ms, 2m [default: the gateway's, 30s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
-    pub(super) ttl: Option<Duration>,
+    pub(crate) ttl: Option<Duration>,
     /// The longest time that the lease may be kept with renewals
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     max_hold: Option<Duration>,
@@ -32,7 +35,7 @@ pub(super) struct RequestArgs {
 
 impl RequestArgs {
     /// A request that waits for so long.
-    pub(super) fn request(
+    pub(crate) fn request(
         &self,
         wait: Duration,
         environment: &Environment,
@@ -61,7 +64,7 @@ impl RequestArgs {
 // `--meta NAME=VALUE`.
 
 /// Reads one entry.
-pub(super) fn entry(text: &str) -> Result<(String, String), String> {
+pub(crate) fn entry(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("expected NAME=VALUE".to_owned()),
@@ -69,7 +72,7 @@ pub(super) fn entry(text: &str) -> Result<(String, String), String> {
 }
 
 /// Puts entries together. Where a name comes twice nobody can know which was meant.
-pub(super) fn of(entries: &[(String, String)]) -> Result<Metadata, String> {
+pub(crate) fn of(entries: &[(String, String)]) -> Result<Metadata, String> {
     let mut map = BTreeMap::new();
     for (name, value) in entries {
         if map.insert(name.clone(), value.clone()).is_some() {
@@ -84,7 +87,7 @@ pub(super) fn of(entries: &[(String, String)]) -> Result<Metadata, String> {
 // Who says that they asked, where `--owner` does not.
 
 /// `USER@HOST`, as a shell's prompt would have it. Not the process: it ends before the lease.
-pub(super) fn default(environment: &Environment) -> Option<Owner> {
+pub(crate) fn default(environment: &Environment) -> Option<Owner> {
     let user = environment
         .text("USER")
         .or_else(|| environment.text("LOGNAME"));

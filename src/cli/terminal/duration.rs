@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-pub(super) use crate::client::format_duration as show;
+pub(crate) use crate::client::format_duration as show;
 
 /// Reads `30s`, `500ms`, `2m` or `1h 30m`.
-pub(super) fn parse(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text)
         .map_err(|error| format!("{error}; expected something like 30s, 500ms or 2m"))?;
     if duration.subsec_nanos() % 1_000_000 != 0 {
@@ -15,7 +15,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads how long to wait, which may be 0.
-pub(super) fn parse_wait(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_wait(text: &str) -> Result<Duration, String> {
     if text == "0" {
         Ok(Duration::ZERO)
     } else {

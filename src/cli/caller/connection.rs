@@ -15,7 +15,7 @@ use crate::{
     trace_context::TraceContext,
 };
 
-use super::{environment::Environment, error::CliError, secret};
+use super::{super::error::CliError, environment::Environment, secret};
 
 /// What is missing of a certificate.
 const WITHOUT_KEY: &str = "needs --client-key-file or LATCHGATE_CLIENT_KEY_FILE with it";
@@ -33,7 +33,7 @@ tried 4 times in about a second; each try takes 2s where not even a refusal come
 /// The options of every command that calls a gateway.
 #[derive(Args)]
 #[command(next_help_heading = "Gateway")]
-pub(super) struct ConnectionArgs {
+pub(crate) struct ConnectionArgs {
     #[arg(
         long,
         value_name = "URL",
@@ -54,7 +54,7 @@ pub(super) struct ConnectionArgs {
 /// The options of every command that may speak TLS.
 #[derive(Args)]
 #[command(next_help_heading = "TLS")]
-pub(super) struct TlsArgs {
+pub(crate) struct TlsArgs {
     /// A PEM file with the authorities that vouch for the gateway, instead of those of the system
     /// [env: LATCHGATE_CA_FILE]
     #[arg(long, value_name = "FILE")]
@@ -66,7 +66,7 @@ pub(super) struct TlsArgs {
 /// The certificate that a command shows.
 #[derive(Args)]
 #[command(next_help_heading = "TLS")]
-pub(super) struct IdentityArgs {
+pub(crate) struct IdentityArgs {
     /// A PEM file with the certificate to show to a gateway that asks for one
     /// [env: LATCHGATE_CLIENT_CERT_FILE]
     #[arg(long, value_name = "FILE")]
@@ -80,7 +80,7 @@ pub(super) struct IdentityArgs {
 
 impl ConnectionArgs {
     /// A client for the gateway.
-    pub(super) fn client(&self, environment: &Environment) -> Result<Client, CliError> {
+    pub(crate) fn client(&self, environment: &Environment) -> Result<Client, CliError> {
         let mut options = ClientOptions::default();
         let url = match &self.url {
             Some(url) => Some(url.as_str()),
@@ -117,7 +117,7 @@ impl TlsArgs {
 
 impl IdentityArgs {
     /// The files of the certificate, if there is one.
-    pub(super) fn files(
+    pub(crate) fn files(
         &self,
         environment: &Environment,
     ) -> Result<Option<IdentityFiles>, CliError> {
@@ -163,8 +163,9 @@ fn file(
 
 #[cfg(test)]
 mod tests {
+    use crate::cli::terminal::duration;
+
     use super::*;
-    use crate::cli::duration;
 
     #[test]
     fn the_help_says_for_how_long_a_gateway_is_asked() {

@@ -16,11 +16,11 @@ use tokio::{
 };
 
 /// Signals that end a command which does not hear them.
-pub(super) const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+pub(crate) const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
 /// Signals that make a command give up before what it is for has begun: those that end it, and those
 /// that would end it if nobody heard them. Nothing is there yet to which they could say something else.
-pub(super) const GIVING_UP: [Signal; 6] = [
+pub(crate) const GIVING_UP: [Signal; 6] = [
     Signal::INT,
     Signal::TERM,
     Signal::HUP,
@@ -32,17 +32,17 @@ pub(super) const GIVING_UP: [Signal; 6] = [
 /// For how long a command that ends owes to others what it has begun, whatever signals come. Whoever
 /// ends a command may send more than one at once, or one to each of its processes: none of them means
 /// that somebody has waited for too long.
-pub(super) const CLEANUP_GRACE: Duration = Duration::from_secs(1);
+pub(crate) const CLEANUP_GRACE: Duration = Duration::from_secs(1);
 
 /// A number of signals, heard from when this was made.
-pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
+pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 // === impl Signals ===
 
 impl Signals {
     /// Begins to hear signals, but for those that whoever started this process wants to be ignored:
     /// `nohup` the hang-up, a shell the Ctrl-C of its background.
-    pub(super) fn listen(signals: impl IntoIterator<Item = Signal>) -> io::Result<Self> {
+    pub(crate) fn listen(signals: impl IntoIterator<Item = Signal>) -> io::Result<Self> {
         let ignored = ignored();
         let wanted = signals.into_iter().filter(|&signal| {
             // The end of a child is never missed, whatever was done to hide it.
@@ -53,7 +53,7 @@ impl Signals {
     }
 
     /// The next signal.
-    pub(super) async fn next(&mut self) -> Signal {
+    pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| self.poll_next(context)).await
     }
 
@@ -67,12 +67,12 @@ impl Signals {
     }
 
     /// The next signal that ends a command. Others are dropped.
-    pub(super) async fn ending(&mut self) -> Signal {
+    pub(crate) async fn ending(&mut self) -> Signal {
         self.one_of(&ENDING).await
     }
 
     /// The next of these signals. Others are dropped.
-    pub(super) async fn one_of(&mut self, signals: &[Signal]) -> Signal {
+    pub(crate) async fn one_of(&mut self, signals: &[Signal]) -> Signal {
         loop {
             let signal = self.next().await;
             if signals.contains(&signal) {
@@ -83,7 +83,7 @@ impl Signals {
 
     /// Does what is owed to others at the end of a command. `None`: a signal came after more than a
     /// moment of it, and it is left undone.
-    pub(super) async fn until_second_signal<T>(
+    pub(crate) async fn until_second_signal<T>(
         &mut self,
         cleanup: impl Future<Output = T>,
     ) -> Option<T> {

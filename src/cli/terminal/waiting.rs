@@ -18,7 +18,7 @@ use crate::{
 };
 
 use super::{
-    error::CliError,
+    super::error::CliError,
     output::{self, notify_if_slow},
     signals::{CLEANUP_GRACE, GIVING_UP, Signals},
     visible::visible,
@@ -32,7 +32,7 @@ const WITHDRAWAL_UNANSWERED: &str = "no answer to giving up yet; a signal (Ctrl-
                                      was granted unheard, until its lease ends";
 
 /// Acquires, and hears signals meanwhile.
-pub(super) async fn acquire(
+pub(crate) async fn acquire(
     client: &Client,
     name: &LockName,
     request: AcquireRequest,
@@ -103,7 +103,7 @@ async fn watched(
 
 /// Does what Ctrl-Z would do if it were not heard. This signal does it where a shell can undo it, and
 /// nothing elsewhere.
-pub(super) fn suspend() {
+pub(crate) fn suspend() {
     kill_current_process_group(Signal::TTIN).expect("a process may send a signal to its own group");
 }
 
@@ -112,7 +112,7 @@ pub(super) fn suspend() {
 // Says once that an acquire is not answered, and once that it is again.
 
 /// Whether an acquire is answered, where no line on a terminal shows it.
-pub(super) struct Outage<'a> {
+pub(crate) struct Outage<'a> {
     name: &'a LockName,
     asked: Instant,
     /// Whether a gateway was there at all. One that never was is told in the end, moments later.
@@ -124,7 +124,7 @@ pub(super) struct Outage<'a> {
 
 impl<'a> Outage<'a> {
     /// Nothing is wrong yet with an acquire that has begun then.
-    pub(super) fn of(name: &'a LockName, asked: Instant) -> Self {
+    pub(crate) fn of(name: &'a LockName, asked: Instant) -> Self {
         Self {
             name,
             asked,
@@ -134,7 +134,7 @@ impl<'a> Outage<'a> {
     }
 
     /// Hears how the last request went: what was wrong, or that it was answered.
-    pub(super) fn update(&mut self, trouble: Option<&ClientError>) {
+    pub(crate) fn update(&mut self, trouble: Option<&ClientError>) {
         if let Some(message) = self.message(trouble) {
             output::note(&format!("latchgate: {}: {}", self.name, visible(&message)));
         }
@@ -170,7 +170,7 @@ const CLEAR: &str = "\r\x1b[K";
 
 /// A line on the terminal at standard error, drawn again and again.
 #[derive(Default)]
-pub(super) struct ProgressLine {
+pub(crate) struct ProgressLine {
     drawn: bool,
 }
 
@@ -178,11 +178,11 @@ pub(super) struct ProgressLine {
 
 impl ProgressLine {
     /// Whether there is somebody to see it.
-    pub(super) fn is_visible() -> bool {
+    pub(crate) fn is_visible() -> bool {
         io::stderr().is_terminal()
     }
 
-    pub(super) fn draw(&mut self, text: &str) {
+    pub(crate) fn draw(&mut self, text: &str) {
         // A terminal that does not know its width says 0.
         let columns = rustix::termios::tcgetwinsize(io::stderr())
             .ok()
@@ -196,7 +196,7 @@ impl ProgressLine {
     }
 
     /// Makes room for other words.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if self.drawn {
             put(CLEAR);
             self.drawn = false;
@@ -211,12 +211,12 @@ impl Drop for ProgressLine {
 }
 
 /// What there is to be said before anything was heard.
-pub(super) fn describe_unanswered(name: &LockName, waited: Duration) -> String {
+pub(crate) fn describe_unanswered(name: &LockName, waited: Duration) -> String {
     beginning(name, waited) + ", no answer yet"
 }
 
 /// What there is to be said of a wait.
-pub(super) fn describe(name: &LockName, waiting: &WaitStatus, waited: Duration) -> String {
+pub(crate) fn describe(name: &LockName, waiting: &WaitStatus, waited: Duration) -> String {
     let mut text = beginning(name, waited);
     let mut add = |fact: std::fmt::Arguments<'_>| {
         text.write_fmt(fact)

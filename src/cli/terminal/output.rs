@@ -12,7 +12,7 @@ use crate::lock::LockName;
 use super::signals::CLEANUP_GRACE;
 
 /// Writes an answer and sees it off.
-pub(super) fn answer(text: &str) -> io::Result<()> {
+pub(crate) fn answer(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     if !text.ends_with('\n') {
@@ -22,14 +22,14 @@ pub(super) fn answer(text: &str) -> io::Result<()> {
 }
 
 /// Asks whoever watches.
-pub(super) fn ask(question: &str) {
+pub(crate) fn ask(question: &str) {
     let mut out = io::stderr().lock();
     drop(out.write_all(question.as_bytes()));
     drop(out.flush());
 }
 
 /// Says something to whoever watches. If nobody can hear it, there is nobody to tell.
-pub(super) fn note(text: &str) {
+pub(crate) fn note(text: &str) {
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 
@@ -38,7 +38,7 @@ pub(super) fn note(text: &str) {
 // Says it if something that is owed to others takes so long that somebody may wonder.
 
 /// Does it, and says so if there is no answer for more than a moment.
-pub(super) async fn notify_if_slow<T>(
+pub(crate) async fn notify_if_slow<T>(
     name: &LockName,
     what: &str,
     cleanup: impl Future<Output = T>,

@@ -4,19 +4,22 @@ use std::{fmt, fs, path::Path};
 
 use toml::de::{DeTable, DeValue};
 
-use super::{ConfigError, Source, error::RefusedValue, setting::Setting};
+use super::{
+    super::{ConfigError, Source, error::RefusedValue},
+    setting::Setting,
+};
 
 /// One `key = value` of a TOML text. It may hold a password, so its `Debug` shows no value.
-pub(super) struct TomlEntry {
-    pub(super) path: String,
-    pub(super) value: toml::Value,
+pub(crate) struct TomlEntry {
+    pub(crate) path: String,
+    pub(crate) value: toml::Value,
     /// Counted from 1.
-    pub(super) line: usize,
+    pub(crate) line: usize,
 }
 
 /// Why a text cannot be read, and where.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// It is not TOML.
     Syntax { reason: String, line: usize },
     /// No number is as large as this one.
@@ -36,7 +39,7 @@ impl fmt::Debug for TomlEntry {
 }
 
 /// Reads what a file sets, whether or not such keys exist.
-pub(super) fn read(path: &Path, named_by: Source) -> Result<Vec<Setting>, ConfigError> {
+pub(crate) fn read(path: &Path, named_by: Source) -> Result<Vec<Setting>, ConfigError> {
     let text = fs::read_to_string(path).map_err(|error| ConfigError::Unreadable {
         path: path.to_owned(),
         named_by,
@@ -68,7 +71,7 @@ pub(super) fn read(path: &Path, named_by: Source) -> Result<Vec<Setting>, Config
 }
 
 /// Every `key = value` of a text, in the order of the text.
-pub(super) fn entries(text: &str) -> Result<Vec<TomlEntry>, Fault> {
+pub(crate) fn entries(text: &str) -> Result<Vec<TomlEntry>, Fault> {
     let line = |offset: usize| 1 + text[..offset.min(text.len())].matches('\n').count();
     // The message alone: its long form repeats the line, which may hold a password.
     let syntax = |error: &toml::de::Error| Fault::Syntax {

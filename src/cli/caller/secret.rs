@@ -8,52 +8,52 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{environment::Environment, output};
+use super::{super::terminal::output, environment::Environment};
 
 /// No secret is longer; a longer file is another file.
 const MAX_LEN: u64 = 4096;
 
 /// A kind of secret and where it is looked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SecretKind {
+pub(crate) struct SecretKind {
     /// What it is called.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// The flag that names a file.
-    pub(super) flag: &'static str,
+    pub(crate) flag: &'static str,
     /// The variable that holds it; with `_FILE` behind it, the variable that names a file.
-    pub(super) variable: &'static str,
+    pub(crate) variable: &'static str,
 }
 
 /// The token of a lease.
-pub(super) const TOKEN: SecretKind = SecretKind {
+pub(crate) const TOKEN: SecretKind = SecretKind {
     name: "token",
     flag: "--token-file",
     variable: "LATCHGATE_TOKEN",
 };
 
 /// The API key.
-pub(super) const KEY: SecretKind = SecretKind {
+pub(crate) const KEY: SecretKind = SecretKind {
     name: "API key",
     flag: "--key-file",
     variable: "LATCHGATE_KEY",
 };
 
 /// The idempotency key of an acquire.
-pub(super) const IDEMPOTENCY_KEY: SecretKind = SecretKind {
+pub(crate) const IDEMPOTENCY_KEY: SecretKind = SecretKind {
     name: "idempotency key",
     flag: "--idempotency-key-file",
     variable: "LATCHGATE_IDEMPOTENCY_KEY",
 };
 
 /// A secret's text. It does not print itself.
-pub(super) struct Secret {
-    pub(super) text: String,
+pub(crate) struct Secret {
+    pub(crate) text: String,
     source: String,
 }
 
 /// Why there is no secret. None of these repeats what was read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SecretError {
+pub(crate) enum SecretError {
     /// It was looked for everywhere.
     #[error("no {}: set {}, or name a file with {} (- reads standard input)", .0.name, .0.variable, .0.flag)]
     Missing(SecretKind),
@@ -84,7 +84,7 @@ pub(super) enum SecretError {
 
 impl SecretKind {
     /// Finds the secret and reads it with `parse`.
-    pub(super) fn read<T, E: fmt::Display>(
+    pub(crate) fn read<T, E: fmt::Display>(
         self,
         file: Option<&Path>,
         environment: &Environment,

@@ -8,34 +8,34 @@ use std::{
 /// The value of a variable is not allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("{variable} {error}")]
-pub(super) struct VariableError {
+pub(crate) struct VariableError {
     variable: &'static str,
     error: &'static str,
 }
 
 /// Every variable, valid UTF-8 or not. Without `Debug`, because some are secrets.
-pub(super) struct Environment(Vec<(OsString, OsString)>);
+pub(crate) struct Environment(Vec<(OsString, OsString)>);
 
 // === impl Environment ===
 
 impl Environment {
     /// That of this process.
-    pub(super) fn of_process() -> Self {
+    pub(crate) fn of_process() -> Self {
         Self(env::vars_os().collect())
     }
 
-    pub(super) fn all(&self) -> &[(OsString, OsString)] {
+    pub(crate) fn all(&self) -> &[(OsString, OsString)] {
         &self.0
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&OsStr> {
+    pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
         let found = self.0.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_os_str())
     }
 
     /// A variable that says where something is. One that is set must say it: an empty one is what a
     /// script leaves behind in which something failed before.
-    pub(super) fn given(&self, name: &'static str) -> Result<Option<&str>, VariableError> {
+    pub(crate) fn given(&self, name: &'static str) -> Result<Option<&str>, VariableError> {
         let refuse = |error| VariableError {
             variable: name,
             error,
@@ -51,7 +51,7 @@ impl Environment {
     }
 
     /// A variable as text, where one that is empty or not UTF-8 is as good as none.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.get(name)?.to_str().filter(|text| !text.is_empty())
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Config, file};
+use super::{super::Config, file};
 
 /// One thing that can be configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Key {
     }
 
     /// The path and the names of the tables that it begins with.
-    pub(super) fn paths(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
         let tables = self.path.match_indices('.');
         let tables = tables.map(|(end, _)| self.path[..end].to_owned());
         std::iter::once(self.path.clone()).chain(tables)
@@ -135,7 +135,7 @@ impl ValueKind {
     }
 
     /// Reads the text of a variable or of a flag.
-    pub(super) fn read(&self, text: &str) -> Option<toml::Value> {
+    pub(crate) fn read(&self, text: &str) -> Option<toml::Value> {
         match self {
             // Digits alone: a sign would be dropped without a word.
             Self::WholeNumber if !text.bytes().all(|byte| byte.is_ascii_digit()) => None,
@@ -154,7 +154,7 @@ impl ValueKind {
     }
 
     /// Whether a value has the right type and, where that decides, the right form.
-    pub(super) fn takes(&self, value: &toml::Value) -> bool {
+    pub(crate) fn takes(&self, value: &toml::Value) -> bool {
         match (self, value) {
             (Self::WholeNumber, toml::Value::Integer(number)) => *number >= 0,
             (Self::Boolean, toml::Value::Boolean(_)) | (Self::Text, toml::Value::String(_)) => true,

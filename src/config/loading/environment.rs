@@ -2,10 +2,13 @@
 
 use std::ffi::OsString;
 
-use super::{ConfigError, Key, Source, closest::closest, setting::Setting};
+use super::{
+    super::{ConfigError, Key, Source, closest::closest},
+    setting::Setting,
+};
 
 /// The variable that names the configuration file.
-pub(super) const CONFIG_FILE: &str = "LATCHGATE_CONFIG";
+pub(crate) const CONFIG_FILE: &str = "LATCHGATE_CONFIG";
 
 /// Variables with our prefix that speak to the client commands or to a build, and that a gateway
 /// therefore finds in its environment whenever both run in one shell.
@@ -26,7 +29,7 @@ const OF_OTHERS: [&str; 12] = [
 
 /// Reads what the environment sets. A variable with our prefix that is nobody's is refused: it is
 /// most likely misspelt.
-pub(super) fn read(
+pub(crate) fn read(
     variables: &[(OsString, OsString)],
     keys: &[Key],
 ) -> Result<Vec<Setting>, ConfigError> {

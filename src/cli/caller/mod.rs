@@ -1,0 +1,7 @@
+//! Which gateway a command calls, as whom, and for what.
+
+pub(super) mod connection;
+pub(super) mod environment;
+pub(super) mod lease;
+pub(super) mod request;
+pub(super) mod secret;
