@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, oneshot},
+};
 
 use crate::{
     lock::{BreakTarget, HeldLease, KeeperId, LockName, TokenHash, Ttl},
@@ -61,9 +64,19 @@ pub(super) struct ExecutedCommand {
     changed: bool,
 }
 
+/// The commands of a batch that were carried out, by the runtime on which their answers are awaited.
+#[derive(Debug, Default)]
+pub(super) struct ExecutedBatch(Vec<(Handle, Vec<ExecutedCommand>)>);
+
 #[derive(Debug)]
 enum DeferredReply {
-    Acquire(ReplySender<Acquisition>, Result<Acquisition, StoreError>),
+    /// With the attempt, so that it is freed by the thread that has allocated it: two threads that free each
+    /// other's memory wait for each other's allocator.
+    Acquire(
+        ReplySender<Acquisition>,
+        Result<Acquisition, StoreError>,
+        Box<Attempt>,
+    ),
     Leave(ReplySender<Leaving>, Leaving),
     Renew(ReplySender<Renewal>, Renewal),
     Release(ReplySender<Release>, Release),
@@ -87,7 +100,8 @@ impl Command {
         let before = state.changes();
         let answer = match self {
             Self::Acquire(attempt, answer, _room) => {
-                DeferredReply::Acquire(answer, state.acquire(&attempt, now))
+                let outcome = state.acquire(&attempt, now);
+                DeferredReply::Acquire(answer, outcome, attempt)
             }
             Self::Leave(name, token, keep_for, answer) => {
                 DeferredReply::Leave(answer, state.leave(&name, &token, keep_for, now))
@@ -130,9 +144,9 @@ impl Command {
 impl ExecutedCommand {
     /// Answers so much later than the command was carried out. What has ended meanwhile is not
     /// answered as if it lived: its holder would act on it.
-    pub(super) fn answer(self, later: Duration) {
+    fn answer(self, later: Duration) {
         match self.answer {
-            DeferredReply::Acquire(answer, outcome) => {
+            DeferredReply::Acquire(answer, outcome, _attempt) => {
                 drop(answer.send(outcome.and_then(|acquisition| acquired(acquisition, later))));
             }
             DeferredReply::Leave(answer, outcome) => drop(answer.send(left(outcome, later))),
@@ -151,15 +165,46 @@ impl ExecutedCommand {
 
     /// Answers that it could not be made durable: `changed` to whom something was to change,
     /// `unchanged` to everybody else.
-    pub(super) fn fail(self, changed: &StoreError, unchanged: &StoreError) {
+    fn fail(self, changed: &StoreError, unchanged: &StoreError) {
         let error = if self.changed { changed } else { unchanged }.clone();
         match self.answer {
-            DeferredReply::Acquire(answer, _outcome) => drop(answer.send(Err(error))),
+            DeferredReply::Acquire(answer, _outcome, _attempt) => drop(answer.send(Err(error))),
             DeferredReply::Leave(answer, _outcome) => drop(answer.send(Err(error))),
             DeferredReply::Renew(answer, _outcome) => drop(answer.send(Err(error))),
             DeferredReply::Release(answer, _outcome) => drop(answer.send(Err(error))),
             DeferredReply::GiveBack(answer, _outcome) => drop(answer.send(Err(error))),
             DeferredReply::Break(answer, _outcome) => drop(answer.send(Err(error))),
+        }
+    }
+}
+
+// === impl ExecutedBatch ===
+
+impl ExecutedBatch {
+    pub(super) fn push(&mut self, runtime: Handle, command: ExecutedCommand) {
+        let id = runtime.id();
+        match self.0.iter_mut().find(|(known, _)| known.id() == id) {
+            Some((_, commands)) => commands.push(command),
+            None => self.0.push((runtime, vec![command])),
+        }
+    }
+
+    /// Answers so much later than the commands were carried out. To wake a task on another thread costs a
+    /// system call, so each runtime is woken once and answers all of its own there.
+    pub(super) fn answer(self, later: Duration) {
+        for (runtime, commands) in self.0 {
+            runtime.spawn(async move {
+                for command in commands {
+                    command.answer(later);
+                }
+            });
+        }
+    }
+
+    /// Answers that it could not be made durable, as [`ExecutedCommand::fail`].
+    pub(super) fn fail(self, changed: &StoreError, unchanged: &StoreError) {
+        for command in self.0.into_iter().flat_map(|(_, commands)| commands) {
+            command.fail(changed, unchanged);
         }
     }
 }

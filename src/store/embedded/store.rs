@@ -14,6 +14,7 @@ use std::{
 
 use redb::{Builder, Database, DatabaseError, RepairSession, backends::FileBackend};
 use tokio::{
+    runtime::Handle,
     sync::{Semaphore, oneshot},
     time::Instant,
 };
@@ -58,7 +59,7 @@ pub struct EmbeddedStore {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) state: Arc<RwLock<State>>,
     pub(super) health: Arc<DiskHealth>,
-    pub(super) commands: SyncSender<Command>,
+    pub(super) commands: SyncSender<(Command, Handle)>,
     /// Room for acquires among the commands that wait.
     pub(super) acquires: Arc<Semaphore>,
     pub(super) parking: Parking,
@@ -80,7 +81,7 @@ impl EmbeddedStore {
         }
         let (answer, outcome) = oneshot::channel();
         self.commands
-            .try_send(command(answer))
+            .try_send((command(answer), Handle::current()))
             .map_err(|error| match error {
                 TrySendError::Full(_) => Unavailability::Overloaded,
                 TrySendError::Disconnected(_) if self.closed.load(Ordering::Acquire) => {
@@ -228,7 +229,8 @@ impl Store for EmbeddedStore {
         let (closed, done) = oneshot::channel();
         let commands = self.commands.clone();
         // The queue may be full: wait for room where waiting does no harm.
-        let sent = tokio::task::spawn_blocking(move || commands.send(Command::Close(closed))).await;
+        let close = (Command::Close(closed), Handle::current());
+        let sent = tokio::task::spawn_blocking(move || commands.send(close)).await;
         if let Ok(Ok(())) = sent {
             // Unanswered only if another close came first.
             done.await.ok();

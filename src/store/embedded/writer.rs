@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 use tracing::{error, info};
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 };
 
 use super::{
-    command::{Command, ExecutedCommand},
+    command::{Command, ExecutedBatch},
     directory::{Directory, OpenFiles},
     file::{DataFile, FileError, Opener},
     health::DiskHealth,
@@ -50,7 +50,8 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// All that the thread owns.
 pub(super) struct Writer {
-    pub(super) commands: Receiver<Command>,
+    /// Each with the runtime on which its answer is awaited.
+    pub(super) commands: Receiver<(Command, Handle)>,
     pub(super) state: Arc<RwLock<State>>,
     pub(super) parking: Parking,
     /// Grants of which nobody could be told, to be taken back with the next transaction.
@@ -151,20 +152,23 @@ impl Writer {
     }
 
     /// Carries out a batch, makes it durable, and only then answers.
-    fn serve(&mut self, batch: impl Iterator<Item = Command>) -> ControlFlow<oneshot::Sender<()>> {
+    fn serve(
+        &mut self,
+        batch: impl Iterator<Item = (Command, Handle)>,
+    ) -> ControlFlow<oneshot::Sender<()>> {
         if self.file.is_none() {
             return self.refuse(batch);
         }
         let now = Moment::now(&*self.clock);
-        let mut done = Vec::with_capacity(batch.size_hint().0);
+        let mut done = ExecutedBatch::default();
         let mut close = None;
         let change = {
             let mut state = write(&self.state);
             state.take_back(&self.orphans, now);
-            for command in batch {
+            for (command, runtime) in batch {
                 match (command, &close) {
                     (command, None) => match command.execute(&mut state, now) {
-                        Ok(command) => done.push(command),
+                        Ok(command) => done.push(runtime, command),
                         Err(closed) => close = Some(closed),
                     },
                     (late, Some(_)) => drop(late.refuse(Unavailability::Closing.into())),
@@ -181,9 +185,12 @@ impl Writer {
         close.map_or(ControlFlow::Continue(()), ControlFlow::Break)
     }
 
-    fn refuse(&mut self, batch: impl Iterator<Item = Command>) -> ControlFlow<oneshot::Sender<()>> {
+    fn refuse(
+        &mut self,
+        batch: impl Iterator<Item = (Command, Handle)>,
+    ) -> ControlFlow<oneshot::Sender<()>> {
         let why = self.health.now(&*self.clock).unwrap_or_default();
-        for command in batch {
+        for (command, _runtime) in batch {
             let refused = command.refuse(Unavailability::Disk(why.clone()).into());
             if let Some(closed) = refused {
                 return ControlFlow::Break(closed);
@@ -192,7 +199,7 @@ impl Writer {
         ControlFlow::Continue(())
     }
 
-    fn commit(&mut self, change: Change, now: Moment, done: Vec<ExecutedCommand>) {
+    fn commit(&mut self, change: Change, now: Moment, done: ExecutedBatch) {
         let meta = self.next_meta(&change, now);
         let Some(file) = &self.file else { return };
         self.health.record_write_start(now);
@@ -206,7 +213,7 @@ impl Writer {
         self.answer(done, now);
     }
 
-    pub(super) fn answer(&mut self, done: Vec<ExecutedCommand>, carried_out: Moment) {
+    pub(super) fn answer(&mut self, done: ExecutedBatch, carried_out: Moment) {
         let notices = self.state().commit();
         let later = Moment::now(&*self.clock).since(carried_out);
         let untold = notices
@@ -214,13 +221,11 @@ impl Writer {
             .filter_map(|notice| notice.deliver(&self.parking, later));
         // Those of the turn before were taken back in this one.
         self.orphans = untold.collect();
-        for command in done {
-            command.answer(later);
-        }
+        done.answer(later);
     }
 
     /// A write failed: memory goes back to what is durable, and everybody is told what is known.
-    fn fail(&mut self, why: &str, done: Vec<ExecutedCommand>) {
+    fn fail(&mut self, why: &str, done: ExecutedBatch) {
         error!(error = why, "cannot write the data directory");
         self.health.record_failure(why);
         self.state().rollback();
@@ -234,16 +239,14 @@ impl Writer {
                 Uncertainty::Disk(why.to_owned()).into()
             }
         };
-        for command in done {
-            command.fail(&something, &nothing);
-        }
+        done.fail(&something, &nothing);
     }
 
     /// A file that was removed is as good as a disk that failed, although it can be written.
     fn check_files(&mut self) {
         self.files_checked_at = Instant::now();
         if let Err(why) = self.open_files.check() {
-            self.fail(&why, Vec::new());
+            self.fail(&why, ExecutedBatch::default());
             self.health.record_misplaced(&why);
         }
     }
@@ -303,9 +306,9 @@ impl Writer {
             (Change::of(&state), lags)
         };
         if lags || !change.rows.is_empty() {
-            self.commit(change, now, Vec::new());
+            self.commit(change, now, ExecutedBatch::default());
         } else {
-            self.answer(Vec::new(), now);
+            self.answer(ExecutedBatch::default(), now);
         }
     }
 
@@ -337,7 +340,7 @@ impl Writer {
     /// Lets go of everything, then says so.
     fn finish(mut self, closed: Option<oneshot::Sender<()>>) {
         self.closed.store(true, Ordering::Release);
-        for late in self.commands.try_iter() {
+        for (late, _runtime) in self.commands.try_iter() {
             drop(late.refuse(Unavailability::Closing.into()));
         }
         self.forget_queues();
