@@ -230,8 +230,8 @@ impl Store for EmbeddedStore {
         let commands = self.commands.clone();
         // The queue may be full: wait for room where waiting does no harm.
         let close = (Command::Close(closed), Handle::current());
-        let sent = tokio::task::spawn_blocking(move || commands.send(close)).await;
-        if let Ok(Ok(())) = sent {
+        let sent = tokio::task::spawn_blocking(move || commands.send(close).is_ok()).await;
+        if let Ok(true) = sent {
             // Unanswered only if another close came first.
             done.await.ok();
         }

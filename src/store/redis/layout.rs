@@ -26,7 +26,7 @@
 //! attempt: `g` given back, or granted while a copy of its acquire may arrive, `a` its lease was adopted, `s` its
 //! place was taken over, `r` released, `b` broken (and of a break `x` carried out, `y` not).
 
-use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     lock::{FencingToken, HeldLease, HoldLimit, Metadata, Owner, Salt, TokenHash, Ttl},
@@ -44,6 +44,9 @@ pub(super) const ID: usize = 65;
 /// How long the head of a lease is, and that of a ticket.
 const HEAD: usize = 215;
 const TICKET_HEAD: usize = 154;
+/// The mark and the keeper of a lease that has neither.
+const BLANKS: &str =
+    "                                                                                ";
 /// How long what belongs to an idempotency key is: its hash, fingerprint and salt.
 const KEYED: usize = 64 + 64 + 32;
 /// Longer than any lease: an owner and metadata in the widest way to write them.
@@ -57,7 +60,10 @@ pub(super) struct Record<'a> {
 
 /// The name of an attempt, a lease and a ticket in the store.
 pub(super) fn id(token: &TokenHash) -> String {
-    format!("2{token}")
+    let mut id = String::with_capacity(ID);
+    id.push(char::from(LAYOUT));
+    hex::append(&mut id, token.as_bytes());
+    id
 }
 
 /// Whose id it is.
@@ -72,15 +78,16 @@ pub(super) fn token_in(id: &[u8]) -> Option<TokenHash> {
 pub(super) fn pack(attempt: &Attempt) -> String {
     let hold = attempt.hold_limit.map_or(0, HoldLimit::as_millis);
     let mut text = String::with_capacity(512);
-    write!(text, "{:08}{hold:09}{:80}", attempt.ttl.as_millis(), "")
-        .expect("writing to a string cannot fail");
+    hex::append_number::<8>(&mut text, attempt.ttl.as_millis());
+    hex::append_number::<9>(&mut text, hold);
+    text.push_str(BLANKS);
     if let Some(key) = &attempt.idempotency {
         for bytes in [
             key.hash.as_bytes().as_slice(),
             key.fingerprint.as_bytes().as_slice(),
             key.salt.as_bytes().as_slice(),
         ] {
-            text.push_str(&hex::write(bytes));
+            hex::append(&mut text, bytes);
         }
     }
     text.push_str(attempt.owner.as_ref().map_or("", Owner::as_str));

@@ -64,8 +64,12 @@ impl Scripts {
                 command.arg(key);
             }
             if waits_or_late {
-                let (keyed, late) = (u8::from(!key.is_empty()), u8::from(late));
-                command.arg(format!("x{keyed}0{late}0000"));
+                command.arg(match (key.is_empty(), late) {
+                    (true, false) => "x0000000",
+                    (true, true) => "x0010000",
+                    (false, false) => "x1000000",
+                    (false, true) => "x1010000",
+                });
             }
             if let Some(waiting) = attempt.wait {
                 command.arg(waiting.max_wait.min(LONGEST_WAIT).as_millis().to_string());

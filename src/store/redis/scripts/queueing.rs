@@ -2,12 +2,17 @@
 
 use bb8_redis::redis::Cmd;
 
-use super::super::{keys::Keys, queue::gateway::RedisGateway};
+use super::{
+    super::{keys::Keys, queue::gateway::RedisGateway},
+    hex,
+};
 
 /// The highest fence that this gateway has seen in the slot of a lock, in 16 digits, and its id.
 pub(super) fn gateway(keys: &Keys, gateway: &RedisGateway) -> String {
-    let floor = gateway.floors.of(keys.slot());
-    format!("{floor:016}{}", gateway.id.as_str())
+    let mut text = String::with_capacity(32);
+    hex::append_number::<16>(&mut text, gateway.floors.of(keys.slot()));
+    text.push_str(gateway.id.as_str());
+    text
 }
 
 /// Appends the keys, and what a script takes that ends something of an attempt.
