@@ -201,7 +201,8 @@ impl Engine {
         }
         if !wait.is_zero() {
             let waiting = self.0.store.parking().len();
-            if self.0.reserved_positions.total_with(waiting) >= self.0.most_waiters {
+            let reserved = &self.0.reserved_positions;
+            if !reserved.has_room_beside(waiting, self.0.most_waiters) {
                 return Err(AcquireError::TooManyWaiters);
             }
         }
@@ -552,7 +553,7 @@ pub(super) fn lease_outcome<T: MetricOutcome>(answer: &Result<T, StoreError>) ->
 }
 
 /// In which way an acquire ended.
-pub(super) fn acquire_outcome(answer: &Result<Granted, AcquireError>) -> AcquireOutcome {
+fn acquire_outcome(answer: &Result<Granted, AcquireError>) -> AcquireOutcome {
     match answer {
         Ok(granted) if granted.delivery.is_replay() => AcquireOutcome::Again,
         Ok(_) => AcquireOutcome::Granted,
@@ -561,7 +562,7 @@ pub(super) fn acquire_outcome(answer: &Result<Granted, AcquireError>) -> Acquire
 }
 
 /// In which way an acquire ended that got no lock.
-pub(super) fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
+fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
     match error {
         AcquireError::Held { .. } => AcquireOutcome::Held,
         AcquireError::TooManyWaiters

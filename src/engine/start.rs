@@ -169,8 +169,8 @@ impl Engine {
         self.0.leases.is_listed(name, token)
     }
 
-    /// Ends when, from this call on, a lease that was owed has ended before its time, or is not owed
-    /// any more.
+    /// Ends when, from this call on, a lease that was granted or renewed here has ended before its time, or
+    /// is waited for less long.
     pub fn leases_shrunk(&self) -> impl Future<Output = ()> + use<> {
         self.0.leases.shrunk()
     }
@@ -258,6 +258,13 @@ impl ReservedPositions {
         }
     }
 
+    /// Whether fewer than `most` wait or may come back, if so many wait.
+    pub(super) fn has_room_beside(&self, waiting: usize, most: usize) -> bool {
+        // No fewer than those that count, so that positions are counted only where room is short.
+        let reserved = self.lock().positions.len();
+        waiting + reserved < most || self.total_with(waiting) < most
+    }
+
     /// How many wait or may come back, if so many wait. Nobody counts twice.
     pub(super) fn total_with(&self, waiting: usize) -> usize {
         let mut reserved = self.lock();
@@ -282,6 +289,11 @@ impl Engine {
     pub fn reserve_position(&self, key: IdempotencyHash, counted: Option<LimitSlot>) {
         let until = Instant::now() + self.0.reconnect_grace;
         self.0.reserved_positions.reserve(key, until, counted);
+    }
+
+    /// Positions whose reconnect grace is over count no more, also among the limits of API keys.
+    pub fn remove_expired_positions(&self) {
+        self.0.reserved_positions.remove_expired();
     }
 
     /// A request under this key has come, and counts by itself.
