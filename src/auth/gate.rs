@@ -595,7 +595,7 @@ pub struct Authorization(Option<(Access, LockName)>);
 // === impl Authorization ===
 
 impl Authorization {
-    /// The warrant of somebody with that access to acquire a lock.
+    /// The authorization of a caller with this access to acquire a lock.
     pub(super) fn of(access: Access, name: LockName) -> Self {
         Self(Some((access, name)))
     }

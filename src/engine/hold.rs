@@ -98,7 +98,7 @@ pub enum AdoptError {
 
 /// How many events may wait for a reader. One that does not take them in is as good as gone: with
 /// a renewal every third of a TTL this is several TTLs.
-pub(super) const MAX_UNREAD: usize = 16;
+const MAX_UNREAD: usize = 16;
 
 // === impl Engine ===
 
@@ -234,7 +234,7 @@ impl Hold {
 // === impl HoldPhase ===
 
 impl HoldPhase {
-    /// How a hold ends whose keeper has not said how.
+    /// How a hold ends whose task has not said how.
     fn end_unreported(self) -> HoldEnd {
         match self {
             Self::Waiting => {
@@ -251,11 +251,11 @@ impl HoldPhase {
 // The task that keeps a held lease.
 
 /// The task behind a hold.
-pub(super) struct HoldTask {
-    pub(super) engine: Arc<EngineShared>,
-    pub(super) authorization: Authorization,
-    pub(super) events: mpsc::Sender<Box<HoldEvent>>,
-    pub(super) overrun: Arc<AtomicBool>,
+struct HoldTask {
+    engine: Arc<EngineShared>,
+    authorization: Authorization,
+    events: mpsc::Sender<Box<HoldEvent>>,
+    overrun: Arc<AtomicBool>,
 }
 
 /// How soon it is looked again whether what was said of the queue has been read.
@@ -278,7 +278,7 @@ const RELEASE_GRACE: Duration = Duration::from_secs(2);
 
 impl HoldTask {
     /// Waits in the queue, telling the place there; `None` if nobody listens any more.
-    pub(super) async fn wait_in_queue(
+    async fn wait_in_queue(
         &self,
         place: &QueuePosition,
         mut watcher: PositionWatcher,
@@ -304,10 +304,7 @@ impl HoldTask {
     }
 
     /// What is to be kept when the wait in the queue is over, if there is anything.
-    pub(super) fn begin_after_wait(
-        &self,
-        outcome: Result<Granted, AcquireError>,
-    ) -> Option<ManagedLease> {
+    fn begin_after_wait(&self, outcome: Result<Granted, AcquireError>) -> Option<ManagedLease> {
         match outcome {
             Ok(granted) => return Some(self.take_granted(granted, Instant::now()).renew_at_once()),
             Err(AcquireError::Draining) => self.end(HoldEnd::Draining { left: None }),
@@ -318,14 +315,14 @@ impl HoldTask {
 
     /// What was granted, counting from when it was asked for. From here on this task answers for the
     /// lease.
-    pub(super) fn take_granted(&self, granted: Granted, asked: Instant) -> ManagedLease {
+    fn take_granted(&self, granted: Granted, asked: Instant) -> ManagedLease {
         granted.delivery.delivered();
         self.manage(granted.lease, granted.keeper, asked)
     }
 
     /// Keeps a lease until it is over, one way or another. Borrows what it works with: of those who hold
     /// there may be many, and what is moved into a future is there twice.
-    pub(super) async fn keep_renewed(&self, managed: &mut ManagedLease) {
+    async fn keep_renewed(&self, managed: &mut ManagedLease) {
         let mut drained = std::pin::pin!(self.engine.lifecycle.drained());
         if let Err(gone) = self.send_granted(managed) {
             return self.release(managed, gone).await;
@@ -394,7 +391,7 @@ impl HoldTask {
         }
     }
 
-    pub(super) fn manage(&self, lease: Lease, keeper: KeeperId, since: Instant) -> ManagedLease {
+    fn manage(&self, lease: Lease, keeper: KeeperId, since: Instant) -> ManagedLease {
         let token = lease.token.hash();
         let entry = self.engine.streams.insert(lease.name.clone(), token);
         ManagedLease::new(lease, keeper, entry, since, Arc::clone(&self.engine))
@@ -547,7 +544,7 @@ impl HoldTask {
             })
     }
 
-    pub(super) fn end(&self, end: HoldEnd) {
+    fn end(&self, end: HoldEnd) {
         // Whoever does not read it finds the stream ended all the same.
         drop(self.send(HoldEvent::Ended(end)));
     }

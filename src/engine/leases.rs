@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn is_over_with_the_last_lease_that_was_not_settled() {
+    async fn is_needed_until_the_last_lease_ends_that_was_not_removed() {
         let leases = LeaseRegistry::default();
         assert_eq!(leases.needed_until(), None);
         let begin = Instant::now();

@@ -137,7 +137,7 @@ impl BusShared {
 /// The task that takes in what operations tell, and passes it on to those who listen.
 ///
 /// While nobody listens it sleeps, without a timer.
-pub(super) struct Publisher {
+struct Publisher {
     shared: Arc<BusShared>,
     inbox: mpsc::Receiver<EventMessage>,
     store: AnyStore,
@@ -174,7 +174,7 @@ const LAST: Duration = Duration::from_millis(500);
 // === impl Publisher ===
 
 impl Publisher {
-    pub(super) fn new(
+    fn new(
         shared: Arc<BusShared>,
         inbox: mpsc::Receiver<EventMessage>,
         store: AnyStore,
@@ -198,7 +198,7 @@ impl Publisher {
     }
 
     /// Goes on until `stopped`.
-    pub(super) async fn run(mut self, stopped: impl Future<Output = ()>) {
+    async fn run(mut self, stopped: impl Future<Output = ()>) {
         let mut stopped = std::pin::pin!(stopped);
         let store = self.store.clone();
         let mut batch = Vec::new();
@@ -255,7 +255,7 @@ impl Publisher {
         subscribers.clear_if_idle(now);
         let here = subscribers.is_recording();
         let wanted = here || self.interest_until.is_some();
-        // With the audience at hand: nobody begins to listen meanwhile.
+        // While the subscribers are locked, so that none is added in between.
         self.shared.wanted.store(wanted, Ordering::Relaxed);
         drop(subscribers);
         match (here && self.store.relay().is_some(), self.request_at) {
