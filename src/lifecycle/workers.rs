@@ -169,8 +169,19 @@ impl Drop for Seat {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        env,
+        os::unix::process::ExitStatusExt,
+        process::{Command, Stdio},
+    };
+
+    use rustix::process::Signal;
+
     use super::*;
     use crate::lifecycle::Lifecycle;
+
+    /// What tells the process of a test that it is the one to end.
+    const ENDS: &str = "in a process of its own";
 
     #[tokio::test]
     async fn a_connection_goes_to_the_worker_that_serves_the_fewest() {
@@ -182,6 +193,26 @@ mod tests {
         seats.retain(|seat| seat.worker() != emptied);
         let next = [(); 2].map(|()| workers.seat().unwrap());
         assert_eq!(on(&next, emptied), 2);
+    }
+
+    #[test]
+    fn a_thread_that_unwinds_ends_the_process() {
+        if env::args().any(|argument| argument == ENDS) {
+            let worker = thread::spawn(|| {
+                let _abort = AbortOnPanic;
+                panic!("the runtime cannot go on");
+            });
+            worker.join().unwrap_err();
+            return;
+        }
+        let this = "lifecycle::workers::tests::a_thread_that_unwinds_ends_the_process";
+        let ended = Command::new(env::current_exe().unwrap())
+            .args(["--exact", this, ENDS])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(ended.signal(), Some(Signal::ABORT.as_raw()), "{ended}");
     }
 
     #[tokio::test]
