@@ -104,8 +104,8 @@ impl Workers {
         })
     }
 
-    /// Carries something out on one of them, for whoever waits for it: dropped, it is given up. `None` if the
-    /// worker has ended.
+    /// Runs a task on one of them and returns its output. Dropping this aborts the task. `None` if the worker
+    /// has ended.
     pub async fn carry_out<T>(
         &self,
         worker: Worker,
@@ -125,8 +125,9 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// Ends the process when a worker's thread unwinds. A task that panics does not come here: then the runtime itself
-/// cannot go on, and each new connection would be given to a thread that serves nobody.
+/// Ends the process when a worker's thread unwinds. A panic of a task is caught by the runtime and does not
+/// come here. If the thread unwinds the runtime is gone, and each new connection would be given to a thread
+/// that serves none.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

@@ -11,7 +11,7 @@ use rustix::{
 #[derive(Debug)]
 pub(super) struct Group {
     id: Pid,
-    /// Who in it was alive when it was last looked at: most likely still is.
+    /// A process of it that was alive at the last look, and most likely still is.
     alive: Option<i32>,
 }
 
@@ -56,14 +56,14 @@ impl Group {
 
     /// Sends a signal to everybody in it.
     pub(super) fn signal(&self, signal: Signal) {
-        // All it can say is that nobody is left, or that what is left changed its user.
+        // It fails only if no process is left, or if those that are left have changed their user.
         let _: Result<_, _> = kill_process_group(self.id, signal);
     }
 
     /// How it stands now. Signals reach the dead as well, until their parent has collected them; and
     /// the first process of a container, which inherits them, may never do so.
     pub(super) fn group_state(&mut self) -> GroupState {
-        // Whoever has changed its user is not ours to signal, but is there.
+        // A process that has changed its user cannot be signalled, but exists.
         if test_kill_process_group(self.id) == Err(Errno::SRCH) {
             return GroupState::Gone;
         }
