@@ -1,4 +1,4 @@
-//! The handle through which everybody tells the audit log.
+//! The handle that writes to the audit log.
 
 use std::{
     fmt, io,
@@ -219,7 +219,7 @@ impl Audit {
         self.0.as_ref().map_or(0, |log| log.missing.total())
     }
 
-    /// Tells what somebody can cause over and over, if it is not too much.
+    /// Writes an entry that a caller can cause over and over, within its bound.
     fn record_bounded<'a>(
         &self,
         what: Bounded,

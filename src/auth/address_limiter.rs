@@ -25,8 +25,8 @@ pub(super) struct AddressLimiter {
     generations: Mutex<Generations>,
 }
 
-/// Two generations, so that nobody is searched for: after the time in which a bucket fills up, those
-/// who have not come are as good as new, and all of them are forgotten at once.
+/// Two generations, so that no search for old entries is needed: after the time in which a bucket fills up,
+/// addresses that did not come again have full buckets, and are dropped together.
 #[derive(Debug)]
 struct Generations {
     young: HashMap<IpAddr, Bucket>,
@@ -119,7 +119,7 @@ fn network(address: IpAddr) -> IpAddr {
 //
 // How often something may happen: a bucket that fills up steadily.
 
-/// A bucket that is full at first. It only knows what it had when it was last looked at.
+/// A bucket that is full at first. It stores its level at the last access.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bucket {
     /// Below zero after something that happened all the same.

@@ -567,7 +567,7 @@ impl Charge {
         Self(Some(Payer::Address(gate, from)))
     }
 
-    /// The token was right, or nobody knows: nothing is charged.
+    /// The token was right, or that is unknown: nothing is charged.
     pub fn forgive(mut self) {
         if let Some(Payer::Address(gate, from)) = self.0.take() {
             gate.refund(from);
@@ -595,7 +595,7 @@ pub struct Authorization(Option<(Access, LockName)>);
 // === impl Authorization ===
 
 impl Authorization {
-    /// The warrant of somebody with that access to acquire a lock.
+    /// The authorization of a caller with this access to acquire a lock.
     pub(super) fn of(access: Access, name: LockName) -> Self {
         Self(Some((access, name)))
     }
@@ -621,8 +621,8 @@ impl Authorization {
             return std::future::pending().await;
         };
         loop {
-            // Before the look at it: a change in between is not missed. In a box: who needs no key
-            // has no room for it.
+            // Before the look at it: a change in between is not missed. Boxed, so that callers without a key
+            // do not pay for its size.
             let changed = Box::pin(access.changed());
             if !self.is_valid() {
                 return;

@@ -76,7 +76,7 @@ enum SlotState {
     Lease(TokenHash, u64),
 }
 
-/// When to come back if nobody knows better, at most: a lease may be released any moment.
+/// The longest time after which to retry: a lease may be released at any moment.
 const LONGEST: Duration = Duration::from_mins(1);
 
 // === impl Leases ===

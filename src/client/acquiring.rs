@@ -154,7 +154,8 @@ impl Acquiring {
             let code = answer.problem().map(|problem| problem.code);
             copies += 1;
             let again = pause(copies);
-            // An earlier copy of ours arrived late and keeps what nobody hears of any more.
+            // An earlier copy of the request arrived late, and holds a lease or a position that was not
+            // delivered.
             if code.as_deref() != Some("superseded") || Instant::now() + again > deadline {
                 return Ok(answer);
             }
@@ -264,8 +265,8 @@ impl Acquiring {
                 self.request.idempotency_key.is_none()
                     && (!wait.is_zero() || (answer.in_doubt && self.may_start_again()))
             }
-            // A lease was granted, its answer got lost or came too late for us, and the gateway has
-            // given it back. With a key of our own that is nobody else's business.
+            // A lease was granted, its answer got lost or came too late for us, and the gateway has given it
+            // back. With a generated key no other request can be concerned.
             "idempotency-expired" => {
                 let again = self.request.idempotency_key.is_none()
                     && (answer.in_doubt || !wait.is_zero())

@@ -19,7 +19,7 @@ use super::{
     retryable_failure::RetryableFailure,
 };
 
-/// Hears what happens to locks. Dropped, it hangs up.
+/// Receives the events of locks. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Events {
     client: Client,

@@ -26,8 +26,8 @@ use super::{
 /// No clock of a process that does not run, or of a machine that sleeps, tells anything: what is
 /// protected should check the fencing token.
 ///
-/// Whoever else has the token can end the lease, or shorten it by a renewal with a smaller TTL. Nobody
-/// tells that here: a renewal asks for the TTL that the lease had when it began to be kept, but one that
+/// Whoever else has the token can end the lease, or shorten it by a renewal with a smaller TTL. This task is
+/// not notified of that: a renewal asks for the TTL that the lease had when it began to be kept, but one that
 /// comes after its end finds it lost, and until then it is believed to last.
 ///
 /// Dropped, it renews no more, and the lease ends with its TTL; [`LeaseRenewer::release`] ends it at once.
@@ -139,7 +139,7 @@ impl LeaseRenewer {
 
 async fn renew_first(client: &Client, lease: Lease) -> Result<Lease, ClientError> {
     let time_out = copy_time_out(client, lease.ttl);
-    // Longer than this nobody can hope for.
+    // No lease can last longer than this.
     let mut retry = Retry::until(client, Instant::now() + lease.expires_in);
     loop {
         let renewal = client.renew_once(&lease.name, &lease.token, None, time_out);
@@ -254,7 +254,7 @@ pub enum LeaseState {
         /// Until when it certainly lasts.
         until: Instant,
     },
-    /// A renewal failed. It is tried again, but whoever needs time to stop should watch the clock.
+    /// A renewal failed. It is retried, but work that needs time to stop should watch the deadline.
     AtRisk {
         /// Until when it certainly lasts.
         until: Instant,

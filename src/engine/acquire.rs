@@ -55,8 +55,8 @@ pub struct AcquireRequest {
     pub idempotency_key: Option<IdempotencyKey>,
 }
 
-/// What a caller asked for in so many words; what was left out is not here, whatever stands in for it.
-/// A request that is repeated under its idempotency key is known by this.
+/// The terms that the caller set explicitly, without defaults. A request that is repeated under its
+/// idempotency key must have the same ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExplicitTerms {
     /// How long the grant is to last.
@@ -201,7 +201,8 @@ impl Engine {
         }
         if !wait.is_zero() {
             let waiting = self.0.store.parking().len();
-            if self.0.reserved_positions.total_with(waiting) >= self.0.most_waiters {
+            let reserved = &self.0.reserved_positions;
+            if !reserved.has_room_beside(waiting, self.0.most_waiters) {
                 return Err(AcquireError::TooManyWaiters);
             }
         }
@@ -270,7 +271,7 @@ enum Interruption {
 enum WaitEnd {
     /// Its wait ran out.
     WaitOver,
-    /// Its caller has gone, and nobody hears the answer.
+    /// Its caller has hung up, so the answer cannot be delivered.
     HungUp,
     /// The gateway drains.
     Draining,
@@ -339,7 +340,7 @@ impl AcquireAttempt {
         }
     }
 
-    /// What the store knows the attempt by.
+    /// The token by which the store identifies the attempt.
     pub(super) fn token(&self) -> TokenHash {
         self.attempt.token
     }
@@ -356,11 +357,11 @@ impl AcquireAttempt {
 
     /// The outcome of an attempt that waits. `hung_up` ends when nobody waits for it any more.
     ///
-    /// Of those who wait there may be many: nothing that is done with is kept over the wait, so the commands
-    /// of the store are in boxes.
+    /// Many attempts may wait at once, so the future must stay small while it waits: the commands of the
+    /// store are boxed and freed before the wait.
     pub(super) async fn run_queued(&mut self, hung_up: impl Future<Output = ()>) -> AcquireResult {
         let mut hung_up = std::pin::pin!(hung_up);
-        // Before the attempt is sent: news may overtake its answer.
+        // Parked before the attempt is sent, because news may arrive before its answer.
         let (name, token) = (self.attempt.name.clone(), self.attempt.token);
         let mut parked = self.engine.store.parking().park(name, token);
         loop {
@@ -387,7 +388,7 @@ impl AcquireAttempt {
             if self.authorization.is_valid() {
                 Ok(granted)
             } else {
-                // Dropped, it is given back.
+                // Dropping the grant gives the lease back.
                 Err(AcquireError::Revoked)
             }
         });
@@ -449,9 +450,9 @@ impl AcquireAttempt {
         self.started + self.wait
     }
 
-    /// If the store could not be told that the place is to be kept, keeps it all the same: whoever
-    /// comes back for it within the grace finds it, or what it was granted, which nobody gives back
-    /// until then.
+    /// Keeps the position here if the store could not be asked to keep it: a caller that repeats its request
+    /// within the reconnect grace finds the position, or the lease that was granted to it, which is not given
+    /// back until then.
     fn reserve_position(&self, outcome: &AcquireResult, parked: Parked) {
         let (Err(AcquireError::Store(_)), Some(idempotency)) = (outcome, &self.attempt.idempotency)
         else {
@@ -494,7 +495,7 @@ impl AcquireAttempt {
                 parked.rearm();
                 None
             }
-            // The store knows how things stand now, and whether it is queued after all.
+            // Leaving returns the current state from the store, which may have queued the attempt after all.
             _ => Some(self.leave(&WaitEnd::WaitOver, parked).await),
         }
     }
@@ -508,10 +509,10 @@ impl AcquireAttempt {
             .map(|_| self.engine.reconnect_grace);
         let Attempt { name, token, .. } = &self.attempt;
         match Box::pin(self.engine.store.leave(name, token, keep_for)).await {
-            // In time after all. If the caller has gone, the delivery gives it back.
+            // Granted before it left the queue. If the caller has hung up, the delivery gives the lease back.
             Ok(Leaving::Granted(held)) => Ok(self.granted(held)),
             Ok(Leaving::Superseded) => Err(AcquireError::Superseded),
-            // In the same instant a newer request took its place, which may be gone by now.
+            // A newer request took over its position at the same time, and may have left the queue since.
             Ok(Leaving::Left(_)) if parked.try_news() == Some(News::Superseded) => {
                 Err(AcquireError::Superseded)
             }
@@ -552,7 +553,7 @@ pub(super) fn lease_outcome<T: MetricOutcome>(answer: &Result<T, StoreError>) ->
 }
 
 /// In which way an acquire ended.
-pub(super) fn acquire_outcome(answer: &Result<Granted, AcquireError>) -> AcquireOutcome {
+fn acquire_outcome(answer: &Result<Granted, AcquireError>) -> AcquireOutcome {
     match answer {
         Ok(granted) if granted.delivery.is_replay() => AcquireOutcome::Again,
         Ok(_) => AcquireOutcome::Granted,
@@ -561,7 +562,7 @@ pub(super) fn acquire_outcome(answer: &Result<Granted, AcquireError>) -> Acquire
 }
 
 /// In which way an acquire ended that got no lock.
-pub(super) fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
+fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
     match error {
         AcquireError::Held { .. } => AcquireOutcome::Held,
         AcquireError::TooManyWaiters

@@ -32,8 +32,8 @@ impl Engine {
     /// Takes a lock away and passes it on; answers who held it. With `target`, only if that is what
     /// holds it. Works while the gateway drains.
     ///
-    /// A caller that hangs up half-way has decided already, so the command is seen through. `record` is part of it, and comes before the answer: what it notes down is noted
-    /// whether or not anybody hears the answer.
+    /// The command runs to its end even if the caller hangs up. `record` is part of it, and comes before the
+    /// answer: what it records is recorded even if the answer cannot be delivered.
     pub async fn break_lock<F>(
         &self,
         name: LockName,

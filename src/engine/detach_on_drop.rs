@@ -1,4 +1,4 @@
-//! A command that is carried out although whoever waits for it goes away.
+//! A command that runs to its end although its caller drops it.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -14,8 +14,8 @@ use crate::{
     store::{StoreError, Uncertainty},
 };
 
-/// A command that its caller polls, and that goes on in a task of its own when the caller drops it:
-/// from then on nobody hears its outcome.
+/// A command that its caller polls, and that continues in a task of its own when the caller drops it. Its
+/// outcome is then discarded.
 ///
 /// A task of its own from the beginning would do the same, and costs every command two ways between
 /// tasks for the sake of the few whose callers hang up.

@@ -96,9 +96,9 @@ pub enum AdoptError {
     Store(#[from] StoreError),
 }
 
-/// How many events may wait for a reader. One that does not take them in is as good as gone: with
-/// a renewal every third of a TTL this is several TTLs.
-pub(super) const MAX_UNREAD: usize = 16;
+/// How many events may wait for a reader. A reader with more unread events counts as gone: with a renewal
+/// every third of a TTL this is several TTLs.
+const MAX_UNREAD: usize = 16;
 
 // === impl Engine ===
 
@@ -129,15 +129,15 @@ impl Engine {
         }
     }
 
-    /// Goes on keeping a lease that was granted before, here or through another gateway.
+    /// Keeps a lease that was granted earlier, here or at another gateway.
     ///
     /// An older stream that still holds it, here or there, does not release it any more when it ends:
     /// one of this gateway ends now, one of another gateway with its next renewal.
     ///
     /// A lease whose TTL is longer than the caller may ask for is cut to that.
     ///
-    /// A caller that hangs up half-way has adopted the lease or not. It is not released, because the
-    /// caller may be about to ask again, here or elsewhere; nobody keeps it until then.
+    /// A caller that hangs up half-way has adopted the lease or not. It is not released, because the caller
+    /// may repeat the request here or at another gateway; until then it is not renewed.
     pub async fn adopt(
         &self,
         name: LockName,
@@ -154,7 +154,7 @@ impl Engine {
         let held = match renewed.await? {
             Renewal::Renewed(held) => held,
             Renewal::Lost(loss) => return Err(AdoptError::Lost(loss)),
-            // Before its answer came, somebody adopted it after us.
+            // Another stream adopted the lease after this one, before the answer came.
             Renewal::Adopted => {
                 return Ok(self.start_hold_task(authorization, |task| async move {
                     task.end(HoldEnd::Lost(LossReason::Adopted));
@@ -206,7 +206,7 @@ impl Hold {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// The same for those who poll.
+    /// The same as a poll function.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<HoldEvent>> {
         if self.phase == HoldPhase::Over {
             return Poll::Ready(None);
@@ -234,7 +234,7 @@ impl Hold {
 // === impl HoldPhase ===
 
 impl HoldPhase {
-    /// How a hold ends whose keeper has not said how.
+    /// How a hold ends whose task has not said how.
     fn end_unreported(self) -> HoldEnd {
         match self {
             Self::Waiting => {
@@ -251,34 +251,34 @@ impl HoldPhase {
 // The task that keeps a held lease.
 
 /// The task behind a hold.
-pub(super) struct HoldTask {
-    pub(super) engine: Arc<EngineShared>,
-    pub(super) authorization: Authorization,
-    pub(super) events: mpsc::Sender<Box<HoldEvent>>,
-    pub(super) overrun: Arc<AtomicBool>,
+struct HoldTask {
+    engine: Arc<EngineShared>,
+    authorization: Authorization,
+    events: mpsc::Sender<Box<HoldEvent>>,
+    overrun: Arc<AtomicBool>,
 }
 
 /// How soon it is looked again whether what was said of the queue has been read.
 const READ_CHECK_PERIOD: Duration = Duration::from_secs(1);
 
-/// Nobody listens any more.
+/// The stream has no reader any more.
 #[derive(Debug, PartialEq, Eq)]
 enum ListenerGone {
-    /// Whoever did has hung up.
+    /// The reader has hung up.
     HungUp,
-    /// Whoever does left too much unread, and is told so.
+    /// The reader left too many events unread; the stream ends with that reason.
     Unread,
 }
 
-/// How long whoever held a lock by a stream may take to renew or release it here with its token, when the
-/// gateway drains.
+/// How long a client whose stream ended because the gateway drains may take to renew or release the lease
+/// here with its token.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);
 
 // === impl HoldTask ===
 
 impl HoldTask {
-    /// Waits in the queue, telling the place there; `None` if nobody listens any more.
-    pub(super) async fn wait_in_queue(
+    /// Waits in the queue and reports the position; `None` if the stream has no reader any more.
+    async fn wait_in_queue(
         &self,
         place: &QueuePosition,
         mut watcher: PositionWatcher,
@@ -304,10 +304,7 @@ impl HoldTask {
     }
 
     /// What is to be kept when the wait in the queue is over, if there is anything.
-    pub(super) fn begin_after_wait(
-        &self,
-        outcome: Result<Granted, AcquireError>,
-    ) -> Option<ManagedLease> {
+    fn begin_after_wait(&self, outcome: Result<Granted, AcquireError>) -> Option<ManagedLease> {
         match outcome {
             Ok(granted) => return Some(self.take_granted(granted, Instant::now()).renew_at_once()),
             Err(AcquireError::Draining) => self.end(HoldEnd::Draining { left: None }),
@@ -318,14 +315,14 @@ impl HoldTask {
 
     /// What was granted, counting from when it was asked for. From here on this task answers for the
     /// lease.
-    pub(super) fn take_granted(&self, granted: Granted, asked: Instant) -> ManagedLease {
+    fn take_granted(&self, granted: Granted, asked: Instant) -> ManagedLease {
         granted.delivery.delivered();
         self.manage(granted.lease, granted.keeper, asked)
     }
 
-    /// Keeps a lease until it is over, one way or another. Borrows what it works with: of those who hold
-    /// there may be many, and what is moved into a future is there twice.
-    pub(super) async fn keep_renewed(&self, managed: &mut ManagedLease) {
+    /// Keeps a lease until it is over, one way or another. It borrows its state, because a value that is
+    /// moved into a future is stored twice and there may be many holds.
+    async fn keep_renewed(&self, managed: &mut ManagedLease) {
         let mut drained = std::pin::pin!(self.engine.lifecycle.drained());
         if let Err(gone) = self.send_granted(managed) {
             return self.release(managed, gone).await;
@@ -337,7 +334,7 @@ impl HoldTask {
                 () = &mut drained => true,
                 displaced = managed.entry.displaced() => match displaced {
                     Displaced::Released => return self.end(HoldEnd::Released),
-                    // The store knows better.
+                    // The renewal asks the store, which decides.
                     Displaced::Adopted | Displaced::Broken | Displaced::Renewed => false,
                 },
                 () = self.events.closed() => return self.release(managed, ListenerGone::HungUp).await,
@@ -382,7 +379,7 @@ impl HoldTask {
                     }
                     self.send_renewed(managed, held)
                 }
-                // Not known; tried again soon, for as long as the lease is certainly ours.
+                // The outcome is unknown; the renewal is retried for as long as the lease is certainly ours.
                 None => Ok(()),
             };
             match sent {
@@ -394,13 +391,13 @@ impl HoldTask {
         }
     }
 
-    pub(super) fn manage(&self, lease: Lease, keeper: KeeperId, since: Instant) -> ManagedLease {
+    fn manage(&self, lease: Lease, keeper: KeeperId, since: Instant) -> ManagedLease {
         let token = lease.token.hash();
         let entry = self.engine.streams.insert(lease.name.clone(), token);
         ManagedLease::new(lease, keeper, entry, since, Arc::clone(&self.engine))
     }
 
-    /// Tells of the grant, unless a renewal must say first from when it counts.
+    /// Announces the grant, unless a renewal must first make its expiry known.
     fn send_granted(&self, managed: &mut ManagedLease) -> Result<(), ListenerGone> {
         if managed.renew_at <= Instant::now() {
             return Ok(());
@@ -428,9 +425,9 @@ impl HoldTask {
             let left = managed
                 .valid_until
                 .saturating_duration_since(Instant::now());
-            // Its holder is told to go elsewhere, where the lease must be adopted before it is over: also
-            // to the gateway that comes in the place of this one, which must have most of a short one
-            // left. Or it has nowhere to go, and renews or releases it here.
+            // The holder adopts the lease at another gateway before it expires. That may be the successor of
+            // this one, so the wait here must leave most of a short lease. A holder without another gateway
+            // renews or releases it here.
             self.engine
                 .leases
                 .wait_at_most(&token, RELEASE_GRACE.min(left / 4));
@@ -444,7 +441,7 @@ impl HoldTask {
         self.end(HoldEnd::Draining { left });
     }
 
-    /// Whoever listens may not have it any more, and has what is left of the TTL to stop.
+    /// The caller is not authorized any more, and has the rest of the TTL to stop its work.
     fn revoke(&self, managed: &ManagedLease) {
         let revoked = LossReason::Revoked;
         self.engine
@@ -464,7 +461,7 @@ impl HoldTask {
         let token = managed.token.hash();
         let keeper = Renewer::Keeper(managed.keeper);
         let left = self.engine.leases.left(&token);
-        // In a box: of those who hold there may be many, and few of them are just renewing.
+        // Boxed, because there may be many holds and few of them renew at the same time.
         let renewal = Box::pin(
             self.engine
                 .store
@@ -485,7 +482,7 @@ impl HoldTask {
                         self.engine.leases.insert(token, &managed.name, held);
                         self.engine.events.renewed(&managed.name, &token, held);
                     }
-                    // Whoever adopted it may keep it through this very gateway.
+                    // The stream that adopted it may be one of this gateway.
                     Renewal::Adopted => {}
                     Renewal::Lost(_) => drop(self.engine.leases.remove(&managed.name, &token)),
                 }
@@ -503,7 +500,7 @@ impl HoldTask {
         }
     }
 
-    /// Nobody listens any more: the lock is released at once, unless somebody else keeps it now.
+    /// The stream has no reader any more: releases the lock at once, unless the lease has another keeper now.
     async fn release(&self, managed: &ManagedLease, gone: ListenerGone) {
         let (keeper, token) = (Some(managed.keeper), managed.token.hash());
         let unread = (gone == ListenerGone::Unread).then_some(LossReason::Unread);
@@ -529,8 +526,8 @@ impl HoldTask {
         self.engine.metrics.released(released, held);
     }
 
-    /// Whether whoever listens is up to date. Places that move are no reason to take a slow reader for
-    /// gone.
+    /// Whether the reader has taken all events. Changes of the position wait for that, so that they do not
+    /// make a slow reader count as gone.
     fn is_all_read(&self) -> bool {
         self.events.capacity() == MAX_UNREAD
     }
@@ -547,8 +544,8 @@ impl HoldTask {
             })
     }
 
-    pub(super) fn end(&self, end: HoldEnd) {
-        // Whoever does not read it finds the stream ended all the same.
+    fn end(&self, end: HoldEnd) {
+        // If it cannot be sent, the stream ends all the same.
         drop(self.send(HoldEvent::Ended(end)));
     }
 }

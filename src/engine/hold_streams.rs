@@ -14,7 +14,7 @@ use crate::lock::{LockName, TokenHash};
 
 /// The leases that a stream of this gateway holds. Cheap to clone.
 ///
-/// A stream hears here at once what it would otherwise find out with its next renewal.
+/// Notifies a stream at once of what it would otherwise learn from its next renewal.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HoldStreams(Arc<HoldStreamMap>);
 
@@ -35,7 +35,7 @@ pub(super) enum Displaced {
     /// Another stream of this gateway has adopted the lease. Of two that adopted it together the
     /// store knows which one came last.
     Adopted,
-    /// Somebody is said to have broken the lease. The store knows.
+    /// The lease may have been broken; the store decides.
     Broken,
     /// The lease was renewed with its token for a time of its own, which may be shorter than the stream
     /// believes. The store knows.
@@ -60,7 +60,7 @@ impl HoldStreams {
         let lease = (name, token);
         let older = self.change(|held| held.insert(lease.clone(), sender));
         if let Some(older) = older {
-            // It may have ended in this instant, and hears nothing then.
+            // The stream may have ended at the same time, and then is not notified.
             let _ = older.send(Displaced::Adopted);
         }
         let streams = self.clone();

@@ -18,10 +18,10 @@ use crate::lock::{FencingToken, HeldLease, KeeperId, LockName, Owner, TokenHash}
 
 /// The leases that were granted, renewed or answered by this gateway and, as far as it knows, live.
 ///
-/// Nothing about a lock is decided by it. It says how long the gateway stays when it is told to end, who may
-/// ask for a release although others at the same address have guessed too often, and whether a lease that was
-/// answered under an idempotency key has reached any of its callers. A lease that ended elsewhere is listed
-/// until its time is over.
+/// It decides nothing about a lock. It says how long a gateway that stops must stay, which releases are let
+/// in although their address has sent too many wrong tokens, and whether a lease that was answered under an
+/// idempotency key has reached any of its callers. A lease that ended elsewhere is listed until its time is
+/// over.
 ///
 /// A lease that was answered again may be given back only if none of its answers arrived. Answers of other
 /// gateways are not known here, but the store tells with each answer who kept the lease before, which is the
@@ -29,9 +29,9 @@ use crate::lock::{FencingToken, HeldLease, KeeperId, LockName, Owner, TokenHash}
 #[derive(Debug, Default)]
 pub(super) struct LeaseRegistry {
     shards: [Mutex<Shard>; SHARDS],
-    /// Notified when a lease has been removed, or is waited for less long, once somebody wants to know.
+    /// Notified when a lease is removed, or is waited for less long, while `is_watched` is set.
     shrunk: Arc<Notify>,
-    /// Whether anybody has ever wanted to know: only a gateway that ends does, and to notify takes a lock.
+    /// Set by the first call of `shrunk`, which only a gateway that stops makes: notifying takes a lock.
     is_watched: AtomicBool,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct RegisteredLease {
     pub(super) name: LockName,
     pub(super) fence: FencingToken,
     pub(super) owner: Option<Owner>,
-    /// When it was granted, for those who only count.
+    /// When it was granted, for statistics only.
     pub(super) since: Instant,
     /// When it is over.
     pub(super) until: Instant,
@@ -90,7 +90,7 @@ pub(super) enum PriorReply {
     Nothing,
     /// The answer to this keeper.
     Reply(KeeperId),
-    /// Nobody knows.
+    /// It is unknown.
     Unknown,
 }
 
@@ -125,8 +125,8 @@ impl LeaseRegistry {
         shard.sweep(now);
     }
 
-    /// A lease has ended, or nobody knows its token. A token of another lock holds nothing here, and says
-    /// nothing of its own lease.
+    /// A lease has ended, or its token was never delivered. A token that was tried on another lock does not
+    /// remove its own lease.
     pub(super) fn remove(&self, name: &LockName, token: &TokenHash) -> Option<RegisteredLease> {
         let mut shard = self.shard(token);
         let hash_map::Entry::Occupied(mut listed) = shard.leases.entry(*token) else {
@@ -142,8 +142,8 @@ impl LeaseRegistry {
         Some(removed)
     }
 
-    /// Nobody is waited for on account of this lease for longer than this, unless it is renewed here.
-    /// Whoever waits until there is none is notified.
+    /// Limits how long the gateway stays for this lease when it stops, unless the lease is renewed here, and
+    /// notifies `shrunk`.
     pub(super) fn wait_at_most(&self, token: &TokenHash, at_most: Duration) {
         let mut shard = self.shard(token);
         let Some(lease) = shard.lease_mut(token) else {
@@ -191,7 +191,7 @@ impl LeaseRegistry {
         active
     }
 
-    /// Until when somebody is waited for; `None` if nobody is.
+    /// Until when the gateway stays for a holder; `None` if there is none.
     pub(super) fn needed_until(&self) -> Option<Instant> {
         let mut last = None;
         self.for_each_active(|lease| last = last.max(Some(lease.needed_until)));
@@ -200,8 +200,8 @@ impl LeaseRegistry {
 
     /// Ends when, from this call on, a lease has ended before its time, or is not waited for as long.
     pub(super) fn shrunk(&self) -> impl Future<Output = ()> + use<> {
-        // Before the caller looks at the leases: whoever removes one after that look has seen it, because both
-        // lock the same shard.
+        // Set before the caller reads the leases: a removal after that read sees it, because both lock the
+        // same shard.
         self.is_watched.store(true, Ordering::Release);
         Arc::clone(&self.shrunk).notified_owned()
     }
@@ -242,8 +242,8 @@ impl LeaseRegistry {
         }
     }
 
-    /// An answer was lost. If it was the last one on its way and none has arrived: who keeps the lease,
-    /// unless somebody was answered at another gateway since.
+    /// An answer was lost. If it was the last one on its way and none has arrived: returns the keeper of the
+    /// lease, unless another gateway has answered it since.
     pub(super) fn reply_lost(&self, token: &TokenHash) -> Option<KeeperId> {
         let mut shard = self.shard(token);
         let answers = shard.leases.get_mut(token)?.answers.as_mut()?;
@@ -263,7 +263,7 @@ impl LeaseRegistry {
     }
 
     fn shard(&self, token: &TokenHash) -> MutexGuard<'_, Shard> {
-        // Another byte than the map goes by.
+        // Another byte than the one that the map hashes by.
         let last = token.as_bytes()[31];
         lock(&self.shards[usize::from(last) % SHARDS])
     }
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn is_over_with_the_last_lease_that_was_not_settled() {
+    async fn is_needed_until_the_last_lease_ends_that_was_not_removed() {
         let leases = LeaseRegistry::default();
         assert_eq!(leases.needed_until(), None);
         let begin = Instant::now();

@@ -17,7 +17,7 @@ use super::{
 pub(super) struct ManagedLease {
     pub(super) name: LockName,
     pub(super) token: Token,
-    /// As whom it is kept: others may have the token as well.
+    /// The keeper as which it is renewed, because other clients may have the same token.
     pub(super) keeper: KeeperId,
     /// Tells what ends it from outside.
     pub(super) entry: HoldStreamEntry,
@@ -63,8 +63,8 @@ impl ManagedLease {
         managed
     }
 
-    /// A grant that was waited for may have been under way for a while before it got here. It is
-    /// renewed before anybody is told of it: then it is known from when it counts.
+    /// A grant that was waited for may have been under way for a while before it got here. It is renewed
+    /// before it is announced, because the renewal makes its expiry known.
     pub(super) fn renew_at_once(mut self) -> Self {
         self.renew_at = Instant::now();
         self
@@ -90,8 +90,8 @@ impl ManagedLease {
         self.renew_at = Instant::now() + RETRY.min(self.ttl / 10);
     }
 
-    /// The lease is released in a while, unless somebody else keeps it by then; `lost` is what whoever
-    /// listens was told, if they were told that it is lost.
+    /// Leaves the lease to the reaper, which releases it unless it has another keeper by then. `lost` is the
+    /// reason that the stream reported, if it reported the lease as lost.
     pub(super) fn abandon(&self, lost: Option<LossReason>) {
         self.engine.reaper.submit(AbandonedLease {
             token: self.token.hash(),
@@ -110,8 +110,8 @@ impl ManagedLease {
 }
 
 impl Drop for ManagedLease {
-    /// A keeper that panics keeps nothing any more. Whoever was told of the lease works under it, and has
-    /// what is left of its TTL to stop.
+    /// A hold task that panics renews no more. A client that was sent the lease has the rest of its TTL to
+    /// stop its work.
     fn drop(&mut self) {
         if thread::panicking() && self.unannounced.is_some() {
             self.abandon(Some(LossReason::Failed));

@@ -59,7 +59,7 @@ impl AcquireAttempt {
     /// What is known when the store has not answered a command of the attempt.
     pub(super) fn failed(&self, error: StoreError) -> AcquireError {
         if self.was_queued || matches!(error, StoreError::Indeterminate(_)) {
-            // It may hold the lock, or may yet come to hold it, and nobody knows its token.
+            // It may hold the lock, or be granted it later, and its token was not delivered.
             drop(self.delivery_of_ours(self.attempt.ttl.duration()));
         }
         AcquireError::Store(match error {
@@ -120,7 +120,7 @@ impl AcquireAttempt {
         self.engine
             .leases
             .reply_started(hash, answer, held.expires_in);
-        // If somebody has heard of it before, it is not ours to give back.
+        // An earlier answer may have been delivered, so this attempt must not give the lease back.
         let delivery = Delivery::of(Arc::clone(&self.engine), lease, ReplyKind::Again);
         self.answer(token, hash, held, delivery)
     }
@@ -169,7 +169,7 @@ impl AcquireAttempt {
 }
 
 impl Drop for AcquireAttempt {
-    /// A panic may have come after the grant, and nobody knows the token any more.
+    /// A panic may have come after the grant, and then the token is lost.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.engine.reaper.submit(self.abandoned());

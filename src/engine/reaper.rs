@@ -40,7 +40,7 @@ pub(super) struct Reaper {
     leases: Arc<LeaseRegistry>,
 }
 
-/// A grant that nobody waits for any more, or an attempt that may have become one.
+/// A grant whose caller is gone, or an attempt that may have been granted.
 #[derive(Debug, Clone)]
 pub(super) struct AbandonedLease {
     pub(super) name: LockName,
@@ -51,14 +51,15 @@ pub(super) struct AbandonedLease {
 /// Who has left a grant behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AbandonedBy {
-    /// An attempt, whose answer reached nobody.
+    /// An attempt whose answer was not delivered.
     Attempt,
     /// The same with an idempotency key: its caller may come back for it.
     KeyedAttempt,
-    /// The same, where its lease was answered again to others, of whom none has heard: this one was the last.
+    /// The same, where the lease was answered to repeated requests too, none of which was delivered: this one
+    /// was the last.
     KeyedAnswer(KeeperId),
-    /// A keeper that keeps it no longer, for the reason that its stream was told if there was anybody to
-    /// be told. What somebody else has adopted is left to them.
+    /// A hold task that stopped renewing, with the reason that its stream reported, if it reported one. A
+    /// lease that another keeper has adopted is left alone.
     Keeper(KeeperId, Option<LossReason>),
 }
 
@@ -108,7 +109,7 @@ impl Reaper {
     /// Takes over a lease. It is given back at once, or after the reconnect grace if its caller may
     /// ask again.
     pub(super) fn submit(&self, lease: AbandonedLease) {
-        // Nobody has its token, so nobody will ask for it.
+        // Its token was not delivered, so no caller can use the lease.
         self.leases.remove(&lease.name, &lease.token);
         if let Err(error) = self.queue.try_send(lease) {
             warn!(%error, "a lease that could not be delivered is left to its TTL");
@@ -168,7 +169,7 @@ impl ReaperTask {
             return;
         }
         self.overflowing = false;
-        // Whoever stops does not wait: there will be nobody to give it back later.
+        // A gateway that stops does not wait for the grace: it could not give the lease back later.
         let comes_back = matches!(
             lease.by,
             AbandonedBy::KeyedAttempt | AbandonedBy::KeyedAnswer(_)
@@ -202,7 +203,7 @@ impl ReaperTask {
     }
 }
 
-/// Answers the entry again if it must be tried later.
+/// Returns the entry if it must be retried later.
 async fn give_back(
     store: AnyStore,
     events: Bus,

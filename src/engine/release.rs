@@ -64,7 +64,7 @@ impl Engine {
         });
         match release.await? {
             Release::Released => Ok(()),
-            // Nobody asked as a keeper.
+            // A release without a keeper never has this outcome.
             Release::Adopted => Err(ReleaseError::Lost(Loss::HeldByAnother)),
             Release::Lost(loss) => Err(ReleaseError::Lost(loss)),
         }

@@ -69,7 +69,7 @@ impl Engine {
                     waited: Duration::ZERO,
                 })
             }
-            // A bearer is never answered so.
+            // A renewal by a bearer never has this outcome.
             Renewal::Adopted => Err(RenewError::Lost(Loss::HeldByAnother)),
             Renewal::Lost(loss) => {
                 // What was never granted or renewed here may be anything.
@@ -95,7 +95,7 @@ impl Engine {
     ) -> Result<Renewal, StoreError> {
         let mut renewal = self.0.store.renew_as(renewer, name, token, ttl).await?;
         let again = match renewer {
-            // Whoever has adopted it meanwhile goes on with it.
+            // The stream that has adopted it in between goes on with it.
             Renewer::Adopter(id) => Renewer::Keeper(id),
             Renewer::Bearer | Renewer::Keeper(_) => renewer,
         };

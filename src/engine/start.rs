@@ -54,7 +54,7 @@ pub(super) struct EngineShared {
 // === impl Engine ===
 
 impl Engine {
-    /// Starts the engine, its reaper, and what hears of leases that are broken.
+    /// Starts the engine, its reaper, and the task that receives the leases that are broken.
     pub fn start(
         store: impl Into<AnyStore>,
         lifecycle: Lifecycle,
@@ -130,7 +130,7 @@ impl Engine {
             held_streams: self.0.streams.len(),
             event_streams: self.0.events.listeners(),
             leases: self.0.leases.len(),
-            // The edge knows.
+            // The HTTP edge fills it in.
             certificate_ends: None,
             store: self.0.store.figures(),
         }
@@ -157,9 +157,9 @@ impl Engine {
         self.0.leases.longest_hold()
     }
 
-    /// Until when somebody may want to renew or release a lease here that was granted or renewed here;
-    /// `None` if, as far as is known here, nobody may. For those whose streams have ended because the gateway
-    /// does, that is a moment and not their TTL.
+    /// Until when somebody may want to renew or release a lease here that was granted or renewed here; `None`
+    /// if no such lease is known here. For a lease whose stream ended because the gateway drains, that is a
+    /// short grace and not its TTL.
     pub fn leases_needed_until(&self) -> Option<Instant> {
         self.0.leases.needed_until()
     }
@@ -169,8 +169,8 @@ impl Engine {
         self.0.leases.is_listed(name, token)
     }
 
-    /// Ends when, from this call on, a lease that was owed has ended before its time, or is not owed
-    /// any more.
+    /// Ends when, from this call on, a lease that was granted or renewed here has ended before its time, or
+    /// is waited for less long.
     pub fn leases_shrunk(&self) -> impl Future<Output = ()> + use<> {
         self.0.leases.shrunk()
     }
@@ -188,10 +188,10 @@ impl Engine {
 
 // === Reserved positions ===
 //
-// Places in a queue that are kept for those who have gone and may ask again.
+// Positions in a queue that are kept for callers that have gone and may repeat their requests.
 
-/// The places that are kept through this gateway, each for as long as its reconnect grace. They count
-/// among those who wait: else whoever hangs up again and again would have as many as they like.
+/// The positions that are kept at this gateway, each for its reconnect grace. They count as waiters, because
+/// otherwise a caller that hangs up again and again could have any number of them.
 #[derive(Debug, Default)]
 pub(super) struct ReservedPositions(Mutex<Reserved>);
 
@@ -206,13 +206,13 @@ struct Reserved {
 #[derive(Debug)]
 struct ReservedPosition {
     until: Instant,
-    /// What it counts as among those who wait, until somebody asks for it again.
+    /// The waiter that it counts as, until its request is repeated.
     counted: Option<CountedWaiter>,
-    /// The place of an attempt that the store was not told of: it must stay parked.
+    /// The position of an attempt that the store could not be asked to keep: it must stay parked.
     parked: Option<Parked>,
 }
 
-/// One of those who wait; with what it counts as among the limits of its API key.
+/// One waiter, with its slot of the limit of its API key.
 #[derive(Debug)]
 struct CountedWaiter(
     #[expect(dead_code, reason = "it counts for as long as it is kept")] Option<LimitSlot>,
@@ -234,8 +234,8 @@ impl ReservedPositions {
         }
     }
 
-    /// A place stays parked until then, also when somebody has asked for it again: what it is granted in
-    /// between is theirs.
+    /// Keeps a position parked until then, even if its request is repeated: a lease that is granted to it in
+    /// between belongs to the repeated request.
     pub(super) fn park(&self, key: IdempotencyHash, until: Instant, mut parked: Parked) {
         // It counts here, if at all.
         parked.keep();
@@ -247,7 +247,7 @@ impl ReservedPositions {
         self.lock().sweep(Instant::now());
     }
 
-    /// Whoever has a place under this key asks for it again, and counts by themselves.
+    /// The request under this key was repeated, and counts as a waiter itself.
     fn resume(&self, key: &IdempotencyHash) {
         let mut reserved = self.lock();
         if let Some(position) = reserved.positions.get_mut(key) {
@@ -256,6 +256,13 @@ impl ReservedPositions {
                 reserved.positions.remove(key);
             }
         }
+    }
+
+    /// Whether fewer than `most` wait or may come back, if so many wait.
+    pub(super) fn has_room_beside(&self, waiting: usize, most: usize) -> bool {
+        // No fewer than those that count, so that positions are counted only where room is short.
+        let reserved = self.lock().positions.len();
+        waiting + reserved < most || self.total_with(waiting) < most
     }
 
     /// How many wait or may come back, if so many wait. Nobody counts twice.
@@ -282,6 +289,11 @@ impl Engine {
     pub fn reserve_position(&self, key: IdempotencyHash, counted: Option<LimitSlot>) {
         let until = Instant::now() + self.0.reconnect_grace;
         self.0.reserved_positions.reserve(key, until, counted);
+    }
+
+    /// Positions whose reconnect grace is over count no more, also among the limits of API keys.
+    pub fn remove_expired_positions(&self) {
+        self.0.reserved_positions.remove_expired();
     }
 
     /// A request under this key has come, and counts by itself.

@@ -15,7 +15,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     dashboard, docs,
-    edge::{EdgeService, FindDirect},
+    edge::{DirectRoutes, EdgeService, FindDirect},
     events,
     extract::AcceptsJson,
     health, index,
@@ -32,7 +32,10 @@ use super::{
 
 /// The whole service.
 pub fn service(gateway: impl Into<Arc<AppState>>) -> EdgeService {
-    let gateway = gateway.into();
+    service_with(gateway.into(), direct)
+}
+
+fn service_with(gateway: Arc<AppState>, direct: DirectRoutes) -> EdgeService {
     let base_path = gateway.base_path.as_str();
     let (routes, document) = described().split_for_parts();
     let templates = document.paths.paths.into_keys();
@@ -137,4 +140,137 @@ async fn not_found(uri: Uri) -> Problem {
         "No route has this path."
     };
     Problem::new(ProblemCode::NotFound, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use axum::body::{Body, to_bytes};
+    use http::{HeaderMap, Request, StatusCode};
+    use serde_json::Value;
+    use tempfile::TempDir;
+    use tower::ServiceExt;
+
+    use crate::{
+        clock::SystemClock, config::Config, engine::Engine, lifecycle::Lifecycle,
+        store::embedded::EmbeddedStore, telemetry::metrics::Metrics,
+    };
+
+    use super::*;
+
+    /// A gateway over a store of its own.
+    struct Gateway {
+        service: EdgeService,
+        _directory: TempDir,
+    }
+
+    /// What does not differ from run to run of an answer.
+    #[derive(Debug, PartialEq, Eq)]
+    struct Answer {
+        status: StatusCode,
+        headers: HeaderMap,
+        fields: BTreeSet<String>,
+        code: Option<Value>,
+    }
+
+    impl Gateway {
+        fn start(base_path: &str, direct: DirectRoutes) -> Self {
+            let mut config = Config::default();
+            base_path.clone_into(&mut config.http.base_path);
+            let (directory, clock) = (tempfile::tempdir().unwrap(), Arc::new(SystemClock));
+            let store = EmbeddedStore::open(directory.path(), &config.embedded, clock.clone());
+            let store = Arc::new(store.unwrap());
+            let (lifecycle, metrics) = (Lifecycle::new(), Metrics::default());
+            let engine = Engine::start(store, lifecycle, &config.limits, metrics);
+            let gateway = AppState::new(engine, Arc::new(config), clock);
+            Self {
+                service: service_with(Arc::new(gateway), direct),
+                _directory: directory,
+            }
+        }
+
+        async fn ask(&self, method: &str, path: &str, token: Option<&str>) -> (Answer, Value) {
+            let mut request = Request::builder().method(method).uri(path);
+            request = request.header("host", "localhost");
+            if let Some(token) = token {
+                request = request.header("lock-token", token);
+            }
+            let request = request.body(Body::empty()).unwrap();
+            let (mut head, body) = self
+                .service
+                .clone()
+                .oneshot(request)
+                .await
+                .unwrap()
+                .into_parts();
+            for varying in ["x-request-id", "content-length", "retry-after"] {
+                head.headers.remove(varying);
+            }
+            let body = to_bytes(body, usize::MAX).await.unwrap();
+            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let fields = body.as_object().into_iter().flatten();
+            let answer = Answer {
+                status: head.status,
+                headers: head.headers,
+                fields: fields.map(|(name, _)| name.clone()).collect(),
+                code: body.get("code").cloned(),
+            };
+            (answer, body)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_called_directly_is_answered_as_by_the_router() {
+        for base_path in ["", "/gateway"] {
+            let direct = Gateway::start(base_path, direct);
+            let routed = Gateway::start(base_path, |_| None);
+            for name in [
+                "a", "%61", "b%3Ac", "a%2Fb", "a%20b", "%C3%A9", "%FF", "%00", "%", "",
+            ] {
+                for end in [
+                    "",
+                    "/",
+                    "/renew",
+                    "/renew/",
+                    "/release",
+                    "/release/",
+                    "?x=1",
+                ] {
+                    let path = format!("{base_path}/locks/{name}{end}");
+                    for method in [
+                        "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "get",
+                        "LOCK",
+                    ] {
+                        let (left, _) = direct.ask(method, &path, None).await;
+                        let (right, _) = routed.ask(method, &path, None).await;
+                        assert_eq!(left, right, "{method} {path}");
+                    }
+                }
+            }
+            // The life of a lease, with the token that each of them gave.
+            let path = format!("{base_path}/locks/life%3Aof%3Aa%3Alease");
+            let mut tokens = [String::new(), String::new()];
+            for (method, end, status) in [
+                ("POST", "", 201),
+                ("PUT", "/renew", 200),
+                ("GET", "", 200),
+                ("POST", "/release", 204),
+                ("DELETE", "", 410),
+            ] {
+                let path = format!("{path}{end}");
+                let mut answers = Vec::new();
+                for (gateway, token) in [&direct, &routed].into_iter().zip(&mut tokens) {
+                    let given = Some(token.as_str()).filter(|token| !token.is_empty());
+                    let (answer, body) = gateway.ask(method, &path, given).await;
+                    assert_eq!(answer.status, status, "{method} {path}: {body}");
+                    if let Some(new) = body["token"].as_str() {
+                        new.clone_into(token);
+                    }
+                    answers.push(answer);
+                }
+                assert_eq!(answers[0], answers[1], "{method} {path}");
+            }
+        }
+    }
 }

@@ -154,10 +154,10 @@ impl Lifecycle {
         self.0.work.wait().await;
     }
 
-    /// Ends all work and then all background tasks, within `grace` altogether. A quarter of it is
-    /// kept for the background tasks: what the work has left to them must not go undone because the
-    /// work took long. Giving back what could not be delivered takes milliseconds if the store is
-    /// there, and if it is not there is nobody to wait for.
+    /// Ends all work and then all background tasks, within `grace` altogether. A quarter of it is kept for
+    /// the background tasks: what the work has left to them must not go undone because the work took long.
+    /// Giving back undelivered grants takes milliseconds if the store is reachable, and waiting is useless if
+    /// it is not.
     pub async fn stop(&self, grace: Duration) -> Result<(), TasksLeft> {
         let deadline = Instant::now() + grace;
         self.drain();

@@ -104,8 +104,8 @@ impl Workers {
         })
     }
 
-    /// Carries something out on one of them, for whoever waits for it: dropped, it is given up. `None` if the
-    /// worker has ended.
+    /// Runs a task on one of them and returns its output. Dropping this aborts the task. `None` if the worker
+    /// has ended.
     pub async fn carry_out<T>(
         &self,
         worker: Worker,
@@ -125,8 +125,9 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// Ends the process when a worker's thread unwinds. A task that panics does not come here: then the runtime itself
-/// cannot go on, and each new connection would be given to a thread that serves nobody.
+/// Ends the process when a worker's thread unwinds. A panic of a task is caught by the runtime and does not
+/// come here. If the thread unwinds the runtime is gone, and each new connection would be given to a thread
+/// that serves none.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -169,8 +170,19 @@ impl Drop for Seat {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        env,
+        os::unix::process::ExitStatusExt,
+        process::{Command, Stdio},
+    };
+
+    use rustix::process::Signal;
+
     use super::*;
     use crate::lifecycle::Lifecycle;
+
+    /// What tells the process of a test that it is the one to end.
+    const ENDS: &str = "in a process of its own";
 
     #[tokio::test]
     async fn a_connection_goes_to_the_worker_that_serves_the_fewest() {
@@ -182,6 +194,26 @@ mod tests {
         seats.retain(|seat| seat.worker() != emptied);
         let next = [(); 2].map(|()| workers.seat().unwrap());
         assert_eq!(on(&next, emptied), 2);
+    }
+
+    #[test]
+    fn a_thread_that_unwinds_ends_the_process() {
+        if env::args().any(|argument| argument == ENDS) {
+            let worker = thread::spawn(|| {
+                let _abort = AbortOnPanic;
+                panic!("the runtime cannot go on");
+            });
+            worker.join().unwrap_err();
+            return;
+        }
+        let this = "lifecycle::workers::tests::a_thread_that_unwinds_ends_the_process";
+        let ended = Command::new(env::current_exe().unwrap())
+            .args(["--exact", this, ENDS])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(ended.signal(), Some(Signal::ABORT.as_raw()), "{ended}");
     }
 
     #[tokio::test]

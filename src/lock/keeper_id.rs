@@ -6,8 +6,8 @@ use super::{TokenHash, token};
 
 /// Who keeps a lease: renews it, and releases it when there is no more need of it.
 ///
-/// A token says that a lease may be renewed and released; it can be handed on, and several may have
-/// it. This says who of them does. It is no secret: without the token nothing comes of it.
+/// A token says that a lease may be renewed and released; it can be handed on, and several may have it. This
+/// identifies the one that does. It is no secret, because it is of no use without the token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeeperId([u8; 32]);
 

@@ -81,7 +81,7 @@ impl LogLines {
             if lost > 0 {
                 report_lost(lost);
             }
-            // Nobody is left who could be told.
+            // There is no place left to report the failure.
             drop(output.write_all(&lines));
             drop(output.flush());
             lines.clear();
@@ -215,7 +215,7 @@ mod tests {
         let began = Instant::now();
         lines.flush(Duration::from_millis(50));
         assert!(began.elapsed() >= Duration::from_millis(50));
-        // Somebody reads again, and is told; what comes now has room.
+        // The reader continues and sees the number of lost lines; new lines have room.
         drop(read.recv().unwrap());
         drop(read.recv().unwrap());
         assert_eq!(lost.recv().unwrap(), 7);

@@ -28,7 +28,7 @@ pub enum LoggingError {
     /// The level is none.
     #[error(transparent)]
     Level(#[from] Invalid),
-    /// Somebody else logs already.
+    /// Another subscriber is installed already.
     #[error("cannot log: {0}")]
     Taken(#[from] TryInitError),
     /// The system has no thread or no descriptor for it.

@@ -14,8 +14,8 @@ pub struct ClientFiles {
     pub identity: Option<IdentityFiles>,
 }
 
-/// For who never comes to TLS, and would read every certificate of the system for nothing: believes
-/// nobody.
+/// For connections without TLS, which would read every certificate of the system for nothing: it trusts no
+/// certificate.
 pub(crate) fn no_tls() -> Result<ClientConfig, TlsError> {
     Ok(ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?

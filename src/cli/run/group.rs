@@ -11,7 +11,7 @@ use rustix::{
 #[derive(Debug)]
 pub(super) struct Group {
     id: Pid,
-    /// Who in it was alive when it was last looked at: most likely still is.
+    /// A process of it that was alive at the last look, and most likely still is.
     alive: Option<i32>,
 }
 
@@ -40,6 +40,8 @@ struct ProcessStat {
 
 /// Where the system shows its processes, if it is Linux.
 const PROCESSES: &str = "/proc";
+/// The first process of the system or container. It is always there, and often of another user.
+const INIT: i32 = 1;
 
 // === impl Group ===
 
@@ -54,31 +56,46 @@ impl Group {
 
     /// Sends a signal to everybody in it.
     pub(super) fn signal(&self, signal: Signal) {
-        // All it can say is that nobody is left, or that what is left changed its user.
+        // It fails only if no process is left, or if those that are left have changed their user.
         let _: Result<_, _> = kill_process_group(self.id, signal);
     }
 
     /// How it stands now. Signals reach the dead as well, until their parent has collected them; and
     /// the first process of a container, which inherits them, may never do so.
     pub(super) fn group_state(&mut self) -> GroupState {
-        // Whoever has changed its user is not ours to signal, but is there.
+        // A process that has changed its user cannot be signalled, but exists.
         if test_kill_process_group(self.id) == Err(Errno::SRCH) {
             return GroupState::Gone;
         }
-        let group = self.id.as_raw_pid();
-        let mut group_state = GroupState::Unknown;
-        for pid in self.alive.into_iter().chain(processes()) {
-            match ProcessStat::of(pid) {
-                Some(stat) if stat.group != group => {}
-                Some(stat) if stat.dead => group_state = GroupState::Dead,
-                Some(_) => {
-                    self.alive = Some(pid);
-                    return GroupState::Alive;
-                }
-                None => {}
-            }
-        }
+        let visible = self.alive.into_iter().chain(processes());
+        let visible = visible.filter_map(|pid| Some((pid, ProcessStat::of(pid)?)));
+        let shows_others = || ProcessStat::of(INIT).is_some();
+        let (group_state, alive) = judge(self.id.as_raw_pid(), visible, shows_others);
+        self.alive = alive.or(self.alive);
         group_state
+    }
+}
+
+/// How a group stands that signals still reach, given the processes that are visible; and who in it is alive.
+///
+/// A `/proc` that is mounted with `hidepid` shows nothing of the processes of other users. A process that has
+/// changed its user may then be alive in a group of which only dead processes are visible.
+fn judge(
+    group: i32,
+    visible: impl Iterator<Item = (i32, ProcessStat)>,
+    shows_others: impl FnOnce() -> bool,
+) -> (GroupState, Option<i32>) {
+    let mut has_dead = false;
+    for (pid, stat) in visible.filter(|(_, stat)| stat.group == group) {
+        if !stat.dead {
+            return (GroupState::Alive, Some(pid));
+        }
+        has_dead = true;
+    }
+    if has_dead && shows_others() {
+        (GroupState::Dead, None)
+    } else {
+        (GroupState::Unknown, None)
     }
 }
 
@@ -185,6 +202,42 @@ mod tests {
         living.wait().unwrap();
         assert_eq!(group.group_state(), GroupState::Dead);
         dead.wait().unwrap();
+    }
+
+    #[test]
+    fn a_group_is_dead_only_if_processes_of_other_users_are_visible() {
+        let process = |pid, group, dead| {
+            let parent = 1;
+            (
+                pid,
+                ProcessStat {
+                    parent,
+                    group,
+                    dead,
+                },
+            )
+        };
+        let state = |visible: Vec<_>, shows_others| judge(70, visible.into_iter(), || shows_others);
+        let (dead, living, other) = (
+            || process(70, 70, true),
+            || process(71, 70, false),
+            || process(80, 80, false),
+        );
+        assert_eq!(state(vec![other(), dead()], true), (GroupState::Dead, None));
+        assert_eq!(
+            state(vec![other(), dead()], false),
+            (GroupState::Unknown, None)
+        );
+        for shows_others in [true, false] {
+            assert_eq!(
+                state(vec![dead(), living()], shows_others),
+                (GroupState::Alive, Some(71))
+            );
+            assert_eq!(
+                state(vec![other()], shows_others),
+                (GroupState::Unknown, None)
+            );
+        }
     }
 
     #[test]

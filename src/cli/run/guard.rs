@@ -120,8 +120,8 @@ pub(super) fn own_program() -> io::Result<PathBuf> {
 
 // === Guard process ===
 //
-// The guard: a process that kills a process group when its time has come, or when nobody gives it
-// orders any more.
+// The guard: a process that kills a process group at its deadline, or when `latchgate run` has ended without
+// notice.
 
 /// The name under which the program is a guard.
 pub(super) const GUARD: &str = "latchgate-run-guard";
@@ -150,7 +150,7 @@ pub(in crate::cli) fn is_guard() -> bool {
 /// Guards until it is dismissed or has killed.
 pub(in crate::cli) fn guard() -> ExitCode {
     ignore_signals();
-    // Whoever does not hear it has gone: the orders have ended, too.
+    // A write fails only if the other end is gone, and then the orders end too.
     let mut out = io::stdout();
     drop(out.write_all(READY_WORD).and_then(|()| out.flush()));
     let (sender, orders) = sync_channel(1);
@@ -197,7 +197,7 @@ fn stand_guard(orders: &Receiver<Order>, clock: &dyn Clock) -> Option<Pid> {
             Ok(Order::KillAt(at)) => kill_at = at,
             Ok(Order::Dismiss) => return None,
             Err(RecvTimeoutError::Timeout) => {}
-            // Whoever gave the orders was killed.
+            // `latchgate run` was killed.
             Err(RecvTimeoutError::Disconnected) => return group,
         }
     }

@@ -128,7 +128,7 @@ pub(super) struct Stopping {
 /// What has come of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leftover {
-    /// Nobody is seen alive.
+    /// No live process is visible.
     Nobody,
     /// Somebody lives on although it was killed, or it cannot be seen that nobody does. A process that
     /// waits for a disk, or for a file system that is elsewhere, dies only when it has done what it was
@@ -166,15 +166,15 @@ impl Stopping {
     ) -> Option<Leftover> {
         let now = Instant::now();
         let mut group_state = group.group_state();
-        // Whom the look has missed does not live on after this. Whoever is not shown is given no time: until
-        // the command is collected an empty group cannot be told from one in which somebody lives, and each
-        // command would be waited for as if it had left something running.
+        // Kills processes that the look has missed. Hidden processes are given no time to end: until the
+        // command is collected an empty group looks like one with hidden processes, and every command would
+        // be waited for as if it had left something running.
         if matches!(group_state, GroupState::Dead | GroupState::Unknown) && self.killed.is_none() {
             self.kill(group, now);
             group_state = group.group_state();
         }
         match (group_state, self.killed) {
-            // Whoever is hidden was killed, and is looked for once the command is collected.
+            // Hidden processes were killed, and are looked for once the command is collected.
             (GroupState::Gone | GroupState::Dead | GroupState::Unknown, _) => {
                 Some(Leftover::Nobody)
             }

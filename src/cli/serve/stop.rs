@@ -130,14 +130,14 @@ impl Serving {
             self.in_flight.quiet().await;
             // Before the look at the leases: a release must be seen here or there. One that goes on
             // without its caller, or the end of a stream, is no request that ends.
-            let (changed, settled) = (self.in_flight.changed(), self.engine.leases_shrunk());
+            let (changed, shrunk) = (self.in_flight.changed(), self.engine.leases_shrunk());
             let Some(until) = self.engine.leases_needed_until() else {
                 return;
             };
             tokio::select! {
                 () = sleep_until(until) => {}
                 () = changed => {}
-                () = settled => {}
+                () = shrunk => {}
             }
         }
     }

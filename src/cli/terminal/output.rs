@@ -28,14 +28,14 @@ pub(crate) fn ask(question: &str) {
     drop(out.flush());
 }
 
-/// Says something to whoever watches. If nobody can hear it, there is nobody to tell.
+/// Writes a line to standard error. A failure is ignored, because it could not be reported.
 pub(crate) fn note(text: &str) {
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 
 // === Slow notice ===
 //
-// Says it if something that is owed to others takes so long that somebody may wonder.
+// Writes a line if a release or a give-back takes noticeably long.
 
 /// Does it, and says so if there is no answer for more than a moment.
 pub(crate) async fn notify_if_slow<T>(

@@ -1,4 +1,4 @@
-//! The signals that a command hears instead of being ended by them.
+//! The signals that a command handles instead of being ended by them.
 
 use std::{
     fs,
@@ -15,11 +15,11 @@ use tokio::{
     time::timeout,
 };
 
-/// Signals that end a command which does not hear them.
+/// Signals that end a command which does not handle them.
 pub(crate) const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
-/// Signals that make a command give up before what it is for has begun: those that end it, and those
-/// that would end it if nobody heard them. Nothing is there yet to which they could say something else.
+/// Signals that make a command give up while it waits: those that end it, and those that would end it if it
+/// had no handler. There is no child yet to which they could be passed on.
 pub(crate) const GIVING_UP: [Signal; 6] = [
     Signal::INT,
     Signal::TERM,
@@ -29,9 +29,8 @@ pub(crate) const GIVING_UP: [Signal; 6] = [
     Signal::USR2,
 ];
 
-/// For how long a command that ends owes to others what it has begun, whatever signals come. Whoever
-/// ends a command may send more than one at once, or one to each of its processes: none of them means
-/// that somebody has waited for too long.
+/// For how long a command that ends owes to others what it has begun, whatever signals come. A supervisor may
+/// send several signals at once, or one to each process: these do not mean that the user is tired of waiting.
 pub(crate) const CLEANUP_GRACE: Duration = Duration::from_secs(1);
 
 /// A number of signals, heard from when this was made.

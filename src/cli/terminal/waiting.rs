@@ -133,7 +133,7 @@ impl<'a> Outage<'a> {
         }
     }
 
-    /// Hears how the last request went: what was wrong, or that it was answered.
+    /// Records the result of the last request: its failure, or that it was answered.
     pub(crate) fn update(&mut self, trouble: Option<&ClientError>) {
         if let Some(message) = self.message(trouble) {
             output::note(&format!("latchgate: {}: {}", self.name, visible(&message)));
@@ -144,7 +144,7 @@ impl<'a> Outage<'a> {
     fn message(&mut self, trouble: Option<&ClientError>) -> Option<String> {
         self.reached |= !matches!(trouble, Some(ClientError::Unreachable { .. }));
         match trouble {
-            // What is over within a moment of the beginning is not worth a word.
+            // An outage that ends within a moment of the start is not reported.
             Some(error)
                 if self.reached && !self.announced && self.asked.elapsed() >= CLEANUP_GRACE =>
             {
@@ -210,7 +210,7 @@ impl Drop for ProgressLine {
     }
 }
 
-/// What there is to be said before anything was heard.
+/// The text before the first answer.
 pub(crate) fn describe_unanswered(name: &LockName, waited: Duration) -> String {
     beginning(name, waited) + ", no answer yet"
 }

@@ -33,9 +33,9 @@ use super::{
     tracker::{EventLeaseKey, Tracked},
 };
 
-/// Takes what operations tell to those who listen. Cheap to clone.
+/// Publishes the events of operations to listeners. Cheap to clone.
 ///
-/// While nobody listens, here or at another gateway on the store, telling costs one look at a flag.
+/// Without listeners, here or at another gateway on the store, publishing costs one load of a flag.
 #[derive(Clone)]
 pub(in crate::engine) struct Bus(pub(super) Arc<BusShared>);
 
@@ -44,12 +44,12 @@ pub(super) struct BusShared {
     /// Whether anybody listens anywhere.
     pub(super) wanted: AtomicBool,
     news: mpsc::Sender<EventMessage>,
-    /// Set when more was told than the publisher could take in.
+    /// Set when the queue of the publisher was full and an event was dropped.
     pub(super) overflowed: AtomicBool,
     pub(super) subscribers: Mutex<Subscribers>,
     /// The number of the next event, for those who wait for it.
     pub(super) written: watch::Sender<u64>,
-    /// Told when somebody begins to listen, or the last one has left.
+    /// Notified when a listener joins, or the last one has left.
     pub(super) changed: Notify,
     /// The name of this run of the gateway.
     pub(super) instance: Box<str>,
@@ -58,7 +58,7 @@ pub(super) struct BusShared {
     pub(super) lifecycle: Lifecycle,
 }
 
-/// How much may be told and not taken in. Beyond it there is a gap.
+/// How many events may wait for the publisher. Beyond that there is a gap.
 const BACKLOG: usize = 16_384;
 
 // === impl Bus ===
@@ -103,7 +103,7 @@ impl Bus {
         self.0.subscribers().listeners()
     }
 
-    /// Tells what `news` makes, if anybody wants to know.
+    /// Publishes the event that `news` makes, if there are listeners anywhere.
     pub(super) fn publish(&self, news: impl FnOnce(SystemTime) -> EventMessage) {
         if !self.0.wanted.load(Ordering::Relaxed) {
             return;
@@ -137,7 +137,7 @@ impl BusShared {
 /// The task that takes in what operations tell, and passes it on to those who listen.
 ///
 /// While nobody listens it sleeps, without a timer.
-pub(super) struct Publisher {
+struct Publisher {
     shared: Arc<BusShared>,
     inbox: mpsc::Receiver<EventMessage>,
     store: AnyStore,
@@ -145,7 +145,7 @@ pub(super) struct Publisher {
     ingest: EventIngest,
     outbox: Outbox,
     subscription: RelaySubscription,
-    /// Whether it takes part: somebody listens somewhere.
+    /// Whether it publishes: there is a listener here or at another gateway.
     active: bool,
     /// Until when somebody listens at another gateway, as far as is known.
     interest_until: Option<Instant>,
@@ -174,7 +174,7 @@ const LAST: Duration = Duration::from_millis(500);
 // === impl Publisher ===
 
 impl Publisher {
-    pub(super) fn new(
+    fn new(
         shared: Arc<BusShared>,
         inbox: mpsc::Receiver<EventMessage>,
         store: AnyStore,
@@ -198,7 +198,7 @@ impl Publisher {
     }
 
     /// Goes on until `stopped`.
-    pub(super) async fn run(mut self, stopped: impl Future<Output = ()>) {
+    async fn run(mut self, stopped: impl Future<Output = ()>) {
         let mut stopped = std::pin::pin!(stopped);
         let store = self.store.clone();
         let mut batch = Vec::new();
@@ -255,7 +255,7 @@ impl Publisher {
         subscribers.clear_if_idle(now);
         let here = subscribers.is_recording();
         let wanted = here || self.interest_until.is_some();
-        // With the audience at hand: nobody begins to listen meanwhile.
+        // While the subscribers are locked, so that none is added in between.
         self.shared.wanted.store(wanted, Ordering::Relaxed);
         drop(subscribers);
         match (here && self.store.relay().is_some(), self.request_at) {
@@ -280,8 +280,8 @@ impl Publisher {
         self.active = wanted;
     }
 
-    /// Remembers the leases that were granted here before anybody listened, for the owner and the fencing
-    /// token that their ends are told with. They may have ended at another gateway.
+    /// Tracks the leases that were granted here before the first listener, for the owner and the fencing
+    /// token in the events of their ends. They may have ended at another gateway.
     fn track_local_leases(&mut self) {
         for lease in self.leases.active() {
             let key = EventLeaseKey {
@@ -300,7 +300,8 @@ impl Publisher {
             return;
         }
         let now = Instant::now();
-        // Behind what was told before: whoever hears of it looks at the locks as they are then.
+        // After the events that are queued, so that a listener that reads the locks at the gap has seen those
+        // events.
         if self.inbox.is_empty() && self.shared.overflowed.swap(false, Ordering::Relaxed) {
             let gap = Event::gap("too-many", self.shared.clock.wall());
             self.handle(gap.into(), LeaseOrigin::Here);
@@ -337,7 +338,7 @@ impl Publisher {
 
     /// Passes on what has happened here.
     fn handle(&mut self, news: EventMessage, origin: LeaseOrigin) {
-        // A batch is passed on as it was told: each gateway makes of it what it can.
+        // The event is sent as it was published, because each gateway completes it from what it knows.
         let known_only = news.if_known && !self.ingest.is_known(&news);
         if origin == LeaseOrigin::Here && self.interest_until.is_some() && !known_only {
             self.outbox.put(&news);
@@ -368,14 +369,14 @@ impl Publisher {
         }
     }
 
-    /// What other gateways send is heard from now on, but they may not know yet that they are listened
-    /// to.
+    /// Events of other gateways arrive from now on, but those gateways may not have been asked to send them
+    /// yet.
     fn on_subscribed(&mut self) {
         if self.request_at.is_some() {
             self.ingest.set_disconnected();
             self.request_at = Some(Instant::now());
         } else {
-            // Somebody else has asked all of them.
+            // Another gateway has asked all of them already.
             self.ingest.set_connected();
         }
     }
@@ -412,7 +413,7 @@ impl Publisher {
         }
     }
 
-    /// Sends what is left. Whoever listens here has been told to go elsewhere.
+    /// Sends what is left. Listeners here were sent to other gateways before.
     async fn finish(mut self, mut batch: Vec<EventMessage>) {
         while let Ok(news) = self.inbox.try_recv() {
             batch.push(news);
@@ -429,7 +430,7 @@ impl Publisher {
                 drop(relay.send(&batch).await);
             }
         };
-        // What is not sent by now, nobody hears: events are sent as well as they can.
+        // Events that could not be sent in time are lost: delivery is best effort.
         drop(timeout(LAST, sending).await);
     }
 }

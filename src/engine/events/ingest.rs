@@ -20,12 +20,12 @@ pub(super) enum LeaseOrigin {
     Elsewhere,
 }
 
-/// What is known of leases, while somebody listens.
+/// What is known of leases, while there are listeners.
 #[derive(Debug, Default)]
 pub(super) struct EventIngest {
     pub(super) tracker: Tracker,
     ended: RecentEnds,
-    /// Whether a lease may end at another gateway and nobody here hears of it.
+    /// Whether the end of a lease at another gateway may be missed here.
     disconnected: bool,
 }
 
@@ -47,13 +47,13 @@ impl EventIngest {
         }
     }
 
-    /// From now on leases may end unheard at other gateways.
+    /// From now on ends at other gateways may be missed.
     pub(super) fn set_disconnected(&mut self) {
         self.disconnected = true;
         self.tracker.watch_none();
     }
 
-    /// From now on ends are heard of wherever a lease ends.
+    /// From now on ends at all gateways are received.
     pub(super) fn set_connected(&mut self) {
         self.disconnected = false;
     }
@@ -64,7 +64,7 @@ impl EventIngest {
             .is_some_and(|id| self.tracker.resolve(id).is_some())
     }
 
-    /// A lease that was watched is gone, and nobody has said why: its time was over.
+    /// A tracked lease is gone, and no event has said why: it has expired.
     pub(super) fn gone(&mut self, key: &EventLeaseKey, at: SystemTime) -> Option<EventMessage> {
         let lease = self.tracker.get(key)?;
         if !lease.watched {

@@ -47,8 +47,8 @@ impl Journal {
         self.events.push_back(Arc::new(event));
     }
 
-    /// Forgets everything. What happens until the next event is not written down, so a number is
-    /// left out: nobody reads on over it.
+    /// Clears the journal. Events until the next one are not recorded, so a number is left out: a reader that
+    /// resumes there gets a gap.
     pub(super) fn interrupt(&mut self) {
         self.first = self.next() + 1;
         self.events = VecDeque::new();

@@ -18,7 +18,8 @@ pub(super) struct LeaseTag(u64);
 pub(super) struct EventMessage {
     pub(super) event: Event,
     pub(super) lease: Option<LeaseTag>,
-    /// Whether it is told only of leases that are known here: nobody may have heard of the others.
+    /// Whether it is published only for leases that are tracked here: the grant of others may have had no
+    /// event.
     pub(super) if_known: bool,
 }
 

@@ -13,8 +13,8 @@ use super::{
 
 /// Somebody who listens to events. Dropped, it has left.
 ///
-/// It keeps nothing of its own but where it is: whoever reads too slowly falls behind what is kept
-/// for all, and is told so as the last thing.
+/// It has nothing of its own but its position in the journal: a reader that falls behind the journal is
+/// disconnected, and that is its last event.
 pub struct Listener {
     shared: Arc<BusShared>,
     prefix: NamePrefix,
@@ -57,9 +57,9 @@ const AT_ONCE: usize = 64;
 impl Engine {
     /// Listens to what happens to locks from now on, or behind the event with this id.
     ///
-    /// What happens at this gateway after the call is heard. Other gateways begin to tell when they
-    /// have heard that somebody listens, a moment later. Behind an event that is not kept any more, or
-    /// is of another gateway, the first event is a gap.
+    /// It receives the events of this gateway after the call. Those of other gateways begin a moment later,
+    /// when they have been asked for them. Behind an event that is not kept any more, or is of another
+    /// gateway, the first event is a gap.
     pub fn listen(
         &self,
         prefix: NamePrefix,
@@ -158,7 +158,7 @@ impl Listener {
             }
             if all == 0 && !drains {
                 tokio::select! {
-                    // An error: nobody is there to write any more.
+                    // An error means that the publisher has ended.
                     _ = self.written.changed() => {}
                     () = &mut draining => {}
                 }

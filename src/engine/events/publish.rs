@@ -63,8 +63,8 @@ impl Bus {
         });
     }
 
-    /// A lease was given back by the gateway: after its stream had lost it, or because nobody was there
-    /// for it. Where nobody heard that it was granted, nobody hears that it is not.
+    /// The gateway gave a lease back: after its stream had lost it, or because its caller was gone. There is
+    /// no event if the grant had none.
     pub(in crate::engine) fn given_back(
         &self,
         name: &LockName,

@@ -17,8 +17,8 @@ pub(super) struct Subscribers {
     recording: bool,
 }
 
-/// How long events are still written down when nobody listens any more: whoever lost a connection
-/// comes back for them.
+/// How long events are recorded after the last listener has left: a client that lost its connection
+/// reconnects for them.
 pub(super) const KEEP_AFTER_LAST: Duration = Duration::from_mins(1);
 
 // === impl Subscribers ===
@@ -66,7 +66,7 @@ impl Subscribers {
         self.left_at.map(|left| left + KEEP_AFTER_LAST)
     }
 
-    /// Forgets everything if nobody has been there for long.
+    /// Clears the journal if there has been no listener for that long.
     pub(super) fn clear_if_idle(&mut self, now: Instant) {
         if self.cleared_at().is_some_and(|at| at <= now) {
             self.left_at = None;

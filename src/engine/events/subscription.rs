@@ -1,4 +1,4 @@
-//! Hears the news of other gateways, on a connection that comes back by itself.
+//! The subscription to the events of other gateways, on a connection that is opened again by itself.
 
 use std::{pin::Pin, time::Duration};
 
@@ -7,11 +7,11 @@ use tokio::time::{Sleep, sleep};
 
 use crate::store::{AnyStore, Store, StoreError};
 
-/// Hears the news of other gateways.
+/// The subscription to the events of other gateways.
 pub(super) struct RelaySubscription {
     store: AnyStore,
     state: SubscriptionState,
-    /// Whether it has heard before, so that news may have been missed.
+    /// Whether it has been open before, so that events may have been missed.
     was_open: bool,
 }
 
@@ -24,18 +24,18 @@ enum SubscriptionState {
     Pausing(Pin<Box<Sleep>>),
 }
 
-/// What an ear hears.
+/// What happens to the subscription.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SubscriptionEvent {
-    /// A batch of news.
+    /// A batch of events has come.
     Batch(String),
-    /// It hears.
+    /// It is open.
     Opened,
-    /// It hears again, and may have missed something meanwhile.
+    /// It is open again, and may have missed events in between.
     Reopened,
 }
 
-/// How soon it is tried again to listen.
+/// How long it waits before it tries to open again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 // === impl RelaySubscription ===
@@ -49,7 +49,7 @@ impl RelaySubscription {
         }
     }
 
-    /// Begins to listen, if it does not already and there is anybody to listen to.
+    /// Opens it, if it is closed and the store has a relay.
     pub(super) fn open(&mut self) {
         if let SubscriptionState::Closed = self.state
             && self.store.relay().is_some()
@@ -58,18 +58,18 @@ impl RelaySubscription {
         }
     }
 
-    /// Whether it hears.
+    /// Whether it is open.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, SubscriptionState::Open(_))
     }
 
-    /// Stops listening.
+    /// Closes it.
     pub(super) fn close(&mut self) {
         self.state = SubscriptionState::Closed;
         self.was_open = false;
     }
 
-    /// The next sound. Safe to drop and call again.
+    /// The next event. Safe to drop and call again.
     pub(super) async fn next(&mut self) -> SubscriptionEvent {
         loop {
             match &mut self.state {
@@ -83,7 +83,7 @@ impl RelaySubscription {
                             SubscriptionEvent::Opened
                         };
                     }
-                    Err(_known_by_others) => {
+                    Err(_reported_by_the_store) => {
                         self.state = SubscriptionState::Pausing(Box::pin(sleep(PAUSE)));
                     }
                 },

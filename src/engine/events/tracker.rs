@@ -65,7 +65,7 @@ impl Tracker {
         self.leases.insert(key, lease);
     }
 
-    /// A lease is over, or nobody knows of it any more.
+    /// Removes a lease that has ended or that is not watched.
     pub(super) fn forget(&mut self, key: &EventLeaseKey) -> Option<Tracked> {
         let lease = self.leases.remove(key)?;
         if let Some(id) = lease.id {
@@ -89,7 +89,7 @@ impl Tracker {
     }
 
     /// A lease that the store is to be asked about now. It does not fall due again before it is tracked anew
-    /// or put off. Those that nobody watches are forgotten.
+    /// or put off. Leases whose expiry is not reported here are removed.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<EventLeaseKey> {
         while self.next_due()? <= now {
             let (_, key) = self.due.pop_first()?;
@@ -128,7 +128,7 @@ impl Tracker {
         }
     }
 
-    /// Ends may have gone unheard: of none that lives now it is told that it has expired.
+    /// Ends may have been missed, so no lease that is tracked now is reported as expired.
     pub(super) fn watch_none(&mut self) {
         for lease in self.leases.values_mut() {
             lease.watched = false;

@@ -116,11 +116,17 @@ async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
     let attempt = store.attempts.lock().unwrap()[0].clone();
     let key = attempt.idempotency.unwrap().hash;
     let counted = || engine.0.reserved_positions.total_with(store.parking.len());
+    let has_room = |most| {
+        let reserved = &engine.0.reserved_positions;
+        reserved.has_room_beside(store.parking.len(), most)
+    };
     engine.reserve_position(key, None);
     assert_eq!(counted(), 1);
+    assert!(has_room(2) && !has_room(1));
     // It is asked for again: what it is granted in between has somebody to hear of it all the same.
     engine.resume_position(&key);
     assert_eq!(counted(), 0);
+    assert!(has_room(1), "a position that is parked only does not count");
     assert!(store.parking.contains(&attempt.token));
     let again = store
         .parking
@@ -129,7 +135,9 @@ async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
     drop(again);
     engine.reserve_position(key, None);
     assert_eq!(counted(), 1);
+    assert!(!has_room(1));
     sleep(GRACE).await;
+    assert!(has_room(1));
     assert_eq!(counted(), 0);
 }
 

@@ -1,9 +1,9 @@
 //! Which web pages may use the gateway.
 //!
-//! A browser sends some requests for any page without asking, a POST without a body among them, and
-//! only keeps the answer from the page. So what could change something is refused before anything
-//! happens, unless it comes from a page of ours or from one that is listed. So is a stream, which the
-//! page could not read, but keep open for as long as it likes, and as many as it likes.
+//! A browser sends some requests for any page without asking, a POST without a body among them, and only
+//! keeps the answer from the page. So a request that could change something is refused before anything
+//! happens, unless it comes from a page of the gateway or from one that is listed. A stream is refused too:
+//! the page could not read it, but could keep any number of them open.
 
 use axum::extract::Request;
 use http::{

@@ -1,7 +1,7 @@
 //! How many requests are worked on at once.
 //!
-//! Renew has room of its own, and release too, so that other requests, however many, cost nobody a lock.
-//! The two do not share it: anybody may try to release, and only who has been let in may renew.
+//! Renew has room of its own, and release too, so that other requests, however many, cost nobody a lock. They
+//! do not share it, because a release needs no API key and a renewal does.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 

@@ -66,8 +66,7 @@ pub(super) fn copied(value: &HeaderValue) -> HeaderValue {
     HeaderValue::from_bytes(value.as_bytes()).expect("copied from a valid HeaderValue")
 }
 
-/// Whether somebody put a token, a session, an API key, or a part of a key, into the wrong header: the log would
-/// show it.
+/// Whether the value contains a token, a session, an API key, or a part of a key: the log would show it.
 fn is_secret(value: &HeaderValue) -> bool {
     let is_secret = |text: &str| {
         text.contains("lgk_") || SealedSession::is_in(text) || Token::parse(text).is_ok()

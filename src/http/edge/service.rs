@@ -47,7 +47,7 @@ use super::{
 #[derive(Clone)]
 pub struct EdgeService(Arc<Edge>);
 
-/// A request that is being answered. Whoever drops it before the answer hung up, or does not read.
+/// A request that is being answered. If it is dropped before the answer, the caller hung up or does not read.
 pub struct EdgeFuture {
     handled: Result<Handled, Option<Problem>>,
     /// None once it has been answered.

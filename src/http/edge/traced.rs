@@ -34,7 +34,7 @@ impl Traced {
         context: &RequestContext,
     ) -> Self {
         let route = context.route().template();
-        // Probes and scrapes come every few seconds, and are nobody's work.
+        // Probes and scrapes come every few seconds, and belong to no caller's trace.
         if is_probe(route) || route == "/metrics" {
             return Self::default();
         }
@@ -108,7 +108,7 @@ impl Traced {
 impl Drop for Traced {
     fn drop(&mut self) {
         if let Some(span) = &mut self.span {
-            // The caller hung up, or does not read: nobody failed.
+            // The caller hung up or does not read, which is no failure of the gateway.
             span.set("latchgate.hung_up", true);
         }
     }

@@ -77,8 +77,8 @@ impl<S: Scope> FromRequestParts<Arc<AppState>> for Caller<S> {
     }
 }
 
-/// Lets somebody in by the key that they send, or else by their session: a key was put into the request
-/// on purpose, a cookie by the browser.
+/// Authenticates a caller by the API key of the request, or else by the session: a key was sent on purpose, a
+/// cookie by the browser.
 pub(super) fn admit(parts: &Parts, gateway: &AppState) -> Result<Access, Problem> {
     let header = single(&parts.headers, &AUTHORIZATION)
         .map_err(|reason| Problem::invalid_field(FIELD, reason))?;
@@ -103,7 +103,7 @@ pub(super) fn bearer(header: &str) -> &str {
 //
 // Who releases a lease: whoever has its token, with an API key or without.
 
-/// Who releases a lease. Nobody is refused for the key that they show, or for showing none.
+/// The caller of a release. It is not refused for a wrong API key, or for none.
 pub(in crate::http) struct ReleaseCaller {
     /// Who it is, if they show a key that is let in.
     access: Option<Access>,
@@ -127,7 +127,7 @@ impl ReleaseCaller {
         if gateway.gate.is_open() {
             return Ok(Charge::default());
         }
-        // Whoever was granted a lease here can give it back, whoever else has the same address.
+        // A lease that was granted here can always be released, whatever else came from the same address.
         if gateway.engine.has_lease(name, token) {
             return Ok(Charge::default());
         }
@@ -158,8 +158,8 @@ impl FromRequestParts<Arc<AppState>> for ReleaseCaller {
 //
 // Who signs out.
 
-/// Who signs out, if they have a session. Nobody is refused, and nothing is charged: somebody else who
-/// uses the same key up must not keep a browser from forgetting it.
+/// The caller of a sign-out, with its session if it has one. It is neither refused nor charged: a browser
+/// must be able to sign out although others have used up the limits of the key.
 pub(in crate::http) struct SignOutCaller(Option<Access>);
 
 // === impl SignOutCaller ===
@@ -215,7 +215,7 @@ impl FromRequestParts<Arc<AppState>> for OptionalCaller {
         let access = if parts.headers.contains_key(AUTHORIZATION) {
             Some(admit(parts, gateway)?)
         } else {
-            // Over, or of another page: then it is nobody.
+            // A session that has ended, or that belongs to another page, identifies no caller.
             session(parts, gateway).ok().flatten()
         };
         if let Some(access) = &access {
@@ -236,8 +236,8 @@ impl FromRequestParts<Arc<AppState>> for OptionalCaller {
 /// it is not among the headers that a listed page may send.
 const X_REQUESTED_WITH: HeaderName = HeaderName::from_static("x-requested-with");
 
-/// Who a page takes to be signed in, by the name of the key. Another page in the browser may have signed
-/// in somebody else since, and a cookie says nothing of that.
+/// The name of the key for which a page was rendered. Another page of the browser may have signed in with
+/// another key since, which the cookie alone does not show.
 const SIGNED_IN_AS: HeaderName = HeaderName::from_static("signed-in-as");
 
 /// How many sessions of a request are looked at. A browser has one, and sends another one first if

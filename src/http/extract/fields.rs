@@ -15,7 +15,7 @@ use crate::http::problem::{FieldError, Problem};
 
 /// The fields of a body that have not been taken yet, and what was wrong with those that have.
 ///
-/// `null` is the same as leaving a field out. What nobody takes is unknown, and refused.
+/// `null` is the same as leaving a field out. A field that no reader takes is unknown, and is refused.
 pub(in crate::http) struct Fields<'a> {
     left: Object<'a>,
     /// The names of the fields that were asked for.
@@ -119,7 +119,7 @@ impl<'a> Fields<'a> {
         self.errors.push(FieldError::new(field, reason));
     }
 
-    /// Everything that was wrong, fields that nobody has taken included.
+    /// All errors, including the fields that no reader took.
     pub(in crate::http) fn finish(mut self) -> Result<(), Problem> {
         if self.left.is_empty() && self.errors.is_empty() {
             return Ok(());
@@ -161,10 +161,10 @@ fn object(body: &[u8]) -> Result<Object<'_>, Problem> {
 
 // === Json value ===
 //
-// A JSON value as it was given, before anybody knows whether it fits.
+// A JSON value as it was sent, before it is checked.
 
-/// A JSON value. Unlike [`serde_json::Value`] it refuses an object with a repeated key: whoever
-/// reads the other copy than we do would see a different request.
+/// A JSON value. Unlike [`serde_json::Value`] it refuses an object with a repeated key: a proxy that reads
+/// the other copy would see a different request.
 pub(super) enum JsonValue<'a> {
     Null,
     Bool,

@@ -21,8 +21,8 @@ pub(in crate::http) trait Query: Sized {
     fn read(parameters: &mut Parameters<'_>) -> Self;
 }
 
-/// The parameters that have not been taken yet, and what was wrong with those that have. What nobody
-/// takes is unknown, and refused; so is one that is given twice.
+/// The parameters that have not been taken yet, and what was wrong with those that have. A parameter that no
+/// reader takes is unknown, and is refused; so is one that is given twice.
 pub(in crate::http) struct Parameters<'a> {
     left: Vec<(Cow<'a, str>, &'a str)>,
     known: Vec<&'static str>,
@@ -108,7 +108,7 @@ impl<'a> Parameters<'a> {
         self.errors.push(FieldError::new(field, reason));
     }
 
-    /// Everything that was wrong, parameters that nobody has taken included.
+    /// All errors, including the parameters that no reader took.
     pub(super) fn finish(mut self, method: &Method) -> Result<(), Problem> {
         if self.left.is_empty() && self.errors.is_empty() {
             return Ok(());

@@ -361,8 +361,12 @@ impl WaiterCount {
                 keeps: None,
             });
         }
+        let slot = caller.waiter().or_else(|_| {
+            engine.remove_expired_positions();
+            caller.waiter()
+        })?;
         Ok(Self {
-            slot: caller.waiter()?,
+            slot,
             keeps: key.map(|key| Box::new((engine.clone(), key))),
         })
     }

@@ -54,7 +54,7 @@ impl Acquired {
         } = granted;
         slot.extend_until(hash, Instant::now() + lease.held.expires_in);
         if delivery.is_replay() {
-            // It lives, whether or not it is heard of once more.
+            // The lease was delivered before, so it lives even if this answer is lost.
             std::mem::take(&mut slot).keep();
         }
         let location = [gateway.base_path.as_str(), "/locks/", lease.name.as_str()].concat();

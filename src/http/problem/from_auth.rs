@@ -53,8 +53,8 @@ impl Problem {
         Self::new(Code::Forbidden, detail)
     }
 
-    /// Why a lease was not released, for one who needs no key to ask: whether somebody else holds the
-    /// lock is not for everybody to know.
+    /// Why a lease was not released, for a caller without an API key: it is not told whether the lock is held
+    /// by another.
     pub(in crate::http) fn for_unauthenticated(error: ReleaseError) -> Self {
         match error {
             ReleaseError::Lost(Loss::HeldByAnother | Loss::Free) => {

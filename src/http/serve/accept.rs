@@ -44,13 +44,13 @@ struct Server {
 /// would only burn what the connections need to end.
 const REST: Duration = Duration::from_millis(100);
 
-/// As many connections as the kernel may have taken for us that we have not, when we take no more:
-/// dropped with the listener they would be reset, and those who have sent a request already could not
-/// tell whether it was heard.
+/// As many connections as the kernel may have taken for us that we have not, when we take no more: dropped
+/// with the listener they would be reset, and clients that have sent a request could not tell whether it was
+/// received.
 const BACKLOG: usize = 1024;
 
-/// How many connections beyond the limit are told so at once. More are closed without a word: telling
-/// them must not cost what there is none of.
+/// How many connections beyond the limit are told so at once. More are closed without an answer, because an
+/// answer would cost resources that are exhausted.
 const REFUSALS: usize = 64;
 /// How often at most it is logged that connections were refused.
 const NOTICE: Duration = Duration::from_secs(10);

@@ -65,8 +65,8 @@ pub(super) struct OpenRequest(Arc<ConnectionState>);
 
 /// For how long the other end may leave unacknowledged what it was sent before it counts as gone.
 ///
-/// Without a limit of its own, a stream to a machine that is gone without a word would look alive until
-/// the time-out of any other answer. Over HTTP/2 the pings of the connection find that out.
+/// Without a limit of its own, a stream to a machine that disappeared would look alive until the time-out of
+/// any other answer. Over HTTP/2 the pings of the connection find that out.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct UserTimeout(Option<Arc<ConnectionState>>);
 
@@ -256,7 +256,7 @@ impl Drop for DetachedRelease {
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        // Before the count, so that nobody sees an idle connection with the time of long ago.
+        // Before the count, so that an idle connection is never seen with an outdated time.
         self.0.mark_time();
         self.0.requests.fetch_sub(1, Ordering::Release);
     }

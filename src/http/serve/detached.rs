@@ -1,7 +1,7 @@
 //! Releases that are carried out although their callers have hung up.
 //!
-//! Nobody waits for their answers, and a caller that has gone pays nothing any more, so they have bounded
-//! room of their own: they must not take that of releases whose callers do wait.
+//! Their answers cannot be delivered and their callers cannot be slowed down, so they have bounded room of
+//! their own and do not take that of releases whose callers wait.
 
 use std::{
     convert::Infallible,
@@ -71,8 +71,8 @@ impl DetachedReleases {
 
     /// Goes on with a release in a task of its own, if there is room.
     ///
-    /// One that has begun does not wait for room: it may take some that others need. What the store was
-    /// asked already goes on without it.
+    /// One that has begun is dropped if there is no room, because it may hold permits that others need. A
+    /// command that was sent to the store completes without it.
     fn run_detached<F>(&self, release: F, has_begun: bool, connection_has_room: bool)
     where
         F: Future<Output = ()> + Send + 'static,

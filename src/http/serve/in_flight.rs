@@ -54,8 +54,8 @@ impl InFlightRequests {
         }))
     }
 
-    /// Ends when nothing is under way and nothing has been for a second: at once if nobody asked
-    /// for anything lately.
+    /// Ends when nothing is under way and nothing has been for a second: at once if there was no request
+    /// within the last second.
     pub async fn quiet(&self) {
         let inner = &*self.0;
         let _watcher = ChangeWatcher::of(inner);
@@ -105,7 +105,7 @@ impl InFlightInner {
         Some(self.started + Duration::from_millis(ms))
     }
 
-    /// A future that hears of every change from now on.
+    /// A future that is notified of every change from now on.
     fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }

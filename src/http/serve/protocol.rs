@@ -62,8 +62,8 @@ struct Tasks(Lifecycle);
 /// The most that HTTP/1.1 buffers of a head, at least. Well above the limits that are answered with a
 /// problem document.
 const HEAD_BUFFER: usize = 128 * 1024;
-/// A client that has just connected asks for something within this time. A gateway that closes waits for
-/// it: cut off, the client could not tell whether its request was heard.
+/// A client that has just connected asks for something within this time. A gateway that closes waits for it:
+/// if it were cut off, the client could not tell whether its request was received.
 const FRESH: Duration = Duration::from_millis(250);
 
 /// How often a client over HTTP/2 is asked for a sign of life, and how long it may take for it: ten seconds

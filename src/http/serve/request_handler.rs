@@ -230,3 +230,20 @@ impl HttpBody for AnswerBody {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_counts_itself_until_it_is_dropped() {
+        let streams = Arc::default();
+        let first = OpenStream::new(&streams);
+        let second = OpenStream::new(&streams);
+        assert_eq!((first.count, second.count), (1, 2));
+        drop(first);
+        assert_eq!(OpenStream::new(&streams).count, 2);
+        drop(second);
+        assert_eq!(streams.load(Ordering::Relaxed), 0);
+    }
+}

@@ -75,9 +75,9 @@ impl CookieNames {
     /// The sessions that a request brings. There are two if one was put behind the other by somebody
     /// else on the host, or for another path.
     ///
-    /// Anybody on the way or on a neighbouring host can set the name without a prefix, and a browser
-    /// sends one of earlier besides. So it counts only as long as nobody knows that the browser came
-    /// over HTTPS, and never beside one with a prefix: also if that one is over.
+    /// Anybody on the way or on a neighbouring host can set the name without a prefix, and a browser sends
+    /// one of earlier besides. So it counts only if the request is not known to have come over HTTPS, and
+    /// never beside one with a prefix, even if that one has expired.
     pub(in crate::http) fn sealed<'a>(
         &self,
         headers: &'a HeaderMap,
@@ -182,8 +182,8 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
         .filter_map(|cookie| cookie.trim().split_once('='))
 }
 
-/// Whether a proxy says that the browser came over HTTPS. Somebody else who says so takes nothing from
-/// anybody: the cookie is then sent over HTTPS only.
+/// Whether a proxy says that the browser came over HTTPS. A false claim is harmless, because it only makes
+/// the cookie one for HTTPS.
 fn a_proxy_says_https(headers: &HeaderMap) -> bool {
     let header = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let first = |text: &'_ str| {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use latchgate::{
     config::{Config, Millis},
+    lifecycle::Lifecycle,
     telemetry::metrics::Metrics,
 };
 
@@ -159,6 +160,23 @@ async fn a_draining_gateway_takes_new_connections_and_releases() {
 }
 
 #[tokio::test]
+async fn a_withdrawn_gateway_closes_each_connection_with_its_next_answer() {
+    for withdraw in [Lifecycle::withdraw, Lifecycle::drain] {
+        let service = Service::start();
+        let mut stream = service.connect().await;
+        send(&mut stream, INSPECT).await;
+        let before = answer(&mut stream).await;
+        assert!(!before.contains("connection: close\r\n"), "{before}");
+        withdraw(&service.lifecycle);
+        send(&mut stream, INSPECT).await;
+        let last = answer(&mut stream).await;
+        assert!(last.starts_with("HTTP/1.1 200 "), "{last}");
+        assert!(last.contains("connection: close\r\n"), "{last}");
+        assert_eq!(closed(&mut stream).await, "");
+    }
+}
+
+#[tokio::test]
 async fn when_it_stops_idle_connections_close_and_requests_under_way_are_answered() {
     let service = Service::start();
     let address = service.listen().await;
@@ -258,7 +276,7 @@ async fn a_client_that_takes_nothing_of_its_answers_is_cut_off() {
 
 #[tokio::test]
 async fn who_has_connected_and_asked_before_it_took_no_more_is_answered() {
-    let (config, lifecycle) = (Config::default(), latchgate::lifecycle::Lifecycle::new());
+    let (config, lifecycle) = (Config::default(), Lifecycle::new());
     lifecycle.stop(Duration::from_mins(1)).await.unwrap();
     // From here on nothing waits, so that the runtime has never looked at the listener: it knows nothing of
     // who is there, and the kernel does.

@@ -1,5 +1,10 @@
 //! Releases whose callers hang up, one after the other, while the store does not answer.
 
+use std::{
+    io::Write,
+    net::{Shutdown, TcpStream as StdTcpStream},
+};
+
 use latchgate::config::Config;
 use tokio::net::TcpStream;
 
@@ -19,16 +24,52 @@ fn counted(text: &str, sample: &str) -> usize {
     line.unwrap().trim().parse().unwrap()
 }
 
-#[tokio::test]
-async fn they_leave_room_to_a_holder_and_are_counted() {
+/// A gateway with room for so many requests, and for as many releases besides.
+fn with_room(room: usize) -> Service {
     let mut config = Config::default();
-    config.http.max_concurrent_requests = ROOM;
-    config.http.reserved_requests = ROOM;
-    let service = Service::with(config);
+    config.http.max_concurrent_requests = room;
+    config.http.reserved_requests = room;
+    Service::with(config)
+}
+
+fn release() -> String {
+    format!("DELETE /locks/a HTTP/1.1\r\nHost: localhost\r\nLock-Token: {TOKEN}\r\n\r\n")
+}
+
+/// Those that wait for their turn take no room: it is taken when one is carried out.
+#[tokio::test]
+async fn they_are_carried_out_one_by_one_where_there_is_room_for_one() {
+    const RELEASES: usize = 10;
+    let service = with_room(1);
     let address = service.listen().await;
     service.script.paused.set();
-    let release =
-        format!("DELETE /locks/a HTTP/1.1\r\nHost: localhost\r\nLock-Token: {TOKEN}\r\n\r\n");
+    // The gateway runs on this thread: when it comes to them, each has come with its end.
+    let _streams: Vec<_> = (0..RELEASES)
+        .map(|_| {
+            let mut stream = StdTcpStream::connect(address).unwrap();
+            stream.write_all(release().as_bytes()).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            stream
+        })
+        .collect();
+    until("the store is asked", || !service.script.asked().is_empty()).await;
+    service.script.paused.lift();
+    let scrape = || async { service.get("/metrics").await.body };
+    let carried = r#"latchgate_abandoned_releases_total{outcome="carried-out"}"#;
+    let released = r#"latchgate_releases_total{outcome="released"}"#;
+    crate::support::eventually("all are released", || async {
+        (counted(&scrape().await, released) == RELEASES).then_some(())
+    })
+    .await;
+    assert_eq!(counted(&scrape().await, carried), RELEASES);
+}
+
+#[tokio::test]
+async fn they_leave_room_to_a_holder_and_are_counted() {
+    let service = with_room(ROOM);
+    let address = service.listen().await;
+    service.script.paused.set();
+    let release = release();
     let asked = || {
         let asked = service.script.asked();
         asked

@@ -1,5 +1,7 @@
 //! Places that are kept for those who have gone, among the limits of a key.
 
+use std::time::Duration;
+
 use http::Method;
 use latchgate::store::contract::Holder;
 
@@ -9,7 +11,7 @@ use super::{
     service::Service,
 };
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_place_that_is_kept_for_somebody_who_has_gone_counts_for_the_grace() {
     let key = Key::new();
     let service = Service::with_keys(&key.entry("ci", "acquire = ['*']\nmax_waiters = 1"));
@@ -33,5 +35,9 @@ async fn a_place_that_is_kept_for_somebody_who_has_gone_counts_for_the_grace() {
     assert_eq!(ask(another).await, 429);
     // Who has the lock waits no more.
     assert_eq!(ask(mine).await, 201);
-    assert_eq!(ask(another).await, 201);
+    service.script.acquires(held_by(Holder::Lease(held())));
+    assert_eq!(ask(another).await, 423);
+    assert_eq!(ask(mine).await, 429);
+    tokio::time::advance(Duration::from_millis(5_001)).await;
+    assert_eq!(ask(mine).await, 201, "the place is kept no longer");
 }

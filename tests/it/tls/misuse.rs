@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use tokio::time::{Instant, timeout};
 
-use crate::support::gateway::Setup;
+use crate::support::{eventually, gateway::Setup};
 
 use super::{
     certified::Certified,
@@ -68,6 +68,14 @@ async fn as_many_requests_are_open_as_are_allowed_and_a_renewal_still_goes_throu
     let released = h2.ask(Method::DELETE, "/locks/a", &header, "").await;
     assert_eq!(released.0, 204);
     drop(waiting);
+    eventually("there is room again", || {
+        let mut h2 = h2.clone();
+        async move {
+            let answer = h2.send(Method::GET, "/locks/a", &[], "").await.unwrap();
+            (head(answer).await.status() == 200).then_some(())
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -164,3 +164,62 @@ impl Shared {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::lock::{FencingToken, Metadata};
+
+    use super::*;
+
+    fn kept(fence: u64) -> Renewal {
+        Renewal::Renewed(HeldLease {
+            fence: FencingToken::new(fence).unwrap(),
+            ttl: Ttl::MIN,
+            expires_in: Duration::from_secs(1),
+            held_for: Duration::ZERO,
+            hold_expires_in: None,
+            owner: None,
+            metadata: Metadata::default(),
+        })
+    }
+
+    fn disputed(kept_by: &[u64], nodes: usize) -> bool {
+        let mut answers = NodeReplies::none(nodes);
+        for (node, fence) in kept_by.iter().enumerate() {
+            answers.put(node, Ok(kept(*fence)));
+        }
+        is_disputed(&answers, nodes / 2 + 1)
+    }
+
+    #[test]
+    fn a_fence_is_disputed_until_a_majority_names_one() {
+        for (kept_by, is_disputed) in [
+            (&[][..], false),
+            (&[7], false),
+            (&[7, 7], false),
+            (&[7, 9], true),
+            (&[7, 9, 7], false),
+            // The second round has not named the fence of the second node.
+            (&[7, 1], false),
+            (&[1, 1], false),
+            (&[7, 1, 9], true),
+        ] {
+            assert_eq!(disputed(kept_by, 3), is_disputed, "{kept_by:?}");
+        }
+        assert!(disputed(&[7, 7, 9], 5));
+        assert!(!disputed(&[7, 7, 9, 7], 5));
+        assert!(!disputed(&[7, 9, 9, 9], 5));
+    }
+
+    #[test]
+    fn nodes_that_lost_the_lease_dispute_no_fence() {
+        let mut answers = NodeReplies::none(3);
+        answers.put(0, Ok(kept(7)));
+        answers.put(1, Ok(Renewal::Lost(Loss::Free)));
+        assert!(!is_disputed(&answers, 2));
+        answers.put(2, Ok(kept(9)));
+        assert!(is_disputed(&answers, 2));
+    }
+}
