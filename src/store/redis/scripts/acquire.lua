@@ -129,6 +129,7 @@ end
 -- import send
 -- import gateways
 -- import hand_over
+-- import sweep
 -- import grant_ttl
 
 -- Answers without having written, and is yet refused by a server that takes no writes: a replica
@@ -272,20 +273,7 @@ else
     redis.call('RPOP', wait)
     -- Dead tickets must not keep out the living until their turn comes. Who asks again looks at another
     -- part of a long queue.
-    local from = us % math.max(1, count - 64)
-    local dead = 0
-    for i, ticket in ipairs(redis.call('LRANGE', wait, from, from + 63)) do
-      local body = redis.call('GET', name .. 'of:' .. ticket)
-      if not lives(body, us) then
-        dead = dead + 1
-        redis.call('LSET', wait, from + i - 1, 'dead')
-        redis.call('DEL', name .. 'of:' .. ticket)
-        bury(ticket, body)
-      end
-    end
-    if dead > 0 then
-      redis.call('LREM', wait, dead, 'dead')
-    end
+    sweep(us % math.max(1, count - 64), 64, us)
     if redis.call('LLEN', wait) >= longest then
       return refuse('full')
     end

@@ -20,7 +20,8 @@
 -- Cluster
 --   As for acquire.
 -- Cost
---   O(n) in the number of those who wait before it.
+--   O(n) in the number of those who wait before it, up to LONG. Where more wait, the id stays in the queue as
+--   that of a dead ticket: O(1), and O(n) when a quarter of the queue has left so, for at most MOST_SWEPT places.
 
 local lock, id, counter, floor = KEYS[1], ARGV[1], KEYS[2], ARGV[2]
 local name, me, news = string.sub(lock, 1, -5), string.sub(ARGV[2], 17), ''
@@ -34,8 +35,16 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 -- import send
 -- import gateways
 -- import hand_over
+-- import sweep
 -- import grant_ttl
 -- import contention
+
+-- From how many on it costs too much to look for an id in the queue.
+local LONG = 512
+-- In how many places one script looks for the dead: a few milliseconds.
+local MOST_SWEPT = 8192
+-- How many have left whose ids are in the queue yet.
+local gone = name .. 'gone'
 
 local held, us = redis.call('GET', lock), clock()
 if not held then
@@ -57,7 +66,7 @@ if is_lease(held) and string.sub(held, 1, 65) == id then
   end
 end
 
-local body = redis.call('GET', of)
+local body, count = redis.call('GET', of), redis.call('LLEN', wait)
 if body == 's' or body == 'a' then
   return 'superseded ' .. id .. ' ' .. field(news)
 elseif is_queued(body) and ARGV[3] ~= '' and string.byte(body, 19) == 49
@@ -67,6 +76,15 @@ then
   local kept = 'q' .. NO_GATEWAY .. string.sub(body, 18, 41) .. ends .. string.sub(body, 58)
   redis.call('SET', of, kept, 'PX', ARGV[3] + TOMBSTONE)
   redis.call('SET', name .. 'key:' .. string.sub(body, 155, 218), 'q' .. id, 'PX', ARGV[3] + TOMBSTONE)
+elseif is_queued(body) and count > LONG then
+  bury(id, body)
+  redis.call('SET', of, 'g', 'PX', TOMBSTONE)
+  local left = (tonumber(redis.call('GET', gone)) or 0) + 1
+  if left * 4 > count then
+    local dead = sweep(us % math.max(1, count - MOST_SWEPT), MOST_SWEPT, us)
+    left, count = math.max(0, left - dead), count - dead
+  end
+  redis.call('SET', gone, left, 'PX', QUEUE_LASTS)
 else
   local stood = is_queued(body) and redis.call('LREM', wait, '1', id) == 1
   if is_ticket(body) then
@@ -79,5 +97,9 @@ else
     -- was whether there is one.
     remember_end(id, 'g', TOMBSTONE)
   end
+  count = stood and count - 1 or count
+  if count <= LONG and redis.call('DEL', gone) == 1 then
+    count = count - sweep(0, LONG, us)
+  end
 end
-return 'left ' .. id .. ' ' .. field(news) .. contention(redis.call('LLEN', wait), held, us)
+return 'left ' .. id .. ' ' .. field(news) .. contention(count, held, us)

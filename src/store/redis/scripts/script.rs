@@ -49,7 +49,7 @@ pub(in crate::store::redis) struct Scripts {
 pub(in crate::store::redis) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
 /// What the scripts share, by the name under which they import it. A function that a script does not
 /// come to costs it nothing, because it imports what only its longer ways need behind the short one.
-const PARTS: [(&str, &str); 21] = [
+const PARTS: [(&str, &str); 22] = [
     ("adopt", include_str!("../redlock/lua/parts/adopt.lua")),
     ("clock", include_str!("parts/clock.lua")),
     ("contention", include_str!("parts/contention.lua")),
@@ -71,6 +71,7 @@ const PARTS: [(&str, &str); 21] = [
         "lease_reply",
         include_str!("../redlock/lua/parts/lease_reply.lua"),
     ),
+    ("sweep", include_str!("parts/sweep.lua")),
     ("time", include_str!("../redlock/lua/parts/time.lua")),
     ("vote", include_str!("../redlock/lua/parts/vote.lua")),
     (

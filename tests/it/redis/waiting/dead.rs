@@ -313,3 +313,30 @@ async fn the_dead_of_a_full_queue_do_not_keep_out_the_living() {
         assert!(matches!(news, News::Granted(_)), "{news:?}");
     }
 }
+
+/// More than leave the queue by a search for their place in it.
+const LONG: usize = 512;
+
+#[tokio::test]
+async fn many_who_hang_up_in_any_order_are_all_gone_and_the_next_is_granted() {
+    let server = RedisServer::start().await;
+    let gate = TestGateway::on(&server).await;
+    let lease = gate.take("left").await;
+    let mut crowd = gate.crowd("left", 3 * LONG).await;
+    // Every third stays at first; the others leave from both ends and from between.
+    let stays: Vec<_> = (0..LONG).map(|n| crowd.swap_remove(2 * n)).collect();
+    drop(crowd);
+    let most = (LONG + LONG / 3 + 1) as u64;
+    eventually("at most a quarter of the queue has left it", async || {
+        let seen = gate.look("left").await.waiters;
+        (seen >= LONG as u64 && seen <= most).then_some(())
+    })
+    .await;
+    let last = gate.queue(request("left")).await;
+    drop(stays);
+    gate.until_queued("left", 1).await;
+    assert_eq!(server.integer(&["LLEN", "lg:{left}:wait"]).await, 1);
+    assert_eq!(server.integer(&["EXISTS", "lg:{left}:gone"]).await, 0);
+    gate.release(&lease).await;
+    last.lease().await;
+}
