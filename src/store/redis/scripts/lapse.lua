@@ -33,7 +33,7 @@ if is_queued(body) then
 end
 if string.byte(body, 21) == 49 then
   -- A copy of its acquire that is still on its way must not queue it again.
-  redis.call('SET', of, 'g', 'PX', '60000')
+  redis.call('SET', of, 'g', 'PX', 'TOMBSTONE')
 else
   redis.call('DEL', of)
 end
