@@ -27,7 +27,7 @@ use crate::{
 use super::{
     super::{
         connection::Connection, credentials::Credentials, endpoint::Endpoint,
-        endpoint::PubSubConnection,
+        pubsub::PubSubConnection,
     },
     epoch_regression::EpochRegression,
     master::Master,
