@@ -564,7 +564,7 @@ impl Dispatch {
 /// The keys that scripts read for a lock, with the types that they have. What a script of one attempt answers with
 /// is the id of that attempt, which names its ticket.
 ///
-/// An idempotency key is not among them: where a script comes upon one of another type it goes on without it.
+/// That of an idempotency key is not among them: no script refuses one of another type.
 fn typed_keys(keys: &Keys, echo: &str, is_cluster: bool) -> Vec<(String, &'static str)> {
     let mut typed = vec![
         (keys.lock().to_owned(), "string"),

@@ -216,7 +216,7 @@ impl Rounds {
             (_, Value::Int(-2)) => self.gateway.watch_expiry(name, Duration::ZERO),
             (Value::BulkString(value), Value::Int(left)) => {
                 if let Some(token) = token_in(value) {
-                    // Held by one who waits here: it was not told. By anybody else: as expected.
+                    // Held by an attempt that waits here: its message was lost. By anybody else: as expected.
                     let _one_of_ours = self
                         .gateway
                         .parking

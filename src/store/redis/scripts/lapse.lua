@@ -39,7 +39,7 @@ else
 end
 -- A newer request may stand under its key by now.
 local used = name .. 'key:' .. string.sub(body, 155, 218)
-if redis.call('GET', used) == 'q' .. id then
+if redis.pcall('GET', used) == 'q' .. id then
   redis.call('DEL', used)
 end
 return 'lapsed ' .. id .. ' '
