@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
+use latchgate::store::contract::TOMBSTONE;
+
 const PARTS: [&str; 7] = [
     "KEYS", "ARGV", "Reply", "Replay", "Clock", "Cluster", "Cost",
 ];
@@ -18,9 +20,10 @@ const DIRECTORIES: [&str; 4] = [
     "src/store/redis/redlock/lua/parts",
 ];
 
-/// Name and text of every file.
+/// Name and text of every file, with the number in the place of the word.
 fn files() -> Vec<(String, String)> {
     let mut files = Vec::new();
+    let tombstone = TOMBSTONE.as_millis().to_string();
     for directory in DIRECTORIES {
         let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(directory);
         for entry in fs::read_dir(directory).unwrap() {
@@ -29,7 +32,8 @@ fn files() -> Vec<(String, String)> {
                 continue;
             }
             let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            files.push((name, fs::read_to_string(path).unwrap()));
+            let text = fs::read_to_string(path).unwrap();
+            files.push((name, text.replace("TOMBSTONE", &tombstone)));
         }
     }
     files
@@ -208,4 +212,27 @@ fn no_script_turns_a_number_into_text_as_lua_does() {
             assert!(!body.contains(word), "{name} uses {word}");
         }
     }
+}
+
+#[test]
+fn the_probe_tries_every_command_that_a_script_calls() {
+    let probe = composed("probe");
+    let calls = |text: &str| -> BTreeSet<String> {
+        let mut calls = text.split("redis.call('");
+        calls.next();
+        let words = calls.chain(text.split("redis.pcall('").skip(1));
+        words
+            .map(|rest| rest.split('\'').next().unwrap().to_owned())
+            .collect()
+    };
+    let called: BTreeSet<String> = files().iter().flat_map(|(_, text)| calls(text)).collect();
+    assert!(called.len() > 20, "{called:?}");
+    for command in called {
+        assert!(probe.contains(&format!("'{command}'")), "{command}");
+    }
+    // In these forms a server may not have them.
+    for form in ["probe, '', 'GET' }", "'PEXPIRE', probe, '1000', 'LT' }"] {
+        assert!(probe.contains(form), "{form}");
+    }
+    assert!(probe.contains("refusal({ 'EXISTS', probe .. ':of' })"));
 }

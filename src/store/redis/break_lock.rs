@@ -35,7 +35,8 @@ pub(super) async fn break_lock(
             ListedHolder::Foreign(_, mark) => Some(BreakTarget::Foreign(*mark)),
             ListedHolder::Odd(_) => {
                 let limit = dispatch.limit();
-                return Err(dispatch.refused(Failure::WrongType, keys, limit).await);
+                let refused = dispatch.refused(Failure::WrongType, keys, keys.lock(), limit);
+                return Err(refused.await);
             }
         };
         let (Some(found), Some(holder)) = (found, seen.holder()) else {

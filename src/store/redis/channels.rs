@@ -1,6 +1,6 @@
-//! The channels on which all gateways of one database hear each other.
+//! The channels by which all gateways of one database send messages to each other.
 
-/// The channels on which all gateways of one database hear each other.
+/// The channels by which all gateways of one database send messages to each other.
 ///
 /// Channels belong to a server and not to a database, so each database has names of its own: whoever uses
 /// another one has other locks, and is told nothing of these.

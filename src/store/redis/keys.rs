@@ -1,8 +1,8 @@
 //! The keys of a lock. Their names are a public interface for foreign clients.
 
-use crate::lock::Token;
-use crate::lock::{LockName, NamePrefix, TokenHash};
 use std::time::Duration;
+
+use crate::lock::{LockName, NamePrefix, Token, TokenHash};
 
 use super::{Slot, SlotTags};
 
@@ -99,7 +99,7 @@ impl Keys {
 
     /// The key that says in a slot that a gateway is alive.
     pub(super) fn of_gateway(slot: Slot, tags: &SlotTags, gateway: &GatewayId) -> String {
-        format!("lg:{{{}}}:gw:{}", tags.of(slot), gateway.as_str())
+        Self::of_slot(tags.of(slot), &format!("gw:{}", gateway.as_str()))
     }
 
     /// The lock whose keys these are.
@@ -129,7 +129,12 @@ impl Keys {
 
     /// The ticket of an attempt, or what became of it.
     pub(super) fn of_attempt(&self, token: &TokenHash) -> String {
-        format!("lg:{{{}}}:of:2{token}", self.name)
+        self.of_id(&format!("2{token}"))
+    }
+
+    /// The same, by the id of the attempt or the nonce of a break.
+    pub(super) fn of_id(&self, id: &str) -> String {
+        format!("lg:{{{}}}:of:{id}", self.name)
     }
 
     /// The lease record; only on the nodes of a quorum.

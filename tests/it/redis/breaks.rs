@@ -1,6 +1,5 @@
 //! Breaks of what is not ours, out of memory, and over connections that fail.
 
-use latchgate::telemetry::metrics::Metrics;
 use std::time::Duration;
 
 use bb8_redis::redis::Value;
@@ -14,6 +13,7 @@ use latchgate::{
         contract::{Acquisition, Attempt, Breaking, Holder, Loss, Renewal, Waiting},
         parking::News,
     },
+    telemetry::metrics::Metrics,
 };
 use tokio::time::timeout;
 

@@ -78,7 +78,7 @@ async fn round() -> Round {
         }
         let renewal = rig.store.renew(&held.name, &held.token, None);
         let serve = async {
-            // By now it has been asked for, and stands in line before a connection has been made.
+            // By now it has been asked for, and stands in the queue before a connection has been made.
             for _ in 0..100 {
                 yield_now().await;
             }

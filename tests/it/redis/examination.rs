@@ -130,7 +130,6 @@ async fn a_user_that_lacks_a_command_is_told_which_and_granted_nothing() {
         let told_otherwise = [
             "+info",
             "+scan",
-            "+getrange",
             "+type",
             "+eval",
             "+publish",
@@ -146,8 +145,14 @@ async fn a_user_that_lacks_a_command_is_told_which_and_granted_nothing() {
         let store = store_as(&server, &lifecycle, &rules).await;
         let what = misconfigured(store.acquire(&attempt("lacking")).await);
         let named = lacking.trim_start_matches('-').to_uppercase();
-        assert!(what.to_uppercase().contains(&named), "{named}: {what}");
-        assert!(what.contains("ACL SETUSER"), "{what}");
+        let (why, line) = what
+            .split_once("; give the user")
+            .expect("it says what helps");
+        // A script that is refused before it begins names the command in the words of the server.
+        let words = why.to_uppercase();
+        let mut words = words.split(|c: char| !c.is_alphanumeric());
+        assert!(words.any(|word| word == named), "{named}: {what}");
+        assert!(line.contains("ACL SETUSER"), "{what}");
         match health(&store, "permissions").await {
             Some(Health::Misconfigured(found)) => assert_eq!(found, what),
             other => panic!("{command}: {other:?}"),

@@ -79,6 +79,19 @@ async fn a_key_of_another_type_is_named_and_left_alone() {
 }
 
 #[tokio::test]
+async fn a_ticket_of_another_type_is_named() {
+    let rig = Rig::start().await;
+    let asked = attempt("type-of");
+    let key = format!("lg:{{type-of}}:of:2{}", asked.token);
+    rig.server.run(&["RPUSH", &key, "mine"]).await;
+    assert_foreign(rig.store.release(&asked.name, &asked.token).await, &key);
+    let renewal = rig.store.renew(&asked.name, &asked.token, None).await;
+    assert_foreign(renewal, &key);
+    assert_foreign(rig.store.give_back(&asked.name, &asked.token).await, &key);
+    assert_eq!(rig.server.keys().await, [key], "nothing was written");
+}
+
+#[tokio::test]
 async fn a_queue_or_counter_of_another_type_keeps_a_lease_from_ending_half_way() {
     let rig = Rig::start().await;
     let asked = keyed("half-way", "a");

@@ -141,7 +141,7 @@ async fn where_the_name_of_the_server_leads_to_another_one_its_replicas_stand_fo
     one.replica.thaw();
 }
 
-/// As many as ask together while nobody can open a line: each tries in vain for as long as connecting may take.
+/// As many as ask together while nobody can open a connection: each tries in vain for as long as connecting may take.
 const CONVOY: usize = 20;
 
 /// What all of them are told, each by its deadline.

@@ -119,7 +119,7 @@ impl Connection {
 
     /// Keeps new commands from this connection.
     pub(crate) fn retire(&self) {
-        self.0.shared.broken.store(true, Ordering::Release);
+        self.0.shared.retire();
     }
 
     /// Whether both are handles to the same connection.

@@ -61,7 +61,7 @@ pub(crate) struct DispatchReply {
 }
 
 /// How long a caller waits for a server that refuses or does not listen: long enough for a restart,
-/// short enough for a caller to hear that nothing happened and to do something else.
+/// short enough for a caller to be told that nothing happened and to do something else.
 const RETRY_FOR: Duration = Duration::from_secs(1);
 /// The longest pause before the first repetition; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -160,7 +160,7 @@ impl Dispatch {
                 Err(failure @ (Failure::Refused(_) | Failure::WrongType | Failure::NoScript)) => {
                     return Err(match earlier {
                         Some(unknown) => unknown.into(),
-                        None => self.refused(failure, keys, limit).await,
+                        None => self.refused(failure, keys, echo, limit).await,
                     });
                 }
             };
@@ -175,8 +175,8 @@ impl Dispatch {
         }
     }
 
-    /// Sends one copy; if its slot is being moved, and the script can do with the lease's own keys, with
-    /// them alone.
+    /// Sends one copy; if its slot is being moved, and the script can do with the lock alone, with that key
+    /// alone.
     async fn send_in_any_form(
         &self,
         script: &Script,
@@ -185,32 +185,30 @@ impl Dispatch {
         limit: Instant,
         fill: impl Fn(&mut Cmd) + Send + Sync,
     ) -> Result<Reply, Failure> {
-        let mut form = KeyForm::Whole;
-        loop {
-            let sent = self.once((script, form), keys, echo, limit, &fill).await;
-            form = match (form, sent) {
-                (KeyForm::Whole, Err(Failure::Moving(_)))
-                    if script.runs_during_slot_migration() =>
-                {
-                    KeyForm::Own(1)
-                }
-                (KeyForm::Own(_), Ok(reply)) if reply.kind() == "moving" => {
-                    let why = "the slot is being moved".to_owned();
-                    return Err(Failure::Moving(Unavailability::Refused(why)));
-                }
-                (_, sent) => return sent,
-            };
+        let whole = (script, KeyForm::Whole);
+        let sent = self.once(whole, keys, echo, limit, &fill).await;
+        if !matches!(sent, Err(Failure::Moving(_))) || !script.runs_during_slot_migration() {
+            return sent;
         }
+        let alone = (script, KeyForm::LockAlone);
+        let reply = self.once(alone, keys, echo, limit, &fill).await?;
+        if reply.kind() == "moving" {
+            let why = "the slot is being moved".to_owned();
+            return Err(Failure::Moving(Unavailability::Refused(why)));
+        }
+        Ok(reply)
     }
 
+    /// Why a script was refused that was to answer with `echo`.
     pub(crate) async fn refused(
         &self,
         failure: Failure,
         keys: &Keys,
+        echo: &str,
         limit: Instant,
     ) -> StoreError {
         match failure {
-            Failure::WrongType => find(self, keys, limit).await,
+            Failure::WrongType => self.find_foreign_key(keys, echo, limit).await,
             Failure::NoScript => {
                 Unavailability::Refused("NOSCRIPT: the server forgets scripts".to_owned()).into()
             }
@@ -286,16 +284,15 @@ pub(crate) async fn on_each(
 // has it no more. A script of several keys is carried out where all of them are that it names. So it
 // names one more that never is (`Keys::absent`), and is carried out nowhere as long as the slot is
 // being moved: it could come upon a key of its slot that has gone ahead or stayed behind, when it has
-// written already. Some scripts can do without all but the lease's own keys, which exist as long as
-// the lease does.
+// written already. Some scripts can do with the lock alone, which exists as long as the lease does.
 
 /// Which keys a script names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyForm {
     /// All.
     Whole,
-    /// So many of a lease's own, which are its first, while its slot is being moved.
-    Own(usize),
+    /// The lock, which is its first, while its slot is being moved.
+    LockAlone,
 }
 
 /// How often a command goes where a server points before it is tried again from the beginning.
@@ -418,9 +415,19 @@ impl Dispatch {
 
     /// Sends a message, once. It is of no key: any server takes it, and those of a cluster tell each
     /// other.
-    pub(crate) async fn publish(&self, command: &Cmd) -> Result<Value, Failure> {
-        let pubsub_shard = self.topology.pubsub_shard().map_err(Failure::Transient)?;
-        self.plain_to(&pubsub_shard, command).await
+    pub(crate) async fn publish(&self, channel: &str, message: &str) -> Result<(), StoreError> {
+        let pubsub_shard = self.topology.pubsub_shard()?;
+        let mut command = Cmd::new();
+        command.arg("PUBLISH").arg(channel).arg(message);
+        match self.plain_to(&pubsub_shard, &command).await {
+            Ok(_) => Ok(()),
+            Err(Failure::Unknown(why)) => Err(why.into()),
+            Err(Failure::NoScript | Failure::WrongType) => {
+                let why = "the server refuses PUBLISH".to_owned();
+                Err(Unavailability::Refused(why).into())
+            }
+            Err(known) => Err(known.reason().into()),
+        }
     }
 
     /// Sends a plain command to a server, once.
@@ -503,7 +510,7 @@ fn redirect_loop() -> Failure {
 /// keys, arguments.
 fn recast(command: &Cmd, script: &Script, form: KeyForm, keys: &Keys) -> Cmd {
     let (kept, guard) = match form {
-        KeyForm::Own(own) => (own, None),
+        KeyForm::LockAlone => (1, None),
         KeyForm::Whole if script.writes() => (script.keys(), Some(keys.absent())),
         KeyForm::Whole => (script.keys(), None),
     };
@@ -527,34 +534,80 @@ fn recast(command: &Cmd, script: &Script, form: KeyForm, keys: &Keys) -> Cmd {
     recast
 }
 
-// === Foreign ===
+// === Foreign keys ===
 //
 // Finds out which key of a lock is not ours.
 
-/// Names the key that made a script answer WRONGTYPE. Such a script has written nothing.
-pub(crate) async fn find(dispatch: &Dispatch, keys: &Keys, limit: Instant) -> StoreError {
-    let expected = [
-        (keys.lock(), "string"),
-        (keys.info(), "hash"),
-        (keys.ended(), "zset"),
-        (keys.fence(), "string"),
-        (keys.wait(), "list"),
-        (Keys::NODE, "hash"),
-    ];
-    for (key, ours) in expected {
-        let mut command = Cmd::new();
-        command.arg("TYPE").arg(key);
-        let found = timeout_at(limit, dispatch.plain(keys.slot(), &command)).await;
-        if let Ok(Ok(Value::SimpleString(found))) = found
-            && found != ours
-            && found != "none"
-        {
-            return StoreError::ForeignData {
-                key: key.to_owned(),
-                found: format!("a {found}").into(),
-            };
+// === impl Dispatch ===
+
+impl Dispatch {
+    /// Names the key that made a script answer WRONGTYPE which was to answer with `echo`. Such a script has
+    /// written nothing.
+    async fn find_foreign_key(&self, keys: &Keys, echo: &str, limit: Instant) -> StoreError {
+        for (key, ours) in typed_keys(keys, echo, self.topology.is_cluster()) {
+            let mut command = Cmd::new();
+            command.arg("TYPE").arg(&key);
+            let found = timeout_at(limit, self.plain(keys.slot(), &command)).await;
+            if let Ok(Ok(Value::SimpleString(found))) = found
+                && found != ours
+                && found != "none"
+            {
+                let found = format!("a {found}").into();
+                return StoreError::ForeignData { key, found };
+            }
         }
+        let reason = "WRONGTYPE: a key of this lock had another type a moment ago".to_owned();
+        Unavailability::Refused(reason).into()
     }
-    let reason = "WRONGTYPE: a key of this lock had another type a moment ago".to_owned();
-    Unavailability::Refused(reason).into()
+}
+
+/// The keys that scripts read for a lock, with the types that they have. What a script of one attempt answers with
+/// is the id of that attempt, which names its ticket.
+///
+/// That of an idempotency key is not among them: no script refuses one of another type.
+fn typed_keys(keys: &Keys, echo: &str, is_cluster: bool) -> Vec<(String, &'static str)> {
+    let mut typed = vec![
+        (keys.lock().to_owned(), "string"),
+        (keys.wait().to_owned(), "list"),
+        (keys.fence().to_owned(), "string"),
+        (keys.of_id(echo), "string"),
+    ];
+    // Only the nodes of a quorum have these, and none of them is a server of a cluster: there the last is in another
+    // slot, and asking for it would lead astray.
+    if !is_cluster {
+        typed.extend([
+            (keys.info().to_owned(), "hash"),
+            (keys.ended().to_owned(), "zset"),
+            (Keys::NODE.to_owned(), "hash"),
+        ]);
+    }
+    typed
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        lock::LockName,
+        store::redis::{SlotTags, keys::GatewayId},
+    };
+
+    use super::*;
+
+    #[test]
+    fn in_a_cluster_the_types_of_keys_of_one_slot_are_asked_for() {
+        let name = LockName::new("moved").unwrap();
+        let keys = Keys::of(&name, &SlotTags::compute(), &GatewayId::random());
+        let slot = |key: &str| {
+            let tag = key.strip_prefix("lg:{")?.split('}').next()?;
+            (!tag.is_empty()).then(|| Slot::of(tag.as_bytes()))
+        };
+        let id = format!("2{}", "0".repeat(64));
+        let in_cluster = typed_keys(&keys, &id, true);
+        assert!(in_cluster.contains(&(format!("lg:{{moved}}:of:{id}"), "string")));
+        for (key, _) in in_cluster {
+            assert_eq!(slot(&key), Some(keys.slot()), "{key}");
+        }
+        let elsewhere = typed_keys(&keys, &id, false);
+        assert!(elsewhere.iter().any(|(key, _)| key == Keys::NODE));
+    }
 }

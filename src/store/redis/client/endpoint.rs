@@ -25,6 +25,7 @@ use super::{
         closed, full, is_full, is_protected, judge_greeting, login_failed, no_database, no_tls,
         refused, refused_login, wrong_login,
     },
+    pubsub::PubSubConnection,
 };
 
 /// Where to connect to, and who owns the connections.
@@ -40,13 +41,6 @@ pub(crate) struct Endpoint {
     /// what is given back at the very end needs them; closing the store ends them.
     drivers: TaskTracker,
     closing: CancellationToken,
-}
-
-/// A connection that listens to channels, and word of when it should not any more.
-pub(crate) struct PubSubConnection {
-    pub(crate) connection: PubSub,
-    /// Told when the server is given up.
-    pub(crate) disconnected: CancellationToken,
 }
 
 /// A connection as bytes.
@@ -239,7 +233,7 @@ impl Endpoint {
         open_connections.retain(|shared| shared.strong_count() > 0);
         open_connections.push(Arc::downgrade(shared));
         drop(open_connections);
-        // By whoever gives the server up, or by this: it was given up before the lane was listed.
+        // The server may have been given up before this connection was listed.
         if self.closing.is_cancelled() {
             shared.close();
         }

@@ -157,7 +157,7 @@ impl MarkerConnection {
         match replies.as_deref() {
             Ok([Value::Okay, Value::Int(count)]) => u32::try_from(*count).ok(),
             Ok([Value::ServerError(error), _] | [_, Value::ServerError(error)]) => {
-                // Of a cluster the slot of the marker may have gone: the next line has another one.
+                // Of a cluster the slot of the marker may have gone: the next connection has another one.
                 if let Failure::WrongNode(_) | Failure::Elsewhere(_) = answered(error) {
                     self.connection.retire();
                 }

@@ -11,6 +11,7 @@ pub(super) mod failure;
 mod login;
 pub(super) mod marker_connection;
 mod pool;
+mod pubsub;
 pub(super) mod replicas;
 mod resp;
 pub(super) mod route;
@@ -24,5 +25,6 @@ pub use credentials::{CredentialsError, PasswordError};
 pub use topology::{RedisServers, check_credentials, check_quorum_credentials};
 
 pub(super) use connection::{Connection, answered};
-pub(super) use endpoint::{Endpoint, PubSubConnection};
+pub(super) use endpoint::Endpoint;
 pub(super) use pool::Pool;
+pub(super) use pubsub::PubSubConnection;

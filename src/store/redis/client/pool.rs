@@ -27,7 +27,7 @@ use crate::{
     store::Unavailability,
 };
 
-use super::{connection::Connection, endpoint::PubSubConnection, route::Route, run::RunId};
+use super::{connection::Connection, pubsub::PubSubConnection, route::Route, run::RunId};
 
 /// The connections to one server.
 pub(crate) struct Pool {
@@ -87,7 +87,7 @@ enum Dialled {
     Down(Instant, Unavailability),
 }
 
-/// How much longer than one connect the pool lets a caller wait, so that the caller hears the
+/// How much longer than one connect the pool lets a caller wait, so that the caller is told the
 /// reason.
 const GRACE: Duration = Duration::from_millis(100);
 
@@ -135,12 +135,12 @@ impl Pool {
     /// The next connection of the snapshot among those of this thread, or else among all, if it is whole.
     fn live(&self) -> Option<Connection> {
         let live = self.state.live.load();
-        let links = live.of(Worker::current());
-        let turn = match links.len() {
+        let connections = live.of(Worker::current());
+        let turn = match connections.len() {
             0 | 1 => 0,
             count => self.turn.fetch_add(1, Ordering::Relaxed) % count,
         };
-        let connection = links.get(turn)?;
+        let connection = connections.get(turn)?;
         (!connection.is_broken()).then(|| connection.clone())
     }
 
@@ -241,8 +241,8 @@ impl Live {
     }
 
     fn remove(&mut self, connection: &Connection) {
-        for links in self.by_worker.iter_mut().chain([&mut self.all]) {
-            links.retain(|it| !it.is(connection));
+        for connections in self.by_worker.iter_mut().chain([&mut self.all]) {
+            connections.retain(|it| !it.is(connection));
         }
     }
 }

@@ -27,7 +27,7 @@ use super::{
 pub(crate) struct Replicas {
     replica_wait: ReplicaWait,
     markers: Mutex<Option<Arc<MarkerConnection>>>,
-    /// Held while a line is opened.
+    /// Held while a connection is opened.
     opening: AsyncMutex<()>,
     /// Why the last one could not be opened, and when that was known.
     failed: Mutex<Option<(Instant, Unavailability)>>,
@@ -72,7 +72,7 @@ impl Replicas {
     }
 
     /// The connection on which it will be found out who has a grant that is made from now on; `None` if
-    /// nobody waits for that. Those who ask while it cannot be opened all hear why.
+    /// nobody waits for that. Those who ask while it cannot be opened are all told why.
     /// `marker`: what a marker may be called.
     pub(crate) async fn marker_connection(
         &self,
@@ -158,7 +158,7 @@ impl Replicas {
         }
     }
 
-    /// The line that is open, if it leads where the name of the server does now.
+    /// The open connection, if it leads where the name of the server does now.
     fn open_markers(&self, pool: &Pool) -> Option<Arc<MarkerConnection>> {
         let now = self.markers_now();
         let open = |markers: &&Arc<MarkerConnection>| {

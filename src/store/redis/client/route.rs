@@ -10,8 +10,8 @@ use crate::{
 };
 
 use super::{
-    connection::Connection, credentials::Credentials, endpoint::Endpoint,
-    endpoint::PubSubConnection, sentinels::FollowedMaster,
+    connection::Connection, credentials::Credentials, endpoint::Endpoint, pubsub::PubSubConnection,
+    sentinels::FollowedMaster,
 };
 
 /// To which server a connection is made.

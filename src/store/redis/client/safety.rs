@@ -1,6 +1,5 @@
 //! What is known of a server: whether locks are safe there, when it was last looked at.
 
-use crate::store::redis::keys::Keys;
 use std::sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicBool};
 
 use tokio::{
@@ -13,7 +12,10 @@ use crate::store::{
     contract::{Check, Health},
 };
 
-use super::failure::{Failure, hint};
+use super::{
+    super::keys::Keys,
+    failure::{Failure, hint},
+};
 
 /// Keeps what the last examination of a server found.
 #[derive(Debug)]
@@ -174,6 +176,7 @@ impl Eviction {
     }
 }
 
+/// Why a server could not be examined, by what came of a command that was to.
 pub(crate) fn describe(failure: Failure) -> Unavailability {
     match failure {
         Failure::Unknown(why) => Unavailability::Connect(why.to_string()),
@@ -182,5 +185,26 @@ pub(crate) fn describe(failure: Failure) -> Unavailability {
             Unavailability::Refused(format!("the server does not run the probe on {key}"))
         }
         known => known.reason(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eviction_happens_only_with_a_limit_and_a_policy() {
+        let info = |limit: u64, policy: &str| {
+            format!(
+                "# Memory\r\nused_memory:900\r\nmaxmemory:{limit}\r\nmaxmemory_human:1\r\n\
+                 maxmemory_policy:{policy}\r\n"
+            )
+        };
+        let read = |limit, policy| Eviction::from_info(&info(limit, policy)).unwrap();
+        assert_eq!(read(0, "allkeys-lru"), Eviction::Never);
+        assert_eq!(read(1, "noeviction"), Eviction::Never);
+        let policy = Eviction::ByPolicy("volatile-ttl".to_owned());
+        assert_eq!(read(1, "volatile-ttl"), policy);
+        assert_eq!(Eviction::from_info("# Memory\r\n"), None);
     }
 }

@@ -50,7 +50,7 @@ pub(crate) enum CommandClass {
 const ASKING: usize = 1_024;
 /// How long the others wait for room. Nothing has been sent for them then.
 const ROOM_WITHIN: Duration = Duration::from_secs(1);
-/// How many with one errand may wait at once for one of several servers that is away. The others are
+/// How many of one class may wait at once for one of several servers that is away. The others are
 /// told so at once: what they keep busy meanwhile is missed by those who ask the servers that are there.
 const WAITING: usize = 256;
 

@@ -142,7 +142,7 @@ impl Topology {
         }
     }
 
-    /// A server on which messages of all the others are heard: in a cluster all of them tell each
+    /// A server on which the messages of all others arrive: in a cluster all of them tell each
     /// other.
     pub(crate) fn pubsub_shard(&self) -> Result<Arc<Shard>, Unavailability> {
         match self {

@@ -11,12 +11,12 @@ use tracing::{info, warn};
 use crate::store::{
     Unavailability,
     contract::{Check, Health},
-    redis::client::safety::{Admission, Findings, SafetyVerdict},
 };
 
 use super::{
     super::client::{
         dispatch::Pauses,
+        safety::{Admission, Findings, SafetyVerdict},
         shard::{CommandClass, Shard},
     },
     examination::Examiner,
@@ -116,12 +116,7 @@ impl Admission {
         examiner: &Examiner,
     ) -> Findings {
         let _turn = self.turn.lock().await;
-        let last = self
-            .last
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        if let Some(last) = last.filter(|last| last.at >= since) {
+        if let Some(last) = self.last().filter(|last| last.at >= since) {
             return last;
         }
         let findings = examiner.examine(shard).await;

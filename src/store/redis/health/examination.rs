@@ -1,8 +1,6 @@
 //! Looks whether the server is one in which locks are safe: at the start, on every new connection,
 //! once a minute, and whenever somebody asks.
 
-use crate::store::redis::client::failure::explain;
-use crate::store::redis::client::safety::{Eviction, Findings, SafetyVerdict, describe};
 use std::sync::{Arc, PoisonError};
 
 use bb8_redis::redis::{Cmd, Value};
@@ -16,7 +14,12 @@ use crate::{
 use super::{
     super::{
         SlotTags,
-        client::{dispatch::Dispatch, failure::Failure, shard::Shard},
+        client::{
+            dispatch::Dispatch,
+            failure::{Failure, explain},
+            safety::{Eviction, Findings, SafetyVerdict, describe},
+            shard::Shard,
+        },
         floors::Floors,
         keys::Keys,
         scripts::{Permission, Probed, Scripts},
@@ -41,7 +44,7 @@ pub(crate) struct Examiner {
 const ANOTHER_SLOT: Duration = Duration::from_millis(10);
 /// By how much the clocks may differ before it is worth a look.
 const SKEW: Duration = Duration::from_secs(1);
-/// The times from which fences may be made, as in `acquire.lua`.
+/// The times from which fences may be made, as in `parts/fence.lua`.
 const POSSIBLE: std::ops::Range<u64> = 1_735_689_600..7_258_118_400;
 
 // === impl Examiner ===
@@ -208,10 +211,6 @@ fn judge_refusals(probed: &Probed) -> Health {
     }
 }
 
-// === Eviction ===
-//
-// Whether Redis may evict keys: a lock that is evicted is free while it is held.
-
 // === Permissions ===
 //
 // What the ACL user of a gateway must be allowed, and what to do where it is not.
@@ -239,26 +238,5 @@ pub(crate) fn judge(probed: &Probed, unsubscribed: Option<&str>) -> Health {
             let missing = "the user may not publish on channels that begin with lg:";
             Health::Misconfigured(explain(missing))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn happens_only_with_a_limit_and_a_policy() {
-        let info = |limit: u64, policy: &str| {
-            format!(
-                "# Memory\r\nused_memory:900\r\nmaxmemory:{limit}\r\nmaxmemory_human:1\r\n\
-                 maxmemory_policy:{policy}\r\n"
-            )
-        };
-        let read = |limit, policy| Eviction::from_info(&info(limit, policy)).unwrap();
-        assert_eq!(read(0, "allkeys-lru"), Eviction::Never);
-        assert_eq!(read(1, "noeviction"), Eviction::Never);
-        let policy = Eviction::ByPolicy("volatile-ttl".to_owned());
-        assert_eq!(read(1, "volatile-ttl"), policy);
-        assert_eq!(Eviction::from_info("# Memory\r\n"), None);
     }
 }

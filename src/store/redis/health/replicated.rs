@@ -140,7 +140,7 @@ impl Replicated {
         })
     }
 
-    /// A grant that nobody has heard of, as it is when enough replicas have it. Else it is taken back,
+    /// A grant that was not delivered, as it is when enough replicas have it. Else it is taken back,
     /// so that nothing has happened.
     ///
     /// Where another server has become the master meanwhile it is taken back there: whoever follows the
@@ -175,7 +175,7 @@ impl Replicated {
         }
     }
 
-    /// A lease that somebody may have heard of before, as it is when enough replicas have it.
+    /// A lease that may have been delivered before, as it is when enough replicas have it.
     async fn lease(
         &self,
         replica_check: Option<ReplicaCheck>,

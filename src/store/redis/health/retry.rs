@@ -9,7 +9,7 @@ use super::super::client::{
     failure::{Failure, hint},
 };
 
-/// The patience of somebody who reads: nothing is changed, so that asking again is safe.
+/// How a read is repeated: it changes nothing, so that repeating it is safe.
 pub(crate) struct RetryPolicy {
     start: Instant,
     pauses: Pauses,

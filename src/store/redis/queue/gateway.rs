@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -52,7 +52,7 @@ pub(crate) struct RedisGateway {
     pub(crate) missed: watch::Sender<u64>,
     /// The marks of leases that were made shorter.
     pub(crate) marks: Marks,
-    /// Whether messages are heard now.
+    /// Whether messages arrive now.
     pub(crate) is_subscribed: AtomicBool,
     /// Told which locks have become free at a node, where there is no queue for all gateways.
     pub(crate) freed: broadcast::Sender<LockName>,
@@ -69,7 +69,7 @@ pub(crate) struct RedisGateway {
     unsent: AtomicU64,
 }
 
-/// For how long a gateway counts as alive that says nothing, as in `gateways.lua`.
+/// For how long a gateway counts as alive that says nothing, as in `acquire.lua` and `confirm.lua`.
 pub(crate) const ALIVE: Duration = Duration::from_secs(6);
 /// How often those who are queued say in a slot that their gateway is alive; the rounds say it too.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
@@ -121,7 +121,7 @@ impl RedisGateway {
                 ScriptNews::Granted(token, lease) => {
                     self.floors.raise(keys.slot(), lease.fence);
                     self.watch_expiry(keys.name(), lease.expires_in);
-                    let fence = Some(lease.fence);
+                    let fence = lease.fence;
                     let granted = if self.waits_for_replicas {
                         News::GrantedProvisionally
                     } else {
@@ -166,7 +166,9 @@ impl RedisGateway {
         match (what, token, words.next().map(LockName::new)) {
             (Some("granted"), Some(token), Some(Ok(name))) => {
                 let fence = words.next().and_then(|digits| digits.parse().ok());
-                let fence = fence.and_then(|number| FencingToken::new(number).ok());
+                let Some(fence) = fence.and_then(|number| FencingToken::new(number).ok()) else {
+                    return debug!("a message that is none of ours");
+                };
                 if !self.parking.deliver(&token, News::GrantedProvisionally) {
                     self.enqueue_orphan(name, token, fence);
                 }
@@ -214,30 +216,18 @@ impl RedisGateway {
     /// Whether an acquire that may be queued is to say that this gateway is alive: until one has said it in
     /// the slot, and then once a second.
     pub(crate) fn should_announce(&self, slot: Slot) -> bool {
-        let announced = self
-            .announced
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        announced
-            .get(&slot)
-            .is_none_or(|at| at.elapsed() >= ANNOUNCE_EVERY)
+        let last = self.announced().get(&slot).copied();
+        last.is_none_or(|at| at.elapsed() >= ANNOUNCE_EVERY)
     }
 
     /// In such slots the server may not know that this gateway is alive: the next acquire says it again.
     pub(crate) fn may_be_thought_dead(&self, concerned: impl Fn(Slot) -> bool) {
-        let mut announced = self
-            .announced
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        announced.retain(|&slot, _| !concerned(slot));
+        self.announced().retain(|&slot, _| !concerned(slot));
     }
 
     /// Takes note that somebody was queued in a slot, and has said there that this gateway is alive.
     pub(crate) fn note_announced(&self, slot: Slot) {
-        let mut announced = self
-            .announced
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut announced = self.announced();
         if announced.len() >= MAX_ANNOUNCED {
             announced.retain(|_, at| at.elapsed() < ANNOUNCE_EVERY);
         }
@@ -283,17 +273,23 @@ impl RedisGateway {
     }
 
     fn supersede(&self, token: &TokenHash) {
-        // Whoever has left already need not hear it.
+        // An attempt that has left already need not be told.
         let _delivered = self.parking.deliver(token, News::Superseded);
     }
 
-    fn enqueue_orphan(&self, name: LockName, token: TokenHash, fence: Option<FencingToken>) {
+    fn enqueue_orphan(&self, name: LockName, token: TokenHash, fence: FencingToken) {
         if let Err(error) = self.orphans.try_send(OrphanedGrant { name, token, fence }) {
             warn!(%error, "a grant that nobody waits for is left to its TTL");
         }
     }
 
-    fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<Slot, Instant>> {
+    fn slots(&self) -> MutexGuard<'_, HashMap<Slot, Instant>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn announced(&self) -> MutexGuard<'_, HashMap<Slot, Instant>> {
+        self.announced
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 //! Finds those who wait here and are not queued any more.
 //!
 //! A place can be lost while others keep the queue alive: a grant whose message was lost ends before
-//! it is confirmed, or this gateway was taken for dead and the word of that was lost. Whoever is
+//! it is confirmed, or this gateway was taken for dead and the message of that was lost. Whoever is
 //! neither queued nor told so asks again, and is answered the lease if it holds the lock after all.
 
 use std::{collections::HashSet, sync::Arc};
@@ -178,7 +178,7 @@ fn token_of(value: &Value) -> Option<TokenHash> {
 }
 
 fn notify_forgotten(gateway: &RedisGateway, token: &TokenHash) {
-    // Whoever has left meanwhile need not hear it.
+    // An attempt that has left meanwhile need not be told.
     let _delivered = gateway.parking.deliver(token, News::Forgotten);
 }
 

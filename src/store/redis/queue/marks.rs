@@ -1,6 +1,7 @@
-//! The marks of leases that were made shorter, as this gateway has left them.
+//! The marks of leases that were made shorter, as this gateway has left them, and how a renewal names them.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -8,7 +9,12 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::lock::TokenHash;
+use crate::{
+    lock::{TokenHash, Ttl},
+    store::{StoreError, Unavailability, Uncertainty},
+};
+
+use super::super::{client::dispatch::DispatchReply, scripts::Reply};
 
 /// The marks of leases that were made shorter, as this gateway has left them with its last renewal.
 ///
@@ -74,6 +80,112 @@ impl Marks {
     fn lock(&self) -> MutexGuard<'_, HashMap<TokenHash, Mark>> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+// === Marked renewal ===
+//
+// A renewal that does not know the mark of its lease is answered with it, and sent again.
+
+/// A renewal, until it has named the mark that its lease has.
+#[derive(Debug)]
+pub(crate) struct MarkedRenewal<'a> {
+    marks: &'a Marks,
+    lease: &'a TokenHash,
+    /// The mark that the lease is known to have; empty if none is known.
+    named: String,
+    /// The mark that the lease has afterwards, if one was named. All copies of the command leave the same.
+    left: String,
+    /// How often it was answered with another mark.
+    tries: usize,
+    /// Why an earlier command may have been carried out, if one may.
+    earlier: Option<Uncertainty>,
+}
+
+/// How often a renewal is sent: each time somebody else has renewed the lease in between.
+const TRIES: usize = 16;
+
+// === impl MarkedRenewal ===
+
+impl<'a> MarkedRenewal<'a> {
+    pub(crate) fn new(marks: &'a Marks, lease: &'a TokenHash) -> Self {
+        let mut renewal = Self {
+            marks,
+            lease,
+            named: String::new(),
+            left: String::new(),
+            tries: 0,
+            earlier: None,
+        };
+        if let Some(mark) = marks.take(lease) {
+            renewal.name(mark);
+        }
+        renewal
+    }
+
+    fn name(&mut self, mark: String) {
+        self.named = mark;
+        // Without a mark none is left that anybody must know.
+        if !self.named.is_empty() {
+            self.left = random_mark();
+        }
+    }
+
+    /// The mark that the next command names; empty if none is known.
+    pub(crate) fn named(&self) -> &str {
+        &self.named
+    }
+
+    /// The mark that a copy of the next command leaves, given the TTL that it asks for. A copy that names none has a mark
+    /// of its own, so that the mark of a copy whose reply was lost is never named.
+    pub(crate) fn leaves(&self, ttl: Option<Ttl>) -> Cow<'_, str> {
+        match (self.named.is_empty(), ttl) {
+            (false, _) => Cow::Borrowed(&self.left),
+            (true, Some(_)) => Cow::Owned(random_mark()),
+            (true, None) => Cow::Borrowed(""),
+        }
+    }
+
+    /// Takes what a command was answered. `None`: the lease has another mark, which the next command names.
+    pub(crate) fn answered(
+        &mut self,
+        answer: Result<DispatchReply, StoreError>,
+    ) -> Result<Option<Reply>, StoreError> {
+        let mut answer = answer.map_err(|error| self.known(error))?;
+        self.earlier = answer.earlier.or(self.earlier.take());
+        if answer.reply.kind() != "marked" {
+            return Ok(Some(answer.reply));
+        }
+        let mark = answer.reply.text();
+        self.name(mark.ok_or_else(|| answer.reply.unexpected())?);
+        self.tries += 1;
+        if self.tries == TRIES {
+            return Err(self.known(Unavailability::Overloaded.into()));
+        }
+        if self.tries > 1 {
+            self.marks.contended(self.lease);
+        }
+        Ok(None)
+    }
+
+    /// Keeps the mark that was left, for as long as the lease lasts.
+    pub(crate) fn keep(self, lasts: Duration) {
+        if !self.named.is_empty() {
+            self.marks.keep(self.lease, self.left, lasts);
+        }
+    }
+
+    /// What is known of a renewal of which an earlier command may have been carried out.
+    fn known(&self, error: StoreError) -> StoreError {
+        match (error, &self.earlier) {
+            (StoreError::Unavailable(_), Some(unknown)) => unknown.clone().into(),
+            (error, _) => error,
+        }
+    }
+}
+
+/// Tells commands, and copies of a command, apart.
+fn random_mark() -> String {
+    format!("{:016x}", getrandom::u64().unwrap_or_default())
 }
 
 #[cfg(test)]

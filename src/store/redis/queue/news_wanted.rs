@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_others_ask_is_heard_once_and_what_we_asked_ourselves_is_not() {
+    async fn what_others_ask_is_answered_once_and_what_we_asked_ourselves_is_not() {
         let (wanted, me) = (NewsWanted::default(), GatewayId::random());
         wanted.note_request(&format!("{} 5000", me.as_str()), &me);
         for odd in ["", "x", "x y", "x -1"] {

@@ -83,7 +83,8 @@ impl QueueMaintenance {
             lost_waiters: LostWaiters::default(),
             last_shown: None,
             run_id: None,
-            kept: (Instant::now(), HashSet::new()),
+            extended: HashSet::new(),
+            extended_since: Instant::now(),
         }
     }
 
@@ -96,59 +97,54 @@ impl QueueMaintenance {
         };
         run_timers(due, &self).await;
     }
+}
 
+impl TimerActions for QueueMaintenance {
     /// Passes a lock on if its lease has ended. Nobody may wait here any more: those who wait elsewhere
     /// may not know when it ends.
-    async fn pass_on(&self, name: LockName) {
-        let awaited = self.gateway.parking.has_waiters(&name);
-        let keys = Keys::of(&name, &self.tags, &self.gateway.id);
-        let advance = self.scripts.advance(&self.dispatch, &self.gateway, &keys);
-        match advance.await {
-            Ok(Advance::Held(Some(left))) => self.gateway.watch_expiry(&name, left),
-            // Somebody waits here, and the store knows of nobody.
-            Ok(Advance::Idle) if awaited => {
-                self.gateway
-                    .parking
-                    .notify_forgotten(|waited| *waited == name);
+    fn advance(&self, name: LockName) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let awaited = self.gateway.parking.has_waiters(&name);
+            let keys = Keys::of(&name, &self.tags, &self.gateway.id);
+            let advance = self.scripts.advance(&self.dispatch, &self.gateway, &keys);
+            match advance.await {
+                Ok(Advance::Held(Some(left))) => self.gateway.watch_expiry(&name, left),
+                // Somebody waits here, and the store knows of nobody.
+                Ok(Advance::Idle) if awaited => {
+                    self.gateway
+                        .parking
+                        .notify_forgotten(|waited| *waited == name);
+                }
+                // The next round looks again, if anybody waits.
+                Ok(Advance::Held(None) | Advance::Passed | Advance::Idle) => {}
+                Err(error) => debug!(%name, %error, "the next round looks again"),
             }
-            // The next round looks again, if anybody waits.
-            Ok(Advance::Held(None) | Advance::Passed | Advance::Idle) => {}
-            Err(error) => debug!(%name, %error, "the next round looks again"),
-        }
+        })
     }
 
     /// Gives up a place that was kept for a request which has not come. If that fails it counts for
     /// nothing either, but among those who wait until its turn comes.
-    async fn give_up(&self, name: LockName, token: TokenHash) {
-        let keys = Keys::of(&name, &self.tags, &self.gateway.id);
-        if let Err(error) = self.scripts.lapse(&self.dispatch, &keys, &token).await {
-            debug!(%name, %error, "a place that is kept for nobody stands until its turn comes");
-        }
+    fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let keys = Keys::of(&name, &self.tags, &self.gateway.id);
+            if let Err(error) = self.scripts.lapse(&self.dispatch, &keys, &token).await {
+                debug!(%name, %error, "a place that is kept for nobody stands until its turn comes");
+            }
+        })
     }
 
     /// Gives back a grant that nobody waits for; if that fails, the TTL ends it.
-    async fn take_back(&self, orphan: OrphanedGrant) {
-        let keys = Keys::of(&orphan.name, &self.tags, &self.gateway.id);
-        let (dispatch, known) = (&self.dispatch, GrantKnowledge::Undelivered(orphan.fence));
-        let give_back =
-            self.scripts
-                .give_back(dispatch, &self.gateway, &keys, &orphan.token, known);
-        if let Err(error) = give_back.await {
-            debug!(name = %orphan.name, %error, "a grant that nobody waits for ends with its TTL");
-        }
-    }
-}
-
-impl TimerActions for QueueMaintenance {
-    fn advance(&self, name: LockName) -> BoxFuture<'_, ()> {
-        Box::pin(self.pass_on(name))
-    }
-
-    fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()> {
-        Box::pin(self.give_up(name, token))
-    }
-
     fn give_back(&self, orphan: OrphanedGrant) -> BoxFuture<'_, ()> {
-        Box::pin(self.take_back(orphan))
+        Box::pin(async move {
+            let OrphanedGrant { name, token, fence } = orphan;
+            let keys = Keys::of(&name, &self.tags, &self.gateway.id);
+            let (dispatch, known) = (&self.dispatch, GrantKnowledge::Undelivered(fence));
+            let give_back = self
+                .scripts
+                .give_back(dispatch, &self.gateway, &keys, &token, known);
+            if let Err(error) = give_back.await {
+                debug!(%name, %error, "a grant that nobody waits for ends with its TTL");
+            }
+        })
     }
 }

@@ -41,8 +41,10 @@ pub(crate) struct Rounds {
     pub(crate) last_shown: Option<TokenHash>,
     /// By which the server tells its runs apart.
     pub(crate) run_id: Option<RunId>,
-    /// The queues whose end was put off, and since when that is known.
-    pub(crate) kept: (Instant, HashSet<LockName>),
+    /// The queues whose expiry was extended.
+    pub(crate) extended: HashSet<LockName>,
+    /// Since when that is noted.
+    pub(crate) extended_since: Instant,
 }
 
 /// How long a lost message or reply goes unnoticed, at most. A third of the time for which a
@@ -50,10 +52,10 @@ pub(crate) struct Rounds {
 const PERIOD: Duration = Duration::from_secs(2);
 /// How late a round may come. Between two that are further apart a provisional grant may have come and gone.
 const LATE: Duration = Duration::from_millis(500);
-/// How long a queue is kept, as in `hand_over.lua`, and how often it is given that again: longer than anybody
+/// How long a queue lasts, as in `parts/lease.lua`, and how often it is given that again: longer than anybody
 /// waits and is not asked after.
 const QUEUE_LASTS: Duration = Duration::from_hours(25);
-const KEPT_AGAIN: Duration = Duration::from_hours(1);
+const EXTEND_EVERY: Duration = Duration::from_hours(1);
 /// How soon a round is made again that failed.
 const RETRY: Duration = Duration::from_millis(200);
 /// How many commands are sent together: few enough that callers between them do not notice.
@@ -109,7 +111,7 @@ impl Rounds {
         if !mutants::is(Mutant::NoTimers) {
             self.check_locks(&names).await?;
         }
-        self.keep_queues(&names).await?;
+        self.extend_queues(&names).await?;
         let (gateway, dispatch) = (&self.gateway, &self.dispatch);
         self.lost_waiters
             .check(gateway, (dispatch, &self.shard), &self.tags, missed)
@@ -177,17 +179,18 @@ impl Rounds {
         Ok(())
     }
 
-    /// Puts off the end of each queue that somebody stands in here: one that never empties has none of its own.
-    async fn keep_queues(&mut self, names: &[LockName]) -> Result<(), Failure> {
-        if self.kept.0.elapsed() > KEPT_AGAIN {
-            self.kept = (Instant::now(), HashSet::new());
+    /// Extends the expiry of each queue that somebody stands in here: that of one which never empties is set by nobody
+    /// else.
+    async fn extend_queues(&mut self, names: &[LockName]) -> Result<(), Failure> {
+        if self.extended_since.elapsed() > EXTEND_EVERY {
+            self.extended_since = Instant::now();
+            self.extended.clear();
         }
-        self.kept
-            .1
+        self.extended
             .retain(|name| self.gateway.parking.has_waiters(name));
         let new: Vec<_> = names
             .iter()
-            .filter(|name| !self.kept.1.contains(*name))
+            .filter(|name| !self.extended.contains(*name))
             .collect();
         for names in new.chunks(BATCH) {
             let mut commands = Pipeline::with_capacity(names.len());
@@ -202,7 +205,7 @@ impl Rounds {
                 if let Value::ServerError(error) = reply {
                     return Err(answered(&error));
                 }
-                self.kept.1.insert((*name).clone());
+                self.extended.insert((*name).clone());
             }
         }
         Ok(())
@@ -213,7 +216,7 @@ impl Rounds {
             (_, Value::Int(-2)) => self.gateway.watch_expiry(name, Duration::ZERO),
             (Value::BulkString(value), Value::Int(left)) => {
                 if let Some(token) = token_in(value) {
-                    // Held by one who waits here: it was not told. By anybody else: as expected.
+                    // Held by an attempt that waits here: its message was lost. By anybody else: as expected.
                     let _one_of_ours = self
                         .gateway
                         .parking

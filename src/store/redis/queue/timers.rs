@@ -1,7 +1,6 @@
 //! When to look after what: a lock, as soon as the lease ends of which somebody here waits; a place that
 //! is kept, when its time is over.
 
-use crate::lock::FencingToken;
 use std::{
     collections::{BTreeSet, HashMap},
     hash::Hash,
@@ -15,15 +14,15 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::lock::{LockName, TokenHash};
+use crate::lock::{FencingToken, LockName, TokenHash};
 
-/// A grant that nobody here waits for (any more: whoever has heard of it otherwise keeps it).
+/// A grant that nobody waits for here, or not any more. An attempt that was answered it otherwise keeps it.
 #[derive(Debug)]
 pub(crate) struct OrphanedGrant {
     pub(crate) name: LockName,
     pub(crate) token: TokenHash,
-    /// Which of its grants; `None` in word of a gateway that does not say.
-    pub(crate) fence: Option<FencingToken>,
+    /// Which of its grants.
+    pub(crate) fence: FencingToken,
 }
 
 /// One timer for each, however often it is set.
@@ -222,7 +221,7 @@ mod tests {
         assert!(start.elapsed() < Duration::from_secs(2));
     }
 
-    /// Deeds of which those that only clear up never come to an end: the server answers slowly.
+    /// Actions of which those that only clear up never come to an end: the server answers slowly.
     #[derive(Default)]
     struct Slow {
         passed_on: Mutex<Vec<(LockName, Instant)>>,

@@ -63,7 +63,7 @@ pub(super) enum TryOutcome {
 }
 
 /// For how long it is tried again where too few nodes answer: as on one server, long enough for a
-/// restart, short enough for a caller to hear that nothing happened.
+/// restart, short enough for a caller to be told that nothing happened.
 const RETRY_FOR: Duration = Duration::from_secs(1);
 /// How often it is tried again where nobody got a majority.
 const TRIES: usize = 8;
@@ -87,7 +87,7 @@ impl Shared {
                 TryOutcome::Over(tried) => return Ok(tried),
                 TryOutcome::Split(holder) => {
                     splits += 1;
-                    // Whoever waits goes on in the line.
+                    // Whoever waits goes on in the queue.
                     if splits > TRIES || !request.take || request.wake_within.is_some() {
                         return Ok(AttemptOutcome::Split(holder));
                     }
@@ -180,7 +180,7 @@ impl Shared {
         fence: FencingToken,
         began: Instant,
     ) -> Result<HeldLease, TryOutcome> {
-        // Only those whose vote was heard before any node is asked to accept the fence: what a node learns
+        // Only those whose vote came before any node is asked to accept the fence: what a node learns
         // until then from one of them counts that one's acceptance, or ends its vote.
         let reserved: HashMap<usize, &VoteId> = votes
             .by_node()

@@ -129,7 +129,7 @@ mod tests {
             majority_validity(vec![ms(3), ms(9), ms(5), ms(1), ms(7)], 3),
             ms(5)
         );
-        // Where some of the majority were not heard of.
+        // Where some of the majority have not answered.
         assert_eq!(majority_validity(vec![ms(9)], 2), ms(9));
         assert_eq!(majority_validity(Vec::new(), 2), Duration::ZERO);
     }

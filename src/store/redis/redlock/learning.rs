@@ -24,9 +24,8 @@ use crate::{
 
 use super::{
     super::client::dispatch::Pauses,
-    calls::{LearnState, TeachReply},
     claim::Nonce,
-    node::Node,
+    node::{LearnState, Node, TeachReply},
     quorum::NodeReplies,
     shared::Shared,
 };

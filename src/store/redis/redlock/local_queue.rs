@@ -1,4 +1,4 @@
-//! The line of those who wait for a lock at this gateway. It lives in memory only.
+//! The queue of those who wait for a lock at this gateway. It lives in memory only.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -44,7 +44,7 @@ struct QueueState {
     tried: Option<TokenHash>,
 }
 
-/// What becomes of one that wants to stand in the line.
+/// What becomes of one that wants to join the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum JoinOutcome {
     /// It stands there, with so many before it; whose place it has taken; and whether somebody must
@@ -73,7 +73,7 @@ pub(super) enum LeaveOutcome {
     BeingTried,
 }
 
-/// How much longer than its patience a place is remembered: whoever has it leaves by itself.
+/// How much longer than its wait a place is remembered: whoever has it leaves by itself.
 const MARGIN: Duration = Duration::from_secs(5);
 
 // === impl LocalQueue ===
@@ -224,7 +224,7 @@ impl LocalQueue {
         let begun = self.begun.load(Ordering::SeqCst);
         self.woken.notify_one();
         let mut over = self.over.subscribe();
-        // The line cannot go while it is asked.
+        // The queue cannot go while it is asked.
         drop(over.wait_for(|over| *over > begun).await);
     }
 
@@ -280,14 +280,14 @@ impl QueueState {
 }
 
 fn count(len: usize) -> u64 {
-    u64::try_from(len).expect("a line is shorter than 2^64")
+    u64::try_from(len).expect("a queue is shorter than 2^64")
 }
 
 // === Local queues ===
 //
-// The lines of all locks at this gateway.
+// The queues of all locks at this gateway.
 
-/// The lines of the locks that somebody is about here.
+/// The queues of the locks that are in use here.
 #[derive(Debug, Default)]
 pub(super) struct LocalQueues {
     table: Mutex<QueueTable>,
@@ -296,7 +296,7 @@ pub(super) struct LocalQueues {
 #[derive(Debug, Default)]
 struct QueueTable {
     by_name: HashMap<LockName, Weak<LocalQueue>>,
-    /// How many there may be before those are cleared away that nobody is about any more.
+    /// How many there may be before those are cleared away that are not in use any more.
     most: usize,
 }
 
@@ -306,7 +306,7 @@ const FEW: usize = 1_024;
 // === impl LocalQueues ===
 
 impl LocalQueues {
-    /// The line of a lock. It is kept as long as somebody has it.
+    /// The queue of a lock. It is kept as long as somebody has it.
     pub(super) fn of(&self, name: &LockName) -> Arc<LocalQueue> {
         let mut table = self.table();
         if let Some(local_queue) = table.by_name.get(name).and_then(Weak::upgrade) {
@@ -325,7 +325,7 @@ impl LocalQueues {
         local_queue
     }
 
-    /// The line of a lock that somebody is about already.
+    /// The queue of a lock that is in use already.
     pub(super) fn existing(&self, name: &LockName) -> Option<Arc<LocalQueue>> {
         self.table().by_name.get(name).and_then(Weak::upgrade)
     }
@@ -344,9 +344,9 @@ impl LocalQueues {
 
 // === Local waiter ===
 //
-// One that stands in the line of a lock.
+// One that stands in the queue of a lock.
 
-/// One that stands in the line of a lock at this gateway.
+/// One that stands in the queue of a lock at this gateway.
 #[derive(Debug, Clone)]
 pub(super) struct LocalWaiter {
     pub(super) attempt: Arc<Attempt>,

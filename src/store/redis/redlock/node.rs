@@ -25,7 +25,6 @@ use super::{
         client::{
             Connection, Endpoint, Pool,
             credentials::Credentials,
-            destination::no_connection,
             dispatch::{Dispatch, DispatchReply, Sending},
             route::Route,
             shard::Shard,
@@ -82,19 +81,12 @@ pub(super) struct Votes {
 
 impl Node {
     /// A connection on which the node may be asked to vote.
-    pub(super) async fn voting_connection(
-        &self,
-        keys: &Keys,
-        limit: Instant,
-    ) -> Result<Connection, StoreError> {
+    pub(super) async fn voting_connection(&self, limit: Instant) -> Result<Connection, StoreError> {
         let admission = &self.shard.admission;
         admission
             .admit_by(&self.shard, &self.examiner, limit)
             .await?;
-        let connection = match self.shard.pool.connection(limit).await {
-            Ok(connection) => connection,
-            Err(why) => return Err(self.failed(no_connection(why), keys, limit).await),
-        };
+        let connection = self.shard.pool.connection(limit).await?;
         match self.time_until_vote(&connection) {
             Some(left) if left.is_zero() => Ok(connection),
             left => Err(Unavailability::TooFewNodes(delayed(left)).into()),
@@ -165,7 +157,7 @@ impl Node {
         let sent = self.dispatch.once_on(on, script, echo, limit, fill).await;
         match sent {
             Ok(reply) => Ok(reply),
-            Err(failure) => Err(self.failed(failure, keys, limit).await),
+            Err(failure) => Err(self.dispatch.refused(failure, keys, echo, limit).await),
         }
     }
 
@@ -182,10 +174,6 @@ impl Node {
 
     pub(super) fn pool(&self) -> &Pool {
         &self.shard.pool
-    }
-
-    async fn failed(&self, failure: Failure, keys: &Keys, limit: Instant) -> StoreError {
-        self.dispatch.refused(failure, keys, limit).await
     }
 }
 

@@ -1,5 +1,5 @@
 //! Carries news between gateways over all nodes. Each message comes by every node that there is a way by,
-//! and is heard once.
+//! and is delivered once.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,6 @@ use std::{
 };
 
 use async_trait::async_trait;
-use bb8_redis::redis::Cmd;
 use futures_util::{
     StreamExt, future,
     stream::{self, BoxStream, SelectAll},
@@ -19,15 +18,7 @@ use futures_util::{
 
 use crate::store::{StoreError, Unavailability, contract::Relay};
 
-use super::{
-    super::{
-        Slot,
-        client::{PubSubConnection, failure::Failure},
-        queue::relay::until_silent,
-    },
-    quorum::unknown,
-    shared::Shared,
-};
+use super::{super::client::PubSubConnection, quorum::unknown, shared::Shared};
 
 /// The relay of a quorum.
 pub(super) struct QuorumRelay {
@@ -36,7 +27,7 @@ pub(super) struct QuorumRelay {
     pub(super) sent: AtomicU64,
 }
 
-/// The messages that were heard last, so that those which come by another node are known.
+/// The messages that came last, so that those which come by another node as well are known.
 #[derive(Debug, Default)]
 struct RecentMessages {
     last: VecDeque<String>,
@@ -50,15 +41,10 @@ const REMEMBERED: usize = 1_024;
 impl QuorumRelay {
     /// Publishes at all nodes. A majority shares a node with the majority on which others listen.
     async fn publish(&self, channel: &str, message: &str) -> Result<(), StoreError> {
-        let mut command = Cmd::new();
-        command.arg("PUBLISH").arg(channel).arg(message);
-        let (quorum, slot) = (&self.shared.quorum, Slot::of(channel.as_bytes()));
+        let quorum = &self.shared.quorum;
         let majority = quorum.majority();
         let answers = quorum.ask(
-            |node| async {
-                let sent = node.dispatch.plain(slot, &command).await;
-                sent.map(drop).map_err(of_failure)
-            },
+            |node| node.dispatch.publish(channel, message),
             |answers| answers.count(Result::is_ok) >= majority,
         );
         let answers = answers.await;
@@ -67,16 +53,6 @@ impl QuorumRelay {
         }
         let describe = |missed, error: &StoreError| self.shared.describe(missed, error);
         Err(unknown(&answers, majority, false, describe))
-    }
-}
-
-fn of_failure(failure: Failure) -> StoreError {
-    match failure {
-        Failure::Unknown(why) => why.into(),
-        Failure::NoScript | Failure::WrongType => {
-            Unavailability::Refused("the server refuses PUBLISH".to_owned()).into()
-        }
-        known => known.reason().into(),
     }
 }
 
@@ -137,33 +113,16 @@ impl Relay for QuorumRelay {
     }
 }
 
-/// What is heard at one node, and `None` when nothing is any more.
-fn messages(
-    PubSubConnection {
-        connection,
-        disconnected,
-    }: PubSubConnection,
-) -> BoxStream<'static, Option<String>> {
-    let (mut requests, messages) = connection.split();
-    let lost = async move {
-        tokio::select! {
-            () = until_silent(&mut requests) => {}
-            () = disconnected.cancelled() => {}
-        }
-    };
-    let texts = messages.map(|message| {
-        let text = String::from_utf8_lossy(message.get_payload_bytes());
-        Some(text.into_owned())
-    });
-    let until = Box::pin(lost);
-    let texts = texts.take_until(until);
-    texts.chain(stream::once(future::ready(None))).boxed()
+/// What is published at one node, and `None` when the connection is lost.
+fn messages(pubsub: PubSubConnection) -> BoxStream<'static, Option<String>> {
+    let end = stream::once(future::ready(None));
+    pubsub.messages().map(Some).chain(end).boxed()
 }
 
 // === impl RecentMessages ===
 
 impl RecentMessages {
-    /// Whether a message with this mark was not heard before.
+    /// Whether no message with this mark came before.
     fn is_new(&mut self, mark: &str) -> bool {
         if self.last.iter().rev().any(|recent| recent == mark) {
             return false;
@@ -181,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_heard_once_although_it_comes_by_every_node() {
+    fn a_message_is_delivered_once_although_it_comes_by_every_node() {
         let mut recent = RecentMessages::default();
         for number in 0..2 * REMEMBERED {
             let mark = format!("gateway {number}");

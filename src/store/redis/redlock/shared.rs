@@ -58,7 +58,7 @@ impl Shared {
         turn.map_err(|_elapsed| Unavailability::Overloaded)
     }
 
-    /// A lock has become free by what was done here: whoever is next in line here has it by the time
+    /// A lock has become free by what was done here: whoever is next in the queue here has it by the time
     /// that this is answered, unless another gateway comes first.
     pub(super) async fn hand_off(&self, name: &LockName) {
         if let Some(local_queue) = self.local_queues.existing(name)
@@ -68,7 +68,7 @@ impl Shared {
         }
     }
 
-    /// What stands between somebody and a lock, if nobody knows more of it than the line here.
+    /// What stands between somebody and a lock, if nothing but the queue here is known.
     pub(super) async fn contention(&self, keys: &Keys, local_queue: &LocalQueue) -> Contention {
         // It is shown to people; who left has left although nobody knows it.
         let view = self.view(keys).await.ok();
@@ -100,7 +100,7 @@ pub(super) struct Sweeper {
 pub(super) enum SweepTarget {
     /// This try.
     Try(Nonce),
-    /// The whole attempt, of which somebody may have heard.
+    /// The whole attempt, which may have been delivered.
     Attempt,
     /// The lease, which was released by this keeper, or has no majority any more. What another has
     /// adopted stays.

@@ -71,7 +71,7 @@ pub struct RedlockStore {
 const ASKING: usize = 64;
 /// For how long they do.
 const ROOM_WITHIN: Duration = Duration::from_secs(3);
-/// How often those are told who watch their place in a line.
+/// How often those are told who watch their place in a queue.
 const SHOWN: Duration = Duration::from_millis(500);
 
 // === impl RedlockStore ===
@@ -160,7 +160,7 @@ impl RedlockStore {
 // === impl Shared ===
 
 impl Shared {
-    /// Starts what keeps an eye on the nodes, and hears what is said there.
+    /// Starts the watch of the nodes, and the subscriptions to their messages.
     fn start_listening(self: &Arc<Self>, lifecycle: &Lifecycle) {
         for node in self.quorum.nodes() {
             let (examiner, stopped) = (Arc::clone(&node.examiner), lifecycle.stopped());

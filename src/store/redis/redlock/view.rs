@@ -256,7 +256,7 @@ pub(super) fn accepting(leases: &[&HeldLease]) -> usize {
 }
 
 /// The lease that a majority has made last anew, which took so long. Who renews it was granted it, so
-/// that a node keeps it too which never heard of its fence.
+/// that a node keeps it too which was never told its fence.
 pub(super) fn renewed(
     leases: &[&HeldLease],
     majority: usize,

@@ -30,7 +30,7 @@ use super::{
 // === impl Shared ===
 
 impl Shared {
-    /// Acquires a lock that is free and for which nobody stands in line here; else joins the line, if the
+    /// Acquires a lock that is free and for which nobody is queued here; else joins the queue, if the
     /// attempt wants to wait.
     pub(super) async fn acquire(
         self: &Arc<Self>,
@@ -40,7 +40,7 @@ impl Shared {
         // Where somebody waits the lock is not taken, and who only asks needs no turn.
         let turn = match (local_queue.len(Instant::now()), local_queue.turn.try_lock()) {
             (0, Ok(turn)) => Some(turn),
-            // Somebody else just tries. Whoever wants to wait can as well do so in the line.
+            // Somebody else just tries. Whoever wants to wait can as well do so in the queue.
             (0, Err(_)) if attempt.wait.is_none() => Some(self.turn(&local_queue).await?),
             _ => None,
         };
@@ -62,7 +62,7 @@ impl Shared {
         Ok(joined)
     }
 
-    /// Takes a place in the line for an attempt, or answers why not.
+    /// Takes a place in the queue for an attempt, or answers why not.
     fn join(
         self: &Arc<Self>,
         local_queue: &Arc<LocalQueue>,
@@ -100,12 +100,12 @@ impl Shared {
 
     fn supersede(&self, superseded: Option<TokenHash>) {
         if let Some(token) = superseded {
-            // Whoever has left already need not hear it.
+            // An attempt that has left already need not be told.
             let _delivered = self.gateway.parking.deliver(&token, News::Superseded);
         }
     }
 
-    /// Takes an attempt out of the line. What it was granted in that instant it has.
+    /// Takes an attempt out of the queue. What it was granted in that instant it has.
     pub(super) async fn leave(
         &self,
         name: &LockName,
@@ -160,7 +160,7 @@ impl Shared {
 
 // === Contender ===
 //
-// Contends for a lock, for those who stand in its line at this gateway: one for each lock, however many
+// Contends for a lock, for those who stand in its queue at this gateway: one for each lock, however many
 // wait.
 
 /// When it is tried again.
@@ -187,7 +187,7 @@ const MARGIN: Duration = Duration::from_millis(2);
 // === impl Shared ===
 
 impl Shared {
-    /// Starts to contend for a lock in whose line somebody stands.
+    /// Starts to contend for a lock in whose queue somebody stands.
     pub(super) fn start_contending(
         self: &Arc<Self>,
         name: &LockName,
@@ -204,7 +204,7 @@ impl Shared {
         });
     }
 
-    /// Goes on until nobody stands in the line.
+    /// Goes on until nobody stands in the queue.
     async fn contend(&self, name: &LockName, local_queue: &LocalQueue) {
         let mut splits = Backoff::new();
         while let Some(head) = local_queue.head(Instant::now()) {

@@ -24,7 +24,7 @@
 --                                             the lease that lives under the idempotency key, and who kept
 --                                             it until now
 --   collected ARGV 1: news, lease, time, keeper
---                                             the same, and nobody has heard of it before
+--                                             the same, and it was answered to nobody before
 --   held ARGV 1: news, contention ..          somebody else holds it, or will in a moment
 --   queued ARGV 1: news, how many are before it, contention ..
 --   superseded ARGV 1: news                   a newer request with its key has its place, or keeps its
@@ -64,13 +64,13 @@ local function take(us)
     return why .. ' ' .. id .. ' 0:' .. (why == 'clock' and #us - 6 .. ':' .. string.sub(us, 1, -7) or '')
   end
   if used then
-    redis.call('SET', used, 'l' .. id, 'PX', ARGV[2] + 60000)
+    redis.call('SET', used, 'l' .. id, 'PX', ARGV[2] + TOMBSTONE)
   end
   local marks = used and 'x100' or 'x000'
   if place ~= '' then
     marks = string.sub(place, 1, 4)
     if string.byte(place, 4) == 49 then
-      redis.call('SET', of, 'g', 'PX', ARGV[2] + 60000)
+      redis.call('SET', of, 'g', 'PX', ARGV[2] + TOMBSTONE)
     end
   end
   local ends = string.format('%016.0f', us + ARGV[2] * 1000)
@@ -193,7 +193,7 @@ if ours and used and string.byte(held, 68) == 49 and string.sub(held, 216, 279) 
     if before ~= string.sub(id, 2) then
       remember_end('2' .. before, 'a', left + TOMBSTONE)
     end
-    -- Its caller may have heard of it: from now on it is not given back, and this attempt keeps it.
+    -- It may have been delivered: from now on it is not given back, and this attempt keeps it.
     held = string.sub(held, 1, 68) .. '1' .. string.sub(held, 70, 151) .. string.sub(id, 2)
       .. string.sub(held, 216)
     redis.call('SET', lock, held, 'KEEPTTL')
@@ -209,7 +209,7 @@ if not (held and waits) then
   count = redis.call('LLEN', wait)
   if not held and count == 0 then
     if whose and whose ~= 'q' .. id then
-      -- The newest request owns the key: an older one that was granted the lock and did not hear of it in time does not
+      -- The newest request owns the key: an older one that did not confirm its grant in time does not
       -- take it back.
       local before = name .. 'of:' .. string.sub(whose, 2)
       if is_ticket(redis.call('GET', before)) then
@@ -285,7 +285,7 @@ else
   ahead = count - 1
 end
 if not at and is_ticket(old) then
-  -- It was granted the lock and did not hear of it in time, or its place was lost.
+  -- It did not confirm its grant in time, or its place was lost.
   redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
 end
 return stand(us, queued, count, ahead)

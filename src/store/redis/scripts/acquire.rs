@@ -1,6 +1,5 @@
 //! Calls `acquire.lua`.
 
-use super::queueing;
 use std::time::Duration;
 
 use bb8_redis::redis::Cmd;
@@ -25,6 +24,7 @@ use super::{
     },
     GrantKnowledge, Reply, Scripts,
     hex::{self, token_hash},
+    queueing,
 };
 
 /// A wait that is longer is asked for again by the time it is over.
@@ -50,15 +50,17 @@ impl Scripts {
             .as_ref()
             .map(|key| hex::write(key.hash.as_bytes()));
         let key = key.as_deref().unwrap_or_default();
+        // Who does not wait is neither parked nor queued, and is spared both looks.
+        let waits = attempt.wait.is_some();
         // It asks again because it has lost its place, and what was sent before may still arrive.
-        let resent = gateway.parking.was_resent(&attempt.token);
-        let says_it_is_alive = gateway.should_announce(keys.slot());
+        let resent = waits && gateway.parking.was_resent(&attempt.token);
+        let says_it_is_alive = waits && gateway.should_announce(keys.slot());
         let fill = |command: &mut Cmd, sending| {
             let late = resent || sending == Sending::Again;
             command.arg(keys.lock()).arg(keys.fence());
             command.arg(&id).arg(lasts).arg(&rest);
             command.arg(queueing::gateway(keys, gateway));
-            let waits_or_late = attempt.wait.is_some() || late;
+            let waits_or_late = waits || late;
             // What most attempts do not need is left out: each argument costs the server as much as a small command.
             if waits_or_late || !key.is_empty() {
                 command.arg(key);

@@ -1,6 +1,5 @@
 //! Calls `advance.lua`.
 
-use super::queueing;
 use bb8_redis::redis::Cmd;
 use tokio::time::Duration;
 
@@ -8,7 +7,7 @@ use crate::store::StoreError;
 
 use super::{
     super::{client::dispatch::Dispatch, keys::Keys, queue::gateway::RedisGateway},
-    Scripts,
+    Scripts, queueing,
 };
 
 /// What became of a lock whose lease should have ended.

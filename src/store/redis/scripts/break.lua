@@ -54,7 +54,6 @@ if not meant then
   end
   return 'changed ' .. nonce .. ' 0:'
 end
--- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
 local first = redis.call('LPOP', wait)
 local passed = 'nobody'
 if first then
@@ -69,12 +68,13 @@ if ours then
   local id = string.sub(held, 1, 65)
   if string.byte(held, 66) ~= 112 then
     -- A copy of its acquire that is still on its way must not take the lock again, and its idempotency
-    -- key is used. Of one that is provisional its holder has not heard, and may ask again.
+    -- key is used. A provisional grant was not delivered, and its attempt may ask again.
     remember_end(id, 'b', TOMBSTONE)
     if string.byte(held, 68) == 49 then
       redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', TOMBSTONE)
     end
   end
+  -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
   send('all', 'broken', string.sub(id, 2))
 end
 if passed ~= 'passed' then

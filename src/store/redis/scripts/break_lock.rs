@@ -1,6 +1,5 @@
 //! Calls `break.lua`.
 
-use super::queueing;
 use bb8_redis::redis::Cmd;
 
 use crate::{
@@ -14,7 +13,7 @@ use super::{
         keys::Keys,
         queue::gateway::RedisGateway,
     },
-    Reply, Scripts,
+    Reply, Scripts, queueing,
 };
 
 /// What became of it.
@@ -62,7 +61,7 @@ impl Scripts {
 
 impl Reply {
     /// The loss of a lease that was broken.
-    pub(super) fn broken(&mut self) -> Result<Loss, StoreError> {
+    pub(in crate::store::redis) fn broken(&mut self) -> Result<Loss, StoreError> {
         match self.integer() {
             Some(held @ (0 | 1)) => Ok(Loss::Broken { held: held == 1 }),
             _ => Err(self.unexpected()),

@@ -8,13 +8,13 @@
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
---   3  1 to give back only what nobody has heard of, 2 for a grant that was kept back so that nobody
---      can have heard of it, else 0. Only with 0 its idempotency key counts as used
+--   3  1 to give back only what was not delivered, 2 for a grant that was kept back and cannot have been
+--      delivered, else 0. Only with 0 its idempotency key counts as used
 --   4  the fence of the grant that is meant, in 16 digits, or empty for whatever the attempt holds
 -- Reply
 --   given_back ARGV 1: news
---   kept ARGV 1: news     its lease was adopted or answered again under its idempotency key, or somebody
---                         has heard of it after all
+--   kept ARGV 1: news     its lease was adopted or answered again under its idempotency key, or was
+--                         delivered after all
 --   nothing ARGV 1: news  it holds nothing, and never will; or the grant that is meant is over
 -- Replay
 --   The attempt is refused for as long as its end is remembered, however late a copy of its acquire
@@ -62,7 +62,7 @@ end
 
 local keyed = string.byte(held, 68) == 49
 local adopted = kept_by(held) ~= string.sub(id, 2)
--- Word of the grant may be late, and its attempt have heard of it otherwise.
+-- The message of the grant may be late, and its attempt have been answered otherwise.
 local heard = ARGV[3] == '1' and string.byte(held, 66) == 104
 if adopted or heard or (keyed and string.byte(held, 69) == 49) then
   return 'kept ' .. id .. ' 0:'

@@ -1,6 +1,5 @@
 //! Calls `give_back.lua`.
 
-use super::queueing;
 use bb8_redis::redis::Cmd;
 
 use crate::{
@@ -10,7 +9,7 @@ use crate::{
 
 use super::{
     super::{client::dispatch::Dispatch, keys::Keys, layout::id, queue::gateway::RedisGateway},
-    Scripts,
+    Scripts, queueing,
 };
 
 /// Who may know of a grant that is given back.
@@ -19,10 +18,9 @@ pub(in crate::store::redis) enum GrantKnowledge {
     /// Its answer may be on its way: its idempotency key is used.
     MayBeDelivered,
     /// Nobody, as far as is known here: its idempotency key is not used. If its attempt was answered
-    /// from the store before the word of its grant came here, it is not given back; nor is a later
-    /// grant of that attempt than the one with this fence. A gateway of an earlier version does not
-    /// say which one it means.
-    Undelivered(Option<FencingToken>),
+    /// from the store before the message of its grant came here, it is not given back; nor is a later
+    /// grant of that attempt than the one with this fence.
+    Undelivered(FencingToken),
     /// Nobody: it was kept back. Its idempotency key is not used.
     WaitsForReplicas,
 }
@@ -91,8 +89,7 @@ impl Scripts {
             queueing::fill(command, keys, gateway, &id);
             match known {
                 GrantKnowledge::MayBeDelivered => command.arg(0).arg(""),
-                GrantKnowledge::Undelivered(None) => command.arg(1).arg(""),
-                GrantKnowledge::Undelivered(Some(fence)) => {
+                GrantKnowledge::Undelivered(fence) => {
                     command.arg(1).arg(format!("{:016}", fence.get()))
                 }
                 GrantKnowledge::WaitsForReplicas => command.arg(2).arg(""),

@@ -33,13 +33,13 @@ if is_queued(body) then
 end
 if string.byte(body, 21) == 49 then
   -- A copy of its acquire that is still on its way must not queue it again.
-  redis.call('SET', of, 'g', 'PX', '60000')
+  redis.call('SET', of, 'g', 'PX', 'TOMBSTONE')
 else
   redis.call('DEL', of)
 end
 -- A newer request may stand under its key by now.
 local used = name .. 'key:' .. string.sub(body, 155, 218)
-if redis.call('GET', used) == 'q' .. id then
+if redis.pcall('GET', used) == 'q' .. id then
   redis.call('DEL', used)
 end
 return 'lapsed ' .. id .. ' '

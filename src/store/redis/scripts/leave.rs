@@ -1,6 +1,5 @@
 //! Calls `leave.lua`.
 
-use super::queueing;
 use bb8_redis::redis::Cmd;
 use tokio::time::Duration;
 
@@ -16,7 +15,7 @@ use super::{
         layout::id,
         queue::gateway::RedisGateway,
     },
-    Scripts,
+    Scripts, queueing,
 };
 
 // === impl Scripts ===

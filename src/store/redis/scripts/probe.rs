@@ -39,8 +39,8 @@ pub(in crate::store::redis) enum Permission {
     Missing,
 }
 
-/// The commands that only a list needs.
-const LISTING: [&str; 2] = ["SCAN", "GETRANGE"];
+/// The command that only a list needs.
+const LISTING: &str = "SCAN";
 
 // === impl Scripts ===
 
@@ -96,8 +96,11 @@ fn read(mut reply: Reply) -> Option<Probed> {
     while let Some(name) = reply.text() {
         let error = reply.text()?;
         refusal = refusal.or_else(|| refusal_in(&error));
-        let of_list = LISTING.contains(&name.as_str());
-        let those = if of_list { &mut listing } else { &mut commands };
+        let those = if name == LISTING {
+            &mut listing
+        } else {
+            &mut commands
+        };
         those.push((name, Permission::from_error(&error)));
     }
     Some(Probed {
@@ -139,5 +142,41 @@ impl Permission {
             Failure::Refused(Unavailability::Misconfigured(_)) => Self::Missing,
             _ => Self::Given,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_list_locks_are_safe_and_without_any_other_command_they_are_not() {
+        let text = |text: &str| Value::BulkString(text.into());
+        let refused = "ERR The user executing the script can't run this command or subcommand";
+        let undeclared = "ERR Script tried accessing undeclared key";
+        let mut reply = vec![text("probe"), text("key"), Value::Int(1), Value::Int(2)];
+        reply.extend([text(""), text("GET"), text("")]);
+        let refusals = [
+            ("GETRANGE", refused),
+            ("SCAN", refused),
+            ("keys that are not declared", undeclared),
+        ];
+        reply.extend(
+            refusals
+                .iter()
+                .flat_map(|(name, error)| [*name, *error].map(text)),
+        );
+        let reply = Reply::read(Value::Array(reply), "key").unwrap();
+        let probed = read(reply).unwrap();
+        let missing = |of: &[(String, Permission)]| {
+            let missing = of.iter().filter(|(_, it)| *it == Permission::Missing);
+            missing.map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            missing(&probed.commands),
+            ["GETRANGE", "keys that are not declared"]
+        );
+        assert_eq!(missing(&probed.listing), ["SCAN"]);
+        assert_eq!(probed.publish, Permission::Given);
     }
 }

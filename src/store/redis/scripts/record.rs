@@ -50,7 +50,8 @@ impl Reply {
             ttl: Ttl::from_millis(u64::try_from(self.integer()?).ok()?).ok()?,
             expires_in: millis(self.integer()?)?,
             held_for: millis(self.integer()?)?,
-            hold_expires_in: limit(self.integer()?),
+            // -1: there is no limit.
+            hold_expires_in: millis(self.integer()?),
             owner: match self.text()?.as_str() {
                 "" => None,
                 owner => Some(Owner::new(owner).ok()?),
@@ -89,11 +90,6 @@ impl Reply {
             found,
         }
     }
-}
-
-/// What is left until a limit, of which -1 means that there is none.
-pub(in crate::store::redis) fn limit(ms: i64) -> Option<Duration> {
-    millis(ms)
 }
 
 fn millis(ms: i64) -> Option<Duration> {

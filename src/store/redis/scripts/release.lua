@@ -56,8 +56,8 @@ end
 
 local function remember_release()
   if string.byte(held, 68) == 49 then
-    redis.call('SET', name .. 'of:' .. id, 'r', 'PX', '60000')
-    redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', '60000')
+    redis.call('SET', name .. 'of:' .. id, 'r', 'PX', 'TOMBSTONE')
+    redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', 'TOMBSTONE')
   end
 end
 

@@ -1,6 +1,5 @@
 //! Calls `release.lua`.
 
-use super::queueing;
 use bb8_redis::redis::Cmd;
 
 use crate::{
@@ -18,7 +17,7 @@ use super::{
         layout::id,
         queue::gateway::RedisGateway,
     },
-    Scripts,
+    Scripts, queueing,
 };
 
 // === impl Scripts ===

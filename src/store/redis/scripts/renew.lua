@@ -96,7 +96,7 @@ if adopts and before ~= keeper then
 end
 local ends = string.format('%016.0f', us + left * 1000)
 local sooner = ends < string.sub(held, 103, 118)
--- Whoever renews it has heard of it.
+-- Its holder renews it, so that the grant was delivered.
 held = string.sub(held, 1, 65) .. 'h' .. string.sub(held, 67, 102) .. ends .. string.format('%08.0f', ttl) .. string.sub(held, 127, 135)
   .. (named ~= '' and stamp or string.sub(held, 136, 151))
   .. (adopts and before or string.sub(held, 152, 215)) .. string.sub(held, 216)

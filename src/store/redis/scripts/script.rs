@@ -23,7 +23,7 @@ pub(in crate::store::redis) struct Script {
     keys: usize,
     /// Whether it only looks: it comes to no harm where keys of its slot are elsewhere.
     read_only: bool,
-    /// Whether it can do with the lease's own keys.
+    /// Whether it can do with its first key, which is the lock.
     runs_during_slot_migration: bool,
 }
 
@@ -45,7 +45,7 @@ pub(in crate::store::redis) struct Scripts {
     pub(super) probe: Script,
 }
 
-/// [`TOMBSTONE`] as the scripts take it.
+/// [`TOMBSTONE`] as the scripts take it: those of a quorum as an argument, the others in the place of the word.
 pub(in crate::store::redis) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
 /// What the scripts share, by the name under which they import it. A function that a script does not
 /// come to costs it nothing, because it imports what only its longer ways need behind the short one.
@@ -114,7 +114,10 @@ impl Scripts {
 impl Script {
     pub(in crate::store::redis) fn new(text: &str, keys: usize) -> Self {
         let text = compose(text);
-        assert!(!text.contains(EVERYBODY), "who tells says where it is told");
+        assert!(
+            !text.contains(EVERYBODY),
+            "a script that publishes is made for its channels"
+        );
         Self::of(text, keys)
     }
 
@@ -163,8 +166,8 @@ impl Script {
         !self.read_only
     }
 
-    /// Whether it can do with the lease's own keys, which are its first, while its slot is being moved:
-    /// the lock and its record, and what is remembered if it has an idempotency key.
+    /// Whether it can do with its first key while its slot is being moved: the lock, which exists as long as the
+    /// lease does.
     pub(in crate::store::redis) fn runs_during_slot_migration(&self) -> bool {
         self.runs_during_slot_migration
     }
@@ -184,7 +187,7 @@ impl Script {
     }
 }
 
-/// Puts the parts in the place of the lines that import them.
+/// Puts the parts in the place of the lines that import them, and the number in the place of the word.
 fn compose(text: &str) -> String {
     let mut composed = String::with_capacity(4 * text.len());
     for line in text.lines() {
@@ -198,7 +201,7 @@ fn compose(text: &str) -> String {
         composed.push_str(text);
         composed.push('\n');
     }
-    composed
+    composed.replace("TOMBSTONE", &TOMBSTONE_MS.to_string())
 }
 
 // === Idempotency ===

@@ -87,6 +87,28 @@ async fn a_slot_that_has_moved_is_followed_at_once() {
     granted(store.acquire(&attempt(name)).await);
 }
 
+#[tokio::test]
+async fn a_key_of_another_type_is_named_and_leads_nobody_to_another_server() {
+    let pooled = Pooled::take().await;
+    let cluster = pooled.cluster();
+    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    for server in 0..3 {
+        let asked = attempt(&cluster.names_on(server, 1)[0]);
+        let ticket = format!("lg:{{{}}}:of:2{}", asked.name, asked.token);
+        let there = &cluster.servers[server];
+        there.run(&["RPUSH", &ticket, "mine"]).await;
+        there.run(&["CONFIG", "RESETSTAT"]).await;
+        match store.release(&asked.name, &asked.token).await {
+            Err(StoreError::ForeignData { key, .. }) => assert_eq!(key, ticket),
+            other => panic!("{other:?}"),
+        }
+        let stats = there.text(&["INFO", "errorstats"]).await;
+        assert!(!stats.contains("errorstat_MOVED"), "{stats}");
+        there.run(&["DEL", &ticket]).await;
+        granted(store.acquire(&asked).await);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_lost_behind_a_redirect_is_recognised_when_it_is_sent_again() {
     let pooled = Pooled::take().await;

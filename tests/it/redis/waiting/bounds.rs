@@ -1,6 +1,5 @@
 //! What waiting costs, and what happens where something has run out.
 
-use latchgate::telemetry::metrics::Metrics;
 use std::{collections::BTreeMap, time::Duration};
 
 use latchgate::{
@@ -12,6 +11,7 @@ use latchgate::{
         contract::{Acquisition, Confirmation, Leaving},
         parking::News,
     },
+    telemetry::metrics::Metrics,
 };
 use tokio::time::{Instant, sleep};
 

@@ -1,6 +1,5 @@
 //! A gateway on a server that others share, and those who ask it.
 
-use latchgate::telemetry::metrics::Metrics;
 use std::{sync::Arc, time::Duration};
 
 use latchgate::{
@@ -14,6 +13,7 @@ use latchgate::{
         contract::{Attempt, Inspection, Release, Waiting},
         redis::{RedisServers, RedisStore},
     },
+    telemetry::metrics::Metrics,
 };
 use tokio::{
     sync::oneshot,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bb8_redis::redis::from_redis_value;
+use bb8_redis::redis::{Value, from_redis_value};
 use latchgate::{
     engine::{AcquireError, AcquireRequest},
     store::{
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{
     super::{
         leases::keyed as keyed_attempt,
-        rig::{attempt, eventually, is_as_quick_as, ttl},
+        rig::{attempt, eventually, is_as_quick_as, ttl, write_down_everything},
     },
     gate::{GRACE, TestGateway, keep, keyed, leftovers, request, waiting},
 };
@@ -345,17 +345,37 @@ async fn an_older_attempt_that_is_given_back_late_does_not_free_the_key_of_a_new
     .await;
 }
 
+/// Whether the server has run the script that gives up the place of an attempt: the only one of one key that is given
+/// its id.
+async fn has_lapsed(server: &RedisServer, id: &str) -> bool {
+    let Value::Array(log) = server.run(&["SLOWLOG", "GET", "-1"]).await else {
+        panic!("the log is a list");
+    };
+    let [one, id] = ["1", id].map(|word| Value::BulkString(word.into()));
+    log.iter().any(|entry| match entry {
+        // Number, time, duration, and the command: EVALSHA, hash, number of keys, ..
+        Value::Array(entry) => matches!(&entry[3], Value::Array(words)
+            if words.get(2) == Some(&one) && words.contains(&id)),
+        _ => panic!("an entry is a list"),
+    })
+}
+
 #[tokio::test]
 async fn a_kept_place_that_lapses_late_does_not_free_the_key_of_a_newer_one() {
     let server = RedisServer::start().await;
     let gate = TestGateway::on(&server).await;
+    write_down_everything(&server).await;
     let lease = gate.take("lapses").await;
     gate.ask(brief(50, keyed("lapses", "k"))).refusal().await;
+    let older = server.text(&["LINDEX", "lg:{lapses}:wait", "0"]).await;
     gate.release(&lease).await;
     // What was granted to nobody ended, and somebody else has the lock.
     server.run(&["SET", "lg:{lapses}:lock", "theirs"]).await;
     let newer = gate.queue(keyed("lapses", "k")).await;
-    tokio::time::sleep(2 * GRACE).await;
+    eventually("the older place lapses", async || {
+        has_lapsed(&server, &older).await.then_some(())
+    })
+    .await;
     let newest = gate.ask(keyed("lapses", "k"));
     let told = newer.refusal().await;
     assert!(matches!(told, AcquireError::Superseded), "{told:?}");

@@ -1,21 +1,24 @@
-//! An acquire that arrives late, of an attempt that had lost its place in the queue meanwhile.
+//! An acquire that arrives late, of an attempt that had lost its place in the queue or was granted the lock meanwhile.
 //!
 //! That it was sent again is known to the queue by the attempt's place. Without that knowledge it would be
 //! granted the lock when it arrives, and nobody would know the token.
 
+use std::time::Duration;
+
 use latchgate::store::{
     Store,
-    contract::{Acquisition, Attempt, Leaving},
+    contract::{Acquisition, Attempt, Confirmation, Leaving},
     parking::News,
 };
 
-use super::gate::waiting;
+use super::gate::{TestGateway, waiting};
 use crate::{
     redis::{
         expected,
-        rig::{Rig, attempt, eventually, runs, write_down_everything},
+        leases::keyed,
+        rig::{Rig, attempt, eventually, granted, limit, runs, ttl, write_down_everything},
     },
-    support::{Fault, Proxy},
+    support::{Fault, Proxy, RedisServer},
 };
 
 /// A lock that is held, and an attempt that is queued for it by the second copy of its acquire.
@@ -97,20 +100,95 @@ async fn one_that_asked_again_for_its_lost_place_is_granted_the_lock_once() {
     }
 }
 
+/// Hands a lock over to an attempt that waits at the first gateway, through the second one.
+async fn hand_over(gates: &[TestGateway; 2], asked: &Attempt) {
+    let [here, there] = gates;
+    let lease = there.take(asked.name.as_str()).await;
+    let parking = here.store.parking();
+    let mut parked = parking.park(asked.name.clone(), asked.token);
+    let queued = here.store.acquire(asked).await.unwrap();
+    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    there.release(&lease).await;
+    assert_eq!(parked.news().await, News::GrantedProvisionally);
+}
+
 #[tokio::test]
-async fn one_that_was_renewed_is_not_made_longer_by_a_late_confirmation() {
-    let rig = Rig::start().await;
-    let (holder, asked) = (attempt("renewed"), waiting(attempt("renewed")));
-    rig.grant(&holder).await;
-    let parking = rig.store.parking();
-    let _place = parking.park(asked.name.clone(), asked.token);
-    asks(&rig, &asked).await;
-    let released = rig.store.release(&holder.name, &holder.token).await;
-    released.unwrap();
-    let state = ["GETRANGE", "lg:{renewed}:lock", "65", "65"];
-    assert_eq!(rig.server.text(&state).await, "u");
-    let renewed = rig.store.renew(&asked.name, &asked.token, None).await;
-    renewed.unwrap();
-    // Confirmed or asked again, it stays as it is.
-    assert_eq!(rig.server.text(&state).await, "h");
+async fn a_lease_that_was_renewed_is_neither_longer_nor_shorter_when_its_attempt_is_late() {
+    let server = RedisServer::start().await;
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
+    let store = &gates[0].store;
+    for late in ["confirms", "asks"] {
+        let asked = waiting(attempt(late));
+        hand_over(&gates, &asked).await;
+        let confirmed = store.confirm(&asked.name, &asked.token).await;
+        assert!(matches!(confirmed, Ok(Confirmation::Confirmed(_))));
+        let renewed = store.renew(&asked.name, &asked.token, Some(ttl(3_600_000)));
+        renewed.await.unwrap();
+        let lock = format!("lg:{{{late}}}:lock");
+        let before = server.text(&["GET", &lock]).await;
+        // A copy of what it has sent before.
+        let held = match late {
+            "confirms" => match store.confirm(&asked.name, &asked.token).await {
+                Ok(Confirmation::Confirmed(held)) => held,
+                other => panic!("{other:?}"),
+            },
+            _ => granted(store.acquire(&asked).await),
+        };
+        assert!(held.expires_in > Duration::from_mins(59), "{held:?}");
+        assert_eq!(server.text(&["GET", &lock]).await, before, "{late}");
+        let left = server.integer(&["PTTL", &lock]).await;
+        assert!((3_540_000..=3_600_000).contains(&left), "{late}: {left}");
+    }
+}
+
+#[tokio::test]
+async fn a_provisional_grant_gets_its_own_ttl_and_limit_once() {
+    let server = RedisServer::start().await;
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
+    let mut asked = waiting(attempt("own"));
+    asked.ttl = ttl(40_000);
+    asked.hold_limit = Some(limit(60_000));
+    hand_over(&gates, &asked).await;
+    let state = ["GETRANGE", "lg:{own}:lock", "65", "65"];
+    let left = async || server.integer(&["PTTL", "lg:{own}:lock"]).await;
+    assert_eq!(server.text(&state).await, "p");
+    assert!(left().await <= 3_000, "it lasts until it is confirmed");
+    let confirmed = gates[0].store.confirm(&asked.name, &asked.token).await;
+    let Ok(Confirmation::Confirmed(held)) = confirmed else {
+        panic!("{confirmed:?}");
+    };
+    assert_eq!(server.text(&state).await, "h");
+    assert_eq!((held.ttl, held.held_for), (asked.ttl, Duration::ZERO));
+    assert_eq!(held.hold_expires_in, Some(Duration::from_mins(1)));
+    let first = left().await;
+    assert!((30_000..=40_000).contains(&first), "{first}");
+    let again = gates[0].store.confirm(&asked.name, &asked.token).await;
+    assert!(matches!(again, Ok(Confirmation::Confirmed(_))), "{again:?}");
+    assert!(left().await <= first, "it does not begin anew");
+}
+
+#[tokio::test]
+async fn a_confirmation_does_not_touch_a_lease_that_a_newer_request_keeps() {
+    let server = RedisServer::start().await;
+    let gates = [
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    ];
+    let [older, newer] = ["k"; 2].map(|key| waiting(keyed("kept", key)));
+    hand_over(&gates, &older).await;
+    let collected = gates[1].store.acquire(&newer).await.unwrap();
+    assert!(
+        matches!(collected, Acquisition::Collected(..)),
+        "{collected:?}"
+    );
+    let before = server.text(&["GET", "lg:{kept}:lock"]).await;
+    let confirmed = gates[0].store.confirm(&older.name, &older.token).await;
+    assert_eq!(confirmed, Ok(Confirmation::Superseded));
+    assert_eq!(server.text(&["GET", "lg:{kept}:lock"]).await, before);
 }

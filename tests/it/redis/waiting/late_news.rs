@@ -32,7 +32,9 @@ async fn tell_again(server: &RedisServer, attempt: &Attempt) {
         .run(&["PUBSUB", "CHANNELS", "lg:gw:????????????????"])
         .await;
     let channels: Vec<String> = bb8_redis::redis::from_redis_value(reply).unwrap();
-    let message = format!("granted {} {}", attempt.token, attempt.name);
+    let key = format!("lg:{{{}}}:lock", attempt.name);
+    let fence = server.text(&["GETRANGE", &key, "70", "85"]).await;
+    let message = format!("granted {} {} {fence}", attempt.token, attempt.name);
     for channel in channels {
         server.run(&["PUBLISH", &channel, &message]).await;
     }

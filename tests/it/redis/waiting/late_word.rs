@@ -25,21 +25,23 @@ async fn stand(gate: &TestGateway, lock: &str) -> (Parked, TokenHash) {
     (parked, asked.token)
 }
 
-/// Tells every gateway that an attempt was granted a lock, and waits until the one that had it has
-/// looked into the matter.
+/// Tells every gateway that an attempt was granted the lease that it has, and waits until the one that had it
+/// has looked into the matter.
 async fn tell_late(server: &RedisServer, lock: &str, token: &TokenHash) {
-    tell_late_of(server, lock, token, "").await;
+    let fence = ["GETRANGE", &format!("lg:{{{lock}}}:lock"), "70", "85"];
+    let fence = server.text(&fence).await.parse().unwrap();
+    tell_late_of(server, lock, token, fence).await;
 }
 
-/// The same, and which grant it is.
-async fn tell_late_of(server: &RedisServer, lock: &str, token: &TokenHash, fence: &str) {
+/// The same of a grant with this fence.
+async fn tell_late_of(server: &RedisServer, lock: &str, token: &TokenHash, fence: u64) {
     write_down_everything(server).await;
     let channels = server
         .run(&["PUBSUB", "CHANNELS", "lg:gw:????????????????"])
         .await;
     let channels: Vec<String> = redis::from_redis_value(channels).unwrap();
     for channel in channels {
-        let message = format!("granted {token} {lock}{fence}");
+        let message = format!("granted {token} {lock} {fence}");
         server.run(&["PUBLISH", &channel, &message]).await;
     }
     eventually("it is looked into", async || {
@@ -115,14 +117,14 @@ async fn late_word_of_a_grant_that_was_lost_does_not_end_the_next_one_of_its_att
     assert!(held.fence.get() > earlier);
     // It is answered, and its word comes by the reply to the release alone.
     drop(parked);
-    tell_late_of(&server, "anew", &token, &format!(" {earlier}")).await;
+    tell_late_of(&server, "anew", &token, earlier).await;
     let key = "lg:{anew}:lock";
     assert_eq!(
         server.text(&["GETRANGE", key, "1", "64"]).await,
         token.to_string()
     );
     // Word of the grant that it has is as good as none if nobody was there to hear it.
-    tell_late_of(&server, "anew", &token, &format!(" {}", held.fence)).await;
+    tell_late_of(&server, "anew", &token, held.fence.get()).await;
     eventually("it is free", async || {
         server.text(&["GET", key]).await.is_empty().then_some(())
     })
@@ -137,7 +139,7 @@ async fn late_word_does_not_take_the_place_of_an_attempt_that_has_asked_again() 
     let (parked, token) = stand(&gate, "asked").await;
     // In the instant between two places.
     drop(parked);
-    tell_late_of(&server, "asked", &token, " 1").await;
+    tell_late_of(&server, "asked", &token, 1).await;
     assert_eq!(gate.look("asked").await.waiters, 1);
 }
 

@@ -145,12 +145,25 @@ async fn behind_whom_is_a_dead_one() -> Duration {
     late
 }
 
-#[tokio::test]
-async fn the_end_is_noticed_although_the_first_behind_it_has_no_ticket() {
-    is_as_quick_as(LATE, behind_whom_is_no_ticket).await;
+/// What has become of the first behind the holder.
+enum First {
+    /// It stands in the queue, and its ticket was lost.
+    LostTicket,
+    /// It has left.
+    Left,
 }
 
-async fn behind_whom_is_no_ticket() -> Duration {
+#[tokio::test]
+async fn the_end_is_noticed_although_the_first_behind_it_has_no_ticket() {
+    is_as_quick_as(LATE, async || behind_the_first(&First::LostTicket).await).await;
+}
+
+#[tokio::test]
+async fn the_end_is_noticed_although_the_first_behind_it_has_left() {
+    is_as_quick_as(LATE, async || behind_the_first(&First::Left).await).await;
+}
+
+async fn behind_the_first(becomes: &First) -> Duration {
     let server = RedisServer::start().await;
     let (here, other) = (
         TestGateway::on(&server).await,
@@ -161,41 +174,21 @@ async fn behind_whom_is_no_ticket() -> Duration {
         let there = TestGateway::on(&server).await;
         let lease = there.take(lock).await;
         let holder = there.queue(brief(lock)).await;
-        let lost = other.queue(request(lock)).await;
+        let mut first = Some(other.queue(request(lock)).await);
         let next = here.queue(request(lock)).await;
-        let first = ["LINDEX", &format!("lg:{{{lock}}}:wait"), "1"];
-        let ticket = format!("lg:{{{lock}}}:of:{}", server.text(&first).await);
-        assert_eq!(server.integer(&["DEL", &ticket]).await, 1);
-        there.release(&lease).await;
-        late += lateness(begins(holder, &there).await, next).await;
-        drop(lost);
-    }
-    late
-}
-
-#[tokio::test]
-async fn the_end_is_noticed_although_the_first_behind_it_has_left() {
-    is_as_quick_as(LATE, behind_whom_one_has_left).await;
-}
-
-async fn behind_whom_one_has_left() -> Duration {
-    let server = RedisServer::start().await;
-    let (here, third) = (
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    );
-    let mut late = Duration::ZERO;
-    for lock in LOCKS {
-        let there = TestGateway::on(&server).await;
-        let lease = there.take(lock).await;
-        let holder = there.queue(brief(lock)).await;
-        let leaves = here.queue(request(lock)).await;
-        let next = third.queue(request(lock)).await;
+        if let First::LostTicket = becomes {
+            let id = ["LINDEX", &format!("lg:{{{lock}}}:wait"), "1"];
+            let ticket = format!("lg:{{{lock}}}:of:{}", server.text(&id).await);
+            assert_eq!(server.integer(&["DEL", &ticket]).await, 1);
+        }
         there.release(&lease).await;
         let began = begins(holder, &there).await;
-        drop(leaves);
-        third.until_queued(lock, 1).await;
+        if let First::Left = becomes {
+            first = None;
+            here.until_queued(lock, 1).await;
+        }
         late += lateness(began, next).await;
+        drop(first);
     }
     late
 }
@@ -265,7 +258,7 @@ async fn a_renewal_that_makes_it_no_shorter_tells_nobody() {
         TestGateway::on(&server).await,
         TestGateway::on(&server).await,
     ];
-    let lease = there.take_for("long", 3_000).await;
+    let lease = there.take_for("long", 3_900).await;
     let _next = here.queue(request("long")).await;
     server.run(&["CONFIG", "RESETSTAT"]).await;
     for _ in 0..20 {

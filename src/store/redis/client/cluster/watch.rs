@@ -22,7 +22,7 @@ const RECHECK_WHILE_FAILING: Duration = Duration::from_millis(100);
 const SOONEST: Duration = Duration::from_millis(25);
 /// How long their answer is waited for: no longer than it takes to ask others.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-/// How many are asked: enough that one of them has heard of what has changed.
+/// How many are asked: enough that one of them knows what has changed.
 const ASKED: usize = 16;
 
 // === impl Cluster ===

@@ -31,7 +31,7 @@ impl EpochRegression {
         }
     }
 
-    /// A later word is heard again.
+    /// A later answer counts again.
     pub(super) fn clear(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

@@ -27,7 +27,7 @@ use crate::{
 use super::{
     super::{
         connection::Connection, credentials::Credentials, endpoint::Endpoint,
-        endpoint::PubSubConnection,
+        pubsub::PubSubConnection,
     },
     epoch_regression::EpochRegression,
     master::Master,
@@ -59,7 +59,7 @@ pub(crate) struct FollowedMaster {
     pub(super) hinted: Notify,
 }
 
-/// How old the word of the sentinels may be for those who connect: they must not be asked for each of
+/// How old the answers of the sentinels may be for those who connect: they must not be asked for each of
 /// many tries.
 const FRESH: Duration = Duration::from_millis(50);
 /// How often they are asked although nothing seems to be wrong. A hint that was lost costs so much.

@@ -2,23 +2,21 @@
 //!
 //! A hint proves nothing: it causes the question to be asked at once.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use futures_util::{StreamExt, future::join_all};
 use tokio::time::{Duration, Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::{lifecycle::Lifecycle, store::redis::queue::relay::until_silent};
+use crate::lifecycle::Lifecycle;
 
-use super::{
-    super::endpoint::PubSubConnection, followed_master::FollowedMaster, sentinel::Sentinel,
-};
+use super::{super::pubsub::PubSubConnection, followed_master::FollowedMaster, sentinel::Sentinel};
 
 /// What a sentinel tells when a replica has been made the master, and when it believes so itself. The
 /// first comes a moment before the sentinels agree that the failover is over, and while the old master
 /// still takes writes.
 const CHANNELS: [&str; 2] = ["+promoted-slave", "+switch-master"];
-/// How old it may be what is known of a sentinel: those who want to know the master ask all of them twice
+/// How old what is known of a sentinel may be: those who want to know the master ask all of them twice
 /// as often.
 const LOOK: Duration = Duration::from_secs(2);
 /// How soon a sentinel is listened to again that could not be, or not any more.
@@ -50,7 +48,7 @@ impl FollowedMaster {
     }
 
     /// Finds out again and again whether a sentinel answers. Those who want to know the master do not wait
-    /// for one that is slow, and so do not hear whether it does.
+    /// for one that is slow, and so do not find out whether it does.
     async fn keep_asking(&self, sentinel: &Sentinel) {
         loop {
             sleep(LOOK).await;
@@ -75,26 +73,12 @@ impl FollowedMaster {
         }
     }
 
-    async fn forward_hints(
-        &self,
-        PubSubConnection {
-            connection,
-            disconnected,
-        }: PubSubConnection,
-    ) {
-        let (mut requests, mut messages) = connection.split();
-        let messages = async {
-            while let Some(message) = messages.next().await {
-                let text = String::from_utf8_lossy(message.get_payload_bytes());
-                if text.split(' ').any(|word| word == self.service) {
-                    self.hinted.notify_one();
-                }
+    async fn forward_hints(&self, pubsub: PubSubConnection) {
+        let mut messages = pin!(pubsub.messages());
+        while let Some(message) = messages.next().await {
+            if message.split(' ').any(|word| word == self.service) {
+                self.hinted.notify_one();
             }
-        };
-        tokio::select! {
-            () = messages => {}
-            () = disconnected.cancelled() => {}
-            () = until_silent(&mut requests) => {}
         }
     }
 }

@@ -15,8 +15,8 @@ use super::super::{
     connection::{Connection, answered},
     credentials::Credentials,
     endpoint::Endpoint,
-    endpoint::PubSubConnection,
     failure::Failure,
+    pubsub::PubSubConnection,
 };
 
 /// One sentinel.
@@ -120,7 +120,7 @@ impl Sentinel {
         pubsub
     }
 
-    /// Takes note that it is not heard any more.
+    /// Takes note that its messages do not arrive any more.
     pub(super) fn note_unsubscribed(&self) {
         self.note(|now| now.subscription_error = Some("the connection was lost".to_owned()));
     }
@@ -140,7 +140,7 @@ impl Sentinel {
         let node = self.node();
         match why {
             Some(why) if was_well => warn!(%node, why, "nothing comes from a sentinel"),
-            None if !was_well => info!(%node, "a sentinel answers, and is heard"),
+            None if !was_well => info!(%node, "a sentinel answers, and its messages arrive"),
             _ => {}
         }
     }

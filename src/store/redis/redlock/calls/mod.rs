@@ -8,5 +8,3 @@ mod view;
 pub(super) use release::{NodeBreak, NodeRelease, NodeTarget, Withdrawal};
 pub(super) use reserve::{Ratification, ReserveRequest};
 pub(super) use view::{NodeView, ReplayReply, ReplayRequest};
-
-pub(super) use crate::store::redis::redlock::node::{LearnState, TeachReply};

@@ -95,8 +95,8 @@ pub(in crate::store::redis::redlock) enum Withdrawal {
 // === impl Node ===
 
 impl Node {
-    /// Withdraws a try of which nobody has heard; without a nonce the whole attempt, of which somebody
-    /// may have heard.
+    /// Withdraws a try that was not delivered; without a nonce the whole attempt, which may have been
+    /// delivered.
     pub(in crate::store::redis::redlock) async fn withdraw(
         &self,
         keys: &Keys,

@@ -26,7 +26,7 @@ use super::super::{
 pub(in super::super) struct ReserveRequest {
     /// Take the lock if it is free; else only ask.
     pub(in super::super) take: bool,
-    /// For how long it lasts if nobody is there to hear of it.
+    /// For how long it lasts if it is not delivered.
     pub(in super::super) undelivered_ttl: Option<Duration>,
     /// For how long somebody waits who wants to be woken.
     pub(in super::super) wake_within: Option<Duration>,
@@ -59,7 +59,7 @@ impl Node {
         let token = attempt.token.to_string();
         let metadata = metadata_json(&attempt.metadata);
         let connection = self
-            .voting_connection(keys, Instant::now() + self.timeout)
+            .voting_connection(Instant::now() + self.timeout)
             .await?;
         let run = self.run_of(&connection)?.to_owned();
         let fill = |command: &mut Cmd| {

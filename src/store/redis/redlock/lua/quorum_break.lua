@@ -76,7 +76,7 @@ local ends = { forget, 'x:' .. nonce }
 if ours then
   ends[3], ends[4], ends[5], ends[6] = forget, 'b:' .. held, forget, 'e:' .. held
   if not ours[4] then
-    -- Its holder has heard of it: a copy of its acquire that is still on its way must not take the
+    -- It was delivered: a copy of its acquire that is still on its way must not take the
     -- lock again, and its idempotency key is used.
     ends[7], ends[8] = forget, 'g:' .. held
     if ours[3] then

@@ -13,7 +13,7 @@
 --   4  how long to remember an end, in ms
 -- Reply
 --   {replayed, ARGV 1, ms left, salt, lease ..}
---   {collected, ARGV 1, ms left, salt, lease ..}  the same, and nobody has heard of it before
+--   {collected, ARGV 1, ms left, salt, lease ..}  the same, and it was answered to nobody before
 --   {superseded, ARGV 1}                 a newer request under the key keeps it
 --   {gone, ARGV 1}                       that lease does not live here under this key
 -- Replay
@@ -42,7 +42,7 @@ if redis.call('GET', lock) ~= lease or left < 0 or record[1] ~= lease or record[
 end
 local now = instants(redis.call('TIME'))
 redis.call('ZSCORE', ended, '')
--- Its caller may have heard of it: from now on it is not given back.
+-- It may have been delivered: from now on it is not given back.
 redis.call('HDEL', info, 'returnable')
 if not adopt(lease, token, now, now + left + tombstone) then
   return { 'superseded', token }

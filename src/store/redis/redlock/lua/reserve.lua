@@ -20,7 +20,7 @@
 --   8  the fingerprint of the request, or empty
 --   9  the salt of the token, or empty
 --  10  for how many ms somebody waits who wants to be woken, or empty
---  11  for how many ms it lasts if nobody is there to hear of it, or empty
+--  11  for how many ms it lasts if it is not delivered, or empty
 --  12  1 to take the lock if it is free, 0 only to ask
 --  13  the run of this server, or empty if no run of it forgets
 --  14  for how many ms it has no vote when it was found without its data

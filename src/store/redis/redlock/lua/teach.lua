@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Teach: says to which fence this node of a quorum has come, for another that has lost its data. What it
--- was asked to propose before, it does not accept any more: whoever learns would not have heard of it.
+-- was asked to propose before, it does not accept any more: the node that learns would not know of it.
 --
 -- KEYS
 --   1  node  hash: what this node has learnt, and in which life

@@ -11,7 +11,7 @@
 --   1  the hash of the token, which is the identity of the attempt
 --   2  the nonce of the try that is meant, or empty for the whole attempt
 --   3  how long to remember an end, in ms
---   4  1 if somebody may have heard of the lease, so that its idempotency key is used, else 0
+--   4  1 if the lease may have been delivered, so that its idempotency key is used, else 0
 -- Reply
 --   {given_back, ARGV 1}
 --   {kept, ARGV 1}             its lease was adopted, or answered again under its idempotency key, or is

@@ -1,11 +1,10 @@
 -- Remembers what became of attempts. The script that imports it names `name`: what all keys of the lock
 -- begin with.
 
--- How long it is remembered after the end, in ms.
-local TOMBSTONE = 60000
 -- Which letter replaces which: none is replaced by an earlier one.
 local LETTERS = 'qgasrb'
 
+-- TOMBSTONE is replaced by how long an end is remembered, in ms.
 local function remember_end(id, letter, ms)
   local of = name .. 'of:' .. id
   local before = redis.call('GET', of)

@@ -18,9 +18,9 @@ local function until_its_end(held, us)
   return held
 end
 
--- Makes a lease that nobody may have heard of last its full TTL from now, and answers it; nothing if its
+-- Makes a lease that may not have been delivered last its full TTL from now, and answers it; nothing if its
 -- limit is this very instant. A grant that was provisional counts from now, and its idempotency key is
--- used. One that was heard of is left as it is. `alone`: no key but the lock may be touched.
+-- used. One that was delivered is left as it is. `alone`: no key but the lock may be touched.
 local function settle_lease(held, us, alone)
   local state = string.byte(held, 66)
   if state == 104 then
@@ -37,12 +37,12 @@ local function settle_lease(held, us, alone)
   redis.call('SET', lock, lease, 'PX', left)
   if not alone then
     if string.byte(held, 70) == 49 then
-      redis.call('SET', name .. 'of:' .. id, 'g', 'PX', left + 60000)
+      redis.call('SET', name .. 'of:' .. id, 'g', 'PX', left + TOMBSTONE)
     else
       redis.call('DEL', name .. 'of:' .. id)
     end
     if string.byte(held, 68) == 49 then
-      redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', left + 60000)
+      redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', left + TOMBSTONE)
     end
   end
   return lease

@@ -19,11 +19,11 @@ local function bury(id, body)
       if whose == 'q' .. id then
         redis.call('DEL', used)
       elseif type(whose) == 'string' then
-        redis.call('SET', name .. 'of:' .. id, 's', 'PX', '60000')
+        redis.call('SET', name .. 'of:' .. id, 's', 'PX', 'TOMBSTONE')
       end
     end
   elseif type(body) == 'string' then
-    redis.call('SET', name .. 'of:' .. id, body, 'PX', '60000')
+    redis.call('SET', name .. 'of:' .. id, body, 'PX', 'TOMBSTONE')
   end
 end
 
@@ -38,7 +38,7 @@ local function put_back(id, body)
   redis.call('PEXPIRE', wait, QUEUE_LASTS)
   if body then
     local left = string.sub(body, 42, 57) - string.sub(body, 26, 41)
-    redis.call('SET', name .. 'of:' .. id, body, 'PX', math.floor(left / 1000) + 60000)
+    redis.call('SET', name .. 'of:' .. id, body, 'PX', math.floor(left / 1000) + TOMBSTONE)
   end
 end
 
@@ -57,17 +57,17 @@ local function pass(id, body, fence, us)
   redis.call('SET', lock, lease, 'PX', lasts)
   if mine then
     if string.byte(body, 21) == 49 then
-      redis.call('SET', of, 'g', 'PX', lasts + 60000)
+      redis.call('SET', of, 'g', 'PX', lasts + TOMBSTONE)
     end
     if string.byte(body, 19) == 49 then
-      redis.call('SET', name .. 'key:' .. string.sub(body, 155, 218), 'l' .. id, 'PX', lasts + 60000)
+      redis.call('SET', name .. 'key:' .. string.sub(body, 155, 218), 'l' .. id, 'PX', lasts + TOMBSTONE)
     end
     news = news .. field('7:granted' .. field(lease) .. '16:' .. us)
     return foretell(lasts)
   end
   -- It stays a ticket until the grant is confirmed, but does not stand in the queue.
   local left = string.sub(body, 42, 57) - us
-  redis.call('SET', of, 'w' .. string.sub(body, 2), 'PX', math.floor(left / 1000) + 60000)
+  redis.call('SET', of, 'w' .. string.sub(body, 2), 'PX', math.floor(left / 1000) + TOMBSTONE)
   -- From its confirmation on it lasts its TTL, which may be over sooner.
   local soonest = math.min(lasts, ttl)
   news = news .. field('6:passed' .. field(string.format('%.0f', soonest)))

@@ -4,8 +4,8 @@
 local NO_KEEPER = '                                                                '
 -- Of a ticket that is kept for a caller who is away.
 local NO_GATEWAY = '                '
--- How long the queue is kept, in ms: longer than anybody waits without being asked after. Each round of a
--- gateway that waits there gives it this again.
+-- How long the queue lasts, in ms: longer than anybody waits without being asked after. Once an hour each
+-- gateway at which somebody waits for the lock gives it this again.
 local QUEUE_LASTS = '90000000'
 
 -- Whether a lock is held by a lease of this layout. Anything else is foreign.

@@ -1,11 +1,11 @@
 -- Sends messages to gateways. The script that imports it names the keys `lock` and `wait`, `me` (the id of
--- the gateway that runs it) and `news` (what that gateway has to hear, a part of the reply).
+-- the gateway that runs it) and `news` (what that gateway is to be told, a part of the reply).
 
 -- A lease that lasts as long as two rounds is seen before its end by every gateway at which somebody
 -- waits for the lock. The end of a shorter one is told.
 local SHORT = 4000
 
--- Sends a gateway, or `all`, a message about this lock, and answers how many were there to hear it.
+-- Sends a gateway, or `all`, a message about this lock, and answers how many have received it.
 -- That it cannot be sent is no reason to fail: it is found out within a period.
 local function send(gateway, what, word, more)
   local message = what .. ' ' .. word .. ' ' .. string.sub(lock, 5, -7)
@@ -22,7 +22,7 @@ local function send(gateway, what, word, more)
 end
 
 -- Tells the gateway of whoever is next how long the lock stays held, in ms: it looks after the lock then.
--- One message, however many wait. Where nobody hears it, because that gateway has died, the place is kept for
+-- One message, however many wait. Where nobody receives it, because that gateway has died, the place is kept for
 -- a caller who is away or the ticket is dead, all gateways are told.
 local function foretell(lasts)
   if lasts >= SHORT then

@@ -3,7 +3,7 @@
 -- remembered, in ms.
 
 -- Makes the living lease last its full TTL from now, and answers what is left of it; nothing if it has
--- ended. A grant that was provisional becomes one that was heard of: it counts from now, and its
+-- ended. A grant that was provisional becomes a delivered one: it counts from now, and its
 -- idempotency key is used.
 local function settle(token, now)
   local fields = redis.call('HMGET', info, 'ttl', 'hold', 'idem', 'provisional', 'limit', 'late')
