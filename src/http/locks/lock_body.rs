@@ -46,7 +46,7 @@ pub(in crate::http) struct LockBody {
     /// Who waits for it, in the order in which they are served: the first 100 of them.
     #[schema(max_items = 100)]
     waiters: Vec<WaiterBody>,
-    /// How many wait for it in all.
+    /// How many wait for it in all. In a Redis up to a quarter of them may have left a queue of more than 512.
     waiter_count: u64,
 }
 

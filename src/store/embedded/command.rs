@@ -1,6 +1,6 @@
 //! What is sent to the writer, and how it is answered.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     runtime::Handle,
@@ -8,6 +8,7 @@ use tokio::{
 };
 
 use crate::{
+    clock::Clock,
     lock::{BreakTarget, HeldLease, KeeperId, LockName, TokenHash, Ttl},
     store::{
         StoreError, Uncertainty,
@@ -189,11 +190,13 @@ impl ExecutedBatch {
         }
     }
 
-    /// Answers so much later than the commands were carried out. To wake a task on another thread costs a
-    /// system call, so each runtime is woken once and answers all of its own there.
-    pub(super) fn answer(self, later: Duration) {
+    /// Answers what was carried out at that moment. To wake a task on another thread costs a system call, so each
+    /// runtime is woken once and answers all of its own there.
+    pub(super) fn answer(self, carried_out: Moment, clock: &Arc<dyn Clock>) {
         for (runtime, commands) in self.0 {
+            let clock = Arc::clone(clock);
             runtime.spawn(async move {
+                let later = Moment::now(&*clock).since(carried_out);
                 for command in commands {
                     command.answer(later);
                 }

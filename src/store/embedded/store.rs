@@ -79,7 +79,7 @@ impl EmbeddedStore {
         if self.closed.load(Ordering::Acquire) {
             return Err(Unavailability::Closing.into());
         }
-        let (answer, outcome) = oneshot::channel();
+        let (answer, mut outcome) = oneshot::channel();
         self.commands
             .try_send((command(answer), Handle::current()))
             .map_err(|error| match error {
@@ -89,14 +89,19 @@ impl EmbeddedStore {
                 }
                 TrySendError::Disconnected(_) => Unavailability::Disk(WRITER_LOST.to_owned()),
             })?;
-        match tokio::time::timeout(ANSWER_WITHIN, outcome).await {
+        match tokio::time::timeout(ANSWER_WITHIN, &mut outcome).await {
             Ok(Ok(answer)) => answer,
             // A writer that closes answers all it has taken up; this command came too late.
             Ok(Err(_unanswered)) if self.closed.load(Ordering::Acquire) => {
                 Err(Unavailability::Closing.into())
             }
             Ok(Err(_unanswered)) => Err(Uncertainty::Disk(WRITER_LOST.to_owned()).into()),
-            Err(_elapsed) => Err(Uncertainty::TimedOut.into()),
+            Err(_elapsed) => {
+                // If this process stood still, the answer is there and its task has not run yet.
+                tokio::task::yield_now().await;
+                let answer = outcome.try_recv();
+                answer.unwrap_or_else(|_unanswered| Err(Uncertainty::TimedOut.into()))
+            }
         }
     }
 

@@ -31,9 +31,9 @@ use super::{
 
 /// The most commands in one transaction: a bound on how long the first of them waits.
 const BATCH: usize = 1024;
-/// How long the writer waits for a batch to become as large as the ones before it: less than the
-/// fsync that each batch costs. One caller alone never waits.
-const LINGER: Duration = Duration::from_micros(100);
+/// How long the writer waits for more commands when there are much fewer than in the batches before: the shortest
+/// sleep there is, about 50 us. One caller alone never waits.
+const LINGER: Duration = Duration::from_micros(1);
 /// The most leases and tombstones that are cleared away in one transaction.
 const SWEEP: usize = 1024;
 /// How often the writer looks for what has ended while nobody asks for anything.
@@ -105,7 +105,7 @@ impl Writer {
     /// Serves until it is closed or every handle is gone.
     pub(super) fn run(mut self) {
         let mut batch = Vec::with_capacity(BATCH);
-        let mut crowd = 0;
+        let (mut callers, mut last) = (0, 0);
         let closed = loop {
             if self.file.is_none() && self.tried_at.elapsed() >= RETRY {
                 self.try_again();
@@ -117,14 +117,16 @@ impl Writer {
                 Ok(command) => {
                     batch.push(command);
                     batch.extend(self.commands.try_iter().take(BATCH - 1));
-                    if batch.len() < crowd {
-                        // Those who were answered just now are about to ask again.
+                    if batch.len() < callers / 4 {
+                        // Those who were answered just now are about to ask again. Half of the callers are enough:
+                        // the others are answered, and ask, while this half is written.
                         std::thread::sleep(LINGER);
                         let room = BATCH - batch.len();
                         batch.extend(self.commands.try_iter().take(room));
                     }
-                    // Forgotten slowly, so that two halves of a crowd that take turns become one.
-                    crowd = batch.len().max(crowd - crowd.div_ceil(8));
+                    // Forgotten slowly: a batch that came too early is no sign that callers have gone.
+                    callers = (batch.len() + last).max(callers - callers.div_ceil(8));
+                    last = batch.len();
                     if let ControlFlow::Break(closed) = self.serve(batch.drain(..)) {
                         break Some(closed);
                     }
@@ -221,7 +223,7 @@ impl Writer {
             .filter_map(|notice| notice.deliver(&self.parking, later));
         // Those of the turn before were taken back in this one.
         self.orphans = untold.collect();
-        done.answer(later);
+        done.answer(carried_out, &self.clock);
     }
 
     /// A write failed: memory goes back to what is durable, and everybody is told what is known.

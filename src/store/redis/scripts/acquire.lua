@@ -273,7 +273,10 @@ else
     redis.call('RPOP', wait)
     -- Dead tickets must not keep out the living until their turn comes. Who asks again looks at another
     -- part of a long queue.
-    sweep(us % math.max(1, count - 64), 64, us)
+    sweep(us % math.max(1, count - 64), 64, us, lives)
+    if redis.call('DEL', gone) == 1 and is_possible(us) then
+      remember_left(select(2, sweep_left(count, us)))
+    end
     if redis.call('LLEN', wait) >= longest then
       return refuse('full')
     end

@@ -22,6 +22,7 @@
 -- Cost
 --   O(n) in the number of those who wait before it, up to LONG. Where more wait, the id stays in the queue as
 --   that of a dead ticket: O(1), and O(n) when a quarter of the queue has left so, for at most MOST_SWEPT places.
+--   To keep a place is O(n).
 
 local lock, id, counter, floor = KEYS[1], ARGV[1], KEYS[2], ARGV[2]
 local name, me, news = string.sub(lock, 1, -5), string.sub(ARGV[2], 17), ''
@@ -41,10 +42,6 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 
 -- From how many on it costs too much to look for an id in the queue.
 local LONG = 512
--- In how many places one script looks for the dead: a few milliseconds.
-local MOST_SWEPT = 8192
--- How many have left whose ids are in the queue yet.
-local gone = name .. 'gone'
 
 local held, us = redis.call('GET', lock), clock()
 if not held then
@@ -66,7 +63,7 @@ if is_lease(held) and string.sub(held, 1, 65) == id then
   end
 end
 
-local body, count = redis.call('GET', of), redis.call('LLEN', wait)
+local body, count, left = redis.call('GET', of), redis.call('LLEN', wait), 0
 if body == 's' or body == 'a' then
   return 'superseded ' .. id .. ' ' .. field(news)
 elseif is_queued(body) and ARGV[3] ~= '' and string.byte(body, 19) == 49
@@ -77,14 +74,17 @@ then
   redis.call('SET', of, kept, 'PX', ARGV[3] + TOMBSTONE)
   redis.call('SET', name .. 'key:' .. string.sub(body, 155, 218), 'q' .. id, 'PX', ARGV[3] + TOMBSTONE)
 elseif is_queued(body) and count > LONG then
+  local before = redis.pcall('GET', gone)
+  left = (type(before) == 'string' and tonumber(before) or 0) + 1
+  redis.call('DEL', of)
   bury(id, body)
-  redis.call('SET', of, 'g', 'PX', TOMBSTONE)
-  local left = (tonumber(redis.call('GET', gone)) or 0) + 1
-  if left * 4 > count then
-    local dead = sweep(us % math.max(1, count - MOST_SWEPT), MOST_SWEPT, us)
-    left, count = math.max(0, left - dead), count - dead
+  remember_end(id, 'g', TOMBSTONE)
+  if left * 4 > count and is_possible(us) then
+    local dead
+    dead, left = sweep_left(count, us)
+    count = count - dead
   end
-  redis.call('SET', gone, left, 'PX', QUEUE_LASTS)
+  remember_left(left)
 else
   local stood = is_queued(body) and redis.call('LREM', wait, '1', id) == 1
   if is_ticket(body) then
@@ -98,8 +98,8 @@ else
     remember_end(id, 'g', TOMBSTONE)
   end
   count = stood and count - 1 or count
-  if count <= LONG and redis.call('DEL', gone) == 1 then
-    count = count - sweep(0, LONG, us)
+  if count <= LONG and redis.call('DEL', gone) == 1 and is_possible(us) then
+    count = count - sweep(0, LONG, us, stands)
   end
 end
-return 'left ' .. id .. ' ' .. field(news) .. contention(count, held, us)
+return 'left ' .. id .. ' ' .. field(news) .. contention(math.max(0, count - left), held, us)

@@ -340,3 +340,39 @@ async fn many_who_hang_up_in_any_order_are_all_gone_and_the_next_is_granted() {
     gate.release(&lease).await;
     last.lease().await;
 }
+
+#[tokio::test]
+async fn those_who_left_and_were_passed_over_are_not_looked_for_again_and_again() {
+    let server = RedisServer::start().await;
+    let gate = TestGateway::on(&server).await;
+    let lease = gate.take("passed").await;
+    let mut crowd = gate.crowd("passed", 3 * LONG).await;
+    // Less than a quarter: their ids stay in the queue, at its head, and are passed over.
+    drop(crowd.drain(..LONG / 2));
+    eventually("they have left", async || {
+        (server.text(&["GET", "lg:{passed}:gone"]).await == (LONG / 2).to_string()).then_some(())
+    })
+    .await;
+    gate.release(&lease).await;
+    eventually("they were passed over", async || {
+        let left = server.integer(&["LLEN", "lg:{passed}:wait"]).await;
+        usize::try_from(left)
+            .is_ok_and(|left| left < 3 * LONG - LONG / 2)
+            .then_some(())
+    })
+    .await;
+    server.run(&["CONFIG", "RESETSTAT"]).await;
+    drop(crowd.drain(crowd.len() - LONG / 2..));
+    eventually("others have left", async || {
+        let seen = server.run(&["INFO", "commandstats"]).await;
+        let seen = format!("{seen:?}");
+        let calls = |command: &str| {
+            let (_, rest) = seen.split_once(&format!("cmdstat_{command}:calls="))?;
+            rest.split(',').next()?.parse::<usize>().ok()
+        };
+        // Each leave removes its ticket.
+        let left = calls("del")? >= LONG / 2;
+        left.then(|| assert!(calls("getrange") < Some(4 * 3 * LONG), "{seen}"))
+    })
+    .await;
+}

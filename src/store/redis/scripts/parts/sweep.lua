@@ -1,17 +1,28 @@
 -- Clears dead tickets out of the queue. The script that imports it names the keys `name` and `wait`.
 
+-- In how many places one script looks for those who have left: a few milliseconds.
+local MOST_SWEPT = 2048
+-- The key that says how many have left a long queue whose ids are in it yet, by and large.
+local gone = name .. 'gone'
+
+-- Whether somebody was queued there until now, be its gateway alive or not.
+local function stands(body, us)
+  return is_queued(body) and string.sub(body, 42, 57) > us
+end
+
 -- Takes the dead out of so many places, from an index on, and answers how many they were. O(n) in the length
 -- of the queue, but for each place it is a single command of Redis.
-local function sweep(from, places, us)
+local function sweep(from, places, us, is_there)
   local dead = 0
   for i, ticket in ipairs(redis.call('LRANGE', wait, from, from + places - 1)) do
-    -- As much of it as it takes to judge and to bury it: what it is to be granted with may be long.
-    local body = redis.call('GETRANGE', name .. 'of:' .. ticket, '0', '217')
-    if not lives(body, us) then
+    -- As much of it as it takes to judge and to bury it: what it is to be granted with may be long. What is
+    -- of another type stays: the way to it is longer for nobody.
+    local body = redis.pcall('GETRANGE', name .. 'of:' .. ticket, '0', '217')
+    if type(body) == 'string' and not is_there(body, us) then
       dead = dead + 1
       redis.call('LSET', wait, from + i - 1, 'dead')
-      redis.call('DEL', name .. 'of:' .. ticket)
-      if body ~= '' then
+      if is_ticket(body) then
+        redis.call('DEL', name .. 'of:' .. ticket)
         bury(ticket, body)
       end
     end
@@ -20,4 +31,20 @@ local function sweep(from, places, us)
     redis.call('LREM', wait, dead, 'dead')
   end
   return dead
+end
+
+-- Takes those out of a part of a queue of this length who have left it, and answers how many they were and how
+-- many there may be in the rest. Every other part is the head: who have left together have often come together.
+local function sweep_left(count, us)
+  local from = us % 2 == 0 and 0 or us % math.max(1, count - MOST_SWEPT)
+  local dead = sweep(from, MOST_SWEPT, us, stands)
+  return dead, math.floor(dead * math.max(0, count - MOST_SWEPT) / MOST_SWEPT)
+end
+
+local function remember_left(left)
+  if left > 0 then
+    redis.call('SET', gone, left, 'PX', QUEUE_LASTS)
+  else
+    redis.call('DEL', gone)
+  end
 end
