@@ -26,6 +26,7 @@ use crate::{
 use super::{
     failure::Failure,
     run::{Run, RunId},
+    script_call::ScriptCall,
 };
 
 /// A handle to a connection. Cheap to clone; the last one closes it.
@@ -154,8 +155,22 @@ impl Connection {
 
     /// Sends a command and waits for its reply, at most until `limit`.
     pub(crate) async fn send(&self, command: &Cmd, limit: Instant) -> Result<Value, Failure> {
+        self.exchange(|unsent| command.write_packed_command(unsent), limit)
+            .await
+    }
+
+    /// The same for a call of a script.
+    pub(crate) async fn call(&self, call: &ScriptCall, limit: Instant) -> Result<Value, Failure> {
+        self.exchange(|unsent| call.write_to(unsent), limit).await
+    }
+
+    async fn exchange(
+        &self,
+        write: impl FnOnce(&mut Vec<u8>),
+        limit: Instant,
+    ) -> Result<Value, Failure> {
         let shared = &*self.0.shared;
-        let slot = shared.accept(1, |state| state.push(command, limit))?;
+        let slot = shared.accept(1, |state| state.push(write, limit))?;
         let failure = match self.within(limit, ReplyFuture::new(shared, slot)).await {
             Ok(Value::ServerError(error)) => answered(&error),
             Ok(value) => return Ok(value),
@@ -192,7 +207,7 @@ impl Connection {
         let replies: Vec<_> = shared.accept(commands.len(), |state| {
             let slots = commands
                 .cmd_iter()
-                .map(|command| state.push(command, limit));
+                .map(|command| state.push(|unsent| command.write_packed_command(unsent), limit));
             slots.map(|slot| ReplyFuture::new(shared, slot)).collect()
         })?;
         Ok(async move {
@@ -292,13 +307,13 @@ impl ConnectionShared {
 // === impl RedisConnectionState ===
 
 impl RedisConnectionState {
-    fn push(&mut self, command: &Cmd, limit: Instant) -> usize {
+    fn push(&mut self, write: impl FnOnce(&mut Vec<u8>), limit: Instant) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(ReplySlot::Free);
             self.slots.len() - 1
         });
         self.slots[slot] = ReplySlot::Waiting(None);
-        command.write_packed_command(&mut self.unsent);
+        write(&mut self.unsent);
         self.order.push_back(PendingReply {
             slot: Some(slot),
             limit,
@@ -422,7 +437,9 @@ mod tests {
     #[test]
     fn an_overdue_reply_shows_a_dead_connection_although_its_caller_has_gone() {
         let (shared, limit) = (ConnectionShared::default(), Instant::now());
-        let pushed = shared.accept(1, |state| state.push(&cmd("PING"), limit));
+        let pushed = shared.accept(1, |state| {
+            state.push(|unsent| cmd("PING").write_packed_command(unsent), limit)
+        });
         let slot = pushed.unwrap_or_else(|_| panic!("it is taken"));
         drop(ReplyFuture::new(&shared, slot));
         let mut woken = Vec::new();
@@ -456,7 +473,9 @@ mod tests {
         let shared = ConnectionShared::default();
         shared.close();
         let limit = Instant::now();
-        let refused = shared.accept(1, |state| state.push(&cmd("PING"), limit));
+        let refused = shared.accept(1, |state| {
+            state.push(|unsent| cmd("PING").write_packed_command(unsent), limit)
+        });
         assert!(matches!(refused, Err(Failure::Transient(_))));
         assert!(shared.state().unsent.is_empty());
     }

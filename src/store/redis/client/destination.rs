@@ -10,6 +10,7 @@ use crate::store::{Unavailability, Uncertainty};
 use super::{
     connection::{Connection, answered},
     failure::Failure,
+    script_call::ScriptCall,
     shard::Shard,
 };
 
@@ -48,13 +49,35 @@ impl Destination {
         command: &Cmd,
         limit: Instant,
     ) -> Result<Value, Failure> {
-        if !self.asking {
-            return connection.send(command, limit).await;
+        if self.asking {
+            return self.ask(connection, command.clone(), limit).await;
         }
+        connection.send(command, limit).await
+    }
+
+    /// The same for a call of a script.
+    pub(super) async fn call(
+        &self,
+        connection: &Connection,
+        call: &ScriptCall,
+        limit: Instant,
+    ) -> Result<Value, Failure> {
+        if self.asking {
+            return self.ask(connection, call.as_command(), limit).await;
+        }
+        connection.call(call, limit).await
+    }
+
+    async fn ask(
+        &self,
+        connection: &Connection,
+        command: Cmd,
+        limit: Instant,
+    ) -> Result<Value, Failure> {
         // It counts for the next command of the connection, so nothing may come between the two.
         let mut both = Pipeline::with_capacity(2);
         both.add_command(cmd("ASKING"));
-        both.add_command(command.clone());
+        both.add_command(command);
         let mut replies = connection.send_all(&both, limit).await?;
         match (replies.pop(), replies.pop()) {
             (_, Some(Value::ServerError(error)))

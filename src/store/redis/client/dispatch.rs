@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use bb8_redis::redis::{Arg, Cmd, Pipeline, Value};
+use bb8_redis::redis::{Cmd, Pipeline, Value};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 
@@ -27,6 +27,7 @@ use super::{
     connection::{Connection, answered},
     destination::{Destination, unexpected},
     failure::{Failure, RedirectKind},
+    script_call::ScriptCall,
     shard::{CommandClass, Shard},
     topology::Topology,
 };
@@ -109,7 +110,7 @@ impl Dispatch {
         fill: F,
     ) -> Result<DispatchReply, StoreError>
     where
-        F: Fn(&mut Cmd, Sending) + Send + Sync,
+        F: Fn(&mut ScriptCall, Sending) + Send + Sync,
     {
         let (start, limit) = (Instant::now(), self.limit());
         let mut earlier: Option<Uncertainty> = None;
@@ -183,7 +184,7 @@ impl Dispatch {
         keys: &Keys,
         echo: &str,
         limit: Instant,
-        fill: impl Fn(&mut Cmd) + Send + Sync,
+        fill: impl Fn(&mut ScriptCall) + Send + Sync,
     ) -> Result<Reply, Failure> {
         let whole = (script, KeyForm::Whole);
         let sent = self.once(whole, keys, echo, limit, &fill).await;
@@ -308,10 +309,10 @@ impl Dispatch {
         keys: &Keys,
         echo: &str,
         deadline: Instant,
-        fill: impl Fn(&mut Cmd) + Send + Sync,
+        fill: impl Fn(&mut ScriptCall) + Send + Sync,
     ) -> Result<Reply, Failure> {
         let slot = keys.slot();
-        let filled = |command: Cmd| {
+        let filled = |command: ScriptCall| {
             let mut command = command;
             fill(&mut command);
             if self.topology.is_cluster() {
@@ -349,7 +350,7 @@ impl Dispatch {
         script: &Script,
         echo: &str,
         deadline: Instant,
-        filled: impl Fn(Cmd) -> Cmd,
+        filled: impl Fn(ScriptCall) -> ScriptCall,
     ) -> Result<Reply, Failure> {
         let connection = destination.connection(deadline).await?;
         self.script_on((destination, connection), script, echo, deadline, filled)
@@ -362,14 +363,14 @@ impl Dispatch {
         script: &Script,
         echo: &str,
         deadline: Instant,
-        filled: impl Fn(Cmd) -> Cmd,
+        filled: impl Fn(ScriptCall) -> ScriptCall,
     ) -> Result<Reply, Failure> {
         let limit = deadline.min(Instant::now() + self.command_timeout);
         let command = filled(script.by_hash());
-        let value = match destination.send(&connection, &command, limit).await {
+        let value = match destination.call(&connection, &command, limit).await {
             Err(Failure::NoScript) => {
                 let command = filled(script.in_full());
-                destination.send(&connection, &command, limit).await
+                destination.call(&connection, &command, limit).await
             }
             other => other,
         }?;
@@ -386,9 +387,9 @@ impl Dispatch {
         script: &Script,
         echo: &str,
         deadline: Instant,
-        fill: impl Fn(&mut Cmd) + Send + Sync,
+        fill: impl Fn(&mut ScriptCall) + Send + Sync,
     ) -> Result<Reply, Failure> {
-        let filled = |mut command: Cmd| {
+        let filled = |mut command: ScriptCall| {
             fill(&mut command);
             command
         };
@@ -508,18 +509,15 @@ fn redirect_loop() -> Failure {
 
 /// A call of a script as a cluster takes it. What comes in is complete: verb, script, how many keys,
 /// keys, arguments.
-fn recast(command: &Cmd, script: &Script, form: KeyForm, keys: &Keys) -> Cmd {
+fn recast(command: &ScriptCall, script: &Script, form: KeyForm, keys: &Keys) -> ScriptCall {
     let (kept, guard) = match form {
         KeyForm::LockAlone => (1, None),
         KeyForm::Whole if script.writes() => (script.keys(), Some(keys.absent())),
         KeyForm::Whole => (script.keys(), None),
     };
     let named = kept + usize::from(guard.is_some());
-    let mut recast = Cmd::new();
-    for (n, argument) in command.args_iter().enumerate() {
-        let Arg::Simple(argument) = argument else {
-            unreachable!("no script is called with a cursor");
-        };
+    let mut recast = ScriptCall::with_capacity(command.size());
+    for (n, argument) in command.arguments().enumerate() {
         match n.checked_sub(3) {
             None if n == 2 => recast.arg(named),
             Some(key) if key >= kept && key < script.keys() => &mut recast,

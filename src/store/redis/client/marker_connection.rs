@@ -18,6 +18,7 @@ use super::{
     connection::{Connection, answered},
     failure::{Failure, hint},
     run::RunId,
+    script_call::ScriptCall,
 };
 
 /// A connection on which markers are written.
@@ -138,11 +139,10 @@ impl MarkerConnection {
         }
         let due = earlier.unwrap_or(now) + replica_wait.timeout + replica_wait.answer_within;
         *self.unanswered_now() = Some(earlier.unwrap_or(due));
-        let wait = |script: Cmd| {
-            let mut script = script;
+        let wait = |mut script: ScriptCall| {
             script.arg(&self.marker).arg(MARKER_LASTS_MS);
             let mut commands = Pipeline::with_capacity(2);
-            commands.add_command(script);
+            commands.add_command(script.as_command());
             commands.cmd("WAIT").arg(replica_wait.wanted).arg(timeout);
             commands
         };

@@ -17,6 +17,7 @@ mod resp;
 pub(super) mod route;
 pub(super) mod run;
 pub(super) mod safety;
+pub(super) mod script_call;
 pub(super) mod sentinels;
 pub(super) mod shard;
 pub(super) mod topology;

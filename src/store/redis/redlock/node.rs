@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use bb8_redis::redis::Cmd;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
@@ -27,6 +26,7 @@ use super::{
             credentials::Credentials,
             dispatch::{Dispatch, DispatchReply, Sending},
             route::Route,
+            script_call::ScriptCall,
             shard::Shard,
             topology::Topology,
         },
@@ -150,7 +150,7 @@ impl Node {
         script: &Script,
         keys: &Keys,
         echo: &str,
-        fill: impl Fn(&mut Cmd) + Send + Sync,
+        fill: impl Fn(&mut ScriptCall) + Send + Sync,
     ) -> Result<Reply, StoreError> {
         let limit = Instant::now() + self.timeout;
         let on = (&self.shard, connection);
@@ -167,7 +167,7 @@ impl Node {
         script: &Script,
         keys: &Keys,
         echo: &str,
-        fill: impl Fn(&mut Cmd, Sending) + Send + Sync,
+        fill: impl Fn(&mut ScriptCall, Sending) + Send + Sync,
     ) -> Result<DispatchReply, StoreError> {
         self.dispatch.run(script, keys, echo, fill).await
     }
@@ -391,12 +391,12 @@ impl Node {
         &self,
         script: &Script,
         echo: &str,
-        fill: impl Fn(&mut Cmd, &str) + Send + Sync,
+        fill: impl Fn(&mut ScriptCall, &str) + Send + Sync,
     ) -> Result<Reply, StoreError> {
         let limit = Instant::now() + self.timeout;
         let connection = self.pool().connection(limit).await?;
         let run = self.run_of(&connection)?.to_owned();
-        let fill = |command: &mut Cmd| {
+        let fill = |command: &mut ScriptCall| {
             command.arg(Keys::NODE);
             fill(command, &run);
         };

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use bb8_redis::redis::Cmd;
-
 use crate::{
     lock::{FencingToken, HeldLease, HoldLimit, KeeperId, Salt},
     store::{
@@ -17,6 +15,7 @@ use super::{
         client::{
             dispatch::{Dispatch, DispatchReply, Sending},
             run::ReplyOrigin,
+            script_call::ScriptCall,
         },
         keys::Keys,
         layout::{Record, id, pack},
@@ -55,7 +54,7 @@ impl Scripts {
         // It asks again because it has lost its place, and what was sent before may still arrive.
         let resent = waits && gateway.parking.was_resent(&attempt.token);
         let says_it_is_alive = waits && gateway.should_announce(keys.slot());
-        let fill = |command: &mut Cmd, sending| {
+        let fill = |command: &mut ScriptCall, sending| {
             let late = resent || sending == Sending::Again;
             command.arg(keys.lock()).arg(keys.fence());
             command.arg(&id).arg(lasts).arg(&rest);

@@ -1,12 +1,15 @@
 //! Calls `advance.lua`.
 
-use bb8_redis::redis::Cmd;
 use tokio::time::Duration;
 
 use crate::store::StoreError;
 
 use super::{
-    super::{client::dispatch::Dispatch, keys::Keys, queue::gateway::RedisGateway},
+    super::{
+        client::{dispatch::Dispatch, script_call::ScriptCall},
+        keys::Keys,
+        queue::gateway::RedisGateway,
+    },
     Scripts, queueing,
 };
 
@@ -30,7 +33,7 @@ impl Scripts {
         gateway: &RedisGateway,
         keys: &Keys,
     ) -> Result<Advance, StoreError> {
-        let fill = |command: &mut Cmd, _| {
+        let fill = |command: &mut ScriptCall, _| {
             command.arg(keys.lock()).arg(keys.fence());
             command.arg(queueing::gateway(keys, gateway));
         };

@@ -1,7 +1,5 @@
 //! Calls `break.lua`.
 
-use bb8_redis::redis::Cmd;
-
 use crate::{
     lock::{BreakTarget, Token},
     store::{StoreError, contract::Loss},
@@ -9,7 +7,10 @@ use crate::{
 
 use super::{
     super::{
-        client::dispatch::{Dispatch, Sending},
+        client::{
+            dispatch::{Dispatch, Sending},
+            script_call::ScriptCall,
+        },
         keys::Keys,
         queue::gateway::RedisGateway,
     },
@@ -41,7 +42,7 @@ impl Scripts {
             BreakTarget::Lease(fence) => (format!("{:016}", fence.get()), String::new()),
             BreakTarget::Foreign(mark) => (String::new(), mark.to_string()),
         };
-        let fill = |command: &mut Cmd, sending| {
+        let fill = |command: &mut ScriptCall, sending| {
             queueing::fill(command, keys, gateway, &nonce);
             let late = u8::from(sending == Sending::Again);
             command.arg(&fence).arg(&mark).arg(late);

@@ -1,7 +1,5 @@
 //! Calls `confirm.lua`.
 
-use bb8_redis::redis::Cmd;
-
 use crate::{
     lock::TokenHash,
     store::{StoreError, contract::Confirmation},
@@ -9,7 +7,7 @@ use crate::{
 
 use super::{
     super::{
-        client::{dispatch::Dispatch, run::ReplyOrigin},
+        client::{dispatch::Dispatch, run::ReplyOrigin, script_call::ScriptCall},
         keys::Keys,
         layout::id,
     },
@@ -26,7 +24,7 @@ impl Scripts {
         token: &TokenHash,
     ) -> Result<(Confirmation, ReplyOrigin), StoreError> {
         let id = id(token);
-        let fill = |command: &mut Cmd, _| {
+        let fill = |command: &mut ScriptCall, _| {
             command.arg(keys.lock()).arg(keys.gateway()).arg(&id);
         };
         let run = dispatch.run(&self.confirm, keys, &id, fill);

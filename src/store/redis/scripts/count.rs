@@ -1,11 +1,12 @@
 //! Calls `count.lua`.
 
-use bb8_redis::redis::Cmd;
-
 use crate::store::{StoreError, contract::INSPECTED_WAITERS};
 
 use super::{
-    super::{client::dispatch::Dispatch, keys::Keys},
+    super::{
+        client::{dispatch::Dispatch, script_call::ScriptCall},
+        keys::Keys,
+    },
     Scripts,
 };
 
@@ -18,7 +19,7 @@ impl Scripts {
         dispatch: &Dispatch,
         keys: &Keys,
     ) -> Result<u64, StoreError> {
-        let fill = |command: &mut Cmd, _| {
+        let fill = |command: &mut ScriptCall, _| {
             command.arg(keys.lock()).arg(keys.wait());
             command.arg(INSPECTED_WAITERS);
         };

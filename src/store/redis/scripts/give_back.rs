@@ -1,14 +1,17 @@
 //! Calls `give_back.lua`.
 
-use bb8_redis::redis::Cmd;
-
 use crate::{
     lock::{FencingToken, TokenHash},
     store::{StoreError, contract::GiveBack},
 };
 
 use super::{
-    super::{client::dispatch::Dispatch, keys::Keys, layout::id, queue::gateway::RedisGateway},
+    super::{
+        client::{dispatch::Dispatch, script_call::ScriptCall},
+        keys::Keys,
+        layout::id,
+        queue::gateway::RedisGateway,
+    },
     Scripts, queueing,
 };
 
@@ -85,7 +88,7 @@ impl Scripts {
         known: GrantKnowledge,
     ) -> Result<GiveBackReply, StoreError> {
         let id = id(token);
-        let fill = |command: &mut Cmd, _| {
+        let fill = |command: &mut ScriptCall, _| {
             queueing::fill(command, keys, gateway, &id);
             match known {
                 GrantKnowledge::MayBeDelivered => command.arg(0).arg(""),

@@ -1,6 +1,5 @@
 //! Calls `inspect.lua`.
 
-use bb8_redis::redis::Cmd;
 use tokio::time::Duration;
 
 use crate::store::{
@@ -9,7 +8,11 @@ use crate::store::{
 };
 
 use super::{
-    super::{client::dispatch::Dispatch, keys::Keys, layout::waiter},
+    super::{
+        client::{dispatch::Dispatch, script_call::ScriptCall},
+        keys::Keys,
+        layout::waiter,
+    },
     Reply, Scripts,
 };
 
@@ -21,7 +24,7 @@ impl Scripts {
         dispatch: &Dispatch,
         keys: &Keys,
     ) -> Result<Inspection, StoreError> {
-        let fill = |command: &mut Cmd, _| {
+        let fill = |command: &mut ScriptCall, _| {
             command.arg(keys.lock()).arg(keys.wait());
             command.arg(INSPECTED_WAITERS);
         };

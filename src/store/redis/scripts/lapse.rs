@@ -1,11 +1,13 @@
 //! Calls `lapse.lua`.
 
-use bb8_redis::redis::Cmd;
-
 use crate::{lock::TokenHash, store::StoreError};
 
 use super::{
-    super::{client::dispatch::Dispatch, keys::Keys, layout::id},
+    super::{
+        client::{dispatch::Dispatch, script_call::ScriptCall},
+        keys::Keys,
+        layout::id,
+    },
     Scripts,
 };
 
@@ -20,7 +22,7 @@ impl Scripts {
         token: &TokenHash,
     ) -> Result<(), StoreError> {
         let id = id(token);
-        let fill = |command: &mut Cmd, _| {
+        let fill = |command: &mut ScriptCall, _| {
             command.arg(keys.lock()).arg(&id);
         };
         let reply = dispatch.run(&self.lapse, keys, &id, fill).await?.reply;

@@ -1,6 +1,5 @@
 //! Calls `leave.lua`.
 
-use bb8_redis::redis::Cmd;
 use tokio::time::Duration;
 
 use crate::{
@@ -10,7 +9,7 @@ use crate::{
 
 use super::{
     super::{
-        client::{dispatch::Dispatch, run::ReplyOrigin},
+        client::{dispatch::Dispatch, run::ReplyOrigin, script_call::ScriptCall},
         keys::Keys,
         layout::id,
         queue::gateway::RedisGateway,
@@ -30,7 +29,7 @@ impl Scripts {
         keep_for: Option<Duration>,
     ) -> Result<(Leaving, ReplyOrigin), StoreError> {
         let id = id(token);
-        let fill = |command: &mut Cmd, _| {
+        let fill = |command: &mut ScriptCall, _| {
             queueing::fill(command, keys, gateway, &id);
             match keep_for.and_then(|keep| u64::try_from(keep.as_millis()).ok()) {
                 Some(ms) => command.arg(ms),

@@ -1,6 +1,5 @@
 //! Calls `list.lua`.
 
-use bb8_redis::redis::Cmd;
 use tokio::time::Duration;
 
 use crate::{
@@ -9,7 +8,10 @@ use crate::{
 };
 
 use super::{
-    super::{client::dispatch::Dispatch, keys::Keys},
+    super::{
+        client::{dispatch::Dispatch, script_call::ScriptCall},
+        keys::Keys,
+    },
     Reply, Scripts,
 };
 
@@ -35,7 +37,7 @@ impl Scripts {
         dispatch: &Dispatch,
         keys: &Keys,
     ) -> Result<ListedHolder, StoreError> {
-        let fill = |command: &mut Cmd, _| {
+        let fill = |command: &mut ScriptCall, _| {
             command.arg(keys.lock());
         };
         let run = dispatch.run(&self.list, keys, keys.lock(), fill);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bb8_redis::redis::{Cmd, Pipeline, Value};
+use bb8_redis::redis::{Pipeline, Value};
 use tokio::time::{Duration, Instant};
 
 use crate::store::{Unavailability, Uncertainty};
@@ -10,7 +10,8 @@ use crate::store::{Unavailability, Uncertainty};
 use super::{
     super::{
         client::{
-            answered, destination::Destination, dispatch::Dispatch, failure::Failure, shard::Shard,
+            answered, destination::Destination, dispatch::Dispatch, failure::Failure,
+            script_call::ScriptCall, shard::Shard,
         },
         keys::Keys,
     },
@@ -52,7 +53,7 @@ impl Scripts {
         key: &str,
         deadline: Instant,
     ) -> Result<Probed, Failure> {
-        let filled = |mut command: Cmd| {
+        let filled = |mut command: ScriptCall| {
             command.arg(key).arg(Keys::PROBE);
             command
         };

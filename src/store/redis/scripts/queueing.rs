@@ -1,9 +1,7 @@
 //! What all scripts take which pass a lock on.
 
-use bb8_redis::redis::Cmd;
-
 use super::{
-    super::{keys::Keys, queue::gateway::RedisGateway},
+    super::{client::script_call::ScriptCall, keys::Keys, queue::gateway::RedisGateway},
     hex,
 };
 
@@ -16,7 +14,7 @@ pub(super) fn gateway(keys: &Keys, gateway: &RedisGateway) -> String {
 }
 
 /// Appends the keys, and what a script takes that ends something of an attempt.
-pub(super) fn fill(command: &mut Cmd, keys: &Keys, by: &RedisGateway, id: &str) {
+pub(super) fn fill(command: &mut ScriptCall, keys: &Keys, by: &RedisGateway, id: &str) {
     command.arg(keys.lock()).arg(keys.fence());
     command.arg(id).arg(gateway(keys, by));
 }

@@ -1,7 +1,5 @@
 //! Calls `release.lua`.
 
-use bb8_redis::redis::Cmd;
-
 use crate::{
     lock::{KeeperId, TokenHash},
     store::{
@@ -12,7 +10,10 @@ use crate::{
 
 use super::{
     super::{
-        client::dispatch::{Dispatch, DispatchReply},
+        client::{
+            dispatch::{Dispatch, DispatchReply},
+            script_call::ScriptCall,
+        },
         keys::Keys,
         layout::id,
         queue::gateway::RedisGateway,
@@ -32,7 +33,7 @@ impl Scripts {
         token: &TokenHash,
     ) -> Result<Release, StoreError> {
         let id = id(token);
-        let fill = |command: &mut Cmd, _| {
+        let fill = |command: &mut ScriptCall, _| {
             queueing::fill(command, keys, gateway, &id);
             if let Some(keeper) = keeper {
                 command.arg(keeper.to_string());

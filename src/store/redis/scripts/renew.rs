@@ -1,7 +1,5 @@
 //! Calls `renew.lua`.
 
-use bb8_redis::redis::Cmd;
-
 use crate::{
     lock::{TokenHash, Ttl},
     store::{
@@ -12,7 +10,7 @@ use crate::{
 
 use super::{
     super::{
-        client::dispatch::Dispatch,
+        client::{dispatch::Dispatch, script_call::ScriptCall},
         keys::Keys,
         layout::id,
         queue::{gateway::RedisGateway, marks::MarkedRenewal},
@@ -35,7 +33,7 @@ impl Scripts {
         let id = id(token);
         let mut marked = MarkedRenewal::new(&gateway.marks, token);
         let mut reply = loop {
-            let fill = |command: &mut Cmd, _| {
+            let fill = |command: &mut ScriptCall, _| {
                 command.arg(keys.lock()).arg(keys.fence()).arg(&id);
                 match ttl {
                     Some(ttl) => command.arg(ttl.as_millis()),

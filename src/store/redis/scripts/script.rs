@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use bb8_redis::redis::Cmd;
 use sha1::{Digest, Sha1};
 
 use crate::{
@@ -13,7 +12,7 @@ use crate::{
     },
 };
 
-use super::hex;
+use super::{super::client::script_call::ScriptCall, hex};
 
 /// The text of a script and the hash by which the server knows it.
 #[derive(Debug)]
@@ -83,8 +82,6 @@ const PARTS: [(&str, &str); 22] = [
 const EVERYBODY: &str = "'lg:gw:all'";
 /// Enough for the arguments of any script without metadata.
 const BYTES: usize = 1_024;
-/// Command, hash, number of keys, six keys and fourteen arguments.
-const ARGUMENTS: usize = 23;
 
 // === impl Scripts ===
 
@@ -173,15 +170,15 @@ impl Script {
     }
 
     /// A call of the script as the server knows it, without keys and arguments.
-    pub(in crate::store::redis) fn by_hash(&self) -> Cmd {
-        let mut command = Cmd::with_capacity(ARGUMENTS, BYTES);
+    pub(in crate::store::redis) fn by_hash(&self) -> ScriptCall {
+        let mut command = ScriptCall::with_capacity(BYTES);
         command.arg("EVALSHA").arg(&self.hash).arg(self.keys);
         command
     }
 
     /// A call that also makes the script known, without keys and arguments.
-    pub(in crate::store::redis) fn in_full(&self) -> Cmd {
-        let mut command = Cmd::with_capacity(ARGUMENTS, BYTES + self.text.len());
+    pub(in crate::store::redis) fn in_full(&self) -> ScriptCall {
+        let mut command = ScriptCall::with_capacity(BYTES + self.text.len());
         command.arg("EVAL").arg(&self.text).arg(self.keys);
         command
     }
@@ -210,7 +207,7 @@ fn compose(text: &str) -> String {
 
 /// Key, fingerprint and salt; each empty if there is no key.
 pub(in crate::store::redis) fn fill_idempotency(
-    command: &mut Cmd,
+    command: &mut ScriptCall,
     idempotency: Option<&Idempotency>,
 ) {
     match idempotency {

@@ -1,14 +1,15 @@
 //! Calls `quorum_release.lua`.
 
-use bb8_redis::redis::Cmd;
-
 use crate::{
     lock::{ForeignMark, KeeperId, TokenHash},
     store::{
         StoreError,
         contract::Loss,
         redis::{
-            client::dispatch::{DispatchReply, Sending},
+            client::{
+                dispatch::{DispatchReply, Sending},
+                script_call::ScriptCall,
+            },
             keys::Keys,
             scripts::TOMBSTONE_MS,
         },
@@ -41,7 +42,7 @@ impl Node {
     ) -> Result<NodeRelease, StoreError> {
         let token = token.to_string();
         let keeper = keeper.map(|keeper| keeper.to_string()).unwrap_or_default();
-        let fill = |command: &mut Cmd, _| {
+        let fill = |command: &mut ScriptCall, _| {
             for key in [keys.lock(), keys.info(), keys.ended()] {
                 command.arg(key);
             }
@@ -104,7 +105,7 @@ impl Node {
         nonce: Option<&Nonce>,
     ) -> Result<Withdrawal, StoreError> {
         let token = token.to_string();
-        let fill = |command: &mut Cmd, _| {
+        let fill = |command: &mut ScriptCall, _| {
             for key in [keys.lock(), keys.info(), keys.ended()] {
                 command.arg(key);
             }
@@ -161,7 +162,7 @@ impl Node {
             NodeTarget::Lease(token) => (token.to_string(), String::new()),
             NodeTarget::Foreign(mark) => (String::new(), mark.to_string()),
         };
-        let fill = |command: &mut Cmd, sending| {
+        let fill = |command: &mut ScriptCall, sending| {
             for key in [keys.lock(), keys.info(), keys.ended()] {
                 command.arg(key);
             }

@@ -1,13 +1,12 @@
 //! Calls `quorum_renew.lua`.
 
-use bb8_redis::redis::Cmd;
-
 use crate::{
     lock::{TokenHash, Ttl},
     store::{
         StoreError,
         contract::{Confirmation, Loss, Renewal, Renewer},
         redis::{
+            client::script_call::ScriptCall,
             keys::Keys,
             queue::{gateway::RedisGateway, marks::MarkedRenewal},
             scripts::TOMBSTONE_MS,
@@ -31,7 +30,7 @@ impl Node {
         let mut marked = MarkedRenewal::new(&gateway.marks, token);
         let token = token.to_string();
         let mut reply = loop {
-            let fill = |command: &mut Cmd, _| {
+            let fill = |command: &mut ScriptCall, _| {
                 fill_who(command, keys, renewer, &token, ttl);
                 command.arg(marked.named()).arg(&*marked.leaves(ttl));
             };
@@ -58,7 +57,13 @@ impl Node {
     }
 }
 
-fn fill_who(command: &mut Cmd, keys: &Keys, renewer: Renewer, token: &str, ttl: Option<Ttl>) {
+fn fill_who(
+    command: &mut ScriptCall,
+    keys: &Keys,
+    renewer: Renewer,
+    token: &str,
+    ttl: Option<Ttl>,
+) {
     for key in [keys.lock(), keys.info(), keys.ended()] {
         command.arg(key);
     }
@@ -88,7 +93,7 @@ impl Node {
         token: &TokenHash,
     ) -> Result<Confirmation, StoreError> {
         let token = token.to_string();
-        let fill = |command: &mut Cmd, _| {
+        let fill = |command: &mut ScriptCall, _| {
             for key in [keys.lock(), keys.info(), keys.ended()] {
                 command.arg(key);
             }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bb8_redis::redis::Cmd;
 use tokio::time::Instant;
 
 use crate::{
@@ -10,7 +9,10 @@ use crate::{
     store::{
         StoreError, Unavailability,
         contract::Attempt,
-        redis::{keys::Keys, layout::metadata_json, scripts::TOMBSTONE_MS},
+        redis::{
+            client::script_call::ScriptCall, keys::Keys, layout::metadata_json,
+            scripts::TOMBSTONE_MS,
+        },
     },
 };
 
@@ -62,7 +64,7 @@ impl Node {
             .voting_connection(Instant::now() + self.timeout)
             .await?;
         let run = self.run_of(&connection)?.to_owned();
-        let fill = |command: &mut Cmd| {
+        let fill = |command: &mut ScriptCall| {
             for key in [keys.lock(), keys.info(), keys.ended(), keys.fence()] {
                 command.arg(key);
             }
@@ -175,7 +177,7 @@ impl Node {
         let connection =
             connection.map_err(|why| StoreError::from(Unavailability::Connect(why.to_string())))?;
         let run = self.run_of(&connection)?.to_owned();
-        let fill = |command: &mut Cmd| {
+        let fill = |command: &mut ScriptCall| {
             for key in [keys.lock(), keys.info(), keys.ended(), keys.fence()] {
                 command.arg(key);
             }

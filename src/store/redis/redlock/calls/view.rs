@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use bb8_redis::redis::Cmd;
-
 use crate::{
     lock::{ForeignMark, IdempotencyHash, Salt, TokenHash},
     store::{
         StoreError,
         redis::{
+            client::script_call::ScriptCall,
             keys::Keys,
             scripts::{Reply, TOMBSTONE_MS, hex},
         },
@@ -32,7 +31,7 @@ pub(in super::super) enum NodeView {
 
 impl Node {
     pub(in super::super) async fn view(&self, keys: &Keys) -> Result<NodeView, StoreError> {
-        let fill = |command: &mut Cmd, _| {
+        let fill = |command: &mut ScriptCall, _| {
             command.arg(keys.lock()).arg(keys.info());
         };
         let run = self.run(&self.scripts.view, keys, keys.lock(), fill);
@@ -88,7 +87,7 @@ impl Node {
     ) -> Result<ReplayReply, StoreError> {
         let asks = request.asks.to_string();
         let lease = request.lease.to_string();
-        let fill = |command: &mut Cmd, _| {
+        let fill = |command: &mut ScriptCall, _| {
             for key in [keys.lock(), keys.info(), keys.ended()] {
                 command.arg(key);
             }
