@@ -208,8 +208,8 @@ struct ReservedPosition {
     until: Instant,
     /// The waiter that it counts as, until its request is repeated.
     counted: Option<CountedWaiter>,
-    /// The position of an attempt that the store could not be asked to keep: it must stay parked.
-    parked: Option<Parked>,
+    /// The position of an attempt that the store could not be asked to keep: it must stay parked until then.
+    parked: Option<(Parked, Instant)>,
 }
 
 /// One waiter, with its slot of the limit of its API key.
@@ -239,7 +239,7 @@ impl ReservedPositions {
     pub(super) fn park(&self, key: IdempotencyHash, until: Instant, mut parked: Parked) {
         // It counts here, if at all.
         parked.keep();
-        self.lock().position(key, until).parked = Some(parked);
+        self.lock().position(key, until).parked = Some((parked, until));
     }
 
     /// Lets go of what is over.
@@ -317,6 +317,10 @@ impl Reserved {
     }
 
     fn sweep(&mut self, now: Instant) {
-        self.positions.retain(|_, position| position.until > now);
+        self.positions.retain(|_, position| {
+            // Its request may have been repeated since, and its caller have gone again: that keeps nothing parked.
+            position.parked.take_if(|(_, until)| *until <= now);
+            position.until > now
+        });
     }
 }

@@ -108,6 +108,20 @@ async fn a_place_that_the_store_was_not_told_to_keep_is_kept_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_place_is_parked_for_one_grace_although_it_counts_for_longer() {
+    let store = ScriptedStore::queueing();
+    store.leavings.lock().unwrap().push_back(Err(away()));
+    let (engine, _lifecycle) = engine(&store);
+    engine.acquire(waiting_request(KEY)).await.unwrap_err();
+    let attempt = store.attempts.lock().unwrap()[0].clone();
+    sleep(GRACE / 2).await;
+    engine.reserve_position(attempt.idempotency.unwrap().hash, None);
+    sleep(GRACE / 2 + Duration::from_millis(10)).await;
+    assert!(!store.parking.contains(&attempt.token));
+    assert_eq!(engine.0.reserved_positions.total_with(0), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
     let store = ScriptedStore::queueing();
     store.leavings.lock().unwrap().push_back(Err(away()));
