@@ -105,6 +105,7 @@ impl Writer {
     /// Serves until it is closed or every handle is gone.
     pub(super) fn run(mut self) {
         let mut batch = Vec::with_capacity(BATCH);
+        // How many commands the two last batches had, and the last one.
         let (mut callers, mut last) = (0, 0);
         let closed = loop {
             if self.file.is_none() && self.tried_at.elapsed() >= RETRY {
@@ -118,8 +119,9 @@ impl Writer {
                     batch.push(command);
                     batch.extend(self.commands.try_iter().take(BATCH - 1));
                     if batch.len() < callers / 4 {
-                        // Those who were answered just now are about to ask again. Half of the callers are enough:
-                        // the others are answered, and ask, while this half is written.
+                        // The callers that were answered just now are about to ask again. Two batches that take
+                        // turns are best, because one is written while the callers of the other compute; so the
+                        // writer waits only for much less than half of the callers.
                         std::thread::sleep(LINGER);
                         let room = BATCH - batch.len();
                         batch.extend(self.commands.try_iter().take(room));

@@ -1,7 +1,5 @@
 //! A script, and how it is called.
 
-use std::fmt::Write as _;
-
 use sha1::{Digest, Sha1};
 
 use crate::{
@@ -130,10 +128,7 @@ impl Script {
 
     fn of(text: String, keys: usize) -> Self {
         let text = mutants::script(text);
-        let mut hash = String::with_capacity(40);
-        for byte in Sha1::digest(&text) {
-            write!(hash, "{byte:02x}").expect("writing to a string cannot fail");
-        }
+        let hash = hex::write(&Sha1::digest(&text));
         Self {
             text,
             hash,
