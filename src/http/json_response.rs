@@ -1,6 +1,6 @@
 //! Success, written as JSON.
 
-use std::io::Write;
+use std::cell::RefCell;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -38,15 +38,26 @@ pub(super) const JSON: [(HeaderName, HeaderValue); 1] =
 
 /// A body as JSON. It ends with a newline, so that the prompt of a shell does not stick to it.
 pub(super) fn json(body: &impl Serialize) -> Bytes {
-    // Nearly every body fits, and is then copied into memory of just its size.
-    let mut short = [0; 512];
-    let mut rest = short.as_mut_slice();
-    if serde_json::to_writer(&mut rest, body).is_ok() && rest.write_all(b"\n").is_ok() {
-        let left = rest.len();
-        return Bytes::copy_from_slice(&short[..short.len() - left]);
-    }
-    let mut long =
-        serde_json::to_vec(body).expect("bodies have text keys and serializers that do not fail");
-    long.push(b'\n');
-    long.into()
+    json_by(|json| {
+        serde_json::to_writer(json, body)
+            .expect("bodies have text keys and serializers that do not fail");
+    })
 }
+
+/// The same, from what writes the body.
+pub(super) fn json_by(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    thread_local! {
+        static JSON: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    JSON.with_borrow_mut(|json| {
+        json.clear();
+        write(json);
+        json.push(b'\n');
+        let body = Bytes::copy_from_slice(json);
+        json.shrink_to(KEPT);
+        body
+    })
+}
+
+/// How much memory a thread keeps for the next body: a page of a list takes more.
+const KEPT: usize = 4 * 1_024;

@@ -48,6 +48,10 @@ pub struct RunningWorkers {
     _ends: Vec<oneshot::Sender<()>>,
 }
 
+/// How many sockets are looked at before what they brought is carried out, and what that sends to a server is on its
+/// way: while a worker reads the requests of all its connections, the server has nothing to do.
+const EVENTS: usize = 8;
+
 thread_local! {
     static CURRENT: Cell<Option<Worker>> = const { Cell::new(None) };
 }
@@ -59,7 +63,10 @@ impl Workers {
     pub fn start(count: usize) -> io::Result<(Self, RunningWorkers)> {
         let (mut threads, mut ends) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for number in 0..count {
-            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let runtime = Builder::new_current_thread()
+                .enable_all()
+                .max_io_events_per_tick(EVENTS)
+                .build()?;
             threads.push(Thread {
                 runtime: runtime.handle().clone(),
                 connections: AtomicUsize::new(0),

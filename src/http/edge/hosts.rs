@@ -3,14 +3,16 @@
 //! A web page can have any name of its own resolve to a loopback address (DNS rebinding), and is
 //! then on the same origin as the gateway. It cannot change what the browser says in `Host`.
 
-use std::net::IpAddr;
+use std::{cell::RefCell, net::IpAddr, rc::Rc};
 
-use http::{HeaderMap, Uri, Version, header::HOST};
+use http::{HeaderMap, HeaderValue, Uri, Version, header::HOST};
 
 use crate::{
-    config::{Config, Host, HostPort},
+    config::{Config, Host, HostError, HostPort},
     http::problem::{Problem, ProblemCode},
 };
+
+use super::request_id::copied;
 
 /// The hosts for which the gateway answers.
 pub(super) enum Hosts {
@@ -90,14 +92,13 @@ pub(super) fn named(
     headers: &HeaderMap,
     uri: &Uri,
     version: Version,
-) -> Result<Option<HostPort>, Problem> {
+) -> Result<Option<Rc<HostPort>>, Problem> {
     let refuse = |reason| Problem::invalid_field(FIELD, reason);
     let mut headers = headers.get_all(HOST).iter();
     let header = match (headers.next(), headers.next()) {
         (None, _) => None,
         (Some(header), None) => {
-            let text = header.to_str().unwrap_or_default();
-            let host = text.parse::<HostPort>();
+            let host = host_in(header);
             Some(host.map_err(|error| refuse(format!("is no host; it takes {error}")))?)
         }
         (Some(_), Some(_)) => return Err(refuse("is given more than once".to_owned())),
@@ -106,7 +107,8 @@ pub(super) fn named(
         None => None,
         Some(authority) => {
             let host = authority.as_str().parse::<HostPort>();
-            Some(host.map_err(|_| refuse("in the target is no host".to_owned()))?)
+            let host = host.map_err(|_| refuse("in the target is no host".to_owned()))?;
+            Some(Rc::new(host))
         }
     };
     match (target, header) {
@@ -116,6 +118,26 @@ pub(super) fn named(
         (None, None) if version > Version::HTTP_10 => Err(refuse("is missing".to_owned())),
         (target, header) => Ok(header.or(target)),
     }
+}
+
+thread_local! {
+    /// The last host that a request of this thread named, and how: nearly all name the same one.
+    static LAST: RefCell<Option<(HeaderValue, Rc<HostPort>)>> = const { RefCell::new(None) };
+}
+
+/// The host that a header names.
+fn host_in(header: &HeaderValue) -> Result<Rc<HostPort>, HostError> {
+    LAST.with_borrow_mut(|last| {
+        if let Some((written, host)) = last
+            && written == header
+        {
+            return Ok(Rc::clone(host));
+        }
+        let host = header.to_str().unwrap_or_default().parse::<HostPort>();
+        let host = Rc::new(host?);
+        *last = Some((copied(header), Rc::clone(&host)));
+        Ok(host)
+    })
 }
 
 #[cfg(test)]

@@ -168,7 +168,7 @@ impl RequestSource {
         let host = hosts::named(headers, &parts.uri, parts.version)
             .ok()
             .flatten();
-        if !page.may_be_of(host.as_ref(), over_https) || !is_of_this_site(headers) {
+        if !page.may_be_of(host.as_deref(), over_https) || !is_of_this_site(headers) {
             Self::Foreign
         } else if matches!(page, Page::Unnamed) && !headers.contains_key(SEC_FETCH_SITE) {
             Self::Unknown

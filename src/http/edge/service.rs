@@ -187,9 +187,9 @@ impl Edge {
         let host = hosts::named(request.headers(), request.uri(), request.version())?;
         // Probes know the address of a gateway, and learn nothing that a page could use.
         if !is_probe(route) {
-            self.hosts.check(host.as_ref())?;
+            self.hosts.check(host.as_deref())?;
         }
-        pending.listed = self.origins.check(request, route, host.as_ref())?;
+        pending.listed = self.origins.check(request, route, host.as_deref())?;
         self.measure(request)?;
         pending.context.begin_work()
     }

@@ -18,10 +18,7 @@ use tokio::time::Instant;
 use crate::{
     auth::LeaseSlot,
     engine::{Delivery, Granted},
-    http::{
-        json_response::{JSON, json},
-        state::AppState,
-    },
+    http::{json_response::JSON, state::AppState},
 };
 
 use super::lease_body::LeaseBody;
@@ -61,7 +58,7 @@ impl Acquired {
         Self {
             location: HeaderValue::try_from(location)
                 .expect("a base path that routes and a lock name are visible ASCII"),
-            body: json(&LeaseBody::new(lease, gateway.clock.wall())),
+            body: LeaseBody::new(lease, gateway.clock.wall()).to_json(),
             delivery,
             slot,
         }

@@ -241,7 +241,7 @@ pub(super) struct FinalEvent {
 pub(super) fn encode_ongoing(event: HoldEvent, now: SystemTime) -> Result<Bytes, HoldEnd> {
     Ok(match event {
         HoldEvent::Queued(position) => encode("queued", &json(&Queued::at(position))),
-        HoldEvent::Granted(lease) => encode("granted", &json(&LeaseBody::new(lease, now))),
+        HoldEvent::Granted(lease) => encode("granted", &LeaseBody::new(lease, now).to_json()),
         HoldEvent::Renewed(held) => {
             encode("renewed", &json(&RemainingTime::of(Some(held.expires_in))))
         }

@@ -15,7 +15,6 @@ use crate::{
     engine::RenewError,
     http::{
         extract::{AcceptsJson, ApiJson, ApiPath, Caller, Fields, LockToken, NoQuery, RequestBody},
-        json_response::JsonResponse,
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::AppState,
     },
@@ -62,7 +61,7 @@ pub(in crate::http) async fn renew(
     _: NoQuery,
     token: LockToken,
     ApiJson(body): ApiJson<RenewBody>,
-) -> Result<JsonResponse<LeaseBody>, Problem> {
+) -> Result<LeaseBody, Problem> {
     let token = token.or(body.token)?;
     if let Some(ttl) = body.ttl {
         Problem::check_ttl(ttl, &caller)?;
@@ -87,7 +86,7 @@ pub(in crate::http) async fn renew(
         Err(RenewError::Store(_)) => charge.forgive(),
     }
     let lease = renewed?;
-    Ok(JsonResponse(LeaseBody::new(lease, gateway.clock.wall())))
+    Ok(LeaseBody::new(lease, gateway.clock.wall()))
 }
 
 // === impl RenewProblems ===

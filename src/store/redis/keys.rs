@@ -18,7 +18,7 @@ const LENGTH: usize = 16;
 pub(super) struct Keys {
     name: LockName,
     text: String,
-    ends: [usize; 6],
+    ends: [usize; 4],
     slot: Slot,
 }
 
@@ -41,20 +41,20 @@ impl Keys {
         let slot = Slot::of_name(name);
         let slot_tag = tags.of(slot);
         let parts = [
-            (tag, ":lock", ""),
-            (slot_tag, ":fence", ""),
-            (tag, ":wait", ""),
-            (slot_tag, ":gw:", gateway.as_str()),
-            (tag, ":info", ""),
-            (tag, ":ended", ""),
+            (tag, "}:lock"),
+            (slot_tag, "}:fence"),
+            (tag, "}:wait"),
+            (slot_tag, "}:gw:"),
         ];
-        let mut text = String::with_capacity(5 * tag.len() + 128);
-        let ends = parts.map(|(tag, kind, id)| {
-            for part in ["lg:{", tag, "}", kind, id] {
+        let mut text = String::with_capacity(2 * tag.len() + 64 + LENGTH);
+        let mut ends = parts.map(|(tag, kind)| {
+            for part in ["lg:{", tag, kind] {
                 text.push_str(part);
             }
             text.len()
         });
+        text.push_str(gateway.as_str());
+        ends[3] = text.len();
         Self {
             name: name.clone(),
             text,
@@ -138,13 +138,13 @@ impl Keys {
     }
 
     /// The lease record; only on the nodes of a quorum.
-    pub(super) fn info(&self) -> &str {
-        &self.text[self.ends[3]..self.ends[4]]
+    pub(super) fn info(&self) -> String {
+        format!("lg:{{{}}}:info", self.name)
     }
 
     /// What is remembered of ended leases; only on the nodes of a quorum.
-    pub(super) fn ended(&self) -> &str {
-        &self.text[self.ends[4]..self.ends[5]]
+    pub(super) fn ended(&self) -> String {
+        format!("lg:{{{}}}:ended", self.name)
     }
 
     /// There if a gateway was refused the lock that waits for it; only where there is no queue for all

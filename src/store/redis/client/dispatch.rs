@@ -574,8 +574,8 @@ fn typed_keys(keys: &Keys, echo: &str, is_cluster: bool) -> Vec<(String, &'stati
     // slot, and asking for it would lead astray.
     if !is_cluster {
         typed.extend([
-            (keys.info().to_owned(), "hash"),
-            (keys.ended().to_owned(), "zset"),
+            (keys.info(), "hash"),
+            (keys.ended(), "zset"),
             (Keys::NODE.to_owned(), "hash"),
         ]);
     }

@@ -21,7 +21,7 @@ impl Reply {
     /// The lease in the fields that follow. If they make no lease, the record was not written by us.
     pub(in crate::store::redis) fn lease(&mut self, keys: &Keys) -> Result<HeldLease, StoreError> {
         self.read_lease().ok_or_else(|| StoreError::ForeignData {
-            key: keys.info().to_owned(),
+            key: keys.info(),
             found: "a lease record that makes no sense".into(),
         })
     }
@@ -86,7 +86,7 @@ impl Reply {
             Some(version) => format!("a lease record of layout version \"{version}\"").into(),
         };
         StoreError::ForeignData {
-            key: keys.info().to_owned(),
+            key: keys.info(),
             found,
         }
     }

@@ -43,7 +43,7 @@ impl Node {
         let token = token.to_string();
         let keeper = keeper.map(|keeper| keeper.to_string()).unwrap_or_default();
         let fill = |command: &mut ScriptCall, _| {
-            for key in [keys.lock(), keys.info(), keys.ended()] {
+            for key in [keys.lock(), &keys.info(), &keys.ended()] {
                 command.arg(key);
             }
             command.arg(keys.wanted());
@@ -106,7 +106,7 @@ impl Node {
     ) -> Result<Withdrawal, StoreError> {
         let token = token.to_string();
         let fill = |command: &mut ScriptCall, _| {
-            for key in [keys.lock(), keys.info(), keys.ended()] {
+            for key in [keys.lock(), &keys.info(), &keys.ended()] {
                 command.arg(key);
             }
             command.arg(keys.wanted()).arg(&token);
@@ -163,7 +163,7 @@ impl Node {
             NodeTarget::Foreign(mark) => (String::new(), mark.to_string()),
         };
         let fill = |command: &mut ScriptCall, sending| {
-            for key in [keys.lock(), keys.info(), keys.ended()] {
+            for key in [keys.lock(), &keys.info(), &keys.ended()] {
                 command.arg(key);
             }
             command.arg(keys.wanted());

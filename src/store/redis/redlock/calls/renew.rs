@@ -64,7 +64,7 @@ fn fill_who(
     token: &str,
     ttl: Option<Ttl>,
 ) {
-    for key in [keys.lock(), keys.info(), keys.ended()] {
+    for key in [keys.lock(), &keys.info(), &keys.ended()] {
         command.arg(key);
     }
     command.arg(token);
@@ -94,7 +94,7 @@ impl Node {
     ) -> Result<Confirmation, StoreError> {
         let token = token.to_string();
         let fill = |command: &mut ScriptCall, _| {
-            for key in [keys.lock(), keys.info(), keys.ended()] {
+            for key in [keys.lock(), &keys.info(), &keys.ended()] {
                 command.arg(key);
             }
             command.arg(&token).arg(TOMBSTONE_MS);

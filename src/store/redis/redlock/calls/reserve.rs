@@ -65,7 +65,7 @@ impl Node {
             .await?;
         let run = self.run_of(&connection)?.to_owned();
         let fill = |command: &mut ScriptCall| {
-            for key in [keys.lock(), keys.info(), keys.ended(), keys.fence()] {
+            for key in [keys.lock(), &keys.info(), &keys.ended(), keys.fence()] {
                 command.arg(key);
             }
             command
@@ -178,7 +178,7 @@ impl Node {
             connection.map_err(|why| StoreError::from(Unavailability::Connect(why.to_string())))?;
         let run = self.run_of(&connection)?.to_owned();
         let fill = |command: &mut ScriptCall| {
-            for key in [keys.lock(), keys.info(), keys.ended(), keys.fence()] {
+            for key in [keys.lock(), &keys.info(), &keys.ended(), keys.fence()] {
                 command.arg(key);
             }
             command.arg(Keys::NODE);

@@ -88,7 +88,7 @@ impl Node {
         let asks = request.asks.to_string();
         let lease = request.lease.to_string();
         let fill = |command: &mut ScriptCall, _| {
-            for key in [keys.lock(), keys.info(), keys.ended()] {
+            for key in [keys.lock(), &keys.info(), &keys.ended()] {
                 command.arg(key);
             }
             command.arg(&asks).arg(hex::write(request.key.as_bytes()));
