@@ -52,8 +52,8 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "local fence = string.format('%.0f', next)",
-                // What `..` does to a number, with two digits less, so that hand-offs fall together on any machine.
-                "local fence = string.format('%016.0f', string.format('%.12g', next))",
+                // What `..` does to a number, with four digits less, so that hand-offs fall together on any machine.
+                "local fence = string.format('%016.0f', string.format('%.10g', next))",
             ),
         ],
         Mutant::Barging => &[
