@@ -39,3 +39,5 @@ pub mod store;
 pub mod telemetry;
 pub mod tls;
 pub mod trace_context;
+#[cfg(feature = "server")]
+mod with_all;

@@ -144,6 +144,9 @@ export function take({ name, holder, waiter_count: waiters }, sentAt, round = be
   });
 }
 
+/** The kinds of event that end a lease. Later versions may have others, which change nothing here. */
+const ENDS = ["released", "expired", "broken"];
+
 /** Takes in an event. */
 export function apply(event) {
   const { name, fencing_token: fence, kind } = event;
@@ -158,8 +161,10 @@ export function apply(event) {
       known.ttl = Math.max(event.expires_in_ms, known.fence === fence ? 0 : known.ttl);
       known.round = begun;
     }
-  } else if (known && kind !== "lost") end(known, kind, fence);
-  else if (fence && kind !== "lost") remember(name, fence);
+  } else if (ENDS.includes(kind)) {
+    if (known) end(known, kind, fence);
+    else if (fence) remember(name, fence);
+  }
   changed();
 }
 

@@ -2,68 +2,51 @@
 
 use std::{fmt::Write, process::ExitCode};
 
-use crate::{client::ClientError, store::OpenError};
+use crate::{client::ClientError, store::OpenError, with_all::with_all};
 
 use super::serve::ServeError;
 
-/// The exit codes, the same for every command. Above 100 there is one for each thing that a script
-/// may want to tell apart, clear of what shells and `timeout` use for themselves (124 and up).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    /// It was done.
-    Done = 0,
-    /// Something that should not happen, such as an answer that is none of a gateway's.
-    Unexpected = 1,
-    /// The command line or the configuration is wrong.
-    Usage = 2,
-    /// Somebody else holds the lock.
-    Held = 100,
-    /// Somebody else went on holding the lock for as long as we were to wait.
-    WaitOver = 101,
-    /// The token does not hold the lock.
-    Lost = 102,
-    /// No gateway was reached: nothing happened.
-    Unreachable = 103,
-    /// The gateway or its store cannot serve now: nothing happened.
-    Unavailable = 104,
-    /// It may have happened, or may yet happen.
-    OutcomeUnknown = 105,
-    /// The gateway refused: the same request will be refused again.
-    Refused = 106,
-    /// The lock that was to be broken is free.
-    NotHeld = 107,
-    /// Another lease holds the lock than the one that was to be broken.
-    HolderChanged = 108,
-    /// The gateway cannot listen on its address.
-    CannotListen = 110,
-    /// The gateway's store cannot be opened.
-    NoStore = 111,
-    /// The gateway ended before everything under way had ended.
-    CutShort = 112,
+with_all! {
+    /// The exit codes, the same for every command. Above 100 there is one for each thing that a script
+    /// may want to tell apart, clear of what shells and `timeout` use for themselves (124 and up).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Exit {
+        /// It was done.
+        Done = 0,
+        /// Something that should not happen, such as an answer that is none of a gateway's.
+        Unexpected = 1,
+        /// The command line or the configuration is wrong.
+        Usage = 2,
+        /// Somebody else holds the lock.
+        Held = 100,
+        /// Somebody else went on holding the lock for as long as we were to wait.
+        WaitOver = 101,
+        /// The token does not hold the lock.
+        Lost = 102,
+        /// No gateway was reached: nothing happened.
+        Unreachable = 103,
+        /// The gateway or its store cannot serve now: nothing happened.
+        Unavailable = 104,
+        /// It may have happened, or may yet happen.
+        OutcomeUnknown = 105,
+        /// The gateway refused: the same request will be refused again.
+        Refused = 106,
+        /// The lock that was to be broken is free.
+        NotHeld = 107,
+        /// Another lease holds the lock than the one that was to be broken.
+        HolderChanged = 108,
+        /// The gateway cannot listen on its address.
+        CannotListen = 110,
+        /// The gateway's store cannot be opened.
+        NoStore = 111,
+        /// The gateway ended before everything under way had ended.
+        CutShort = 112,
+    }
 }
 
 // === impl Exit ===
 
 impl Exit {
-    /// All of them.
-    pub const ALL: [Self; 15] = [
-        Self::Done,
-        Self::Unexpected,
-        Self::Usage,
-        Self::Held,
-        Self::WaitOver,
-        Self::Lost,
-        Self::Unreachable,
-        Self::Unavailable,
-        Self::OutcomeUnknown,
-        Self::Refused,
-        Self::NotHeld,
-        Self::HolderChanged,
-        Self::CannotListen,
-        Self::NoStore,
-        Self::CutShort,
-    ];
-
     /// The number.
     pub fn code(self) -> u8 {
         self as u8

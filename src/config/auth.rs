@@ -31,7 +31,7 @@ pub struct AuthConfig {
 
 impl AuthConfig {
     /// Finds out whether callers can be told apart with these values.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
         let refused = self.max_refused_per_minute;
         Invalid::unless_in("auth.max_refused_per_minute", refused, 1..=1_000_000)?;
         let session_ttl = self.session_ttl_ms.0;

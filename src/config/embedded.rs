@@ -18,7 +18,7 @@ pub struct EmbeddedConfig {
 
 impl EmbeddedConfig {
     /// Finds out whether a store can be opened with these values.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
         // Below it the database writes out pages that it is about to read again; above it the
         // number is a slip of the finger.
         let bounds = 64 * 1024..=1024 * 1024 * 1024;

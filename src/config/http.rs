@@ -69,7 +69,7 @@ impl HttpConfig {
     const MAX_BASE_PATH: usize = 200;
 
     /// Finds out whether HTTP can be served with these values.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
         if !Self::is_base_path(&self.base_path) {
             let value = format!("{:?}", self.base_path);
             return Err(Invalid::new(
@@ -217,7 +217,7 @@ pub enum ClientAuth {
 
 impl HttpTlsConfig {
     /// Finds out whether TLS can be spoken with these values. Reads no file.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    fn validate(&self) -> Result<(), Invalid> {
         for (set, key, other, other_key) in [
             (
                 &self.cert_file,

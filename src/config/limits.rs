@@ -38,7 +38,7 @@ pub struct LimitsConfig {
 
 impl LimitsConfig {
     /// Finds out whether these limits can be kept together.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
         let default = ("limits.default_ttl_ms", self.default_ttl_ms);
         let min = ("limits.min_ttl_ms", self.min_ttl_ms);
         let max = ("limits.max_ttl_ms", self.max_ttl_ms);

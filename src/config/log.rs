@@ -47,7 +47,7 @@ pub enum LogFormat {
 
 impl LogConfig {
     /// Finds out whether something can be logged in this way.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
         self.filter().map(|_filter| ())
     }
 

@@ -21,7 +21,7 @@ pub struct MetricsConfig {
 
 impl MetricsConfig {
     /// Finds out whether metrics can be served there.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
         if self.listen.is_empty() || self.listen.parse::<SocketAddr>().is_ok() {
             return Ok(());
         }
@@ -30,7 +30,7 @@ impl MetricsConfig {
     }
 
     /// Finds out whether the gateway's own address leaves it free.
-    pub fn validate_beside(&self, gateway: SocketAddr) -> Result<(), Invalid> {
+    pub(super) fn validate_beside(&self, gateway: SocketAddr) -> Result<(), Invalid> {
         let Some(address) = self.address() else {
             return Ok(());
         };

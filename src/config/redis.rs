@@ -51,7 +51,7 @@ pub struct RedisConfig {
 
 impl RedisConfig {
     /// Finds out whether a store can be run with these values.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
         Invalid::unless_in("redis.connections", self.connections.into(), 0..=256)?;
         let connect = ("redis.connect_timeout_ms", self.connect_timeout_ms);
         let command = ("redis.command_timeout_ms", self.command_timeout_ms);
@@ -190,7 +190,7 @@ pub struct RedisSentinelConfig {
 
 impl RedisSentinelConfig {
     /// Finds out whether sentinels can be asked with these values. Reads no file.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    fn validate(&self) -> Result<(), Invalid> {
         let timeout = self.timeout_ms.0;
         Invalid::unless_in("redis.sentinel.timeout_ms", timeout, 10..=60_000)?;
         let user = ("redis.sentinel.username", self.username.as_str());
@@ -242,7 +242,7 @@ pub struct RedisTlsConfig {
 
 impl RedisTlsConfig {
     /// Finds out whether TLS can be spoken with these values. Reads no file.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    fn validate(&self) -> Result<(), Invalid> {
         let certificate = ("redis.tls.cert_file", self.cert_file.as_str());
         let key = ("redis.tls.key_file", self.key_file.as_str());
         Invalid::unless_with(certificate, key)?;

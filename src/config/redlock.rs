@@ -42,7 +42,7 @@ pub enum Persistence {
 
 impl RedlockConfig {
     /// Finds out whether a quorum can be run with these values.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
         let ttl = Ttl::MIN.as_millis()..=Ttl::MAX.as_millis();
         Invalid::unless_in("redlock.max_ttl_ms", self.max_ttl_ms.0, ttl)?;
         let timeout = self.node_timeout_ms.0;

@@ -33,7 +33,7 @@ impl ShutdownConfig {
     pub const SHORTEST: Duration = Duration::from_millis(250);
 
     /// Finds out whether the gateway can stop in this way.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
         Invalid::unless_in("shutdown.grace_ms", self.grace_ms.0, 0..=600_000)?;
         Invalid::unless_in("shutdown.delay_ms", self.delay_ms.0, 0..=300_000)?;
         if self.delay_ms.0 > self.grace_ms.0 / 2 {

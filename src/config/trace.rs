@@ -74,7 +74,7 @@ impl TraceConfig {
     }
 
     /// Finds out whether traces can be sent with these values.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
         let is_encrypted = self.is_sent() && self.url()?.scheme() == "https";
         if !self.ca_file.is_empty() && !is_encrypted {
             let allowed = "nothing, because trace.endpoint is not https://";

@@ -1,42 +1,34 @@
 //! How a lease was lost.
 
-/// How a lease was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LossReason {
-    /// It could not be renewed in time.
-    Expired,
-    /// It was kept for as long as its hold limit allows.
-    HoldLimit,
-    /// Somebody ended it.
-    Ended,
-    /// Whoever asked for it may not have it any more. It is not renewed any more, and ends with its
-    /// TTL: until then there is time to stop the work.
-    Revoked,
-    /// Somebody broke it.
-    Broken,
-    /// Another stream goes on with it.
-    Adopted,
-    /// Whoever listens left too much unread.
-    Unread,
-    /// The gateway failed to keep it, which is a bug. It is released as soon as possible.
-    Failed,
+use crate::with_all::with_all;
+
+with_all! {
+    /// How a lease was lost.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum LossReason {
+        /// It could not be renewed in time.
+        Expired,
+        /// It was kept for as long as its hold limit allows.
+        HoldLimit,
+        /// Somebody ended it.
+        Ended,
+        /// Whoever asked for it may not have it any more. It is not renewed any more, and ends with its
+        /// TTL: until then there is time to stop the work.
+        Revoked,
+        /// Somebody broke it.
+        Broken,
+        /// Another stream goes on with it.
+        Adopted,
+        /// Whoever listens left too much unread.
+        Unread,
+        /// The gateway failed to keep it, which is a bug. It is released as soon as possible.
+        Failed,
+    }
 }
 
 // === impl LossReason ===
 
 impl LossReason {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Expired,
-        Self::HoldLimit,
-        Self::Ended,
-        Self::Revoked,
-        Self::Broken,
-        Self::Adopted,
-        Self::Unread,
-        Self::Failed,
-    ];
-
     /// The reason in one word.
     pub fn as_str(self) -> &'static str {
         match self {

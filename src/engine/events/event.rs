@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, time::Duration, time::SystemTime};
 
-use crate::lock::{FencingToken, LockName, Owner};
+use crate::{
+    lock::{FencingToken, LockName, Owner},
+    with_all::with_all,
+};
 
 /// Something that has happened to a lock. Never with a token, nor anything that leads to one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,42 +30,32 @@ pub struct Event {
     pub at: SystemTime,
 }
 
-/// What has happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum EventKind {
-    /// Somebody began to wait for the lock.
-    Queued,
-    /// Somebody holds the lock, by a new lease.
-    Acquired,
-    /// A lease lasts longer.
-    Renewed,
-    /// A lease has ended because its holder gave it back, or was gone.
-    Released,
-    /// A lease has ended because its time was over.
-    Expired,
-    /// A stream that held the lock does not hold it any more.
-    Lost,
-    /// A lease has ended because somebody took it away.
-    Broken,
-    /// Events may be missing here.
-    Gap,
+with_all! {
+    /// What has happened.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum EventKind {
+        /// Somebody began to wait for the lock.
+        Queued,
+        /// Somebody holds the lock, by a new lease.
+        Acquired,
+        /// A lease lasts longer.
+        Renewed,
+        /// A lease has ended because its holder gave it back, or was gone.
+        Released,
+        /// A lease has ended because its time was over.
+        Expired,
+        /// A stream that held the lock does not hold it any more.
+        Lost,
+        /// A lease has ended because somebody took it away.
+        Broken,
+        /// Events may be missing here.
+        Gap,
+    }
 }
 
 // === impl EventKind ===
 
 impl EventKind {
-    /// Every kind.
-    pub const ALL: [Self; 8] = [
-        Self::Queued,
-        Self::Acquired,
-        Self::Renewed,
-        Self::Released,
-        Self::Expired,
-        Self::Lost,
-        Self::Broken,
-        Self::Gap,
-    ];
-
     /// The kind in one word.
     pub fn as_str(self) -> &'static str {
         match self {

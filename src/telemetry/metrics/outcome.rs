@@ -1,66 +1,63 @@
 //! How operations end, as the metrics tell them apart.
 
-/// How an acquire ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AcquireOutcome {
-    /// A new lease.
-    Granted,
-    /// The lease that lived under its idempotency key.
-    Again,
-    /// Somebody else has the lock.
-    Held,
-    /// The request could not be had, whatever the lock is.
-    Refused,
-    /// The store was not there: nothing happened.
-    Unavailable,
-    /// Nobody knows.
-    Unknown,
-    /// The store has what cannot be worked with.
-    Failed,
+use crate::with_all::with_all;
+
+with_all! {
+    /// How an acquire ended.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum AcquireOutcome {
+        /// A new lease.
+        Granted,
+        /// The lease that lived under its idempotency key.
+        Again,
+        /// Somebody else has the lock.
+        Held,
+        /// The request could not be had, whatever the lock is.
+        Refused,
+        /// The store was not there: nothing happened.
+        Unavailable,
+        /// Nobody knows.
+        Unknown,
+        /// The store has what cannot be worked with.
+        Failed,
+    }
 }
 
-/// How a renewal or a release ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeaseOutcome {
-    /// As it should.
-    Done,
-    /// The token did not hold the lock.
-    Lost,
-    /// Another stream keeps the lease.
-    Adopted,
-    /// The store was not there: nothing happened.
-    Unavailable,
-    /// Nobody knows.
-    Unknown,
-    /// The store has what cannot be worked with.
-    Failed,
+with_all! {
+    /// How a renewal or a release ended.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum LeaseOutcome {
+        /// As it should.
+        Done,
+        /// The token did not hold the lock.
+        Lost,
+        /// Another stream keeps the lease.
+        Adopted,
+        /// The store was not there: nothing happened.
+        Unavailable,
+        /// Nobody knows.
+        Unknown,
+        /// The store has what cannot be worked with.
+        Failed,
+    }
 }
 
-/// Who found out that a lease was over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SeenBy {
-    /// A caller who came to renew.
-    Renew,
-    /// A caller who came to release.
-    Release,
-    /// A stream that held it.
-    Stream,
+with_all! {
+    /// Who found out that a lease was over.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum SeenBy {
+        /// A caller who came to renew.
+        Renew,
+        /// A caller who came to release.
+        Release,
+        /// A stream that held it.
+        Stream,
+    }
 }
 
 // === impl AcquireOutcome ===
 
 impl AcquireOutcome {
-    /// Every outcome.
-    pub const ALL: [Self; 7] = [
-        Self::Granted,
-        Self::Again,
-        Self::Held,
-        Self::Refused,
-        Self::Unavailable,
-        Self::Unknown,
-        Self::Failed,
-    ];
-
     /// As it is scraped.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -78,16 +75,6 @@ impl AcquireOutcome {
 // === impl LeaseOutcome ===
 
 impl LeaseOutcome {
-    /// Every end.
-    pub const ALL: [Self; 6] = [
-        Self::Done,
-        Self::Lost,
-        Self::Adopted,
-        Self::Unavailable,
-        Self::Unknown,
-        Self::Failed,
-    ];
-
     /// As it is scraped; `done` is the word for what should have happened.
     pub fn as_str(self, done: &'static str) -> &'static str {
         match self {
@@ -104,9 +91,6 @@ impl LeaseOutcome {
 // === impl SeenBy ===
 
 impl SeenBy {
-    /// Everybody who may find out.
-    pub const ALL: [Self; 3] = [Self::Renew, Self::Release, Self::Stream];
-
     /// As it is scraped.
     pub fn as_str(self) -> &'static str {
         match self {

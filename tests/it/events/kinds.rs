@@ -1,8 +1,9 @@
 //! Each kind of event, on every store.
 
-use std::time::Duration;
+use std::{fs, path::Path, time::Duration};
 
 use http::Method;
+use latchgate::{engine::events::EventKind, http::openapi};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -265,5 +266,44 @@ async fn a_lease_that_was_granted_while_its_caller_was_away_is_acquired_when_it_
         let event = reader.expect(kind).await;
         assert_eq!(event["fencing_token"], lease.json()["fencing_token"]);
         assert_eq!(event["owner"], "away");
+    }
+}
+
+#[test]
+fn every_kind_is_in_the_documents_and_on_the_page() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    let document = serde_json::to_value(openapi()).unwrap();
+    let kinds = EventKind::ALL.map(EventKind::as_str);
+    let listed = document["components"]["schemas"]["LockEventName"]["enum"].clone();
+    // Those of the stream itself come last.
+    assert_eq!(listed, json!([&kinds[..], &["session", "end"]].concat()));
+    let listed = format!(
+        "KINDS = [{}];",
+        kinds.map(|kind| format!("\"{kind}\"")).join(", ")
+    );
+    assert!(
+        text("dashboard/model/feed.js").contains(&listed),
+        "{listed}"
+    );
+    let told = document["paths"]["/events"]["get"]["description"]
+        .as_str()
+        .unwrap();
+    for kind in kinds {
+        assert!(
+            told.contains(&format!("`{kind}`:")),
+            "{kind} is not explained"
+        );
+        for path in ["README.md", "src/client/events.rs"] {
+            assert!(
+                text(path).contains(&format!("`{kind}`")),
+                "{kind} in {path}"
+            );
+        }
+        let drawn = format!("\n  {kind}: \"");
+        assert!(
+            text("dashboard/parts/icon.js").contains(&drawn),
+            "{kind} has no icon"
+        );
     }
 }

@@ -1,6 +1,7 @@
-//! The table of faults in the report on reliability: what it names exists.
+//! The table of faults in the report on reliability: what it names exists, and it names every fault of the
+//! torture run.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::support::tree::{Source, sources};
 
@@ -72,6 +73,21 @@ fn every_test_that_the_table_names_exists() {
         }
     }
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
+fn every_fault_of_the_torture_run_is_in_the_table() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let report = fs::read_to_string(root.join("docs/reliability-report.md")).unwrap();
+    let faults = fs::read_to_string(root.join("tests/torture/faults/fault.rs")).unwrap();
+    let rows = rows(&report);
+    let listed: BTreeSet<_> = rows.iter().flatten().flat_map(|cell| named(cell)).collect();
+    let faults: Vec<_> = faults.split("=> \"").skip(1).collect();
+    assert!(faults.len() > 20, "{} faults", faults.len());
+    for fault in faults {
+        let row = format!("torture: {}", fault.split('"').next().unwrap());
+        assert!(listed.contains(row.as_str()), "{row}");
+    }
 }
 
 #[test]

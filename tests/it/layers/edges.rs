@@ -9,6 +9,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("mutants", &[]),
     ("trace_context", &[]),
     ("invisible_chars", &[]),
+    ("with_all", &[]),
     ("tls", &["lock"]),
     ("file_stamp", &["lock"]),
     ("clock", &["lock"]),
@@ -25,6 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "release",
             "trace_context",
             "invisible_chars",
+            "with_all",
         ],
     ),
     ("audit", &["lock", "clock", "config", "invisible_chars"]),
@@ -62,6 +64,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "telemetry",
             "auth",
             "store",
+            "with_all",
         ],
     ),
     (
@@ -103,6 +106,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "release",
             "trace_context",
             "invisible_chars",
+            "with_all",
         ],
     ),
 ];
