@@ -28,14 +28,14 @@
 --   held ARGV 1: news, contention ..          somebody else holds it, or will in a moment
 --   queued ARGV 1: news, how many are before it, contention ..
 --   superseded ARGV 1: news                   a newer request with its key has its place, or keeps its
---                                             lease
+--                                             lease; or the attempt has left, and its place is kept
 --   full | mismatch | expired | withdrawn | exhausted ARGV 1: news
 --   clock ARGV 1: news, seconds               the time is impossible
 --   counter ARGV 1: news                      the fence counter is no number
 -- Replay
 --   The attempt that holds the lock is answered its lease again, the one that is queued its place;
---   an attempt that was given back, whose place was taken over, or whose lease has ended after an
---   earlier copy was outstanding, is refused.
+--   an attempt that was given back, whose place was taken over or is kept, or whose lease has ended after
+--   an earlier copy was outstanding, is refused.
 -- Clock
 --   TIME of this Redis, once.
 -- Cluster
@@ -157,6 +157,10 @@ if not held and not redis.call('GET', lock) then
   end
 end
 
+-- It has left already if its place is kept, and what that is granted belongs to whoever comes back.
+if is_ticket(became) and string.sub(became, 2, 17) == NO_GATEWAY then
+  return refuse('superseded')
+end
 local ours = is_lease(held)
 if ours and string.sub(held, 1, 65) == id then
   -- Under its key a newer request may have been answered the lease meanwhile, and keeps it.
@@ -186,7 +190,7 @@ if ours and used and string.byte(held, 68) == 49 and string.sub(held, 216, 279) 
     return refuse('mismatch')
   end
   redis.call('DEL', name .. 'absent')
-  local before, kind = kept_by(held), string.byte(held, 66) == 112 and 'collected ' or 'replayed '
+  local before, kind = kept_by(held), is_untold(held) and 'collected ' or 'replayed '
   held = settle_lease(held, us)
   if held then
     local left = math.max(0, math.floor((string.sub(held, 103, 118) - us) / 1000))
