@@ -190,7 +190,10 @@ if ours and used and string.byte(held, 68) == 49 and string.sub(held, 216, 279) 
     return refuse('mismatch')
   end
   redis.call('DEL', name .. 'absent')
-  local before, kind = kept_by(held), is_untold(held) and 'collected ' or 'replayed '
+  -- Nobody has heard of it before, but perhaps this very attempt by an answer that was lost.
+  local before = kept_by(held)
+  local first = is_untold(held) or (string.byte(held, 69) == 50 and before == string.sub(id, 2))
+  local kind = first and 'collected ' or 'replayed '
   held = settle_lease(held, us)
   if held then
     local left = math.max(0, math.floor((string.sub(held, 103, 118) - us) / 1000))
@@ -198,8 +201,8 @@ if ours and used and string.byte(held, 68) == 49 and string.sub(held, 216, 279) 
       remember_end('2' .. before, 'a', left + TOMBSTONE)
     end
     -- It may have been delivered: from now on it is not given back, and this attempt keeps it.
-    held = string.sub(held, 1, 68) .. '1' .. string.sub(held, 70, 151) .. string.sub(id, 2)
-      .. string.sub(held, 216)
+    held = string.sub(held, 1, 68) .. (first and '2' or '1') .. string.sub(held, 70, 151)
+      .. string.sub(id, 2) .. string.sub(held, 216)
     redis.call('SET', lock, held, 'KEEPTTL')
     return kind .. id .. ' ' .. field(news) .. field(held) .. field(us) .. field(before)
   end
