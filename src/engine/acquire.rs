@@ -413,12 +413,15 @@ impl AcquireAttempt {
     ) -> Interruption {
         let _waited = trace::child("wait in the queue", SpanKind::Internal);
         Interruption::End(tokio::select! {
-            news = parked.news() => return Interruption::News(news),
-            () = sleep_until(self.wait_deadline()) => WaitEnd::WaitOver,
+            biased;
+            // First: nothing must be asked for, or confirmed, for a caller that has gone. A grant that it has been
+            // told of is found by leaving.
             () = hung_up => {
                 self.engine.metrics.wait_abandoned();
                 WaitEnd::HungUp
             }
+            news = parked.news() => return Interruption::News(news),
+            () = sleep_until(self.wait_deadline()) => WaitEnd::WaitOver,
             () = self.engine.lifecycle.drained() => WaitEnd::Draining,
             () = self.authorization.revoked() => WaitEnd::Revoked,
         })

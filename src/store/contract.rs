@@ -87,7 +87,9 @@ pub trait Store: Send + Sync + 'static {
     /// Takes an attempt out of the queue because its wait is over.
     ///
     /// With `keep_for` (attempts with an idempotency key only) the position is kept for that long for
-    /// a request that asks again; a grant that falls due meanwhile lasts no longer unless it does.
+    /// a request that asks again; a grant that falls due meanwhile lasts no longer unless it does. The
+    /// attempt itself is over then: a copy of one of its commands that arrives late neither makes the grant
+    /// last longer nor takes the place.
     fn leave(
         &self,
         name: &LockName,
@@ -248,7 +250,8 @@ pub enum Acquisition {
     Queued(QueuePosition),
     /// As many attempts are queued for this name as are allowed.
     QueueFull,
-    /// A newer request with the same idempotency key has its place, or keeps its lease.
+    /// A newer request with the same idempotency key has its place, or keeps its lease; or the attempt has
+    /// left, and its place is kept for such a request.
     Superseded,
     /// A lease lives under this idempotency key, and was asked for in other words.
     IdempotencyMismatch,

@@ -257,6 +257,28 @@ async fn a_caller_that_hangs_up_leaves_the_queue_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn news_in_the_instant_in_which_the_caller_hangs_up_keep_nobody_in_the_queue() {
+    // Which of two things that happened is seen first must not be a matter of chance.
+    for _ in 0..50 {
+        for news in [News::Forgotten, News::GrantedProvisionally] {
+            let store = ScriptedStore::queueing();
+            store
+                .leavings
+                .lock()
+                .unwrap()
+                .push_back(Ok(Leaving::Left(contention())));
+            let (engine, _lifecycle) = engine(&store);
+            let caller = start(&engine, waiting_request(KEY)).await;
+            caller.abort();
+            store.tell(news);
+            settle().await;
+            assert_eq!(store.attempts.lock().unwrap().len(), 1, "it asks again");
+            assert_eq!(store.left.lock().unwrap().len(), 1, "it leaves");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_grant_in_the_instant_in_which_the_caller_hangs_up_is_given_back() {
     let store = ScriptedStore::queueing();
     store

@@ -79,15 +79,14 @@ impl Lease {
         self
     }
 
-    /// The same lease, told to whoever made the attempt or asks again. One that nobody had heard of
-    /// lasts its full TTL from now.
-    pub(super) fn delivered(&self, delivery: LeaseDelivery, now: Moment) -> Self {
+    /// The same lease, told to whoever asks again. One that nobody had heard of lasts its full TTL from now.
+    pub(super) fn replayed(&self, now: Moment) -> Self {
         let mut lease = self.clone();
         if self.is_undelivered() {
             lease.expires_at = Self::end(self.ttl, self.hold_ends_at, now);
         }
         if let Some(key) = &mut lease.key {
-            key.delivery = delivery;
+            key.delivery = LeaseDelivery::Again;
         }
         lease
     }

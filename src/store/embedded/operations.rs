@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    lock::{BreakTarget, HeldLease, KeeperId, LockName, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
     store::{
         StoreError, Unavailability,
         contract::{
@@ -15,7 +15,7 @@ use crate::{
 };
 
 use super::{
-    lease::{Lease, LeaseDelivery, Moment},
+    lease::{Lease, Moment},
     queue::{Queued, UndeliveredGrant},
     row::RowKey,
     state::State,
@@ -38,13 +38,12 @@ impl State {
         let living = self.living(name, now).cloned();
         if let Some(lease) = &living {
             if lease.token == *token {
-                // Under its key a newer request may have been answered it meanwhile, and keeps it.
-                if lease.is_adopted() {
+                // Under its key a newer request may have been answered it meanwhile, and keeps it; or its place
+                // was kept when it left, for whoever comes back.
+                if lease.is_adopted() || lease.is_undelivered() {
                     return Ok(Acquisition::Superseded);
                 }
-                return Ok(Acquisition::Granted(
-                    self.answer_own_lease(name, lease, now),
-                ));
+                return Ok(Acquisition::Granted(lease.held(now)));
             }
             if let Some(idempotency) = &attempt.idempotency
                 && let Some(answer) = self.replay(attempt, lease, idempotency, now)
@@ -87,7 +86,7 @@ impl State {
         }
         let salt = key.idempotency.salt;
         let keeper = KeeperId::of_attempt(&attempt.token);
-        let replayed = lease.delivered(LeaseDelivery::Again, now).adopted(keeper);
+        let replayed = lease.replayed(now).adopted(keeper);
         let held = replayed.held(now);
         self.set(&attempt.name, replayed);
         Some(if lease.is_undelivered() {
@@ -95,17 +94,6 @@ impl State {
         } else {
             Acquisition::Replayed(held, salt, Some(lease.keeper()))
         })
-    }
-
-    /// The answer to the attempt that has the living lease already.
-    fn answer_own_lease(&mut self, name: &LockName, lease: &Lease, now: Moment) -> HeldLease {
-        if !lease.is_undelivered() {
-            return lease.held(now);
-        }
-        let delivered = lease.delivered(LeaseDelivery::Once, now);
-        let held = delivered.held(now);
-        self.set(name, delivered);
-        held
     }
 }
 
@@ -141,6 +129,10 @@ impl State {
         };
         if differs(attempt, &before.attempt) {
             return Acquisition::IdempotencyMismatch;
+        }
+        if !before.attended && before.attempt.token == attempt.token {
+            // It has left, and its place is kept for whoever comes back.
+            return Acquisition::Superseded;
         }
         queued.since = before.since;
         if before.attended && before.attempt.token != attempt.token {
@@ -221,6 +213,7 @@ impl State {
     ) -> Leaving {
         if let Some(lease) = self.living(name, now)
             && lease.token == *token
+            && !lease.is_undelivered()
         {
             return if lease.is_adopted() {
                 Leaving::Superseded
@@ -272,7 +265,9 @@ impl State {
     pub(super) fn confirm(&self, name: &LockName, token: &TokenHash, now: Moment) -> Confirmation {
         match self.durable(name, now) {
             Some(lease) if lease.token == *token && lease.is_adopted() => Confirmation::Superseded,
-            Some(lease) if lease.token == *token => Confirmation::Confirmed(lease.held(now)),
+            Some(lease) if lease.token == *token && !lease.is_undelivered() => {
+                Confirmation::Confirmed(lease.held(now))
+            }
             _ => Confirmation::Lost,
         }
     }

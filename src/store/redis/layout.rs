@@ -6,10 +6,10 @@
 //! | `:lock` | what | `:of:ID` | what |
 //! |---|---|---|---|
 //! | 1..65 | id: `2` and the hash of the token | 1 | `q` queued; `w` granted, not confirmed |
-//! | 66 | state: `h` delivered, `u` undelivered, `p` provisional | 2..17 | gateway; blank: kept for a caller who is away |
+//! | 66 | state: `h` delivered, `u` undelivered, `p` provisional, `k` granted to a place that is kept | 2..17 | gateway; blank: kept for a caller who is away |
 //! | 67 | mode: `x` exclusive | 18 | mode |
 //! | 68 | whether it has an idempotency key | 19 | whether it has an idempotency key |
-//! | 69 | whether it was answered again under its key | 20 | `0` |
+//! | 69 | whether it was answered again under its key: `2` if only to the first who heard of it | 20 | `0` |
 //! | 70 | whether a copy of its acquire may arrive late | 21 | whether a copy of its acquire may arrive late |
 //! | | | 22..25 | limit: `0000`, of shared leases only |
 //! | 71..86 | fence | 26..41 | since when it is queued, in µs |

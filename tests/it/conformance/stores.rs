@@ -183,7 +183,11 @@ conformance! {
             are_granted_the_lock_and_answer_it_in_full,
             pass_on_if_nobody_asks_again,
             run_out,
-            that_were_granted_answer_the_same_lease,;
+            that_were_granted_answer_the_same_lease,
+            that_were_granted_last_no_longer_for_a_late_leave,
+            that_were_granted_last_no_longer_for_a_late_acquire,
+            that_were_granted_last_no_longer_for_a_late_confirmation,
+            that_are_kept_stay_so_when_an_acquire_comes_late,;
         crowd:
             two_hundred_are_each_served_once,
             a_long_queue_is_shown_by_its_head,;

@@ -102,14 +102,15 @@ async fn a_grant_to_a_kept_place_lasts_its_ttl_once_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_late_copy_of_the_attempt_asks_for_its_grant_as_well() {
+async fn a_late_copy_of_the_attempt_is_not_answered_the_grant_of_its_place() {
     let rig = Rig::start();
     let (holder, key) = (attempt("lock", LONG), key());
     let first = kept_place_behind(&rig, &holder, key).await;
     released(&rig, &holder).await;
-    let held = rig.granted(&first).await;
-    assert_eq!(held.expires_in, Duration::from_millis(LONG));
-    // It was answered once, so it can still be given back.
+    let late = rig.store().acquire(&first).await;
+    assert_eq!(late, Ok(Acquisition::Superseded));
+    assert_eq!(rig.left("lock").await, KEEP);
+    // Nobody has heard of it, so it can still be given back.
     let given_back = rig.store().give_back(&first.name, &first.token).await;
     assert_eq!(given_back, Ok(GiveBack::GivenBack));
 }

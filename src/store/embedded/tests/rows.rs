@@ -6,7 +6,7 @@ use crate::{
     clock::BootId,
     lock::{FencingToken, HoldLimit, Metadata, Owner, Token},
     store::embedded::{
-        lease::{Lease, LeaseDelivery, Moment},
+        lease::{Lease, Moment},
         row::{self, Meta, RowError, RowKey, Tombstone, seal, unseal},
     },
 };
@@ -132,7 +132,7 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
     let kept = granted
         .clone()
         .kept_until(now.after(Duration::from_secs(5)));
-    let settled = granted.delivered(LeaseDelivery::Again, now);
+    let settled = granted.replayed(now);
     let leases = [
         Lease::grant(&bare, fence, now),
         granted,

@@ -34,7 +34,7 @@ use super::{
     },
     marks::Marks,
     news_wanted::NewsWanted,
-    timers::{OrphanedGrant, Timers},
+    timers::{BACKLOG, OrphanedGrant, Timers},
 };
 
 /// What the scripts tell this gateway comes here, by a reply or by a message.
@@ -79,9 +79,6 @@ const MAX_ANNOUNCED: usize = 1_024;
 const LONGEST_ANNOUNCED: Duration = Duration::from_secs(4);
 /// How many locks may have become free before the first of them is left to those who look again.
 const FREED: usize = 1_024;
-/// How many orphans may wait to be given back, beyond which their TTL ends them; and how many kept
-/// places for their end.
-const BACKLOG: usize = 16_384;
 
 // === impl RedisGateway ===
 

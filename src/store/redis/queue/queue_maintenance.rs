@@ -6,11 +6,12 @@ use std::{collections::HashSet, sync::Arc};
 use futures_util::future::BoxFuture;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::{
     lifecycle::Lifecycle,
     lock::{LockName, TokenHash},
+    store::StoreError,
 };
 
 use super::{
@@ -133,17 +134,25 @@ impl TimerActions for QueueMaintenance {
         })
     }
 
-    /// Gives back a grant that nobody waits for; if that fails, the TTL ends it.
-    fn give_back(&self, orphan: OrphanedGrant) -> BoxFuture<'_, ()> {
+    /// Gives back a grant that nobody waits for. Until the store has answered it may be held.
+    fn give_back(&self, orphan: OrphanedGrant) -> BoxFuture<'_, Option<OrphanedGrant>> {
         Box::pin(async move {
-            let OrphanedGrant { name, token, fence } = orphan;
-            let keys = Keys::of(&name, &self.tags, &self.gateway.id);
-            let (dispatch, known) = (&self.dispatch, GrantKnowledge::Undelivered(fence));
+            let OrphanedGrant { name, token, fence } = &orphan;
+            let keys = Keys::of(name, &self.tags, &self.gateway.id);
+            let (dispatch, known) = (&self.dispatch, GrantKnowledge::Undelivered(*fence));
             let give_back = self
                 .scripts
-                .give_back(dispatch, &self.gateway, &keys, &token, known);
-            if let Err(error) = give_back.await {
-                debug!(%name, %error, "a grant that nobody waits for ends with its TTL");
+                .give_back(dispatch, &self.gateway, &keys, token, known);
+            match give_back.await {
+                Ok(_) => None,
+                Err(error @ (StoreError::Unavailable(_) | StoreError::Indeterminate(_))) => {
+                    debug!(%name, %error, "a grant that nobody waits for could not be given back yet");
+                    Some(orphan)
+                }
+                Err(error @ (StoreError::ForeignData { .. } | StoreError::FenceExhausted)) => {
+                    warn!(%name, %error, "a grant that nobody waits for is left to its TTL");
+                    None
+                }
             }
         })
     }

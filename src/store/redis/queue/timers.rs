@@ -11,8 +11,9 @@ use std::{
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::{Notify, mpsc},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
+use tracing::warn;
 
 use crate::lock::{FencingToken, LockName, TokenHash};
 
@@ -38,6 +39,9 @@ struct Schedule<K> {
     due: HashMap<K, Instant>,
 }
 
+/// How many orphans may wait to be given back, beyond which their TTL ends them; and how many kept
+/// places for their end.
+pub(crate) const BACKLOG: usize = 16_384;
 /// Redis counts in milliseconds, and a key is gone when its instant has passed.
 const MARGIN: Duration = Duration::from_millis(2);
 
@@ -140,8 +144,8 @@ pub(crate) trait TimerActions {
     fn advance(&self, name: LockName) -> BoxFuture<'_, ()>;
     /// Gives up a place that was kept.
     fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()>;
-    /// Gives back a grant that nobody waits for.
-    fn give_back(&self, orphan: OrphanedGrant) -> BoxFuture<'_, ()>;
+    /// Gives back a grant that nobody waits for. Answers it if that must be tried again.
+    fn give_back(&self, orphan: OrphanedGrant) -> BoxFuture<'_, Option<OrphanedGrant>>;
 }
 
 /// How many commands that pass locks on are under way at once: enough to fill a pipeline, too few to
@@ -152,11 +156,14 @@ const GIVING_BACK: usize = 64;
 /// The same for places that are given up. They have room of their own, and little: a crowd of them
 /// falls due together, and nobody waits for what comes of it.
 const LAPSING: usize = 16;
+/// How soon a grant that could not be given back is tried again, at first and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// Does what falls due, for ever.
 pub(crate) async fn run_timers(mut due: DueEvents<'_>, actions: &impl TimerActions) {
     let mut passing_on = FuturesUnordered::new();
     let mut giving_back = FuturesUnordered::new();
+    let mut pausing = FuturesUnordered::new();
     let mut lapsing = FuturesUnordered::new();
     loop {
         tokio::select! {
@@ -164,16 +171,37 @@ pub(crate) async fn run_timers(mut due: DueEvents<'_>, actions: &impl TimerActio
                 passing_on.push(actions.advance(name));
             }
             Some(orphan) = due.orphans.recv(), if giving_back.len() < GIVING_BACK => {
-                giving_back.push(actions.give_back(orphan));
+                giving_back.push(try_to_give_back(actions, orphan, RETRY.0));
+            }
+            Some((orphan, pause)) = pausing.next(), if giving_back.len() < GIVING_BACK => {
+                giving_back.push(try_to_give_back(actions, orphan, pause));
             }
             (name, token) = due.kept.next(), if lapsing.len() < LAPSING => {
                 lapsing.push(actions.lapse(name, token));
             }
             Some(()) = passing_on.next(), if !passing_on.is_empty() => {}
-            Some(()) = giving_back.next(), if !giving_back.is_empty() => {}
+            Some(failed) = giving_back.next(), if !giving_back.is_empty() => match failed {
+                None => {}
+                Some((OrphanedGrant { name, .. }, _)) if pausing.len() >= BACKLOG => {
+                    warn!(%name, "a grant that nobody waits for is left to its TTL");
+                }
+                Some((orphan, pause)) => pausing.push(async move {
+                    sleep(pause).await;
+                    (orphan, (pause * 2).min(RETRY.1))
+                }),
+            },
             Some(()) = lapsing.next(), if !lapsing.is_empty() => {}
         }
     }
+}
+
+/// Answers a grant that could not be given back, and after which pause that is to be tried again.
+async fn try_to_give_back(
+    actions: &impl TimerActions,
+    orphan: OrphanedGrant,
+    pause: Duration,
+) -> Option<(OrphanedGrant, Duration)> {
+    Some((actions.give_back(orphan).await?, pause))
 }
 
 #[cfg(test)]
@@ -221,11 +249,14 @@ mod tests {
         assert!(start.elapsed() < Duration::from_secs(2));
     }
 
-    /// Actions of which those that only clear up never come to an end: the server answers slowly.
+    /// Actions of which those that only clear up never come to an end: the server answers slowly. What is given
+    /// back fails as often as is said.
     #[derive(Default)]
     struct Slow {
         passed_on: Mutex<Vec<(LockName, Instant)>>,
         lapsing: Mutex<usize>,
+        failures: Mutex<usize>,
+        given_back: Mutex<Vec<Instant>>,
     }
 
     fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -243,9 +274,57 @@ mod tests {
             std::future::pending().boxed()
         }
 
-        fn give_back(&self, _orphan: OrphanedGrant) -> BoxFuture<'_, ()> {
-            std::future::pending().boxed()
+        fn give_back(&self, orphan: OrphanedGrant) -> BoxFuture<'_, Option<OrphanedGrant>> {
+            let mut failures = lock(&self.failures);
+            if let Some(left) = failures.checked_sub(1) {
+                *failures = left;
+                return async { Some(orphan) }.boxed();
+            }
+            lock(&self.given_back).push(Instant::now());
+            async { None }.boxed()
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_given_back_is_tried_again_and_keeps_nothing_else_from_being() {
+        let (ends, kept) = (Timers::default(), Timers::default());
+        let (orphaned, orphans) = mpsc::channel(GIVING_BACK + 1);
+        let orphan = || OrphanedGrant {
+            name: LockName::new("lock").unwrap(),
+            token: Token::random().hash(),
+            fence: FencingToken::new(7).unwrap(),
+        };
+        // All of them five times, with pauses of 100, 200, 400, 800 and 1,600 ms.
+        let slow = Slow::default();
+        *lock(&slow.failures) = 5 * GIVING_BACK;
+        for _ in 0..GIVING_BACK {
+            orphaned.try_send(orphan()).unwrap();
+        }
+        let begun = Instant::now();
+        let due = DueEvents {
+            ends: &ends,
+            kept: &kept,
+            orphans,
+        };
+        let another = async {
+            sleep(Duration::from_millis(50)).await;
+            let failures = std::mem::take(&mut *lock(&slow.failures));
+            orphaned.try_send(orphan()).unwrap();
+            sleep(Duration::from_millis(1)).await;
+            assert_eq!(lock(&slow.given_back).len(), 1);
+            *lock(&slow.failures) = failures;
+            std::future::pending().await
+        };
+        let acting = async { tokio::join!(run_timers(due, &slow), another) };
+        let acting: Result<((), ()), _> = timeout(Duration::from_secs(10), acting).await;
+        assert!(acting.is_err());
+        let given_back = lock(&slow.given_back).clone();
+        assert_eq!(given_back.len(), GIVING_BACK + 1);
+        let last = *given_back.last().unwrap() - begun;
+        assert!(
+            (Duration::from_millis(3_100)..Duration::from_millis(3_200)).contains(&last),
+            "{last:?}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -57,6 +57,8 @@ pub(super) enum JoinOutcome {
     Full,
     /// Its place was taken in other words.
     Mismatch,
+    /// It has left, and its place is kept for whoever comes back.
+    HasLeft,
 }
 
 /// What becomes of one that leaves.
@@ -117,6 +119,9 @@ impl LocalQueue {
                 let before = &mut queue.waiters[at];
                 if !before.is_same_request(attempt) {
                     return JoinOutcome::Mismatch;
+                }
+                if !before.attended && before.attempt.token == attempt.token {
+                    return JoinOutcome::HasLeft;
                 }
                 waiter.since = before.since;
                 if before.attended && before.attempt.token != attempt.token {

@@ -82,6 +82,7 @@ impl Shared {
         match local_queue.join(attempt, waiting, Instant::now()) {
             JoinOutcome::Full => Acquisition::QueueFull,
             JoinOutcome::Mismatch => Acquisition::IdempotencyMismatch,
+            JoinOutcome::HasLeft => Acquisition::Superseded,
             JoinOutcome::Queued {
                 ahead,
                 superseded,

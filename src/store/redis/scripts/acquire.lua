@@ -28,14 +28,14 @@
 --   held ARGV 1: news, contention ..          somebody else holds it, or will in a moment
 --   queued ARGV 1: news, how many are before it, contention ..
 --   superseded ARGV 1: news                   a newer request with its key has its place, or keeps its
---                                             lease
+--                                             lease; or the attempt has left, and its place is kept
 --   full | mismatch | expired | withdrawn | exhausted ARGV 1: news
 --   clock ARGV 1: news, seconds               the time is impossible
 --   counter ARGV 1: news                      the fence counter is no number
 -- Replay
 --   The attempt that holds the lock is answered its lease again, the one that is queued its place;
---   an attempt that was given back, whose place was taken over, or whose lease has ended after an
---   earlier copy was outstanding, is refused.
+--   an attempt that was given back, whose place was taken over or is kept, or whose lease has ended after
+--   an earlier copy was outstanding, is refused.
 -- Clock
 --   TIME of this Redis, once.
 -- Cluster
@@ -157,6 +157,10 @@ if not held and not redis.call('GET', lock) then
   end
 end
 
+-- It has left already if its place is kept, and what that is granted belongs to whoever comes back.
+if is_ticket(became) and string.sub(became, 2, 17) == NO_GATEWAY then
+  return refuse('superseded')
+end
 local ours = is_lease(held)
 if ours and string.sub(held, 1, 65) == id then
   -- Under its key a newer request may have been answered the lease meanwhile, and keeps it.
@@ -186,7 +190,10 @@ if ours and used and string.byte(held, 68) == 49 and string.sub(held, 216, 279) 
     return refuse('mismatch')
   end
   redis.call('DEL', name .. 'absent')
-  local before, kind = kept_by(held), string.byte(held, 66) == 112 and 'collected ' or 'replayed '
+  -- Nobody has heard of it before, but perhaps this very attempt by an answer that was lost.
+  local before = kept_by(held)
+  local first = is_untold(held) or (string.byte(held, 69) == 50 and before == string.sub(id, 2))
+  local kind = first and 'collected ' or 'replayed '
   held = settle_lease(held, us)
   if held then
     local left = math.max(0, math.floor((string.sub(held, 103, 118) - us) / 1000))
@@ -194,8 +201,8 @@ if ours and used and string.byte(held, 68) == 49 and string.sub(held, 216, 279) 
       remember_end('2' .. before, 'a', left + TOMBSTONE)
     end
     -- It may have been delivered: from now on it is not given back, and this attempt keeps it.
-    held = string.sub(held, 1, 68) .. '1' .. string.sub(held, 70, 151) .. string.sub(id, 2)
-      .. string.sub(held, 216)
+    held = string.sub(held, 1, 68) .. (first and '2' or '1') .. string.sub(held, 70, 151)
+      .. string.sub(id, 2) .. string.sub(held, 216)
     redis.call('SET', lock, held, 'KEEPTTL')
     return kind .. id .. ' ' .. field(news) .. field(held) .. field(us) .. field(before)
   end

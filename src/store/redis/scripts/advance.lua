@@ -34,7 +34,8 @@ local held, left = redis.call('GETRANGE', lock, '0', '134'), redis.call('PTTL', 
 -- import field
 
 if left ~= -2 then
-  if string.byte(held) == 50 and string.byte(held, 66) == 112 then
+  local state = string.byte(held, 66)
+  if string.byte(held) == 50 and (state == 112 or state == 107) then
     -- Confirmed, it ends sooner than it does by itself if its TTL is short, and nobody is told.
     left = math.min(left, math.max(OFTEN, tonumber(string.sub(held, 119, 126)) or OFTEN))
   end

@@ -66,7 +66,7 @@ end
 redis.call('SET', of, 'x', 'PX', TOMBSTONE)
 if ours then
   local id = string.sub(held, 1, 65)
-  if string.byte(held, 66) ~= 112 then
+  if not is_untold(held) then
     -- A copy of its acquire that is still on its way must not take the lock again, and its idempotency
     -- key is used. A provisional grant was not delivered, and its attempt may ask again.
     remember_end(id, 'b', TOMBSTONE)

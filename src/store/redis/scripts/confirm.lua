@@ -9,7 +9,7 @@
 --   1  the id of the attempt: '2' and the hash of its token
 -- Reply
 --   confirmed ARGV 1: lease, time
---   lost ARGV 1:        it came too late
+--   lost ARGV 1:        it came too late, or the attempt has left and its place was granted the lock
 --   superseded ARGV 1:  a newer request under its idempotency key keeps the lease
 --   moving ARGV 1:      nothing was done: there may be more to see of it
 -- Replay
@@ -39,7 +39,8 @@ if kept_by(held) ~= string.sub(id, 2) then
   return 'superseded ' .. id .. ' '
 end
 local us = clock()
-held = settle_lease(held, us, not KEYS[2])
+-- The attempt has left if its place was kept: then this is a copy from before.
+held = string.byte(held, 66) ~= 107 and settle_lease(held, us, not KEYS[2])
 if not held then
   return 'lost ' .. id .. ' '
 end

@@ -14,7 +14,7 @@
 --   superseded ARGV 1: news            a newer request with its idempotency key has its place, or keeps
 --                                      its lease
 -- Replay
---   Has left already; a place that is kept is kept from then.
+--   Has left already; a place that is kept is kept from then, and what it was granted lasts no longer.
 -- Clock
 --   TIME of this Redis, once.
 -- Cluster
@@ -54,7 +54,10 @@ if not held then
   end
 end
 if is_lease(held) and string.sub(held, 1, 65) == id then
-  if kept_by(held) ~= string.sub(id, 2) then
+  if string.byte(held, 66) == 107 then
+    -- An earlier copy had the place kept: what it is granted belongs to whoever comes back.
+    return 'left ' .. id .. ' ' .. field(news) .. contention(redis.call('LLEN', wait), held, us)
+  elseif kept_by(held) ~= string.sub(id, 2) then
     return 'superseded ' .. id .. ' ' .. field(news)
   end
   held = settle_lease(held, us)

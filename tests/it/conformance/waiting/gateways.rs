@@ -17,13 +17,16 @@ use latchgate::{
         contract::{Holder, Inspection},
     },
 };
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
 
 use super::super::{
     Fixture,
     attempts::{LONG, name, ttl},
 };
-use crate::support::eventually;
+use crate::support::{Random, eventually};
 
 /// Longer than anything takes that is to happen at once, on a machine that does other things as well.
 pub(super) const LATE: Duration = Duration::from_mins(1);
@@ -35,6 +38,8 @@ pub(super) struct Gateways {
     engines: Vec<Engine>,
     stores: Vec<AnyStore>,
     next: AtomicUsize,
+    /// How to repeat what is done at random, if anything is.
+    how_to_repeat: String,
 }
 
 /// A caller that waits for the answer to its acquire.
@@ -81,6 +86,15 @@ impl Gateways {
             engines: engines.collect(),
             stores,
             next: AtomicUsize::new(0),
+            how_to_repeat: String::new(),
+        }
+    }
+
+    /// The same for what is done at random: what fails here says how to repeat it.
+    pub(super) fn seeded(self, random: &Random) -> Self {
+        Self {
+            how_to_repeat: random.how_to_repeat(),
+            ..self
         }
     }
 
@@ -138,11 +152,29 @@ impl Gateways {
 
     /// Waits until nobody holds the lock and nobody is queued for it.
     pub(super) async fn idle(&self, lock: &str) {
-        eventually(&format!("{lock} is free and its queue empty"), async || {
+        self.idle_after(lock, async |_owner| {}).await;
+    }
+
+    /// The same. Until then `see_to` is given the owner of the lease that holds the lock, again and again.
+    pub(super) async fn idle_after(&self, lock: &str, see_to: impl AsyncFn(&Owner)) {
+        let deadline = Instant::now() + LATE;
+        loop {
             let shown = self.shown(lock).await;
-            (shown.holder.is_none() && shown.waiters == 0).then_some(())
-        })
-        .await;
+            if shown.holder.is_none() && shown.waiters == 0 {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{lock} is held or waited for still: {shown:?} {}",
+                self.how_to_repeat
+            );
+            if let Some(Holder::Lease(held)) = &shown.holder
+                && let Some(owner) = &held.owner
+            {
+                see_to(owner).await;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
     }
 
     pub(super) async fn shown(&self, lock: &str) -> Inspection {

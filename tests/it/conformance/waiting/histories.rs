@@ -1,11 +1,11 @@
 //! Random histories of many clients at once: acquire, hold by a stream, wait, hang up, come back, renew,
 //! release, be broken, and let leases expire. Whether two hold a lock at once is seen by an observer beside the gateways.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use latchgate::{
-    engine::{AcquireError, AcquireRequest, Granted, HoldEnd, HoldEvent, RenewError},
-    lock::{Lease, Reason},
+    engine::{AcquireError, AcquireRequest, Granted, HoldEnd, HoldEvent, ReleaseError, RenewError},
+    lock::{Lease, Owner, Reason},
     store::contract::Loss,
 };
 use tokio::{
@@ -39,7 +39,13 @@ struct Client {
     random: Random,
     number: u64,
     turn: u64,
+    abandoned: Abandoned,
 }
+
+/// Requests under a key whose caller hung up once and was delivered no lease after that. What it hung up on may
+/// come to hold the lock later than all that it asked for since, and be answered a lease again that nobody else is
+/// there for. Such a lease is given back for nobody (clause 8): whoever has the key may come back for it.
+type Abandoned = HashMap<Owner, AcquireRequest>;
 
 /// How often somebody has held a lock before the clients stop.
 fn visits() -> usize {
@@ -50,7 +56,7 @@ pub(in super::super) async fn of_many_clients_exclude_rise_keep_order_and_leave_
     fixture: &dyn Fixture,
 ) {
     let mut random = Random::seeded();
-    let gateways = Arc::new(Gateways::with_grace(fixture, GRACE));
+    let gateways = Arc::new(Gateways::with_grace(fixture, GRACE).seeded(&random));
     let observer = Arc::new(Observer::new(random.how_to_repeat()));
     let mut clients = JoinSet::new();
     for number in 0..CLIENTS {
@@ -60,21 +66,51 @@ pub(in super::super) async fn of_many_clients_exclude_rise_keep_order_and_leave_
             random: random.fork(),
             number,
             turn: 0,
+            abandoned: Abandoned::new(),
         };
         clients.spawn(async move {
             while client.observer.visits() < visits() {
                 client.take_a_turn().await;
             }
+            client.abandoned
         });
     }
-    clients.join_all().await;
+    let abandoned: Abandoned = clients.join_all().await.into_iter().flatten().collect();
     observer.check_order();
     for lock in LOCKS {
-        gateways.idle(lock).await;
+        let come_back = async |owner: &Owner| {
+            if let Some(request) = abandoned.get(owner) {
+                come_back(&gateways, request).await;
+            }
+        };
+        gateways.idle_after(lock, come_back).await;
         let lease = gateways.hold(lock).await;
         gateways.release(lock, &lease.token).await;
     }
     gateways.parked(0).await;
+}
+
+/// Whoever has the key comes back for its lease, and releases it.
+async fn come_back(gateways: &Gateways, request: &AcquireRequest) {
+    let request = AcquireRequest {
+        wait: Duration::ZERO,
+        ..request.clone()
+    };
+    let name = request.name.clone();
+    match gateways.any().acquire(request).await {
+        Ok(granted) => {
+            granted.delivery.delivered();
+            let token = granted.lease.token.hash();
+            match gateways.any().release(name, token).await {
+                // One with a short TTL is over sooner than a busy machine gets to it.
+                Ok(()) | Err(ReleaseError::Lost(_)) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        // It was over by then.
+        Err(AcquireError::Held { .. } | AcquireError::IdempotencyExpired) => {}
+        Err(error) => panic!("{error:?}"),
+    }
 }
 
 // === impl Client ===
@@ -101,6 +137,7 @@ impl Client {
         } else {
             1
         };
+        let mut hung_up = false;
         for tried in 0..tries {
             let left = tries - 1 - tried;
             let wait = if left > 0 {
@@ -108,24 +145,32 @@ impl Client {
             } else {
                 [0, 300, 8_000, 8_000][self.random.below(4)]
             };
-            let request = AcquireRequest {
+            let asks = AcquireRequest {
                 wait: Duration::from_millis(wait),
                 ..request.clone()
             };
             let may_hang_up = left > 0 || request.idempotency_key.is_none();
-            let (queued, answer) = self.ask(request, may_hang_up).await;
+            let (queued, answer) = self.ask(asks, may_hang_up).await;
             match answer {
                 Some(Ok(granted)) => {
                     let visit = Visit { asked, queued };
-                    return self.visit(lock, granted, visit, expires).await;
+                    if self.visit(lock, granted, visit, expires).await {
+                        return;
+                    }
+                    break;
                 }
+                None => hung_up = true,
                 // Somebody else has it, or this one came too late for a lease that it missed.
-                Some(Err(AcquireError::Held { .. })) | None => {}
+                Some(Err(AcquireError::Held { .. })) => {}
                 // The request that it hung up on was under way for longer than this one.
                 Some(Err(AcquireError::Superseded)) if tried > 0 => {}
-                Some(Err(AcquireError::IdempotencyExpired)) => return,
+                Some(Err(AcquireError::IdempotencyExpired)) => break,
                 Some(Err(error)) => panic!("{error:?}, {}", self.observer.how_to_repeat()),
             }
+        }
+        if hung_up && request.idempotency_key.is_some() {
+            let owner = request.owner.clone().expect("every request has one");
+            self.abandoned.insert(owner, request);
         }
     }
 
@@ -209,20 +254,21 @@ impl Client {
         );
     }
 
-    async fn visit(&mut self, lock: &str, granted: Granted, visit: Visit, expires: bool) {
+    /// Whether the lease was delivered.
+    async fn visit(&mut self, lock: &str, granted: Granted, visit: Visit, expires: bool) -> bool {
         let Granted {
             lease, delivery, ..
         } = granted;
         if self.random.below(10) == 0 && !delivery.is_replay() {
             // The answer could not be sent.
             drop(delivery);
-            return;
+            return false;
         }
         delivery.delivered();
         let trusted = expires.then(|| Instant::now() + Duration::from_millis(EXPIRES / 2));
         self.observer.enter(lock, lease.held.fence, visit, trusted);
         if expires {
-            return;
+            return true;
         }
         if self.random.below(4) == 0 {
             let renewal = self
@@ -238,5 +284,6 @@ impl Client {
         } else {
             self.gateways.release(lock, &lease.token).await;
         }
+        true
     }
 }

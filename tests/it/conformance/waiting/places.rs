@@ -4,17 +4,22 @@ use std::time::Duration;
 
 use latchgate::{
     engine::{AcquireError, AcquireRequest},
-    lock::IdempotencyKey,
+    lock::{HeldLease, IdempotencyKey},
+    store::{
+        AnyStore, Store,
+        contract::{Acquisition, Attempt, Confirmation, Holder, Leaving, Waiting},
+    },
 };
 use tokio::time::Instant;
 
 use super::{
     super::{
         Fixture,
-        attempts::{LONG, ttl},
+        attempts::{self, LONG, attempt, granted, released, ttl},
     },
     Gateways, LATE, new_key, request,
 };
+use crate::support::eventually;
 
 /// Long enough to ask again on a busy machine.
 const GRACE: u64 = 10_000;
@@ -231,6 +236,120 @@ pub(in super::super) async fn that_were_granted_answer_the_same_lease(fixture: &
         matches!(error, AcquireError::IdempotencyExpired),
         "{error:?}"
     );
+}
+
+pub(in super::super) async fn that_were_granted_last_no_longer_for_a_late_leave(
+    fixture: &dyn Fixture,
+) {
+    let place = KeptPlace::start(fixture).await;
+    place.is_granted().await;
+    place.leave().await;
+    place.is_collected().await;
+}
+
+pub(in super::super) async fn that_were_granted_last_no_longer_for_a_late_acquire(
+    fixture: &dyn Fixture,
+) {
+    let place = KeptPlace::start(fixture).await;
+    place.is_granted().await;
+    place.acquire().await;
+    place.is_collected().await;
+}
+
+pub(in super::super) async fn that_were_granted_last_no_longer_for_a_late_confirmation(
+    fixture: &dyn Fixture,
+) {
+    let place = KeptPlace::start(fixture).await;
+    place.is_granted().await;
+    let Attempt { name, token, .. } = &place.left;
+    let answer = place.store.confirm(name, token).await.unwrap();
+    assert_eq!(answer, Confirmation::Lost);
+    place.is_collected().await;
+}
+
+pub(in super::super) async fn that_are_kept_stay_so_when_an_acquire_comes_late(
+    fixture: &dyn Fixture,
+) {
+    let place = KeptPlace::start(fixture).await;
+    place.acquire().await;
+    place.is_granted().await;
+    place.is_collected().await;
+}
+
+/// A lock that is held, and the place of an attempt that has left. Copies of what that one has asked for may
+/// arrive yet, and nobody hears what they are answered.
+struct KeptPlace {
+    store: AnyStore,
+    holder: Attempt,
+    left: Attempt,
+}
+
+impl KeptPlace {
+    async fn start(fixture: &dyn Fixture) -> Self {
+        let store = fixture.store();
+        let holder = attempt("lock", LONG);
+        granted(&store, &holder).await;
+        let waiting = Waiting {
+            max_wait: Duration::from_secs(50),
+            longest_queue: 100,
+        };
+        let left = Attempt {
+            wait: Some(waiting),
+            ..attempts::keyed("lock", LONG, attempts::key())
+        };
+        let parked = store.parking().park(left.name.clone(), left.token);
+        let answer = store.acquire(&left).await.unwrap();
+        assert!(matches!(answer, Acquisition::Queued(_)), "{answer:?}");
+        let place = Self {
+            store,
+            holder,
+            left,
+        };
+        place.leave().await;
+        drop(parked);
+        place
+    }
+
+    async fn leave(&self) {
+        let Attempt { name, token, .. } = &self.left;
+        let grace = Some(Duration::from_millis(GRACE));
+        let answer = self.store.leave(name, token, grace).await.unwrap();
+        assert!(matches!(answer, Leaving::Left(_)), "{answer:?}");
+    }
+
+    async fn acquire(&self) {
+        self.store.acquire(&self.left).await.unwrap();
+    }
+
+    /// The lock is released, and passes to the place.
+    async fn is_granted(&self) {
+        released(&self.store, &self.holder).await;
+        eventually("the place is granted the lock", async || self.lease().await).await;
+    }
+
+    /// The grant lasts no longer than the place was to be kept, and whoever comes back is the first to hear of it.
+    async fn is_collected(&self) {
+        let lease = self.lease().await.expect("the place has the lock");
+        let grace = Duration::from_millis(GRACE);
+        assert!(lease.expires_in <= grace, "{lease:?}");
+        let key = self.left.idempotency.clone().expect("it has a key");
+        let again = attempts::keyed("lock", LONG, key.hash);
+        let answer = self.store.acquire(&again).await.unwrap();
+        let Acquisition::Collected(held, salt) = answer else {
+            panic!("{answer:?}");
+        };
+        assert_eq!((held.fence, salt), (lease.fence, key.salt));
+        assert!(held.expires_in > Duration::from_millis(LONG / 2));
+        released(&self.store, &self.left).await;
+    }
+
+    async fn lease(&self) -> Option<HeldLease> {
+        let shown = self.store.inspect(&self.left.name).await.unwrap();
+        match shown.holder? {
+            Holder::Lease(held) => Some(held),
+            Holder::Foreign { .. } => panic!("nobody is foreign"),
+        }
+    }
 }
 
 fn keyed(owner: &str, key: &IdempotencyKey) -> AcquireRequest {

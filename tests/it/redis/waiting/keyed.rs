@@ -20,7 +20,7 @@ use super::{
     },
     gate::{GRACE, TestGateway, keep, keyed, leftovers, request, waiting},
 };
-use crate::support::RedisServer;
+use crate::support::{Fault, Proxy, RedisServer};
 
 fn brief(wait_ms: u64, request: AcquireRequest) -> AcquireRequest {
     AcquireRequest {
@@ -131,6 +131,31 @@ async fn what_was_granted_while_nobody_waited_is_answered_with_its_full_ttl() {
     there.release(&lease).await;
     let used = here.ask(keyed("detached", "k")).refusal().await;
     assert!(matches!(used, AcquireError::IdempotencyExpired), "{used:?}");
+}
+
+#[tokio::test]
+async fn what_somebody_came_back_for_is_released_although_no_answer_arrived() {
+    let server = RedisServer::start().await;
+    let here = TestGateway::on(&server).await;
+    let proxy = Proxy::start(server.port(), &here.lifecycle).await;
+    let there = TestGateway::at(&proxy.url());
+    // From then on it grants locks.
+    there.take("warm").await;
+    let mut asked = brief(50, keyed("lost", "k"));
+    // Longer than the test waits for it.
+    asked.ttl = ttl(600_000);
+    let lease = here.take("lost").await;
+    here.ask(asked.clone()).refusal().await;
+    here.release(&lease).await;
+    // The answer to the first copy does not reach the gateway, and that to the second not the caller.
+    proxy.strike("lg:{lost}:lock", Fault::CutReply);
+    let again = there.engine.acquire(asked).await;
+    assert_eq!(proxy.strikes(), 1);
+    drop(again.expect("it is answered the lease"));
+    eventually("it is free", async || {
+        here.look("lost").await.holder.is_none().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use latchgate::store::{
     parking::News,
 };
 
-use super::gate::{TestGateway, waiting};
+use super::gate::{GRACE, TestGateway, waiting};
 use crate::{
     redis::{
         expected,
@@ -63,6 +63,25 @@ async fn one_that_has_left_although_its_place_was_lost_is_granted_nothing() {
     lose_place(&rig, &asked).await;
     let left = rig.store.leave(&asked.name, &asked.token, None).await;
     assert!(matches!(left, Ok(Leaving::Left(_))), "{left:?}");
+    let released = rig.store.release(&holder.name, &holder.token).await;
+    released.unwrap();
+    nothing_is_granted_when_it_arrives(&rig, &proxy, &asked).await;
+}
+
+#[tokio::test]
+async fn one_whose_place_was_kept_until_nobody_came_is_granted_nothing() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let (holder, asked) = (attempt("late"), waiting(keyed("late", "k")));
+    rig.grant(&holder).await;
+    proxy.strike(&asked.token.to_string(), Fault::HoldRequest);
+    asks(&rig, &asked).await;
+    assert_eq!(proxy.strikes(), 1, "the first copy is held");
+    let left = rig.store.leave(&asked.name, &asked.token, Some(GRACE));
+    assert!(matches!(left.await, Ok(Leaving::Left(_))));
+    // Its time is over when its turn comes, and nobody has taken it out before.
+    let ticket = format!("lg:{{late}}:of:2{}", asked.token);
+    let over = ["SETRANGE", &ticket, "41", "1735689600000000"];
+    rig.server.run(&over).await;
     let released = rig.store.release(&holder.name, &holder.token).await;
     released.unwrap();
     nothing_is_granted_when_it_arrives(&rig, &proxy, &asked).await;

@@ -2,6 +2,7 @@
 
 use bb8_redis::redis;
 use latchgate::{
+    lifecycle::Lifecycle,
     lock::TokenHash,
     store::{
         Store,
@@ -11,10 +12,10 @@ use latchgate::{
 };
 
 use super::{
-    super::rig::{attempt, eventually, name, runs, write_down_everything},
+    super::rig::{attempt, eventually, name, runs, ttl, write_down_everything},
     gate::{TestGateway, waiting},
 };
-use crate::support::RedisServer;
+use crate::support::{Fault, Proxy, RedisServer};
 
 /// An attempt that stands in the queue by the store alone.
 async fn stand(gate: &TestGateway, lock: &str) -> (Parked, TokenHash) {
@@ -156,6 +157,31 @@ async fn a_grant_that_nobody_has_heard_of_is_given_back_on_the_word_of_it() {
         gate.look("nobody").await.holder.is_none().then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_grant_that_nobody_has_heard_of_is_given_back_however_long_that_takes() {
+    // More than are sent until a deadline has passed.
+    const LOST: usize = 40;
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port(), &Lifecycle::new()).await;
+    let gate = TestGateway::at(&proxy.url());
+    let lease = gate.take("away").await;
+    let mut asked = waiting(attempt("away"));
+    // Longer than the test waits for it.
+    asked.ttl = ttl(600_000);
+    let queued = gate.store.acquire(&asked).await.unwrap();
+    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    for _ in 0..LOST {
+        proxy.strike(&asked.token.to_string(), Fault::CutRequest);
+    }
+    gate.release(&lease).await;
+    eventually("it is free", async || {
+        let held = server.text(&["GET", "lg:{away}:lock"]).await;
+        held.is_empty().then_some(())
+    })
+    .await;
+    assert_eq!(proxy.strikes(), LOST);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@
 --   2  how long to remember an end, in ms
 -- Reply
 --   {confirmed, ARGV 1, lease ..}
---   {lost, ARGV 1}             it came too late
+--   {lost, ARGV 1}             it came too late, or the attempt has left and its place was granted the lock
 --   {superseded, ARGV 1}       a newer request under its idempotency key keeps the lease
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
@@ -33,7 +33,7 @@ local token, tombstone = ARGV[1], ARGV[2]
 -- import settle
 
 local held = redis.call('GET', lock)
-local record, layout = read_record(info)
+local record, layout = read_record(info, 'provisional')
 if layout then
   return { 'layout', token, layout }
 end
@@ -45,7 +45,8 @@ if keeper_of(token) ~= token then
   return { 'superseded', token }
 end
 local now = instants(redis.call('TIME'))
-local left = settle(token, now)
+-- What is granted to a place that is kept belongs to whoever comes back: this is a copy from before.
+local left = not record[3] and settle(token, now)
 if not left then
   return { 'lost', token }
 end

@@ -26,7 +26,7 @@ local function settle_lease(held, us, alone)
   if state == 104 then
     return until_its_end(held, us)
   end
-  local id, since = string.sub(held, 1, 65), state == 112 and us or string.sub(held, 87, 102)
+  local id, since = string.sub(held, 1, 65), is_untold(held) and us or string.sub(held, 87, 102)
   local left = time_left(held, since, us, tonumber(string.sub(held, 119, 126)))
   if left <= 0 then
     redis.call('DEL', lock)

@@ -18,6 +18,10 @@ local function bury(id, body)
       local used, whose = key_of(body)
       if whose == 'q' .. id then
         redis.call('DEL', used)
+        if string.sub(body, 2, 17) == NO_GATEWAY and string.byte(body, 21) == 49 then
+          -- Its attempt has left, and a copy of its acquire that is still on its way must not queue it again.
+          redis.call('SET', name .. 'of:' .. id, 'g', 'PX', 'TOMBSTONE')
+        end
       elseif type(whose) == 'string' then
         redis.call('SET', name .. 'of:' .. id, 's', 'PX', 'TOMBSTONE')
       end
@@ -45,14 +49,14 @@ end
 -- Grants the lock to a ticket that was taken out of the queue.
 local function pass(id, body, fence, us)
   local gateway, of = string.sub(body, 2, 17), name .. 'of:' .. id
-  local mine, lasts = gateway == me, PROVISIONAL
+  local mine, kept, lasts = gateway == me, gateway == NO_GATEWAY, PROVISIONAL
   local ttl, limit = tonumber(string.sub(body, 58, 65)), tonumber(string.sub(body, 66, 74))
   if mine then
     lasts = limit > 0 and math.min(ttl, limit) or ttl
-  elseif gateway == NO_GATEWAY then
+  elseif kept then
     lasts = math.max(1, math.floor((string.sub(body, 42, 57) - us) / 1000))
   end
-  local lease = id .. (mine and 'u' or 'p') .. string.sub(body, 18, 21) .. fence .. us
+  local lease = id .. (mine and 'u' or kept and 'k' or 'p') .. string.sub(body, 18, 21) .. fence .. us
     .. string.format('%016.0f', us + lasts * 1000) .. string.sub(body, 58)
   redis.call('SET', lock, lease, 'PX', lasts)
   if mine then
@@ -71,7 +75,7 @@ local function pass(id, body, fence, us)
   -- From its confirmation on it lasts its TTL, which may be over sooner.
   local soonest = math.min(lasts, ttl)
   news = news .. field('6:passed' .. field(string.format('%.0f', soonest)))
-  if gateway ~= NO_GATEWAY then
+  if not kept then
     send(gateway, 'granted', string.sub(id, 2), fence)
   end
   foretell(soonest)

@@ -20,6 +20,12 @@ local function kept_by(held)
   return keeper == NO_KEEPER and string.sub(held, 2, 65) or keeper
 end
 
+-- Whether nobody was told of a lease: its grant is provisional, or that of a place which is kept.
+local function is_untold(held)
+  local state = string.byte(held, 66)
+  return state == 112 or state == 107
+end
+
 -- Whether `:of:ID` is that of a ticket, and makes sense: `q` stands in the queue, `w` was granted the lock
 -- and has not confirmed it.
 local function is_ticket(body)
