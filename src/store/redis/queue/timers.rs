@@ -313,7 +313,7 @@ mod tests {
             sleep(Duration::from_millis(1)).await;
             assert_eq!(lock(&slow.given_back).len(), 1);
             *lock(&slow.failures) = failures;
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         let acting = async { tokio::join!(run_timers(due, &slow), another) };
         let acting: Result<((), ()), _> = timeout(Duration::from_secs(10), acting).await;
