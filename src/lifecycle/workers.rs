@@ -50,7 +50,7 @@ pub struct RunningWorkers {
 
 /// How many sockets are looked at before what they brought is carried out, and what that sends to a server is on its
 /// way: while a worker reads the requests of all its connections, the server has nothing to do.
-const EVENTS: usize = 8;
+const EVENTS: usize = 16;
 
 thread_local! {
     static CURRENT: Cell<Option<Worker>> = const { Cell::new(None) };
