@@ -190,7 +190,7 @@ mod tests {
             held: HeldLease {
                 fence: FencingToken::new(17).unwrap(),
                 ttl: Ttl::from_millis(30_000).unwrap(),
-                expires_in: Duration::from_millis(20_000),
+                expires_in: Duration::from_secs(20),
                 held_for: Duration::from_millis(1_500),
                 hold_expires_in: None,
                 owner: Some(Owner::new("\"me\", \u{fc}").unwrap()),
