@@ -17,7 +17,7 @@ use super::{
     nodes::quick,
     rig::{attempt, granted},
 };
-use crate::support::{Authority, RedisServer};
+use crate::support::{Authority, RedisServer, eventually};
 
 fn open(ports: &[String], redis: &RedisConfig, lifecycle: &Lifecycle) -> RedlockStore {
     let nodes: Vec<_> = ports
@@ -54,9 +54,15 @@ async fn every_node_is_encrypted_and_believed_by_its_certificate() {
     let asked = attempt("lock");
     granted(store.acquire(&asked).await);
     store.renew(&asked.name, &asked.token, None).await.unwrap();
-    for check in store.check().await {
-        assert_eq!(check.health, Health::Passing, "{}", check.name);
-    }
+    // Two of three have granted it: the third may still be learning.
+    eventually("every node votes", async || {
+        let checks = store.check().await;
+        checks
+            .iter()
+            .all(|check| check.health == Health::Passing)
+            .then_some(())
+    })
+    .await;
     // A minority that is gone costs nothing but its votes.
     drop(servers.pop());
     let release = store.release(&asked.name, &asked.token).await;
