@@ -50,10 +50,13 @@ pub(super) fn json_by(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
         static JSON: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     JSON.with_borrow_mut(|json| {
+        // Whatever a writer that panicked has left.
         json.clear();
         write(json);
         json.push(b'\n');
         let body = Bytes::copy_from_slice(json);
+        // Empty first: what is full does not shrink, and a token need not stay here.
+        json.clear();
         json.shrink_to(KEPT);
         body
     })

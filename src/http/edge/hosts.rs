@@ -153,6 +153,15 @@ mod tests {
         Hosts::new(&config, true)
     }
 
+    #[test]
+    fn each_request_names_its_own_host_whatever_the_last_one_named() {
+        for host in ["a.example", "b.example:1", "b.example:1", "a.example"] {
+            let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
+            let named = named(&headers, &Uri::from_static("/"), Version::HTTP_11).unwrap();
+            assert_eq!(named.as_deref(), Some(&host.parse().unwrap()));
+        }
+    }
+
     fn served<'a>(hosts: &Hosts, named: &[&'a str]) -> Vec<&'a str> {
         let is_served = |host: &&str| hosts.serves(Some(&host.parse().unwrap()));
         named.iter().copied().filter(is_served).collect()

@@ -90,8 +90,8 @@ impl LeaseBody {
         }
     }
 
-    /// As JSON. Written field by field, since most answers are leases: through serde it takes four times as long.
-    pub(in crate::http) fn to_json(&self) -> Bytes {
+    /// As JSON. Written field by field, since most answers are leases: serde takes 2.7 times as many instructions.
+    pub(super) fn to_json(&self) -> Bytes {
         json_by(|json| {
             let mut token = [0; Token::TEXT_LEN];
             // A name, a token and a timestamp have no character that JSON escapes.
