@@ -6,7 +6,6 @@
 mod audit;
 mod auth;
 mod closest;
-mod embedded;
 mod error;
 mod host;
 mod http;
@@ -28,7 +27,6 @@ mod trace;
 
 pub use audit::AuditConfig;
 pub use auth::AuthConfig;
-pub use embedded::EmbeddedConfig;
 pub use error::{ConfigError, RefusedValue};
 pub use host::{Host, HostError, HostPort};
 pub use http::{ClientAuth, HttpConfig, HttpTlsConfig};

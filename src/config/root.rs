@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AuditConfig, AuthConfig, EmbeddedConfig, HttpConfig, Invalid, LimitsConfig, LogConfig,
-    MetricsConfig, RedisConfig, RedlockConfig, ShutdownConfig, StoreUrl, TraceConfig,
+    AuditConfig, AuthConfig, HttpConfig, Invalid, LimitsConfig, LogConfig, MetricsConfig,
+    RedisConfig, RedlockConfig, ShutdownConfig, StoreUrl, TraceConfig,
 };
 
 /// The configuration of `latchgate serve`.
@@ -38,8 +38,6 @@ pub struct Config {
     pub http: HttpConfig,
     /// What a caller may ask for.
     pub limits: LimitsConfig,
-    /// The embedded store.
-    pub embedded: EmbeddedConfig,
     /// The Redis store.
     pub redis: RedisConfig,
     /// The Redlock store.
@@ -113,7 +111,6 @@ impl Config {
         )?;
         self.http.validate()?;
         self.limits.validate()?;
-        self.embedded.validate()?;
         self.redis.validate()?;
         self.redis.validate_for(&self.store)?;
         self.redlock.validate()?;
@@ -138,7 +135,6 @@ impl Default for Config {
             audit: AuditConfig::default(),
             http: HttpConfig::default(),
             limits: LimitsConfig::default(),
-            embedded: EmbeddedConfig::default(),
             redis: RedisConfig::default(),
             redlock: RedlockConfig::default(),
             shutdown: ShutdownConfig::default(),

@@ -179,7 +179,7 @@ mod tests {
             let mut config = Config::default();
             base_path.clone_into(&mut config.http.base_path);
             let (directory, clock) = (tempfile::tempdir().unwrap(), Arc::new(SystemClock));
-            let store = EmbeddedStore::open(directory.path(), &config.embedded, clock.clone());
+            let store = EmbeddedStore::open(directory.path(), clock.clone());
             let store = Arc::new(store.unwrap());
             let (lifecycle, metrics) = (Lifecycle::new(), Metrics::default());
             let engine = Engine::start(store, lifecycle, &config.limits, metrics);

@@ -170,7 +170,7 @@ impl AnyStore {
 
     fn span(&self, operation: &'static str) -> Option<Span> {
         let (name, kind) = match &self.kind {
-            StoreKind::Embedded(_) => ("redb", SpanKind::Internal),
+            StoreKind::Embedded(_) => ("embedded", SpanKind::Internal),
             StoreKind::Redis(_) | StoreKind::Redlock(_) => ("redis", SpanKind::Client),
             StoreKind::Other(_) => ("other", SpanKind::Internal),
         };

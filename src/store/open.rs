@@ -40,9 +40,8 @@ pub async fn open(
     match &config.store {
         StoreUrl::Embedded(directory) => {
             let directory = directory.clone();
-            let config = config.embedded.clone();
-            let open = move || EmbeddedStore::open(&directory, &config, clock);
-            // It reads a file: not on a thread that serves callers.
+            let open = move || EmbeddedStore::open(&directory, clock);
+            // It reads files: not on a thread that serves callers.
             let store = spawn_blocking(open).await;
             Ok(Arc::new(store.expect("opening a store does not panic")?).into())
         }

@@ -9,4 +9,3 @@ pub mod trace;
 
 pub use log_lines::LogEnd;
 pub use logging::{LoggingError, init};
-pub use panics::expecting_panics;

@@ -3,19 +3,15 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, ErrorKind},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
-use super::{
-    file::FileError,
-    row::{Meta, RowError},
-};
+use super::log::{LAYOUT, LogError, Segment, Unreadable, Volume};
 
 /// A data directory that is ours until this is dropped.
 ///
-/// The lock is a file of its own and not the database, which is closed and opened again when its
-/// disk fails: nobody may come in between.
+/// The lock is a file of its own and not a segment of the log, which comes and goes.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
@@ -57,36 +53,100 @@ impl Directory {
         &self.path
     }
 
-    /// Where the database is.
-    pub(super) fn database(&self) -> PathBuf {
-        self.path.join("latchgate.redb")
-    }
-
-    /// What is in the directory now: the lock, and the database if there is one.
-    pub(super) fn open_files(&self) -> Result<OpenFiles, OpenError> {
-        let path = self.path.join(LOCK);
-        let mut open_files =
-            OpenFiles::of(path.clone(), &self.lock).map_err(|error| OpenError::of(&path, error))?;
-        open_files.and(self.database());
-        Ok(open_files)
-    }
-
-    /// Where a new database is made, before it takes its place. Whatever is left there by a crash is
-    /// worth nothing.
-    pub(super) fn draft(&self) -> Result<PathBuf, OpenError> {
-        let path = self.path.join("latchgate.redb.new");
-        match fs::remove_file(&path) {
-            Ok(()) => Ok(path),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(path),
-            Err(error) => Err(OpenError::of(&path, error)),
+    /// Where the segments of the log are.
+    pub(super) fn files(&self) -> LogFiles {
+        LogFiles {
+            directory: self.path.clone(),
         }
     }
 
-    /// Puts a finished draft in its place, so that it is there after a loss of power.
-    pub(super) fn put_in_place(&self, draft: &Path) -> Result<(), OpenError> {
-        fs::rename(draft, self.database())
-            .and_then(|()| sync(&self.path))
-            .map_err(|error| OpenError::of(&self.path, error))
+    /// What is in the directory now: the lock, and these segments of the log.
+    pub(super) fn open_files(&self, segments: impl Iterator<Item = u64>) -> io::Result<OpenFiles> {
+        let mut open_files = OpenFiles::of(self.path.join(LOCK), &self.lock)?;
+        let files = self.files();
+        open_files.set_segments(segments.map(|segment| files.path(segment)));
+        Ok(open_files)
+    }
+}
+
+// === Segments of the log ===
+
+/// The segments of the log in a data directory.
+#[derive(Debug)]
+pub(super) struct LogFiles {
+    directory: PathBuf,
+}
+
+const PREFIX: &str = "latchgate.";
+const SUFFIX: &str = ".log";
+
+// === impl LogFiles ===
+
+impl LogFiles {
+    /// Where a segment is.
+    pub(super) fn path(&self, generation: u64) -> PathBuf {
+        self.directory
+            .join(format!("{PREFIX}{generation:08}{SUFFIX}"))
+    }
+
+    /// Where a segment is made: one in its place that cannot be read is damaged, and never merely
+    /// unfinished. What a crash has left here is worth nothing.
+    fn draft_path(&self) -> PathBuf {
+        self.directory.join("latchgate.log.new")
+    }
+}
+
+impl Volume for LogFiles {
+    fn generations(&self) -> io::Result<Vec<u64>> {
+        let mut generations = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let name = entry?.file_name();
+            let name = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+            let number = name.and_then(|name| name.strip_suffix(SUFFIX)?.parse().ok());
+            // No other spelling of the number is ours.
+            generations.extend(number.filter(|&number| self.path(number).exists()));
+        }
+        Ok(generations)
+    }
+
+    fn read(&self, generation: u64) -> io::Result<Vec<u8>> {
+        fs::read(self.path(generation))
+    }
+
+    fn open(&self, generation: u64) -> io::Result<Box<dyn Segment>> {
+        Ok(Box::new(open_private(&self.path(generation), false)?))
+    }
+
+    fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn Segment>> {
+        let path = self.draft_path();
+        let file = open_private(&path, true)?;
+        file.set_len(0)?;
+        let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // On a full disk its space is needed by others.
+            fs::remove_file(&path).ok();
+            return Err(error);
+        }
+        Ok(Box::new(file))
+    }
+
+    fn put_in_place(&self, generation: u64) -> io::Result<()> {
+        fs::rename(self.draft_path(), self.path(generation))?;
+        sync(&self.directory)
+    }
+
+    fn remove(&self, generation: u64) -> io::Result<()> {
+        fs::remove_file(self.path(generation))
+    }
+}
+
+impl Segment for File {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
     }
 }
 
@@ -132,6 +192,7 @@ fn sync(directory: &Path) -> io::Result<()> {
 /// was answered meanwhile would have been promised what no start remembers.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
+    /// The first is the lock.
     files: Vec<(PathBuf, FileId)>,
 }
 
@@ -153,10 +214,13 @@ impl OpenFiles {
         Ok(Self { files })
     }
 
-    /// The file at this path belongs to it, too. One that is not there does not.
-    pub(super) fn and(&mut self, path: PathBuf) {
-        if let Ok(metadata) = fs::metadata(&path) {
-            self.files.push((path, file_id(&metadata)));
+    /// The files at these paths belong to it, too, and none that did before. One that is not there does not.
+    pub(super) fn set_segments(&mut self, paths: impl Iterator<Item = PathBuf>) {
+        self.files.truncate(1);
+        for path in paths {
+            if let Ok(metadata) = fs::metadata(&path) {
+                self.files.push((path, file_id(&metadata)));
+            }
         }
     }
 
@@ -238,9 +302,9 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
         /// The version in the file.
-        found: u8,
+        found: u32,
         /// The version that this program reads and writes.
-        known: u8,
+        known: u32,
     },
     /// There is no space left for the file.
     #[error("no space is left to write {path:?}: {source}; free some, then start again")]
@@ -278,44 +342,25 @@ impl OpenError {
         }
     }
 
-    /// Sorts what the database said about its file.
-    pub(super) fn of_database(path: &Path, error: redb::Error) -> Self {
-        let corrupt = |what: String| Self::Corrupt {
-            path: path.to_owned(),
-            what,
-        };
-        match error {
-            redb::Error::Io(error) => match error.kind() {
-                ErrorKind::InvalidData | ErrorKind::UnexpectedEof | ErrorKind::InvalidInput => {
-                    corrupt(error.to_string())
-                }
-                _ => Self::of(path, error),
-            },
-            redb::Error::DatabaseAlreadyOpen => Self::InUse(path.to_owned()),
-            // The rest says in one way or another that what it found makes no sense.
-            other => corrupt(other.to_string()),
-        }
-    }
-
-    /// Sorts what was found while the file was opened and read.
-    pub(super) fn of_file(path: &Path, error: FileError) -> Self {
-        let path = path.to_owned();
-        match error {
-            FileError::Database(error) => Self::of_database(&path, error),
-            FileError::Row {
-                error: RowError::Version(found),
-                ..
-            } if found > Meta::LAYOUT => Self::NewerLayout {
+    /// Sorts what was found while the log was read.
+    pub(super) fn of_log(files: &LogFiles, unreadable: Unreadable) -> Self {
+        let path = files.path(unreadable.generation);
+        match unreadable.error {
+            LogError::Io(error) => Self::of(&path, error),
+            LogError::Layout(found) if found > LAYOUT => Self::NewerLayout {
                 path,
                 found,
-                known: Meta::LAYOUT,
+                known: LAYOUT,
             },
-            unreadable @ (FileError::NoMeta
-            | FileError::Row { .. }
-            | FileError::Count { .. }
-            | FileError::Panicked) => Self::Corrupt {
+            damaged @ (LogError::NoLog
+            | LogError::Layout(_)
+            | LogError::CutShort
+            | LogError::Gap(_)
+            | LogError::Damaged(_)
+            | LogError::Row { .. }
+            | LogError::Count { .. }) => Self::Corrupt {
                 path,
-                what: unreadable.to_string(),
+                what: damaged.to_string(),
             },
         }
     }

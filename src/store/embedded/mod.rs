@@ -1,14 +1,14 @@
-//! The embedded store: leases in a file of this process, durable before the answer.
+//! The embedded store: leases in a log of this process, durable before the answer.
 
 mod catalog;
 mod command;
 mod directory;
-mod file;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzed_row;
 mod health;
 mod lease;
 mod list;
+mod log;
 mod operations;
 mod queue;
 mod row;

@@ -1,9 +1,9 @@
-//! What is to be written to the file.
+//! What is written to the log: rows, and how they are read.
 
-use std::{borrow::Borrow, collections::BTreeMap, ops::Range, sync::Arc};
+use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
 
 use crate::{
-    clock::BootId,
+    clock::{BootId, Clock},
     lock::{
         FencingToken, Fingerprint, IdempotencyHash, LockName, Metadata, Owner, Salt, TokenHash, Ttl,
     },
@@ -12,32 +12,28 @@ use crate::{
 
 use super::lease::{Lease, LeaseDelivery, LeaseKey, Moment};
 
-/// Rows to write and to remove, in one piece of memory.
+/// Rows to write and to remove, as they stand in a record of the log: length of the key, length of the
+/// value, key, value.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     bytes: Vec<u8>,
-    rows: Vec<Row>,
+    count: u64,
 }
 
-#[derive(Debug)]
-struct Row {
-    key: Range<usize>,
-    /// `None` removes the row.
-    value: Option<Range<usize>>,
-}
+/// Instead of the length of a value: the row is removed.
+const REMOVED: u32 = u32::MAX;
 
 // === impl Rows ===
 
 impl Rows {
     /// Writes the row of a lease.
     pub(super) fn lease(&mut self, name: &LockName, lease: &Lease) {
-        let key = RowKey::lease(name, lease.fence);
-        self.put(key.as_bytes(), |row| encode(lease, row));
+        self.put(RowKey::lease(name).as_bytes(), |row| encode(lease, row));
     }
 
     /// Removes the row of a lease.
-    pub(super) fn no_lease(&mut self, name: &LockName, fence: FencingToken) {
-        self.remove(RowKey::lease(name, fence).as_bytes());
+    pub(super) fn no_lease(&mut self, name: &LockName) {
+        self.remove(RowKey::lease(name).as_bytes());
     }
 
     /// Writes or removes the row of a tombstone.
@@ -51,62 +47,56 @@ impl Rows {
         }
     }
 
-    /// Writes the row about the file itself.
-    pub(super) fn meta(&mut self, meta: &Meta) {
-        self.put(RowKey::META, |row| meta.encode(row));
-    }
-
     /// Whether there is nothing to do.
     pub(super) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.count == 0
     }
 
-    /// Key and value of each row; no value: to be removed.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-        self.rows.iter().map(|row| {
-            let value = row.value.clone().map(|value| &self.bytes[value]);
-            (&self.bytes[row.key.clone()], value)
-        })
+    /// How many they are.
+    pub(super) fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// All of them.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     fn put(&mut self, key: &[u8], encode: impl FnOnce(&mut Vec<u8>)) {
-        let range = self.append(key);
+        let value_len = self.begin(key, 0);
         let start = self.bytes.len();
         encode(&mut self.bytes);
-        seal(key, &mut self.bytes, start);
-        self.rows.push(Row {
-            key: range,
-            value: Some(start..self.bytes.len()),
-        });
+        let len = u32::try_from(self.bytes.len() - start).expect("a row is short");
+        self.bytes[value_len..value_len + 4].copy_from_slice(&len.to_le_bytes());
     }
 
     fn remove(&mut self, key: &[u8]) {
-        let key = self.append(key);
-        self.rows.push(Row { key, value: None });
+        self.begin(key, REMOVED);
     }
 
-    fn append(&mut self, key: &[u8]) -> Range<usize> {
-        let start = self.bytes.len();
+    /// Answers where the length of the value stands.
+    fn begin(&mut self, key: &[u8], value_len: u32) -> usize {
+        let len = u16::try_from(key.len()).expect("a key is short");
+        self.count += 1;
+        self.bytes.extend_from_slice(&len.to_le_bytes());
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(&value_len.to_le_bytes());
         self.bytes.extend_from_slice(key);
-        start..self.bytes.len()
+        at
     }
 }
 
 // === Row key ===
 //
-// The key of a row in the file.
+// The key of a row.
 
 /// The longest key: a kind, a hash and a name.
 const LONGEST: usize = 1 + 32 + LockName::MAX_LEN;
 
 /// A key that is built on the stack, to look something up with.
 ///
-/// Its first byte says what the row is: `m` the state of the file, `l` a lease by its fence and name,
-/// `k` a used idempotency key, `r` a released token, `g` a token that was given back, `b` one whose
-/// lease was broken.
-///
-/// Fences rise, so that leases of the same time lie side by side: a commit writes the page or two in
-/// which everything new is, and not one page for each name.
+/// Its first byte says what the row is: `l` a lease by its name, `k` a used idempotency key, `r` a
+/// released token, `g` a token that was given back, `b` one whose lease was broken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowKey {
     bytes: [u8; LONGEST],
@@ -120,8 +110,6 @@ pub(super) struct Tombstone(Arc<[u8]>);
 // === impl RowKey ===
 
 impl RowKey {
-    /// The kind of the row of which there is one.
-    pub(super) const META: &'static [u8] = b"m";
     /// The kind of a lease.
     pub(super) const LEASE: u8 = b'l';
     const USED_KEY: u8 = b'k';
@@ -129,29 +117,20 @@ impl RowKey {
     const GIVEN_BACK: u8 = b'g';
     const BROKEN: u8 = b'b';
 
-    /// A lease of a name.
-    pub(super) fn lease(name: &LockName, fence: FencingToken) -> Self {
-        Self::build(Self::LEASE, &fence.get().to_be_bytes(), name.as_str())
+    /// The lease of a name.
+    pub(super) fn lease(name: &LockName) -> Self {
+        Self::build(Self::LEASE, &[], name.as_str())
     }
 
     /// Reads the key of a lease; none if it is the key of something else.
-    pub(super) fn parse_lease(key: &[u8]) -> Option<Result<(LockName, FencingToken), RowError>> {
-        let (&Self::LEASE, rest) = key.split_first()? else {
+    pub(super) fn parse_lease(key: &[u8]) -> Option<Result<LockName, RowError>> {
+        let (&Self::LEASE, name) = key.split_first()? else {
             return None;
         };
-        let invalid = RowError::Invalid("key of a lease");
-        Some(
-            rest.split_first_chunk()
-                .ok_or(invalid)
-                .and_then(|(fence, name)| {
-                    let fence = FencingToken::new(u64::from_be_bytes(*fence));
-                    let name = std::str::from_utf8(name)
-                        .ok()
-                        .and_then(|name| LockName::new(name).ok());
-                    name.zip(fence.ok())
-                        .ok_or(RowError::Invalid("key of a lease"))
-                }),
-        )
+        let name = std::str::from_utf8(name)
+            .ok()
+            .and_then(|name| LockName::new(name).ok());
+        Some(name.ok_or(RowError::Invalid("key of a lease")))
     }
 
     /// An idempotency key whose lease has ended. Its hash covers the name.
@@ -193,7 +172,7 @@ impl RowKey {
 // === impl Tombstone ===
 
 impl Tombstone {
-    /// Reads the key of a row that is neither the file's state nor a lease.
+    /// Reads the key of a row that is no lease.
     pub(super) fn parse(key: &[u8]) -> Option<Self> {
         let (kind, rest) = key.split_first()?;
         let (_hash, name) = rest.split_at_checked(32)?;
@@ -355,62 +334,49 @@ fn key(fields: &mut Fields<'_>, delivery: LeaseDelivery) -> Result<LeaseKey, Row
 }
 
 // === Meta ===
-//
-// The one row about the file itself.
 
-/// What the file says of itself. Written in every transaction.
+/// What a transaction says of the whole store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Meta {
-    /// The number of the last transaction: which of our batches are in the file.
-    pub(super) sequence: u64,
     /// The highest fencing token that was ever granted.
     pub(super) fence: u64,
-    /// The boot that every moment in the file counts from.
+    /// The boot that every moment counts from.
     pub(super) boot: BootId,
-    /// When the last transaction was written.
+    /// When the transaction was written.
     pub(super) written_at: Moment,
-    /// How many rows there are besides this one.
+    /// How many rows there are.
     pub(super) rows: u64,
 }
 
 // === impl Meta ===
 
 impl Meta {
-    /// The layout of the whole file that this program reads and writes.
-    pub(super) const LAYOUT: u8 = 1;
-
-    /// Appends the row.
-    pub(super) fn encode(&self, row: &mut Vec<u8>) {
-        row.push(Self::LAYOUT);
-        row.extend_from_slice(&self.sequence.to_le_bytes());
-        row.extend_from_slice(&self.fence.to_le_bytes());
-        row.extend_from_slice(&self.written_at.as_micros().to_le_bytes());
-        row.extend_from_slice(&self.rows.to_le_bytes());
-        put_text(row, self.boot.as_str());
-    }
-
-    /// Whether the file has the layout that this program knows.
-    pub(super) fn check_layout(row: &[u8]) -> Result<(), RowError> {
-        match Fields::of(row).byte()? {
-            Self::LAYOUT => Ok(()),
-            other => Err(RowError::Version(other)),
+    /// Of a store that holds nothing.
+    pub(super) fn first(clock: &dyn Clock) -> Self {
+        Self {
+            fence: 0,
+            boot: clock.boot_id(),
+            written_at: Moment::now(clock),
+            rows: 0,
         }
     }
 
-    /// Reads the row.
-    pub(super) fn decode(row: &[u8]) -> Result<Self, RowError> {
-        Self::check_layout(row)?;
-        let mut fields = Fields::of(row);
-        fields.byte()?;
-        let meta = Self {
-            sequence: fields.u64()?,
+    /// Appends it to a record.
+    pub(super) fn encode(&self, record: &mut Vec<u8>) {
+        record.extend_from_slice(&self.fence.to_le_bytes());
+        record.extend_from_slice(&self.written_at.as_micros().to_le_bytes());
+        record.extend_from_slice(&self.rows.to_le_bytes());
+        put_text(record, self.boot.as_str());
+    }
+
+    /// Reads it from a record.
+    pub(super) fn read(fields: &mut Fields<'_>) -> Result<Self, RowError> {
+        Ok(Self {
             fence: fields.u64()?,
             written_at: Moment::from_micros(fields.i64()?),
             rows: fields.u64()?,
             boot: BootId::new(fields.text("boot id")?),
-        };
-        fields.end()?;
-        Ok(meta)
+        })
     }
 }
 
@@ -472,9 +438,26 @@ impl<'row> Fields<'row> {
     /// The next text, with its length before it.
     pub(super) fn text(&mut self, what: &'static str) -> Result<&'row str, RowError> {
         let len = usize::from(u16::from_le_bytes(self.array()?));
-        let (text, rest) = self.0.split_at_checked(len).ok_or(RowError::CutShort)?;
-        self.0 = rest;
+        let text = self.bytes(len)?;
         std::str::from_utf8(text).map_err(|_not_utf8| RowError::Invalid(what))
+    }
+
+    /// The next row of a record: its key, and its value if it is not removed.
+    pub(super) fn row(&mut self) -> Result<(&'row [u8], Option<&'row [u8]>), RowError> {
+        let key_len = u16::from_le_bytes(self.array()?);
+        let value_len = u32::from_le_bytes(self.array()?);
+        let key = self.bytes(usize::from(key_len))?;
+        if value_len == REMOVED {
+            return Ok((key, None));
+        }
+        let len = usize::try_from(value_len).map_err(|_beyond| RowError::CutShort)?;
+        Ok((key, Some(self.bytes(len)?)))
+    }
+
+    fn bytes(&mut self, len: usize) -> Result<&'row [u8], RowError> {
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(RowError::CutShort)?;
+        self.0 = rest;
+        Ok(bytes)
     }
 
     /// There must be no more.
@@ -492,38 +475,4 @@ pub(super) fn put_text(row: &mut Vec<u8>, text: &str) {
     let len = u16::try_from(text.len()).expect("owners and metadata are shorter than 64 KiB");
     row.extend_from_slice(&len.to_le_bytes());
     row.extend_from_slice(text.as_bytes());
-}
-
-// === Seal ===
-//
-// A checksum over key and value that ends every row.
-//
-// The database checks its pages only after a crash. Without this a damaged byte in a file that was
-// closed in good order would be a lock that nobody holds any more.
-
-/// How many bytes a row grows by.
-const LEN: usize = 4;
-
-/// Ends a value.
-pub(super) fn seal(key: &[u8], value: &mut Vec<u8>, start: usize) {
-    let sum = checksum(key, &value[start..]);
-    value.extend_from_slice(&sum.to_le_bytes());
-}
-
-/// Takes the end off a value and checks it.
-pub(super) fn unseal<'row>(key: &[u8], value: &'row [u8]) -> Result<&'row [u8], RowError> {
-    let (value, sum) = value.split_last_chunk::<LEN>().ok_or(RowError::CutShort)?;
-    if u32::from_le_bytes(*sum) == checksum(key, value) {
-        Ok(value)
-    } else {
-        Err(RowError::Invalid("checksum"))
-    }
-}
-
-/// FNV-1a of 32 bits: stable for ever, and finds every row of which one byte has changed.
-fn checksum(key: &[u8], value: &[u8]) -> u32 {
-    let bytes = key.iter().chain(value);
-    bytes.fold(0x811c_9dc5, |sum: u32, byte| {
-        (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
-    })
 }

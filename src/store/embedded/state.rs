@@ -1,6 +1,9 @@
 //! Everything the embedded store remembers, and what of it is not durable yet.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    ops::Bound,
+};
 
 use crate::{
     lock::{FencingToken, HeldLease, LockName, TokenHash},
@@ -48,6 +51,21 @@ pub(super) struct State {
     changes: u64,
 }
 
+/// How far a copy of everything has come: the last row that was copied.
+#[derive(Debug)]
+pub(super) enum CopyCursor {
+    Leases(Option<(Moment, FencingToken)>),
+    /// All leases were.
+    Tombstones((Moment, Tombstone)),
+}
+
+// === impl CopyCursor ===
+
+impl CopyCursor {
+    /// Nothing was copied so far.
+    pub(super) const START: Self = Self::Leases(None);
+}
+
 #[derive(Debug, Default)]
 struct UndoLog {
     leases: HashMap<LockName, Option<Lease>>,
@@ -57,7 +75,7 @@ struct UndoLog {
 // === impl State ===
 
 impl State {
-    /// What a file holds, with the highest fencing token known.
+    /// What a log holds, with the highest fencing token known.
     pub(super) fn new(
         leases: Vec<(LockName, Lease)>,
         tombstones: Vec<(Tombstone, Moment)>,
@@ -91,7 +109,7 @@ impl State {
         self.changes
     }
 
-    /// How many rows the file has when it holds all this.
+    /// How many rows the log holds when it holds all this.
     pub(super) fn len(&self) -> u64 {
         let rows = self.leases.len() + self.tombstones.len();
         u64::try_from(rows).unwrap_or(u64::MAX)
@@ -156,7 +174,7 @@ impl State {
         false
     }
 
-    /// The rows of which the file does not know yet. None if there was no change.
+    /// The rows of which the log does not know yet. None if there was no change.
     pub(super) fn unwritten(&self) -> Rows {
         let mut rows = Rows::default();
         for (name, before) in &self.undo.leases {
@@ -164,13 +182,9 @@ impl State {
             if now == before.as_ref() {
                 continue;
             }
-            if let Some(before) = before
-                && now.is_none_or(|now| now.fence != before.fence)
-            {
-                rows.no_lease(name, before.fence);
-            }
-            if let Some(now) = now {
-                rows.lease(name, now);
+            match now {
+                Some(now) => rows.lease(name, now),
+                None => rows.no_lease(name),
             }
         }
         for (tombstone, before) in &self.undo.tombstones {
@@ -192,6 +206,49 @@ impl State {
             rows.tombstone(tombstone, Some(*until));
         }
         rows
+    }
+
+    /// Appends the next rows of a copy of everything, at most so many. Answers how far it has come, or none
+    /// if that was all.
+    ///
+    /// The copy goes by what ends first. Whatever changes meanwhile is written for its change, so a row whose
+    /// end moves from behind the cursor to before it is not missed.
+    pub(super) fn copy(
+        &self,
+        from: &CopyCursor,
+        limit: usize,
+        rows: &mut Rows,
+    ) -> Option<CopyCursor> {
+        let mut left = limit;
+        let mut tombstone = None;
+        match from {
+            CopyCursor::Leases(last) => {
+                let behind = (
+                    last.map_or(Bound::Unbounded, Bound::Excluded),
+                    Bound::Unbounded,
+                );
+                for (&expiry, name) in self.expiries.range(behind) {
+                    rows.lease(name, &self.leases[name]);
+                    left -= 1;
+                    if left == 0 {
+                        return Some(CopyCursor::Leases(Some(expiry)));
+                    }
+                }
+            }
+            CopyCursor::Tombstones(last) => tombstone = Some(last),
+        }
+        let behind = (
+            tombstone.map_or(Bound::Unbounded, Bound::Excluded),
+            Bound::Unbounded,
+        );
+        for end in self.tombstone_ends.range(behind) {
+            rows.tombstone(&end.1, Some(end.0));
+            left -= 1;
+            if left == 0 {
+                return Some(CopyCursor::Tombstones(end.clone()));
+            }
+        }
+        None
     }
 
     /// All changes are durable now, and these are to be told of them.

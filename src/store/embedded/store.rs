@@ -12,7 +12,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use redb::{Builder, Database, DatabaseError, RepairSession, backends::FileBackend};
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, oneshot},
@@ -22,7 +21,6 @@ use tracing::warn;
 
 use crate::{
     clock::Clock,
-    config::EmbeddedConfig,
     lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
@@ -37,13 +35,13 @@ use crate::{
 use super::{
     OpenError,
     command::{Command, ReplySender},
-    directory::{Directory, open_private},
-    file::{Contents, DataFile, FileError, HeaderLast, Opener, Witness},
+    directory::Directory,
     health::DiskHealth,
     lease::Moment,
     list::{ListProgress, PageBuilder},
+    log::{Contents, Log, Volume},
     row::{Meta, Rows},
-    state::State,
+    state::{CopyCursor, State},
     writer::Writer,
 };
 
@@ -275,38 +273,28 @@ impl EmbeddedStore {
     /// Opens the store in a directory, which is made if it does not exist, and takes it for this
     /// process alone.
     ///
-    /// Blocks while it reads the file.
-    pub fn open(
-        directory: &Path,
-        config: &EmbeddedConfig,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, OpenError> {
+    /// Blocks while it reads the log.
+    pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let directory = Directory::take(directory)?;
-        let path = directory.database();
-        let cache = config.cache_bytes;
-        let exists = path
-            .try_exists()
-            .map_err(|error| OpenError::of(&path, error))?;
-        if !exists {
-            create(&directory, cache, &*clock)?;
-        }
-        let opener = move |witness| open_database(&path, cache, witness);
-        Self::start(directory, Box::new(opener), clock)
+        let files = directory.files();
+        Self::start(directory, Box::new(files), clock)
     }
 
-    /// Reads the file that is in the directory and starts the writer.
+    /// Reads the log, begins one if there is none, and starts the writer.
     pub(super) fn start(
         directory: Directory,
-        opener: Opener,
+        volume: Box<dyn Volume>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
-        let path = directory.database();
-        let broken = |error: FileError| OpenError::of_file(&path, error);
-        let mut file = DataFile::open(&opener).map_err(broken)?;
-        let (contents, sound) = file.read().map_err(broken)?;
+        let files = directory.files();
+        let broken = |error: io::Error| OpenError::of(directory.path(), error);
+        if volume.generations().map_err(broken)?.is_empty() {
+            Log::create(&*volume, &Meta::first(&*clock)).map_err(broken)?;
+        }
+        let (mut log, contents, sound) =
+            Log::open(volume).map_err(|error| OpenError::of_log(&files, error))?;
         let now = Moment::now(&*clock);
         let boot = clock.boot_id();
-        let sequence = contents.meta.sequence + 1;
         let same_boot = contents.meta.boot == boot && contents.meta.written_at <= now;
         let fence = contents.meta.fence.max(floor(clock.wall()));
         let contents = if same_boot {
@@ -317,7 +305,6 @@ impl EmbeddedStore {
         let parking = Parking::default();
         let state = State::new(contents.leases, contents.tombstones, fence, parking.clone());
         let meta = Meta {
-            sequence,
             fence: state.fence(),
             boot: boot.clone(),
             written_at: now,
@@ -325,17 +312,17 @@ impl EmbeddedStore {
         };
         // The first transaction shows at once whether the directory can be written.
         if same_boot && sound {
-            file.write(&meta, Rows::default())
+            log.append(&meta, &Rows::default())
         } else {
-            file.rewrite(&meta, state.all())
+            log.rewrite(&meta, &state.all())
         }
-        .map_err(broken)?;
+        .map_err(|failure| broken(failure.error))?;
 
         let (commands, received) = mpsc::sync_channel(QUEUE);
         let state = Arc::new(RwLock::new(state));
         let health = Arc::new(DiskHealth::default());
         let closed = Arc::new(AtomicBool::new(false));
-        let open_files = directory.open_files()?;
+        let open_files = directory.open_files(log.segments()).map_err(broken)?;
         let path = directory.path().to_owned();
         let writer = Writer {
             commands: received,
@@ -346,10 +333,10 @@ impl EmbeddedStore {
             health: Arc::clone(&health),
             closed: Arc::clone(&closed),
             boot,
-            file: Some(file),
-            opener,
-            durable: sequence,
-            sequence,
+            // An interrupted copy begins again.
+            copied: log.is_copying().then_some(CopyCursor::START),
+            log,
+            writable: true,
             written_at: now,
             sweep_pending: false,
             tried_at: Instant::now(),
@@ -374,53 +361,6 @@ impl EmbeddedStore {
             closed,
             writer,
         })
-    }
-}
-
-/// Makes a new file beside its place and moves it there when it is complete, so that a file in that
-/// place which cannot be read is damaged and never merely unfinished.
-fn create(directory: &Directory, cache: usize, clock: &dyn Clock) -> Result<(), OpenError> {
-    let draft = directory.draft()?;
-    let file = open_private(&draft, true).map_err(|error| OpenError::of(&draft, error))?;
-    let database = Builder::new()
-        .set_cache_size(cache)
-        .create_file(file)
-        .map_err(|error| OpenError::of_database(&draft, error.into()))?;
-    let file = DataFile::new(database);
-    file.begin(clock)
-        .map_err(|error| OpenError::of_file(&draft, error))?;
-    drop(file);
-    directory.put_in_place(&draft)
-}
-
-/// Opens a database that exists. An empty file is none: the database would take it for a new one,
-/// and everything that was held would be free.
-pub(super) fn open_database(
-    path: &Path,
-    cache: usize,
-    witness: Witness,
-) -> Result<Database, DatabaseError> {
-    let file = open_private(path, false)?;
-    if file.metadata()?.len() == 0 {
-        let empty = io::Error::new(io::ErrorKind::UnexpectedEof, "it is empty");
-        return Err(empty.into());
-    }
-    let file = HeaderLast::new(FileBackend::new(file)?, witness);
-    Builder::new()
-        .set_cache_size(cache)
-        .set_repair_callback(report_repair)
-        .create_with_backend(file)
-}
-
-/// Says so when the last transaction is given up. The database tells nothing but how far it has come:
-/// the step after its first look is there only if the last transaction does not pass it.
-fn report_repair(repair: &mut RepairSession) {
-    if (0.1..0.5).contains(&repair.progress()) {
-        warn!(
-            "the last transaction in the data file is incomplete or damaged and is rolled back; that \
-             is in order after a loss of power while it was written, before anybody had its answer; \
-             if the disk has damaged it, what was granted, renewed or released last is forgotten"
-        );
     }
 }
 

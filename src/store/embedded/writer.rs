@@ -3,7 +3,7 @@
 use std::{
     ops::ControlFlow,
     sync::{
-        Arc, PoisonError, RwLock, RwLockWriteGuard,
+        Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError},
     },
@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::{
     clock::{BootId, Clock},
@@ -21,12 +21,12 @@ use crate::{
 use super::{
     command::{Command, ExecutedBatch},
     directory::{Directory, OpenFiles},
-    file::{DataFile, FileError, Opener},
     health::DiskHealth,
     lease::Moment,
+    log::{Log, WriteFailure},
     queue::UndeliveredGrant,
     row::{Meta, Rows},
-    state::State,
+    state::{CopyCursor, State},
 };
 
 /// The most commands in one transaction: a bound on how long the first of them waits.
@@ -34,6 +34,9 @@ const BATCH: usize = 1024;
 /// How long the writer waits for more commands when there are much fewer than in the batches before: the shortest
 /// sleep there is, about 50 us. One caller alone never waits.
 const LINGER: Duration = Duration::from_micros(1);
+/// How many rows are copied into a new segment with a transaction, besides as many as it writes: the copy
+/// comes to an end whatever changes meanwhile.
+const COPY: usize = 256;
 /// The most leases and tombstones that are cleared away in one transaction.
 const SWEEP: usize = 1024;
 /// How often the writer looks for what has ended while nobody asks for anything.
@@ -41,10 +44,10 @@ const TICK: Duration = Duration::from_secs(1);
 /// How soon at the earliest the writer looks again for a lease that ends while somebody is queued
 /// for it: the clocks of waits and of leases do not agree to the microsecond.
 const PROMPT: Duration = Duration::from_millis(1);
-/// How often a failed disk is tried again, and a sound one looked at for whether the file is still
+/// How often a failed disk is tried again, and a sound one looked at for whether the files are still
 /// there.
 const RETRY: Duration = Duration::from_millis(250);
-/// How far the file may lag behind the clock while a lease lives. After a reboot nobody knows how
+/// How far the log may lag behind the clock while a lease lives. After a reboot nobody knows how
 /// late it was, except from the last write.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
@@ -60,13 +63,11 @@ pub(super) struct Writer {
     pub(super) health: Arc<DiskHealth>,
     pub(super) closed: Arc<AtomicBool>,
     pub(super) boot: BootId,
-    /// `None` while the disk fails.
-    pub(super) file: Option<DataFile>,
-    pub(super) opener: Opener,
-    /// The last transaction that is durable for certain.
-    pub(super) durable: u64,
-    /// The last transaction that was tried.
-    pub(super) sequence: u64,
+    pub(super) log: Log,
+    /// Whether the last write was durable. If not, everything is written anew before anything else is.
+    pub(super) writable: bool,
+    /// How much of what lives was copied into the newest segment, while that is under way.
+    pub(super) copied: Option<CopyCursor>,
     pub(super) written_at: Moment,
     /// Whether more has ended than was cleared away so far.
     pub(super) sweep_pending: bool,
@@ -89,13 +90,11 @@ struct Change {
     total: u64,
 }
 
-/// Why the file cannot be used yet.
+/// Why the log cannot be written yet.
 enum Unrecovered {
-    /// It was read, and holds what memory holds; it cannot be written.
-    Unchanged(String),
-    /// What it holds could not be found out, or is more than memory holds.
-    Unknown(String),
-    /// It is not the file in the directory any more.
+    /// The disk fails.
+    Disk(String),
+    /// Its files are not those in the directory any more.
     Misplaced(String),
 }
 
@@ -108,10 +107,10 @@ impl Writer {
         // How many commands the two last batches had, and the last one.
         let (mut callers, mut last) = (0, 0);
         let closed = loop {
-            if self.file.is_none() && self.tried_at.elapsed() >= RETRY {
+            if !self.writable && self.tried_at.elapsed() >= RETRY {
                 self.try_again();
             }
-            if self.file.is_some() && self.files_checked_at.elapsed() >= RETRY {
+            if self.writable && self.files_checked_at.elapsed() >= RETRY {
                 self.check_files();
             }
             match self.commands.recv_timeout(self.poll_timeout()) {
@@ -143,7 +142,7 @@ impl Writer {
 
     /// How long to wait for a command before there is something else to do.
     fn poll_timeout(&self) -> Duration {
-        if self.file.is_none() {
+        if !self.writable {
             return RETRY;
         }
         if self.sweep_pending || !self.orphans.is_empty() {
@@ -160,7 +159,7 @@ impl Writer {
         &mut self,
         batch: impl Iterator<Item = (Command, Handle)>,
     ) -> ControlFlow<oneshot::Sender<()>> {
-        if self.file.is_none() {
+        if !self.writable {
             return self.refuse(batch);
         }
         let now = Moment::now(&*self.clock);
@@ -204,17 +203,39 @@ impl Writer {
     }
 
     fn commit(&mut self, change: Change, now: Moment, done: ExecutedBatch) {
-        let meta = self.next_meta(&change, now);
-        let Some(file) = &self.file else { return };
         self.health.record_write_start(now);
-        if let Err(failure) = file.write(&meta, change.rows) {
-            self.fail(&failure.to_string(), done);
+        if let Err(failure) = self.write(change, now) {
+            self.fail(&failure.error.to_string(), failure.may_be_found, done);
             return;
         }
         self.health.record_write_done();
-        self.durable = meta.sequence;
         self.written_at = now;
         self.answer(done, now);
+    }
+
+    /// Writes a transaction, and with it the next part of a copy if one is under way or due.
+    fn write(&mut self, mut change: Change, now: Moment) -> Result<(), WriteFailure> {
+        let meta = self.meta(&change, now);
+        let rows = &mut change.rows;
+        if self.log.is_full() {
+            self.log.begin_segment(&meta, rows)?;
+            self.copied = Some(CopyCursor::START);
+            self.see_files();
+            return Ok(());
+        }
+        let Some(copied) = &self.copied else {
+            return self.log.append(&meta, rows);
+        };
+        let limit = COPY + usize::try_from(rows.len()).unwrap_or(usize::MAX - COPY);
+        let more = read(&self.state).copy(copied, limit, rows);
+        if more.is_some() {
+            self.log.append(&meta, rows)?;
+        } else {
+            self.log.append_last_copied(&meta, rows)?;
+            self.see_files();
+        }
+        self.copied = more;
+        Ok(())
     }
 
     pub(super) fn answer(&mut self, done: ExecutedBatch, carried_out: Moment) {
@@ -229,19 +250,15 @@ impl Writer {
     }
 
     /// A write failed: memory goes back to what is durable, and everybody is told what is known.
-    fn fail(&mut self, why: &str, done: ExecutedBatch) {
+    fn fail(&mut self, why: &str, may_be_found: bool, done: ExecutedBatch) {
         error!(error = why, "cannot write the data directory");
         self.health.record_failure(why);
         self.state().rollback();
-        // Closed before it is opened again.
-        let unchanged = self.file.take().is_some_and(DataFile::abandon);
+        self.writable = false;
         let nothing: StoreError = Unavailability::Disk(why.to_owned()).into();
         let something = match self.recover() {
-            Ok(()) | Err(Unrecovered::Unchanged(_)) => nothing.clone(),
-            Err(_) if unchanged => nothing.clone(),
-            Err(Unrecovered::Unknown(_) | Unrecovered::Misplaced(_)) => {
-                Uncertainty::Disk(why.to_owned()).into()
-            }
+            Err(_) if may_be_found => Uncertainty::Disk(why.to_owned()).into(),
+            _ => nothing.clone(),
         };
         done.fail(&something, &nothing);
     }
@@ -250,37 +267,28 @@ impl Writer {
     fn check_files(&mut self) {
         self.files_checked_at = Instant::now();
         if let Err(why) = self.open_files.check() {
-            self.fail(&why, ExecutedBatch::default());
+            self.fail(&why, false, ExecutedBatch::default());
             self.health.record_misplaced(&why);
         }
     }
 
-    /// Opens the file again and makes sure that it holds what memory holds and can be written.
+    /// Begins a segment with what memory holds, which shows at once whether the disk can be written.
     ///
     /// After a failed fsync the batch may be in the page cache and never reach the disk. So if it
     /// can be read, that proves nothing: every row is written anew, without the batch.
     fn recover(&mut self) -> Result<(), Unrecovered> {
         self.tried_at = Instant::now();
         self.open_files.check().map_err(Unrecovered::Misplaced)?;
-        let unknown = |error: FileError| Unrecovered::Unknown(error.to_string());
-        let file = DataFile::open(&self.opener).map_err(unknown)?;
-        let unchanged = file.meta().map_err(unknown)?.sequence == self.durable;
-        let change = if unchanged {
-            Change::nothing(&self.state())
-        } else {
-            Change::everything(&self.state())
-        };
         let now = Moment::now(&*self.clock);
-        let meta = self.next_meta(&change, now);
-        if unchanged {
-            file.write(&meta, change.rows)
-                .map_err(|error| Unrecovered::Unchanged(error.to_string()))?;
-        } else {
-            file.rewrite(&meta, change.rows).map_err(unknown)?;
-        }
-        self.durable = meta.sequence;
+        let everything = Change::everything(&self.state());
+        let meta = self.meta(&everything, now);
+        self.log
+            .rewrite(&meta, &everything.rows)
+            .map_err(|failure| Unrecovered::Disk(failure.error.to_string()))?;
+        self.see_files();
+        self.copied = None;
         self.written_at = now;
-        self.file = Some(file);
+        self.writable = true;
         self.health.record_write_done();
         info!("the data directory can be written again");
         Ok(())
@@ -290,15 +298,20 @@ impl Writer {
         match self.recover() {
             Ok(()) => {}
             Err(Unrecovered::Misplaced(why)) => self.health.record_misplaced(&why),
-            Err(Unrecovered::Unchanged(why) | Unrecovered::Unknown(why)) => {
-                self.health.record_failure(&why);
-            }
+            Err(Unrecovered::Disk(why)) => self.health.record_failure(&why),
         }
+    }
+
+    /// Takes note of the files that there are now.
+    fn see_files(&mut self) {
+        let files = self.directory.files();
+        let segments = self.log.segments().map(|segment| files.path(segment));
+        self.open_files.set_segments(segments);
     }
 
     /// Nobody asks for anything.
     fn tick(&mut self) {
-        if self.file.is_none() {
+        if !self.writable {
             return;
         }
         let now = Moment::now(&*self.clock);
@@ -325,15 +338,13 @@ impl Writer {
         self.positions_published_at = Instant::now();
         let now = Moment::now(&*self.clock);
         for (name, watched) in self.parking.positions().by_name() {
-            let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+            let state = read(&self.state);
             state.publish_positions(&name, watched, now);
         }
     }
 
-    fn next_meta(&mut self, change: &Change, now: Moment) -> Meta {
-        self.sequence += 1;
+    fn meta(&self, change: &Change, now: Moment) -> Meta {
         Meta {
-            sequence: self.sequence,
             fence: change.fence,
             boot: self.boot.clone(),
             written_at: now,
@@ -342,13 +353,17 @@ impl Writer {
     }
 
     /// Lets go of everything, then says so.
-    fn finish(mut self, closed: Option<oneshot::Sender<()>>) {
+    fn finish(self, closed: Option<oneshot::Sender<()>>) {
         self.closed.store(true, Ordering::Release);
         for (late, _runtime) in self.commands.try_iter() {
             drop(late.refuse(Unavailability::Closing.into()));
         }
         self.forget_queues();
-        drop(self.file.take());
+        if self.writable
+            && let Err(error) = self.log.close()
+        {
+            warn!(%error, "cannot mark the end of the log; that is as after a crash");
+        }
         drop(self.directory);
         if let Some(closed) = closed {
             closed.send(()).ok();
@@ -373,6 +388,10 @@ impl Writer {
     }
 }
 
+fn read(state: &RwLock<State>) -> RwLockReadGuard<'_, State> {
+    state.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn write(state: &RwLock<State>) -> RwLockWriteGuard<'_, State> {
     state.write().unwrap_or_else(PoisonError::into_inner)
 }
@@ -386,10 +405,6 @@ impl Change {
 
     fn everything(state: &State) -> Self {
         Self::with(state.all(), state)
-    }
-
-    fn nothing(state: &State) -> Self {
-        Self::with(Rows::default(), state)
     }
 
     fn with(rows: Rows, state: &State) -> Self {

@@ -6,7 +6,7 @@ use latchgate::store::{Store, embedded::EmbeddedStore, embedded::OpenError};
 use tempfile::TempDir;
 
 use crate::{
-    embedded::place::{open, take},
+    embedded::place::{data_file, open, take},
     support::{Random, eventually, full},
 };
 
@@ -26,7 +26,7 @@ impl Sound {
         let store = open(directory.path()).unwrap();
         take(&store, LOCKS).await;
         store.close().await;
-        let path = directory.path().join("latchgate.redb");
+        let path = data_file(directory.path());
         let bytes = fs::read(&path).unwrap();
         Self {
             directory,

@@ -36,11 +36,15 @@ fn command(gateway: &Gateway, command: &str, lease: &Value) -> Option<i32> {
         .code
 }
 
-/// A directory with a copy of the data file of a gateway, and of nothing else.
+/// A directory with a copy of the log of a gateway, and of nothing else.
 fn copied(gateway: &Gateway) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
-    let file = "latchgate.redb";
-    fs::copy(gateway.data().join(file), copy.path().join(file)).unwrap();
+    for entry in fs::read_dir(gateway.data()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.path().extension().is_some_and(|it| it == "log") {
+            fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+    }
     copy
 }
 

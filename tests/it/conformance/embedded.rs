@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use latchgate::{
     clock::SystemClock,
-    config::EmbeddedConfig,
     store::{AnyStore, Store, embedded::EmbeddedStore},
 };
 use tempfile::TempDir;
@@ -43,7 +42,6 @@ impl Fixture for Embedded {
 }
 
 fn open(directory: &TempDir) -> Arc<EmbeddedStore> {
-    let config = EmbeddedConfig::default();
-    let store = EmbeddedStore::open(directory.path(), &config, Arc::new(SystemClock));
+    let store = EmbeddedStore::open(directory.path(), Arc::new(SystemClock));
     Arc::new(store.unwrap())
 }

@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf};
 use latchgate::store::{Store, embedded::OpenError};
 use tempfile::TempDir;
 
-use super::place::{open, open_again, take};
+use super::place::{data_file, open, open_again, take};
 use crate::support::Random;
 
 const LOCKS: usize = 50;
@@ -14,18 +14,8 @@ const LOCKS: usize = 50;
 #[tokio::test]
 async fn a_file_that_is_cut_is_refused() {
     let (directory, path, sound) = sound_file().await;
-    for len in [
-        0,
-        1,
-        64,
-        319,
-        320,
-        4095,
-        4096,
-        8192,
-        sound.len() / 2,
-        sound.len() - 4096,
-    ] {
+    let used = sound.iter().rposition(|&byte| byte != 0).unwrap();
+    for len in [0, 1, 23, 24, 25, 64, 319, 4095, used / 2, used, used + 7] {
         fs::write(&path, &sound[..len]).unwrap();
         let refused = open_again(directory.path()).await.map(|_| ());
         let is_corrupt = matches!(refused, Err(OpenError::Corrupt { .. }));
@@ -43,7 +33,7 @@ async fn a_file_of_somebody_else_is_refused_and_not_touched() {
     let refused = open_again(directory.path()).await.unwrap_err();
     assert!(matches!(refused, OpenError::Corrupt { .. }), "{refused:?}");
     let text = refused.to_string();
-    assert!(text.contains("latchgate.redb"), "{text}");
+    assert!(text.contains("latchgate.00000001.log"), "{text}");
     assert!(text.contains("restore it from a backup"), "{text}");
     assert_eq!(fs::read(&path).unwrap(), foreign);
 }
@@ -52,11 +42,12 @@ async fn a_file_of_somebody_else_is_refused_and_not_touched() {
 async fn a_damaged_file_is_refused_or_still_holds_every_lock() {
     let (directory, path, sound) = sound_file().await;
     let mut random = Random::seeded();
+    let used = 1 + sound.iter().rposition(|&byte| byte != 0).unwrap();
     let mut refused = 0;
     for _ in 0..60 {
         let mut damaged = sound.clone();
         for _ in 0..=random.below(8) {
-            let at = random.below(damaged.len());
+            let at = random.below(used);
             damaged[at] ^= 1 << random.below(8);
         }
         fs::write(&path, &damaged).unwrap();
@@ -88,11 +79,11 @@ async fn a_damaged_file_is_refused_or_still_holds_every_lock() {
 #[tokio::test]
 async fn a_draft_that_a_crash_left_behind_is_no_obstacle() {
     let directory = TempDir::new().unwrap();
-    fs::write(directory.path().join("latchgate.redb.new"), b"half of a ").unwrap();
+    fs::write(directory.path().join("latchgate.log.new"), b"half of a ").unwrap();
     let store = open(directory.path()).unwrap();
     take(&store, 1).await;
     store.close().await;
-    assert!(!directory.path().join("latchgate.redb.new").exists());
+    assert!(!directory.path().join("latchgate.log.new").exists());
 }
 
 async fn sound_file() -> (TempDir, PathBuf, Vec<u8>) {
@@ -100,7 +91,7 @@ async fn sound_file() -> (TempDir, PathBuf, Vec<u8>) {
     let store = open(directory.path()).unwrap();
     take(&store, LOCKS).await;
     store.close().await;
-    let path = directory.path().join("latchgate.redb");
+    let path = data_file(directory.path());
     let sound = fs::read(&path).unwrap();
     (directory, path, sound)
 }

@@ -1,10 +1,12 @@
 //! Opening the store, and short words for what is done with it.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use latchgate::{
     clock::SystemClock,
-    config::EmbeddedConfig,
     lock::{LockName, Metadata, Token, Ttl},
     store::{
         Store,
@@ -17,8 +19,7 @@ use crate::support::eventually;
 
 /// Opens the store with the clock of this machine.
 pub(crate) fn open(directory: &Path) -> Result<EmbeddedStore, OpenError> {
-    let config = EmbeddedConfig::default();
-    EmbeddedStore::open(directory, &config, Arc::new(SystemClock))
+    EmbeddedStore::open(directory, Arc::new(SystemClock))
 }
 
 /// The same of a directory on which a store was open before. Whatever process another test starts in that
@@ -29,6 +30,11 @@ pub(crate) async fn open_again(directory: &Path) -> Result<EmbeddedStore, OpenEr
         (!matches!(opened, Err(OpenError::InUse(_)))).then_some(opened)
     })
     .await
+}
+
+/// The one file of the log in a directory, as long as little was written.
+pub(crate) fn data_file(directory: &Path) -> PathBuf {
+    directory.join("latchgate.00000001.log")
 }
 
 /// An attempt for a lease of an hour.

@@ -7,7 +7,7 @@ use latchgate::store::{
 };
 use tempfile::TempDir;
 
-use super::place::{attempt, open, take};
+use super::place::{attempt, data_file, open, take};
 use crate::support::eventually;
 
 /// Waits until the store refuses, and says why.
@@ -70,7 +70,7 @@ async fn a_file_in_its_place_is_neither_read_nor_written() {
     let here = parent.path().join("data");
     let store = open(&here).unwrap();
     take(&store, 1).await;
-    let file = here.join("latchgate.redb");
+    let file = data_file(&here);
     // A backup that somebody restores.
     let backup = fs::read(&file).unwrap();
     fs::remove_file(&file).unwrap();

@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::{Method, Request};
 use latchgate::{
     clock::SystemClock,
-    config::{Config, EmbeddedConfig, RedisUrl},
+    config::{Config, RedisUrl},
     lifecycle::Lifecycle,
     store::{embedded::EmbeddedStore, redis::RedisStore},
 };
@@ -36,8 +36,7 @@ impl Site {
     /// One gateway on an embedded store.
     pub(super) fn embedded() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let config = EmbeddedConfig::default();
-        let store = EmbeddedStore::open(directory.path(), &config, Arc::new(SystemClock));
+        let store = EmbeddedStore::open(directory.path(), Arc::new(SystemClock));
         Self {
             gateways: vec![Service::over(Arc::new(store.unwrap()), Config::default())],
             server: None,

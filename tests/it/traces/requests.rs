@@ -66,7 +66,7 @@ fn a_request_is_a_server_span_of_its_callers_trace_and_the_store_is_a_part_of_it
     assert_eq!(store.trace_state, "vendor=opaque");
     assert_eq!(store.flags, 0x101);
     assert_eq!(store.kind, SpanKind::Internal as i32);
-    assert_eq!(says(&store, "db.system.name"), "redb");
+    assert_eq!(says(&store, "db.system.name"), "embedded");
     assert_eq!(says(&store, "db.operation.name"), "acquire");
     assert!(server.start_time_unix_nano <= store.start_time_unix_nano);
     assert!(store.start_time_unix_nano < store.end_time_unix_nano);

@@ -1,16 +1,16 @@
 //! A disk in memory that fails as it is told to, and forgets what was not synced when power is lost.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     io::{self, ErrorKind},
+    ops::Range,
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use redb::{Builder, Database, DatabaseError, StorageBackend};
+use crate::store::embedded::log::{Segment, Volume};
 
-use crate::store::embedded::file::{HeaderLast, Witness};
-
-/// One file on such a disk. It outlives every database that is opened on it.
+/// The segments of a log on such a disk. It outlives every log that is opened on it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Disk(Arc<Mutex<Platter>>);
 
@@ -35,27 +35,41 @@ pub(super) enum Fault {
 
 #[derive(Default)]
 struct Platter {
+    files: Vec<FileOnDisk>,
+    /// Which file is which segment, as programs see it.
+    entries: BTreeMap<u64, usize>,
+    /// What is left of that after a loss of power.
+    durable_entries: BTreeMap<u64, usize>,
+    draft: Option<usize>,
+    fault: Fault,
+    /// Called in every sync, before anything else.
+    on_sync: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// Which of the sectors that were not synced outlive a loss of power.
+    chance: u64,
+}
+
+#[derive(Default)]
+struct FileOnDisk {
     /// What programs read.
     cached: Vec<u8>,
     /// What is left after a loss of power.
     durable: Vec<u8>,
-    dirty: Vec<std::ops::Range<usize>>,
-    fault: Fault,
-    /// Called in every sync, before anything else.
-    on_sync: Option<Arc<dyn Fn() + Send + Sync>>,
+    dirty: Vec<Range<usize>>,
 }
+
+/// A file that is open.
+#[derive(Debug)]
+struct OpenFile {
+    disk: Disk,
+    file: usize,
+}
+
+/// What a disk writes at once.
+const SECTOR: usize = 512;
 
 // === impl Disk ===
 
 impl Disk {
-    /// Opens the file, as after any failure.
-    pub(super) fn open(&self, witness: Witness) -> Result<Database, DatabaseError> {
-        self.platter().works()?;
-        Builder::new()
-            .set_cache_size(1 << 20)
-            .create_with_backend(HeaderLast::new(self.clone(), witness))
-    }
-
     /// From now on this goes wrong.
     pub(super) fn fail(&self, fault: Fault) {
         self.platter().fault = fault;
@@ -66,11 +80,26 @@ impl Disk {
         self.platter().fault
     }
 
-    /// Power was lost: what was not synced is gone.
+    /// Power was lost: of what was not synced some sectors are there, and some are not.
     pub(super) fn lose_power(&self) {
-        let mut platter = self.platter();
-        platter.cached = platter.durable.clone();
-        platter.dirty.clear();
+        let platter = &mut *self.platter();
+        for file in &mut platter.files {
+            for range in std::mem::take(&mut file.dirty) {
+                let sectors = range.start / SECTOR..range.end.div_ceil(SECTOR);
+                for sector in sectors {
+                    platter.chance = platter
+                        .chance
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    if platter.chance >> 62 == 0 {
+                        file.keep(sector * SECTOR..(sector + 1) * SECTOR);
+                    }
+                }
+            }
+            file.cached.clone_from(&file.durable);
+        }
+        platter.entries.clone_from(&platter.durable_entries);
+        platter.draft = None;
         platter.fault = Fault::None;
     }
 
@@ -79,51 +108,115 @@ impl Disk {
         self.platter().on_sync = Some(Arc::new(call));
     }
 
+    /// How many segments there are.
+    pub(super) fn segments(&self) -> usize {
+        self.platter().entries.len()
+    }
+
+    /// What the newest segment holds.
+    pub(super) fn newest(&self) -> Vec<u8> {
+        let platter = self.platter();
+        let (_generation, file) = platter.entries.last_key_value().expect("there is one");
+        platter.files[*file].cached.clone()
+    }
+
+    /// Makes this what the newest segment holds.
+    pub(super) fn overwrite_newest(&self, bytes: &[u8]) {
+        let platter = &mut *self.platter();
+        let (_generation, file) = platter.entries.last_key_value().expect("there is one");
+        let file = &mut platter.files[*file];
+        file.cached = bytes.to_vec();
+        file.durable = bytes.to_vec();
+    }
+
     fn platter(&self) -> MutexGuard<'_, Platter> {
         self.0.lock().expect("no test panics while it holds a disk")
     }
-}
 
-impl StorageBackend for Disk {
-    fn len(&self) -> Result<u64, io::Error> {
-        let platter = self.platter();
-        platter.works()?;
-        Ok(platter.cached.len() as u64)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
-        let platter = self.platter();
-        platter.works()?;
-        let start = usize::try_from(offset).expect("test files are small");
-        let part = platter.cached.get(start..start + out.len());
-        out.copy_from_slice(part.ok_or(ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-
-    fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        let mut platter = self.platter();
-        platter.writable()?;
-        let len = usize::try_from(len).expect("test files are small");
-        platter.cached.resize(len, 0);
-        Ok(())
-    }
-
-    fn sync_data(&self) -> Result<(), io::Error> {
+    fn sync(&self, file: Option<usize>) -> io::Result<()> {
         let call = self.platter().on_sync.clone();
         if let Some(call) = call {
             call();
         }
-        self.platter().sync()
+        self.platter().sync(file)
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
+    fn segment(&self, file: usize) -> Box<dyn Segment> {
+        let disk = self.clone();
+        Box::new(OpenFile { disk, file })
+    }
+}
+
+impl Volume for Disk {
+    fn generations(&self) -> io::Result<Vec<u64>> {
+        let platter = self.platter();
+        platter.works()?;
+        Ok(platter.entries.keys().copied().collect())
+    }
+
+    fn read(&self, generation: u64) -> io::Result<Vec<u8>> {
+        let platter = self.platter();
+        let file = platter.file(generation)?;
+        Ok(platter.files[file].cached.clone())
+    }
+
+    fn open(&self, generation: u64) -> io::Result<Box<dyn Segment>> {
+        let file = self.platter().file(generation)?;
+        Ok(self.segment(file))
+    }
+
+    fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn Segment>> {
+        let file = {
+            let mut platter = self.platter();
+            platter.writable()?;
+            platter.files.push(FileOnDisk::default());
+            platter.files.len() - 1
+        };
+        let segment = self.segment(file);
+        segment.write_at(bytes, 0)?;
+        segment.sync()?;
+        self.platter().draft = Some(file);
+        Ok(segment)
+    }
+
+    fn put_in_place(&self, generation: u64) -> io::Result<()> {
+        {
+            let mut platter = self.platter();
+            platter.writable()?;
+            let draft = platter.draft.take().ok_or(ErrorKind::NotFound)?;
+            platter.entries.insert(generation, draft);
+        }
+        self.sync(None)
+    }
+
+    fn remove(&self, generation: u64) -> io::Result<()> {
         let mut platter = self.platter();
         platter.writable()?;
+        let removed = platter.entries.remove(&generation);
+        removed.map(drop).ok_or(ErrorKind::NotFound.into())
+    }
+
+    fn growth(&self) -> usize {
+        4 * 1024
+    }
+
+    /// So short that every test comes to the next one.
+    fn shortest_segment(&self) -> u64 {
+        16 * 1024
+    }
+}
+
+impl Segment for OpenFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut platter = self.disk.platter();
+        platter.writable()?;
         let start = usize::try_from(offset).expect("test files are small");
-        let range = start..start + data.len();
-        platter.cached[range.clone()].copy_from_slice(data);
-        platter.dirty.push(range);
+        platter.files[self.file].write(bytes, start);
         Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.sync(Some(self.file))
     }
 }
 
@@ -150,7 +243,14 @@ impl Platter {
         }
     }
 
-    fn sync(&mut self) -> io::Result<()> {
+    fn file(&self, generation: u64) -> io::Result<usize> {
+        self.works()?;
+        let file = self.entries.get(&generation).copied();
+        file.ok_or(ErrorKind::NotFound.into())
+    }
+
+    /// Makes a file durable, or the entries of the directory.
+    fn sync(&mut self, file: Option<usize>) -> io::Result<()> {
         self.works()?;
         let (lands, fails) = match &mut self.fault {
             Fault::SyncLands(times @ 1..) => {
@@ -163,15 +263,17 @@ impl Platter {
             }
             _ => (true, false),
         };
-        let dirty = std::mem::take(&mut self.dirty);
-        if lands {
-            self.durable.resize(self.cached.len(), 0);
-            for range in dirty {
-                let end = range.end.min(self.cached.len());
-                if let Some(part) = self.cached.get(range.start..end) {
-                    self.durable[range.start..end].copy_from_slice(part);
+        match file {
+            Some(file) => {
+                let file = &mut self.files[file];
+                for range in std::mem::take(&mut file.dirty) {
+                    if lands {
+                        file.keep(range);
+                    }
                 }
             }
+            None if lands => self.durable_entries.clone_from(&self.entries),
+            None => {}
         }
         if fails {
             Err(io::Error::other("the sync failed"))
@@ -186,5 +288,27 @@ impl fmt::Debug for Platter {
         f.debug_struct("Platter")
             .field("fault", &self.fault)
             .finish_non_exhaustive()
+    }
+}
+
+// === impl FileOnDisk ===
+
+impl FileOnDisk {
+    fn write(&mut self, bytes: &[u8], start: usize) {
+        let range = start..start + bytes.len();
+        if self.cached.len() < range.end {
+            self.cached.resize(range.end, 0);
+        }
+        self.cached[range.clone()].copy_from_slice(bytes);
+        self.dirty.push(range);
+    }
+
+    /// What is cached here reaches the disk.
+    fn keep(&mut self, range: Range<usize>) {
+        let end = range.end.min(self.cached.len());
+        if self.durable.len() < end {
+            self.durable.resize(end, 0);
+        }
+        self.durable[range.start..end].copy_from_slice(&self.cached[range.start..end]);
     }
 }

@@ -13,7 +13,7 @@ const LONG: u64 = 3_600_000;
 
 #[tokio::test]
 async fn a_disk_that_cannot_be_written_loses_nothing_and_heals() {
-    for fault in [Fault::Full(0), Fault::Full(2), Fault::ReadOnly] {
+    for fault in [Fault::Full(0), Fault::ReadOnly] {
         let mut rig = Rig::start();
         let kept = attempt("kept", LONG);
         let fence = rig.granted(&kept).await.fence;

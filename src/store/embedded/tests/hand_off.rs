@@ -27,7 +27,6 @@ use crate::{
 async fn a_release_that_cannot_be_written_hands_nothing_off_and_loses_nobody() {
     for fault in [
         Fault::Full(0),
-        Fault::Full(3),
         Fault::ReadOnly,
         Fault::SyncLands(1),
         Fault::SyncLoses(1),

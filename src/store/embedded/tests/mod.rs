@@ -5,6 +5,7 @@ mod disk;
 mod faults;
 mod hand_off;
 mod line;
+mod log;
 mod opening;
 mod places;
 mod rig;

@@ -16,11 +16,7 @@ use crate::{
     store::{
         Store, StoreError,
         contract::{Acquisition, Attempt, Holder, Idempotency, Inspection},
-        embedded::{
-            EmbeddedStore, OpenError,
-            directory::Directory,
-            file::{DataFile, Witness},
-        },
+        embedded::{EmbeddedStore, OpenError, directory::Directory},
     },
 };
 
@@ -45,19 +41,15 @@ impl Rig {
             store: None,
             directory: TempDir::new().unwrap(),
         };
-        let file = DataFile::new(rig.disk.open(Witness::default()).unwrap());
-        file.begin(&*rig.clock).unwrap();
-        drop(file);
         rig.open().unwrap();
         rig
     }
 
     pub(super) fn open(&mut self) -> Result<(), OpenError> {
         let directory = Directory::take(self.directory.path())?;
-        let disk = self.disk.clone();
-        let opener = Box::new(move |witness| disk.open(witness));
+        let disk = Box::new(self.disk.clone());
         let clock = Arc::clone(&self.clock);
-        self.store = Some(EmbeddedStore::start(directory, opener, clock)?);
+        self.store = Some(EmbeddedStore::start(directory, disk, clock)?);
         Ok(())
     }
 
@@ -110,8 +102,8 @@ impl Rig {
     }
 
     /// How many rows are remembered.
-    pub(super) fn remembered(&self) -> usize {
-        self.store().state.read().unwrap().all().iter().count()
+    pub(super) fn remembered(&self) -> u64 {
+        self.store().state.read().unwrap().all().len()
     }
 
     /// Waits until the store can write again.

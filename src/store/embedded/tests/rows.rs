@@ -7,7 +7,7 @@ use crate::{
     lock::{FencingToken, HoldLimit, Metadata, Owner, Token},
     store::embedded::{
         lease::{Lease, Moment},
-        row::{self, Meta, RowError, RowKey, Tombstone, seal, unseal},
+        row::{self, Fields, Meta, RowError, RowKey, Rows, Tombstone},
     },
 };
 
@@ -38,9 +38,6 @@ fn a_row_of_another_version_is_refused() {
         row[0] += 1;
         assert_eq!(row::decode(&row), Err(RowError::Version(row[0])));
     }
-    let mut row = encoded_meta();
-    row[0] = 7;
-    assert_eq!(Meta::decode(&row), Err(RowError::Version(7)));
 }
 
 #[test]
@@ -64,35 +61,47 @@ fn a_mutated_row_never_panics_and_is_a_valid_lease_or_none() {
             // What is taken is what would be written.
             assert_eq!(row::decode(&encoded(&lease)), Ok(lease));
         }
-        Meta::decode(&row).ok();
+        Meta::read(&mut Fields::of(&row)).ok();
+        Fields::of(&row).row().ok();
         Tombstone::parse(&row);
     }
 }
 
 #[test]
-fn the_row_about_the_file_comes_back_as_it_was() {
-    let meta = meta();
-    let row = encoded_meta();
-    assert_eq!(Meta::decode(&row), Ok(meta));
-    for len in 0..row.len() {
-        assert!(Meta::decode(&row[..len]).is_err());
+fn what_a_transaction_says_of_the_store_comes_back_as_it_was() {
+    let mut bytes = Vec::new();
+    meta().encode(&mut bytes);
+    assert_eq!(Meta::read(&mut Fields::of(&bytes)), Ok(meta()));
+    for len in 0..bytes.len() {
+        assert!(Meta::read(&mut Fields::of(&bytes[..len])).is_err());
     }
 }
 
 #[test]
-fn a_changed_bit_breaks_the_seal_of_a_row() {
-    let key = b"llock";
-    let mut row = vec![0xff, 1, 2, 3];
-    seal(key, &mut row, 1);
-    let row = &mut row[1..];
-    assert_eq!(unseal(key, row), Ok(&[1, 2, 3][..]));
-    for bit in 0..8 * row.len() {
-        row[bit / 8] ^= 1 << (bit % 8);
-        assert!(unseal(key, row).is_err(), "bit {bit}");
-        row[bit / 8] ^= 1 << (bit % 8);
+fn rows_of_a_record_come_back_in_their_order() {
+    let (lock, now) = (name("lock"), Moment::from_micros(7));
+    let tombstone = Tombstone::from(&RowKey::used_key(&key()));
+    let lease = Lease::grant(&keyed("lock", 30_000, key()), FencingToken::MAX, now);
+    let mut rows = Rows::default();
+    rows.lease(&lock, &lease);
+    rows.tombstone(&tombstone, Some(now));
+    rows.no_lease(&lock);
+    rows.tombstone(&tombstone, None);
+    assert_eq!(rows.len(), 4);
+    let mut fields = Fields::of(rows.as_bytes());
+    let found: Vec<_> = (0..4).map(|_| fields.row().unwrap()).collect();
+    let lock = RowKey::lease(&lock);
+    let until = 7_i64.to_le_bytes();
+    let expected = [
+        (lock.as_bytes(), Some(encoded(&lease))),
+        (tombstone.as_bytes(), Some(until.to_vec())),
+        (lock.as_bytes(), None),
+        (tombstone.as_bytes(), None),
+    ];
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!((found.0, found.1), (expected.0, expected.1.as_deref()));
     }
-    assert!(unseal(b"lother", row).is_err());
-    assert!(unseal(key, &row[..3]).is_err());
+    assert_eq!(fields.end(), Ok(()));
 }
 
 #[test]
@@ -108,11 +117,7 @@ fn only_keys_of_tombstones_are_tombstones() {
         assert_eq!(tombstone.as_bytes(), bytes);
         assert_eq!(Tombstone::parse(&bytes[..32]), None);
     }
-    assert_eq!(
-        Tombstone::parse(RowKey::lease(&lock, FencingToken::MAX).as_bytes()),
-        None
-    );
-    assert_eq!(Tombstone::parse(RowKey::META), None);
+    assert_eq!(Tombstone::parse(RowKey::lease(&lock).as_bytes()), None);
     assert_eq!(Tombstone::parse(&[b'x'; 40]), None);
 }
 
@@ -149,15 +154,8 @@ fn encoded(lease: &Lease) -> Vec<u8> {
     row
 }
 
-fn encoded_meta() -> Vec<u8> {
-    let mut row = Vec::new();
-    meta().encode(&mut row);
-    row
-}
-
 fn meta() -> Meta {
     Meta {
-        sequence: 17,
         fence: 1_800_000_000_000_001,
         boot: BootId::new("2b8e0f55-3d8f-4f5e-9a51-2c3f0a6f9b1d"),
         written_at: Moment::from_micros(123_456_789),

@@ -118,21 +118,6 @@ async fn more_acquires_than_there_is_room_for_are_refused_and_a_holder_keeps_its
 }
 
 #[tokio::test]
-async fn a_database_that_panics_ends_a_batch_and_not_the_gateway() {
-    let mut rig = Rig::start();
-    rig.granted(&attempt("kept", LONG)).await;
-    rig.disk.on_sync(|| panic!("as over a damaged page"));
-    let refused = rig.store().acquire(&attempt("wanted", LONG)).await;
-    assert!(refused.is_err(), "{refused:?}");
-    assert!(!rig.is_free("kept").await);
-    rig.disk.on_sync(|| {});
-    rig.writes_again().await;
-    rig.lose_power().await;
-    assert!(!rig.is_free("kept").await);
-    assert!(rig.is_free("wanted").await);
-}
-
-#[tokio::test]
 async fn what_is_left_is_told_as_of_the_answer() {
     let rig = Rig::start();
     let clock = Arc::clone(&rig.clock);

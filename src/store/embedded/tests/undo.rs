@@ -6,7 +6,7 @@ use crate::{
     lock::{IdempotencyHash, LockName},
     store::{
         contract::{Attempt, Inspection, Renewer},
-        embedded::{lease::Moment, state::State},
+        embedded::{lease::Moment, row::Fields, state::State},
         parking::{Parked, Parking},
     },
 };
@@ -148,8 +148,9 @@ fn holds_together(state: &State, now: Moment) {
 
 fn seen(state: &State, now: Moment) -> Seen {
     let all = state.all();
-    let mut rows: Vec<_> = all
-        .iter()
+    let mut fields = Fields::of(all.as_bytes());
+    let mut rows: Vec<_> = (0..all.len())
+        .map(|_| fields.row().unwrap())
         .map(|(key, value)| (key.to_vec(), value.map(<[u8]>::to_vec)))
         .collect();
     rows.sort();
