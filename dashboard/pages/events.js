@@ -92,7 +92,7 @@ function List({ prefix, owner, chosen, until, paused, scrolled }) {
       ${waiting > 0 && html`<button type="button" class="fresh" onClick=${onward}><${Icon} name="up" />${count(waiting)} new</button>`}
     </p>
     ${rows.length === 0
-      ? html`<${Empty} icon="events" title=${events().length ? "No event is like that" : nothing}>
+      ? html`<${Empty} icon="events" title=${events().length ? "No events match" : nothing}>
           <p>Events appear here as they happen; what was before the page was opened is not known.</p>
         <//>`
       : html`<${Grid}

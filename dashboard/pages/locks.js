@@ -128,7 +128,7 @@ function Nothing({ prefix, owner }) {
       ${line && html`<pre><code>${line}</code></pre><${Copy} text=${line} what="the line">Copy the line<//>`}
     <//>`;
   }
-  const none = all ? "No held lock is like that" : `No held lock ${SEEN} is like that`;
+  const none = all ? "No held locks match" : `No held locks ${SEEN} match`;
   return html`<${Empty} icon="search" title=${canBegin(prefix) ? none : "No lock can be called that"}>
     ${!canBegin(prefix) && html`<p>${RULE}</p>`}
     ${isName(prefix) && html`<${Named} name=${prefix} />`}

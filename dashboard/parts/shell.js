@@ -122,7 +122,7 @@ function Silent({ since, detail }) {
   return html`<div class="banner">
     <${Icon} name="warning" />
     <span>
-      <strong>The store does not answer since <${Moment} at=${since} />.</strong> ${" "}
+      <strong>The store has not responded since <${Moment} at=${since} />.</strong> ${" "}
       <span>What you see may be ${duration(now() - since)} old, and requests may fail. The gateway says: <${Foreign} value=${detail} whole />.</span>
     </span>
   </div>`;

@@ -24,7 +24,7 @@ use super::{
 /// them.
 #[derive(Args)]
 pub(super) struct EventsArgs {
-    /// Only locks whose names begin so
+    /// Only locks whose names start with this prefix
     #[arg(long, default_value = "", hide_default_value = true)]
     prefix: NamePrefix,
     /// Print each event as a line of JSON

@@ -18,7 +18,7 @@ use super::{
 /// Show the locks that are held.
 #[derive(Args)]
 pub(super) struct ListArgs {
-    /// Only locks whose names begin so
+    /// Only locks whose names start with this prefix
     #[arg(long, default_value = "", hide_default_value = true)]
     prefix: NamePrefix,
     /// Only locks whose leases have this owner, exactly

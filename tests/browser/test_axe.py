@@ -68,7 +68,7 @@ class Axe(BrowserCase):
             expect(row).to_have_count(1)
             self.assert_accessible(page, f"locks, {look}")
             page.get_by_label("Name begins with").fill("no-such")
-            expect(page.get_by_text("No held lock is like that")).to_be_visible()
+            expect(page.get_by_text("No held locks match")).to_be_visible()
             self.assert_accessible(page, f"no locks, {look}")
             # Nobody waits for as long as all looks take.
             waiter = f"ci-runner-9, {look}"

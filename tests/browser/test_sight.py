@@ -50,7 +50,7 @@ class Sight(BrowserCase):
         page = self.signed_in("team")
         main, search = page.locator("main"), page.get_by_label("Name begins with")
         search.fill("other:c")
-        expect(main).to_contain_text(f"No held lock {SEEN} is like that")
+        expect(main).to_contain_text(f"No held locks {SEEN} match")
         expect(main).to_contain_text("Your key may not see whether other:c is held.")
         search.fill("team:c")
         expect(main).to_contain_text("Look at the free lock team:c")

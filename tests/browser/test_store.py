@@ -44,7 +44,7 @@ class Store(BrowserCase):
         expect(row).to_have_count(1)
         self.redis.freeze()
         # Within half of the time after which the list is read again.
-        expect(page.get_by_text("The store does not answer since")).to_be_visible(timeout=7_500)
+        expect(page.get_by_text("The store has not responded since")).to_be_visible(timeout=7_500)
         expect(page.locator(".live")).to_have_text("Store silent")
         # Nobody knows that it has ended.
         expect(row).to_contain_text("overdue")
@@ -52,7 +52,7 @@ class Store(BrowserCase):
         expect(row).to_contain_text("overdue")
         self.redis.thaw()
         expect(page.locator(".live")).to_have_text("Live", timeout=30_000)
-        expect(page.get_by_text("The store does not answer since")).to_have_count(0)
+        expect(page.get_by_text("The store has not responded since")).to_have_count(0)
         expect(row).to_have_count(0)
 
     def test_on_a_phone_no_full_stop_begins_a_line(self):

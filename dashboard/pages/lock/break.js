@@ -113,7 +113,7 @@ export function Break({ name, lock, close, done }) {
 }
 
 function Reason({ reason, field }) {
-  return html`<label for="reason">Why? It goes to the audit log, and to those who listen.</label>
+  return html`<label for="reason">Reason (recorded in the audit log and the event stream)</label>
     <input
       id="reason"
       ref=${field}
