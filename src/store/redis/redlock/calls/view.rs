@@ -69,7 +69,7 @@ pub(in crate::store::redis::redlock) struct ReplayRequest {
 /// What a node answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store::redis::redlock) enum ReplayReply {
-    /// The lease, and whether it may have been delivered before.
+    /// The lease, and whether it may have been delivered to another attempt before.
     Lease(Claim, Salt, bool),
     /// A newer request under the key keeps it.
     Superseded,
