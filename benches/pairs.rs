@@ -14,11 +14,18 @@ use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     bars::{self, Verdicts},
-    rig::{Caller, Gateway, Plain, Program, RedisServer, Settings, WAIT, Webdis, WebdisCaller},
+    rig::{
+        Caller, Gateway, Plain, Program, RedisServer, Settings, WAIT, Webdis, WebdisCaller,
+        WebdisScripts,
+    },
 };
 
 /// Connections that are busy at the same time, each with one request under way.
 const CONNECTIONS: usize = 64;
+/// Webdis, with the text of the script in every call.
+const WEBDIS_TEXT: &str = "Webdis, EVAL";
+/// Webdis, with scripts that somebody has loaded before.
+const WEBDIS_LOADED: &str = "Webdis, EVALSHA";
 
 static NAMES: AtomicU64 = AtomicU64::new(0);
 
@@ -26,7 +33,7 @@ static NAMES: AtomicU64 = AtomicU64::new(0);
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
     Native(u16),
-    Webdis(SocketAddr, u16),
+    Webdis(SocketAddr, u16, WebdisScripts),
     Http(SocketAddr),
 }
 
@@ -77,9 +84,14 @@ pub(crate) async fn measure(settings: &Settings, verdicts: &mut Verdicts) {
         Some(&redis),
     )];
     if let Ok(webdis) = &webdis {
-        let way = Way::Webdis(webdis.address(), redis.port());
-        let server = Some(&webdis.program);
-        systems.push(System::of("Webdis", way, server, Some(&redis)));
+        for (name, scripts) in [
+            (WEBDIS_TEXT, WebdisScripts::Text),
+            (WEBDIS_LOADED, WebdisScripts::Loaded),
+        ] {
+            let way = Way::Webdis(webdis.address(), redis.port(), scripts);
+            let server = Some(&webdis.program);
+            systems.push(System::of(name, way, server, Some(&redis)));
+        }
     }
     systems.push(System::serving("bare route", "", &bare, None));
     systems.push(System::serving("null store", "", &null, None));
@@ -172,14 +184,18 @@ fn judge(systems: &[System<'_>], no_webdis: Option<&String>, verdicts: &mut Verd
         Some(median(rounds.map(|(of, to)| figure(of) / figure(to))))
     };
     for (bar, of, to) in [
-        (bars::OF_NATIVE, "Redis", "native client"),
-        (bars::OF_WEBDIS, "Redis", "Webdis"),
-        (bars::EMBEDDED, "embedded", "bare route"),
-        (bars::EDGE, "null store", "bare route"),
+        (Some(bars::OF_NATIVE), "Redis", "native client"),
+        (Some(bars::OF_WEBDIS), "Redis", WEBDIS_TEXT),
+        // The bar was set with EVAL. This one has no bar, and is shown all the same.
+        (None, "Redis", WEBDIS_LOADED),
+        (Some(bars::EMBEDDED), "embedded", "bare route"),
+        (Some(bars::EDGE), "null store", "bare route"),
     ] {
-        match (ratio(of, to, Measured::rate), no_webdis) {
-            (Some(figure), _) => verdicts.judge(&bar, figure),
-            (None, why) => verdicts.not_measured(&bar, why.map_or("", String::as_str)),
+        if let Some(bar) = bar {
+            match (ratio(of, to, Measured::rate), no_webdis) {
+                (Some(figure), _) => verdicts.judge(&bar, figure),
+                (None, why) => verdicts.not_measured(&bar, why.map_or("", String::as_str)),
+            }
         }
         let other = format!("{of} (other)");
         for (of, to) in [(of, to), (&other, to), (of, &other)] {
@@ -206,8 +222,8 @@ impl Client {
     pub(crate) async fn connect(way: Way) -> Self {
         match way {
             Way::Native(port) => Self::Native(Plain::connect(port).await),
-            Way::Webdis(address, redis) => {
-                Self::Webdis(WebdisCaller::connect(address, redis).await)
+            Way::Webdis(address, redis, scripts) => {
+                Self::Webdis(WebdisCaller::connect(address, redis, scripts).await)
             }
             Way::Http(address) => Self::Http(Caller::connect(address).await),
         }

@@ -8,6 +8,6 @@ mod programs;
 mod settings;
 
 pub(crate) use caller::Caller;
-pub(crate) use plain::{Plain, WebdisCaller};
+pub(crate) use plain::{Plain, WebdisCaller, WebdisScripts};
 pub(crate) use programs::{Commands, Gateway, Program, RedisServer, Webdis, role};
 pub(crate) use settings::{LONG, Settings, Subject, WAIT};

@@ -4,6 +4,7 @@
 
 use std::{fmt::Write as _, net::SocketAddr};
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -28,9 +29,19 @@ pub(crate) struct Plain {
     release: String,
 }
 
+/// How a caller of Webdis names a script.
+#[derive(Clone, Copy)]
+pub(crate) enum WebdisScripts {
+    /// By its text, in every call: nothing has to be loaded first.
+    Text,
+    /// By its hash. It was loaded beside Webdis.
+    Loaded,
+}
+
 /// A connection to Webdis, which carries the same scripts over HTTP.
 pub(crate) struct WebdisCaller {
     caller: Caller,
+    /// The command and the script, as they begin each call.
     acquire: String,
     release: String,
 }
@@ -104,23 +115,33 @@ impl Plain {
 // === impl WebdisCaller ===
 
 impl WebdisCaller {
-    /// The scripts are loaded beside Webdis, which has one Redis with the native client.
-    pub(crate) async fn connect(address: SocketAddr, redis: u16) -> Self {
-        let plain = Plain::connect(redis).await;
+    /// Webdis has one Redis with the native client.
+    pub(crate) async fn connect(address: SocketAddr, redis: u16, scripts: WebdisScripts) -> Self {
+        let [acquire, release] = match scripts {
+            WebdisScripts::Text => {
+                // A slash would end the argument; Webdis decodes everything else too.
+                [ACQUIRE, RELEASE]
+                    .map(|text| format!("EVAL/{}", utf8_percent_encode(text, NON_ALPHANUMERIC)))
+            }
+            WebdisScripts::Loaded => {
+                let plain = Plain::connect(redis).await;
+                [plain.acquire, plain.release].map(|hash| format!("EVALSHA/{hash}"))
+            }
+        };
         Self {
             caller: Caller::connect(address).await,
-            acquire: plain.acquire,
-            release: plain.release,
+            acquire,
+            release,
         }
     }
 
     /// The same as [`Plain::pair`].
     pub(crate) async fn pair(&mut self, name: &str) {
         let (acquire, release) = (&self.acquire, &self.release);
-        let command = format!("EVALSHA/{acquire}/3/l:{name}/fence/i:{name}/{name}/30000");
+        let command = format!("{acquire}/3/l:{name}/fence/i:{name}/{name}/30000");
         let answer = self.caller.post("/", &command).await;
         assert!(!answer.contains("-1"), "{name} was free: {answer}");
-        let command = format!("EVALSHA/{release}/2/l:{name}/i:{name}/{name}");
+        let command = format!("{release}/2/l:{name}/i:{name}/{name}");
         let answer = self.caller.post("/", &command).await;
         assert!(answer.contains(":2}"), "{name} was held: {answer}");
     }

@@ -196,12 +196,7 @@ async fn it_tells_its_place_in_the_queue_and_then_the_grant() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_runs_out_ends_it() {
-    let store = ScriptedStore::queueing();
-    store
-        .leavings
-        .lock()
-        .unwrap()
-        .push_back(Ok(Leaving::Left(contention())));
+    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
     let (engine, _lifecycle) = engine(&store);
     let mut hold = engine.hold(waiting_request(None)).await.unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Queued(_))));
@@ -214,12 +209,7 @@ async fn a_wait_that_runs_out_ends_it() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_listens_any_more_while_it_is_queued() {
-    let store = ScriptedStore::queueing();
-    store
-        .leavings
-        .lock()
-        .unwrap()
-        .push_back(Ok(Leaving::Left(contention())));
+    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
     let (engine, _lifecycle) = engine(&store);
     drop(engine.hold(waiting_request(None)).await.unwrap());
     settle().await;

@@ -43,7 +43,7 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) release_errors: Mutex<VecDeque<StoreError>>,
     /// Who keeps the lease, if it is not the attempt that was granted it.
     pub(super) adopted_by: Mutex<Option<KeeperId>>,
-    pub(super) leavings: Mutex<VecDeque<Result<Leaving, StoreError>>>,
+    leavings: Mutex<VecDeque<Result<Leaving, StoreError>>>,
     /// Whose place was left, and for how long it is kept.
     pub(super) left: Mutex<Vec<(TokenHash, Option<Duration>)>>,
     pub(super) confirmations: Mutex<VecDeque<Result<Confirmation, StoreError>>>,
@@ -102,6 +102,15 @@ impl ScriptedStore {
     /// Queues the first attempt; what it hears is up to the test.
     pub(super) fn queueing() -> Arc<Self> {
         Self::answering(Ok(queued()))
+    }
+
+    /// The next attempt that leaves the queue is answered so.
+    pub(super) fn answering_leave(
+        self: Arc<Self>,
+        answer: Result<Leaving, StoreError>,
+    ) -> Arc<Self> {
+        self.leavings.lock().unwrap().push_back(answer);
+        self
     }
 
     /// Tells the only attempt that waits.

@@ -57,12 +57,7 @@ async fn news_that_come_before_the_answer_are_heard() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_runs_out_leaves_the_queue() {
-    let store = ScriptedStore::queueing();
-    store
-        .leavings
-        .lock()
-        .unwrap()
-        .push_back(Ok(Leaving::Left(contention())));
+    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
     let (engine, _lifecycle) = engine(&store);
     let started = Instant::now();
     let error = engine.acquire(waiting_request(None)).await.unwrap_err();
@@ -76,12 +71,7 @@ async fn a_wait_that_runs_out_leaves_the_queue() {
 
 #[tokio::test(start_paused = true)]
 async fn with_a_key_the_place_is_kept_for_the_grace() {
-    let store = ScriptedStore::queueing();
-    store
-        .leavings
-        .lock()
-        .unwrap()
-        .push_back(Ok(Leaving::Left(contention())));
+    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
     let (engine, _lifecycle) = engine(&store);
     engine.acquire(waiting_request(KEY)).await.unwrap_err();
     assert_eq!(store.left.lock().unwrap()[0].1, Some(GRACE));
@@ -90,8 +80,7 @@ async fn with_a_key_the_place_is_kept_for_the_grace() {
 #[tokio::test(start_paused = true)]
 async fn a_place_that_the_store_was_not_told_to_keep_is_kept_all_the_same() {
     for (key, kept) in [(KEY, true), (None, false)] {
-        let store = ScriptedStore::queueing();
-        store.leavings.lock().unwrap().push_back(Err(away()));
+        let store = ScriptedStore::queueing().answering_leave(Err(away()));
         let (engine, _lifecycle) = engine(&store);
         engine.acquire(waiting_request(key)).await.unwrap_err();
         let token = store.attempts.lock().unwrap()[0].token;
@@ -109,8 +98,7 @@ async fn a_place_that_the_store_was_not_told_to_keep_is_kept_all_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_is_parked_for_one_grace_although_it_counts_for_longer() {
-    let store = ScriptedStore::queueing();
-    store.leavings.lock().unwrap().push_back(Err(away()));
+    let store = ScriptedStore::queueing().answering_leave(Err(away()));
     let (engine, _lifecycle) = engine(&store);
     engine.acquire(waiting_request(KEY)).await.unwrap_err();
     let attempt = store.attempts.lock().unwrap()[0].clone();
@@ -123,8 +111,7 @@ async fn a_place_is_parked_for_one_grace_although_it_counts_for_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
-    let store = ScriptedStore::queueing();
-    store.leavings.lock().unwrap().push_back(Err(away()));
+    let store = ScriptedStore::queueing().answering_leave(Err(away()));
     let (engine, _lifecycle) = engine(&store);
     engine.acquire(waiting_request(KEY)).await.unwrap_err();
     let attempt = store.attempts.lock().unwrap()[0].clone();
@@ -157,12 +144,7 @@ async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_in_the_instant_in_which_the_wait_runs_out_is_taken() {
-    let store = ScriptedStore::queueing();
-    store
-        .leavings
-        .lock()
-        .unwrap()
-        .push_back(Ok(Leaving::Granted(held())));
+    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Granted(held())));
     let (engine, _lifecycle) = engine(&store);
     engine
         .acquire(waiting_request(None))
@@ -211,16 +193,11 @@ async fn one_that_was_queued_and_cannot_ask_again_is_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn one_whose_place_is_lost_when_its_wait_is_over_leaves_and_hears_how_things_stand() {
-    let store = ScriptedStore::queueing();
     let now = Contention {
         holder: None,
         waiters: 77,
     };
-    store
-        .leavings
-        .lock()
-        .unwrap()
-        .push_back(Ok(Leaving::Left(now.clone())));
+    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(now.clone())));
     store
         .confirmations
         .lock()
@@ -243,12 +220,7 @@ async fn one_whose_place_is_lost_when_its_wait_is_over_leaves_and_hears_how_thin
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_hangs_up_leaves_the_queue_at_once() {
-    let store = ScriptedStore::queueing();
-    store
-        .leavings
-        .lock()
-        .unwrap()
-        .push_back(Ok(Leaving::Left(contention())));
+    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
     let (engine, _lifecycle) = engine(&store);
     start(&engine, waiting_request(None)).await.abort();
     settle().await;
@@ -261,12 +233,7 @@ async fn news_in_the_instant_in_which_the_caller_hangs_up_keep_nobody_in_the_que
     // Which of two things that happened is seen first must not be a matter of chance.
     for _ in 0..50 {
         for news in [News::Forgotten, News::GrantedProvisionally] {
-            let store = ScriptedStore::queueing();
-            store
-                .leavings
-                .lock()
-                .unwrap()
-                .push_back(Ok(Leaving::Left(contention())));
+            let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
             let (engine, _lifecycle) = engine(&store);
             let caller = start(&engine, waiting_request(KEY)).await;
             caller.abort();
@@ -280,12 +247,7 @@ async fn news_in_the_instant_in_which_the_caller_hangs_up_keep_nobody_in_the_que
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_in_the_instant_in_which_the_caller_hangs_up_is_given_back() {
-    let store = ScriptedStore::queueing();
-    store
-        .leavings
-        .lock()
-        .unwrap()
-        .push_back(Ok(Leaving::Granted(held())));
+    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Granted(held())));
     let (engine, _lifecycle) = engine(&store);
     start(&engine, waiting_request(None)).await.abort();
     settle().await;
@@ -294,8 +256,7 @@ async fn a_grant_in_the_instant_in_which_the_caller_hangs_up_is_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_cannot_be_left_is_left_by_the_reaper() {
-    let store = ScriptedStore::queueing();
-    store.leavings.lock().unwrap().push_back(Err(unknown()));
+    let store = ScriptedStore::queueing().answering_leave(Err(unknown()));
     let (engine, _lifecycle) = engine(&store);
     let error = engine.acquire(waiting_request(None)).await.unwrap_err();
     assert!(
@@ -366,12 +327,7 @@ async fn the_older_of_two_requests_with_one_key_is_told_so() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_superseded_in_the_instant_in_which_its_wait_runs_out_is_told_so() {
-    let store = ScriptedStore::queueing();
-    store
-        .leavings
-        .lock()
-        .unwrap()
-        .push_back(Ok(Leaving::Left(contention())));
+    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
     let (engine, _lifecycle) = engine(&store);
     let caller = start(&engine, waiting_request(KEY)).await;
     let store = store.with_closed_gate();
@@ -388,12 +344,7 @@ async fn one_that_is_superseded_in_the_instant_in_which_its_wait_runs_out_is_tol
 
 #[tokio::test(start_paused = true)]
 async fn a_draining_gateway_answers_those_who_wait_and_keeps_their_place() {
-    let store = ScriptedStore::queueing();
-    store
-        .leavings
-        .lock()
-        .unwrap()
-        .push_back(Ok(Leaving::Left(contention())));
+    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
     let (engine, lifecycle) = engine(&store);
     let caller = start(&engine, waiting_request(KEY)).await;
     lifecycle.drain();

@@ -1,14 +1,21 @@
 //! Idempotency keys over a quorum.
 
+use std::time::Duration;
+
 use latchgate::{
+    config::{Millis, RedlockConfig},
     lock::{Fingerprint, IdempotencyHash, Salt},
     store::{
         Store, StoreError,
-        contract::{Acquisition, Attempt, Idempotency},
+        contract::{Acquisition, Attempt, Holder, Idempotency, Leaving, Waiting},
     },
 };
 
-use super::rig::{Rig, attempt, eventually};
+use super::{
+    nodes::quick,
+    rig::{Rig, attempt, eventually},
+};
+use crate::support::{Fault, Proxy};
 
 fn keyed(key: IdempotencyHash) -> Attempt {
     let plain = attempt("lock");
@@ -61,4 +68,69 @@ async fn its_own_lease_is_never_shown_to_a_caller_as_somebody_elses() {
     })
     .await;
     assert_eq!(after, Acquisition::IdempotencyExpired);
+}
+
+#[tokio::test]
+async fn whoever_collects_a_lease_is_the_first_to_hear_of_it_although_replies_are_lost() {
+    let patient = RedlockConfig {
+        node_timeout_ms: Millis(2_500),
+        ..quick()
+    };
+    let (rig, proxies) = Rig::behind_proxies(3, &patient).await;
+    // From then on every node knows the script that answers a lease again.
+    let known = key();
+    let first = keyed(known);
+    rig.grant(&first).await;
+    rig.store.acquire(&keyed(known)).await.unwrap();
+    rig.release(&first).await;
+
+    let holder = attempt("lock");
+    rig.grant(&holder).await;
+    let key = key();
+    let left = Attempt {
+        wait: Some(Waiting {
+            max_wait: Duration::from_mins(1),
+            longest_queue: 10,
+        }),
+        ..keyed(key)
+    };
+    let parked = rig.store.parking().park(left.name.clone(), left.token);
+    let queued = rig.store.acquire(&left).await;
+    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
+    let grace = Some(Duration::from_secs(30));
+    let leaving = rig.store.leave(&left.name, &left.token, grace).await;
+    assert!(matches!(leaving, Ok(Leaving::Left(_))), "{leaving:?}");
+    drop(parked);
+    rig.release(&holder).await;
+    let lease = eventually("its place is granted the lock", async || {
+        match rig.store.inspect(&left.name).await.ok()?.holder? {
+            Holder::Lease(lease) => Some(lease),
+            Holder::Foreign { .. } => None,
+        }
+    })
+    .await;
+
+    let ask_and_lose_replies = async || {
+        for proxy in &proxies {
+            proxy.strike(&left.token.to_string(), Fault::CutReply);
+        }
+        let answer = rig.store.acquire(&keyed(key)).await.unwrap();
+        let strikes = proxies.iter().map(Proxy::strikes);
+        (answer, strikes.sum::<usize>())
+    };
+    let (answer, lost) = ask_and_lose_replies().await;
+    assert!(lost > 0, "no reply was lost");
+    let Acquisition::Collected(held, salt) = answer else {
+        panic!("{answer:?}");
+    };
+    let own = left.idempotency.as_ref().unwrap();
+    assert_eq!((held.fence, salt), (lease.fence, own.salt));
+    // Whoever asks next is not the first, however often its replies are lost.
+    let (answer, lost_then) = ask_and_lose_replies().await;
+    assert!(lost_then > lost, "no reply was lost");
+    let Acquisition::Replayed(held, ..) = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(held.fence, lease.fence);
+    rig.release(&left).await;
 }

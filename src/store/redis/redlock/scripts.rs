@@ -1,6 +1,8 @@
 //! The scripts that only the nodes of a quorum run.
 
-use super::super::{channels::Channels, scripts::Script};
+use super::super::{
+    channels::Channels, client::script_call::ScriptCall, keys::Keys, scripts::Script,
+};
 
 /// The scripts that only the nodes of a quorum run. What else they run is the same as on one server.
 #[derive(Debug)]
@@ -39,4 +41,14 @@ impl QuorumScripts {
             admit: Script::new(include_str!("lua/admit.lua"), 1),
         }
     }
+}
+
+// === Lease keys ===
+//
+// The keys of a lease, as the scripts are given them.
+
+/// Lock, record and memories of ended leases. Every script that changes a lease takes them as its first
+/// three keys.
+pub(super) fn fill_lease_keys<'a>(command: &'a mut ScriptCall, keys: &Keys) -> &'a mut ScriptCall {
+    command.arg(keys.lock()).arg(keys.info()).arg(keys.ended())
 }

@@ -241,38 +241,48 @@ pub(in super::super) async fn that_were_granted_answer_the_same_lease(fixture: &
 pub(in super::super) async fn that_were_granted_last_no_longer_for_a_late_leave(
     fixture: &dyn Fixture,
 ) {
-    let place = KeptPlace::start(fixture).await;
-    place.is_granted().await;
-    place.leave().await;
-    place.is_collected().await;
+    is_collected_despite(fixture, Arrives::AfterTheGrant, KeptPlace::leave).await;
 }
 
 pub(in super::super) async fn that_were_granted_last_no_longer_for_a_late_acquire(
     fixture: &dyn Fixture,
 ) {
-    let place = KeptPlace::start(fixture).await;
-    place.is_granted().await;
-    place.acquire().await;
-    place.is_collected().await;
+    is_collected_despite(fixture, Arrives::AfterTheGrant, KeptPlace::acquire).await;
 }
 
 pub(in super::super) async fn that_were_granted_last_no_longer_for_a_late_confirmation(
     fixture: &dyn Fixture,
 ) {
-    let place = KeptPlace::start(fixture).await;
-    place.is_granted().await;
-    let Attempt { name, token, .. } = &place.left;
-    let answer = place.store.confirm(name, token).await.unwrap();
-    assert_eq!(answer, Confirmation::Lost);
-    place.is_collected().await;
+    is_collected_despite(fixture, Arrives::AfterTheGrant, KeptPlace::confirm).await;
 }
 
 pub(in super::super) async fn that_are_kept_stay_so_when_an_acquire_comes_late(
     fixture: &dyn Fixture,
 ) {
+    is_collected_despite(fixture, Arrives::BeforeTheGrant, KeptPlace::acquire).await;
+}
+
+/// When a late copy arrives.
+#[derive(PartialEq, Eq)]
+enum Arrives {
+    BeforeTheGrant,
+    AfterTheGrant,
+}
+
+/// Whatever copy arrives late, the kept place is granted the lock, and whoever comes back collects it.
+async fn is_collected_despite(
+    fixture: &dyn Fixture,
+    arrives: Arrives,
+    late_copy: impl AsyncFnOnce(&KeptPlace),
+) {
     let place = KeptPlace::start(fixture).await;
-    place.acquire().await;
-    place.is_granted().await;
+    if arrives == Arrives::BeforeTheGrant {
+        late_copy(&place).await;
+        place.is_granted().await;
+    } else {
+        place.is_granted().await;
+        late_copy(&place).await;
+    }
     place.is_collected().await;
 }
 
@@ -319,6 +329,12 @@ impl KeptPlace {
 
     async fn acquire(&self) {
         self.store.acquire(&self.left).await.unwrap();
+    }
+
+    async fn confirm(&self) {
+        let Attempt { name, token, .. } = &self.left;
+        let answer = self.store.confirm(name, token).await.unwrap();
+        assert_eq!(answer, Confirmation::Lost);
     }
 
     /// The lock is released, and passes to the place.

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-use super::super::{claim::Nonce, node::Node};
+use super::super::{claim::Nonce, node::Node, scripts::fill_lease_keys};
 
 /// What became of a lease at one node that was to release it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,10 +43,7 @@ impl Node {
         let token = token.to_string();
         let keeper = keeper.map(|keeper| keeper.to_string()).unwrap_or_default();
         let fill = |command: &mut ScriptCall, _| {
-            for key in [keys.lock(), &keys.info(), &keys.ended()] {
-                command.arg(key);
-            }
-            command.arg(keys.wanted());
+            fill_lease_keys(command, keys).arg(keys.wanted());
             command.arg(&token).arg(TOMBSTONE_MS).arg(&keeper);
         };
         let run = self.run(&self.scripts.release, keys, &token, fill);
@@ -106,10 +103,9 @@ impl Node {
     ) -> Result<Withdrawal, StoreError> {
         let token = token.to_string();
         let fill = |command: &mut ScriptCall, _| {
-            for key in [keys.lock(), &keys.info(), &keys.ended()] {
-                command.arg(key);
-            }
-            command.arg(keys.wanted()).arg(&token);
+            fill_lease_keys(command, keys)
+                .arg(keys.wanted())
+                .arg(&token);
             command.arg(nonce.map(Nonce::as_str).unwrap_or_default());
             command.arg(TOMBSTONE_MS).arg(u8::from(nonce.is_none()));
         };
@@ -163,10 +159,7 @@ impl Node {
             NodeTarget::Foreign(mark) => (String::new(), mark.to_string()),
         };
         let fill = |command: &mut ScriptCall, sending| {
-            for key in [keys.lock(), &keys.info(), &keys.ended()] {
-                command.arg(key);
-            }
-            command.arg(keys.wanted());
+            fill_lease_keys(command, keys).arg(keys.wanted());
             command.arg(nonce.as_str()).arg(TOMBSTONE_MS);
             let late = u8::from(sending == Sending::Again);
             command.arg(&token).arg(&mark).arg(late);

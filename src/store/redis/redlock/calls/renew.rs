@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-use super::super::node::Node;
+use super::super::{node::Node, scripts::fill_lease_keys};
 
 // === impl Node ===
 
@@ -64,10 +64,7 @@ fn fill_who(
     token: &str,
     ttl: Option<Ttl>,
 ) {
-    for key in [keys.lock(), &keys.info(), &keys.ended()] {
-        command.arg(key);
-    }
-    command.arg(token);
+    fill_lease_keys(command, keys).arg(token);
     match ttl {
         Some(ttl) => command.arg(ttl.as_millis()),
         None => command.arg(""),
@@ -94,10 +91,7 @@ impl Node {
     ) -> Result<Confirmation, StoreError> {
         let token = token.to_string();
         let fill = |command: &mut ScriptCall, _| {
-            for key in [keys.lock(), &keys.info(), &keys.ended()] {
-                command.arg(key);
-            }
-            command.arg(&token).arg(TOMBSTONE_MS);
+            fill_lease_keys(command, keys).arg(&token).arg(TOMBSTONE_MS);
         };
         let run = self.run(&self.scripts.confirm, keys, &token, fill);
         let mut reply = run.await?.reply;

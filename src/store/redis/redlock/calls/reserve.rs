@@ -20,6 +20,7 @@ use super::super::{
     super::scripts::{Reply, fill_idempotency, token_hash},
     claim::{Claim, Nonce, begun_millis},
     node::{Node, delayed_without_data},
+    scripts::fill_lease_keys,
     vote::{Vote, VoteId},
 };
 
@@ -65,10 +66,8 @@ impl Node {
             .await?;
         let run = self.run_of(&connection)?.to_owned();
         let fill = |command: &mut ScriptCall| {
-            for key in [keys.lock(), &keys.info(), &keys.ended(), keys.fence()] {
-                command.arg(key);
-            }
-            command
+            fill_lease_keys(command, keys)
+                .arg(keys.fence())
                 .arg(keys.wanted())
                 .arg(Keys::NODE)
                 .arg(&token)
@@ -178,9 +177,7 @@ impl Node {
             connection.map_err(|why| StoreError::from(Unavailability::Connect(why.to_string())))?;
         let run = self.run_of(&connection)?.to_owned();
         let fill = |command: &mut ScriptCall| {
-            for key in [keys.lock(), &keys.info(), &keys.ended(), keys.fence()] {
-                command.arg(key);
-            }
+            fill_lease_keys(command, keys).arg(keys.fence());
             command.arg(Keys::NODE);
             command.arg(&token).arg(nonce.as_str()).arg(fence.get());
             command.arg(TOMBSTONE_MS).arg(begun_millis(lead));

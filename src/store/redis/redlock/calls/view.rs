@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-use super::super::{claim::Claim, node::Node};
+use super::super::{claim::Claim, node::Node, scripts::fill_lease_keys};
 
 /// Who has a lock at one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(in crate::store::redis::redlock) struct ReplayRequest {
 /// What a node answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store::redis::redlock) enum ReplayReply {
-    /// The lease, and whether it may have been delivered before.
+    /// The lease, and whether it may have been delivered to another attempt before.
     Lease(Claim, Salt, bool),
     /// A newer request under the key keeps it.
     Superseded,
@@ -88,10 +88,9 @@ impl Node {
         let asks = request.asks.to_string();
         let lease = request.lease.to_string();
         let fill = |command: &mut ScriptCall, _| {
-            for key in [keys.lock(), &keys.info(), &keys.ended()] {
-                command.arg(key);
-            }
-            command.arg(&asks).arg(hex::write(request.key.as_bytes()));
+            fill_lease_keys(command, keys)
+                .arg(&asks)
+                .arg(hex::write(request.key.as_bytes()));
             command.arg(&lease).arg(TOMBSTONE_MS);
         };
         let run = self.run(&self.scripts.replay, keys, &asks, fill);

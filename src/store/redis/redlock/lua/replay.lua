@@ -13,11 +13,12 @@
 --   4  how long to remember an end, in ms
 -- Reply
 --   {replayed, ARGV 1, ms left, salt, lease ..}
---   {collected, ARGV 1, ms left, salt, lease ..}  the same, and it was answered to nobody before
+--   {collected, ARGV 1, ms left, salt, lease ..}  the same, and it was answered to nobody before, but
+--                                        perhaps to this very attempt
 --   {superseded, ARGV 1}                 a newer request under the key keeps it
 --   {gone, ARGV 1}                       that lease does not live here under this key
 -- Replay
---   Answers it again.
+--   Answers the same.
 -- Clock
 --   TIME of this node, once.
 -- Cluster
@@ -35,7 +36,7 @@ local token, key, lease, tombstone = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- import settle
 -- import lease_reply
 
-local record = redis.call('HMGET', info, 'lock', 'idem', 'salt', 'provisional', 'lead')
+local record = redis.call('HMGET', info, 'lock', 'idem', 'salt', 'provisional', 'lead', 'collector')
 local left = redis.call('PTTL', lock)
 if redis.call('GET', lock) ~= lease or left < 0 or record[1] ~= lease or record[2] ~= key then
   return { 'gone', token }
@@ -52,9 +53,12 @@ if record[4] then
   if not left then
     return { 'gone', token }
   end
+  redis.call('HSET', info, 'collector', token)
 else
   -- What is left counts from the beginning of the lease, and not from when this node took part in it.
   left = math.max(0, left - (tonumber(record[5]) or 0))
 end
-local reply = { record[4] and 'collected' or 'replayed', token, left, record[3] or '' }
+-- Nobody has heard of it before, but perhaps this very attempt by an answer that was lost.
+local first = record[4] or record[6] == token
+local reply = { first and 'collected' or 'replayed', token, left, record[3] or '' }
 return tell(reply, redis.call('HMGET', info, unpack(TOLD)), 1, left, now)
