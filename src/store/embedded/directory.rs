@@ -2,9 +2,14 @@
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
-    io::{self, ErrorKind},
+    io::{self, ErrorKind, Read},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{AtFlags, Dir, Mode, OFlags, openat, renameat, unlinkat},
+    io::Errno,
 };
 
 use super::log::{LAYOUT, LogError, Segment, Unreadable, Volume};
@@ -53,90 +58,126 @@ impl Directory {
         &self.path
     }
 
-    /// Where the segments of the log are.
-    pub(super) fn files(&self) -> LogFiles {
-        LogFiles {
-            directory: self.path.clone(),
-        }
+    /// The segments of the log.
+    pub(super) fn files(&self) -> io::Result<LogFiles> {
+        Ok(LogFiles {
+            directory: File::open(&self.path)?,
+            growth: 256 * 1024,
+            shortest_segment: 16 * 1024 * 1024,
+        })
+    }
+
+    /// Where a segment of the log is.
+    pub(super) fn segment(&self, generation: u64) -> PathBuf {
+        self.path.join(file_name(generation))
     }
 
     /// What is in the directory now: the lock, and these segments of the log.
     pub(super) fn open_files(&self, segments: impl Iterator<Item = u64>) -> io::Result<OpenFiles> {
         let mut open_files = OpenFiles::of(self.path.join(LOCK), &self.lock)?;
-        let files = self.files();
-        open_files.set_segments(segments.map(|segment| files.path(segment)));
+        open_files.set_segments(segments.map(|segment| self.segment(segment)));
         Ok(open_files)
     }
 }
 
 // === Segments of the log ===
 
-/// The segments of the log in a data directory.
+/// The segments of the log in a data directory, whatever is put in its place.
 #[derive(Debug)]
 pub(super) struct LogFiles {
-    directory: PathBuf,
+    directory: File,
+    growth: usize,
+    shortest_segment: u64,
 }
 
+/// Where a segment is made: one in its place that cannot be read is damaged, and never merely unfinished.
+/// What a crash has left here is ignored.
+const DRAFT: &str = "latchgate.log.new";
 const PREFIX: &str = "latchgate.";
-const SUFFIX: &str = ".log";
 
 // === impl LogFiles ===
 
 impl LogFiles {
-    /// Where a segment is.
-    pub(super) fn path(&self, generation: u64) -> PathBuf {
-        self.directory
-            .join(format!("{PREFIX}{generation:08}{SUFFIX}"))
+    /// The same with segments of another size, so that a test comes to the next one.
+    #[cfg(test)]
+    pub(super) fn with_sizes(self, growth: usize, shortest_segment: u64) -> Self {
+        Self {
+            growth,
+            shortest_segment,
+            ..self
+        }
     }
 
-    /// Where a segment is made: one in its place that cannot be read is damaged, and never merely
-    /// unfinished. What a crash has left here is worth nothing.
-    fn draft_path(&self) -> PathBuf {
-        self.directory.join("latchgate.log.new")
+    fn open(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::CLOEXEC;
+        let file = openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(file.into())
     }
+
+    fn remove_draft(&self) -> io::Result<()> {
+        match unlinkat(&self.directory, DRAFT, AtFlags::empty()) {
+            Err(error) if error != Errno::NOENT => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn file_name(generation: u64) -> String {
+    format!("{PREFIX}{generation:08}.log")
+}
+
+/// The segment that is called so. No other spelling of its number is ours.
+fn generation(name: &str) -> Option<u64> {
+    let number = name.strip_prefix(PREFIX)?.strip_suffix(".log")?;
+    let generation = number.parse().ok()?;
+    (file_name(generation) == name).then_some(generation)
 }
 
 impl Volume for LogFiles {
     fn generations(&self) -> io::Result<Vec<u64>> {
         let mut generations = Vec::new();
-        for entry in fs::read_dir(&self.directory)? {
-            let name = entry?.file_name();
-            let name = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-            let number = name.and_then(|name| name.strip_suffix(SUFFIX)?.parse().ok());
-            // No other spelling of the number is ours.
-            generations.extend(number.filter(|&number| self.path(number).exists()));
+        for entry in Dir::read_from(&self.directory)? {
+            generations.extend(entry?.file_name().to_str().ok().and_then(generation));
         }
         Ok(generations)
     }
 
     fn read(&self, generation: u64) -> io::Result<Vec<u8>> {
-        fs::read(self.path(generation))
-    }
-
-    fn open(&self, generation: u64) -> io::Result<Box<dyn Segment>> {
-        Ok(Box::new(open_private(&self.path(generation), false)?))
+        let mut bytes = Vec::new();
+        let mut file = self.open(&file_name(generation), OFlags::RDONLY)?;
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn Segment>> {
-        let path = self.draft_path();
-        let file = open_private(&path, true)?;
-        file.set_len(0)?;
+        self.remove_draft()?;
+        let file = self.open(DRAFT, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());
         if let Err(error) = written {
             // On a full disk its space is needed by others.
-            fs::remove_file(&path).ok();
+            self.remove_draft().ok();
             return Err(error);
         }
         Ok(Box::new(file))
     }
 
     fn put_in_place(&self, generation: u64) -> io::Result<()> {
-        fs::rename(self.draft_path(), self.path(generation))?;
-        sync(&self.directory)
+        let name = file_name(generation);
+        renameat(&self.directory, DRAFT, &self.directory, name)?;
+        self.directory.sync_all()
     }
 
     fn remove(&self, generation: u64) -> io::Result<()> {
-        fs::remove_file(self.path(generation))
+        unlinkat(&self.directory, file_name(generation), AtFlags::empty())?;
+        Ok(())
+    }
+
+    fn growth(&self) -> usize {
+        self.growth
+    }
+
+    fn shortest_segment(&self) -> u64 {
+        self.shortest_segment
     }
 }
 
@@ -343,8 +384,8 @@ impl OpenError {
     }
 
     /// Sorts what was found while the log was read.
-    pub(super) fn of_log(files: &LogFiles, unreadable: Unreadable) -> Self {
-        let path = files.path(unreadable.generation);
+    pub(super) fn of_log(directory: &Directory, unreadable: Unreadable) -> Self {
+        let path = directory.segment(unreadable.generation);
         match unreadable.error {
             LogError::Io(error) => Self::of(&path, error),
             LogError::Layout(found) if found > LAYOUT => Self::NewerLayout {

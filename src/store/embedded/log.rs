@@ -1,19 +1,26 @@
-//! The log: every transaction, one record behind the other, in segments of which the last one is written.
+//! The log: every transaction is a record, appended in order to the newest of its segments.
 //!
 //! A segment is a file that is filled with zeros before it is used, so that a record overwrites what is
 //! there: its sync is one write of data and no change of the file's own entries. A record goes out only when
 //! the one before it is durable, so at most one can be torn, the last. What lives is copied into a new
 //! segment, some rows with each transaction, when the one before has become long; then that one is removed.
-//! Nothing is written behind a record that failed: a new segment begins with everything instead.
+//! Nothing is written behind a record that failed, or that another process has written: a new segment begins
+//! with everything instead.
 //!
 //! Segment: header of [`HEADER`] bytes, records, zeros. Record: salt of the segment, length, CRC-32, numbers
 //! of [`Link`], [`Meta`], rows, zeros up to a multiple of eight bytes, and a last byte that is not zero.
 
-use std::{collections::HashMap, fmt, io, ops::RangeInclusive};
+use std::{
+    collections::HashMap,
+    fmt,
+    io::{self, ErrorKind},
+    ops::RangeInclusive,
+    slice,
+};
 
 use tracing::warn;
 
-use crate::lock::LockName;
+use crate::{clock::Clock, lock::LockName};
 
 use super::{
     lease::{Lease, Moment},
@@ -37,8 +44,8 @@ const ALIGNMENT: usize = 8;
 const FIRST: u64 = 1;
 /// The last byte of a record: one of which the last bytes were not written is not taken for whole.
 const LAST_BYTE: u8 = 0xff;
-/// How much longer than what lives a segment becomes.
-const GARBAGE: u64 = 4;
+/// How many times as long as after its last copy a segment becomes.
+const GARBAGE: u64 = 2;
 
 /// Where segments are: a directory, or a disk in a test.
 pub(super) trait Volume: fmt::Debug + Send {
@@ -46,8 +53,6 @@ pub(super) trait Volume: fmt::Debug + Send {
     fn generations(&self) -> io::Result<Vec<u64>>;
     /// All of a segment.
     fn read(&self, generation: u64) -> io::Result<Vec<u8>>;
-    /// A segment to write to.
-    fn open(&self, generation: u64) -> io::Result<Box<dyn Segment>>;
     /// A new segment with these bytes, durable, that has no place yet.
     fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn Segment>>;
     /// Gives the draft its place, durably.
@@ -55,13 +60,9 @@ pub(super) trait Volume: fmt::Debug + Send {
     /// Removes a segment. It may come back after a loss of power.
     fn remove(&self, generation: u64) -> io::Result<()>;
     /// How many bytes of zeros a segment grows by.
-    fn growth(&self) -> usize {
-        256 * 1024
-    }
+    fn growth(&self) -> usize;
     /// How long a segment becomes at least before the next one begins.
-    fn shortest_segment(&self) -> u64 {
-        16 * 1024 * 1024
-    }
+    fn shortest_segment(&self) -> u64;
 }
 
 /// A segment that is open.
@@ -92,8 +93,19 @@ pub(super) struct Log {
     /// The last record that is durable, and the last one that was tried.
     durable: u64,
     sequence: u64,
+    /// Whether part of a record may be behind the last one that is durable.
+    is_torn: bool,
     /// Kept for its memory.
     record: Vec<u8>,
+}
+
+/// Where a log ends that was read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LogEnd {
+    generation: u64,
+    sequence: u64,
+    /// Whether part of one more record is there.
+    pub(super) is_torn: bool,
 }
 
 /// All that a log holds.
@@ -104,7 +116,7 @@ pub(super) struct Contents {
     pub(super) tombstones: Vec<(Tombstone, Moment)>,
 }
 
-/// How a record hangs together with the others.
+/// How a record is linked to the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Link {
     sequence: u64,
@@ -162,33 +174,18 @@ pub(super) enum LogError {
 // === impl Log ===
 
 impl Log {
-    /// Begins the log of an empty volume.
-    pub(super) fn create(volume: &dyn Volume, meta: &Meta) -> io::Result<()> {
-        let link = Link {
-            sequence: 1,
-            follows: 0,
-            base: FIRST,
-        };
-        let salt = new_salt();
-        let mut bytes = header(salt);
-        append_record(&mut bytes, salt, link, meta, &Rows::default());
-        fill(&mut bytes, volume.growth());
-        volume.draft(&bytes)?;
-        volume.put_in_place(FIRST)
-    }
-
-    /// Reads the whole log and opens it. Says, too, whether it ends as it should: if not, what was read
-    /// must be written anew.
-    pub(super) fn open(volume: Box<dyn Volume>) -> Result<(Self, Contents, bool), Unreadable> {
+    /// Reads the whole log of a volume; none if there is none.
+    pub(super) fn read(volume: &dyn Volume) -> Result<Option<(Contents, LogEnd)>, Unreadable> {
         let of = |generation| move |error: LogError| Unreadable { generation, error };
         let io = |generation| move |error: io::Error| of(generation)(error.into());
         let mut generations = volume.generations().map_err(io(FIRST))?;
         generations.sort_unstable();
-        let newest = generations.pop().unwrap_or(FIRST);
+        let Some(newest) = generations.pop() else {
+            return Ok(None);
+        };
         let bytes = volume.read(newest).map_err(io(newest))?;
         let last = ParsedSegment::parse(&bytes).map_err(of(newest))?;
-        let link = last.records.last().map(|record| record.link);
-        let link = link.ok_or(LogError::Gap(0)).map_err(of(newest))?;
+        let link = last.last_link().map_err(of(newest))?;
         let mut replay = Replay::default();
         for &older in generations.iter().filter(|&&it| it >= link.base) {
             let bytes = volume.read(older).map_err(io(older))?;
@@ -197,31 +194,49 @@ impl Log {
             replay.add(&segment).map_err(of(older))?;
         }
         replay.add(&last).map_err(of(newest))?;
-        let live = replay.bytes();
         let contents = replay.finish().map_err(of(newest))?;
-        if !last.is_clean {
-            warn!(
-                "the last transaction in the data directory is incomplete or damaged and is rolled back; \
-                 that is in order after a loss of power while it was written, before anybody had its answer; \
-                 if the disk has damaged it, what was granted, renewed or released last is forgotten"
-            );
-        }
-        let log = Self {
-            segment: volume.open(newest).map_err(io(newest))?,
+        let end = LogEnd {
             generation: newest,
-            salt: last.salt,
-            end: last.end as u64,
-            allocated: bytes.len() as u64,
-            full_at: volume.shortest_segment().max(GARBAGE * live),
-            base: link.base,
-            highest: newest,
-            durable: link.sequence,
             sequence: link.sequence,
+            is_torn: !last.is_clean,
+        };
+        Ok(Some((contents, end)))
+    }
+
+    /// Goes on where a log ended, with a segment that begins with every row.
+    ///
+    /// What was read may be in the page cache only, whoever wrote it: nothing is appended to it.
+    pub(super) fn begin(
+        volume: Box<dyn Volume>,
+        end: LogEnd,
+        meta: &Meta,
+        everything: &[Rows],
+    ) -> Result<Self, WriteFailure> {
+        let generation = end.generation + 1;
+        let link = Link {
+            sequence: end.sequence,
+            follows: end.sequence,
+            base: generation,
+        };
+        let draft = Draft::new(link, meta, everything, volume.growth());
+        let segment = draft.put_in_place(&*volume, generation)?;
+        let mut log = Self {
+            segment,
+            generation,
+            salt: draft.salt,
+            end: draft.end,
+            allocated: draft.bytes.len() as u64,
+            full_at: 0,
+            base: generation,
+            highest: generation,
+            durable: draft.last,
+            sequence: draft.last,
+            is_torn: false,
             record: Vec::new(),
             volume,
         };
-        log.remove_older();
-        Ok((log, contents, last.is_clean))
+        log.forget_older();
+        Ok(log)
     }
 
     /// Whether the next transaction had better begin a new segment, into which all that lives is copied.
@@ -229,14 +244,29 @@ impl Log {
         self.base == self.generation && self.end >= self.full_at
     }
 
-    /// The segments that are needed, and perhaps numbers between them that are none.
-    pub(super) fn segments(&self) -> RangeInclusive<u64> {
-        self.base..=self.generation
+    /// No new segment can begin: this one becomes longer.
+    pub(super) fn extend(&mut self) {
+        self.full_at = self.end + self.volume.shortest_segment();
     }
 
-    /// Whether an older segment is still needed, because not all that lives was copied.
-    pub(super) fn is_copying(&self) -> bool {
-        self.base < self.generation
+    /// Makes sure that there is room for a transaction, as far as one can know.
+    pub(super) fn reserve(&mut self) -> io::Result<()> {
+        let needed = self.end + self.volume.growth() as u64;
+        if needed > self.allocated {
+            self.grow(needed)?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing may be appended, because part of a record may be there.
+    pub(super) fn is_torn(&self) -> bool {
+        self.is_torn
+    }
+
+    /// The segments that are needed. Those between the first and the last that were never put in place are
+    /// numbered, too.
+    pub(super) fn segments(&self) -> RangeInclusive<u64> {
+        self.base..=self.generation
     }
 
     /// Writes a transaction behind the last one; durable when this returns.
@@ -257,13 +287,13 @@ impl Log {
 
     /// Begins a new segment with this transaction; the older ones stay.
     pub(super) fn begin_segment(&mut self, meta: &Meta, rows: &Rows) -> Result<(), WriteFailure> {
-        let base = self.base;
-        self.begin(meta, rows, |_new| base)
+        self.go_on_in(self.highest + 1, self.base, meta, slice::from_ref(rows))
     }
 
     /// Begins a new segment with every row; nothing else is needed any more.
-    pub(super) fn rewrite(&mut self, meta: &Meta, everything: &Rows) -> Result<(), WriteFailure> {
-        self.begin(meta, everything, |new| new)?;
+    pub(super) fn rewrite(&mut self, meta: &Meta, everything: &[Rows]) -> Result<(), WriteFailure> {
+        let generation = self.highest + 1;
+        self.go_on_in(generation, generation, meta, everything)?;
         self.forget_older();
         Ok(())
     }
@@ -276,7 +306,12 @@ impl Log {
     }
 
     fn append_with(&mut self, meta: &Meta, rows: &Rows, base: u64) -> Result<(), WriteFailure> {
-        let link = self.next_link(base);
+        self.sequence += 1;
+        let link = Link {
+            sequence: self.sequence,
+            follows: self.durable,
+            base,
+        };
         self.record.clear();
         append_record(&mut self.record, self.salt, link, meta, rows);
         // A reader knows by what is behind the last record that there is no more.
@@ -284,10 +319,12 @@ impl Log {
         if needed > self.allocated {
             self.grow(needed).map_err(WriteFailure::certain)?;
         }
+        self.is_torn = true;
         self.segment
             .write_at(&self.record, self.end)
-            .map_err(WriteFailure::certain)?;
+            .map_err(WriteFailure::of_write)?;
         self.segment.sync().map_err(WriteFailure::uncertain)?;
+        self.is_torn = false;
         self.end += self.record.len() as u64;
         self.durable = link.sequence;
         self.base = base;
@@ -295,8 +332,7 @@ impl Log {
     }
 
     fn grow(&mut self, needed: u64) -> io::Result<()> {
-        let growth = self.volume.growth() as u64;
-        let allocated = needed.next_multiple_of(growth);
+        let allocated = needed.next_multiple_of(self.volume.growth() as u64);
         let zeros = vec![0; usize::try_from(allocated - self.allocated).unwrap_or(usize::MAX)];
         self.segment.write_at(&zeros, self.allocated)?;
         self.segment.sync()?;
@@ -304,54 +340,46 @@ impl Log {
         Ok(())
     }
 
-    fn begin(
+    fn go_on_in(
         &mut self,
+        generation: u64,
+        base: u64,
         meta: &Meta,
-        rows: &Rows,
-        base: impl FnOnce(u64) -> u64,
+        rows: &[Rows],
     ) -> Result<(), WriteFailure> {
-        self.highest += 1;
-        let (generation, salt) = (self.highest, new_salt());
-        let link = self.next_link(base(generation));
-        let mut bytes = header(salt);
-        append_record(&mut bytes, salt, link, meta, rows);
-        let end = bytes.len() as u64;
-        fill(&mut bytes, self.volume.growth());
-        let segment = self.volume.draft(&bytes).map_err(WriteFailure::certain)?;
-        self.volume
-            .put_in_place(generation)
-            .map_err(WriteFailure::uncertain)?;
-        self.segment = segment;
-        self.generation = generation;
-        self.salt = salt;
-        self.end = end;
-        self.allocated = bytes.len() as u64;
-        self.durable = link.sequence;
-        self.base = link.base;
-        Ok(())
-    }
-
-    fn next_link(&mut self, base: u64) -> Link {
-        self.sequence += 1;
-        Link {
+        self.highest = generation;
+        let last = Link {
             sequence: self.sequence,
             follows: self.durable,
             base,
-        }
+        };
+        let draft = Draft::new(last, meta, rows, self.volume.growth());
+        // No number twice: this one may be found.
+        self.sequence = draft.last;
+        self.segment = match draft.put_in_place(&*self.volume, generation) {
+            Ok(segment) => segment,
+            Err(failure) => {
+                self.is_torn |= failure.may_be_found;
+                return Err(failure);
+            }
+        };
+        self.generation = generation;
+        self.salt = draft.salt;
+        self.end = draft.end;
+        self.allocated = draft.bytes.len() as u64;
+        self.durable = draft.last;
+        self.is_torn = false;
+        self.base = base;
+        Ok(())
     }
 
     fn forget_older(&mut self) {
         self.full_at = self.volume.shortest_segment().max(GARBAGE * self.end);
-        self.remove_older();
-    }
-
-    fn remove_older(&self) {
-        let removed = self.volume.generations().and_then(|generations| {
-            let mut older = generations.into_iter().filter(|&it| it < self.base);
-            older.try_for_each(|it| self.volume.remove(it))
-        });
-        if let Err(error) = removed {
-            warn!(%error, "cannot remove an old file of the data directory; that is tried again later");
+        let generations = self.volume.generations().unwrap_or_default();
+        for older in generations.into_iter().filter(|&it| it < self.base) {
+            if let Err(error) = self.volume.remove(older) {
+                warn!(%error, older, "cannot remove an old file of the data directory");
+            }
         }
     }
 }
@@ -359,10 +387,20 @@ impl Log {
 // === impl WriteFailure ===
 
 impl WriteFailure {
-    fn certain(error: io::Error) -> Self {
+    pub(super) fn certain(error: io::Error) -> Self {
         Self {
             error,
             may_be_found: false,
+        }
+    }
+
+    /// These are said before anything is written; after any other all of it may have been.
+    fn of_write(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem => {
+                Self::certain(error)
+            }
+            _ => Self::uncertain(error),
         }
     }
 
@@ -376,8 +414,54 @@ impl WriteFailure {
 
 // === Writing ===
 
-/// A number that no other segment of this directory has, by all odds: what is left of another file is
-/// never taken for a record.
+/// A segment that is about to be made.
+struct Draft {
+    bytes: Vec<u8>,
+    salt: u32,
+    /// Where the last record ends, and its number.
+    end: u64,
+    last: u64,
+}
+
+// === impl Draft ===
+
+impl Draft {
+    /// With a record for each of these, and one at least. `before` has the last number that was tried, and
+    /// the record that the first of these follows.
+    fn new(before: Link, meta: &Meta, rows: &[Rows], growth: usize) -> Self {
+        let salt = new_salt();
+        let mut bytes = header(salt);
+        let (none, mut link) = (Rows::default(), before);
+        for rows in rows.iter().chain(rows.is_empty().then_some(&none)) {
+            link.sequence += 1;
+            append_record(&mut bytes, salt, link, meta, rows);
+            link.follows = link.sequence;
+        }
+        let end = bytes.len();
+        bytes.resize((end + ALIGNMENT).next_multiple_of(growth), 0);
+        Self {
+            bytes,
+            salt,
+            end: end as u64,
+            last: link.sequence,
+        }
+    }
+
+    fn put_in_place(
+        &self,
+        volume: &dyn Volume,
+        generation: u64,
+    ) -> Result<Box<dyn Segment>, WriteFailure> {
+        let segment = volume.draft(&self.bytes).map_err(WriteFailure::certain)?;
+        volume
+            .put_in_place(generation)
+            .map_err(WriteFailure::uncertain)?;
+        Ok(segment)
+    }
+}
+
+/// A number that with overwhelming probability no other segment of this directory has: what is left of another
+/// file is never taken for a record.
 fn new_salt() -> u32 {
     let random = getrandom::u32().expect("the operating system gives random numbers");
     random.max(1)
@@ -413,6 +497,11 @@ fn append_record(bytes: &mut Vec<u8>, salt: u32, link: Link, meta: &Meta, rows: 
     meta.encode(bytes);
     bytes.extend_from_slice(&rows.len().to_le_bytes());
     bytes.extend_from_slice(rows.as_bytes());
+    finish_record(bytes, start);
+}
+
+/// Pads a record, and writes its length and checksum.
+fn finish_record(bytes: &mut Vec<u8>, start: usize) {
     let len = (bytes.len() - start + 1).next_multiple_of(ALIGNMENT);
     bytes.resize(start + len - 1, 0);
     bytes.push(LAST_BYTE);
@@ -421,10 +510,6 @@ fn append_record(bytes: &mut Vec<u8>, salt: u32, link: Link, meta: &Meta, rows: 
     record[4..8].copy_from_slice(&len.to_le_bytes());
     let sum = record_checksum(record);
     record[8..12].copy_from_slice(&sum.to_le_bytes());
-}
-
-fn fill(bytes: &mut Vec<u8>, growth: usize) {
-    bytes.resize((bytes.len() + ALIGNMENT).next_multiple_of(growth), 0);
 }
 
 /// Over all but itself.
@@ -440,19 +525,9 @@ fn record_checksum(record: &[u8]) -> u32 {
 /// A segment as it was found.
 #[derive(Debug)]
 struct ParsedSegment<'bytes> {
-    salt: u32,
-    records: Vec<ParsedRecord<'bytes>>,
-    /// Where the last record ends.
-    end: usize,
-    /// Whether nothing but zeros is behind it.
+    records: Vec<&'bytes [u8]>,
+    /// Whether nothing but zeros is behind the last one.
     is_clean: bool,
-}
-
-#[derive(Debug)]
-struct ParsedRecord<'bytes> {
-    link: Link,
-    meta: Meta,
-    rows: Vec<(&'bytes [u8], Option<&'bytes [u8]>)>,
 }
 
 /// What the records leave behind, one after the other.
@@ -467,10 +542,10 @@ struct Replay {
 impl<'bytes> ParsedSegment<'bytes> {
     fn parse(bytes: &'bytes [u8]) -> Result<Self, LogError> {
         let (salt, reached) = read_header(bytes)?;
-        let mut records: Vec<ParsedRecord<'_>> = Vec::new();
+        let mut records = Vec::new();
         let mut end = HEADER;
         while let Some(record) = whole_record(bytes, end, salt) {
-            records.push(ParsedRecord::decode(record)?);
+            records.push(record);
             end += record.len();
         }
         let rest = &bytes[end..];
@@ -486,16 +561,17 @@ impl<'bytes> ParsedSegment<'bytes> {
                 }
             }
         }
-        let last = records.last().map_or(0, |record| record.link.sequence);
+        let segment = Self { records, is_clean };
+        let last = segment.last_link()?.sequence;
         if last < reached {
             return Err(LogError::Gap(last));
         }
-        Ok(Self {
-            salt,
-            records,
-            end,
-            is_clean,
-        })
+        Ok(segment)
+    }
+
+    fn last_link(&self) -> Result<Link, LogError> {
+        let last = self.records.last().ok_or(LogError::Gap(0))?;
+        Link::read(&mut Fields::of(&last[RECORD_HEADER..])).map_err(LogError::of_record)
     }
 }
 
@@ -539,31 +615,27 @@ fn whole_record(bytes: &[u8], at: usize, salt: u32) -> Option<&[u8]> {
     is_whole.then_some(record)
 }
 
-// === impl ParsedRecord ===
+// === impl Link ===
 
-impl<'bytes> ParsedRecord<'bytes> {
-    /// Reads what was found to be as it was written: what makes no sense then was not written by us.
-    fn decode(record: &'bytes [u8]) -> Result<Self, LogError> {
-        let mut fields = Fields::of(&record[RECORD_HEADER..]);
-        Self::read(&mut fields).map_err(|error| LogError::Row {
-            key: "about the log".to_owned(),
-            error,
-        })
-    }
-
-    fn read(fields: &mut Fields<'bytes>) -> Result<Self, RowError> {
-        let link = Link {
+impl Link {
+    fn read(fields: &mut Fields<'_>) -> Result<Self, RowError> {
+        Ok(Self {
             sequence: fields.u64()?,
             follows: fields.u64()?,
             base: fields.u64()?,
-        };
-        let meta = Meta::read(fields)?;
-        let count = fields.u64()?;
-        let mut rows = Vec::new();
-        for _ in 0..count {
-            rows.push(fields.row()?);
+        })
+    }
+}
+
+// === impl LogError ===
+
+impl LogError {
+    /// The record was found to be as it was written: what makes no sense then was not written by us.
+    fn of_record(error: RowError) -> Self {
+        Self::Row {
+            key: "about the log".to_owned(),
+            error,
         }
-        Ok(Self { link, meta, rows })
     }
 }
 
@@ -572,26 +644,28 @@ impl<'bytes> ParsedRecord<'bytes> {
 impl Replay {
     fn add(&mut self, segment: &ParsedSegment<'_>) -> Result<(), LogError> {
         for record in &segment.records {
+            let mut fields = Fields::of(&record[RECORD_HEADER..]);
+            let link = Link::read(&mut fields).map_err(LogError::of_record)?;
             if let Some((last, _meta)) = &self.last
-                && record.link.follows != last.sequence
+                && link.follows != last.sequence
             {
                 return Err(LogError::Gap(last.sequence));
             }
-            for (key, value) in &record.rows {
-                match value {
-                    Some(value) => self.rows.insert(key.to_vec(), value.to_vec()),
-                    None => self.rows.remove(*key),
-                };
-            }
-            self.last = Some((record.link, record.meta.clone()));
+            let meta = self.take_rows(&mut fields).map_err(LogError::of_record)?;
+            self.last = Some((link, meta));
         }
         Ok(())
     }
 
-    fn bytes(&self) -> u64 {
-        let rows = self.rows.iter();
-        rows.map(|(key, value)| (key.len() + value.len()) as u64)
-            .sum()
+    fn take_rows(&mut self, fields: &mut Fields<'_>) -> Result<Meta, RowError> {
+        let meta = Meta::read(fields)?;
+        for _ in 0..fields.u64()? {
+            match fields.row()? {
+                (key, Some(value)) => self.rows.insert(key.to_vec(), value.to_vec()),
+                (key, None) => self.rows.remove(key),
+            };
+        }
+        Ok(meta)
     }
 
     fn finish(self) -> Result<Contents, LogError> {
@@ -618,6 +692,20 @@ impl Replay {
 // === impl Contents ===
 
 impl Contents {
+    /// Those of a store that holds nothing.
+    pub(super) fn none(clock: &dyn Clock) -> Self {
+        Self {
+            meta: Meta {
+                fence: 0,
+                boot: clock.boot_id(),
+                written_at: Moment::now(clock),
+                rows: 0,
+            },
+            leases: Vec::new(),
+            tombstones: Vec::new(),
+        }
+    }
+
     fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
         if let Some(name) = RowKey::parse_lease(key) {
             self.leases.push((name?, row::decode(value)?));
@@ -632,13 +720,20 @@ impl Contents {
     }
 }
 
-/// Reads any bytes as a segment, for fuzzers: what is taken for one is read, and nothing panics.
+/// Reads any bytes as a segment, and as what is in a record of one, for fuzzers: nothing panics.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn fuzzed_segment(bytes: &[u8]) -> String {
-    let replayed = ParsedSegment::parse(bytes).and_then(|segment| {
+    let replayed = |bytes: &[u8]| {
+        let segment = ParsedSegment::parse(bytes)?;
         let mut replay = Replay::default();
         replay.add(&segment)?;
         replay.finish()
-    });
-    format!("{replayed:?}")
+    };
+    let mut record = header(1);
+    record.extend_from_slice(&1_u32.to_le_bytes());
+    record.extend_from_slice(&[0; RECORD_HEADER - 4]);
+    record.extend_from_slice(bytes);
+    finish_record(&mut record, HEADER);
+    record.extend_from_slice(&[0; ALIGNMENT]);
+    format!("{:?} {:?}", replayed(bytes), replayed(&record))
 }

@@ -3,7 +3,7 @@
 use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
 
 use crate::{
-    clock::{BootId, Clock},
+    clock::BootId,
     lock::{
         FencingToken, Fingerprint, IdempotencyHash, LockName, Metadata, Owner, Salt, TokenHash, Ttl,
     },
@@ -20,6 +20,8 @@ pub(super) struct Rows {
     count: u64,
 }
 
+/// How many bytes of rows one record holds of many: its length is a number of 32 bits.
+const ENOUGH: usize = 64 * 1024 * 1024;
 /// Instead of the length of a value: the row is removed.
 const REMOVED: u32 = u32::MAX;
 
@@ -55,6 +57,11 @@ impl Rows {
     /// How many they are.
     pub(super) fn len(&self) -> u64 {
         self.count
+    }
+
+    /// Whether a record had better hold no more.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.len() >= ENOUGH
     }
 
     /// All of them.
@@ -351,16 +358,6 @@ pub(super) struct Meta {
 // === impl Meta ===
 
 impl Meta {
-    /// Of a store that holds nothing.
-    pub(super) fn first(clock: &dyn Clock) -> Self {
-        Self {
-            fence: 0,
-            boot: clock.boot_id(),
-            written_at: Moment::now(clock),
-            rows: 0,
-        }
-    }
-
     /// Appends it to a record.
     pub(super) fn encode(&self, record: &mut Vec<u8>) {
         record.extend_from_slice(&self.fence.to_le_bytes());

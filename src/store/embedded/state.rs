@@ -196,16 +196,25 @@ impl State {
         rows
     }
 
-    /// Every row.
-    pub(super) fn all(&self) -> Rows {
+    /// Every row, in parts that a record can hold.
+    pub(super) fn all(&self) -> Vec<Rows> {
+        let mut parts = Vec::new();
         let mut rows = Rows::default();
+        let mut pass_on = |rows: &mut Rows| {
+            if rows.is_full() {
+                parts.push(std::mem::take(rows));
+            }
+        };
         for (name, lease) in &self.leases {
             rows.lease(name, lease);
+            pass_on(&mut rows);
         }
         for (tombstone, until) in &self.tombstones {
             rows.tombstone(tombstone, Some(*until));
+            pass_on(&mut rows);
         }
-        rows
+        parts.push(rows);
+        parts
     }
 
     /// Appends the next rows of a copy of everything, at most so many. Answers how far it has come, or none

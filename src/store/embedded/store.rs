@@ -1,7 +1,7 @@
 //! The handle to the embedded store.
 
 use std::{
-    fmt, io,
+    fmt,
     path::{Path, PathBuf},
     sync::{
         Arc, PoisonError, RwLock,
@@ -39,9 +39,9 @@ use super::{
     health::DiskHealth,
     lease::Moment,
     list::{ListProgress, PageBuilder},
-    log::{Contents, Log, Volume},
-    row::{Meta, Rows},
-    state::{CopyCursor, State},
+    log::{Contents, Log, LogEnd, Volume},
+    row::Meta,
+    state::State,
     writer::Writer,
 };
 
@@ -276,7 +276,9 @@ impl EmbeddedStore {
     /// Blocks while it reads the log.
     pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let directory = Directory::take(directory)?;
-        let files = directory.files();
+        let files = directory
+            .files()
+            .map_err(|error| OpenError::of(directory.path(), error))?;
         Self::start(directory, Box::new(files), clock)
     }
 
@@ -286,13 +288,15 @@ impl EmbeddedStore {
         volume: Box<dyn Volume>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
-        let files = directory.files();
-        let broken = |error: io::Error| OpenError::of(directory.path(), error);
-        if volume.generations().map_err(broken)?.is_empty() {
-            Log::create(&*volume, &Meta::first(&*clock)).map_err(broken)?;
+        let read = Log::read(&*volume).map_err(|error| OpenError::of_log(&directory, error))?;
+        let (contents, end) = read.unwrap_or_else(|| (Contents::none(&*clock), LogEnd::default()));
+        if end.is_torn {
+            warn!(
+                "the last transaction in the data directory is incomplete or damaged and is rolled back; \
+                 that is in order after a loss of power while it was written, before anybody had its answer; \
+                 if the disk has damaged it, what was granted, renewed or released last is forgotten"
+            );
         }
-        let (mut log, contents, sound) =
-            Log::open(volume).map_err(|error| OpenError::of_log(&files, error))?;
         let now = Moment::now(&*clock);
         let boot = clock.boot_id();
         let same_boot = contents.meta.boot == boot && contents.meta.written_at <= now;
@@ -310,19 +314,17 @@ impl EmbeddedStore {
             written_at: now,
             rows: state.len(),
         };
-        // The first transaction shows at once whether the directory can be written.
-        if same_boot && sound {
-            log.append(&meta, &Rows::default())
-        } else {
-            log.rewrite(&meta, &state.all())
-        }
-        .map_err(|failure| broken(failure.error))?;
+        // This shows at once whether the directory can be written.
+        let log = Log::begin(volume, end, &meta, &state.all())
+            .map_err(|failure| OpenError::of(directory.path(), failure.error))?;
 
         let (commands, received) = mpsc::sync_channel(QUEUE);
         let state = Arc::new(RwLock::new(state));
         let health = Arc::new(DiskHealth::default());
         let closed = Arc::new(AtomicBool::new(false));
-        let open_files = directory.open_files(log.segments()).map_err(broken)?;
+        let open_files = directory
+            .open_files(log.segments())
+            .map_err(|error| OpenError::of(directory.path(), error))?;
         let path = directory.path().to_owned();
         let writer = Writer {
             commands: received,
@@ -333,8 +335,7 @@ impl EmbeddedStore {
             health: Arc::clone(&health),
             closed: Arc::clone(&closed),
             boot,
-            // An interrupted copy begins again.
-            copied: log.is_copying().then_some(CopyCursor::START),
+            copied: None,
             log,
             writable: true,
             written_at: now,

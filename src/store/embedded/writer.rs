@@ -83,13 +83,6 @@ pub(super) struct Writer {
     pub(super) directory: Directory,
 }
 
-/// What one transaction writes.
-struct Change {
-    rows: Rows,
-    fence: u64,
-    total: u64,
-}
-
 /// Why the log cannot be written yet.
 enum Unrecovered {
     /// The disk fails.
@@ -165,7 +158,7 @@ impl Writer {
         let now = Moment::now(&*self.clock);
         let mut done = ExecutedBatch::default();
         let mut close = None;
-        let change = {
+        let rows = {
             let mut state = write(&self.state);
             state.take_back(&self.orphans, now);
             for (command, runtime) in batch {
@@ -178,12 +171,12 @@ impl Writer {
                 }
             }
             self.sweep_pending = !state.sweep(now, SWEEP);
-            Change::of(&state)
+            state.unwritten()
         };
-        if change.rows.is_empty() {
+        if rows.is_empty() {
             self.answer(done, now);
         } else {
-            self.commit(change, now, done);
+            self.commit(rows, now, done);
         }
         close.map_or(ControlFlow::Continue(()), ControlFlow::Break)
     }
@@ -202,9 +195,9 @@ impl Writer {
         ControlFlow::Continue(())
     }
 
-    fn commit(&mut self, change: Change, now: Moment, done: ExecutedBatch) {
+    fn commit(&mut self, rows: Rows, now: Moment, done: ExecutedBatch) {
         self.health.record_write_start(now);
-        if let Err(failure) = self.write(change, now) {
+        if let Err(failure) = self.write(rows, now) {
             self.fail(&failure.error.to_string(), failure.may_be_found, done);
             return;
         }
@@ -214,24 +207,32 @@ impl Writer {
     }
 
     /// Writes a transaction, and with it the next part of a copy if one is under way or due.
-    fn write(&mut self, mut change: Change, now: Moment) -> Result<(), WriteFailure> {
-        let meta = self.meta(&change, now);
-        let rows = &mut change.rows;
+    fn write(&mut self, mut rows: Rows, now: Moment) -> Result<(), WriteFailure> {
+        let meta = self.meta(now);
         if self.log.is_full() {
-            self.log.begin_segment(&meta, rows)?;
-            self.copied = Some(CopyCursor::START);
-            self.see_files();
-            return Ok(());
+            match self.log.begin_segment(&meta, &rows) {
+                Ok(()) => {
+                    self.copied = Some(CopyCursor::START);
+                    self.see_files();
+                    return Ok(());
+                }
+                Err(failure) if failure.may_be_found => return Err(failure),
+                Err(failure) => {
+                    // There may be room yet in the one that is there.
+                    warn!(error = %failure.error, "cannot begin a new file of the log");
+                    self.log.extend();
+                }
+            }
         }
         let Some(copied) = &self.copied else {
-            return self.log.append(&meta, rows);
+            return self.log.append(&meta, &rows);
         };
         let limit = COPY + usize::try_from(rows.len()).unwrap_or(usize::MAX - COPY);
-        let more = read(&self.state).copy(copied, limit, rows);
+        let more = read(&self.state).copy(copied, limit, &mut rows);
         if more.is_some() {
-            self.log.append(&meta, rows)?;
+            self.log.append(&meta, &rows)?;
         } else {
-            self.log.append_last_copied(&meta, rows)?;
+            self.log.append_last_copied(&meta, &rows)?;
             self.see_files();
         }
         self.copied = more;
@@ -268,25 +269,32 @@ impl Writer {
         self.files_checked_at = Instant::now();
         if let Err(why) = self.open_files.check() {
             self.fail(&why, false, ExecutedBatch::default());
-            self.health.record_misplaced(&why);
+            if !self.writable {
+                self.health.record_misplaced(&why);
+            }
         }
     }
 
-    /// Begins a segment with what memory holds, which shows at once whether the disk can be written.
+    /// Makes sure that the log holds what memory holds, and that it can be written.
     ///
     /// After a failed fsync the batch may be in the page cache and never reach the disk. So if it
     /// can be read, that proves nothing: every row is written anew, without the batch.
     fn recover(&mut self) -> Result<(), Unrecovered> {
-        self.tried_at = Instant::now();
         self.open_files.check().map_err(Unrecovered::Misplaced)?;
         let now = Moment::now(&*self.clock);
-        let everything = Change::everything(&self.state());
-        let meta = self.meta(&everything, now);
-        self.log
-            .rewrite(&meta, &everything.rows)
-            .map_err(|failure| Unrecovered::Disk(failure.error.to_string()))?;
+        let written = if self.log.is_torn() {
+            let everything = read(&self.state).all();
+            let meta = self.meta(now);
+            self.copied = None;
+            self.log.rewrite(&meta, &everything)
+        } else {
+            let meta = self.meta(now);
+            let room = self.log.reserve().map_err(WriteFailure::certain);
+            room.and_then(|()| self.log.append(&meta, &Rows::default()))
+        };
+        self.tried_at = Instant::now();
+        written.map_err(|failure| Unrecovered::Disk(failure.error.to_string()))?;
         self.see_files();
-        self.copied = None;
         self.written_at = now;
         self.writable = true;
         self.health.record_write_done();
@@ -304,8 +312,11 @@ impl Writer {
 
     /// Takes note of the files that there are now.
     fn see_files(&mut self) {
-        let files = self.directory.files();
-        let segments = self.log.segments().map(|segment| files.path(segment));
+        let directory = &self.directory;
+        let segments = self
+            .log
+            .segments()
+            .map(|segment| directory.segment(segment));
         self.open_files.set_segments(segments);
     }
 
@@ -315,15 +326,15 @@ impl Writer {
             return;
         }
         let now = Moment::now(&*self.clock);
-        let (change, lags) = {
+        let (rows, lags) = {
             let mut state = write(&self.state);
             state.take_back(&self.orphans, now);
             self.sweep_pending = !state.sweep(now, SWEEP);
             let lags = state.len() > 0 && now.since(self.written_at) >= HEARTBEAT;
-            (Change::of(&state), lags)
+            (state.unwritten(), lags)
         };
-        if lags || !change.rows.is_empty() {
-            self.commit(change, now, ExecutedBatch::default());
+        if lags || !rows.is_empty() {
+            self.commit(rows, now, ExecutedBatch::default());
         } else {
             self.answer(ExecutedBatch::default(), now);
         }
@@ -343,12 +354,14 @@ impl Writer {
         }
     }
 
-    fn meta(&self, change: &Change, now: Moment) -> Meta {
+    /// What a transaction says of the store, with the changes that are in memory.
+    fn meta(&self, now: Moment) -> Meta {
+        let state = read(&self.state);
         Meta {
-            fence: change.fence,
+            fence: state.fence(),
             boot: self.boot.clone(),
             written_at: now,
-            rows: change.total,
+            rows: state.len(),
         }
     }
 
@@ -394,24 +407,4 @@ fn read(state: &RwLock<State>) -> RwLockReadGuard<'_, State> {
 
 fn write(state: &RwLock<State>) -> RwLockWriteGuard<'_, State> {
     state.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-// === impl Change ===
-
-impl Change {
-    fn of(state: &State) -> Self {
-        Self::with(state.unwritten(), state)
-    }
-
-    fn everything(state: &State) -> Self {
-        Self::with(state.all(), state)
-    }
-
-    fn with(rows: Rows, state: &State) -> Self {
-        Self {
-            rows,
-            fence: state.fence(),
-            total: state.len(),
-        }
-    }
 }

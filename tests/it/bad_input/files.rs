@@ -1,20 +1,18 @@
 //! Embedded files that were damaged: refused with a clear error, or every lock is held as before.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use latchgate::store::{Store, embedded::EmbeddedStore, embedded::OpenError};
 use tempfile::TempDir;
 
 use crate::{
-    embedded::place::{data_file, open, take},
-    support::{Random, eventually, full},
+    embedded::place::{data_file, open, take, with_log},
+    support::{Random, full},
 };
 
 const LOCKS: usize = 3;
 
 struct Sound {
-    directory: TempDir,
-    path: PathBuf,
     bytes: Vec<u8>,
 }
 
@@ -26,25 +24,14 @@ impl Sound {
         let store = open(directory.path()).unwrap();
         take(&store, LOCKS).await;
         store.close().await;
-        let path = data_file(directory.path());
-        let bytes = fs::read(&path).unwrap();
-        Self {
-            directory,
-            path,
-            bytes,
-        }
+        let bytes = fs::read(data_file(directory.path())).unwrap();
+        Self { bytes }
     }
 
-    /// Opens the file with other bytes; whether it was refused.
-    async fn with(&self, bytes: &[u8], what: &str) -> bool {
-        fs::write(&self.path, bytes).unwrap();
-        // The thread of the store before may still be about to let go of the directory.
-        let opened = eventually("the directory is let go of", async || {
-            let opened = open(self.directory.path());
-            (!matches!(opened, Err(OpenError::InUse(_)))).then_some(opened)
-        })
-        .await;
-        match opened {
+    /// Opens a log with these bytes; whether it was refused.
+    async fn is_refused(bytes: &[u8], what: &str) -> bool {
+        let (directory, _path) = with_log(bytes);
+        match open(directory.path()) {
             Ok(store) => {
                 holds_everything(&store, what).await;
                 store.close().await;
@@ -77,12 +64,12 @@ async fn a_file_with_a_flipped_byte_is_refused_or_holds_what_it_held() {
         let mut damaged = sound.bytes.clone();
         damaged[at] ^= 1 << random.below(8);
         let what = format!("byte {at}, {}", random.how_to_repeat());
-        refused += usize::from(sound.with(&damaged, &what).await);
+        refused += usize::from(Sound::is_refused(&damaged, &what).await);
         cases += 1;
     }
     println!("{refused} of {cases} were refused");
     assert!(refused > 0, "no damage was noticed");
-    assert!(!sound.with(&sound.bytes, "as it was").await);
+    assert!(!Sound::is_refused(&sound.bytes, "as it was").await);
 }
 
 #[tokio::test]
@@ -94,11 +81,11 @@ async fn a_file_of_which_a_piece_is_missing_is_refused_or_holds_what_it_held() {
     let mut cases = 0;
     for len in (random.below(step)..length).step_by(step) {
         let what = format!("{len} of {length} bytes, {}", random.how_to_repeat());
-        sound.with(&sound.bytes[..len], &what).await;
+        Sound::is_refused(&sound.bytes[..len], &what).await;
         // A page that was never written.
         let mut hole = sound.bytes.clone();
         hole[len..length.min(len + 4_096)].fill(0);
-        sound.with(&hole, &format!("a hole, {what}")).await;
+        Sound::is_refused(&hole, &format!("a hole, {what}")).await;
         cases += 2;
     }
     println!("{cases} cases");

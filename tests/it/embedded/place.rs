@@ -1,6 +1,7 @@
 //! Opening the store, and short words for what is done with it.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,6 +15,8 @@ use latchgate::{
         embedded::{EmbeddedStore, OpenError},
     },
 };
+
+use tempfile::TempDir;
 
 use crate::support::eventually;
 
@@ -34,7 +37,18 @@ pub(crate) async fn open_again(directory: &Path) -> Result<EmbeddedStore, OpenEr
 
 /// The one file of the log in a directory, as long as little was written.
 pub(crate) fn data_file(directory: &Path) -> PathBuf {
-    directory.join("latchgate.00000001.log")
+    let entries = fs::read_dir(directory).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let log = paths.find(|path| path.extension().is_some_and(|it| it == "log"));
+    log.expect("there is a log")
+}
+
+/// A directory with this as its log.
+pub(crate) fn with_log(bytes: &[u8]) -> (TempDir, PathBuf) {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("latchgate.00000001.log");
+    fs::write(&path, bytes).unwrap();
+    (directory, path)
 }
 
 /// An attempt for a lease of an hour.

@@ -5,7 +5,7 @@ use std::fs;
 use latchgate::store::Store;
 use tempfile::TempDir;
 
-use super::place::{data_file, open, open_again, take};
+use super::place::{data_file, open, open_again, take, with_log};
 use crate::api::lines::Lines;
 
 const LOCKS: usize = 20;
@@ -30,8 +30,7 @@ async fn nothing_is_forgotten_without_a_word() {
     store.close().await;
     let (mut rolled_back, mut refused) = (0, 0);
     for damaged in damaged(&killed) {
-        let directory = TempDir::new().unwrap();
-        fs::write(data_file(directory.path()), damaged).unwrap();
+        let (directory, _path) = with_log(&damaged);
         let lines = Lines::default();
         let collecting = lines.collect();
         let opened = open_again(directory.path()).await;
@@ -55,8 +54,7 @@ async fn nothing_is_forgotten_without_a_word() {
         "{rolled_back}, {refused}"
     );
 
-    let directory = TempDir::new().unwrap();
-    fs::write(data_file(directory.path()), killed).unwrap();
+    let (directory, _path) = with_log(&killed);
     let lines = Lines::default();
     let collecting = lines.collect();
     let store = open_again(directory.path()).await.unwrap();

@@ -40,7 +40,11 @@ async fn run(seed: u64) {
         let context = format!("seed {seed}, step {step}, {:?}", rig.disk.fault());
         match random.below(12) {
             0 => rig.disk.fail(fault(&mut random)),
-            1 if random.below(3) == 0 => rig.lose_power().await,
+            1 => match random.below(3) {
+                0 => rig.lose_power().await,
+                1 => rig.kill().await,
+                _ => {}
+            },
             2 => {
                 rig.disk.fail(Fault::None);
                 let fence = rig.writes_again().await.fence.get();
@@ -109,12 +113,14 @@ async fn one_command(
 }
 
 fn fault(random: &mut Xorshift) -> Fault {
-    match random.below(7) {
+    match random.below(9) {
         0 => Fault::Full(random.below(30)),
+        7 => Fault::DiesAfter(1 + random.below(9)),
+        8 => Fault::SyncLosesAfter(random.below(5)),
         1 => Fault::ReadOnly,
         2 => Fault::Dead,
         3 => Fault::SyncLands(1 + random.below(3)),
-        4..6 => Fault::SyncLoses(1 + random.below(3)),
+        4 | 5 => Fault::SyncLoses(1 + random.below(3)),
         _ => Fault::None,
     }
 }

@@ -26,11 +26,15 @@ pub(super) enum Fault {
     ReadOnly,
     /// Nothing works at all.
     Dead,
+    /// After so many more writes, syncs, renames and removals nothing works any more.
+    DiesAfter(usize),
     /// So many syncs fail although everything reached the disk.
     SyncLands(usize),
     /// So many syncs fail, and what was to be synced never reaches the disk, although it can still be
     /// read: this is what Linux does.
     SyncLoses(usize),
+    /// So many more syncs succeed, and then they fail as in [`Fault::SyncLoses`].
+    SyncLosesAfter(usize),
 }
 
 #[derive(Default)]
@@ -87,11 +91,7 @@ impl Disk {
             for range in std::mem::take(&mut file.dirty) {
                 let sectors = range.start / SECTOR..range.end.div_ceil(SECTOR);
                 for sector in sectors {
-                    platter.chance = platter
-                        .chance
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1_442_695_040_888_963_407);
-                    if platter.chance >> 62 == 0 {
+                    if flip(&mut platter.chance) {
                         file.keep(sector * SECTOR..(sector + 1) * SECTOR);
                     }
                 }
@@ -160,11 +160,6 @@ impl Volume for Disk {
         Ok(platter.files[file].cached.clone())
     }
 
-    fn open(&self, generation: u64) -> io::Result<Box<dyn Segment>> {
-        let file = self.platter().file(generation)?;
-        Ok(self.segment(file))
-    }
-
     fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn Segment>> {
         let file = {
             let mut platter = self.platter();
@@ -193,6 +188,10 @@ impl Volume for Disk {
         let mut platter = self.platter();
         platter.writable()?;
         let removed = platter.entries.remove(&generation);
+        // Before anything that comes after it, or long after: both happen.
+        if platter.flip() {
+            platter.durable_entries.remove(&generation);
+        }
         removed.map(drop).ok_or(ErrorKind::NotFound.into())
     }
 
@@ -222,7 +221,19 @@ impl Segment for OpenFile {
 
 // === impl Platter ===
 
+/// A coin.
+fn flip(chance: &mut u64) -> bool {
+    *chance = chance
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    *chance >> 63 == 0
+}
+
 impl Platter {
+    fn flip(&mut self) -> bool {
+        flip(&mut self.chance)
+    }
+
     fn works(&self) -> io::Result<()> {
         match self.fault {
             Fault::Dead => Err(io::Error::other("the disk is dead")),
@@ -233,6 +244,13 @@ impl Platter {
     fn writable(&mut self) -> io::Result<()> {
         self.works()?;
         match &mut self.fault {
+            Fault::DiesAfter(left) => {
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    self.fault = Fault::Dead;
+                }
+                Ok(())
+            }
             Fault::ReadOnly => Err(ErrorKind::ReadOnlyFilesystem.into()),
             Fault::Full(0) => Err(ErrorKind::StorageFull.into()),
             Fault::Full(left) => {
@@ -253,6 +271,20 @@ impl Platter {
     fn sync(&mut self, file: Option<usize>) -> io::Result<()> {
         self.works()?;
         let (lands, fails) = match &mut self.fault {
+            Fault::DiesAfter(left) => {
+                *left = left.saturating_sub(1);
+                let dies = *left == 0;
+                if dies {
+                    self.fault = Fault::Dead;
+                }
+                // It may be that only the word of it is lost.
+                (!dies || self.flip(), dies)
+            }
+            Fault::SyncLosesAfter(0) => (false, true),
+            Fault::SyncLosesAfter(left) => {
+                *left -= 1;
+                (true, false)
+            }
             Fault::SyncLands(times @ 1..) => {
                 *times -= 1;
                 (true, true)

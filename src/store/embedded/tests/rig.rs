@@ -16,7 +16,7 @@ use crate::{
     store::{
         Store, StoreError,
         contract::{Acquisition, Attempt, Holder, Idempotency, Inspection},
-        embedded::{EmbeddedStore, OpenError, directory::Directory},
+        embedded::{EmbeddedStore, OpenError, directory::Directory, row::Rows},
     },
 };
 
@@ -64,6 +64,14 @@ impl Rig {
         self.open().unwrap();
     }
 
+    /// The process is killed, and started again in the same boot: what it wrote can be read, synced or not.
+    pub(super) async fn kill(&mut self) {
+        self.disk.fail(Fault::Dead);
+        self.close().await;
+        self.disk.fail(Fault::None);
+        self.open().unwrap();
+    }
+
     /// The machine stops between two instructions and starts again: another boot.
     pub(super) async fn lose_power(&mut self) {
         // From here nothing that the store still writes is kept.
@@ -103,7 +111,8 @@ impl Rig {
 
     /// How many rows are remembered.
     pub(super) fn remembered(&self) -> u64 {
-        self.store().state.read().unwrap().all().len()
+        let all = self.store().state.read().unwrap().all();
+        all.iter().map(Rows::len).sum()
     }
 
     /// Waits until the store can write again.

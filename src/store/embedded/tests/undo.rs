@@ -147,7 +147,7 @@ fn holds_together(state: &State, now: Moment) {
 }
 
 fn seen(state: &State, now: Moment) -> Seen {
-    let all = state.all();
+    let all = &state.all()[0];
     let mut fields = Fields::of(all.as_bytes());
     let mut rows: Vec<_> = (0..all.len())
         .map(|_| fields.row().unwrap())
