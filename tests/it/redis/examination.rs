@@ -10,7 +10,7 @@ use latchgate::{
     lifecycle::Lifecycle,
     store::{
         Store, StoreError, Unavailability,
-        contract::{Breaking, Health, Inspection, Release, Renewal},
+        contract::{Acquisition, Breaking, Health, Inspection, Release, Renewal},
         redis::RedisStore,
     },
 };
@@ -18,6 +18,7 @@ use latchgate::{
 use super::{
     foreign::fence_key,
     rig::{Rig, attempt, eventually, granted, health, name, open, quick},
+    waiting::gate::{TestGateway, waiting},
 };
 use crate::support::{RedisServer, url};
 
@@ -189,7 +190,7 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_granted() {
 #[tokio::test]
 async fn a_permission_that_is_taken_away_leaves_no_lock_half_released() {
     let server = RedisServer::start().await;
-    for command in ["set", "lpop", "del"] {
+    for command in ["set", "lindex", "del"] {
         let lifecycle = Lifecycle::new();
         let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
         let store = store_as(&server, &lifecycle, &rules).await;
@@ -217,6 +218,66 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_released() {
             server.run(&["ACL", "SETUSER", "gate", &allowed]).await;
             end().await.unwrap();
             assert_eq!(server.text(&["GET", &lock]).await, "", "{command}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_permission_that_is_taken_away_costs_nobody_a_place_in_the_queue() {
+    let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
+    let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
+    let here = store_as(&server, &lifecycle, &rules).await;
+    let there = TestGateway::on(&server).await;
+    let commands = COMMANDS.split_whitespace().map(|it| &it[1..]);
+    let commands = commands.filter(|it| !["evalsha", "eval", "subscribe", "ping"].contains(it));
+    for (n, command) in commands.enumerate() {
+        for (waits_here, ends_by) in [
+            (true, "release"),
+            (false, "release"),
+            (n % 2 == 0, "give-back"),
+            (n % 2 == 1, "break"),
+        ] {
+            let lock = format!("{command}-{ends_by}-{waits_here}");
+            let held = attempt(&lock);
+            let lease = granted(here.acquire(&held).await);
+            let waits = waiting(attempt(&lock));
+            let store = if waits_here { &here } else { &*there.store };
+            let _place = store.parking().park(waits.name.clone(), waits.token);
+            let queued = store.acquire(&waits).await;
+            assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
+            let end = async || match ends_by {
+                "release" => here.release(&held.name, &held.token).await.map(drop),
+                "give-back" => here.give_back(&held.name, &held.token).await.map(drop),
+                _ => {
+                    let target = Some(lease.fence.into());
+                    here.break_lock(&held.name, target).await.map(drop)
+                }
+            };
+            let [lock, queue] = ["lock", "wait"].map(|it| format!("lg:{{{lock}}}:{it}"));
+            let id = format!("2{}", waits.token);
+            let ticket = queue.replace(":wait", &format!(":of:{id}"));
+            server
+                .run(&["ACL", "SETUSER", "gate", &format!("-{command}")])
+                .await;
+            let ended = end().await;
+            server
+                .run(&["ACL", "SETUSER", "gate", &format!("+{command}")])
+                .await;
+            if let Err(error) = ended {
+                // "Nothing happened" must be true, and the command can be repeated.
+                let why = format!("{lock} -{command}: {error}");
+                let holder = server.text(&["GETRANGE", &lock, "1", "64"]).await;
+                assert_eq!(holder, held.token.to_string(), "{why}");
+                assert_eq!(server.text(&["LINDEX", &queue, "0"]).await, id, "{why}");
+                assert_eq!(
+                    server.text(&["GETRANGE", &ticket, "0", "0"]).await,
+                    "q",
+                    "{why}"
+                );
+                end().await.unwrap();
+            }
+            let holder = server.text(&["GETRANGE", &lock, "0", "64"]).await;
+            assert_eq!(holder, id, "{lock} -{command}");
         }
     }
 }

@@ -54,7 +54,7 @@ if not meant then
   end
   return 'changed ' .. nonce .. ' 0:'
 end
-local first = redis.call('LPOP', wait)
+local first = redis.call('LINDEX', wait, '0')
 local passed = 'nobody'
 if first then
   passed = hand_over(first, clock())
