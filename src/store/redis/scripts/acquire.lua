@@ -287,6 +287,10 @@ else
       remember_left(select(2, sweep_left(count, us)))
     end
     if redis.call('LLEN', wait) >= longest then
+      if whose then
+        -- It leads to a place that is lost.
+        redis.call('DEL', used)
+      end
       return refuse('full')
     end
     count = redis.call('RPUSH', wait, id)
