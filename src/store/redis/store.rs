@@ -20,7 +20,7 @@ use crate::{
     lifecycle::Lifecycle,
     lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
     store::{
-        Store, StoreError, Unavailability,
+        Partition, Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
             Health, Inspection, Leaving, ListQuery, Page, QueuePosition, Relay, Release, Renewal,
@@ -301,6 +301,10 @@ impl Store for RedisStore {
 
     fn parking(&self) -> &Parking {
         &self.gateway.parking
+    }
+
+    fn partition(&self, name: &LockName) -> Partition {
+        self.dispatch.topology.partition(Slot::of_name(name))
     }
 
     fn relay(&self) -> Option<&dyn Relay> {
