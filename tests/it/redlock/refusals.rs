@@ -215,6 +215,20 @@ async fn nodes_at_which_the_password_is_taken_back_have_no_vote_until_it_is_righ
         store,
         lifecycle,
     };
+
+#[tokio::test]
+async fn a_record_of_another_layout_is_named_to_whoever_asks_for_the_lock() {
+    let rig = Rig::start(3).await;
+    for server in &rig.nodes.servers {
+        server.run(&["HSET", "lg:{layout}:info", "v", "9"]).await;
+    }
+    let refused = rig.store.acquire(&attempt("layout")).await;
+    assert!(
+        matches!(&refused, Err(StoreError::ForeignData { key, found })
+            if key == "lg:{layout}:info" && found.contains("version \"9\"")),
+        "{refused:?}"
+    );
+}
     rig.all_vote().await;
     at_one_node_and_then_at_a_majority(&rig, RefusalCause::PasswordTakenBack).await;
 }
