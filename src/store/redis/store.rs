@@ -37,6 +37,7 @@ use super::{
     channels::Channels,
     client::{
         dispatch::Dispatch,
+        failure::ACL_LINE,
         shard::Shard,
         topology::{RedisServers, Topology},
     },
@@ -104,6 +105,7 @@ impl RedisStore {
             floors,
             clock,
             tags: Arc::clone(&tags),
+            acl_line: ACL_LINE,
             accept_eviction: config.accept_eviction,
             limit: config.command_timeout_ms.duration(),
         });
