@@ -24,7 +24,7 @@ use crate::support::{RedisServer, url};
 
 /// The commands of the documented ACL line.
 pub(crate) const COMMANDS: &str = "+evalsha +eval +info +type +time +exists +get +getrange +set +del +pttl +pexpire +scan +mget \
-    +setrange +rpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
+    +getdel +setrange +rpush +lpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
     +publish +subscribe +ping";
 
 /// A user with these rules, and a store that logs in as this user.
@@ -189,7 +189,7 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_granted() {
 #[tokio::test]
 async fn a_permission_that_is_taken_away_leaves_no_lock_half_released() {
     let server = RedisServer::start().await;
-    for command in ["set", "lindex", "del"] {
+    for command in ["set", "lpop", "del"] {
         let lifecycle = Lifecycle::new();
         let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
         let store = store_as(&server, &lifecycle, &rules).await;
@@ -228,7 +228,9 @@ async fn a_permission_that_is_taken_away_costs_nobody_a_place_in_the_queue() {
     let here = store_as(&server, &lifecycle, &rules).await;
     let there = TestGateway::on(&server).await;
     let commands = COMMANDS.split_whitespace().map(|it| &it[1..]);
-    let commands = commands.filter(|it| !["evalsha", "eval", "subscribe", "ping"].contains(it));
+    // Without LPUSH and SET nothing can be put back: the id is asked for again, and stands at the end.
+    let spared = ["evalsha", "eval", "subscribe", "ping", "lpush", "set"];
+    let commands = commands.filter(|it| !spared.contains(it));
     for (n, command) in commands.enumerate() {
         for (waits_here, ends_by) in [
             (true, "release"),

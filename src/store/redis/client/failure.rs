@@ -34,7 +34,7 @@ pub(crate) enum Failure {
 /// of a quorum is [`NODE_ACL_LINE`].)
 pub(crate) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
     resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +exists +get +getrange +set +del +pttl +pexpire \
-    +mget +setrange +rpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
+    +mget +getdel +setrange +rpush +lpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
     +publish +subscribe +ping +role +wait +asking +cluster|info +cluster|slots \
     +cluster|getkeysinslot";
 

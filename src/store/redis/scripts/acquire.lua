@@ -144,7 +144,7 @@ end
 local us = clock()
 -- Nobody passes those who wait. What is no string was read as nothing, and ends the script here.
 if not held and not redis.call('GET', lock) then
-  local first = redis.call('LINDEX', wait, '0')
+  local first = redis.call('LPOP', wait)
   if first then
     local passed, why = hand_over(first, us)
     if passed == 'stays' then

@@ -41,7 +41,7 @@ if left ~= -2 then
   end
   return 'held ' .. lock .. ' 0:' .. field(left)
 end
-local first = redis.call('LINDEX', wait, '0')
+local first = redis.call('LPOP', wait)
 if not first then
   return 'idle ' .. lock .. ' 0:'
 end
@@ -53,7 +53,7 @@ end
 -- import gateways
 -- import hand_over
 
-local us = clock()
+local us = try_clock()
 local passed, why = hand_over(first, us)
 if type(passed) == 'table' then
   return passed

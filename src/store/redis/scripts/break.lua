@@ -59,10 +59,10 @@ end
 local id = string.sub(held, 1, 65)
 local delivered = ours and not is_untold(held)
 local replaces = delivered and may_replace(id, 'b')
-local first = redis.call('LINDEX', wait, '0')
+local first = redis.call('LPOP', wait)
 local passed = 'nobody'
 if first then
-  passed = hand_over(first, clock())
+  passed = hand_over(first, try_clock())
 end
 if type(passed) == 'table' then
   return passed

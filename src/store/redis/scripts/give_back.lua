@@ -55,7 +55,7 @@ if not ours then
     end
     bury(id, body)
   end
-  local passed = not held and hand_over(redis.call('LINDEX', wait, '0'), clock())
+  local passed = not held and hand_over(redis.call('LPOP', wait), try_clock())
   remember_end(id, 'g', TOMBSTONE)
   return type(passed) == 'table' and passed or 'nothing ' .. id .. ' ' .. field(news)
 end
@@ -68,7 +68,7 @@ if adopted or heard or (keyed and string.byte(held, 69) == 49) then
   return 'kept ' .. id .. ' 0:'
 end
 local replaces = may_replace(id, 'g')
-local passed = hand_over(redis.call('LINDEX', wait, '0'), clock())
+local passed = hand_over(redis.call('LPOP', wait), try_clock())
 if type(passed) == 'table' then
   return passed
 end

@@ -62,7 +62,7 @@ local function remember_release()
 end
 
 local wait = name .. 'wait'
-local first = redis.call('LINDEX', wait, '0')
+local first = redis.call('LPOP', wait)
 if not first then
   remember_release()
   redis.call('DEL', lock)
@@ -79,7 +79,7 @@ local counter, floor, me, news = KEYS[2], ARGV[2], string.sub(ARGV[2], 17), ''
 -- import gateways
 -- import hand_over
 
-local passed = hand_over(first, clock())
+local passed = hand_over(first, try_clock())
 if type(passed) == 'table' then
   return passed
 end
