@@ -20,7 +20,7 @@ use crate::{
     lifecycle::Lifecycle,
     lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
     store::{
-        Store, StoreError, Unavailability,
+        Partition, Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
             Health, Inspection, Leaving, ListQuery, Page, QueuePosition, Relay, Release, Renewal,
@@ -37,6 +37,7 @@ use super::{
     channels::Channels,
     client::{
         dispatch::Dispatch,
+        failure::ACL_LINE,
         shard::Shard,
         topology::{RedisServers, Topology},
     },
@@ -104,6 +105,7 @@ impl RedisStore {
             floors,
             clock,
             tags: Arc::clone(&tags),
+            acl_line: ACL_LINE,
             accept_eviction: config.accept_eviction,
             limit: config.command_timeout_ms.duration(),
         });
@@ -301,6 +303,10 @@ impl Store for RedisStore {
 
     fn parking(&self) -> &Parking {
         &self.gateway.parking
+    }
+
+    fn partition(&self, name: &LockName) -> Partition {
+        self.dispatch.topology.partition(Slot::of_name(name))
     }
 
     fn relay(&self) -> Option<&dyn Relay> {

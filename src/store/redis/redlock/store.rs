@@ -88,7 +88,7 @@ impl RedlockStore {
         lifecycle: &Lifecycle,
     ) -> Self {
         let channels = Channels::of(url.login().database);
-        let scripts = Arc::new(Scripts::new(&channels));
+        let scripts = Arc::new(Scripts::of_nodes(&channels));
         let own = Arc::new(QuorumScripts::new(&channels));
         let (gateway, _no_queue_no_orphans) =
             RedisGateway::new(channels, Arc::new(Floors::new()), false);

@@ -53,7 +53,7 @@ end
 -- import gateways
 -- import hand_over
 
-local us = clock()
+local us = try_clock()
 local passed, why = hand_over(first, us)
 if type(passed) == 'table' then
   return passed

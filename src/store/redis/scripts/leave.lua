@@ -45,6 +45,8 @@ local LONG = 512
 
 local held, us = redis.call('GET', lock), clock()
 if not held then
+  -- A ticket of another type ends the script before the lock passes on.
+  redis.call('GET', of)
   -- It may be the head itself, in the last moment.
   local passed = hand_over(redis.call('LPOP', wait), us)
   if type(passed) == 'table' then

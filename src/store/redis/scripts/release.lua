@@ -79,7 +79,7 @@ local counter, floor, me, news = KEYS[2], ARGV[2], string.sub(ARGV[2], 17), ''
 -- import gateways
 -- import hand_over
 
-local passed = hand_over(first, clock())
+local passed = hand_over(first, try_clock())
 if type(passed) == 'table' then
   return passed
 end

@@ -209,7 +209,6 @@ impl Reply {
                 key: keys.fence().to_owned(),
                 found: "a string that is no fence counter".into(),
             },
-            "layout" => self.layout(keys),
             _ => self.unexpected(),
         }
     }

@@ -46,7 +46,7 @@ pub(in crate::store::redis) struct Scripts {
 pub(in crate::store::redis) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
 /// What the scripts share, by the name under which they import it. A function that a script does not
 /// come to costs it nothing, because it imports what only its longer ways need behind the short one.
-const PARTS: [(&str, &str); 22] = [
+const PARTS: [(&str, &str); 23] = [
     ("adopt", include_str!("../redlock/lua/parts/adopt.lua")),
     ("clock", include_str!("parts/clock.lua")),
     ("contention", include_str!("parts/contention.lua")),
@@ -60,6 +60,7 @@ const PARTS: [(&str, &str); 22] = [
     ("attempt_marks", include_str!("parts/attempt_marks.lua")),
     ("mark", include_str!("../redlock/lua/parts/mark.lua")),
     ("memory", include_str!("../redlock/lua/parts/memory.lua")),
+    ("permissions", include_str!("parts/permissions.lua")),
     ("propose", include_str!("../redlock/lua/parts/propose.lua")),
     ("record", include_str!("../redlock/lua/parts/record.lua")),
     ("send", include_str!("parts/send.lua")),
@@ -100,6 +101,15 @@ impl Scripts {
             count: Script::new(include_str!("count.lua"), 2).read_only(),
             break_lock: of_queue(include_str!("break.lua")),
             probe: Script::new(include_str!("probe.lua"), 1).read_only(),
+        }
+    }
+
+    /// Those that the nodes of a quorum run besides their own: a node is probed for the commands of those.
+    pub(in crate::store::redis) fn of_nodes(channels: &Channels) -> Self {
+        let probe = include_str!("../redlock/lua/quorum_probe.lua");
+        Self {
+            probe: Script::new(probe, 1).read_only(),
+            ..Self::new(channels)
         }
     }
 }

@@ -134,6 +134,7 @@ impl Node {
             "expired" => Ok(Vote::Expired),
             "superseded" => Ok(Vote::Superseded),
             "withdrawn" => Ok(Vote::Withdrawn),
+            "layout" => Err(reply.layout(keys)),
             _ => Err(reply.refusal(keys)),
         }
     }

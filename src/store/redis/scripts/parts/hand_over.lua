@@ -39,7 +39,7 @@ end
 -- Puts a ticket back where it was taken from.
 local function put_back(id, body)
   redis.call('LPUSH', wait, id)
-  redis.call('PEXPIRE', wait, QUEUE_LASTS)
+  redis.pcall('PEXPIRE', wait, QUEUE_LASTS)
   if body then
     local left = string.sub(body, 42, 57) - string.sub(body, 26, 41)
     redis.call('SET', name .. 'of:' .. id, body, 'PX', math.floor(left / 1000) + TOMBSTONE)
@@ -81,16 +81,26 @@ local function pass(id, body, fence, us)
   foretell(soonest)
 end
 
+-- The time, or the error of Redis if the user may not read it any more.
+local function try_clock()
+  local known, us = pcall(clock)
+  return known and us or { err = us }
+end
+
 -- Passes the lock on, given the ticket that was just taken from the head of the queue, if any. Answers
 -- `passed`; else nobody was granted it, and what it holds is as it was: `nobody` (is alive), `more` (dead
 -- ones stand there), `stays` (there is no fence, and why), or the error of Redis. From here to the grant
--- nothing may raise: the ticket would be lost.
+-- nothing may raise: the ticket would be lost. So a permission that is taken away meanwhile is met by pcall, and
+-- the ticket is put back, which needs LPUSH and SET. (Here pcall answers the text of an error of Redis.)
 local function hand_over(id, us)
   for _ = 1, MOST_DEAD do
     if not id then
       return 'nobody'
     end
-    if not is_possible(us) then
+    if type(us) == 'table' then
+      put_back(id)
+      return us
+    elseif not is_possible(us) then
       put_back(id)
       return 'stays', 'clock'
     end
@@ -99,7 +109,15 @@ local function hand_over(id, us)
       -- The user may not do it any more.
       put_back(id)
       return body
-    elseif is_queued(body) and owns_key(id, body) and lives(body, us, true) then
+    end
+    local asked, alive = true, is_queued(body) and owns_key(id, body)
+    if alive then
+      asked, alive = pcall(lives, body, us, true)
+    end
+    if not asked then
+      put_back(id, body)
+      return { err = alive }
+    elseif alive then
       local fence, why = draw(us)
       if fence then
         pass(id, body, fence, us)
