@@ -15,7 +15,9 @@ const FLAGS: &str = "#!lua flags=allow-oom";
 /// The same of one that a server refuses also for want of memory.
 const REFUSED: &str = "#!lua\n";
 /// Where they are.
-const DIRECTORIES: [&str; 4] = [
+const DIRECTORIES: [&str; 6] = [
+    "src/store/redis/client",
+    "src/store/redis/health",
     "src/store/redis/scripts",
     "src/store/redis/scripts/parts",
     "src/store/redis/redlock/lua",
