@@ -1,11 +1,11 @@
 //! Gives back what could not be delivered.
 //!
 //! One task keeps everything that is to be given back until the store has confirmed it, however
-//! long the store is away. It starts no more than [`CONCURRENT`] commands at a time.
+//! long the store is away. It starts no more than [`CONCURRENT`] commands at a time at each partition of the store.
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::FutureExt;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -18,6 +18,7 @@ use crate::{
     store::{
         AnyStore, Store, StoreError,
         contract::{GiveBack, Release},
+        partition::PartitionedCommands,
     },
     telemetry::metrics::Metrics,
 };
@@ -27,7 +28,7 @@ use super::{LossReason, events::Bus, leases::LeaseRegistry};
 /// How many give-backs may wait, for their time or for a store that is away. Beyond it the TTL alone
 /// ends a lease.
 const BACKLOG: usize = 16_384;
-/// How many give-backs are under way at once: enough to fill a pipeline, too few to crowd out
+/// How many give-backs are under way at once at each partition: enough to fill a pipeline, too few to crowd out
 /// callers after an outage.
 const CONCURRENT: usize = 64;
 /// How soon a give-back that failed is tried again, at first and at most.
@@ -127,13 +128,17 @@ impl ReaperTask {
         stopped: impl Future<Output = ()>,
     ) {
         let mut stopped = std::pin::pin!(stopped);
-        let mut running = FuturesUnordered::new();
+        let (store, events, metrics) = (
+            self.store.clone(),
+            self.events.clone(),
+            self.metrics.clone(),
+        );
+        let mut running = PartitionedCommands::new(CONCURRENT, |entry| {
+            give_back(store.clone(), events.clone(), metrics.clone(), entry).boxed()
+        });
         loop {
-            while running.len() < CONCURRENT
-                && let Some(entry) = self.take_due()
-            {
-                let (store, events) = (self.store.clone(), self.events.clone());
-                running.push(give_back(store, events, self.metrics.clone(), entry));
+            while let Some(entry) = self.take_due() {
+                running.push(self.store.partition(&entry.lease.name), entry);
             }
             if self.stopping
                 && running.is_empty()
@@ -143,22 +148,22 @@ impl ReaperTask {
                 return;
             }
             let next = self.waiting.peek().map(|Reverse(entry)| entry.due);
-            let full = running.len() >= CONCURRENT;
             tokio::select! {
-                Some(lease) = submitted.recv() => self.accept(lease),
+                Some(lease) = submitted.recv() => self.accept(lease, running.waiting()),
                 Some(failed) = running.next(), if !running.is_empty() => {
                     if let Some(entry) = failed {
                         self.waiting.push(Reverse(entry));
                     }
                 }
-                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() && !full => {}
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
                 () = &mut stopped, if !self.stopping => self.hurry(),
             }
         }
     }
 
-    fn accept(&mut self, lease: AbandonedLease) {
-        if self.waiting.len() >= BACKLOG {
+    /// Takes a lease in, while so many are due and wait for their turn.
+    fn accept(&mut self, lease: AbandonedLease, due: usize) {
+        if self.waiting.len() + due >= BACKLOG {
             if !self.overflowing {
                 warn!(
                     backlog = BACKLOG,

@@ -58,7 +58,7 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
         ],
         Mutant::Barging => &[
             (
-                "local first = redis.call('LPOP', wait)\nif not first then\n  remember_release()",
+                "local first = redis.call('LINDEX', wait, '0')\nif not first then\n  remember_release()",
                 "local first = nil\nif not first then\n  remember_release()",
             ),
             (
@@ -104,8 +104,8 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
             "\n    and (is_alive(string.sub(body, 2, 17), granted) or true)",
         )],
         Mutant::HandOverWithOldFence => &[(
-            "local fence, why = draw(us)\n      if fence then\n        pass(",
-            "local fence, why = redis.call('GET', counter) or us\n      if fence then\n        pass(",
+            "local fence, why = draw(us)\n      if not fence then",
+            "local fence, why = redis.call('GET', counter) or us\n      if not fence then",
         )],
         Mutant::BreakWithoutCheck => &[(
             "meant = string.sub(held, 71, 86) == ARGV[3]",

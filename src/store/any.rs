@@ -21,6 +21,7 @@ use super::{
     },
     embedded::EmbeddedStore,
     parking::Parking,
+    partition::Partition,
     redis::{RedisStore, RedlockStore},
 };
 
@@ -99,6 +100,8 @@ trait DynStore: Send + Sync {
     fn breaks(&self) -> &BreakFeed;
 
     fn parking(&self) -> &Parking;
+
+    fn partition(&self, name: &LockName) -> Partition;
 
     fn relay(&self) -> Option<&dyn Relay>;
 
@@ -250,6 +253,10 @@ impl Store for AnyStore {
         with_store!(self, store => store.parking())
     }
 
+    fn partition(&self, name: &LockName) -> Partition {
+        with_store!(self, store => store.partition(name))
+    }
+
     fn relay(&self) -> Option<&dyn Relay> {
         with_store!(self, store => store.relay())
     }
@@ -390,6 +397,10 @@ impl<S: Store> DynStore for BoxedStore<S> {
 
     fn parking(&self) -> &Parking {
         self.0.parking()
+    }
+
+    fn partition(&self, name: &LockName) -> Partition {
+        self.0.partition(name)
     }
 
     fn relay(&self) -> Option<&dyn Relay> {

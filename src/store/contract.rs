@@ -14,7 +14,9 @@ use crate::{
     telemetry::metrics::StoreFigures,
 };
 
-use super::{StoreError, cursor::Cursor, parking::Parking, positions::Position};
+use super::{
+    StoreError, cursor::Cursor, parking::Parking, partition::Partition, positions::Position,
+};
 
 /// A place where leases live.
 ///
@@ -166,6 +168,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Where the attempts of this process wait for news from the queue.
     fn parking(&self) -> &Parking;
+
+    /// The part of the store that has a lock: what is away there holds up nothing at another.
+    fn partition(&self, _name: &LockName) -> Partition {
+        Partition::WHOLE
+    }
 
     /// How to hear of events at other gateways on the store; `None` if there are none.
     fn relay(&self) -> Option<&dyn Relay> {

@@ -7,6 +7,7 @@ pub mod embedded;
 mod error;
 mod open;
 pub mod parking;
+pub(crate) mod partition;
 pub mod positions;
 pub mod redis;
 
@@ -14,3 +15,4 @@ pub use any::AnyStore;
 pub use contract::Store;
 pub use error::{StoreError, Unavailability, Uncertainty};
 pub use open::{OpenError, open};
+pub use partition::Partition;

@@ -16,10 +16,10 @@ const FLAGS: &str = "#!lua flags=allow-oom";
 const REFUSED: &str = "#!lua\n";
 /// Where they are.
 const DIRECTORIES: [&str; 6] = [
-    "src/store/redis/client",
-    "src/store/redis/health",
     "src/store/redis/scripts",
     "src/store/redis/scripts/parts",
+    "src/store/redis/client",
+    "src/store/redis/health",
     "src/store/redis/redlock/lua",
     "src/store/redis/redlock/lua/parts",
 ];
@@ -202,7 +202,7 @@ fn no_part_reads_keys_and_arguments_by_their_position() {
 fn a_server_that_takes_no_writes_runs_no_script_that_could_answer_by_its_own_data() {
     for (name, text) in files().iter().filter(|(_, text)| is_script(text)) {
         // The probe finds out what is refused, and an acquire ends with a write in any case.
-        let otherwise = ["probe", "acquire"].contains(&name.as_str());
+        let otherwise = ["probe", "quorum_probe", "acquire"].contains(&name.as_str());
         let flagged = text.starts_with(FLAGS) || text.starts_with(REFUSED);
         assert_eq!(flagged, !otherwise, "{name}");
     }
@@ -242,29 +242,61 @@ fn no_script_turns_a_number_into_text_as_lua_does() {
     }
 }
 
+/// The commands of the ACL lines that are sent without a script.
+const PLAIN: &str = "evalsha eval info type subscribe ping role wait asking cluster|info cluster|slots \
+    cluster|getkeysinslot";
+
+/// The commands that a text calls.
+fn calls(text: &str) -> BTreeSet<String> {
+    let words = text
+        .split("redis.call('")
+        .skip(1)
+        .chain(text.split("redis.pcall('").skip(1));
+    let words = words.map(|rest| rest.split('\'').next().unwrap().to_owned());
+    words.collect()
+}
+
 #[test]
-fn what_a_script_calls_is_tried_by_the_probe_and_allowed_by_the_acl_line() {
-    let probe = composed("probe");
+fn each_topology_is_probed_for_what_its_scripts_call_and_the_acl_line_allows_no_other() {
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(ACL_LINE);
     let source = fs::read_to_string(source).unwrap();
-    let (_, line) = source.split_once("ACL_LINE: &str").unwrap();
-    let line = line.split(';').next().unwrap();
-    let calls = |text: &str| -> BTreeSet<String> {
-        let mut calls = text.split("redis.call('");
-        calls.next();
-        let words = calls.chain(text.split("redis.pcall('").skip(1));
-        words
-            .map(|rest| rest.split('\'').next().unwrap().to_owned())
-            .collect()
-    };
-    let called: BTreeSet<String> = files().iter().flat_map(|(_, text)| calls(text)).collect();
-    assert!(called.len() > 20, "{called:?}");
-    for command in called {
-        assert!(probe.contains(&format!("'{command}'")), "{command}");
-        let allowed = format!("+{}", command.to_lowercase());
-        let mut words = line.split_whitespace();
-        assert!(words.any(|word| word == allowed), "{allowed} in ACL_LINE");
+    for (probe, line, directories) in [
+        ("probe", "const ACL_LINE: &str", &DIRECTORIES[..4]),
+        (
+            "quorum_probe",
+            "const NODE_ACL_LINE: &str",
+            &DIRECTORIES[3..],
+        ),
+    ] {
+        let mut called: BTreeSet<String> = BTreeSet::new();
+        for directory in directories {
+            let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(directory);
+            for entry in fs::read_dir(directory).unwrap() {
+                called.extend(calls(
+                    &fs::read_to_string(entry.unwrap().path()).unwrap_or_default(),
+                ));
+            }
+        }
+        // Only a list needs it, and sends it by itself.
+        called.insert("SCAN".to_owned());
+        assert!(called.len() > 10, "{called:?}");
+        let text = composed(probe);
+        let tried = text.split("{ '").skip(1);
+        let tried = tried.map(|rest| rest.split('\'').next().unwrap().to_owned());
+        // It is tried by another call than those of the list.
+        let mut tried: BTreeSet<String> = tried.collect();
+        tried.insert("TIME".to_owned());
+        assert_eq!(tried, called, "{probe}");
+
+        let (_, line) = source.split_once(line).unwrap();
+        let line = line.split(';').next().unwrap();
+        let words = line.split(|c: char| c.is_whitespace() || c == '"');
+        let allowed = words.filter_map(|word| word.strip_prefix('+'));
+        let allowed = allowed.filter(|word| !PLAIN.split_whitespace().any(|plain| plain == *word));
+        let allowed: BTreeSet<String> = allowed.map(str::to_uppercase).collect();
+        assert_eq!(allowed, called, "{probe}");
     }
+    let probe = composed("probe");
     // In these forms a server may not have them.
     for form in ["probe, '', 'GET' }", "'PEXPIRE', probe, '1000', 'LT' }"] {
         assert!(probe.contains(form), "{form}");

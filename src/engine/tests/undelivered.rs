@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::scripted_store::*;
 use crate::{
-    engine::{AcquireError, Granted, ReleaseError},
-    lock::{CallerId, IdempotencyKey, KeeperId, Salt, Token},
+    engine::{AcquireError, AcquireRequest, Granted, ReleaseError},
+    lock::{CallerId, IdempotencyKey, KeeperId, LockName, Salt, Token},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Loss},
@@ -46,6 +46,28 @@ async fn a_lease_with_a_key_is_given_back_after_the_reconnect_grace() {
     assert_eq!(store.given_back(), 0);
     tokio::time::sleep(Duration::from_millis(4)).await;
     assert_eq!(store.given_back(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_at_a_part_of_the_store_that_is_away_delay_none_at_another() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    for n in 0..200 {
+        store.gate.add_permits(1);
+        let lost = AcquireRequest {
+            name: LockName::new(&format!("{AWAY}-{n}")).unwrap(),
+            ..request(None)
+        };
+        drop(engine.acquire(lost).await.unwrap());
+        let next = Ok(granted());
+        store.acquisitions.lock().unwrap().push_back(next);
+    }
+    settle().await;
+    let granted = engine.acquire(request(None)).await.unwrap();
+    let token = granted.lease.token.hash();
+    drop(granted);
+    settle().await;
+    assert_eq!(*store.given_back.lock().unwrap(), [token]);
 }
 
 /// The answer to who asks again after `granted`, of the lease that was granted to it.

@@ -20,7 +20,7 @@ use crate::{
     lifecycle::Lifecycle,
     lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
     store::{
-        Store, StoreError, Unavailability,
+        Partition, Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
             Health, Inspection, Leaving, ListQuery, Page, QueuePosition, Relay, Release, Renewal,
@@ -36,6 +36,7 @@ use super::{
     break_lock::break_lock,
     client::{
         dispatch::Dispatch,
+        failure::ACL_LINE,
         shard::Shard,
         topology::{RedisServers, Topology},
     },
@@ -99,10 +100,11 @@ impl RedisStore {
         });
         let examiner = Arc::new(Examiner {
             dispatch: Arc::clone(&dispatch),
-            probe: probe::script(),
+            probe: probe::script(include_str!("scripts/probe.lua")),
             floors,
             clock,
             tags: Arc::clone(&tags),
+            acl_line: ACL_LINE,
             accept_eviction: config.accept_eviction,
             limit: config.command_timeout_ms.duration(),
         });
@@ -300,6 +302,10 @@ impl Store for RedisStore {
 
     fn parking(&self) -> &Parking {
         &self.gateway.parking
+    }
+
+    fn partition(&self, name: &LockName) -> Partition {
+        self.dispatch.topology.partition(Slot::of_name(name))
     }
 
     fn relay(&self) -> Option<&dyn Relay> {

@@ -73,7 +73,7 @@ async fn each_operation_is_one_round_trip_of_a_few_commands() {
     let renew = [("evalsha", 1), ("get", 1), ("time", 1), ("set", 1)];
     assert_eq!(calls(&rig).await, expected(renew));
     rig.store.release(&asked.name, &asked.token).await.unwrap();
-    let release = [("evalsha", 1), ("getrange", 1), ("lpop", 1), ("del", 1)];
+    let release = [("evalsha", 1), ("getrange", 1), ("lindex", 1), ("del", 1)];
     assert_eq!(calls(&rig).await, expected(release));
 
     let asked = keyed("cost", "a");
@@ -109,7 +109,7 @@ async fn only_the_first_renewal_asks_twice_of_a_lease_that_was_made_shorter() {
 }
 
 #[tokio::test]
-async fn a_hand_off_at_one_gateway_takes_twelve_commands_with_both_scripts() {
+async fn a_hand_off_at_one_gateway_takes_fourteen_commands_with_both_scripts() {
     let rig = Rig::start().await;
     let mut holder = attempt("handed");
     rig.grant(&holder).await;
@@ -134,5 +134,6 @@ async fn a_hand_off_at_one_gateway_takes_twelve_commands_with_both_scripts() {
         least = least.min(calls(&rig).await.values().sum());
         (holder, _) = queue.pop_front().expect("somebody waits");
     }
-    assert_eq!(least, 12);
+    // Two of them are for safety: the head is looked at before it is taken out, and the ticket before it is deleted.
+    assert_eq!(least, 14);
 }

@@ -10,7 +10,7 @@ use latchgate::{
     lifecycle::Lifecycle,
     store::{
         Store, StoreError, Unavailability,
-        contract::{Breaking, Health, Inspection, Release, Renewal},
+        contract::{Acquisition, Breaking, Health, Inspection, Release, Renewal},
         redis::RedisStore,
     },
 };
@@ -18,13 +18,13 @@ use latchgate::{
 use super::{
     foreign::fence_key,
     rig::{Rig, attempt, eventually, granted, health, name, open, quick},
+    waiting::gate::{TestGateway, waiting},
 };
 use crate::support::{RedisServer, url};
 
 /// The commands of the documented ACL line.
-pub(crate) const COMMANDS: &str = "+evalsha +eval +info +type +time +exists +get +getrange +set +del +pttl +pexpire \
-    +pexpireat +hset +hmget +hlen +hdel +zadd +zscore +scan +zrange +zrem +mget +getdel \
-    +setrange +lpush +rpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
+pub(crate) const COMMANDS: &str = "+evalsha +eval +info +type +time +exists +get +getrange +set +del +pttl +pexpire +scan +mget \
+    +setrange +rpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
     +publish +subscribe +ping";
 
 /// A user with these rules, and a store that logs in as this user.
@@ -189,7 +189,7 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_granted() {
 #[tokio::test]
 async fn a_permission_that_is_taken_away_leaves_no_lock_half_released() {
     let server = RedisServer::start().await;
-    for command in ["set", "lpop", "del"] {
+    for command in ["set", "lindex", "del"] {
         let lifecycle = Lifecycle::new();
         let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
         let store = store_as(&server, &lifecycle, &rules).await;
@@ -222,6 +222,66 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_released() {
 }
 
 #[tokio::test]
+async fn a_permission_that_is_taken_away_costs_nobody_a_place_in_the_queue() {
+    let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
+    let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
+    let here = store_as(&server, &lifecycle, &rules).await;
+    let there = TestGateway::on(&server).await;
+    let commands = COMMANDS.split_whitespace().map(|it| &it[1..]);
+    let commands = commands.filter(|it| !["evalsha", "eval", "subscribe", "ping"].contains(it));
+    for (n, command) in commands.enumerate() {
+        for (waits_here, ends_by) in [
+            (true, "release"),
+            (false, "release"),
+            (n % 2 == 0, "give-back"),
+            (n % 2 == 1, "break"),
+        ] {
+            let lock = format!("{command}-{ends_by}-{waits_here}");
+            let held = attempt(&lock);
+            let lease = granted(here.acquire(&held).await);
+            let waits = waiting(attempt(&lock));
+            let store = if waits_here { &here } else { &*there.store };
+            let _place = store.parking().park(waits.name.clone(), waits.token);
+            let queued = store.acquire(&waits).await;
+            assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
+            let end = async || match ends_by {
+                "release" => here.release(&held.name, &held.token).await.map(drop),
+                "give-back" => here.give_back(&held.name, &held.token).await.map(drop),
+                _ => {
+                    let target = Some(lease.fence.into());
+                    here.break_lock(&held.name, target).await.map(drop)
+                }
+            };
+            let [lock, queue] = ["lock", "wait"].map(|it| format!("lg:{{{lock}}}:{it}"));
+            let id = format!("2{}", waits.token);
+            let ticket = queue.replace(":wait", &format!(":of:{id}"));
+            server
+                .run(&["ACL", "SETUSER", "gate", &format!("-{command}")])
+                .await;
+            let ended = end().await;
+            server
+                .run(&["ACL", "SETUSER", "gate", &format!("+{command}")])
+                .await;
+            if let Err(error) = ended {
+                // "Nothing happened" must be true, and the command can be repeated.
+                let why = format!("{lock} -{command}: {error}");
+                let holder = server.text(&["GETRANGE", &lock, "1", "64"]).await;
+                assert_eq!(holder, held.token.to_string(), "{why}");
+                assert_eq!(server.text(&["LINDEX", &queue, "0"]).await, id, "{why}");
+                assert_eq!(
+                    server.text(&["GETRANGE", &ticket, "0", "0"]).await,
+                    "q",
+                    "{why}"
+                );
+                end().await.unwrap();
+            }
+            let holder = server.text(&["GETRANGE", &lock, "0", "64"]).await;
+            assert_eq!(holder, id, "{lock} -{command}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_missing_channel_is_reported_and_a_missing_key_pattern_refused() {
     let server = RedisServer::start().await;
     let lifecycle = Lifecycle::new();
@@ -246,10 +306,10 @@ async fn a_missing_channel_is_reported_and_a_missing_key_pattern_refused() {
 async fn permissions_that_are_given_later_are_found_by_itself() {
     let server = RedisServer::start().await;
     let lifecycle = Lifecycle::new();
-    let lacking = format!("~lg:* &lg:* -@all {COMMANDS} -hset");
+    let lacking = format!("~lg:* &lg:* -@all {COMMANDS} -lset");
     let store = store_as(&server, &lifecycle, &lacking).await;
     misconfigured(store.acquire(&attempt("later")).await);
-    server.run(&["ACL", "SETUSER", "gate", "+hset"]).await;
+    server.run(&["ACL", "SETUSER", "gate", "+lset"]).await;
     eventually("acquires are let through", async || {
         store.acquire(&attempt("later")).await.ok()
     })

@@ -92,6 +92,30 @@ async fn a_ticket_of_another_type_is_named() {
 }
 
 #[tokio::test]
+async fn a_ticket_of_another_type_keeps_a_lease_from_ending_half_way() {
+    let rig = Rig::start().await;
+    let held = attempt("ticket");
+    let lease = rig.grant(&held).await;
+    let waits = super::waiting::gate::waiting(attempt("ticket"));
+    let _place = rig.store.parking().park(waits.name.clone(), waits.token);
+    let queued = rig.store.acquire(&waits).await.unwrap();
+    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    let key = format!("lg:{{ticket}}:of:2{}", held.token);
+    rig.server.run(&["RPUSH", &key, "mine"]).await;
+    let before = rig.server.text(&["DEBUG", "DIGEST"]).await;
+    let target = Some(lease.fence.into());
+    assert_foreign(rig.store.give_back(&held.name, &held.token).await, &key);
+    assert_eq!(rig.server.text(&["DEBUG", "DIGEST"]).await, before);
+    assert!(rig.store.break_lock(&held.name, target).await.is_err());
+    assert_eq!(rig.server.text(&["DEBUG", "DIGEST"]).await, before);
+    rig.server.run(&["DEL", &key]).await;
+    let broken = rig.store.break_lock(&held.name, target).await;
+    assert!(matches!(broken, Ok(Breaking::Broken(_))), "{broken:?}");
+    let holder = ["GETRANGE", "lg:{ticket}:lock", "1", "64"];
+    assert_eq!(rig.server.text(&holder).await, waits.token.to_string());
+}
+
+#[tokio::test]
 async fn a_queue_or_counter_of_another_type_keeps_a_lease_from_ending_half_way() {
     let rig = Rig::start().await;
     let asked = keyed("half-way", "a");

@@ -15,14 +15,11 @@ use latchgate::{
 use tokio::time::Instant;
 
 use super::{
-    logins::store_as,
+    logins::{COMMANDS, store_as},
     nodes::Nodes,
     rig::{Rig, attempt, eventually},
 };
-use crate::{
-    redis::examination::COMMANDS,
-    support::{RedisServer, cmd},
-};
+use crate::support::{RedisServer, cmd};
 
 /// Why a node refuses.
 #[derive(Clone, Copy)]
@@ -217,4 +214,18 @@ async fn nodes_at_which_the_password_is_taken_back_have_no_vote_until_it_is_righ
     };
     rig.all_vote().await;
     at_one_node_and_then_at_a_majority(&rig, RefusalCause::PasswordTakenBack).await;
+}
+
+#[tokio::test]
+async fn a_record_of_another_layout_is_named_to_whoever_asks_for_the_lock() {
+    let rig = Rig::start(3).await;
+    for server in &rig.nodes.servers {
+        server.run(&["HSET", "lg:{layout}:info", "v", "9"]).await;
+    }
+    let refused = rig.store.acquire(&attempt("layout")).await;
+    assert!(
+        matches!(&refused, Err(StoreError::ForeignData { key, found })
+            if key == "lg:{layout}:info" && found.contains("version \"9\"")),
+        "{refused:?}"
+    );
 }

@@ -30,13 +30,18 @@ pub(crate) enum Failure {
     Unknown(Uncertainty),
 }
 
-/// The ACL line of a gateway's user: every command that is sent, and every one that a script uses.
+/// The ACL line of a gateway's user: every command that is sent, and every one that a script uses. (That of the nodes
+/// of a quorum is [`NODE_ACL_LINE`].)
 pub(crate) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
     resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +exists +get +getrange +set +del +pttl +pexpire \
-    +pexpireat +hset +hmget +hlen +hdel +zadd +zscore +zrange +zrem \
-    +mget +getdel +setrange +lpush +rpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
+    +mget +setrange +rpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
     +publish +subscribe +ping +role +wait +asking +cluster|info +cluster|slots \
     +cluster|getkeysinslot";
+
+/// The same at the nodes of a quorum, which run scripts of their own.
+pub(crate) const NODE_ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
+    resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +get +set +del +pttl +pexpireat \
+    +hset +hmget +hlen +hdel +zadd +zscore +zrange +zrem +publish +subscribe +ping";
 
 /// How a text begins that tells of a missing permission.
 pub(crate) const LACKS_PERMISSION: &str = "the user lacks a permission";
@@ -218,18 +223,18 @@ impl Redirect {
     }
 }
 
-/// Says what to do about a refusal, if a permission is what is missing.
-pub(crate) fn hint(refusal: String) -> String {
+/// Says what to do about a refusal, if a permission is what is missing: of those in this line.
+pub(crate) fn hint(refusal: String, acl_line: &str) -> String {
     if refusal.starts_with(LACKS_PERMISSION) {
-        explain(&refusal)
+        explain(&refusal, acl_line)
     } else {
         refusal
     }
 }
 
 /// Says what to do about a missing permission.
-pub(crate) fn explain(missing: &str) -> String {
-    format!("{missing}; give the user what it needs: {ACL_LINE}")
+pub(crate) fn explain(missing: &str, acl_line: &str) -> String {
+    format!("{missing}; give the user what it needs: {acl_line}")
 }
 
 #[cfg(test)]

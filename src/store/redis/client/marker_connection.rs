@@ -16,7 +16,7 @@ use crate::store::Unavailability;
 use super::{
     calls::{Script, ScriptCall},
     connection::{Connection, answered},
-    failure::{Failure, hint},
+    failure::{ACL_LINE, Failure, hint},
     run::RunId,
 };
 
@@ -76,7 +76,9 @@ impl MarkerConnection {
         command.arg("WAIT").arg(0).arg(1);
         if let Err(failure) = connection.send(&command, limit).await {
             return Err(match failure.reason() {
-                Unavailability::Misconfigured(why) => Unavailability::Misconfigured(hint(why)),
+                Unavailability::Misconfigured(why) => {
+                    Unavailability::Misconfigured(hint(why, ACL_LINE))
+                }
                 why => why,
             });
         }

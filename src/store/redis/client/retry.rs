@@ -6,7 +6,7 @@ use crate::store::{StoreError, Unavailability, Uncertainty};
 
 use super::{
     dispatch::Pauses,
-    failure::{Failure, hint},
+    failure::{ACL_LINE, Failure, hint},
 };
 
 /// How a read is repeated: it changes nothing, so that repeating it is safe.
@@ -35,9 +35,10 @@ impl RetryPolicy {
                 (why.into(), true)
             }
             Failure::Elsewhere(redirect) => (redirect.reason().into(), true),
-            Failure::Refused(Unavailability::Misconfigured(why)) => {
-                (Unavailability::Misconfigured(hint(why)).into(), false)
-            }
+            Failure::Refused(Unavailability::Misconfigured(why)) => (
+                Unavailability::Misconfigured(hint(why, ACL_LINE)).into(),
+                false,
+            ),
             Failure::Refused(why) => (why.into(), false),
             Failure::Unknown(why @ Uncertainty::UnexpectedReply(_)) => (why.into(), false),
             Failure::Unknown(why) => (why.into(), true),

@@ -135,10 +135,10 @@ impl Findings {
         }
     }
 
-    pub(crate) fn of_failure(failure: Failure) -> Self {
+    pub(crate) fn of_failure(failure: Failure, acl_line: &str) -> Self {
         match describe(failure) {
             Unavailability::Misconfigured(why) => {
-                let why = hint(why);
+                let why = hint(why, acl_line);
                 let checks = [
                     ("connection", Health::Passing),
                     ("permissions", Health::Misconfigured(why.clone())),

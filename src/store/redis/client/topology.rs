@@ -12,7 +12,7 @@ use crate::{
     clock::Clock,
     config::{ClusterUrl, RedisConfig, RedisLogin, RedisUrl, RedlockUrl, SentinelUrl},
     lifecycle::{Lifecycle, Workers},
-    store::{Unavailability, contract::Check},
+    store::{Partition, Unavailability, contract::Check},
     telemetry::metrics::StoreFigures,
 };
 
@@ -87,6 +87,18 @@ impl Topology {
         match self {
             Self::Single(shard, _) | Self::Sentinel(shard, _) => Ok(Arc::clone(shard)),
             Self::Cluster(cluster) => cluster.owner(slot),
+        }
+    }
+
+    /// That which is away when the server is that has a slot.
+    pub(crate) fn partition(&self, slot: Slot) -> Partition {
+        match self {
+            Self::Single(..) | Self::Sentinel(..) => Partition::WHOLE,
+            // Where nobody has the slot, what is sent ends soon.
+            Self::Cluster(cluster) => cluster.owner(slot).map_or(Partition::WHOLE, |shard| {
+                // No other one lies there as long as this one is served.
+                Partition::one_of(Arc::as_ptr(&shard).addr())
+            }),
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Examiner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tags: Arc<SlotTags>,
     pub(crate) accept_eviction: bool,
+    /// What the user of a gateway must be allowed there.
+    pub(crate) acl_line: &'static str,
     /// How long an examination may take.
     pub(crate) limit: Duration,
 }
@@ -53,7 +55,7 @@ impl Examiner {
     pub(crate) async fn examine(&self, shard: &Arc<Shard>) -> Findings {
         let mut findings = match self.probe(shard).await {
             Ok(probed) => self.findings(shard, &probed, self.eviction(shard).await),
-            Err(failure) => Findings::of_failure(failure),
+            Err(failure) => Findings::of_failure(failure, self.acl_line),
         };
         if let SafetyVerdict::Safe = findings.verdict {
             findings.checks.extend(self.check_replicas(shard).await);
@@ -95,7 +97,7 @@ impl Examiner {
     fn findings(&self, shard: &Shard, probed: &Probed, eviction: Health) -> Findings {
         let refused = &self.dispatch.unsubscribed;
         let refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let permissions = judge(probed, refused.as_deref());
+        let permissions = judge(probed, refused.as_deref(), self.acl_line);
         drop(refused);
         let clock = self.judge_clock(shard, probed.time);
         let may_run = |(_, permission): &(String, Permission)| *permission == Permission::Given;
@@ -129,7 +131,7 @@ impl Examiner {
             Ok(_) => None,
             Err(Failure::Refused(why)) => {
                 let missing = format!("the eviction policy cannot be read: {why}");
-                return self.unread(shard, explain(&missing));
+                return self.unread(shard, explain(&missing, self.acl_line));
             }
             Err(failure) => return Health::Outage(describe(failure).to_string()),
         };
@@ -214,7 +216,7 @@ fn judge_refusals(probed: &Probed) -> Health {
 // What the ACL user of a gateway must be allowed, and what to do where it is not.
 
 /// Judges what a probe found, and why the server refuses the channel of this gateway, if it does.
-pub(crate) fn judge(probed: &Probed, unsubscribed: Option<&str>) -> Health {
+pub(crate) fn judge(probed: &Probed, unsubscribed: Option<&str>, acl_line: &str) -> Health {
     let missing: Vec<&str> = probed
         .commands
         .iter()
@@ -224,17 +226,20 @@ pub(crate) fn judge(probed: &Probed, unsubscribed: Option<&str>) -> Health {
         .collect();
     if !missing.is_empty() {
         let missing = missing.join(", ");
-        return Health::Misconfigured(explain(&format!("the user may not run {missing}")));
+        return Health::Misconfigured(explain(
+            &format!("the user may not run {missing}"),
+            acl_line,
+        ));
     }
     match (probed.publish, unsubscribed) {
         (Permission::Given, None) => Health::Passing,
         (Permission::Given, Some(why)) => {
             let missing = format!("the user may not subscribe to channels of its own: {why}");
-            Health::Misconfigured(explain(&missing))
+            Health::Misconfigured(explain(&missing, acl_line))
         }
         (Permission::Missing, _) => {
             let missing = "the user may not publish on channels that begin with lg:";
-            Health::Misconfigured(explain(missing))
+            Health::Misconfigured(explain(missing, acl_line))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Calls `probe.lua`.
+//! Calls the probe of a store.
 
 use std::sync::Arc;
 
@@ -45,8 +45,9 @@ pub(crate) enum Permission {
 const LISTING: &str = "SCAN";
 
 /// The script that probes a server.
-pub(crate) fn script() -> Script {
-    Script::new(include_str!("probe.lua"), 1, &[]).read_only()
+pub(crate) fn script(text: &str) -> Script {
+    let parts = [("permissions", include_str!("permissions.lua"))];
+    Script::new(text, 1, &parts).read_only()
 }
 
 // === impl Dispatch ===

@@ -11,12 +11,12 @@ use tracing::{debug, warn};
 use crate::{
     lifecycle::Lifecycle,
     lock::{LockName, TokenHash},
-    store::StoreError,
+    store::{Partition, StoreError},
 };
 
 use super::{
     super::{
-        SlotTags,
+        Slot, SlotTags,
         client::{
             dispatch::{Dispatch, on_each},
             shard::Shard,
@@ -104,6 +104,10 @@ impl QueueMaintenance {
 }
 
 impl TimerActions for QueueMaintenance {
+    fn partition(&self, name: &LockName) -> Partition {
+        self.dispatch.topology.partition(Slot::of_name(name))
+    }
+
     /// Passes a lock on if its lease has ended. Nobody may wait here any more: those who wait elsewhere
     /// may not know when it ends.
     fn advance(&self, name: LockName) -> BoxFuture<'_, ()> {

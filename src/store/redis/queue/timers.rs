@@ -8,14 +8,17 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::{Notify, mpsc},
     time::{Instant, sleep, sleep_until},
 };
 use tracing::warn;
 
-use crate::lock::{FencingToken, LockName, TokenHash};
+use crate::{
+    lock::{FencingToken, LockName, TokenHash},
+    store::partition::{Partition, PartitionedCommands},
+};
 
 /// A grant that nobody waits for here, or not any more. An attempt that was answered it otherwise keeps it.
 #[derive(Debug)]
@@ -73,7 +76,8 @@ impl<K: Clone + Ord + Hash> Timers<K> {
         self.lock().due.len()
     }
 
-    /// Waits for the next that is due. Safe to drop and call again.
+    /// Waits for the next that is due. It counts as set until somebody [begins](Self::begin) to look after it. Safe
+    /// to drop and call again.
     pub(crate) async fn next(&self) -> K {
         loop {
             let due = match self.take_due() {
@@ -102,8 +106,12 @@ impl<K: Clone + Ord + Hash> Timers<K> {
         }
         let first = schedule.by_due.pop_first();
         let (_, name) = first.expect("the first was just looked at");
-        schedule.due.remove(&name);
         Ok(name)
+    }
+
+    /// It is looked after now: what is set from here on is another time.
+    fn begin(&self, name: &K) {
+        self.lock().due.remove(name);
     }
 
     fn lock(&self) -> MutexGuard<'_, Schedule<K>> {
@@ -139,7 +147,9 @@ pub(crate) struct DueEvents<'a> {
 }
 
 /// What is done then.
-pub(crate) trait TimerActions {
+pub(crate) trait TimerActions: Sync {
+    /// Where a lock is. What is done there waits for no other partition.
+    fn partition(&self, name: &LockName) -> Partition;
     /// Passes a lock on whose lease has ended.
     fn advance(&self, name: LockName) -> BoxFuture<'_, ()>;
     /// Gives up a place that was kept.
@@ -148,7 +158,7 @@ pub(crate) trait TimerActions {
     fn give_back(&self, orphan: OrphanedGrant) -> BoxFuture<'_, Option<OrphanedGrant>>;
 }
 
-/// How many commands that pass locks on are under way at once: enough to fill a pipeline, too few to
+/// How many commands that pass locks on are under way at once at each server: enough to fill a pipeline, too few to
 /// crowd out callers after an outage.
 const PASSING_ON: usize = 64;
 /// The same for those that free locks nobody uses: each is as urgent, and comes without a timer.
@@ -161,24 +171,29 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 /// Does what falls due, for ever.
 pub(crate) async fn run_timers(mut due: DueEvents<'_>, actions: &impl TimerActions) {
-    let mut passing_on = FuturesUnordered::new();
-    let mut giving_back = FuturesUnordered::new();
+    let mut passing_on = PartitionedCommands::new(PASSING_ON, |name| {
+        due.ends.begin(&name);
+        actions.advance(name)
+    });
+    let mut giving_back = PartitionedCommands::new(GIVING_BACK, |(orphan, pause)| {
+        try_to_give_back(actions, orphan, pause).boxed()
+    });
+    let mut lapsing = PartitionedCommands::new(LAPSING, |place: (LockName, TokenHash)| {
+        due.kept.begin(&place);
+        actions.lapse(place.0, place.1)
+    });
     let mut pausing = FuturesUnordered::new();
-    let mut lapsing = FuturesUnordered::new();
     loop {
         tokio::select! {
-            name = due.ends.next(), if passing_on.len() < PASSING_ON => {
-                passing_on.push(actions.advance(name));
+            name = due.ends.next() => passing_on.push(actions.partition(&name), name),
+            Some(orphan) = due.orphans.recv(), if giving_back.waiting() < BACKLOG => {
+                giving_back.push(actions.partition(&orphan.name), (orphan, RETRY.0));
             }
-            Some(orphan) = due.orphans.recv(), if giving_back.len() < GIVING_BACK => {
-                giving_back.push(try_to_give_back(actions, orphan, RETRY.0));
+            Some((orphan, pause)) = pausing.next() => {
+                let orphan: OrphanedGrant = orphan;
+                giving_back.push(actions.partition(&orphan.name), (orphan, pause));
             }
-            Some((orphan, pause)) = pausing.next(), if giving_back.len() < GIVING_BACK => {
-                giving_back.push(try_to_give_back(actions, orphan, pause));
-            }
-            (name, token) = due.kept.next(), if lapsing.len() < LAPSING => {
-                lapsing.push(actions.lapse(name, token));
-            }
+            place = due.kept.next() => lapsing.push(actions.partition(&place.0), place),
             Some(()) = passing_on.next(), if !passing_on.is_empty() => {}
             Some(failed) = giving_back.next(), if !giving_back.is_empty() => match failed {
                 None => {}
@@ -232,6 +247,9 @@ mod tests {
         for (text, seconds) in [("a", 3), ("b", 5)] {
             assert_eq!(timers.next().await, name(text));
             assert_eq!(start.elapsed(), Duration::from_secs(seconds) + MARGIN);
+            // Whoever looks has not begun yet.
+            timers.set(&name(text), Duration::ZERO);
+            timers.begin(&name(text));
         }
         assert!(timers.lock().due.is_empty());
     }
@@ -263,8 +281,22 @@ mod tests {
         of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How the names begin of locks at a server that never answers.
+    const AWAY: &str = "away";
+
     impl TimerActions for Slow {
+        fn partition(&self, name: &LockName) -> Partition {
+            Partition::one_of(if name.as_str().starts_with(AWAY) {
+                1
+            } else {
+                2
+            })
+        }
+
         fn advance(&self, name: LockName) -> BoxFuture<'_, ()> {
+            if name.as_str().starts_with(AWAY) {
+                return std::future::pending().boxed();
+            }
             lock(&self.passed_on).push((name, Instant::now()));
             async {}.boxed()
         }
@@ -275,6 +307,9 @@ mod tests {
         }
 
         fn give_back(&self, orphan: OrphanedGrant) -> BoxFuture<'_, Option<OrphanedGrant>> {
+            if orphan.name.as_str().starts_with(AWAY) {
+                return std::future::pending().boxed();
+            }
             let mut failures = lock(&self.failures);
             if let Some(left) = failures.checked_sub(1) {
                 *failures = left;
@@ -353,5 +388,43 @@ mod tests {
         assert_eq!(*passed, name("lock"));
         assert!(*at - begun < Duration::from_millis(1_100), "{passed_on:?}");
         assert_eq!(*lock(&slow.lapsing), LAPSING);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_delays_nothing_at_another() {
+        let (ends, kept) = (Timers::default(), Timers::default());
+        let (orphaned, orphans) = mpsc::channel(BACKLOG);
+        let orphan = |name: LockName| OrphanedGrant {
+            name,
+            token: Token::random().hash(),
+            fence: FencingToken::new(7).unwrap(),
+        };
+        for n in 0..1_000 {
+            let away = name(&format!("{AWAY}-{n}"));
+            ends.set(&away, Duration::ZERO);
+            kept.set(&(away.clone(), Token::random().hash()), Duration::ZERO);
+            orphaned.try_send(orphan(away)).unwrap();
+        }
+        ends.set(&name("lock"), Duration::from_millis(10));
+        kept.set(
+            &(name("lock"), Token::random().hash()),
+            Duration::from_millis(10),
+        );
+        orphaned.try_send(orphan(name("lock"))).unwrap();
+        let due = DueEvents {
+            ends: &ends,
+            kept: &kept,
+            orphans,
+        };
+        let slow = Slow::default();
+        let acting = timeout(Duration::from_secs(1), run_timers(due, &slow)).await;
+        assert!(acting.is_err());
+        assert_eq!(lock(&slow.passed_on).len(), 1);
+        assert_eq!(lock(&slow.given_back).len(), 1);
+        assert_eq!(*lock(&slow.lapsing), LAPSING + 1);
+        // What waits for its turn is not set again.
+        assert_eq!(ends.len(), 1_000 - PASSING_ON);
+        ends.set(&name(&format!("{AWAY}-999")), Duration::ZERO);
+        assert_eq!(ends.len(), 1_000 - PASSING_ON);
     }
 }

@@ -26,6 +26,7 @@ use super::{
             calls::{Reply, Script, ScriptCall},
             credentials::Credentials,
             dispatch::{Dispatch, DispatchReply, Sending},
+            failure::NODE_ACL_LINE,
             route::Route,
             shard::Shard,
             topology::Topology,
@@ -267,9 +268,10 @@ impl NodeMaker {
         let dispatch = Arc::new(Dispatch::new(topology, &self.redis, Keys::of_node));
         let examiner = Examiner {
             dispatch: Arc::clone(&dispatch),
-            probe: probe::script(),
+            probe: probe::script(include_str!("lua/quorum_probe.lua")),
             floors: Arc::new(Floors::new()),
             clock: Arc::clone(&self.clock),
+            acl_line: NODE_ACL_LINE,
             accept_eviction: self.redis.accept_eviction,
             tags: Arc::clone(&self.tags),
             limit: timeout,

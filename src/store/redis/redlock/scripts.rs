@@ -8,7 +8,7 @@ use super::super::{
     keys::Keys,
 };
 
-/// The scripts of a quorum. Beside them its nodes run the probe.
+/// The scripts of a quorum. Beside them its nodes run `quorum_probe.lua`.
 #[derive(Debug)]
 pub(super) struct QuorumScripts {
     pub(super) reserve: Script,

@@ -144,7 +144,7 @@ end
 local us = clock()
 -- Nobody passes those who wait. What is no string was read as nothing, and ends the script here.
 if not held and not redis.call('GET', lock) then
-  local first = redis.call('LPOP', wait)
+  local first = redis.call('LINDEX', wait, '0')
   if first then
     local passed, why = hand_over(first, us)
     if passed == 'stays' then
@@ -192,13 +192,14 @@ if ours and used and string.byte(held, 68) == 49 and string.sub(held, 216, 279) 
   redis.call('DEL', name .. 'absent')
   -- Nobody has heard of it before, but perhaps this very attempt by an answer that was lost.
   local before = kept_by(held)
+  local replaces = before ~= string.sub(id, 2) and may_replace('2' .. before, 'a')
   local first = is_untold(held) or (string.byte(held, 69) == 50 and before == string.sub(id, 2))
   local kind = first and 'collected ' or 'replayed '
   held = settle_lease(held, us)
   if held then
     local left = math.max(0, math.floor((string.sub(held, 103, 118) - us) / 1000))
-    if before ~= string.sub(id, 2) then
-      remember_end('2' .. before, 'a', left + TOMBSTONE)
+    if replaces then
+      redis.call('SET', name .. 'of:2' .. before, 'a', 'PX', left + TOMBSTONE)
     end
     -- It may have been delivered: from now on it is not given back, and this attempt keeps it.
     held = string.sub(held, 1, 68) .. (first and '2' or '1') .. string.sub(held, 70, 151)
@@ -219,7 +220,7 @@ if not (held and waits) then
       -- The newest request owns the key: an older one that did not confirm its grant in time does not
       -- take it back.
       local before = name .. 'of:' .. string.sub(whose, 2)
-      if is_ticket(redis.call('GET', before)) then
+      if is_ticket(redis.pcall('GET', before)) then
         redis.call('SET', before, 's', 'PX', TOMBSTONE)
       end
     end
@@ -232,7 +233,8 @@ end
 -- Under its key there may be a place already: it is taken over, or given up by who does not wait.
 local at, queued, old, other = nil, us, nil, whose and string.sub(whose, 2)
 if other and other ~= id then
-  old = redis.call('GET', name .. 'of:' .. other)
+  -- What is of another type is no place, and the lock may have passed on by now.
+  old = redis.pcall('GET', name .. 'of:' .. other)
   at = is_queued(old) and redis.call('LPOS', wait, other)
   if at then
     if string.sub(old, 219, 282) ~= string.sub(ARGV[3], 162, 225) then
@@ -285,6 +287,10 @@ else
       remember_left(select(2, sweep_left(count, us)))
     end
     if redis.call('LLEN', wait) >= longest then
+      if whose then
+        -- It leads to a place that is lost.
+        redis.call('DEL', used)
+      end
       return refuse('full')
     end
     count = redis.call('RPUSH', wait, id)

@@ -41,7 +41,7 @@ if left ~= -2 then
   end
   return 'held ' .. lock .. ' 0:' .. field(left)
 end
-local first = redis.call('LPOP', wait)
+local first = redis.call('LINDEX', wait, '0')
 if not first then
   return 'idle ' .. lock .. ' 0:'
 end

@@ -54,7 +54,12 @@ if not meant then
   end
   return 'changed ' .. nonce .. ' 0:'
 end
-local first = redis.call('LPOP', wait)
+-- A copy of its acquire that is still on its way must not take the lock again, and its idempotency key is used.
+-- A provisional grant was not delivered, and its attempt may ask again.
+local id = string.sub(held, 1, 65)
+local delivered = ours and not is_untold(held)
+local replaces = delivered and may_replace(id, 'b')
+local first = redis.call('LINDEX', wait, '0')
 local passed = 'nobody'
 if first then
   passed = hand_over(first, clock())
@@ -65,14 +70,11 @@ end
 -- The lock goes last: stopped half-way, it is still held and can be broken again.
 redis.call('SET', of, 'x', 'PX', TOMBSTONE)
 if ours then
-  local id = string.sub(held, 1, 65)
-  if not is_untold(held) then
-    -- A copy of its acquire that is still on its way must not take the lock again, and its idempotency
-    -- key is used. A provisional grant was not delivered, and its attempt may ask again.
-    remember_end(id, 'b', TOMBSTONE)
-    if string.byte(held, 68) == 49 then
-      redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', TOMBSTONE)
-    end
+  if replaces then
+    redis.call('SET', name .. 'of:' .. id, 'b', 'PX', TOMBSTONE)
+  end
+  if delivered and string.byte(held, 68) == 49 then
+    redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', TOMBSTONE)
   end
   -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
   send('all', 'broken', string.sub(id, 2))

@@ -55,7 +55,7 @@ if not ours then
     end
     bury(id, body)
   end
-  local passed = not held and hand_over(redis.call('LPOP', wait), clock())
+  local passed = not held and hand_over(redis.call('LINDEX', wait, '0'), clock())
   remember_end(id, 'g', TOMBSTONE)
   return type(passed) == 'table' and passed or 'nothing ' .. id .. ' ' .. field(news)
 end
@@ -67,12 +67,15 @@ local heard = ARGV[3] == '1' and string.byte(held, 66) == 104
 if adopted or heard or (keyed and string.byte(held, 69) == 49) then
   return 'kept ' .. id .. ' 0:'
 end
-local passed = hand_over(redis.call('LPOP', wait), clock())
+local replaces = may_replace(id, 'g')
+local passed = hand_over(redis.call('LINDEX', wait, '0'), clock())
 if type(passed) == 'table' then
   return passed
 end
 -- The lock goes last: stopped half-way, it is still held and can be given back again.
-remember_end(id, 'g', TOMBSTONE)
+if replaces then
+  redis.call('SET', of, 'g', 'PX', TOMBSTONE)
+end
 if keyed then
   local used = name .. 'key:' .. string.sub(held, 216, 279)
   if ARGV[3] == '0' then

@@ -45,8 +45,10 @@ local LONG = 512
 
 local held, us = redis.call('GET', lock), clock()
 if not held then
+  -- A ticket of another type ends the script before the lock passes on.
+  redis.call('GET', of)
   -- It may be the head itself, in the last moment.
-  local passed = hand_over(redis.call('LPOP', wait), us)
+  local passed = hand_over(redis.call('LINDEX', wait, '0'), us)
   if type(passed) == 'table' then
     return passed
   elseif passed == 'passed' then

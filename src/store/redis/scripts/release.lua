@@ -62,7 +62,7 @@ local function remember_release()
 end
 
 local wait = name .. 'wait'
-local first = redis.call('LPOP', wait)
+local first = redis.call('LINDEX', wait, '0')
 if not first then
   remember_release()
   redis.call('DEL', lock)

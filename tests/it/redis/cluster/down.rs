@@ -11,10 +11,16 @@ use latchgate::{
         contract::{Health, Renewal},
     },
 };
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
 
 use super::{
-    super::rig::{attempt, eventually, granted, health, open, quick},
+    super::{
+        rig::{attempt, eventually, granted, health, is_as_quick_as, open, quick},
+        waiting::gate::{TestGateway, keep, request},
+    },
     servers::{Cluster, NEVER},
 };
 
@@ -22,6 +28,10 @@ use super::{
 const CROWD: usize = 1_500;
 /// How many may wait for a server that is away.
 const WAITING: usize = 256;
+/// How many locks of a server that is away are waited for: several times as many as are passed on at once.
+const STUCK: usize = 400;
+/// How much later than the end of a lease the next may be granted the lock: ten times what is stated.
+const LATE: Duration = Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_away_takes_no_room_from_the_others() {
@@ -158,4 +168,36 @@ async fn grants_are_kept_back_until_a_replica_of_their_own_master_has_them() {
     );
     granted(store.acquire(&attempt(&cluster.names_on(1, 5)[4])).await);
     cluster.servers[3].thaw();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_paused_delays_no_hand_off_of_the_others() {
+    is_as_quick_as(LATE, handing_over_beside_a_paused_server).await;
+}
+
+/// How long after its end a lease is handed over, while many leases of another server are over and cannot be.
+async fn handing_over_beside_a_paused_server() -> Duration {
+    let cluster = Cluster::start(3, false, NEVER).await;
+    let gate = TestGateway::with(&cluster.url(), &RedisConfig::default());
+    let lasts = Duration::from_secs(8);
+    let stuck = cluster.names_on(0, STUCK);
+    for lock in &stuck {
+        gate.take_for(lock, 8_000).await;
+    }
+    let over = Instant::now() + lasts;
+    let crowd: Vec<_> = stuck.iter().map(|lock| gate.ask(request(lock))).collect();
+    for lock in &stuck {
+        gate.until_queued(lock, 1).await;
+    }
+    cluster.servers[0].freeze();
+    sleep_until(over + Duration::from_millis(100)).await;
+
+    let lock = &cluster.names_on(1, 1)[0];
+    gate.take_for(lock, 1_000).await;
+    let ends = Instant::now() + Duration::from_secs(1);
+    let (at, outcome) = gate.ask(request(lock)).outcome().await;
+    keep(outcome);
+    cluster.servers[0].thaw();
+    drop(crowd);
+    at.saturating_duration_since(ends)
 }

@@ -13,4 +13,5 @@ mod late_news;
 mod late_word;
 mod lost_places;
 mod order;
+mod rules;
 mod short;

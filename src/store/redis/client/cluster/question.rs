@@ -8,7 +8,10 @@ use tokio::time::{Duration, Instant, timeout_at};
 
 use crate::{
     config::RedisNode,
-    store::{Unavailability, redis::client::failure::hint},
+    store::{
+        Unavailability,
+        redis::client::failure::{ACL_LINE, hint},
+    },
 };
 
 use super::{
@@ -99,7 +102,9 @@ fn of(node: &RedisNode, why: Unavailability) -> Unavailability {
     match why {
         Unavailability::Connect(what) => Unavailability::Connect(of(&what)),
         Unavailability::Refused(what) => Unavailability::Refused(of(&what)),
-        Unavailability::Misconfigured(what) => Unavailability::Misconfigured(of(&hint(what))),
+        Unavailability::Misconfigured(what) => {
+            Unavailability::Misconfigured(of(&hint(what, ACL_LINE)))
+        }
         other => other,
     }
 }

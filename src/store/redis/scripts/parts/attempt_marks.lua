@@ -4,12 +4,16 @@
 -- Which letter replaces which: none is replaced by an earlier one.
 local LETTERS = 'qgasrb'
 
+-- Whether a letter may be written. A key of another type ends the script: ask before the first write.
+local function may_replace(id, letter)
+  local before = redis.call('GET', name .. 'of:' .. id)
+  local rank = before and string.find(LETTERS, string.sub(before, 1, 1), 1, true) or 0
+  return rank <= string.find(LETTERS, letter, 1, true)
+end
+
 -- TOMBSTONE is replaced by how long an end is remembered, in ms.
 local function remember_end(id, letter, ms)
-  local of = name .. 'of:' .. id
-  local before = redis.call('GET', of)
-  local rank = before and string.find(LETTERS, string.sub(before, 1, 1), 1, true) or 0
-  if rank <= string.find(LETTERS, letter, 1, true) then
-    redis.call('SET', of, letter, 'PX', ms)
+  if may_replace(id, letter) then
+    redis.call('SET', name .. 'of:' .. id, letter, 'PX', ms)
   end
 end

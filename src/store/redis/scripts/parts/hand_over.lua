@@ -10,24 +10,20 @@ local function key_of(body)
   return used, redis.pcall('GET', used)
 end
 
--- Forgets a dead ticket, and what leads to it from its idempotency key. One whose key leads elsewhere is
--- superseded. A memory is no ticket.
+-- Leaves behind what must be known of a dead ticket that is gone, and forgets what leads to it from its
+-- idempotency key. One whose key leads elsewhere is superseded.
 local function bury(id, body)
-  if is_ticket(body) then
-    if string.byte(body, 19) == 49 then
-      local used, whose = key_of(body)
-      if whose == 'q' .. id then
-        redis.call('DEL', used)
-        if string.sub(body, 2, 17) == NO_GATEWAY and string.byte(body, 21) == 49 then
-          -- Its attempt has left, and a copy of its acquire that is still on its way must not queue it again.
-          redis.call('SET', name .. 'of:' .. id, 'g', 'PX', 'TOMBSTONE')
-        end
-      elseif type(whose) == 'string' then
-        redis.call('SET', name .. 'of:' .. id, 's', 'PX', 'TOMBSTONE')
+  if string.byte(body, 19) == 49 then
+    local used, whose = key_of(body)
+    if whose == 'q' .. id then
+      redis.call('DEL', used)
+      if string.sub(body, 2, 17) == NO_GATEWAY and string.byte(body, 21) == 49 then
+        -- Its attempt has left, and a copy of its acquire that is still on its way must not queue it again.
+        redis.call('SET', name .. 'of:' .. id, 'g', 'PX', 'TOMBSTONE')
       end
+    elseif type(whose) == 'string' then
+      redis.call('SET', name .. 'of:' .. id, 's', 'PX', 'TOMBSTONE')
     end
-  elseif type(body) == 'string' then
-    redis.call('SET', name .. 'of:' .. id, body, 'PX', 'TOMBSTONE')
   end
 end
 
@@ -36,17 +32,8 @@ local function owns_key(id, body)
   return string.byte(body, 19) ~= 49 or select(2, key_of(body)) == 'q' .. id
 end
 
--- Puts a ticket back where it was taken from.
-local function put_back(id, body)
-  redis.call('LPUSH', wait, id)
-  redis.call('PEXPIRE', wait, QUEUE_LASTS)
-  if body then
-    local left = string.sub(body, 42, 57) - string.sub(body, 26, 41)
-    redis.call('SET', name .. 'of:' .. id, body, 'PX', math.floor(left / 1000) + TOMBSTONE)
-  end
-end
-
--- Grants the lock to a ticket that was taken out of the queue.
+-- Grants the lock to a ticket that was taken out of the queue. From here on nothing may raise: the lock would have
+-- passed on unheard. SET is allowed, because the fence was written by it.
 local function pass(id, body, fence, us)
   local gateway, of = string.sub(body, 2, 17), name .. 'of:' .. id
   local mine, kept, lasts = gateway == me, gateway == NO_GATEWAY, PROVISIONAL
@@ -62,6 +49,9 @@ local function pass(id, body, fence, us)
   if mine then
     if string.byte(body, 21) == 49 then
       redis.call('SET', of, 'g', 'PX', lasts + TOMBSTONE)
+    else
+      -- Where it stays it counts for nothing, without a place in the queue.
+      redis.pcall('DEL', of)
     end
     if string.byte(body, 19) == 49 then
       redis.call('SET', name .. 'key:' .. string.sub(body, 155, 218), 'l' .. id, 'PX', lasts + TOMBSTONE)
@@ -81,41 +71,46 @@ local function pass(id, body, fence, us)
   foretell(soonest)
 end
 
--- Passes the lock on, given the ticket that was just taken from the head of the queue, if any. Answers
--- `passed`; else nobody was granted it, and what it holds is as it was: `nobody` (is alive), `more` (dead
--- ones stand there), `stays` (there is no fence, and why), or the error of Redis. From here to the grant
--- nothing may raise: the ticket would be lost.
+-- Passes the lock on, given the id at the head of the queue, if any. Answers `passed`; else nobody was granted it,
+-- and what it holds is as it was: `nobody` (is alive), `more` (dead ones stand there), `stays` (there is no fence,
+-- and why), or the error of Redis. An id leaves the queue last, when everything has been asked that may be
+-- refused: so whoever is refused a command half-way through loses no place.
 local function hand_over(id, us)
   for _ = 1, MOST_DEAD do
     if not id then
       return 'nobody'
     end
     if not is_possible(us) then
-      put_back(id)
       return 'stays', 'clock'
     end
-    local body = redis.pcall('GETDEL', name .. 'of:' .. id)
+    local of = name .. 'of:' .. id
+    local body = redis.pcall('GET', of)
     if type(body) == 'table' and string.sub(body.err, 1, 9) ~= 'WRONGTYPE' then
       -- The user may not do it any more.
-      put_back(id)
       return body
     elseif is_queued(body) and owns_key(id, body) and lives(body, us, true) then
       local fence, why = draw(us)
-      if fence then
-        pass(id, body, fence, us)
-        return 'passed'
+      if not fence then
+        if type(why) == 'table' then
+          return why
+        end
+        return 'stays', why
       end
-      put_back(id, body)
-      if type(why) == 'table' then
-        return why
+      local taken = redis.pcall('LPOP', wait)
+      if type(taken) == 'table' then
+        return taken
       end
-      return 'stays', why
+      pass(id, body, fence, us)
+      return 'passed'
     end
-    bury(id, body)
-    id = redis.call('LPOP', wait)
+    if is_ticket(body) then
+      redis.call('DEL', of)
+      bury(id, body)
+    end
+    redis.call('LPOP', wait)
+    id = redis.call('LINDEX', wait, '0')
   end
   if id then
-    put_back(id)
     news = news .. '6:4:more'
     return 'more'
   end

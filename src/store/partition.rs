@@ -1,0 +1,140 @@
+//! The parts of a store that may be away one by one, and commands of which so many are under way at each.
+
+use std::collections::{HashMap, VecDeque};
+
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+
+/// A part of a store that may be away while the others serve, for example a master of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Partition(usize);
+
+/// Commands of which at most so many are under way at each partition. More wait for their turn there, and hold up
+/// none of another partition.
+pub(crate) struct PartitionedCommands<'a, T, R, F> {
+    /// How many are under way at most at each.
+    limit: usize,
+    send: F,
+    queues: HashMap<Partition, PartitionQueue<T>>,
+    running: FuturesUnordered<BoxFuture<'a, (Partition, R)>>,
+    waiting: usize,
+}
+
+/// What is to be done at one partition.
+struct PartitionQueue<T> {
+    running: usize,
+    waiting: VecDeque<T>,
+}
+
+// === impl Partition ===
+
+impl Partition {
+    /// All of a store that is there or away as a whole.
+    pub const WHOLE: Self = Self(0);
+
+    /// One of several, by a number that no other of them has, and not zero.
+    pub(crate) fn one_of(number: usize) -> Self {
+        Self(number)
+    }
+}
+
+// === impl PartitionedCommands ===
+
+impl<'a, T, R: 'a, F: Fn(T) -> BoxFuture<'a, R>> PartitionedCommands<'a, T, R, F> {
+    pub(crate) fn new(limit: usize, send: F) -> Self {
+        Self {
+            limit,
+            send,
+            queues: HashMap::new(),
+            running: FuturesUnordered::new(),
+            waiting: 0,
+        }
+    }
+
+    /// Sends a command, at once if there is room at its partition.
+    pub(crate) fn push(&mut self, partition: Partition, command: T) {
+        let queue = self.queues.entry(partition).or_default();
+        if queue.running < self.limit {
+            queue.running += 1;
+            self.start(partition, command);
+        } else {
+            queue.waiting.push_back(command);
+            self.waiting += 1;
+        }
+    }
+
+    /// What came of the next command that is over; `None` if there is none. Safe to drop and call again.
+    pub(crate) async fn next(&mut self) -> Option<R> {
+        let (partition, outcome) = self.running.next().await?;
+        if let Some(queue) = self.queues.get_mut(&partition) {
+            if let Some(command) = queue.waiting.pop_front() {
+                self.waiting -= 1;
+                self.start(partition, command);
+            } else {
+                queue.running -= 1;
+                if queue.running == 0 {
+                    self.queues.remove(&partition);
+                }
+            }
+        }
+        Some(outcome)
+    }
+
+    /// Whether nothing is under way, and so nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// How many wait for their turn.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    fn start(&self, partition: Partition, command: T) {
+        let outcome = (self.send)(command);
+        let outcome = outcome.map(move |outcome| (partition, outcome));
+        self.running.push(outcome.boxed());
+    }
+}
+
+// === impl PartitionQueue ===
+
+impl<T> Default for PartitionQueue<T> {
+    fn default() -> Self {
+        Self {
+            running: 0,
+            waiting: VecDeque::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn so_many_are_under_way_at_each_and_the_others_follow_in_order() {
+        let gates = [Semaphore::new(0), Semaphore::new(0)];
+        let mut commands = PartitionedCommands::new(2, |(at, n): (usize, usize)| {
+            let gate = &gates[at];
+            Box::pin(async move {
+                gate.acquire().await.unwrap().forget();
+                (at, n)
+            })
+        });
+        for n in 0..5 {
+            commands.push(Partition::one_of(1), (0, n));
+        }
+        commands.push(Partition::one_of(2), (1, 0));
+        assert_eq!((commands.running.len(), commands.waiting()), (3, 3));
+        gates[1].add_permits(1);
+        assert_eq!(commands.next().await, Some((1, 0)));
+        gates[0].add_permits(5);
+        for n in 0..5 {
+            assert_eq!(commands.next().await, Some((0, n)));
+        }
+        assert!(commands.is_empty() && commands.queues.is_empty());
+        assert_eq!((commands.next().await, commands.waiting()), (None, 0));
+    }
+}

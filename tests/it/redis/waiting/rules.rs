@@ -1,0 +1,350 @@
+//! What the scripts do with a queue when clock, counter, tickets or keys are not as they should be: each is run
+//! by itself, at the time that the test says.
+
+use std::time::Duration;
+
+use bb8_redis::redis::{Value, from_redis_value};
+use latchgate::{
+    lock::TokenHash,
+    store::{
+        Store,
+        contract::{Acquisition, Attempt, Waiting},
+    },
+};
+
+use super::{
+    super::{
+        foreign::fence_key,
+        leases::keyed,
+        rig::{attempt, eventually, name},
+    },
+    gate::{TestGateway, waiting},
+};
+use crate::{lua::composed, support::RedisServer};
+
+/// The gateway as which a test runs a script: another than that of the waiters.
+const ANOTHER: &str = "0123456789abcdef";
+/// No fence was seen.
+const UNSEEN: u64 = 0;
+
+/// A lock that is held while somebody waits for it at a gateway that does nothing any more and counts as alive.
+struct Queue {
+    server: RedisServer,
+    lock: String,
+    holder: TokenHash,
+    /// The fence of the lease.
+    fence: u64,
+    waiter: TokenHash,
+}
+
+/// What a script did with the lock.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    /// The waiter was granted it, with this fence.
+    Passed(u64),
+    /// It is free, and whoever waits stays in the queue.
+    Free,
+}
+
+/// The fence counter of the lock.
+fn counter_key() -> String {
+    fence_key(&name("rules"))
+}
+
+/// The scripts that pass a lock on.
+const PASSING: [&str; 4] = ["release", "give_back", "break", "advance"];
+
+// === impl Queue ===
+
+impl Queue {
+    async fn start() -> Self {
+        let server = RedisServer::start().await;
+        let gate = TestGateway::on(&server).await;
+        let held = attempt("rules");
+        let Ok(Acquisition::Granted(lease)) = gate.store.acquire(&held).await else {
+            panic!("it is free");
+        };
+        let waits = waiting(attempt("rules"));
+        let _place = gate.store.parking().park(waits.name.clone(), waits.token);
+        let queued = gate.store.acquire(&waits).await.unwrap();
+        assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+        gate.kill().await;
+        for key in server.keys().await {
+            if key.contains(":gw:") {
+                server.run(&["PEXPIRE", &key, "600000"]).await;
+            }
+        }
+        Self {
+            server,
+            lock: "lg:{rules}:lock".to_owned(),
+            holder: held.token,
+            fence: lease.fence.get(),
+            waiter: waits.token,
+        }
+    }
+
+    fn ticket(&self) -> String {
+        format!("lg:{{rules}}:of:2{}", self.waiter)
+    }
+
+    /// Runs a script that frees the lock, as another gateway that has seen this fence. It reads these seconds and
+    /// microseconds from the clock, or what the server's shows.
+    async fn free_by(&self, script: &str, floor: u64, time: Option<(&str, &str)>) -> String {
+        let mut text = composed(script);
+        if let Some((seconds, micros)) = time {
+            let shown = format!("{{ '{seconds}', '{micros}' }}");
+            assert!(text.contains("redis.call('TIME')"), "{script}");
+            text = text.replace("redis.call('TIME')", &shown);
+        }
+        let (counter, gateway) = (counter_key(), format!("{floor:016}{ANOTHER}"));
+        let (id, fence) = (format!("2{}", self.holder), format!("{:016}", self.fence));
+        let arguments: Vec<&str> = match script {
+            "release" => vec![&id, &gateway],
+            "give_back" => vec![&id, &gateway, "0", ""],
+            "break" => vec!["nonce", &gateway, &fence, "", "0"],
+            "advance" => {
+                self.server.run(&["DEL", &self.lock]).await;
+                vec![&gateway]
+            }
+            other => panic!("{other} frees no lock"),
+        };
+        let mut command = vec!["EVAL", &text, "2", &self.lock, &counter];
+        command.extend(arguments);
+        let reply = self.server.text(&command).await;
+        assert!(!reply.is_empty(), "{script}");
+        reply
+    }
+
+    async fn seen(&self) -> Seen {
+        let lease = self.server.text(&["GET", &self.lock]).await;
+        let id = format!("2{}", self.waiter);
+        let queue = ["LRANGE", "lg:{rules}:wait", "0", "-1"];
+        let queue: Vec<String> = from_redis_value(self.server.run(&queue).await).unwrap();
+        if lease.starts_with(&id) {
+            assert_eq!(queue, [""; 0]);
+            return Seen::Passed(lease[70..86].parse().unwrap());
+        }
+        assert_eq!(queue, [id]);
+        let ticket = self.server.text(&["GET", &self.ticket()]).await;
+        assert!(ticket.starts_with('q'), "{ticket}");
+        assert_eq!(
+            lease, "",
+            "who ends a lease ends it although nobody can be granted the lock"
+        );
+        Seen::Free
+    }
+
+    /// A number of the ticket, in microseconds.
+    async fn micros(&self, from: usize) -> u64 {
+        let ticket = self.server.text(&["GET", &self.ticket()]).await;
+        ticket[from..from + 16].parse().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn at_an_impossible_time_nobody_is_granted_the_lock_and_nobody_loses_a_place() {
+    for script in PASSING {
+        for seconds in ["25", "1000000000", "7258118400", "99999999999"] {
+            let queue = Queue::start().await;
+            let counter = queue.server.text(&["GET", &counter_key()]).await;
+            let reply = queue.free_by(script, UNSEEN, Some((seconds, "7"))).await;
+            let why = format!("{script} at {seconds} s: {reply}");
+            assert_eq!(queue.seen().await, Seen::Free, "{why}");
+            let now = queue.server.text(&["GET", &counter_key()]).await;
+            assert_eq!(now, counter, "{why}");
+            // Once the clock is set right, the waiter is next.
+            let reply = queue.free_by("advance", UNSEEN, None).await;
+            assert!(reply.starts_with("passed "), "{reply}");
+            assert!(matches!(queue.seen().await, Seen::Passed(fence) if fence > queue.fence));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_counter_of_another_length_is_compared_as_a_number() {
+    for script in PASSING {
+        // Fewer digits than the time has: as text the first would be larger.
+        for counter in ["999999999999999", "9", "0"] {
+            let queue = Queue::start().await;
+            queue.server.run(&["SET", &counter_key(), counter]).await;
+            queue.free_by(script, UNSEEN, None).await;
+            let Seen::Passed(fence) = queue.seen().await else {
+                panic!("{script} with {counter}");
+            };
+            assert!(fence > queue.fence, "{script} with {counter}: {fence}");
+            let kept = queue.server.text(&["GET", &counter_key()]).await;
+            assert_eq!(kept, fence.to_string(), "{script} with {counter}");
+        }
+        // More digits: there is no fence above it.
+        let queue = Queue::start().await;
+        let counter = "10000000000000000";
+        queue.server.run(&["SET", &counter_key(), counter]).await;
+        queue.free_by(script, UNSEEN, None).await;
+        assert_eq!(queue.seen().await, Seen::Free, "{script}");
+        let kept = queue.server.text(&["GET", &counter_key()]).await;
+        assert_eq!(kept, counter, "{script}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_is_granted_a_higher_fence_although_the_counter_is_missing_or_behind() {
+    for script in PASSING {
+        let queue = Queue::start().await;
+        queue.server.run(&["DEL", &counter_key()]).await;
+        queue.free_by(script, UNSEEN, None).await;
+        let seen = queue.seen().await;
+        assert!(
+            matches!(seen, Seen::Passed(fence) if fence > queue.fence),
+            "{script}: {seen:?}"
+        );
+
+        // A gateway has seen a fence that is ahead of the time.
+        let queue = Queue::start().await;
+        let floor = queue.fence + 3_600_000_000;
+        queue.free_by(script, floor, None).await;
+        assert_eq!(queue.seen().await, Seen::Passed(floor + 1), "{script}");
+        let kept = queue.server.text(&["GET", &counter_key()]).await;
+        assert_eq!(kept, (floor + 1).to_string(), "{script}");
+    }
+}
+
+#[tokio::test]
+async fn a_counter_that_is_no_number_costs_nobody_a_place_and_is_left_alone() {
+    for script in PASSING {
+        for counter in ["", "mine", "-1", "1e3", " 7"] {
+            let queue = Queue::start().await;
+            queue.server.run(&["SET", &counter_key(), counter]).await;
+            let reply = queue.free_by(script, UNSEEN, None).await;
+            let why = format!("{script} with {counter:?}: {reply}");
+            assert_eq!(queue.seen().await, Seen::Free, "{why}");
+            let kept = queue.server.text(&["GET", &counter_key()]).await;
+            assert_eq!(kept, counter, "{why}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_ticket_counts_for_five_seconds_longer_than_its_wait_and_no_longer() {
+    let queue = Queue::start().await;
+    let (queued, ends) = (queue.micros(25).await, queue.micros(41).await);
+    let wait = waiting(attempt("rules")).wait.unwrap().max_wait;
+    let wait = u64::try_from(wait.as_micros()).unwrap();
+    assert_eq!(ends, queued + wait + 5_000_000);
+
+    let at = |us: u64| ((us / 1_000_000).to_string(), (us % 1_000_000).to_string());
+    let (seconds, micros) = at(ends - 1);
+    queue
+        .free_by("release", UNSEEN, Some((&seconds, &micros)))
+        .await;
+    assert_eq!(queue.seen().await, Seen::Passed(ends - 1));
+
+    let queue = Queue::start().await;
+    let (seconds, micros) = at(queue.micros(41).await);
+    queue
+        .free_by("release", UNSEEN, Some((&seconds, &micros)))
+        .await;
+    assert_eq!(queue.server.text(&["GET", &queue.lock]).await, "");
+    let left = queue.server.integer(&["LLEN", "lg:{rules}:wait"]).await;
+    assert_eq!(left, 0, "a dead ticket is cleared away");
+}
+
+/// One who waits for so many seconds under the same key as all others here, in a queue of this length.
+fn under_the_key(seconds: u64, longest_queue: u64) -> Attempt {
+    Attempt {
+        wait: Some(Waiting {
+            max_wait: Duration::from_secs(seconds),
+            longest_queue,
+        }),
+        ..keyed("rules", "same")
+    }
+}
+
+#[tokio::test]
+async fn who_takes_a_place_over_stands_there_since_the_first_and_until_its_own_wait_ends() {
+    let server = RedisServer::start().await;
+    let gate = TestGateway::on(&server).await;
+    gate.take_for("rules", 600_000).await;
+    let mut stood: Option<(u64, u64)> = None;
+    // The second waits for longer than the first, and the third for less long.
+    for seconds in [50, 500, 5] {
+        let asked = under_the_key(seconds, 10);
+        let _place = gate.store.parking().park(asked.name.clone(), asked.token);
+        let before = time(&server).await;
+        let queued = gate.store.acquire(&asked).await.unwrap();
+        assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+        let after = time(&server).await;
+        let ticket = format!("lg:{{rules}}:of:2{}", asked.token);
+        let ticket = server.text(&["GET", &ticket]).await;
+        let number = |from: usize| ticket[from..from + 16].parse::<u64>().unwrap();
+        let (queued, ends) = (number(25), number(41));
+        let slack = (seconds + 5) * 1_000_000;
+        assert!(
+            (before + slack..=after + slack).contains(&ends),
+            "{seconds}"
+        );
+        if let Some((first, last)) = stood {
+            assert_eq!(queued, first, "{seconds}");
+            assert_ne!(ends, last, "{seconds}");
+        }
+        stood = Some((queued, ends));
+    }
+    let left = server.integer(&["LLEN", "lg:{rules}:wait"]).await;
+    assert_eq!(left, 1);
+}
+
+/// The server's time in microseconds.
+async fn time(server: &RedisServer) -> u64 {
+    let time: Vec<u64> = from_redis_value(server.run(&["TIME"]).await).unwrap();
+    time[0] * 1_000_000 + time[1]
+}
+
+#[tokio::test]
+async fn one_whom_a_full_queue_refuses_leaves_nothing_under_its_key() {
+    let server = RedisServer::start().await;
+    let gate = TestGateway::on(&server).await;
+    gate.take_for("rules", 600_000).await;
+    let lost = under_the_key(50, 10);
+    let place = gate.store.parking().park(lost.name.clone(), lost.token);
+    let queued = gate.store.acquire(&lost).await.unwrap();
+    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    let key = eventually("the key leads to the place", async || {
+        let keys = server.keys().await;
+        keys.into_iter()
+            .find(|key| key.starts_with("lg:{rules}:key:"))
+    })
+    .await;
+    // Its place is lost, and somebody else fills the queue.
+    drop(place);
+    server.run(&["DEL", "lg:{rules}:wait"]).await;
+    let other = waiting(attempt("rules"));
+    let _place = gate.store.parking().park(other.name.clone(), other.token);
+    gate.store.acquire(&other).await.unwrap();
+    let refused = gate.store.acquire(&under_the_key(50, 1)).await;
+    assert!(matches!(refused, Ok(Acquisition::QueueFull)), "{refused:?}");
+    assert_eq!(server.integer(&["EXISTS", &key]).await, 0);
+}
+
+#[tokio::test]
+async fn a_ticket_of_another_type_keeps_who_leaves_from_passing_the_lock_on_unheard() {
+    let queue = Queue::start().await;
+    let leaver = format!("2{}", "7".repeat(64));
+    let ticket = format!("lg:{{rules}}:of:{leaver}");
+    queue.server.run(&["RPUSH", &ticket, "mine"]).await;
+    queue.server.run(&["DEL", &queue.lock]).await;
+    let before = queue.server.text(&["DEBUG", "DIGEST"]).await;
+    let (text, counter) = (composed("leave"), counter_key());
+    let gateway = format!("{UNSEEN:016}{ANOTHER}");
+    let command = [
+        "EVAL",
+        &text,
+        "2",
+        &queue.lock,
+        &counter,
+        &leaver,
+        &gateway,
+        "",
+    ];
+    let reply = queue.server.run(&command).await;
+    assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
+    assert_eq!(queue.server.text(&["DEBUG", "DIGEST"]).await, before);
+}
