@@ -5,7 +5,10 @@ use std::fmt::Write;
 use crate::{
     http::fuzzed_body,
     lock::{IdempotencyKey, LockName, NamePrefix, Owner, Token},
-    store::{embedded::fuzzed_row, redis::fuzzed_reply},
+    store::{
+        embedded::fuzzed_row,
+        redis::{fuzzed_quorum_reply, fuzzed_reply},
+    },
 };
 
 /// Reads bytes as a lock name, and as the other texts that come in a path or a header.
@@ -45,7 +48,7 @@ pub fn body(bytes: &[u8]) -> String {
 
 /// Reads bytes as the reply of a Redis to every script.
 pub fn reply(bytes: &[u8]) -> String {
-    fuzzed_reply(bytes)
+    fuzzed_reply(bytes) + &fuzzed_quorum_reply(bytes)
 }
 
 /// Reads bytes as every kind of row of the embedded file.

@@ -15,9 +15,11 @@ const FLAGS: &str = "#!lua flags=allow-oom";
 /// The same of one that a server refuses also for want of memory.
 const REFUSED: &str = "#!lua\n";
 /// Where they are.
-const DIRECTORIES: [&str; 4] = [
+const DIRECTORIES: [&str; 6] = [
     "src/store/redis/scripts",
     "src/store/redis/scripts/parts",
+    "src/store/redis/client",
+    "src/store/redis/health",
     "src/store/redis/redlock/lua",
     "src/store/redis/redlock/lua/parts",
 ];
@@ -259,11 +261,11 @@ fn each_topology_is_probed_for_what_its_scripts_call_and_the_acl_line_allows_no_
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(ACL_LINE);
     let source = fs::read_to_string(source).unwrap();
     for (probe, line, directories) in [
-        ("probe", "const ACL_LINE: &str", &DIRECTORIES[..2]),
+        ("probe", "const ACL_LINE: &str", &DIRECTORIES[..4]),
         (
             "quorum_probe",
             "const NODE_ACL_LINE: &str",
-            &DIRECTORIES[2..],
+            &DIRECTORIES[3..],
         ),
     ] {
         let mut called: BTreeSet<String> = BTreeSet::new();

@@ -29,8 +29,6 @@ impl Keys {
     pub(super) const PROBE: &str = "lg:{}:probe";
     /// What is written to find out which replicas have all that was written before.
     pub(super) const MARKER: &str = "lg:{}:marker";
-    /// What a node of a quorum has learnt, and in which life of its data.
-    pub(super) const NODE: &str = "lg:{}:node";
     /// How the tag of a slot stands in a key of the slot, and of no lock.
     fn of_slot(tag: &str, kind: &str) -> String {
         format!("lg:{{{tag}}}:{kind}")
@@ -137,22 +135,6 @@ impl Keys {
         format!("lg:{{{}}}:of:{id}", self.name)
     }
 
-    /// The lease record; only on the nodes of a quorum.
-    pub(super) fn info(&self) -> String {
-        format!("lg:{{{}}}:info", self.name)
-    }
-
-    /// What is remembered of ended leases; only on the nodes of a quorum.
-    pub(super) fn ended(&self) -> String {
-        format!("lg:{{{}}}:ended", self.name)
-    }
-
-    /// There if a gateway was refused the lock that waits for it; only where there is no queue for all
-    /// gateways.
-    pub(super) fn wanted(&self) -> String {
-        format!("lg:{{{}}}:wanted", self.name)
-    }
-
     pub(super) fn slot(&self) -> Slot {
         self.slot
     }
@@ -192,8 +174,6 @@ mod tests {
         let gateway = GatewayId::random();
         let keys = Keys::of(&LockName::new("deploy:eu").unwrap(), &tags, &gateway);
         assert_eq!(keys.lock(), "lg:{deploy:eu}:lock");
-        assert_eq!(keys.info(), "lg:{deploy:eu}:info");
-        assert_eq!(keys.ended(), "lg:{deploy:eu}:ended");
         let tag = tags.of(Slot::of(b"deploy:eu"));
         assert_eq!(keys.fence(), format!("lg:{{{tag}}}:fence"));
         assert_eq!(Slot::of(tag.as_bytes()), keys.slot());
@@ -206,7 +186,6 @@ mod tests {
         assert_eq!(keys.gateway(), alive);
         assert_eq!(keys.absent(), format!("lg:{{{tag}}}:absent"));
         assert_eq!(keys.absent(), Keys::absent_in(keys.slot(), &tags));
-        assert_eq!(keys.wanted(), "lg:{deploy:eu}:wanted");
     }
 
     #[test]

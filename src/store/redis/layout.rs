@@ -26,14 +26,14 @@
 //! attempt: `g` given back, or granted while a copy of its acquire may arrive, `a` its lease was adopted, `s` its
 //! place was taken over, `r` released, `b` broken (and of a break `x` carried out, `y` not).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use crate::{
-    lock::{FencingToken, HeldLease, HoldLimit, Metadata, Owner, Salt, TokenHash, Ttl},
+    lock::{FencingToken, HeldLease, HoldLimit, Owner, Salt, TokenHash, Ttl},
     store::contract::{Attempt, Waiter},
 };
 
-use super::scripts::hex;
+use super::client::calls::{hex, metadata_from_json, metadata_json};
 
 /// By what the id of a lease begins; what begins otherwise is foreign.
 const LAYOUT: u8 = b'2';
@@ -147,13 +147,7 @@ impl<'a> Record<'a> {
                 "" => None,
                 owner => Some(Owner::new(owner).ok()?),
             },
-            metadata: match metadata {
-                "" => Metadata::default(),
-                json => {
-                    let entries: BTreeMap<String, String> = serde_json::from_str(json).ok()?;
-                    Metadata::new(entries).ok()?
-                }
-            },
+            metadata: metadata_from_json(metadata)?,
         })
     }
 
@@ -174,19 +168,10 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Metadata as a record keeps it; empty if there is none.
-pub(in crate::store::redis) fn metadata_json(metadata: &Metadata) -> String {
-    if metadata.is_empty() {
-        return String::new();
-    }
-    let entries: BTreeMap<&str, &str> = metadata.iter().collect();
-    serde_json::to_string(&entries).expect("texts by name are JSON")
-}
-
 #[cfg(test)]
 mod tests {
     use crate::{
-        lock::{CallerId, Fingerprint, IdempotencyKey, LockName, Token},
+        lock::{CallerId, Fingerprint, IdempotencyKey, LockName, Metadata, Token},
         store::contract::Idempotency,
     };
 

@@ -5,15 +5,15 @@
 //! is read without scripts, and asks whether the server is a replica.
 
 mod break_lock;
-mod channels;
 mod client;
-mod floors;
+mod gateways;
 mod health;
 mod keys;
 mod layout;
 mod list;
 mod queue;
 mod redlock;
+mod replicated;
 mod scripts;
 mod slot;
 mod store;
@@ -25,5 +25,7 @@ pub use redlock::RedlockStore;
 pub use slot::{Slot, SlotTags};
 pub use store::RedisStore;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use redlock::fuzzed_quorum_reply;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use scripts::fuzzed_reply;

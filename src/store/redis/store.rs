@@ -34,19 +34,19 @@ use crate::{
 use super::{
     Slot, SlotTags,
     break_lock::break_lock,
-    channels::Channels,
     client::{
         dispatch::Dispatch,
         failure::ACL_LINE,
         shard::Shard,
         topology::{RedisServers, Topology},
     },
-    floors::Floors,
-    health::{examination::Examiner, replicated::Replicated},
+    gateways::Channels,
+    health::{examination::Examiner, floors::Floors, probe},
     keys::Keys,
     list::page::RedisListing,
     queue::{gateway::RedisGateway, queue_maintenance::QueueMaintenance, relay::RedisRelay},
-    scripts::{GrantKnowledge, Scripts},
+    replicated::Replicated,
+    scripts::{GrantKnowledge, Scripts, typed_keys},
 };
 
 /// Leases in Redis.
@@ -84,7 +84,7 @@ impl RedisStore {
     ) -> Self {
         let servers = servers.into();
         let topology = Topology::new(&servers, config, &clock, lifecycle.workers());
-        let dispatch = Arc::new(Dispatch::new(topology, config));
+        let dispatch = Arc::new(Dispatch::new(topology, config, typed_keys));
         let channels = Channels::of(servers.login().database);
         let scripts = Arc::new(Scripts::new(&channels));
         let floors = Arc::new(Floors::new());
@@ -100,8 +100,7 @@ impl RedisStore {
         });
         let examiner = Arc::new(Examiner {
             dispatch: Arc::clone(&dispatch),
-            scripts: Arc::clone(&scripts),
-            replicated: Arc::clone(&replicated),
+            probe: probe::script(include_str!("scripts/probe.lua")),
             floors,
             clock,
             tags: Arc::clone(&tags),

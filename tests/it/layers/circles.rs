@@ -59,6 +59,21 @@ fn finds_circles_through_what_a_room_hands_on() {
 
 /// The files of each circle.
 fn circles(sources: &[Source]) -> Vec<String> {
+    let uses = uses(sources);
+    let reached: BTreeMap<_, _> = uses.keys().map(|it| (it, reached(&uses, it))).collect();
+    let mut circles = BTreeSet::new();
+    for (file, others) in &reached {
+        if others.contains(file) {
+            let circle = others.iter().filter(|it| reached[*it].contains(file));
+            let circle: Vec<_> = circle.map(|it| it.as_str()).collect();
+            circles.insert(circle.join(", "));
+        }
+    }
+    circles.into_iter().collect()
+}
+
+/// Which files each file uses, by their paths. What is for tests alone is left out.
+pub(super) fn uses(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
     let sources = sources.iter().filter(|it| !is_of_tests(&it.path));
     let sources: Vec<_> = sources.map(|it| (module(&it.path), it)).collect();
     let children = sources.iter().map(|(module, _)| module.clone()).collect();
@@ -66,32 +81,19 @@ fn circles(sources: &[Source]) -> Vec<String> {
         .iter()
         .map(|(module, source)| (module.clone(), read(module, source, &children)))
         .collect();
-    let uses: BTreeMap<&Module, BTreeSet<&Module>> = files
-        .iter()
-        .map(|(module, file)| {
-            let used = file.used.iter().filter_map(|path| resolve(&files, path, 0));
-            (module, used.filter(|used| *used != module).collect())
-        })
-        .collect();
-    let reached: BTreeMap<_, _> = files.keys().map(|it| (it, reached(&uses, it))).collect();
-    let mut circles = BTreeSet::new();
-    for (module, others) in &reached {
-        if others.contains(module) {
-            let circle = others.iter().filter(|it| reached[*it].contains(module));
-            let circle: Vec<_> = circle.map(|it| files[*it].path.as_str()).collect();
-            circles.insert(circle.join(", "));
-        }
-    }
-    circles.into_iter().collect()
+    let uses = files.iter().map(|(module, file)| {
+        let used = file.used.iter().filter_map(|path| resolve(&files, path, 0));
+        let others = used.filter(|used| *used != module);
+        let others = others.map(|used| files[used].path.clone()).collect();
+        (file.path.clone(), others)
+    });
+    uses.collect()
 }
 
 /// All that a file uses, directly or through others.
-fn reached<'a>(
-    uses: &BTreeMap<&'a Module, BTreeSet<&'a Module>>,
-    from: &Module,
-) -> BTreeSet<&'a Module> {
+fn reached<'a>(uses: &'a BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<&'a String> {
     let mut found = BTreeSet::new();
-    let mut open: Vec<_> = uses[from].iter().copied().collect();
+    let mut open: Vec<_> = uses[from].iter().collect();
     while let Some(next) = open.pop() {
         if found.insert(next) {
             open.extend(&uses[next]);

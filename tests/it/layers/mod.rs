@@ -3,3 +3,4 @@
 mod circles;
 mod edges;
 mod files;
+mod rooms;

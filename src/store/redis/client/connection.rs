@@ -24,9 +24,9 @@ use crate::{
 };
 
 use super::{
+    calls::ScriptCall,
     failure::Failure,
     run::{Run, RunId},
-    script_call::ScriptCall,
 };
 
 /// A handle to a connection. Cheap to clone; the last one closes it.

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use crate::store::{Unavailability, Uncertainty};
 
 use super::{
+    calls::ScriptCall,
     connection::{Connection, answered},
     failure::Failure,
-    script_call::ScriptCall,
     shard::Shard,
 };
 

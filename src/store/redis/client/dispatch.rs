@@ -19,15 +19,11 @@ use crate::{
 };
 
 use super::{
-    super::{
-        Slot,
-        keys::Keys,
-        scripts::{Reply, Script},
-    },
+    super::{Slot, keys::Keys},
+    calls::{Reply, Script, ScriptCall},
     connection::{Connection, answered},
     destination::{Destination, unexpected},
     failure::{Failure, RedirectKind},
-    script_call::ScriptCall,
     shard::{CommandClass, Shard},
     topology::Topology,
 };
@@ -37,6 +33,9 @@ use super::{
 pub(crate) struct Dispatch {
     pub(crate) topology: Arc<Topology>,
     pub(crate) command_timeout: Duration,
+    /// The keys that the scripts of the store read for a lock, with the types that they have, given what the script
+    /// answers with.
+    typed_keys: fn(&Keys, &str) -> Vec<(String, &'static str)>,
     /// Why messages cannot be subscribed to there, if that is refused for good.
     pub(crate) unsubscribed: Arc<Mutex<Option<String>>>,
     deadline: Duration,
@@ -72,9 +71,14 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 // === impl Dispatch ===
 
 impl Dispatch {
-    pub(crate) fn new(topology: Topology, config: &RedisConfig) -> Self {
+    pub(crate) fn new(
+        topology: Topology,
+        config: &RedisConfig,
+        typed_keys: fn(&Keys, &str) -> Vec<(String, &'static str)>,
+    ) -> Self {
         Self {
             topology: Arc::new(topology),
+            typed_keys,
             command_timeout: config.command_timeout_ms.duration(),
             unsubscribed: Arc::default(),
             deadline: config.deadline_ms.duration(),
@@ -542,7 +546,7 @@ impl Dispatch {
     /// Names the key that made a script answer WRONGTYPE which was to answer with `echo`. Such a script has
     /// written nothing.
     async fn find_foreign_key(&self, keys: &Keys, echo: &str, limit: Instant) -> StoreError {
-        for (key, ours) in typed_keys(keys, echo, self.topology.is_cluster()) {
+        for (key, ours) in (self.typed_keys)(keys, echo) {
             let mut command = Cmd::new();
             command.arg("TYPE").arg(&key);
             let found = timeout_at(limit, self.plain(keys.slot(), &command)).await;
@@ -556,56 +560,5 @@ impl Dispatch {
         }
         let reason = "WRONGTYPE: a key of this lock had another type a moment ago".to_owned();
         Unavailability::Refused(reason).into()
-    }
-}
-
-/// The keys that scripts read for a lock, with the types that they have. What a script of one attempt answers with
-/// is the id of that attempt, which names its ticket.
-///
-/// That of an idempotency key is not among them: no script refuses one of another type.
-fn typed_keys(keys: &Keys, echo: &str, is_cluster: bool) -> Vec<(String, &'static str)> {
-    let mut typed = vec![
-        (keys.lock().to_owned(), "string"),
-        (keys.wait().to_owned(), "list"),
-        (keys.fence().to_owned(), "string"),
-        (keys.of_id(echo), "string"),
-    ];
-    // Only the nodes of a quorum have these, and none of them is a server of a cluster: there the last is in another
-    // slot, and asking for it would lead astray.
-    if !is_cluster {
-        typed.extend([
-            (keys.info(), "hash"),
-            (keys.ended(), "zset"),
-            (Keys::NODE.to_owned(), "hash"),
-        ]);
-    }
-    typed
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::{
-        lock::LockName,
-        store::redis::{SlotTags, keys::GatewayId},
-    };
-
-    use super::*;
-
-    #[test]
-    fn in_a_cluster_the_types_of_keys_of_one_slot_are_asked_for() {
-        let name = LockName::new("moved").unwrap();
-        let keys = Keys::of(&name, &SlotTags::compute(), &GatewayId::random());
-        let slot = |key: &str| {
-            let tag = key.strip_prefix("lg:{")?.split('}').next()?;
-            (!tag.is_empty()).then(|| Slot::of(tag.as_bytes()))
-        };
-        let id = format!("2{}", "0".repeat(64));
-        let in_cluster = typed_keys(&keys, &id, true);
-        assert!(in_cluster.contains(&(format!("lg:{{moved}}:of:{id}"), "string")));
-        for (key, _) in in_cluster {
-            assert_eq!(slot(&key), Some(keys.slot()), "{key}");
-        }
-        let elsewhere = typed_keys(&keys, &id, false);
-        assert!(elsewhere.iter().any(|(key, _)| key == Keys::NODE));
     }
 }

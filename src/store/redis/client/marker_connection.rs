@@ -14,11 +14,10 @@ use tokio::{
 use crate::store::Unavailability;
 
 use super::{
-    super::scripts::Script,
+    calls::{Script, ScriptCall},
     connection::{Connection, answered},
     failure::{ACL_LINE, Failure, hint},
     run::RunId,
-    script_call::ScriptCall,
 };
 
 /// A connection on which markers are written.
@@ -87,7 +86,7 @@ impl MarkerConnection {
             connection,
             run,
             marker,
-            script: Script::new(include_str!("../scripts/marker.lua"), 1),
+            script: Script::new(include_str!("marker.lua"), 1, &[]),
             turn: AsyncMutex::new(()),
             last: Mutex::default(),
             unanswered: Mutex::default(),

@@ -1,5 +1,6 @@
 //! The way to the servers: connections, what is sent on them, and which server it is sent to.
 
+pub(super) mod calls;
 pub(super) mod cluster;
 mod connection;
 pub(super) mod credentials;
@@ -14,10 +15,11 @@ mod pool;
 mod pubsub;
 pub(super) mod replicas;
 mod resp;
+pub(super) mod retry;
 pub(super) mod route;
 pub(super) mod run;
 pub(super) mod safety;
-pub(super) mod script_call;
+pub(super) mod scan;
 pub(super) mod sentinels;
 pub(super) mod shard;
 pub(super) mod topology;

@@ -15,23 +15,22 @@ use super::{
     super::{
         SlotTags,
         client::{
+            calls::Script,
             dispatch::Dispatch,
             failure::{Failure, explain},
             safety::{Eviction, Findings, SafetyVerdict, describe},
             shard::Shard,
         },
-        floors::Floors,
         keys::Keys,
-        scripts::{Permission, Probed, Scripts},
     },
-    replicated::Replicated,
+    floors::Floors,
+    probe::{Permission, Probed},
 };
 
 /// What it takes to examine a server.
 pub(crate) struct Examiner {
     pub(crate) dispatch: Arc<Dispatch>,
-    pub(crate) scripts: Arc<Scripts>,
-    pub(crate) replicated: Arc<Replicated>,
+    pub(crate) probe: Script,
     pub(crate) floors: Arc<Floors>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tags: Arc<SlotTags>,
@@ -59,7 +58,7 @@ impl Examiner {
             Err(failure) => Findings::of_failure(failure, self.acl_line),
         };
         if let SafetyVerdict::Safe = findings.verdict {
-            findings.checks.extend(self.replicated.check(shard).await);
+            findings.checks.extend(self.check_replicas(shard).await);
         }
         if !self.dispatch.topology.is_cluster() {
             findings.checks.extend(self.dispatch.topology.checks());
@@ -75,8 +74,7 @@ impl Examiner {
                 Some(slot) => Keys::probe_in(slot, &self.tags),
                 None => Keys::PROBE.to_owned(),
             };
-            let probe = self.scripts.probe(&self.dispatch, shard, &key, limit);
-            match probe.await {
+            match self.dispatch.probe(&self.probe, shard, &key, limit).await {
                 // That slot is on its way to another server, or has gone there. The next is another.
                 Err(Failure::Elsewhere(_) | Failure::Moving(_)) if Instant::now() < limit => {
                     sleep(ANOTHER_SLOT).await;

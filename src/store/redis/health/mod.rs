@@ -2,6 +2,7 @@
 
 pub(super) mod admission;
 pub(super) mod examination;
+pub(super) mod floors;
+pub(super) mod probe;
 pub(super) mod readiness;
-pub(super) mod replicated;
-pub(super) mod retry;
+pub(super) mod replicas;

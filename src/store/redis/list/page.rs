@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use tokio::time::{Duration, Instant};
 
-use crate::{
-    lock::LockName,
-    store::{
-        StoreError, Unavailability,
-        contract::{HeldLock, ListQuery, Page},
-        cursor::{Cursor, Scanned, Split},
-    },
+use crate::store::{
+    StoreError, Unavailability,
+    contract::{ListQuery, Page},
+    cursor::{Cursor, Scanned, Split},
 };
 
 use super::super::{
     SlotTags,
-    client::{dispatch::Dispatch, shard::Shard},
+    client::{
+        dispatch::Dispatch,
+        scan::{count, leave_out, narrower, split},
+        shard::Shard,
+    },
     keys::Keys,
     queue::gateway::RedisGateway,
     scripts::Scripts,
@@ -31,19 +31,11 @@ pub(crate) struct RedisListing<'a> {
     pub(crate) query: &'a ListQuery,
 }
 
-/// How many keys one step looks at: where none was found yet at least as many as are worth a round trip,
-/// at most as many as keep the server from others for a fraction of a millisecond.
-const FEWEST: usize = 16;
-const MOST: usize = 512;
 /// How many steps a page may take, and for how long another may begin.
 const STEPS: usize = 32;
 const TIME: Duration = Duration::from_millis(250);
 /// Which part of a page may be left empty: to fill it might take a step for each lock.
 const SPARE: usize = 8;
-/// By which part fewer keys are looked at than are expected to be needed, because what lies together is found
-/// together, and too much of it is looked for again.
-const CAUTION: usize = 16;
-
 /// Where a walk is.
 struct ScanWalk {
     /// The run of the server, if it is known.
@@ -131,62 +123,6 @@ impl RedisListing<'_> {
     }
 }
 
-/// How many keys to look at for as many locks as are wanted, going by those that were found among
-/// the keys so far.
-pub(crate) fn count(wanted: usize, found: usize, looked_at: usize) -> usize {
-    let expected = if looked_at == 0 {
-        wanted
-    } else {
-        wanted.saturating_mul(looked_at) / found.max(1)
-    };
-    let least = if found == 0 { FEWEST } else { 1 };
-    (expected - expected / CAUTION).clamp(least, MOST)
-}
-
-/// The same after so many keys have shown more than was wanted.
-pub(crate) fn narrower(count: usize, wanted: usize, found: usize) -> usize {
-    let expected = count * wanted / found;
-    (expected - expected / CAUTION).max(1)
-}
-
-/// The place of a name among those that lie together.
-fn position(name: &LockName) -> u64 {
-    let digest: [u8; 32] = Sha256::digest(name.as_str()).into();
-    let (position, _) = digest.split_first_chunk().expect("it is longer");
-    u64::from_be_bytes(*position)
-}
-
-/// Enough of what `SCAN` has answered to tell it from something else.
-fn short(scan: u64) -> u32 {
-    let [high, low] = [scan >> 32, scan & u64::from(u32::MAX)];
-    u32::try_from(high ^ low).expect("both have 32 bits")
-}
-
-/// Leaves out what was shown of what lies together. What `SCAN` shows from one place to another depends
-/// on the names alone: if it ends elsewhere now, there may be something new, and all of it is shown.
-pub(crate) fn leave_out(split: Option<Split>, found: &mut Vec<HeldLock>, next: u64) {
-    if let Some(Split { behind, until }) = split
-        && until == short(next)
-    {
-        found.retain(|lock| position(&lock.name) > behind);
-    }
-}
-
-/// As many as fit of what lies together, and how much of it that is.
-pub(crate) fn split(
-    mut found: Vec<HeldLock>,
-    next: u64,
-    limit: usize,
-) -> (Vec<HeldLock>, Option<Split>) {
-    found.sort_by_cached_key(|lock| position(&lock.name));
-    found.truncate(limit);
-    let split = found.last().map(|last| Split {
-        behind: position(&last.name),
-        until: short(next),
-    });
-    (found, split)
-}
-
 // === impl ScanWalk ===
 
 impl From<Option<Cursor>> for ScanWalk {
@@ -228,30 +164,12 @@ impl ScanWalk {
 
 #[cfg(test)]
 mod tests {
-    use crate::store::contract::Holder;
+    use crate::{
+        lock::LockName,
+        store::contract::{HeldLock, Holder},
+    };
 
     use super::*;
-
-    #[test]
-    fn looks_at_as_many_keys_as_it_takes_and_no_more_than_may_be() {
-        assert_eq!(count(100, 0, 0), 94);
-        assert_eq!(count(1, 0, 0), FEWEST);
-        assert_eq!(count(50, 50, 100), 94);
-        assert_eq!(count(1, 99, 200), 2);
-        assert_eq!(count(1, 100, 100), 1);
-        assert_eq!(count(100, 0, 100), MOST);
-        assert_eq!(count(1_000, 0, 0), MOST);
-    }
-
-    #[test]
-    fn looks_at_fewer_when_too_much_was_found_and_at_least_at_one() {
-        assert_eq!(narrower(94, 90, 100), 79);
-        assert_eq!(narrower(16, 1, 16), 1);
-        assert_eq!(narrower(2, 1, 3), 1);
-        for (count, wanted, found) in [(2, 1, 2), (512, 511, 512), (512, 1, 513)] {
-            assert!((1..count).contains(&narrower(count, wanted, found)));
-        }
-    }
 
     fn lock(name: &str) -> HeldLock {
         HeldLock {

@@ -20,13 +20,14 @@ use crate::{
 
 use super::{
     super::{
-        client::{answered, dispatch::Dispatch, failure::Failure, shard::Shard},
-        health::retry::RetryPolicy,
+        client::{
+            answered, dispatch::Dispatch, failure::Failure, retry::RetryPolicy, scan::writable,
+            shard::Shard,
+        },
         keys::Keys,
         layout::{LONGEST, Record},
     },
     page::RedisListing,
-    scan::writable,
 };
 
 /// What was seen of a lock and its queue.
@@ -53,7 +54,7 @@ const COMMANDS: usize = 2;
 
 impl Dispatch {
     /// Looks at locks, all of them on the server that the scan has found them on.
-    pub(crate) async fn read_locks(
+    pub(super) async fn read_locks(
         &self,
         shard: &Arc<Shard>,
         batch: &[Keys],

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{broadcast, mpsc, watch},
+    sync::{mpsc, watch},
     time::Instant,
 };
 use tracing::{debug, warn};
@@ -27,13 +27,12 @@ use crate::{
 use super::{
     super::{
         Slot,
-        channels::Channels,
-        floors::Floors,
+        client::calls::{Marks, token_hash},
+        gateways::{Channels, Heard, NewsWanted},
+        health::floors::Floors,
         keys::{GatewayId, Keys},
-        scripts::{ScriptNews, token_hash},
+        scripts::ScriptNews,
     },
-    marks::Marks,
-    news_wanted::NewsWanted,
     timers::{BACKLOG, OrphanedGrant, Timers},
 };
 
@@ -54,10 +53,8 @@ pub(crate) struct RedisGateway {
     pub(crate) marks: Marks,
     /// Whether messages arrive now.
     pub(crate) is_subscribed: AtomicBool,
-    /// Told which locks have become free at a node, where there is no queue for all gateways.
-    pub(crate) freed: broadcast::Sender<LockName>,
     /// Told when another gateway has asked for news.
-    pub(crate) news_wanted: NewsWanted,
+    pub(crate) news_wanted: Arc<NewsWanted>,
     /// Whether a grant is kept back until replicas have it: whoever is handed a lock asks for that.
     pub(crate) waits_for_replicas: bool,
     /// The slots in which somebody was queued through this gateway, and when the last.
@@ -77,8 +74,6 @@ const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
 const MAX_ANNOUNCED: usize = 1_024;
 /// No message tells of a lease that lasts longer: the next round sees its end.
 const LONGEST_ANNOUNCED: Duration = Duration::from_secs(4);
-/// How many locks may have become free before the first of them is left to those who look again.
-const FREED: usize = 1_024;
 
 // === impl RedisGateway ===
 
@@ -100,8 +95,7 @@ impl RedisGateway {
             missed: watch::Sender::new(0),
             marks: Marks::default(),
             is_subscribed: AtomicBool::new(false),
-            freed: broadcast::channel(FREED).0,
-            news_wanted: NewsWanted::default(),
+            news_wanted: Arc::default(),
             waits_for_replicas,
             slots: Mutex::default(),
             announced: Mutex::default(),
@@ -139,22 +133,21 @@ impl RedisGateway {
         }
     }
 
+    /// Takes in what the subscription hands on.
+    pub(crate) fn ingest_heard(&self, heard: Heard<'_>) {
+        match heard {
+            Heard::Connected => {
+                self.missed.send_modify(|times| *times += 1);
+                self.is_subscribed.store(true, Ordering::Relaxed);
+            }
+            Heard::Message(message) => self.ingest_message(message),
+            Heard::Disconnected => self.is_subscribed.store(false, Ordering::Relaxed),
+        }
+    }
+
     /// Takes in a message of another gateway: what, ticket and name, with a space between, and of a
     /// grant its fence. Messages of a later version are not for us.
-    pub(crate) fn ingest_message(&self, message: &str) {
-        if let Some(asked) = message.strip_prefix("listening ") {
-            return self.news_wanted.note_request(asked, &self.id);
-        }
-        if let Some(id) = message.strip_prefix("come ") {
-            return self.news_wanted.note_newcomer(id, &self.id);
-        }
-        if let Some(name) = message.strip_prefix("free ") {
-            if let Ok(name) = LockName::new(name) {
-                // An error: nobody contends for locks.
-                drop(self.freed.send(name));
-            }
-            return;
-        }
+    fn ingest_message(&self, message: &str) {
         if let Some(rest) = message.strip_prefix("ends ") {
             return self.ingest_end(rest);
         }

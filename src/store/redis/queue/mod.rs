@@ -1,9 +1,7 @@
-//! The queues in Redis as this gateway sees them: who waits here, what other gateways tell, and what is due when.
+//! The queues in Redis as this gateway sees them: who waits here, what scripts and messages tell, and what is due when.
 
 pub(super) mod gateway;
 pub(super) mod lost_waiters;
-pub(super) mod marks;
-pub(super) mod news_wanted;
 pub(super) mod queue_maintenance;
 pub(super) mod relay;
 pub(super) mod rounds;

@@ -21,12 +21,12 @@ use super::{
             dispatch::{Dispatch, on_each},
             shard::Shard,
         },
+        gateways::Subscription,
         keys::Keys,
         scripts::{Advance, GrantKnowledge, Scripts},
     },
     gateway::RedisGateway,
     lost_waiters::LostWaiters,
-    relay::Subscription,
     rounds::Rounds,
     timers::{DueEvents, OrphanedGrant, TimerActions, run_timers},
 };
@@ -55,12 +55,15 @@ impl QueueMaintenance {
             on_each(&dispatch, |shard| Box::pin(here.rounds(shard).go())).await;
         };
         let subscription = Subscription {
-            gateway: Arc::clone(&self.gateway),
+            id: self.gateway.id.clone(),
+            channels: self.gateway.channels.clone(),
+            news_wanted: Arc::clone(&self.gateway.news_wanted),
             dispatch: Arc::clone(&self.dispatch),
         };
+        let gateway = Arc::clone(&self.gateway);
         let all: [BoxFuture<'static, ()>; 3] = [
             Box::pin(rounds),
-            Box::pin(subscription.listen()),
+            Box::pin(subscription.listen(move |heard| gateway.ingest_heard(heard))),
             Box::pin(self.run_timers(orphans)),
         ];
         for task in all {

@@ -1,26 +1,15 @@
 //! Carries news between gateways over two channels: one on which they are asked for, to which every
 //! gateway subscribes, and one on which they are sent, to which those subscribe that want news.
 
-use std::{
-    pin::pin,
-    sync::{Arc, PoisonError, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, future, stream::BoxStream};
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{StoreError, Unavailability, contract::Relay};
+use crate::store::{StoreError, contract::Relay};
 
-use super::{
-    super::client::{
-        PubSubConnection,
-        dispatch::{Dispatch, Pauses},
-    },
-    gateway::RedisGateway,
-};
+use super::{super::client::dispatch::Dispatch, gateway::RedisGateway};
 
 /// The relay of one Redis.
 pub(crate) struct RedisRelay {
@@ -63,90 +52,5 @@ impl Relay for RedisRelay {
         });
         let closing = self.closing.clone();
         Ok(batches.take_until(closing.cancelled_owned()).boxed())
-    }
-}
-
-// === Subscription ===
-//
-// Listens to the messages of other gateways, on a connection of its own that comes back by itself.
-
-/// Hands on to the gateway what is published for it, or for all.
-pub(crate) struct Subscription {
-    pub(crate) gateway: Arc<RedisGateway>,
-    pub(crate) dispatch: Arc<Dispatch>,
-}
-
-/// How soon a server is asked again that refuses the user the channel.
-const REFUSED: Duration = Duration::from_secs(5);
-
-// === impl Subscription ===
-
-impl Subscription {
-    /// Listens for ever. Whenever a connection has been made, messages may have been missed before.
-    pub(crate) async fn listen(self) {
-        let channel = self.gateway.id.channel();
-        let mut pauses = Pauses::new();
-        loop {
-            let subscribed = match self.dispatch.topology.pubsub_shard() {
-                Ok(pubsub_shard) => {
-                    let channels = [&*channel, &self.gateway.channels.all];
-                    pubsub_shard.pool.subscribe(&channels).await
-                }
-                Err(why) => Err(why),
-            };
-            let pause = match subscribed {
-                Ok(pubsub) => {
-                    pauses = Pauses::new();
-                    self.note(None);
-                    self.gateway.missed.send_modify(|times| *times += 1);
-                    self.gateway.is_subscribed.store(true, Ordering::Relaxed);
-                    self.read_messages(pubsub).await;
-                    self.gateway.is_subscribed.store(false, Ordering::Relaxed);
-                    pauses.next()
-                }
-                Err(Unavailability::Misconfigured(why)) => {
-                    self.note(Some(why));
-                    REFUSED
-                }
-                // The server is away, which the other connections find out and tell.
-                Err(_) => pauses.next(),
-            };
-            sleep(pause).await;
-        }
-    }
-
-    /// Reads messages until the connection is lost, or the server given up.
-    async fn read_messages(&self, pubsub: PubSubConnection) {
-        let mut messages = pin!(pubsub.messages());
-        let read = async {
-            while let Some(message) = messages.next().await {
-                self.gateway.ingest_message(&message);
-            }
-        };
-        tokio::select! {
-            () = read => {}
-            () = self.announce() => {}
-        }
-    }
-
-    /// Announces that this gateway receives messages from now on, and answers others that announce it. Those
-    /// who ask for news ask again every few seconds, so that a lost message is repeated.
-    async fn announce(&self) {
-        let id = &self.gateway.id;
-        self.publish_to_all(&format!("come {}", id.as_str())).await;
-        loop {
-            let lasts = self.gateway.news_wanted.newcomer().await;
-            self.publish_to_all(&id.news_request(lasts)).await;
-        }
-    }
-
-    async fn publish_to_all(&self, message: &str) {
-        let all = &self.gateway.channels.all;
-        drop(self.dispatch.publish(all, message).await);
-    }
-
-    fn note(&self, refusal: Option<String>) {
-        let refused = &self.dispatch.unsubscribed;
-        *refused.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
     }
 }

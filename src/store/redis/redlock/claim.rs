@@ -8,8 +8,8 @@ use crate::{
 };
 
 use super::super::{
+    client::calls::{Reply, token_hash},
     keys::Keys,
-    scripts::{Reply, token_hash},
 };
 
 /// A lease as one node has it.

@@ -23,8 +23,8 @@ use crate::{
 
 use super::{
     super::{
+        client::scan::{count, leave_out, narrower, split},
         keys::Keys,
-        list::page::{count, leave_out, narrower, split},
     },
     shared::Shared,
     view::QuorumHolder,

@@ -9,12 +9,14 @@ mod break_lock;
 mod calls;
 mod claim;
 mod health;
+mod keys;
 mod learning;
 mod list;
 mod local_queue;
 mod node;
 mod pending_withdrawals;
 mod quorum;
+mod record;
 mod relay;
 mod release;
 mod renew;
@@ -28,3 +30,6 @@ mod waiting;
 mod walk;
 
 pub use store::RedlockStore;
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use record::fuzzed_quorum_reply;

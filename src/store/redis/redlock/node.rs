@@ -23,19 +23,16 @@ use super::{
         SlotTags,
         client::{
             Connection, Endpoint, Pool,
+            calls::{Reply, Script, ScriptCall},
             credentials::Credentials,
             dispatch::{Dispatch, DispatchReply, Sending},
             failure::NODE_ACL_LINE,
             route::Route,
-            script_call::ScriptCall,
             shard::Shard,
             topology::Topology,
         },
-        floors::Floors,
-        health::{examination::Examiner, replicated::Replicated},
+        health::{examination::Examiner, floors::Floors, probe},
         keys::Keys,
-        queue::gateway::RedisGateway,
-        scripts::{Reply, Script, Scripts},
     },
     claim::Nonce,
     scripts::QuorumScripts,
@@ -248,9 +245,7 @@ pub(super) struct NodeMaker {
     pub(super) redis: RedisConfig,
     pub(super) workers: Workers,
     pub(super) credentials: Arc<Credentials>,
-    pub(super) scripts: Arc<Scripts>,
-    pub(super) own: Arc<QuorumScripts>,
-    pub(super) gateway: Arc<RedisGateway>,
+    pub(super) scripts: Arc<QuorumScripts>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) tags: Arc<SlotTags>,
     /// For how long a node must have run before it votes.
@@ -270,17 +265,10 @@ impl NodeMaker {
         let route = Route::to(endpoint.asking_for_run(true));
         let shard = Arc::new(Shard::only(route, &self.redis, &self.workers));
         let topology = Topology::Single(Arc::clone(&shard), node.to_string());
-        let dispatch = Arc::new(Dispatch::new(topology, &self.redis));
-        let replicated = Arc::new(Replicated {
-            tags: Arc::clone(&self.tags),
-            dispatch: Arc::clone(&dispatch),
-            scripts: Arc::clone(&self.scripts),
-            gateway: Arc::clone(&self.gateway),
-        });
+        let dispatch = Arc::new(Dispatch::new(topology, &self.redis, Keys::of_node));
         let examiner = Examiner {
             dispatch: Arc::clone(&dispatch),
-            scripts: Arc::clone(&self.scripts),
-            replicated,
+            probe: probe::script(include_str!("lua/quorum_probe.lua")),
             floors: Arc::new(Floors::new()),
             clock: Arc::clone(&self.clock),
             acl_line: NODE_ACL_LINE,
@@ -294,7 +282,7 @@ impl NodeMaker {
             dispatch,
             shard,
             examiner: Arc::new(examiner),
-            scripts: Arc::clone(&self.own),
+            scripts: Arc::clone(&self.scripts),
             timeout,
             wait: self.wait,
             forgets: self.forgets,

@@ -59,27 +59,27 @@ impl QuorumRelay {
 #[async_trait]
 impl Relay for QuorumRelay {
     async fn ask(&self, lasts: Duration) -> Result<(), StoreError> {
-        let gateway = &self.shared.gateway;
-        gateway.news_wanted.ask(lasts);
-        self.publish(&gateway.channels.all, &gateway.id.news_request(lasts))
+        let shared = &self.shared;
+        shared.news_wanted.ask(lasts);
+        self.publish(&shared.channels.all, &shared.id.news_request(lasts))
             .await
     }
 
     async fn asked(&self) -> Duration {
-        self.shared.gateway.news_wanted.next().await
+        self.shared.news_wanted.next().await
     }
 
     async fn send(&self, batch: &str) -> Result<(), StoreError> {
-        let id = self.shared.gateway.id.as_str();
+        let id = self.shared.id.as_str();
         let number = self.sent.fetch_add(1, Ordering::Relaxed);
-        let news = &self.shared.gateway.channels.news;
+        let news = &self.shared.channels.news;
         self.publish(news, &format!("{id} {number}\n{batch}")).await
     }
 
     async fn listen(&self) -> Result<BoxStream<'static, String>, StoreError> {
         let nodes = self.shared.quorum.nodes();
         let majority = self.shared.quorum.majority();
-        let news = [&*self.shared.gateway.channels.news];
+        let news = [&*self.shared.channels.news];
         let pubsubs = future::join_all(nodes.iter().map(|node| node.pool().subscribe(&news))).await;
         let (mut all, mut refused) = (SelectAll::new(), None);
         for pubsub in pubsubs {
@@ -94,7 +94,7 @@ impl Relay for QuorumRelay {
             return Err(self.shared.describe(missed, &why.into()));
         }
         let (mut listening, mut recent) = (all.len(), RecentMessages::default());
-        let me = format!("{} ", self.shared.gateway.id.as_str());
+        let me = format!("{} ", self.shared.id.as_str());
         let closing = self.shared.closing.clone();
         // With fewer than a majority some of what is sent may not come any more.
         let until = all.take_while(move |message| {

@@ -49,9 +49,9 @@ impl Shared {
             Renewer::Bearer | Renewer::Keeper(_) => None,
         };
         let began = Instant::now();
-        let gateway = &self.gateway;
+        let marks = &self.marks;
         let answers = self.quorum.ask(
-            |node| node.renew(gateway, &keys, renewer, token, ttl),
+            |node| node.renew(marks, &keys, renewer, token, ttl),
             |answers| {
                 let kept = answers.count(|it| matches!(it, Ok(Renewal::Renewed(_))));
                 let lost = is_decided(&losses(answers), majority, answers.nodes());

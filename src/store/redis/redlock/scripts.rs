@@ -1,10 +1,14 @@
-//! The scripts that only the nodes of a quorum run.
+//! The scripts of a quorum, and what they share.
+
+use crate::store::contract::Idempotency;
 
 use super::super::{
-    channels::Channels, client::script_call::ScriptCall, keys::Keys, scripts::Script,
+    client::calls::{Parts, Script, ScriptCall, hex},
+    gateways::Channels,
+    keys::Keys,
 };
 
-/// The scripts that only the nodes of a quorum run. What else they run is the same as on one server.
+/// The scripts of a quorum. Beside them its nodes run `quorum_probe.lua`.
 #[derive(Debug)]
 pub(super) struct QuorumScripts {
     pub(super) reserve: Script,
@@ -21,24 +25,39 @@ pub(super) struct QuorumScripts {
     pub(super) admit: Script,
 }
 
+/// What the scripts share, by the name under which they import it.
+const PARTS: &Parts = &[
+    ("adopt", include_str!("lua/parts/adopt.lua")),
+    ("keeper", include_str!("lua/parts/keeper.lua")),
+    ("mark", include_str!("lua/parts/mark.lua")),
+    ("memory", include_str!("lua/parts/memory.lua")),
+    ("propose", include_str!("lua/parts/propose.lua")),
+    ("record", include_str!("lua/parts/record.lua")),
+    ("settle", include_str!("lua/parts/settle.lua")),
+    ("lease_reply", include_str!("lua/parts/lease_reply.lua")),
+    ("time", include_str!("lua/parts/time.lua")),
+    ("vote", include_str!("lua/parts/vote.lua")),
+    ("publish_free", include_str!("lua/parts/publish_free.lua")),
+];
+
 // === impl QuorumScripts ===
 
 impl QuorumScripts {
     pub(super) fn new(channels: &Channels) -> Self {
-        let publishing = |text, keys| Script::publishing(text, keys, channels);
+        let publishing = |text, keys| Script::publishing(text, keys, PARTS, &channels.all);
         Self {
-            reserve: Script::new(include_str!("lua/reserve.lua"), 6),
-            ratify: Script::new(include_str!("lua/ratify.lua"), 5),
-            replay: Script::new(include_str!("lua/replay.lua"), 3),
-            renew: Script::new(include_str!("lua/quorum_renew.lua"), 3),
-            confirm: Script::new(include_str!("lua/quorum_confirm.lua"), 3),
+            reserve: Script::new(include_str!("lua/reserve.lua"), 6, PARTS),
+            ratify: Script::new(include_str!("lua/ratify.lua"), 5, PARTS),
+            replay: Script::new(include_str!("lua/replay.lua"), 3, PARTS),
+            renew: Script::new(include_str!("lua/quorum_renew.lua"), 3, PARTS),
+            confirm: Script::new(include_str!("lua/quorum_confirm.lua"), 3, PARTS),
             release: publishing(include_str!("lua/quorum_release.lua"), 4),
             withdraw: publishing(include_str!("lua/withdraw.lua"), 4),
             break_lock: publishing(include_str!("lua/quorum_break.lua"), 4),
-            view: Script::new(include_str!("lua/view.lua"), 2),
-            learn: Script::new(include_str!("lua/learn.lua"), 1),
-            teach: Script::new(include_str!("lua/teach.lua"), 1),
-            admit: Script::new(include_str!("lua/admit.lua"), 1),
+            view: Script::new(include_str!("lua/view.lua"), 2, PARTS),
+            learn: Script::new(include_str!("lua/learn.lua"), 1, PARTS),
+            teach: Script::new(include_str!("lua/teach.lua"), 1, PARTS),
+            admit: Script::new(include_str!("lua/admit.lua"), 1, PARTS),
         }
     }
 }
@@ -51,4 +70,19 @@ impl QuorumScripts {
 /// three keys.
 pub(super) fn fill_lease_keys<'a>(command: &'a mut ScriptCall, keys: &Keys) -> &'a mut ScriptCall {
     command.arg(keys.lock()).arg(keys.info()).arg(keys.ended())
+}
+
+// === Idempotency ===
+//
+// The idempotency key of an attempt, as the scripts are given it.
+
+/// Key, fingerprint and salt; each empty if there is no key.
+pub(super) fn fill_idempotency(command: &mut ScriptCall, idempotency: Option<&Idempotency>) {
+    match idempotency {
+        None => command.arg("").arg("").arg(""),
+        Some(key) => command
+            .arg(hex::write(key.hash.as_bytes()))
+            .arg(hex::write(key.fingerprint.as_bytes()))
+            .arg(hex::write(key.salt.as_bytes())),
+    };
 }

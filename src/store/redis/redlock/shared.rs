@@ -13,11 +13,23 @@ use tracing::{debug, warn};
 use crate::{
     lifecycle::Lifecycle,
     lock::{KeeperId, LockName, TokenHash},
-    store::{StoreError, Unavailability, contract::Contention},
+    store::{
+        StoreError, Unavailability,
+        contract::{BreakFeed, BrokenLease, Contention},
+        parking::Parking,
+    },
 };
 
 use super::{
-    super::{SlotTags, client::dispatch::Pauses, keys::Keys, queue::gateway::RedisGateway},
+    super::{
+        SlotTags,
+        client::{
+            calls::{Marks, token_hash},
+            dispatch::Pauses,
+        },
+        gateways::{Channels, NewsWanted},
+        keys::{GatewayId, Keys},
+    },
     calls::NodeRelease,
     claim::Nonce,
     local_queue::{LocalQueue, LocalQueues},
@@ -31,7 +43,14 @@ const HAND_OFF_WITHIN: Duration = Duration::from_millis(100);
 /// What all parts of the store have in common.
 pub(super) struct Shared {
     pub(super) quorum: Quorum,
-    pub(super) gateway: Arc<RedisGateway>,
+    /// This gateway, as others know it.
+    pub(super) id: GatewayId,
+    pub(super) channels: Channels,
+    pub(super) news_wanted: Arc<NewsWanted>,
+    pub(super) parking: Parking,
+    pub(super) breaks: BreakFeed,
+    /// The marks of leases that were made shorter.
+    pub(super) marks: Marks,
     pub(super) tags: Arc<SlotTags>,
     pub(super) local_queues: LocalQueues,
     pub(super) sweeper: Sweeper,
@@ -46,7 +65,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn keys(&self, name: &LockName) -> Keys {
-        Keys::of(name, &self.tags, &self.gateway.id)
+        Keys::of(name, &self.tags, &self.id)
     }
 
     /// The turn to try for a lock at this gateway.
@@ -65,6 +84,24 @@ impl Shared {
             && local_queue.len(Instant::now()) > 0
         {
             drop(timeout(HAND_OFF_WITHIN, local_queue.tried()).await);
+        }
+    }
+
+    /// Takes in a message of a node: that it has freed a lock, or that a lease was broken there.
+    pub(super) fn ingest_message(&self, message: &str) {
+        let words: Vec<_> = message.split(' ').collect();
+        match words[..] {
+            ["free", name] => {
+                if let Ok(name) = LockName::new(name) {
+                    self.local_queues.notify(&name);
+                }
+            }
+            ["broken", token, name, ..] => {
+                if let (Some(token), Ok(name)) = (token_hash(token), LockName::new(name)) {
+                    self.breaks.publish(BrokenLease { name, token });
+                }
+            }
+            _ => debug!("a message that is none of ours"),
         }
     }
 

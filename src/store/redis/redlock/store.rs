@@ -38,11 +38,9 @@ use crate::{
 use super::{
     super::{
         SlotTags,
-        channels::Channels,
-        client::credentials::Credentials,
-        floors::Floors,
-        queue::{gateway::RedisGateway, relay::Subscription},
-        scripts::Scripts,
+        client::{calls::Marks, credentials::Credentials},
+        gateways::{Channels, Heard, Subscription},
+        keys::GatewayId,
     },
     local_queue::LocalQueues,
     node::NodeMaker,
@@ -88,11 +86,6 @@ impl RedlockStore {
         lifecycle: &Lifecycle,
     ) -> Self {
         let channels = Channels::of(url.login().database);
-        let scripts = Arc::new(Scripts::of_nodes(&channels));
-        let own = Arc::new(QuorumScripts::new(&channels));
-        let (gateway, _no_queue_no_orphans) =
-            RedisGateway::new(channels, Arc::new(Floors::new()), false);
-        let gateway = Arc::new(gateway);
         let tags = Arc::new(SlotTags::compute());
         let maker = NodeMaker {
             redis: RedisConfig {
@@ -101,9 +94,7 @@ impl RedlockStore {
             },
             workers: lifecycle.workers().clone(),
             credentials: Arc::new(Credentials::of_redis(&url.login(), redis)),
-            scripts,
-            own,
-            gateway: Arc::clone(&gateway),
+            scripts: Arc::new(QuorumScripts::new(&channels)),
             clock,
             tags: Arc::clone(&tags),
             wait: config.wait(),
@@ -114,7 +105,12 @@ impl RedlockStore {
         let (sweeper, lists) = Sweeper::new(nodes.len(), config.max_ttl_ms.duration());
         let shared = Arc::new(Shared {
             quorum: Quorum::new(nodes),
-            gateway,
+            id: GatewayId::random(),
+            channels,
+            news_wanted: Arc::default(),
+            parking: Parking::default(),
+            breaks: BreakFeed::default(),
+            marks: Marks::default(),
             tags,
             local_queues: LocalQueues::default(),
             sweeper,
@@ -173,23 +169,19 @@ impl Shared {
             };
             lifecycle.spawn_background(watch.instrument(span));
             let subscription = Subscription {
-                gateway: Arc::clone(&self.gateway),
+                id: self.id.clone(),
+                channels: self.channels.clone(),
+                news_wanted: Arc::clone(&self.news_wanted),
                 dispatch: Arc::clone(&node.dispatch),
             };
-            self.start_background(lifecycle, subscription.listen());
-        }
-        let mut freed = self.gateway.freed.subscribe();
-        let woken = Arc::clone(self);
-        self.start_background(lifecycle, async move {
-            loop {
-                match freed.recv().await {
-                    Ok(name) => woken.local_queues.notify(&name),
-                    // Those look again by themselves.
-                    Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+            let here = Arc::clone(self);
+            let listening = subscription.listen(move |heard| {
+                if let Heard::Message(message) = heard {
+                    here.ingest_message(message);
                 }
-            }
-        });
+            });
+            self.start_background(lifecycle, listening);
+        }
         let shown = Arc::clone(self);
         self.start_background(lifecycle, async move {
             loop {
@@ -289,11 +281,11 @@ impl Store for RedlockStore {
     }
 
     fn breaks(&self) -> &BreakFeed {
-        &self.shared.gateway.breaks
+        &self.shared.breaks
     }
 
     fn parking(&self) -> &Parking {
-        &self.shared.gateway.parking
+        &self.shared.parking
     }
 
     fn relay(&self) -> Option<&dyn Relay> {

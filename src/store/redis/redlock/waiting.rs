@@ -102,7 +102,7 @@ impl Shared {
     fn supersede(&self, superseded: Option<TokenHash>) {
         if let Some(token) = superseded {
             // An attempt that has left already need not be told.
-            let _delivered = self.gateway.parking.deliver(&token, News::Superseded);
+            let _delivered = self.parking.deliver(&token, News::Superseded);
         }
     }
 
@@ -143,7 +143,7 @@ impl Shared {
 
     /// Tells those who watch it where they stand.
     pub(super) fn show_positions(&self) {
-        let positions = self.gateway.parking.positions();
+        let positions = self.parking.positions();
         let now = Instant::now();
         for (name, tokens) in positions.by_name() {
             let Some(local_queue) = self.local_queues.existing(&name) else {
@@ -266,8 +266,7 @@ impl Shared {
                 let lasts = lease.expires_in;
                 let token = &head.attempt.token;
                 let delivered = local_queue.take(head)
-                    && (!head.attended
-                        || self.gateway.parking.deliver(token, News::Granted(lease)));
+                    && (!head.attended || self.parking.deliver(token, News::Granted(lease)));
                 if delivered {
                     return Ok(Pause::For(lasts));
                 }
@@ -282,10 +281,7 @@ impl Shared {
             AttemptOutcome::Done(_) => {
                 // It is answered when it asks again.
                 if local_queue.take(head) && head.attended {
-                    let _delivered = self
-                        .gateway
-                        .parking
-                        .deliver(&head.attempt.token, News::Forgotten);
+                    let _delivered = self.parking.deliver(&head.attempt.token, News::Forgotten);
                 }
                 Ok(Pause::None)
             }

@@ -13,17 +13,15 @@ use crate::{
 use super::{
     super::{
         client::{
+            calls::{Reply, ScriptCall, hex, token_hash},
             dispatch::{Dispatch, DispatchReply, Sending},
             run::ReplyOrigin,
-            script_call::ScriptCall,
         },
         keys::Keys,
         layout::{Record, id, pack},
         queue::gateway::RedisGateway,
     },
-    GrantKnowledge, Reply, Scripts,
-    hex::{self, token_hash},
-    queueing,
+    GrantKnowledge, Scripts, queueing,
 };
 
 /// A wait that is longer is asked for again by the time it is over.

@@ -6,7 +6,7 @@ use crate::store::StoreError;
 
 use super::{
     super::{
-        client::{dispatch::Dispatch, script_call::ScriptCall},
+        client::{calls::ScriptCall, dispatch::Dispatch},
         keys::Keys,
         queue::gateway::RedisGateway,
     },

@@ -2,19 +2,19 @@
 
 use crate::{
     lock::{BreakTarget, Token},
-    store::{StoreError, contract::Loss},
+    store::StoreError,
 };
 
 use super::{
     super::{
         client::{
+            calls::ScriptCall,
             dispatch::{Dispatch, Sending},
-            script_call::ScriptCall,
         },
         keys::Keys,
         queue::gateway::RedisGateway,
     },
-    Reply, Scripts, queueing,
+    Scripts, queueing,
 };
 
 /// What became of it.
@@ -54,18 +54,6 @@ impl Scripts {
             "broken" => Ok(BreakResult::Broken),
             "changed" => Ok(BreakResult::Changed),
             _ => Err(reply.unexpected()),
-        }
-    }
-}
-
-// === impl Reply ===
-
-impl Reply {
-    /// The loss of a lease that was broken.
-    pub(in crate::store::redis) fn broken(&mut self) -> Result<Loss, StoreError> {
-        match self.integer() {
-            Some(held @ (0 | 1)) => Ok(Loss::Broken { held: held == 1 }),
-            _ => Err(self.unexpected()),
         }
     }
 }

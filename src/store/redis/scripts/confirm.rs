@@ -7,7 +7,7 @@ use crate::{
 
 use super::{
     super::{
-        client::{dispatch::Dispatch, run::ReplyOrigin, script_call::ScriptCall},
+        client::{calls::ScriptCall, dispatch::Dispatch, run::ReplyOrigin},
         keys::Keys,
         layout::id,
     },

@@ -4,7 +4,7 @@ use crate::store::{StoreError, contract::INSPECTED_WAITERS};
 
 use super::{
     super::{
-        client::{dispatch::Dispatch, script_call::ScriptCall},
+        client::{calls::ScriptCall, dispatch::Dispatch},
         keys::Keys,
     },
     Scripts,

@@ -7,7 +7,7 @@ use crate::{
 
 use super::{
     super::{
-        client::{dispatch::Dispatch, script_call::ScriptCall},
+        client::{calls::ScriptCall, dispatch::Dispatch},
         keys::Keys,
         layout::id,
         queue::gateway::RedisGateway,

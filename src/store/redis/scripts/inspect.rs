@@ -9,11 +9,14 @@ use crate::store::{
 
 use super::{
     super::{
-        client::{dispatch::Dispatch, script_call::ScriptCall},
+        client::{
+            calls::{Reply, ScriptCall},
+            dispatch::Dispatch,
+        },
         keys::Keys,
         layout::waiter,
     },
-    Reply, Scripts,
+    Scripts,
 };
 
 // === impl Scripts ===

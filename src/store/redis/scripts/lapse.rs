@@ -4,7 +4,7 @@ use crate::{lock::TokenHash, store::StoreError};
 
 use super::{
     super::{
-        client::{dispatch::Dispatch, script_call::ScriptCall},
+        client::{calls::ScriptCall, dispatch::Dispatch},
         keys::Keys,
         layout::id,
     },

@@ -9,7 +9,7 @@ use crate::{
 
 use super::{
     super::{
-        client::{dispatch::Dispatch, run::ReplyOrigin, script_call::ScriptCall},
+        client::{calls::ScriptCall, dispatch::Dispatch, run::ReplyOrigin},
         keys::Keys,
         layout::id,
         queue::gateway::RedisGateway,

@@ -9,10 +9,13 @@ use crate::{
 
 use super::{
     super::{
-        client::{dispatch::Dispatch, script_call::ScriptCall},
+        client::{
+            calls::{Reply, ScriptCall},
+            dispatch::Dispatch,
+        },
         keys::Keys,
     },
-    Reply, Scripts,
+    Scripts,
 };
 
 /// Who holds a lock.

@@ -1,8 +1,9 @@
 //! What all scripts take which pass a lock on.
 
-use super::{
-    super::{client::script_call::ScriptCall, keys::Keys, queue::gateway::RedisGateway},
-    hex,
+use super::super::{
+    client::calls::{ScriptCall, hex},
+    keys::Keys,
+    queue::gateway::RedisGateway,
 };
 
 /// The highest fence that this gateway has seen in the slot of a lock, in 16 digits, and its id.

@@ -11,8 +11,8 @@ use crate::{
 use super::{
     super::{
         client::{
+            calls::ScriptCall,
             dispatch::{Dispatch, DispatchReply},
-            script_call::ScriptCall,
         },
         keys::Keys,
         layout::id,

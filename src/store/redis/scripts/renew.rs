@@ -10,10 +10,13 @@ use crate::{
 
 use super::{
     super::{
-        client::{dispatch::Dispatch, script_call::ScriptCall},
+        client::{
+            calls::{MarkedRenewal, ScriptCall},
+            dispatch::Dispatch,
+        },
         keys::Keys,
         layout::id,
-        queue::{gateway::RedisGateway, marks::MarkedRenewal},
+        queue::gateway::RedisGateway,
     },
     Scripts,
 };

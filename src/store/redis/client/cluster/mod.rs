@@ -6,7 +6,7 @@ mod question;
 mod report;
 mod view;
 mod visit;
-mod walk;
 mod watch;
 
 pub(crate) use members::Cluster;
+pub(crate) use visit::Visited;

@@ -14,7 +14,7 @@ use crate::{
     lock::LockName,
     store::{
         StoreError, Unavailability, Uncertainty,
-        redis::{Slot, SlotTags, health::retry::RetryPolicy, keys::Keys},
+        redis::{Slot, SlotTags, keys::Keys},
     },
 };
 
@@ -22,6 +22,7 @@ use super::super::{
     connection::answered,
     dispatch::Dispatch,
     failure::{Failure, Redirect, RedirectKind},
+    retry::RetryPolicy,
     shard::Shard,
 };
 

@@ -7,11 +7,10 @@ use crate::{
         contract::Loss,
         redis::{
             client::{
+                calls::{ScriptCall, TOMBSTONE_MS},
                 dispatch::{DispatchReply, Sending},
-                script_call::ScriptCall,
             },
             keys::Keys,
-            scripts::TOMBSTONE_MS,
         },
     },
 };

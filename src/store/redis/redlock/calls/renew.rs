@@ -6,10 +6,8 @@ use crate::{
         StoreError,
         contract::{Confirmation, Loss, Renewal, Renewer},
         redis::{
-            client::script_call::ScriptCall,
+            client::calls::{MarkedRenewal, Marks, ScriptCall, TOMBSTONE_MS},
             keys::Keys,
-            queue::{gateway::RedisGateway, marks::MarkedRenewal},
-            scripts::TOMBSTONE_MS,
         },
     },
 };
@@ -21,13 +19,13 @@ use super::super::{node::Node, scripts::fill_lease_keys};
 impl Node {
     pub(in super::super) async fn renew(
         &self,
-        gateway: &RedisGateway,
+        marks: &Marks,
         keys: &Keys,
         renewer: Renewer,
         token: &TokenHash,
         ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
-        let mut marked = MarkedRenewal::new(&gateway.marks, token);
+        let mut marked = MarkedRenewal::new(marks, token);
         let token = token.to_string();
         let mut reply = loop {
             let fill = |command: &mut ScriptCall, _| {
@@ -43,8 +41,6 @@ impl Node {
             "renewed" => {
                 let held = reply.lease(keys)?;
                 marked.keep(held.expires_in);
-                // It may end sooner than those who wait here expected.
-                gateway.watch_expiry(keys.name(), held.expires_in);
                 Ok(Renewal::Renewed(held))
             }
             "adopted" => Ok(Renewal::Adopted),

@@ -10,17 +10,16 @@ use crate::{
         StoreError, Unavailability,
         contract::Attempt,
         redis::{
-            client::script_call::ScriptCall, keys::Keys, layout::metadata_json,
-            scripts::TOMBSTONE_MS,
+            client::calls::{Reply, ScriptCall, TOMBSTONE_MS, metadata_json, token_hash},
+            keys::Keys,
         },
     },
 };
 
 use super::super::{
-    super::scripts::{Reply, fill_idempotency, token_hash},
     claim::{Claim, Nonce, begun_millis},
     node::{Node, delayed_without_data},
-    scripts::fill_lease_keys,
+    scripts::{fill_idempotency, fill_lease_keys},
     vote::{Vote, VoteId},
 };
 

@@ -7,9 +7,8 @@ use crate::{
     store::{
         StoreError,
         redis::{
-            client::script_call::ScriptCall,
+            client::calls::{Reply, ScriptCall, TOMBSTONE_MS, hex},
             keys::Keys,
-            scripts::{Reply, TOMBSTONE_MS, hex},
         },
     },
 };

@@ -1,4 +1,4 @@
-//! Calls `probe.lua`.
+//! Calls the probe of a store.
 
 use std::sync::Arc;
 
@@ -7,35 +7,36 @@ use tokio::time::{Duration, Instant};
 
 use crate::store::{Unavailability, Uncertainty};
 
-use super::{
-    super::{
-        client::{
-            answered, destination::Destination, dispatch::Dispatch, failure::Failure,
-            script_call::ScriptCall, shard::Shard,
-        },
-        keys::Keys,
+use super::super::{
+    client::{
+        answered,
+        calls::{Reply, Script, ScriptCall},
+        destination::Destination,
+        dispatch::Dispatch,
+        failure::Failure,
+        shard::Shard,
     },
-    Reply, Scripts,
+    keys::Keys,
 };
 
 /// What a probe found.
 #[derive(Debug)]
-pub(in crate::store::redis) struct Probed {
+pub(crate) struct Probed {
     /// The server's clock, since 1970.
-    pub(in crate::store::redis) time: Duration,
+    pub(crate) time: Duration,
     /// Why the server takes no writes now, if it does not.
-    pub(in crate::store::redis) refusal: Option<Unavailability>,
+    pub(crate) refusal: Option<Unavailability>,
     /// PUBLISH, on a channel of ours.
-    pub(in crate::store::redis) publish: Permission,
+    pub(crate) publish: Permission,
     /// The commands that the scripts use, by name.
-    pub(in crate::store::redis) commands: Vec<(String, Permission)>,
+    pub(crate) commands: Vec<(String, Permission)>,
     /// Those that only a list needs: without them locks are as safe as ever.
-    pub(in crate::store::redis) listing: Vec<(String, Permission)>,
+    pub(crate) listing: Vec<(String, Permission)>,
 }
 
 /// Whether the user may do something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::redis) enum Permission {
+pub(crate) enum Permission {
     Given,
     Missing,
 }
@@ -43,12 +44,19 @@ pub(in crate::store::redis) enum Permission {
 /// The command that only a list needs.
 const LISTING: &str = "SCAN";
 
-// === impl Scripts ===
+/// The script that probes a server.
+pub(crate) fn script(text: &str) -> Script {
+    let parts = [("permissions", include_str!("permissions.lua"))];
+    Script::new(text, 1, &parts).read_only()
+}
 
-impl Scripts {
-    pub(in crate::store::redis) async fn probe(
+// === impl Dispatch ===
+
+impl Dispatch {
+    /// Probes a server by [`script`], on these keys.
+    pub(super) async fn probe(
         &self,
-        dispatch: &Dispatch,
+        script: &Script,
         shard: &Arc<Shard>,
         key: &str,
         deadline: Instant,
@@ -58,18 +66,14 @@ impl Scripts {
             command
         };
         let destination = Destination::at(shard);
-        let sent = dispatch.script(&destination, &self.probe, key, deadline, filled);
+        let sent = self.script(&destination, script, key, deadline, filled);
         let reply = sent.await?;
         read(reply)
             .ok_or_else(|| Failure::Unknown(Uncertainty::UnexpectedReply("no probe".to_owned())))
     }
-}
 
-// === impl Dispatch ===
-
-impl Dispatch {
     /// Finds out which of the commands that only a cluster has this user may run on a server.
-    pub(in crate::store::redis) async fn of_cluster(
+    pub(super) async fn of_cluster(
         &self,
         shard: &Arc<Shard>,
     ) -> Result<Vec<(String, Permission)>, Failure> {

@@ -14,7 +14,7 @@ use crate::{
     store::{StoreError, Unavailability, Uncertainty},
 };
 
-use super::super::{client::dispatch::DispatchReply, scripts::Reply};
+use super::{super::dispatch::DispatchReply, Reply};
 
 /// The marks of leases that were made shorter, as this gateway has left them with its last renewal.
 ///

@@ -1,26 +1,19 @@
 //! The reply of a script: what it is, what it answers, and its fields.
 
-use std::{time::Duration, vec};
+use std::vec;
 
 use bb8_redis::redis::Value;
 
 use crate::{
-    lock::{HeldLease, TokenHash},
-    store::{StoreError, Unavailability, Uncertainty},
+    lock::ForeignMark,
+    store::{StoreError, Unavailability, Uncertainty, contract::Loss, redis::keys::Keys},
 };
 
-use super::{
-    super::{
-        client::run::{ReplyOrigin, RunId},
-        keys::Keys,
-        layout::Record,
-    },
-    token_hash,
-};
+use super::super::run::{ReplyOrigin, RunId};
 
 /// A reply that is known to answer our command.
 #[derive(Debug)]
-pub(in crate::store::redis) struct Reply {
+pub(crate) struct Reply {
     kind: String,
     fields: Fields,
     origin: ReplyOrigin,
@@ -31,7 +24,7 @@ pub(in crate::store::redis) struct Reply {
 enum Fields {
     /// In one text: each field is its length, a colon, and itself.
     Flat(Flat),
-    /// As the scripts of a quorum answer.
+    /// In a list, as some scripts answer.
     Values(vec::IntoIter<Value>),
 }
 
@@ -51,7 +44,7 @@ const LONGEST_LENGTH: usize = 9;
 
 impl Reply {
     /// Takes a reply apart. It must repeat `echo`, or it answers something else.
-    pub(in crate::store::redis) fn read(value: Value, echo: &str) -> Result<Self, String> {
+    pub(crate) fn read(value: Value, echo: &str) -> Result<Self, String> {
         let another = || "an answer to another command".to_owned();
         let (kind, fields) = match value {
             Value::BulkString(text) => {
@@ -83,7 +76,7 @@ impl Reply {
         })
     }
 
-    pub(in crate::store::redis) fn kind(&self) -> &str {
+    pub(crate) fn kind(&self) -> &str {
         &self.kind
     }
 
@@ -97,7 +90,7 @@ impl Reply {
     }
 
     /// The same, as this run of a server gave it just now.
-    pub(in crate::store::redis) fn by(self, run: Option<&RunId>) -> Self {
+    pub(crate) fn by(self, run: Option<&RunId>) -> Self {
         Self {
             origin: ReplyOrigin::by(run),
             ..self
@@ -105,11 +98,11 @@ impl Reply {
     }
 
     /// When it came, and which run of which server gave it.
-    pub(in crate::store::redis) fn origin(&self) -> ReplyOrigin {
+    pub(crate) fn origin(&self) -> ReplyOrigin {
         self.origin.clone()
     }
 
-    pub(in crate::store::redis) fn integer(&mut self) -> Option<i64> {
+    pub(crate) fn integer(&mut self) -> Option<i64> {
         match &mut self.fields {
             Fields::Flat(flat) => std::str::from_utf8(flat.next()?).ok()?.parse().ok(),
             Fields::Values(values) => match values.next() {
@@ -119,7 +112,7 @@ impl Reply {
         }
     }
 
-    pub(in crate::store::redis) fn text(&mut self) -> Option<String> {
+    pub(crate) fn text(&mut self) -> Option<String> {
         String::from_utf8(self.bytes()?).ok()
     }
 
@@ -134,7 +127,7 @@ impl Reply {
     }
 
     /// A text that can be read in place, of a reply that is one.
-    pub(super) fn str(&mut self) -> Option<&str> {
+    pub(crate) fn str(&mut self) -> Option<&str> {
         match &mut self.fields {
             Fields::Flat(flat) => std::str::from_utf8(flat.next()?).ok(),
             Fields::Values(_) => None,
@@ -142,13 +135,13 @@ impl Reply {
     }
 
     /// Fields in a field; `None` if there is none.
-    pub(super) fn nested(&mut self) -> Option<Self> {
+    pub(crate) fn nested(&mut self) -> Option<Self> {
         let text = self.bytes()?;
         Some(Self::of_fields(Fields::Flat(Flat { text, at: 0 })))
     }
 
     /// Whether all was read.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         match &self.fields {
             Fields::Flat(flat) => flat.at == flat.text.len(),
             Fields::Values(values) => values.len() == 0,
@@ -156,7 +149,7 @@ impl Reply {
     }
 
     /// A text that somebody else has written, as it can be shown: short, and in one line.
-    pub(super) fn foreign_text(&mut self) -> Option<String> {
+    pub(crate) fn foreign_text(&mut self) -> Option<String> {
         let bytes = self.bytes()?;
         let text = String::from_utf8_lossy(&bytes);
         let mut shown: String = text.chars().take(LONGEST_FOREIGN).collect();
@@ -167,7 +160,7 @@ impl Reply {
     }
 
     /// The reply is none that the script gives.
-    pub(in crate::store::redis) fn unexpected(&self) -> StoreError {
+    pub(crate) fn unexpected(&self) -> StoreError {
         Uncertainty::UnexpectedReply(format!("{:?} with unknown fields", self.kind)).into()
     }
 }
@@ -198,7 +191,7 @@ impl Flat {
 
 impl Reply {
     /// Why nothing was granted, whoever asked; or that the reply is none that the script gives.
-    pub(in crate::store::redis) fn refusal(&mut self, keys: &Keys) -> StoreError {
+    pub(crate) fn refusal(&mut self, keys: &Keys) -> StoreError {
         match self.kind() {
             "exhausted" => StoreError::FenceExhausted,
             "clock" => match self.integer() {
@@ -214,74 +207,29 @@ impl Reply {
     }
 }
 
-// === News ===
+// === Fields of a lock ===
 //
-// What a script tells besides its answer: the consequences that concern this gateway.
-
-/// One piece of news.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store::redis) enum ScriptNews {
-    /// The lock has passed to an attempt that waits here.
-    Granted(TokenHash, HeldLease),
-    /// It has passed to somebody else, for this long.
-    Passed(Duration),
-    /// The place of an attempt that waits here was taken over.
-    Superseded(TokenHash),
-    /// The lock is free; there were more dead tickets than are cleared away at once.
-    More,
-    /// A message to another gateway could not be published.
-    Unsent,
-    /// This gateway did not count as alive in the slot of the lock until now.
-    Lapsed,
-}
+// What scripts of every kind of store tell of a lock in the same way.
 
 // === impl Reply ===
 
 impl Reply {
-    /// The news in the next field. What makes no sense is as good as a lost reply: it is found out
-    /// later.
-    pub(super) fn news(&mut self) -> Result<Vec<ScriptNews>, StoreError> {
-        let mut news = self.nested().ok_or_else(|| self.unexpected())?;
-        let mut all = Vec::new();
-        while !news.is_over() {
-            let one = news.nested().and_then(ScriptNews::read);
-            all.push(one.ok_or_else(|| self.unexpected())?);
-        }
-        Ok(all)
+    /// What a foreign client has written.
+    pub(crate) fn mark(&mut self) -> Option<ForeignMark> {
+        ForeignMark::new(&self.text()?).ok()
     }
-}
 
-// === impl ScriptNews ===
-
-impl ScriptNews {
-    fn read(mut fields: Reply) -> Option<Self> {
-        let kind = fields.text()?;
-        match kind.as_str() {
-            "granted" => {
-                let text = fields.text()?;
-                let record = Record::read(&text)?;
-                let lease = record.lease(fields.micros()?)?;
-                Some(Self::Granted(record.token(), lease))
-            }
-            "passed" => {
-                let ms = u64::try_from(fields.integer()?).ok()?;
-                Some(Self::Passed(Duration::from_millis(ms)))
-            }
-            "superseded" => token_hash(&fields.text()?).map(Self::Superseded),
-            "more" => Some(Self::More),
-            "unsent" => Some(Self::Unsent),
-            "lapsed" => Some(Self::Lapsed),
-            _ => None,
+    /// The loss of a lease that was broken.
+    pub(crate) fn broken(&mut self) -> Result<Loss, StoreError> {
+        match self.integer() {
+            Some(held @ (0 | 1)) => Ok(Loss::Broken { held: held == 1 }),
+            _ => Err(self.unexpected()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bb8_redis::redis::Value;
-
-    use crate::lock::Token;
-
     use super::*;
 
     fn text(text: &str) -> Value {
@@ -348,53 +296,5 @@ mod tests {
     fn shows_no_field_in_its_error() {
         let reply = Reply::read(Value::Array(vec![text("odd"), text("a"), text("x9")]), "a");
         assert!(!reply.unwrap().unexpected().to_string().contains("x9"));
-    }
-
-    fn news(news: &[&[&str]]) -> Result<Vec<ScriptNews>, StoreError> {
-        let field = |text: &str| format!("{}:{text}", text.len());
-        let one = |fields: &&[&str]| {
-            let fields: String = fields.iter().map(|text| field(text)).collect();
-            field(&fields)
-        };
-        let news: String = news.iter().map(one).collect();
-        let text = format!("released a {}", field(&news));
-        Reply::read(Value::BulkString(text.into()), "a")
-            .unwrap()
-            .news()
-    }
-
-    #[test]
-    fn each_kind_is_understood() {
-        let token = Token::random().hash();
-        let ticket = token.to_string();
-        let read = news(&[
-            &["passed", "3000"],
-            &["superseded", &ticket],
-            &["more"],
-            &["unsent"],
-            &["lapsed"],
-        ]);
-        let expected = [
-            ScriptNews::Passed(Duration::from_secs(3)),
-            ScriptNews::Superseded(token),
-            ScriptNews::More,
-            ScriptNews::Unsent,
-            ScriptNews::Lapsed,
-        ];
-        assert_eq!(read.unwrap(), expected);
-        assert_eq!(news(&[]).unwrap(), []);
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_no_news() {
-        for odd in [
-            &["odd"][..],
-            &["passed", "-1"],
-            &["superseded", "x"],
-            &["granted", &"0".repeat(64)],
-            &[],
-        ] {
-            assert!(news(&[odd]).is_err());
-        }
     }
 }

@@ -15,11 +15,16 @@ use crate::{
         StoreError,
         contract::{HeldLock, Page},
         cursor::Cursor,
-        redis::{Slot, list::page::RedisListing},
     },
 };
 
-use super::{super::shard::Shard, visit::Visited};
+use super::{
+    super::{
+        Slot,
+        client::{cluster::Visited, shard::Shard},
+    },
+    page::RedisListing,
+};
 
 /// A lock that was found.
 struct Found {

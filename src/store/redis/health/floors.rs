@@ -8,42 +8,42 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{lock::FencingToken, store::contract::Holder};
 
-use super::Slot;
+use super::super::Slot;
 
 /// The floors of all slots.
 #[derive(Debug)]
-pub(super) struct Floors {
+pub(crate) struct Floors {
     seen: Box<[AtomicU64]>,
 }
 
 // === impl Floors ===
 
 impl Floors {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             seen: (0..Slot::COUNT).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
     /// The highest fence seen in this slot, or zero.
-    pub(super) fn of(&self, slot: Slot) -> u64 {
+    pub(crate) fn of(&self, slot: Slot) -> u64 {
         self.seen[slot.index()].load(Ordering::Relaxed)
     }
 
     /// Takes note of a fence.
-    pub(super) fn raise(&self, slot: Slot, fence: FencingToken) {
+    pub(crate) fn raise(&self, slot: Slot, fence: FencingToken) {
         self.seen[slot.index()].fetch_max(fence.get(), Ordering::Relaxed);
     }
 
     /// Takes note of the fence of somebody's lease.
-    pub(super) fn raise_to_holder(&self, slot: Slot, holder: Option<&Holder>) {
+    pub(crate) fn raise_to_holder(&self, slot: Slot, holder: Option<&Holder>) {
         if let Some(Holder::Lease(lease)) = holder {
             self.raise(slot, lease.fence);
         }
     }
 
     /// The highest fence seen in any slot, or zero.
-    pub(super) fn highest(&self) -> u64 {
+    pub(crate) fn highest(&self) -> u64 {
         let seen = self.seen.iter().map(|seen| seen.load(Ordering::Relaxed));
         seen.max().unwrap_or_default()
     }

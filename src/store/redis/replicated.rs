@@ -2,22 +2,22 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
 use tracing::warn;
 
 use crate::{
     lock::{HeldLease, TokenHash},
     store::{
         StoreError, Unavailability, Uncertainty,
-        contract::{Acquisition, Attempt, Check, Health, Leaving},
+        contract::{Acquisition, Attempt, Leaving},
     },
 };
 
-use super::super::{
+use super::{
     Slot, SlotTags,
     client::{
         dispatch::Dispatch, marker_connection::MarkerConnection, run::ReplyOrigin, shard::Shard,
     },
+    health::replicas::{marker_connection, too_few},
     keys::Keys,
     queue::gateway::RedisGateway,
     scripts::{Scripts, TakeBackOutcome},
@@ -58,9 +58,7 @@ impl Replicated {
         dispatch.topology.wait_until_known().await;
         let moves = dispatch.topology.moves(slot);
         let shard = dispatch.topology.shard(slot)?;
-        let markers = self
-            .marker_connection(&shard, slot, dispatch.limit())
-            .await?;
+        let markers = marker_connection(&shard, slot, &self.tags, dispatch.limit()).await?;
         Ok(markers.map(|markers| ReplicaCheck {
             shard,
             markers,
@@ -68,22 +66,6 @@ impl Replicated {
             moves,
             dispatch: dispatch.clone(),
         }))
-    }
-
-    async fn marker_connection(
-        &self,
-        shard: &Shard,
-        slot: Slot,
-        limit: Instant,
-    ) -> Result<Option<Arc<MarkerConnection>>, Unavailability> {
-        let marker = || match shard.node() {
-            Some(_one_of_a_cluster) => Keys::marker_in(slot, &self.tags),
-            None => Keys::MARKER.to_owned(),
-        };
-        shard
-            .replicas
-            .marker_connection(&shard.pool, marker, limit)
-            .await
     }
 
     /// The answer to an acquire, when enough replicas have what it tells of.
@@ -188,39 +170,6 @@ impl Replicated {
         let on_replicas = replica_check.on_replicas(lease, origin).await;
         on_replicas.map_err(|why| Uncertainty::NotReplicated(why).into())
     }
-
-    /// What readiness says of a server; nothing if replicas are not waited for.
-    pub(crate) async fn check(&self, shard: &Arc<Shard>) -> Option<Check> {
-        let slot = self.dispatch.topology.some_slot(shard);
-        let slot = slot.unwrap_or_else(|| Slot::of(Keys::MARKER.as_bytes()));
-        let limit = Instant::now() + shard.replicas.longest();
-        let markers = match self.marker_connection(shard, slot, limit).await {
-            Ok(None) => return None,
-            Ok(Some(markers)) => markers,
-            Err(Unavailability::Misconfigured(why)) => {
-                return Some(check(Health::Misconfigured(why)));
-            }
-            Err(why) => return Some(check(Health::Outage(why.to_string()))),
-        };
-        let limit = Instant::now() + shard.replicas.longest();
-        let had = shard
-            .replicas
-            .have(&markers, Some(markers.run()), limit)
-            .await;
-        Some(match had {
-            Ok(()) => Check {
-                note: shard
-                    .replicas
-                    .confirmed()
-                    .map(|count| format!("{count} confirm")),
-                ..check(Health::Passing)
-            },
-            Err(confirmed) => {
-                let why = too_few(shard, confirmed);
-                check(Health::Outage(why.to_string()))
-            }
-        })
-    }
 }
 
 // === impl ReplicaCheck ===
@@ -247,18 +196,5 @@ impl ReplicaCheck {
         lease
             .later(origin.at.elapsed())
             .ok_or(Unavailability::RanOut)
-    }
-}
-
-fn too_few(shard: &Shard, confirmed: Option<u32>) -> Unavailability {
-    let wanted = shard.replicas.wanted();
-    Unavailability::TooFewReplicas { wanted, confirmed }
-}
-
-fn check(health: Health) -> Check {
-    Check {
-        name: "replicas",
-        health,
-        note: None,
     }
 }

@@ -6,14 +6,14 @@
 use crate::lock::TokenHash;
 
 /// Writes bytes down.
-pub(in crate::store::redis) fn write(bytes: &[u8]) -> String {
+pub(crate) fn write(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     append(&mut text, bytes);
     text
 }
 
 /// Writes bytes down behind a text.
-pub(in crate::store::redis) fn append(text: &mut String, bytes: &[u8]) {
+pub(crate) fn append(text: &mut String, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for bytes in bytes.chunks(32) {
         let mut digits = [0; 64];
@@ -26,7 +26,7 @@ pub(in crate::store::redis) fn append(text: &mut String, bytes: &[u8]) {
 }
 
 /// Writes a number down behind a text, in `DIGITS` digits with zeros first.
-pub(in crate::store::redis) fn append_number<const DIGITS: usize>(text: &mut String, number: u64) {
+pub(crate) fn append_number<const DIGITS: usize>(text: &mut String, number: u64) {
     let (mut digits, mut rest) = ([b'0'; DIGITS], number);
     for digit in digits.iter_mut().rev() {
         *digit += u8::try_from(rest % 10).unwrap_or_default();
@@ -41,7 +41,7 @@ fn ascii(digits: &[u8]) -> &str {
 }
 
 /// Reads as many bytes as are expected; `None` if it is anything else.
-pub(in crate::store::redis) fn read<const N: usize>(text: &str) -> Option<[u8; N]> {
+pub(crate) fn read<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -58,7 +58,7 @@ pub(in crate::store::redis) fn read<const N: usize>(text: &str) -> Option<[u8; N
 }
 
 /// Reads what a lock holds, if it is of ours, and what a ticket is called.
-pub(in crate::store::redis) fn token_hash(text: &str) -> Option<TokenHash> {
+pub(crate) fn token_hash(text: &str) -> Option<TokenHash> {
     read(text).map(TokenHash::from_bytes)
 }
 

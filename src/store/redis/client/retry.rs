@@ -4,7 +4,7 @@ use tokio::time::{Duration, Instant, sleep};
 
 use crate::store::{StoreError, Unavailability, Uncertainty};
 
-use super::super::client::{
+use super::{
     dispatch::Pauses,
     failure::{ACL_LINE, Failure, hint},
 };

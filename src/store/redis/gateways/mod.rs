@@ -1,0 +1,9 @@
+//! Messages between gateways: where they are published, and what every gateway says and hears.
+
+mod channels;
+mod news_wanted;
+mod subscription;
+
+pub(super) use channels::Channels;
+pub(super) use news_wanted::NewsWanted;
+pub(super) use subscription::{Heard, Subscription};

@@ -1,0 +1,102 @@
+//! All scripts of the store, what they share, and the keys that they read.
+
+use super::super::{
+    client::calls::{Parts, Script},
+    gateways::Channels,
+    keys::Keys,
+};
+
+/// All scripts.
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    pub(super) acquire: Script,
+    pub(super) renew: Script,
+    pub(super) release: Script,
+    pub(super) give_back: Script,
+    pub(super) confirm: Script,
+    pub(super) leave: Script,
+    pub(super) lapse: Script,
+    pub(super) advance: Script,
+    pub(super) inspect: Script,
+    pub(super) list: Script,
+    pub(super) count: Script,
+    pub(super) break_lock: Script,
+}
+
+/// What the scripts share, by the name under which they import it. A function that a script does not
+/// come to costs it nothing, because it imports what only its longer ways need behind the short one.
+const PARTS: &Parts = &[
+    ("clock", include_str!("parts/clock.lua")),
+    ("contention", include_str!("parts/contention.lua")),
+    ("fence", include_str!("parts/fence.lua")),
+    ("field", include_str!("parts/field.lua")),
+    ("gateways", include_str!("parts/gateways.lua")),
+    ("hand_over", include_str!("parts/hand_over.lua")),
+    ("grant_ttl", include_str!("parts/grant_ttl.lua")),
+    ("lease", include_str!("parts/lease.lua")),
+    ("attempt_marks", include_str!("parts/attempt_marks.lua")),
+    ("send", include_str!("parts/send.lua")),
+    ("sweep", include_str!("parts/sweep.lua")),
+];
+
+// === impl Scripts ===
+
+impl Scripts {
+    pub(crate) fn new(channels: &Channels) -> Self {
+        let of_queue = |text| Script::publishing(text, 2, PARTS, &channels.all);
+        Self {
+            acquire: of_queue(include_str!("acquire.lua")),
+            renew: of_queue(include_str!("renew.lua")).running_during_slot_migration(),
+            release: of_queue(include_str!("release.lua")).running_during_slot_migration(),
+            give_back: of_queue(include_str!("give_back.lua")),
+            confirm: Script::new(include_str!("confirm.lua"), 2, PARTS)
+                .running_during_slot_migration(),
+            leave: of_queue(include_str!("leave.lua")),
+            lapse: Script::new(include_str!("lapse.lua"), 1, PARTS),
+            advance: of_queue(include_str!("advance.lua")),
+            inspect: Script::new(include_str!("inspect.lua"), 2, PARTS).read_only(),
+            list: Script::new(include_str!("list.lua"), 1, PARTS).read_only(),
+            count: Script::new(include_str!("count.lua"), 2, PARTS).read_only(),
+            break_lock: of_queue(include_str!("break.lua")),
+        }
+    }
+}
+
+/// The keys that the scripts read for a lock, with the types that they have. What a script of one attempt answers with
+/// is the id of that attempt, which names its ticket.
+///
+/// That of an idempotency key is not among them: no script refuses one of another type.
+pub(crate) fn typed_keys(keys: &Keys, echo: &str) -> Vec<(String, &'static str)> {
+    vec![
+        (keys.lock().to_owned(), "string"),
+        (keys.wait().to_owned(), "list"),
+        (keys.fence().to_owned(), "string"),
+        (keys.of_id(echo), "string"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        lock::LockName,
+        store::redis::{Slot, SlotTags, keys::GatewayId},
+    };
+
+    use super::*;
+
+    #[test]
+    fn the_types_of_keys_of_one_slot_are_asked_for() {
+        let name = LockName::new("moved").unwrap();
+        let keys = Keys::of(&name, &SlotTags::compute(), &GatewayId::random());
+        let slot = |key: &str| {
+            let tag = key.strip_prefix("lg:{")?.split('}').next()?;
+            (!tag.is_empty()).then(|| Slot::of(tag.as_bytes()))
+        };
+        let id = format!("2{}", "0".repeat(64));
+        let typed = typed_keys(&keys, &id);
+        assert!(typed.contains(&(format!("lg:{{moved}}:of:{id}"), "string")));
+        for (key, _) in typed {
+            assert_eq!(slot(&key), Some(keys.slot()), "{key}");
+        }
+    }
+}
