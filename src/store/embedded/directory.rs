@@ -16,10 +16,12 @@ use super::log::{LAYOUT, LogError, Segment, Unreadable, Volume};
 
 /// A data directory that is ours until this is dropped.
 ///
-/// The lock is a file of its own and not a segment of the log, which comes and goes.
+/// Locked are the directory itself and a file of its own in it: where a directory cannot be locked (NFS), the
+/// file is left, and where somebody removes the file, the directory.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
+    handle: File,
     lock: File,
 }
 
@@ -44,13 +46,19 @@ impl Directory {
         let lock =
             open_private(&lock_path, true).map_err(|source| OpenError::of(&lock_path, source))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self {
-                path: path.to_owned(),
-                lock,
-            }),
-            Err(TryLockError::WouldBlock) => Err(OpenError::InUse(path.to_owned())),
-            Err(TryLockError::Error(source)) => Err(OpenError::of(&lock_path, source)),
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(OpenError::InUse(path.to_owned())),
+            Err(TryLockError::Error(source)) => return Err(OpenError::of(&lock_path, source)),
         }
+        let handle = File::open(path).map_err(|source| OpenError::of(path, source))?;
+        if let Err(TryLockError::WouldBlock) = handle.try_lock() {
+            return Err(OpenError::InUse(path.to_owned()));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            handle,
+            lock,
+        })
     }
 
     /// The directory.
@@ -61,7 +69,7 @@ impl Directory {
     /// The segments of the log.
     pub(super) fn files(&self) -> io::Result<LogFiles> {
         Ok(LogFiles {
-            directory: File::open(&self.path)?,
+            directory: self.handle.try_clone()?,
             growth: 256 * 1024,
             shortest_segment: 16 * 1024 * 1024,
         })
@@ -94,6 +102,9 @@ pub(super) struct LogFiles {
 /// What a crash has left here is ignored.
 const DRAFT: &str = "latchgate.log.new";
 const PREFIX: &str = "latchgate.";
+/// Space for a segment when the disk is full of what has ended.
+const RESERVE: &str = "latchgate.reserve";
+const RESERVE_BYTES: usize = 64 * 1024;
 
 // === impl LogFiles ===
 
@@ -114,8 +125,8 @@ impl LogFiles {
         Ok(file.into())
     }
 
-    fn remove_draft(&self) -> io::Result<()> {
-        match unlinkat(&self.directory, DRAFT, AtFlags::empty()) {
+    fn remove_file(&self, name: &str) -> io::Result<()> {
+        match unlinkat(&self.directory, name, AtFlags::empty()) {
             Err(error) if error != Errno::NOENT => Err(error.into()),
             _ => Ok(()),
         }
@@ -150,12 +161,12 @@ impl Volume for LogFiles {
     }
 
     fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn Segment>> {
-        self.remove_draft()?;
+        self.remove_file(DRAFT)?;
         let file = self.open(DRAFT, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());
         if let Err(error) = written {
             // On a full disk its space is needed by others.
-            self.remove_draft().ok();
+            self.remove_file(DRAFT).ok();
             return Err(error);
         }
         Ok(Box::new(file))
@@ -165,6 +176,22 @@ impl Volume for LogFiles {
         let name = file_name(generation);
         renameat(&self.directory, DRAFT, &self.directory, name)?;
         self.directory.sync_all()
+    }
+
+    fn keep_reserve(&self) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        match self.open(RESERVE, flags) {
+            Ok(file) => {
+                let kept = file.write_all_at(&vec![0; RESERVE_BYTES], 0);
+                kept.or_else(|_full| self.remove_file(RESERVE))
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn give_up_reserve(&self) -> io::Result<()> {
+        self.remove_file(RESERVE)
     }
 
     fn remove(&self, generation: u64) -> io::Result<()> {
@@ -233,8 +260,8 @@ fn sync(directory: &Path) -> io::Result<()> {
 /// was answered meanwhile would have been promised what no start remembers.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
-    /// The first is the lock.
-    files: Vec<(PathBuf, FileId)>,
+    /// The first is the lock. With the length that each has at least.
+    files: Vec<(PathBuf, FileId, u64)>,
 }
 
 /// Tells files apart, whatever they are called.
@@ -251,7 +278,7 @@ const REPLACED: &str = "was replaced while the gateway was running; put the old 
 impl OpenFiles {
     /// The open file, which is at this path.
     pub(super) fn of(path: PathBuf, file: &File) -> io::Result<Self> {
-        let files = vec![(path, file_id(&file.metadata()?))];
+        let files = vec![(path, file_id(&file.metadata()?), 0)];
         Ok(Self { files })
     }
 
@@ -260,7 +287,7 @@ impl OpenFiles {
         self.files.truncate(1);
         for path in paths {
             if let Ok(metadata) = fs::metadata(&path) {
-                self.files.push((path, file_id(&metadata)));
+                self.files.push((path, file_id(&metadata), metadata.len()));
             }
         }
     }
@@ -268,7 +295,7 @@ impl OpenFiles {
     /// Says what to do if something is not in its place any more. A directory that cannot be looked
     /// into for another reason is none: what is open may be in order.
     pub(super) fn check(&self) -> Result<(), String> {
-        for (path, expected) in &self.files {
+        for (path, expected, _len) in &self.files {
             let what = match fs::metadata(path) {
                 Ok(metadata) if file_id(&metadata) == *expected => continue,
                 Ok(_) => REPLACED,
@@ -276,6 +303,19 @@ impl OpenFiles {
                 Err(_) => continue,
             };
             return Err(format!("{} {what}", path.display()));
+        }
+        Ok(())
+    }
+
+    /// Says so if somebody has cut one off: what was in it is in memory only.
+    pub(super) fn check_lengths(&self) -> Result<(), String> {
+        for (path, _id, len) in &self.files {
+            if fs::metadata(path).is_ok_and(|metadata| metadata.len() < *len) {
+                let path = path.display();
+                return Err(format!(
+                    "{path} was truncated while the gateway was running"
+                ));
+            }
         }
         Ok(())
     }
@@ -327,7 +367,7 @@ pub enum OpenError {
     InUse(PathBuf),
     /// The file is not one of ours, or is damaged.
     #[error(
-        "the file {path:?} is damaged or was not written by latchgate: {what}; restore it from a backup, or move it away to begin with no locks held"
+        "the file {path:?} is damaged or was not written by latchgate: {what}; restore all files latchgate.*.log from one backup, or move all of them away to begin with no locks held"
     )]
     Corrupt {
         /// The file.

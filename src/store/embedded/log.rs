@@ -31,8 +31,12 @@ use super::{
 const MAGIC: [u8; 8] = *b"latchlog";
 /// The layout that this program reads and writes.
 pub(super) const LAYOUT: u32 = 1;
-/// Magic, layout, salt, the checksum of these, four bytes that are zero, and [`REACHED`].
+/// Magic, layout, salt, the checksum of these, [`CONTINUED`] and [`REACHED`].
 const HEADER: usize = 40;
+/// Where in the header it says that a newer segment was put in place: zero, or [`IS_CONTINUED`]. Without that one
+/// the log is not whole.
+const CONTINUED: usize = 20;
+const IS_CONTINUED: u32 = 0x7478_656e;
 /// Where in the header the number of a record stands that the log has reached for certain: zero, or the
 /// number, its checksum and four bytes that are zero. Written when the log is closed in good order; less than
 /// a sector, so it is written whole or not at all. If the log ends before it, the disk has lost records.
@@ -40,6 +44,8 @@ const REACHED: usize = 24;
 /// Salt, length and checksum.
 const RECORD_HEADER: usize = 12;
 const ALIGNMENT: usize = 8;
+/// What a file system gives at least.
+const BLOCK: usize = 4096;
 /// The first segment of a log.
 const FIRST: u64 = 1;
 /// The last byte of a record: one of which the last bytes were not written is not taken for whole.
@@ -57,6 +63,10 @@ pub(super) trait Volume: fmt::Debug + Send {
     fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn Segment>>;
     /// Gives the draft its place, durably.
     fn put_in_place(&self, generation: u64) -> io::Result<()>;
+    /// Makes sure that some space is kept, so that a segment can begin when the disk is full.
+    fn keep_reserve(&self) -> io::Result<()>;
+    /// Gives that space up.
+    fn give_up_reserve(&self) -> io::Result<()>;
     /// Removes a segment. It may come back after a loss of power.
     fn remove(&self, generation: u64) -> io::Result<()>;
     /// How many bytes of zeros a segment grows by.
@@ -186,6 +196,9 @@ impl Log {
         let bytes = volume.read(newest).map_err(io(newest))?;
         let last = ParsedSegment::parse(&bytes).map_err(of(newest))?;
         let link = last.last_link().map_err(of(newest))?;
+        if last.is_continued {
+            return Err(of(newest)(LogError::Gap(link.sequence)));
+        }
         let mut replay = Replay::default();
         for &older in generations.iter().filter(|&&it| it >= link.base) {
             let bytes = volume.read(older).map_err(io(older))?;
@@ -218,7 +231,7 @@ impl Log {
             follows: end.sequence,
             base: generation,
         };
-        let draft = Draft::new(link, meta, everything, volume.growth());
+        let draft = Draft::new(link, meta, everything);
         let segment = draft.put_in_place(&*volume, generation)?;
         let mut log = Self {
             segment,
@@ -256,6 +269,11 @@ impl Log {
             self.grow(needed)?;
         }
         Ok(())
+    }
+
+    /// Somebody else has changed the newest segment: nothing may be appended to it.
+    pub(super) fn distrust(&mut self) {
+        self.is_torn = true;
     }
 
     /// Whether nothing may be appended, because part of a record may be there.
@@ -332,7 +350,13 @@ impl Log {
     }
 
     fn grow(&mut self, needed: u64) -> io::Result<()> {
-        let allocated = needed.next_multiple_of(self.volume.growth() as u64);
+        let growth = self.volume.growth() as u64;
+        self.fill_up_to(needed.next_multiple_of(growth))
+            // The last space there is.
+            .or_else(|_full| self.fill_up_to(needed.next_multiple_of(BLOCK as u64)))
+    }
+
+    fn fill_up_to(&mut self, allocated: u64) -> io::Result<()> {
         let zeros = vec![0; usize::try_from(allocated - self.allocated).unwrap_or(usize::MAX)];
         self.segment.write_at(&zeros, self.allocated)?;
         self.segment.sync()?;
@@ -353,16 +377,20 @@ impl Log {
             follows: self.durable,
             base,
         };
-        let draft = Draft::new(last, meta, rows, self.volume.growth());
+        let draft = Draft::new(last, meta, rows);
         // No number twice: this one may be found.
         self.sequence = draft.last;
-        self.segment = match draft.put_in_place(&*self.volume, generation) {
+        let segment = match draft.put_in_place(&*self.volume, generation) {
             Ok(segment) => segment,
             Err(failure) => {
                 self.is_torn |= failure.may_be_found;
                 return Err(failure);
             }
         };
+        let before = std::mem::replace(&mut self.segment, segment);
+        let continued = before.write_at(&IS_CONTINUED.to_le_bytes(), CONTINUED as u64);
+        // Without the mark nothing is wrong but what somebody does with the files.
+        continued.and_then(|()| before.sync()).ok();
         self.generation = generation;
         self.salt = draft.salt;
         self.end = draft.end;
@@ -381,6 +409,8 @@ impl Log {
                 warn!(%error, older, "cannot remove an old file of the data directory");
             }
         }
+        // Without it the log is as good, until the disk is full.
+        self.volume.keep_reserve().ok();
     }
 }
 
@@ -428,7 +458,7 @@ struct Draft {
 impl Draft {
     /// With a record for each of these, and one at least. `before` has the last number that was tried, and
     /// the record that the first of these follows.
-    fn new(before: Link, meta: &Meta, rows: &[Rows], growth: usize) -> Self {
+    fn new(before: Link, meta: &Meta, rows: &[Rows]) -> Self {
         let salt = new_salt();
         let mut bytes = header(salt);
         let (none, mut link) = (Rows::default(), before);
@@ -438,7 +468,8 @@ impl Draft {
             link.follows = link.sequence;
         }
         let end = bytes.len();
-        bytes.resize((end + ALIGNMENT).next_multiple_of(growth), 0);
+        // No more than that: on a full disk this is the way to become shorter.
+        bytes.resize((end + ALIGNMENT).next_multiple_of(BLOCK), 0);
         Self {
             bytes,
             salt,
@@ -452,7 +483,11 @@ impl Draft {
         volume: &dyn Volume,
         generation: u64,
     ) -> Result<Box<dyn Segment>, WriteFailure> {
-        let segment = volume.draft(&self.bytes).map_err(WriteFailure::certain)?;
+        let segment = volume.draft(&self.bytes).or_else(|_full| {
+            volume.give_up_reserve()?;
+            volume.draft(&self.bytes)
+        });
+        let segment = segment.map_err(WriteFailure::certain)?;
         volume
             .put_in_place(generation)
             .map_err(WriteFailure::uncertain)?;
@@ -528,6 +563,7 @@ struct ParsedSegment<'bytes> {
     records: Vec<&'bytes [u8]>,
     /// Whether nothing but zeros is behind the last one.
     is_clean: bool,
+    is_continued: bool,
 }
 
 /// What the records leave behind, one after the other.
@@ -541,7 +577,11 @@ struct Replay {
 
 impl<'bytes> ParsedSegment<'bytes> {
     fn parse(bytes: &'bytes [u8]) -> Result<Self, LogError> {
-        let (salt, reached) = read_header(bytes)?;
+        let Header {
+            salt,
+            reached,
+            is_continued,
+        } = read_header(bytes)?;
         let mut records = Vec::new();
         let mut end = HEADER;
         while let Some(record) = whole_record(bytes, end, salt) {
@@ -561,7 +601,11 @@ impl<'bytes> ParsedSegment<'bytes> {
                 }
             }
         }
-        let segment = Self { records, is_clean };
+        let segment = Self {
+            records,
+            is_clean,
+            is_continued,
+        };
         let last = segment.last_link()?.sequence;
         if last < reached {
             return Err(LogError::Gap(last));
@@ -575,8 +619,16 @@ impl<'bytes> ParsedSegment<'bytes> {
     }
 }
 
-/// The salt of a segment, and the number of a record that it has reached for certain.
-fn read_header(bytes: &[u8]) -> Result<(u32, u64), LogError> {
+/// What the header of a segment says.
+struct Header {
+    salt: u32,
+    /// The number of a record that it has reached for certain.
+    reached: u64,
+    /// Whether there is a newer segment.
+    is_continued: bool,
+}
+
+fn read_header(bytes: &[u8]) -> Result<Header, LogError> {
     let header = bytes.first_chunk::<HEADER>().ok_or(LogError::CutShort)?;
     let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
     if header[..8] != MAGIC || number(16) != crc32fast::hash(&header[..16]) {
@@ -589,8 +641,13 @@ fn read_header(bytes: &[u8]) -> Result<(u32, u64), LogError> {
     let sequence = u64::from(number(REACHED)) | u64::from(number(REACHED + 4)) << 32;
     let as_written =
         header[REACHED..] == [0; HEADER - REACHED] || header[REACHED..] == reached(salt, sequence);
-    if number(20) == 0 && as_written {
-        Ok((salt, sequence))
+    let is_continued = number(CONTINUED) == IS_CONTINUED;
+    if (number(CONTINUED) == 0 || is_continued) && as_written {
+        Ok(Header {
+            salt,
+            reached: sequence,
+            is_continued,
+        })
     } else {
         Err(LogError::NoLog)
     }

@@ -340,7 +340,7 @@ impl EmbeddedStore {
             writable: true,
             written_at: now,
             sweep_pending: false,
-            tried_at: Instant::now(),
+            try_after: Instant::now(),
             open_files,
             files_checked_at: Instant::now(),
             positions_published_at: Instant::now(),

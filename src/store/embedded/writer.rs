@@ -71,8 +71,8 @@ pub(super) struct Writer {
     pub(super) written_at: Moment,
     /// Whether more has ended than was cleared away so far.
     pub(super) sweep_pending: bool,
-    /// When a failed disk was last tried again.
-    pub(super) tried_at: Instant,
+    /// When a failed disk is tried again.
+    pub(super) try_after: Instant,
     /// What must still be in the directory.
     pub(super) open_files: OpenFiles,
     /// When that was looked at last.
@@ -100,7 +100,7 @@ impl Writer {
         // How many commands the two last batches had, and the last one.
         let (mut callers, mut last) = (0, 0);
         let closed = loop {
-            if !self.writable && self.tried_at.elapsed() >= RETRY {
+            if !self.writable && Instant::now() >= self.try_after {
                 self.try_again();
             }
             if self.writable && self.files_checked_at.elapsed() >= RETRY {
@@ -272,6 +272,10 @@ impl Writer {
             if !self.writable {
                 self.health.record_misplaced(&why);
             }
+        } else if let Err(why) = self.open_files.check_lengths() {
+            // All that it held is in memory, and is written anew.
+            self.log.distrust();
+            self.fail(&why, false, ExecutedBatch::default());
         }
     }
 
@@ -280,19 +284,20 @@ impl Writer {
     /// After a failed fsync the batch may be in the page cache and never reach the disk. So if it
     /// can be read, that proves nothing: every row is written anew, without the batch.
     fn recover(&mut self) -> Result<(), Unrecovered> {
+        self.try_after = Instant::now() + RETRY;
         self.open_files.check().map_err(Unrecovered::Misplaced)?;
-        let now = Moment::now(&*self.clock);
-        let written = if self.log.is_torn() {
-            let everything = read(&self.state).all();
-            let meta = self.meta(now);
-            self.copied = None;
-            self.log.rewrite(&meta, &everything)
+        let (now, began) = (Moment::now(&*self.clock), Instant::now());
+        let meta = self.meta(now);
+        let appended = !self.log.is_torn() && self.log.reserve().is_ok();
+        let written = if appended {
+            self.log.append(&meta, &Rows::default())
         } else {
-            let meta = self.meta(now);
-            let room = self.log.reserve().map_err(WriteFailure::certain);
-            room.and_then(|()| self.log.append(&meta, &Rows::default()))
+            // On a full disk, too: without what has ended it may be short enough.
+            let rewritten = self.log.rewrite(&meta, &read(&self.state).all());
+            rewritten.map(|()| self.copied = None)
         };
-        self.tried_at = Instant::now();
+        // What takes long is not tried as often.
+        self.try_after = Instant::now() + RETRY.max(4 * began.elapsed());
         written.map_err(|failure| Unrecovered::Disk(failure.error.to_string()))?;
         self.see_files();
         self.written_at = now;

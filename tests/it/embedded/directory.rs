@@ -20,7 +20,8 @@ async fn a_directory_is_made_with_its_parents_and_kept_private() {
     assert_eq!(mode(directory.clone()), 0o700);
     let files = fs::read_dir(&directory).unwrap();
     let files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
-    assert_eq!(files.len(), 2, "{files:?}");
+    // The lock, the log and the space that is kept for it.
+    assert_eq!(files.len(), 3, "{files:?}");
     for file in files {
         assert_eq!(mode(file.clone()), 0o600, "{file:?}");
     }
@@ -38,6 +39,9 @@ async fn a_second_store_on_the_directory_is_refused_until_the_first_is_closed() 
     // By another name it is the same directory.
     let link = directory.path().join("link");
     symlink(directory.path(), &link).unwrap();
+    assert!(matches!(open(&link), Err(OpenError::InUse(_))));
+    // Also if somebody takes the lock for a stale file.
+    fs::remove_file(directory.path().join("latchgate.lock")).unwrap();
     assert!(matches!(open(&link), Err(OpenError::InUse(_))));
     first.close().await;
     assert!(open_again(directory.path()).await.is_ok());

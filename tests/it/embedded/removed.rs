@@ -7,7 +7,7 @@ use latchgate::store::{
 };
 use tempfile::TempDir;
 
-use super::place::{attempt, data_file, open, take};
+use super::place::{attempt, data_file, open, open_again, take};
 use crate::support::eventually;
 
 /// Waits until the store refuses, and says why.
@@ -79,6 +79,34 @@ async fn a_file_in_its_place_is_neither_read_nor_written() {
     assert!(why.contains("was replaced"), "{why}");
     store.close().await;
     assert_eq!(fs::read(&file).unwrap(), backup);
+}
+
+#[tokio::test]
+async fn a_log_that_is_truncated_is_written_anew() {
+    let directory = TempDir::new().unwrap();
+    let store = open(directory.path()).unwrap();
+    take(&store, 5).await;
+    let before = data_file(directory.path());
+    // As `copytruncate` does with what it takes for a log of lines.
+    fs::File::options()
+        .write(true)
+        .open(&before)
+        .unwrap()
+        .set_len(0)
+        .unwrap();
+    eventually("another file is there", async || {
+        (data_file(directory.path()) != before).then_some(())
+    })
+    .await;
+    store.acquire(&attempt("later")).await.unwrap();
+    store.close().await;
+    drop(store);
+    let store = open_again(directory.path()).await.unwrap();
+    for lock in ["lock:0", "lock:4", "later"] {
+        let shown = store.inspect(&lock.parse().unwrap()).await.unwrap();
+        assert!(shown.holder.is_some(), "{lock} was forgotten");
+    }
+    store.close().await;
 }
 
 #[tokio::test]

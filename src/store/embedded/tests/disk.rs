@@ -22,6 +22,8 @@ pub(super) enum Fault {
     None,
     /// After so many more writes every write fails for want of space.
     Full(usize),
+    /// A write that would make the segments longer than this altogether fails for want of space.
+    Capacity(usize),
     /// Every write fails: the file system was made read-only.
     ReadOnly,
     /// Nothing works at all.
@@ -45,6 +47,7 @@ struct Platter {
     /// What is left of that after a loss of power.
     durable_entries: BTreeMap<u64, usize>,
     draft: Option<usize>,
+    has_reserve: bool,
     fault: Fault,
     /// Called in every sync, before anything else.
     on_sync: Option<Arc<dyn Fn() + Send + Sync>>,
@@ -120,6 +123,11 @@ impl Disk {
         platter.files[*file].cached.clone()
     }
 
+    /// Somebody removes the newest segment.
+    pub(super) fn remove_newest(&self) {
+        self.platter().entries.pop_last().expect("there is one");
+    }
+
     /// Makes this what the newest segment holds.
     pub(super) fn overwrite_newest(&self, bytes: &[u8]) {
         let platter = &mut *self.platter();
@@ -184,6 +192,18 @@ impl Volume for Disk {
         self.sync(None)
     }
 
+    fn keep_reserve(&self) -> io::Result<()> {
+        let mut platter = self.platter();
+        platter.has_room(usize::MAX, 4 * 1024)?;
+        platter.has_reserve = true;
+        Ok(())
+    }
+
+    fn give_up_reserve(&self) -> io::Result<()> {
+        self.platter().has_reserve = false;
+        Ok(())
+    }
+
     fn remove(&self, generation: u64) -> io::Result<()> {
         let mut platter = self.platter();
         platter.writable()?;
@@ -210,6 +230,7 @@ impl Segment for OpenFile {
         let mut platter = self.disk.platter();
         platter.writable()?;
         let start = usize::try_from(offset).expect("test files are small");
+        platter.has_room(self.file, start + bytes.len())?;
         platter.files[self.file].write(bytes, start);
         Ok(())
     }
@@ -256,6 +277,19 @@ impl Platter {
             Fault::Full(left) => {
                 *left -= 1;
                 Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a file may become so long.
+    fn has_room(&self, file: usize, len: usize) -> io::Result<()> {
+        let others = self.entries.values().filter(|&&other| other != file);
+        let others: usize = others.map(|&other| self.files[other].cached.len()).sum();
+        let reserve = if self.has_reserve { 4 * 1024 } else { 0 };
+        match self.fault {
+            Fault::Capacity(capacity) if others + len + reserve > capacity => {
+                Err(ErrorKind::StorageFull.into())
             }
             _ => Ok(()),
         }

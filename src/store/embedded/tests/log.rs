@@ -297,6 +297,15 @@ fn a_log_of_which_a_segment_is_missing_is_refused() {
 }
 
 #[test]
+fn a_log_of_which_the_newest_segment_is_missing_is_refused() {
+    let (disk, mut log, _ends) = three_records();
+    log.begin_segment(&meta(4), &row(4)).unwrap();
+    disk.remove_newest();
+    let missing = read(&disk).map(|_log| ());
+    assert!(matches!(missing, Err(LogError::Gap(4))), "{missing:?}");
+}
+
+#[test]
 fn a_log_of_which_the_first_of_two_segments_is_from_a_backup_is_refused() {
     let (disk, mut log, ends) = three_records();
     let mut older = disk.newest();
@@ -465,6 +474,38 @@ async fn a_disk_that_is_full_when_a_segment_is_due_refuses_and_then_goes_on() {
         assert!(!rig.is_free(&format!("t:{held}")).await, "{held}");
     }
     assert!(rig.is_free(&format!("t:{turn}")).await);
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_of_what_has_ended_is_usable_again_by_itself() {
+    for capacity in (16 * 1024..48 * 1024).step_by(1024) {
+        let mut rig = Rig::start();
+        let held = attempt("held", LONG);
+        rig.granted(&held).await;
+        rig.disk.fail(Fault::Capacity(capacity));
+        let mut refused = 0;
+        for turn in 0..400 {
+            let asked = attempt(&format!("t:{turn}"), LONG);
+            if rig.store().acquire(&asked).await.is_ok() {
+                // Refused, it is there until it ends: once more.
+                while rig
+                    .store()
+                    .release(&asked.name, &asked.token)
+                    .await
+                    .is_err()
+                {
+                    refused += 1;
+                    assert!(refused < 400, "{capacity}: for good");
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            } else {
+                refused += 1;
+            }
+        }
+        assert!(refused < 40, "{capacity}: {refused} refused");
+        rig.restart().await;
+        assert!(!rig.is_free("held").await);
+    }
 }
 
 #[tokio::test]
