@@ -114,7 +114,7 @@ def pictures(gateway, into):
             page.wait_for_timeout(1_500)
             shot("lock")
             page.get_by_role("button", name="Break…").click()
-            page.get_by_label("Why").fill("runner 7 is gone, asked in #ops")
+            page.get_by_label("Reason").fill("runner 7 is gone, asked in #ops")
             shot("break")
             page.keyboard.press("Enter")
             page.wait_for_timeout(300)

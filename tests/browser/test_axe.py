@@ -78,7 +78,7 @@ class Axe(BrowserCase):
             self.assert_accessible(page, f"one lock, {look}")
             page.get_by_role("button", name="Break…").click()
             self.assert_accessible(page, f"break, {look}")
-            page.get_by_label("Why").fill("because")
+            page.get_by_label("Reason").fill("because")
             page.get_by_role("button", name="Continue").click()
             expect(page.get_by_role("button", name="Break it now")).to_be_visible()
             self.assert_accessible(page, f"break, asked again, {look}")

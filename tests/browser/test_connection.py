@@ -59,7 +59,7 @@ class Connection(BrowserCase):
         page = self.open("/locks/lost-answer")
         page.get_by_role("button", name="Break…").click()
         dialog = page.get_by_role("dialog")
-        dialog.get_by_label("Why").fill("gone")
+        dialog.get_by_label("Reason").fill("gone")
         dialog.get_by_role("button", name="Continue").click()
 
         def cut(route):

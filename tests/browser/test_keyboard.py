@@ -68,7 +68,7 @@ class Keyboard(BrowserCase):
         button = page.get_by_role("button", name="Break…")
         button.focus()
         page.keyboard.press("Enter")
-        expect(page.get_by_label("Why")).to_be_focused()
+        expect(page.get_by_label("Reason")).to_be_focused()
         for _ in range(12):
             page.keyboard.press("Tab")
             inside = page.evaluate("document.activeElement === document.body || Boolean(document.activeElement.closest('dialog'))")

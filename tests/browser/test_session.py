@@ -295,7 +295,7 @@ class Session(BrowserCase):
         self.sign_in(page, "ops")
         page.get_by_role("button", name="Break…").click()
         dialog = page.get_by_role("dialog")
-        dialog.get_by_label("Why").fill("as ops")
+        dialog.get_by_label("Reason").fill("as ops")
         dialog.get_by_role("button", name="Continue").click()
         held = []
         page.route("**/break", lambda route: held.append(route))

@@ -87,7 +87,7 @@ class Store(BrowserCase):
         page.get_by_role("button", name="Break…").click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("has no fencing token")
-        dialog.get_by_label("Why").fill("left behind")
+        dialog.get_by_label("Reason").fill("left behind")
         dialog.get_by_role("button", name="Continue").click()
         dialog.get_by_role("button", name="Break it now").click()
         expect(page.get_by_text("Nobody holds the lock.")).to_be_visible()
@@ -101,7 +101,7 @@ class Store(BrowserCase):
         dialog = page.get_by_role("dialog")
         # SHA-1 of what it has written.
         expect(dialog).to_contain_text("d16d74303205")
-        dialog.get_by_label("Why").fill("left behind")
+        dialog.get_by_label("Reason").fill("left behind")
         dialog.get_by_role("button", name="Continue").click()
         held = []
         page.route("**/break", lambda route: held.append(route))

@@ -45,7 +45,7 @@ class Watch(BrowserCase):
         # Asked twice, and never without a reason.
         dialog.get_by_role("button", name="Continue").click()
         expect(dialog.get_by_role("button", name="Break it now")).to_have_count(0)
-        dialog.get_by_label("Why").fill("runner 7 is gone, asked in #ops")
+        dialog.get_by_label("Reason").fill("runner 7 is gone, asked in #ops")
         dialog.get_by_role("button", name="Continue").click()
         expect(dialog).to_contain_text("runner 7 is gone")
         # Enter once too often breaks nothing.
@@ -84,7 +84,7 @@ class Watch(BrowserCase):
         self.sign_in(page, "ops")
         page.get_by_role("button", name="Break…").click()
         dialog = page.get_by_role("dialog")
-        dialog.get_by_label("Why").fill("gone")
+        dialog.get_by_label("Reason").fill("gone")
         dialog.get_by_role("button", name="Continue").click()
         self.gateway.call("DELETE", "/locks/passed-on", headers={"Lock-Token": lease["token"]})
         second = self.gateway.acquire("passed-on", owner="second", ttl_ms=60_000)
@@ -105,7 +105,7 @@ class Watch(BrowserCase):
         self.sign_in(page, "ops")
         page.get_by_role("button", name="Break…").click()
         dialog = page.get_by_role("dialog")
-        dialog.get_by_label("Why").fill("gone")
+        dialog.get_by_label("Reason").fill("gone")
         dialog.get_by_role("button", name="Continue").click()
         held = []
         page.route("**/break", lambda route: held.append(route))
