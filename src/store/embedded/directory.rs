@@ -43,8 +43,7 @@ impl Directory {
             },
         })?;
         let lock_path = path.join(LOCK);
-        let lock =
-            open_private(&lock_path, true).map_err(|source| OpenError::of(&lock_path, source))?;
+        let lock = open_private(&lock_path).map_err(|source| OpenError::of(&lock_path, source))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(OpenError::InUse(path.to_owned())),
@@ -195,8 +194,7 @@ impl Volume for LogFiles {
     }
 
     fn remove(&self, generation: u64) -> io::Result<()> {
-        unlinkat(&self.directory, file_name(generation), AtFlags::empty())?;
-        Ok(())
+        self.remove_file(&file_name(generation))
     }
 
     fn growth(&self) -> usize {
@@ -218,14 +216,10 @@ impl Segment for File {
     }
 }
 
-/// Opens a file that only this user may read and write.
-pub(super) fn open_private(path: &Path, create: bool) -> io::Result<File> {
+/// Opens or makes a file that only this user may read and write.
+fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(create)
-        .truncate(false);
+    options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)
