@@ -120,7 +120,7 @@ async function walkThrough(begin, round, signal) {
 }
 
 /** Takes in a lock as a list or an inspection shows it. */
-export function take({ name, holder, waiter_count: waiters }, sentAt, round = begun) {
+export function take({ name, holders: [holder = null], waiter_count: waiters }, sentAt, round = begun) {
   const known = locks.get(name);
   if (holder === null) {
     // How it ended, an event may tell; that it has ended is certain.

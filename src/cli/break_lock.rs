@@ -70,9 +70,10 @@ pub(super) async fn break_lock(
     if args.json {
         return output::answer(broken.json()).map_err(CliError::Output);
     }
-    let (who, left) = (who(&broken.holder), left(&broken.holder));
-    let left = left.map_or_else(String::new, |left| format!(", with {left} left"));
-    output::note(&format!("broke {}: {who}{left}", args.name));
+    for holder in &broken.holders {
+        let left = left(holder).map_or_else(String::new, |left| format!(", with {left} left"));
+        output::note(&format!("broke {}: {}{left}", args.name, who(holder)));
+    }
     Ok(())
 }
 
@@ -148,7 +149,7 @@ async fn target_confirmed(args: &BreakArgs, client: &Client) -> Result<BreakTarg
 }
 
 fn holder(lock: &Inspection) -> Result<Holder, CliError> {
-    match (lock.state, &lock.holder) {
+    match (lock.state, lock.holders.first()) {
         (LockState::Held, Some(holder)) => Ok(holder.clone()),
         (LockState::Held, None) | (LockState::Free, _) => Err(CliError::NotHeld),
     }

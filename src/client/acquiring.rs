@@ -456,7 +456,7 @@ impl WaitStatus {
     pub(super) fn of_problem(self, problem: &Problem) -> Self {
         Self {
             waiters: problem.waiters,
-            holder: problem.holder.clone(),
+            holder: problem.holders.first().cloned(),
             trouble: None,
             ..self
         }
@@ -474,7 +474,7 @@ impl WaitStatus {
         Self {
             position: ours.map(|waiter| waiter.position),
             waiters: Some(lock.waiter_count),
-            holder: lock.holder,
+            holder: lock.holders.into_iter().next(),
             trouble: None,
         }
     }

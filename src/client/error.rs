@@ -67,7 +67,7 @@ impl ClientError {
 }
 
 fn by(problem: &Problem) -> String {
-    let Some(holder) = &problem.holder else {
+    let Some(holder) = problem.holders.first() else {
         return String::new();
     };
     let who = match &holder.owner {

@@ -36,8 +36,8 @@ pub struct Page {
 pub struct HeldLock {
     /// The lock.
     pub name: LockName,
-    /// Who holds it.
-    pub holder: Holder,
+    /// Who holds it: one entry, or more.
+    pub holders: Vec<Holder>,
     json: String,
 }
 
@@ -54,7 +54,7 @@ struct WirePage {
 #[derive(Deserialize)]
 struct WireLock {
     name: String,
-    holder: Holder,
+    holders: Vec<Holder>,
 }
 
 // === impl Client ===
@@ -124,10 +124,10 @@ impl HeldLock {
 
     fn read(value: Value) -> Option<Self> {
         let json = value.to_string();
-        let WireLock { name, holder } = serde_json::from_value(value).ok()?;
+        let WireLock { name, holders } = serde_json::from_value(value).ok()?;
         Some(Self {
             name: LockName::new(&name).ok()?,
-            holder,
+            holders,
             json,
         })
     }

@@ -309,7 +309,7 @@ class Session(BrowserCase):
         # As the browser would have sent it a moment later.
         held[0].continue_(headers={**held[0].request.all_headers(), "cookie": f"{cookie['name']}={cookie['value']}"})
         self.shows_who_it_is(page, "team")
-        self.assertEqual(self.lock("team:a")["holder"]["owner"], "somebody")
+        self.assertEqual(self.lock("team:a")["holders"][0]["owner"], "somebody")
 
     def test_nothing_that_is_shown_is_of_one_who_has_signed_in_meanwhile(self):
         self.gateway.acquire("other:c", key="ops", ttl_ms=600_000)

@@ -191,7 +191,7 @@ pub(in crate::http) struct PageBody {
 #[derive(Serialize, ToSchema)]
 #[schema(as = HeldLock, example = json!({
     "name": "deploy:prod",
-    "holder": {
+    "holders": [{
         "owner": "ci-runner-7",
         "metadata": {"job": "4711"},
         "fencing_token": 1_795_170_000_000_042_u64,
@@ -202,13 +202,17 @@ pub(in crate::http) struct PageBody {
         "hold_expires_in_ms": null,
         "foreign": false,
         "foreign_mark": null,
-    },
+    }],
+    "holder_count": 1,
 }))]
 pub(in crate::http) struct HeldLockBody {
     /// The lock.
     name: String,
-    /// Who holds it.
-    holder: HolderBody,
+    /// Who holds it: one entry.
+    #[schema(min_items = 1, max_items = 100)]
+    holders: Vec<HolderBody>,
+    /// How many hold it in all.
+    holder_count: usize,
 }
 
 /// A lock on a page.
@@ -242,7 +246,8 @@ impl HeldLockBody {
     pub(super) fn new(name: &LockName, holder: Holder, now: SystemTime) -> Self {
         Self {
             name: name.as_str().to_owned(),
-            holder: HolderBody::new(holder, now),
+            holders: vec![HolderBody::new(holder, now)],
+            holder_count: 1,
         }
     }
 }

@@ -20,7 +20,7 @@ use super::{
 #[schema(as = Lock, example = json!({
     "name": "deploy:prod",
     "state": "held",
-    "holder": {
+    "holders": [{
         "owner": "ci-runner-7",
         "metadata": {"job": "4711"},
         "fencing_token": 1_795_170_000_000_042_u64,
@@ -31,7 +31,8 @@ use super::{
         "hold_expires_in_ms": null,
         "foreign": false,
         "foreign_mark": null,
-    },
+    }],
+    "holder_count": 1,
     "waiters": [{"position": 1, "owner": "ci-runner-9", "waited_ms": 8_504}],
     "waiter_count": 1,
 }))]
@@ -40,9 +41,11 @@ pub(in crate::http) struct LockBody {
     name: String,
     /// Whether somebody holds it.
     state: LockState,
-    /// Who holds it; null if it is free.
-    #[schema(required = true)]
-    holder: Option<HolderBody>,
+    /// Who holds it: one entry, or none if it is free.
+    #[schema(max_items = 100)]
+    holders: Vec<HolderBody>,
+    /// How many hold it in all.
+    holder_count: usize,
     /// Who waits for it, in the order in which they are served: the first 100 of them.
     #[schema(max_items = 100)]
     waiters: Vec<WaiterBody>,
@@ -120,14 +123,18 @@ pub(in crate::http) struct HolderBody {
 impl LockBody {
     /// `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(name: &LockName, inspection: Inspection, now: SystemTime) -> Self {
-        let state = match inspection.holder {
-            None => LockState::Free,
-            Some(_) => LockState::Held,
+        let holders = inspection.holder.into_iter();
+        let holders: Vec<_> = holders.map(|holder| HolderBody::new(holder, now)).collect();
+        let state = if holders.is_empty() {
+            LockState::Free
+        } else {
+            LockState::Held
         };
         Self {
             name: name.as_str().to_owned(),
             state,
-            holder: inspection.holder.map(|holder| HolderBody::new(holder, now)),
+            holder_count: holders.len(),
+            holders,
             waiters: (1..)
                 .zip(inspection.queue)
                 .map(|(position, waiter)| WaiterBody::new(position, waiter))

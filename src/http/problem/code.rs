@@ -165,7 +165,7 @@ problem_codes! {
          `http.allowed_hosts`.";
     Locked = "locked", LOCKED,
         "The lock is held",
-        "Somebody else holds the lock, and went on holding it while the request waited. `holder` \
+        "Somebody else holds the lock, and went on holding it while the request waited. `holders` \
          says who, `waiters` how many stand in the queue, `retry_after_ms` (and the header \
          `Retry-After`, in seconds) when to ask again.",
         "Ask again after `retry_after_ms`, or give up. To be told when the lock is free, ask with \

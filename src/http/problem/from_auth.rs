@@ -70,7 +70,7 @@ impl Problem {
     pub(in crate::http) fn for_acquire(error: AcquireError, sees_holder: bool) -> Self {
         let mut problem = Self::from(error);
         if let (Extra::Locked(locked), false) = (&mut problem.extra, sees_holder) {
-            locked.hide_holder();
+            locked.hide_holders();
         }
         problem
     }

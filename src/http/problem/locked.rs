@@ -20,7 +20,7 @@ const PASSING_ON: Duration = Duration::from_secs(1);
 /// Who holds the lock, and when to ask again.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Locked {
-    pub(super) holder: Option<CurrentHolder>,
+    pub(super) holders: Vec<CurrentHolder>,
     pub(super) waited_ms: u64,
     pub(super) waiters: u64,
     pub(super) retry_after_ms: u64,
@@ -65,19 +65,27 @@ impl Locked {
             left + spread
         };
         Self {
-            holder,
+            holders: holder.into_iter().collect(),
             waited_ms: millis(waited),
             waiters: contention.waiters,
             retry_after_ms: millis(retry_after),
         }
     }
 
-    /// Leaves out what the holder says of itself. That somebody holds the lock, and for how long, is
+    /// Leaves out what the holders say of themselves. That somebody holds the lock, and for how long, is
     /// what the answer is about.
-    pub(super) fn hide_holder(&mut self) {
-        if let Some(holder) = &mut self.holder {
-            holder.owner = None;
-            holder.metadata = MetadataBody::default();
+    pub(super) fn hide_holders(&mut self) {
+        for holder in &mut self.holders {
+            // Each field by name, so that a new one is not shown by mistake.
+            let CurrentHolder {
+                owner,
+                metadata,
+                fencing_token: _,
+                expires_in_ms: _,
+                foreign: _,
+            } = holder;
+            *owner = None;
+            *metadata = MetadataBody::default();
         }
     }
 }

@@ -91,7 +91,13 @@ pub(in crate::http) fn text_header(description: &str) -> Header {
 fn own_fields(code: ProblemCode) -> &'static [&'static str] {
     match code {
         ProblemCode::InvalidRequest => &["errors"],
-        ProblemCode::Locked => &["holder", "waited_ms", "waiters", "retry_after_ms"],
+        ProblemCode::Locked => &[
+            "holders",
+            "holder_count",
+            "waited_ms",
+            "waiters",
+            "retry_after_ms",
+        ],
         ProblemCode::RateLimited
         | ProblemCode::TooManyWaiters
         | ProblemCode::TooManyLeases
@@ -123,13 +129,14 @@ fn example(code: ProblemCode) -> Option<Example> {
         ProblemCode::Locked => (
             "Somebody else holds the lock, and the wait is over.",
             json!({
-                "holder": {
+                "holders": [{
                     "owner": "ci-runner-7",
                     "metadata": {"job": "4711"},
                     "fencing_token": 1_795_170_000_000_042_u64,
                     "expires_in_ms": 21_480,
                     "foreign": false,
-                },
+                }],
+                "holder_count": 1,
                 "waited_ms": 10_003,
                 "waiters": 3,
                 "retry_after_ms": 4_371,

@@ -62,34 +62,40 @@ async fn a_page_shows_its_locks_and_where_the_next_begins() {
     insta::assert_json_snapshot!(page.json()["locks"], @r#"
     [
       {
-        "holder": {
-          "acquired_at": "2026-11-20T12:00:00.000Z",
-          "expires_at": "2026-11-20T12:00:30.000Z",
-          "expires_in_ms": 30000,
-          "fencing_token": 42,
-          "foreign": false,
-          "foreign_mark": null,
-          "hold_expires_in_ms": null,
-          "metadata": {},
-          "owner": "ci",
-          "ttl_ms": 30000
-        },
+        "holder_count": 1,
+        "holders": [
+          {
+            "acquired_at": "2026-11-20T12:00:00.000Z",
+            "expires_at": "2026-11-20T12:00:30.000Z",
+            "expires_in_ms": 30000,
+            "fencing_token": 42,
+            "foreign": false,
+            "foreign_mark": null,
+            "hold_expires_in_ms": null,
+            "metadata": {},
+            "owner": "ci",
+            "ttl_ms": 30000
+          }
+        ],
         "name": "a",
         "waiter_count": 3
       },
       {
-        "holder": {
-          "acquired_at": null,
-          "expires_at": "2026-11-20T12:00:01.500Z",
-          "expires_in_ms": 1500,
-          "fencing_token": null,
-          "foreign": true,
-          "foreign_mark": "0123456789abcdef0123456789abcdef01234567",
-          "hold_expires_in_ms": null,
-          "metadata": {},
-          "owner": null,
-          "ttl_ms": null
-        },
+        "holder_count": 1,
+        "holders": [
+          {
+            "acquired_at": null,
+            "expires_at": "2026-11-20T12:00:01.500Z",
+            "expires_in_ms": 1500,
+            "fencing_token": null,
+            "foreign": true,
+            "foreign_mark": "0123456789abcdef0123456789abcdef01234567",
+            "hold_expires_in_ms": null,
+            "metadata": {},
+            "owner": null,
+            "ttl_ms": null
+          }
+        ],
         "name": "b",
         "waiter_count": 3
       }

@@ -300,7 +300,7 @@ impl Pair {
         }
         let shown = caller.inspect("lock").await;
         assert_eq!(
-            shown["holder"]["fencing_token"].as_u64(),
+            shown["holders"][0]["fencing_token"].as_u64(),
             fence(&next),
             "{shown}"
         );

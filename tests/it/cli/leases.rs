@@ -84,7 +84,7 @@ fn json_is_the_gateways_own_answer() {
 
     let inspected = on(&gateway, &["inspect", "deploy", "--json"]).read();
     let lock: Value = serde_json::from_str(&inspected.out).unwrap();
-    assert_eq!(lock["holder"]["fencing_token"], lease["fencing_token"]);
+    assert_eq!(lock["holders"][0]["fencing_token"], lease["fencing_token"]);
 }
 
 #[test]
