@@ -67,7 +67,7 @@ struct AcquireProblems;
 #[utoipa::path(
     post,
     path = "/locks/{name}",
-    operation_id = "acquire",
+    operation_id = "acquireLock",
     tag = "locks",
     params(LockPath, KeyHeader),
     request_body(
@@ -154,20 +154,20 @@ impl IntoResponses for AcquireProblems {
 #[schema(example = json!({"ttl_ms": 30_000, "wait_ms": 10_000, "owner": "ci-runner-7", "metadata": {"job": "4711"}}))]
 pub(in crate::http) struct AcquireBody {
     /// For how long the lease is granted, in milliseconds. It ends by itself then, unless it is
-    /// renewed before: there is no lock without an expiry.
+    /// renewed before: there is no lock without an expiry. Left out: 30000.
     #[schema(
         rename = "ttl_ms", value_type = Option<u64>,
-        minimum = 100, maximum = 86_400_000, default = 30_000
+        minimum = 100, maximum = 86_400_000
     )]
     ttl: Ttl,
     #[schema(ignore)]
     explicit: ExplicitTerms,
-    /// How long to wait for a lock that is held, in milliseconds. 0 asks without waiting. Your own
+    /// How long to wait for a lock that is held, in milliseconds. 0, or left out: not at all. Your own
     /// time-out must be longer, and so must that of every proxy on the way: stay at or below 25000
     /// behind an API gateway that gives up after 29 s.
     #[schema(
         rename = "wait_ms", value_type = Option<u64>,
-        minimum = 0, maximum = 55_000, default = 0
+        minimum = 0, maximum = 55_000
     )]
     wait: Duration,
     /// The longest time that the lease may be kept with renewals, in milliseconds from its grant.

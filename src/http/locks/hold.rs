@@ -85,7 +85,7 @@ const QUEUED: Duration = Duration::from_secs(30);
 #[utoipa::path(
     post,
     path = "/locks/{name}/hold",
-    operation_id = "hold",
+    operation_id = "holdLock",
     tag = "locks",
     params(LockPath, KeyHeader, AdoptedTokenHeader),
     request_body(

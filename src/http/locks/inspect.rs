@@ -32,7 +32,7 @@ struct InspectProblems;
 #[utoipa::path(
     get,
     path = "/locks/{name}",
-    operation_id = "inspect",
+    operation_id = "inspectLock",
     tag = "locks",
     params(LockPath),
     responses(

@@ -47,7 +47,7 @@ struct ListProblems;
 #[utoipa::path(
     get,
     path = "/locks",
-    operation_id = "list",
+    operation_id = "listLocks",
     tag = "locks",
     params(ListParameters),
     responses(
@@ -115,8 +115,9 @@ pub(super) struct ListParameters {
         pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$"
     )]
     owner: Option<String>,
-    /// How many locks on one page at most. It may be fewer, or none, and still not be the last.
-    #[param(nullable = false, minimum = 1, maximum = 1000, default = 100)]
+    /// How many locks on one page at most; left out: 100. It may be fewer, or none, and still not be the
+    /// last.
+    #[param(nullable = false, minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// The `next_cursor` of the page before, with the same `prefix` and `owner`.
     #[param(

@@ -45,7 +45,7 @@ struct SignInProblems;
 #[utoipa::path(
     post,
     path = "/session",
-    operation_id = "sign-in",
+    operation_id = "signIn",
     tag = "session",
     request_body(content = SignInBody, description = "The key."),
     responses(

@@ -1,13 +1,17 @@
-//! One file on its way to a browser.
+//! One file on its way to whoever may have it already: the page, its parts, and the OpenAPI document.
+
+use std::io::Write as _;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{
         ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
     },
 };
+use sha2::{Digest, Sha256};
 
 /// A file, and what is said of it.
 #[derive(Debug, Clone)]
@@ -34,6 +38,17 @@ pub(super) enum Keep {
 // === impl File ===
 
 impl File {
+    /// What is made here and not by the build, and may be another after the next start.
+    pub(super) fn of(media: &'static str, plain: Bytes) -> Self {
+        Self {
+            media,
+            mark: mark(&plain),
+            gzip: Some(compressed(&plain)),
+            plain,
+            keep: Keep::WhileItIsTheSame,
+        }
+    }
+
     /// The answer to a request with these headers.
     pub(super) fn answer(&self, asked: &HeaderMap) -> Response {
         let gzip = self.gzip.as_ref().filter(|_| takes_gzip(asked));
@@ -67,8 +82,24 @@ impl File {
     }
 }
 
-/// Whether the browser says that it has the content of this name.
-fn has(asked: &HeaderMap, tag: &str) -> bool {
+/// 64 bits of its hash, as the build marks the files of the dashboard.
+pub(super) fn mark(content: &[u8]) -> String {
+    let hash = Sha256::digest(content);
+    let first: [u8; 8] = std::array::from_fn(|at| hash[at]);
+    format!("{:016x}", u64::from_be_bytes(first))
+}
+
+fn compressed(content: &[u8]) -> Bytes {
+    let mut writer = GzEncoder::new(Vec::new(), Compression::default());
+    writer
+        .write_all(content)
+        .expect("memory takes what is written");
+    let small = writer.finish().expect("memory takes what is written");
+    Bytes::from(small)
+}
+
+/// Whether the request says that its sender has the content of this name, changed in nothing that counts.
+pub(super) fn has(asked: &HeaderMap, tag: &str) -> bool {
     items(asked, &IF_NONE_MATCH).any(|item| item == "*" || item.trim_start_matches("W/") == tag)
 }
 
