@@ -117,6 +117,21 @@ fn shared_response(codes: &BTreeSet<ProblemCode>) -> Response {
     if codes.iter().any(|code| has_retry_after(*code)) {
         response = response.header("Retry-After", retry_after());
     }
+    if codes.contains(&ProblemCode::Locked) {
+        let text = "`wait=N`, if that was preferred.";
+        response = response.header("Preference-Applied", text_header(text));
+    }
+    if codes.contains(&ProblemCode::RateLimited) {
+        for (name, text) in [
+            (
+                "RateLimit-Policy",
+                "The rate of the API key, if it has one.",
+            ),
+            ("RateLimit", "How much of it is left."),
+        ] {
+            response = response.header(name, text_header(text));
+        }
+    }
     if codes.contains(&ProblemCode::Unauthorized) {
         let text = "That the key is sent as `Bearer`, and whether it is the key that is wrong.";
         response = response.header("WWW-Authenticate", text_header(text));
