@@ -21,7 +21,7 @@ use crate::{
 
 use super::{
     ApiKey, ApiKeyError, ApiKeyId, Excess, KeyEntry, KeyLimits, KeyRing, LeaseSlot, LimitSlot,
-    Permission, Refusal, SealedSession, SessionSeal,
+    Permission, RateMeter, Refusal, SealedSession, SessionSeal,
     address_limiter::{AddressLimiter, Tally},
     leases::Leases,
     session::Session,
@@ -450,6 +450,13 @@ impl Access {
         authenticated
             .tally
             .request(authenticated.key.limits.rate, Instant::now())
+    }
+
+    /// Shows how much of its rate the key has used, if it has one.
+    pub fn rate_meter(&self) -> Option<RateMeter> {
+        let authenticated = self.0.as_ref()?;
+        let rate = authenticated.key.limits.rate?;
+        Some(RateMeter::new(Arc::clone(&authenticated.tally), rate))
     }
 
     /// Charges a request to the key that is not counted if its token is right: whoever sends wrong

@@ -100,7 +100,7 @@ enum CheckStatus {
 #[utoipa::path(
     get,
     path = "/healthz",
-    operation_id = "healthz",
+    operation_id = "checkHealth",
     tag = "health",
     responses((status = 200, body = Alive, description = "It is."))
 )]
@@ -120,7 +120,7 @@ pub(super) async fn healthz(_: AcceptsJson) -> Result<JsonResponse<Alive>, Probl
 #[utoipa::path(
     get,
     path = "/readyz",
-    operation_id = "readyz",
+    operation_id = "checkReadiness",
     tag = "health",
     responses(
         (status = 200, body = Readiness, description = "It should."),

@@ -6,6 +6,7 @@ mod docs;
 mod edge;
 mod events;
 mod extract;
+mod file;
 mod health;
 mod index;
 mod json_response;

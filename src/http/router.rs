@@ -2,14 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    extract::State,
-    handler::Handler,
-    response::{IntoResponse, Response},
-    routing::get,
-};
-use http::{Method, Uri};
+use axum::{Router, extract::State, handler::Handler, response::Response, routing::get};
+use http::{HeaderMap, Method, Uri};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -18,9 +12,7 @@ use super::{
     edge::{DirectRoutes, EdgeService, FindDirect},
     events,
     extract::AcceptsJson,
-    health, index,
-    json_response::JSON,
-    locks,
+    health, index, locks,
     methods::{answering, complete},
     metrics,
     openapi::{completed, preface, rendered},
@@ -121,16 +113,23 @@ pub fn openapi() -> OpenApi {
 #[utoipa::path(
     get,
     path = "/openapi.json",
-    operation_id = "openapi",
+    operation_id = "getOpenapi",
     tag = "documentation",
-    responses((status = 200, body = serde_json::Value, description = "The document."))
+    responses(
+        (status = 200, body = serde_json::Value, description = "The document.",
+         headers(("ETag", description = "The name of this version of the document."),
+                 ("Cache-Control", description = "Always `no-cache`."))),
+        (status = 304, description = "The document has not changed since the version that \
+         `If-None-Match` names."),
+    )
 )]
 pub(super) async fn openapi_json(
     State(gateway): State<Arc<AppState>>,
+    headers: HeaderMap,
     _: AcceptsJson,
-) -> Result<Response, Problem> {
+) -> Response {
     let render = || rendered(openapi(), &gateway.base_path, &gateway.config.limits);
-    Ok((JSON, gateway.document(render)).into_response())
+    gateway.document(render).answer(&headers)
 }
 
 async fn not_found(uri: Uri) -> Problem {
@@ -147,7 +146,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use axum::body::{Body, to_bytes};
-    use http::{HeaderMap, Request, StatusCode};
+    use http::{Request, StatusCode};
     use serde_json::Value;
     use tempfile::TempDir;
     use tower::ServiceExt;

@@ -64,7 +64,7 @@ struct BreakRecord {
 #[utoipa::path(
     post,
     path = "/locks/{name}/break",
-    operation_id = "break",
+    operation_id = "breakLock",
     tag = "locks",
     params(LockPath),
     request_body(content = BreakBody, description = "Why, and from whom."),

@@ -8,6 +8,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use axum::extract::State;
+use http::{HeaderName, HeaderValue, header::LINK};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use utoipa::{
     IntoParams, IntoResponses, ToSchema,
@@ -17,6 +19,7 @@ use utoipa::{
 use crate::{
     auth::scope,
     http::{
+        base_path::BasePath,
         extract::{AcceptsJson, ApiQuery, Caller, Parameters, Query},
         json_response::JsonResponse,
         problem::{Problem, ProblemCode as Code, problem_responses},
@@ -37,7 +40,7 @@ struct ListProblems;
 /// List the locks that are held
 ///
 /// Shows a part of the locks that are held, in no order. Ask again with `next_cursor` until it is
-/// null. The work for one page is bounded, so a page may be short, or empty, although there are more.
+/// null, or follow the `Link` until there is none. The work for one page is bounded, so a page may be short, or empty, although there are more.
 /// A lock that is held throughout such a walk is on one page at least, and may be on two; what has
 /// ended is on none. A client that took a lock in the store itself shows as `foreign`, with what is
 /// known of it.
@@ -47,11 +50,12 @@ struct ListProblems;
 #[utoipa::path(
     get,
     path = "/locks",
-    operation_id = "list",
+    operation_id = "listLocks",
     tag = "locks",
     params(ListParameters),
     responses(
-        (status = 200, body = PageBody, description = "A page of locks."),
+        (status = 200, body = PageBody, description = "A page of locks.",
+         headers(("Link", description = "The next page, as `rel=\"next\"`, unless this was the last."))),
         ListProblems,
     )
 )]
@@ -60,7 +64,13 @@ pub(in crate::http) async fn list(
     caller: Caller<scope::View>,
     _: AcceptsJson,
     ApiQuery(ApiListQuery(query)): ApiQuery<ApiListQuery>,
-) -> Result<JsonResponse<PageBody>, Problem> {
+) -> Result<
+    (
+        Option<[(HeaderName, HeaderValue); 1]>,
+        JsonResponse<PageBody>,
+    ),
+    Problem,
+> {
     if !caller.views_all(&query.prefix) {
         return Err(Problem::forbidden_list(&query.prefix));
     }
@@ -68,7 +78,24 @@ pub(in crate::http) async fn list(
     let views = |name: &LockName| caller.views(name);
     let page = gateway.engine.list(&query, views).await?;
     let now = gateway.clock.wall();
-    Ok(JsonResponse(PageBody::new(page, &query, now)))
+    let page = PageBody::new(page, &query, now);
+    let next = page.next_cursor.as_deref();
+    let next = next.map(|cursor| [(LINK, link(&gateway.base_path, &query, cursor))]);
+    Ok((next, JsonResponse(page)))
+}
+
+/// The page after this one: the same list, from its cursor on.
+fn link(base_path: &BasePath, asked: &ListQuery, cursor: &str) -> HeaderValue {
+    let mut parameters = format!("limit={}&cursor={cursor}", asked.limit);
+    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    if !asked.prefix.as_str().is_empty() {
+        parameters += &format!("&prefix={}", encoded(asked.prefix.as_str()));
+    }
+    if let Some(owner) = &asked.owner {
+        parameters += &format!("&owner={}", encoded(owner.as_str()));
+    }
+    HeaderValue::try_from(format!("<{base_path}/locks?{parameters}>; rel=\"next\""))
+        .expect("a base path that routes and what is percent-encoded are visible ASCII")
 }
 
 // === impl ListProblems ===
@@ -115,8 +142,9 @@ pub(super) struct ListParameters {
         pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$"
     )]
     owner: Option<String>,
-    /// How many locks on one page at most. It may be fewer, or none, and still not be the last.
-    #[param(nullable = false, minimum = 1, maximum = 1000, default = 100)]
+    /// How many locks on one page at most; left out: 100. It may be fewer, or none, and still not be the
+    /// last.
+    #[param(nullable = false, minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// The `next_cursor` of the page before, with the same `prefix` and `owner`.
     #[param(

@@ -37,7 +37,7 @@ struct ReleaseProblems;
 #[utoipa::path(
     delete,
     path = "/locks/{name}",
-    operation_id = "release",
+    operation_id = "releaseLock",
     tag = "locks",
     params(LockPath, TokenHeader),
     responses(
@@ -63,7 +63,7 @@ pub(in crate::http) async fn release(
 #[utoipa::path(
     post,
     path = "/locks/{name}/release",
-    operation_id = "release_by_post",
+    operation_id = "releaseLockByPost",
     tag = "locks",
     params(LockPath, TokenHeaderToo),
     request_body(

@@ -41,7 +41,7 @@ struct RenewProblems;
 #[utoipa::path(
     put,
     path = "/locks/{name}/renew",
-    operation_id = "renew",
+    operation_id = "renewLock",
     tag = "locks",
     params(LockPath, TokenHeader),
     request_body(

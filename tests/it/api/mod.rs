@@ -16,6 +16,7 @@ mod break_lock;
 mod browsers;
 mod connections;
 mod contended;
+mod conventions;
 mod crowded_end;
 mod dashboard;
 mod delivery;
