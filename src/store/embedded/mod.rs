@@ -6,11 +6,13 @@ mod directory;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzed_row;
 mod health;
+mod layout;
 mod lease;
 mod list;
 mod log;
 mod operations;
 mod queue;
+mod replay;
 mod row;
 mod state;
 mod store;

@@ -39,7 +39,8 @@ use super::{
     health::DiskHealth,
     lease::Moment,
     list::{ListProgress, PageBuilder},
-    log::{Contents, Log, LogEnd, Volume},
+    log::{Log, LogEnd, Volume},
+    replay::Contents,
     row::Meta,
     state::State,
     writer::Writer,
@@ -300,7 +301,11 @@ impl EmbeddedStore {
         let now = Moment::now(&*clock);
         let boot = clock.boot_id();
         let same_boot = contents.meta.boot == boot && contents.meta.written_at <= now;
-        let fence = contents.meta.fence.max(floor(clock.wall()));
+        let floor = floor(clock.wall());
+        if end.is_backup && floor < contents.meta.fence {
+            return Err(OpenError::ClockBehindBackup(directory.path().to_owned()));
+        }
+        let fence = contents.meta.fence.max(floor);
         let contents = if same_boot {
             contents
         } else {
@@ -315,8 +320,12 @@ impl EmbeddedStore {
             rows: state.len(),
         };
         // This shows at once whether the directory can be written.
-        let log = Log::begin(volume, end, &meta, &state.all())
+        let mut log = Log::begin(volume, end, &meta, &state.all())
             .map_err(|failure| OpenError::of(directory.path(), failure.error))?;
+
+        let live_bytes = state.live_bytes();
+        // A disk that is full is known at once.
+        log.make_room(live_bytes);
 
         let (commands, received) = mpsc::sync_channel(QUEUE);
         let state = Arc::new(RwLock::new(state));
@@ -340,6 +349,8 @@ impl EmbeddedStore {
             writable: true,
             written_at: now,
             sweep_pending: false,
+            live_bytes,
+            shortage: None,
             try_after: Instant::now(),
             open_files,
             files_checked_at: Instant::now(),

@@ -3,6 +3,7 @@
 mod chaos;
 mod disk;
 mod faults;
+mod full;
 mod hand_off;
 mod line;
 mod log;
