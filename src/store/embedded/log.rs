@@ -209,7 +209,7 @@ impl Log {
             is_torn: false,
             reserved: 0,
             reserve_spent: placed.in_reserve,
-            shortage: None,
+            shortage: placed.in_reserve.then_some(ErrorKind::StorageFull),
             record: Vec::new(),
             volume,
         };

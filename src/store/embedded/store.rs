@@ -14,7 +14,7 @@ use std::{
 
 use tokio::{
     runtime::Handle,
-    sync::{Semaphore, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::Instant,
 };
 use tracing::warn;
@@ -61,11 +61,22 @@ pub struct EmbeddedStore {
     pub(super) commands: SyncSender<(Command, Handle)>,
     /// Room for acquires among the commands that wait.
     pub(super) acquires: Arc<Semaphore>,
+    /// Room for a backup in memory.
+    pub(super) backups: Arc<Semaphore>,
     pub(super) parking: Parking,
     pub(super) breaks: BreakFeed,
     /// Set before the writer stops answering.
     pub(super) closed: Arc<AtomicBool>,
     pub(super) writer: JoinHandle<()>,
+}
+
+/// A backup in memory. There is room for one at a time.
+#[derive(Debug)]
+pub struct StoreBackup {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// Given up with it.
+    pub room: OwnedSemaphorePermit,
 }
 
 // === impl EmbeddedStore ===
@@ -102,6 +113,14 @@ impl EmbeddedStore {
                 answer.unwrap_or_else(|_unanswered| Err(Uncertainty::TimedOut.into()))
             }
         }
+    }
+
+    /// Everything that lives, and all that was acknowledged before, as the file of a log.
+    pub async fn backup(&self) -> Result<StoreBackup, StoreError> {
+        let room = Arc::clone(&self.backups).try_acquire_owned();
+        let room = room.map_err(|_under_way| Unavailability::Overloaded)?;
+        let bytes = self.ask(Command::Backup).await?;
+        Ok(StoreBackup { bytes, room })
     }
 
     /// Looks at what is durable, without the writer.
@@ -324,8 +343,7 @@ impl EmbeddedStore {
             .map_err(|failure| OpenError::of(directory.path(), failure.error))?;
 
         let live_bytes = state.live_bytes();
-        // A disk that is full is known at once.
-        log.make_room(live_bytes);
+        log.keep_space(live_bytes);
 
         let (commands, received) = mpsc::sync_channel(QUEUE);
         let state = Arc::new(RwLock::new(state));
@@ -349,6 +367,7 @@ impl EmbeddedStore {
             writable: true,
             written_at: now,
             sweep_pending: false,
+            backup: None,
             live_bytes,
             shortage: None,
             try_after: Instant::now(),
@@ -368,6 +387,7 @@ impl EmbeddedStore {
             health,
             commands,
             acquires: Arc::new(Semaphore::new(ACQUIRES)),
+            backups: Arc::new(Semaphore::new(1)),
             parking,
             breaks: BreakFeed::default(),
             closed,

@@ -19,7 +19,8 @@ use crate::{
 };
 
 use super::{
-    command::{Command, ExecutedBatch},
+    backup::Backup,
+    command::{Command, ExecutedBatch, WriterCommand},
     directory::{Directory, OpenFiles},
     health::DiskHealth,
     lease::Moment,
@@ -71,6 +72,8 @@ pub(super) struct Writer {
     pub(super) written_at: Moment,
     /// Whether more has ended than was cleared away so far.
     pub(super) sweep_pending: bool,
+    /// A backup that is being made.
+    pub(super) backup: Option<Backup>,
     /// How many bytes of rows live.
     pub(super) live_bytes: u64,
     /// What those are told who ask for a lock while the disk is full.
@@ -137,6 +140,7 @@ impl Writer {
                 Err(RecvTimeoutError::Disconnected) => break None,
             }
             self.publish_positions();
+            self.go_on_with_backup();
         };
         self.finish(closed);
     }
@@ -146,7 +150,7 @@ impl Writer {
         if !self.writable {
             return RETRY;
         }
-        if self.sweep_pending || !self.orphans.is_empty() {
+        if self.sweep_pending || !self.orphans.is_empty() || self.backup.is_some() {
             return Duration::ZERO;
         }
         let longest = if self.shortage.is_some() { RETRY } else { TICK };
@@ -181,7 +185,10 @@ impl Writer {
                 match (command, &close) {
                     (command, None) => match command.execute(&mut state, now) {
                         Ok(command) => done.push(runtime, command),
-                        Err(closed) => close = Some(closed),
+                        Err(WriterCommand::Backup(answer)) => {
+                            self.backup = Some(Backup::begin(answer));
+                        }
+                        Err(WriterCommand::Close(closed)) => close = Some(closed),
                     },
                     (late, Some(_)) => drop(late.refuse(Unavailability::Closing.into())),
                 }
@@ -229,6 +236,11 @@ impl Writer {
 
     /// Writes a transaction; on a full disk, with everything that lives, in the space that is kept for that.
     fn write(&mut self, rows: Rows, now: Moment) -> Result<(), WriteFailure> {
+        if self.backup.is_some() {
+            let meta = self.meta(now);
+            // If it cannot be written, the backup ends with it.
+            self.backup.iter_mut().for_each(|it| it.add(&meta, &rows));
+        }
         match self.write_next(rows, now) {
             Err(failure) if failure.is_of_space() => {
                 let live = read(&self.state).live_bytes();
@@ -240,6 +252,14 @@ impl Writer {
                 Ok(())
             }
             written => written,
+        }
+    }
+
+    /// Copies a part of what lives into a backup. All of that is durable here.
+    fn go_on_with_backup(&mut self) {
+        if let Some(backup) = self.backup.take() {
+            let meta = self.meta(Moment::now(&*self.clock));
+            self.backup = backup.go_on(&read(&self.state), &meta);
         }
     }
 
@@ -351,6 +371,9 @@ impl Writer {
     fn fail(&mut self, why: &str, may_be_found: bool, done: ExecutedBatch) {
         error!(error = why, "cannot write the data directory");
         self.health.record_failure(why);
+        if let Some(backup) = self.backup.take() {
+            backup.refuse(Unavailability::Disk(why.to_owned()).into());
+        }
         self.state().rollback();
         self.writable = false;
         let nothing: StoreError = Unavailability::Disk(why.to_owned()).into();

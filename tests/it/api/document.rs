@@ -74,6 +74,7 @@ fn it_lists_every_route() {
         listed,
         [
             "get /",
+            "get /backup",
             "get /dashboard",
             "get /docs",
             "get /events",
@@ -106,7 +107,7 @@ fn every_answer_has_its_headers() {
         for (status, response) in operation["responses"].as_object().unwrap() {
             let headers = &response["headers"];
             assert!(headers["X-Request-Id"].is_object(), "{route} {status}");
-            let private = ["/locks", "/events", "/session", "/stats"]
+            let private = ["/locks", "/events", "/session", "/stats", "/backup"]
                 .iter()
                 .any(|path| route.contains(path));
             let revalidated = route == "get /dashboard" && status == "200";

@@ -138,8 +138,7 @@ async fn a_store_that_is_started_on_a_full_disk_goes_on() {
             assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
         }
     }
-    let refused = rig.store().acquire(&attempt("wanted", LONG)).await;
-    assert!(is_full(&refused), "{refused:?}");
+    fill(&rig).await;
     rig.disk.fail(Fault::None);
     rig.writes_again().await;
 }

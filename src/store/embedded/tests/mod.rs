@@ -1,5 +1,6 @@
 //! Tests of the embedded store from the inside: with its clock and its disk in hand.
 
+mod backup;
 mod chaos;
 mod disk;
 mod faults;
