@@ -393,6 +393,11 @@ impl Access {
         self.key().is_none_or(|key| key.view.contains_all(begin))
     }
 
+    /// Whether it may break every lock whose name begins so.
+    pub fn breaks_all(&self, begin: &NamePrefix) -> bool {
+        self.key().is_none_or(|key| key.breaks.contains_all(begin))
+    }
+
     /// Whether it may see a lock now: for a stream, which outlives changes of the keys file. False
     /// for every name once the key is gone.
     pub fn still_views(&self, name: &LockName) -> bool {

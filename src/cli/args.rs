@@ -3,7 +3,7 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
-    acquire::AcquireArgs, break_lock::BreakArgs, completions::CompletionsArgs,
+    acquire::AcquireArgs, backup::BackupArgs, break_lock::BreakArgs, completions::CompletionsArgs,
     config::ConfigCommand, events::EventsArgs, exit::Exit, healthcheck::HealthcheckArgs,
     inspect::InspectArgs, key::KeyCommand, list::ListArgs, release::ReleaseArgs, renew::RenewArgs,
     run::RunArgs, serve::ServeArgs,
@@ -38,6 +38,7 @@ pub(super) enum Command {
     List(ListArgs),
     Break(BreakArgs),
     Events(EventsArgs),
+    Backup(BackupArgs),
     /// Make an API key, or list who may do what
     #[command(subcommand)]
     Key(KeyCommand),

@@ -1,6 +1,6 @@
 //! Why a command did not do what it was asked to.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use rustix::process::Signal;
 
@@ -8,7 +8,7 @@ use crate::{
     auth::{KeysFileError, SessionSecretError},
     client::{ClientError, SetupError},
     config::ConfigError,
-    store::redis::CredentialsError,
+    store::{embedded::BackupError, redis::CredentialsError},
     telemetry::trace::TraceError,
     tls::TlsError,
 };
@@ -67,6 +67,17 @@ pub(super) enum CliError {
     /// The gateway did not start, or did not end as it should.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// What came is no backup.
+    #[error("{0}; nothing was written")]
+    Backup(BackupError),
+    /// The file of a backup cannot be written.
+    #[error("cannot write {file:?}: {source}")]
+    BackupNotWritten {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The answer cannot be written.
     #[error("cannot write the answer: {0}")]
     Output(io::Error),
@@ -138,6 +149,8 @@ impl CliError {
             | Self::SessionSecret(_)
             | Self::NoKeysFile => Exit::Usage,
             Self::Setup(SetupError::Tls(TlsError::Setup(_)) | SetupError::Http(_))
+            | Self::Backup(_)
+            | Self::BackupNotWritten { .. }
             | Self::Output(_)
             | Self::TokenNotWritten { .. }
             | Self::Interrupted(_)

@@ -1,6 +1,7 @@
 //! The operations on locks, whoever calls and wherever leases live.
 
 mod acquire;
+mod backup;
 mod break_lock;
 mod delivery;
 mod detach_on_drop;

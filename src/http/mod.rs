@@ -1,5 +1,6 @@
 //! The HTTP edge: the one place that knows of requests, statuses and JSON.
 
+mod backup;
 mod base_path;
 mod dashboard;
 mod docs;

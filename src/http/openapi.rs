@@ -33,7 +33,7 @@ const REQUEST_ID: (&str, &str) = (
 );
 const NO_STORE: (&str, &str) = (
     "NoStore",
-    "Always `no-store` on routes under `/locks` and on `/events`, `/session` and `/stats`; others have none.",
+    "Always `no-store` on routes under `/locks` and on `/backup`, `/events`, `/session` and `/stats`; others have none.",
 );
 
 /// What the API key is called in the document.

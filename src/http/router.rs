@@ -8,7 +8,7 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    dashboard, docs,
+    backup, dashboard, docs,
     edge::{DirectRoutes, EdgeService, FindDirect},
     events,
     extract::AcceptsJson,
@@ -94,6 +94,7 @@ fn described() -> OpenApiRouter<Arc<AppState>> {
         .routes(complete(routes!(health::readyz)))
         .routes(complete(routes!(metrics::metrics)))
         .routes(complete(routes!(stats::stats)))
+        .routes(complete(routes!(backup::backup)))
         .routes(complete(routes!(openapi_json)))
         .routes(complete(routes!(docs::docs)))
         .routes(complete(routes!(dashboard::dashboard)))

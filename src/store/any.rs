@@ -19,7 +19,7 @@ use super::{
         Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Inspection,
         Leaving, ListQuery, Page, Relay, Release, Renewal, Renewer,
     },
-    embedded::EmbeddedStore,
+    embedded::{EmbeddedStore, StoreBackup},
     parking::Parking,
     partition::Partition,
     redis::{RedisStore, RedlockStore},
@@ -158,6 +158,14 @@ impl AnyStore {
         Self {
             metrics: Some(metrics),
             ..self
+        }
+    }
+
+    /// Everything that lives in the embedded store, as a file; none of another one.
+    pub async fn backup(&self) -> Option<Result<StoreBackup, StoreError>> {
+        match &self.kind {
+            StoreKind::Embedded(store) => Some(store.backup().await),
+            StoreKind::Redis(_) | StoreKind::Redlock(_) | StoreKind::Other(_) => None,
         }
     }
 

@@ -60,6 +60,9 @@ pub enum Unavailability {
     /// The data directory cannot be written: disk full, read-only, failing.
     #[error("cannot write: {0}")]
     Disk(String),
+    /// The data directory has no space left for new locks. Renew and release still work.
+    #[error("cannot acquire: {0}")]
+    DiskFull(String),
     /// More commands are waiting for the store than it takes.
     #[error("too many commands are waiting")]
     Overloaded,

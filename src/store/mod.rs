@@ -13,6 +13,7 @@ pub mod redis;
 
 pub use any::AnyStore;
 pub use contract::Store;
+pub use embedded::StoreBackup;
 pub use error::{StoreError, Unavailability, Uncertainty};
 pub use open::{OpenError, open};
 pub use partition::Partition;

@@ -135,6 +135,11 @@ problem_codes! {
         "Nobody holds the lock",
         "The lock was to be broken, and it is free.",
         "Nothing is left to do.";
+    WrongStore = "wrong-store", CONFLICT,
+        "The gateway's store cannot do this",
+        "Only the embedded store is backed up through the gateway, and this gateway has another one. Nothing \
+         happened.",
+        "Back up the store with its own means.";
     LeaseLost = "lease-lost", GONE,
         "The token does not hold the lock",
         "The lease has expired or was released or broken, or the token was never one of this \

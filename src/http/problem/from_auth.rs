@@ -43,6 +43,12 @@ impl Problem {
         Self::new(Code::Forbidden, detail)
     }
 
+    /// A key may not have everything that the store holds.
+    pub(in crate::http) fn forbidden_backup() -> Self {
+        let detail = "The API key does not have both `view` and `break` on every lock.";
+        Self::new(Code::Forbidden, detail)
+    }
+
     /// A key may not view every lock that begins so.
     pub(in crate::http) fn forbidden_list(begin: &NamePrefix) -> Self {
         let detail = format!(

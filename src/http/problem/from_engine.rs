@@ -169,6 +169,10 @@ fn unavailable(reason: &Unavailability) -> Problem {
         Unavailability::Disk(_) => {
             "The store cannot write to its disk. Nothing happened. /readyz says what is wrong."
         }
+        Unavailability::DiskFull(_) => {
+            "The disk of the store is full, so no lock is acquired. Locks are still renewed and \
+             released. Nothing happened."
+        }
         Unavailability::TooFewNodes(_) => {
             "Too few nodes of the store answer, or may vote yet. Nothing happened."
         }

@@ -53,7 +53,16 @@ pub(super) enum Command {
         Option<BreakTarget>,
         ReplySender<(Breaking, Option<TokenHash>)>,
     ),
+    /// Write down everything that lives, as the only segment of a log.
+    Backup(ReplySender<Vec<u8>>),
     /// Finish what came before, let go of the file and end.
+    Close(oneshot::Sender<()>),
+}
+
+/// A command that is not for the state, and waits for nothing to be durable.
+#[derive(Debug)]
+pub(super) enum WriterCommand {
+    Backup(ReplySender<Vec<u8>>),
     Close(oneshot::Sender<()>),
 }
 
@@ -91,13 +100,12 @@ enum DeferredReply {
 // === impl Command ===
 
 impl Command {
-    /// Carries the command out in memory. [`Command::Close`] is not for the state, and is handed
-    /// back.
+    /// Carries the command out in memory. What is not for the state is handed back.
     pub(super) fn execute(
         self,
         state: &mut State,
         now: Moment,
-    ) -> Result<ExecutedCommand, oneshot::Sender<()>> {
+    ) -> Result<ExecutedCommand, WriterCommand> {
         let before = state.changes();
         let answer = match self {
             Self::Acquire(attempt, answer, _room) => {
@@ -119,7 +127,8 @@ impl Command {
             Self::Break(name, target, answer) => {
                 DeferredReply::Break(answer, state.break_lock(&name, target, now))
             }
-            Self::Close(closed) => return Err(closed),
+            Self::Backup(answer) => return Err(WriterCommand::Backup(answer)),
+            Self::Close(closed) => return Err(WriterCommand::Close(closed)),
         };
         let changed = state.changes() != before;
         Ok(ExecutedCommand { answer, changed })
@@ -134,6 +143,7 @@ impl Command {
             Self::Release(_keeper, _name, _token, answer) => drop(answer.send(Err(error))),
             Self::GiveBack(_name, _token, answer) => drop(answer.send(Err(error))),
             Self::Break(_name, _meant, answer) => drop(answer.send(Err(error))),
+            Self::Backup(answer) => drop(answer.send(Err(error))),
             Self::Close(closed) => return Some(closed),
         }
         None

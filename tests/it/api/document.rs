@@ -117,6 +117,7 @@ fn it_lists_every_route() {
         listed,
         [
             "get /",
+            "get /backup",
             "get /dashboard",
             "get /docs",
             "get /events",
@@ -151,7 +152,7 @@ fn every_answer_has_its_headers() {
             let headers = &resolved(&document, response)["headers"];
             let has = |name: &str| resolved(&document, &headers[name]).is_object();
             assert!(has("X-Request-Id"), "{route} {status}");
-            let private = ["/locks", "/events", "/session", "/stats"]
+            let private = ["/locks", "/events", "/session", "/stats", "/backup"]
                 .iter()
                 .any(|path| route.contains(path));
             let revalidated = ["get /dashboard", "get /openapi.json"].contains(&&*route);
@@ -171,7 +172,7 @@ fn every_answer_has_its_headers() {
         }
     }
     let kept = document["components"]["headers"]["NoStore"]["description"].to_string();
-    for path in ["`/locks`", "`/events`", "`/session`", "`/stats`"] {
+    for path in ["`/locks`", "`/events`", "`/session`", "`/stats`", "`/backup`"] {
         assert!(kept.contains(path), "{path}: {kept}");
     }
 }

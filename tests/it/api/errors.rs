@@ -37,6 +37,7 @@ fn store_errors() -> Vec<(StoreError, u16, &'static str)> {
         ),
         (
             unavailable(Unavailability::Disk(text())),
+            unavailable(Unavailability::DiskFull(text())),
             503,
             "store-unavailable",
         ),

@@ -11,6 +11,7 @@ mod socket;
 
 mod acquire;
 mod audit;
+mod backup;
 mod bodies;
 mod break_lock;
 mod browsers;
