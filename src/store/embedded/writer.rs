@@ -22,7 +22,7 @@ use super::{
     command::{Command, ExecutedBatch},
     directory::{Directory, OpenFiles},
     health::DiskHealth,
-    lease::Moment,
+    lease::{Delay, Moment},
     log::{Log, WriteFailure},
     queue::UndeliveredGrant,
     row::{Meta, Rows},
@@ -241,10 +241,10 @@ impl Writer {
 
     pub(super) fn answer(&mut self, done: ExecutedBatch, carried_out: Moment) {
         let notices = self.state().commit();
-        let later = Moment::now(&*self.clock).since(carried_out);
+        let delay = Delay::since(carried_out, &*self.clock);
         let untold = notices
             .into_iter()
-            .filter_map(|notice| notice.deliver(&self.parking, later));
+            .filter_map(|notice| notice.deliver(&self.parking, delay));
         // Those of the turn before were taken back in this one.
         self.orphans = untold.collect();
         done.answer(carried_out, &self.clock);
@@ -395,8 +395,9 @@ impl Writer {
             state.drop_all_positions();
             state.commit()
         };
+        let delay = Delay::since(Moment::now(&*self.clock), &*self.clock);
         for notice in notices {
-            let orphan = notice.deliver(&self.parking, Duration::ZERO);
+            let orphan = notice.deliver(&self.parking, delay);
             debug_assert!(orphan.is_none(), "nothing is granted any more");
         }
     }
