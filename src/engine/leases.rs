@@ -107,16 +107,17 @@ const SWEEP_FROM: usize = 64;
 // === impl LeaseRegistry ===
 
 impl LeaseRegistry {
-    /// A lease was granted or renewed here, and has so long to live from now.
+    /// A lease was granted or renewed here.
     pub(super) fn insert(&self, token: TokenHash, name: &LockName, held: &HeldLease) {
         let now = Instant::now();
-        let until = now + held.expires_in;
+        let until = now + held.left_at(now);
+        let held_for = held.held_for + now.saturating_duration_since(held.as_of);
         let lease = RegisteredLease {
             token,
             name: name.clone(),
             fence: held.fence,
             owner: held.owner.clone(),
-            since: now.checked_sub(held.held_for).unwrap_or(now),
+            since: now.checked_sub(held_for).unwrap_or(now),
             until,
             needed_until: until,
         };
@@ -152,13 +153,6 @@ impl LeaseRegistry {
         lease.needed_until = lease.needed_until.min(Instant::now() + at_most);
         drop(shard);
         self.notify();
-    }
-
-    /// What is left of a lease, as far as is known here.
-    pub(super) fn left(&self, token: &TokenHash) -> Option<Duration> {
-        let mut shard = self.shard(token);
-        let lease = shard.lease_mut(token)?;
-        Some(lease.until.saturating_duration_since(Instant::now()))
     }
 
     /// Whether this lease lives, as far as is known here.
@@ -212,10 +206,10 @@ impl LeaseRegistry {
         }
     }
 
-    /// An answer is on its way, of a lease with an idempotency key and so long to live.
-    pub(super) fn reply_started(&self, token: TokenHash, answer: LeaseReply, expires_in: Duration) {
+    /// An answer is on its way, of a lease with an idempotency key and so long to live from now.
+    pub(super) fn reply_started(&self, token: TokenHash, answer: LeaseReply, left: Duration) {
         let now = Instant::now();
-        let until = now + expires_in;
+        let until = now + left;
         let mut shard = self.shard(&token);
         let entry = shard.leases.entry(token).or_default();
         let answers = entry.answers.get_or_insert_with(|| {
@@ -397,7 +391,6 @@ mod tests {
         advance(Duration::from_secs(2)).await;
         assert_eq!(leases.needed_until(), None);
         assert!(leases.is_listed(&name(), &token), "its lease lives on");
-        assert_eq!(leases.left(&token), Some(Duration::from_secs(28)));
         leases.wait_at_most(&token, Duration::from_secs(3));
         assert_eq!(
             leases.needed_until(),

@@ -10,6 +10,7 @@ mod fences;
 mod hold;
 mod hold_streams;
 mod inspect;
+mod late_grant;
 mod leases;
 mod loss;
 mod managed_lease;

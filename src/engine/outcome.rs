@@ -2,6 +2,8 @@
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
+use tokio::time::Instant;
+
 use crate::{
     lock::{HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
@@ -75,7 +77,7 @@ impl AcquireAttempt {
     }
 
     pub(super) fn granted(&self, held: HeldLease) -> Granted {
-        let delivery = self.delivery_of_ours(held.expires_in);
+        let delivery = self.delivery_of_ours(held.left_at(Instant::now()));
         let granted = self.answer(self.token.clone(), self.attempt.token, held, delivery);
         let Lease { name, held, .. } = &granted.lease;
         let fences = &self.engine.fences;
@@ -85,15 +87,13 @@ impl AcquireAttempt {
     }
 
     /// Watches over the lease of this attempt.
-    fn delivery_of_ours(&self, expires_in: Duration) -> Delivery {
+    fn delivery_of_ours(&self, left: Duration) -> Delivery {
         let lease = self.abandoned();
         let answer = if self.repeatable.is_none() {
             ReplyKind::Once
         } else {
             let answer = self.reply_after(PriorReply::Nothing);
-            self.engine
-                .leases
-                .reply_started(lease.token, answer, expires_in);
+            self.engine.leases.reply_started(lease.token, answer, left);
             ReplyKind::First
         };
         Delivery::of(Arc::clone(&self.engine), lease, answer)
@@ -119,7 +119,7 @@ impl AcquireAttempt {
         let answer = self.reply_after(before);
         self.engine
             .leases
-            .reply_started(hash, answer, held.expires_in);
+            .reply_started(hash, answer, held.left_at(Instant::now()));
         // An earlier answer may have been delivered, so this attempt must not give the lease back.
         let delivery = Delivery::of(Arc::clone(&self.engine), lease, ReplyKind::Again);
         self.answer(token, hash, held, delivery)

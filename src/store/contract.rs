@@ -31,7 +31,9 @@ use super::{
 ///    acquire with the token of the living lease answers that lease again, an acquire whose token
 ///    was given back is never granted.
 /// 4. **The store keeps time.** No decision depends on a gateway's clock. Whatever is left of a
-///    lease is told relative to the answer.
+///    lease is told relative to an instant of this gateway that is no later than the decision
+///    ([`HeldLease::as_of`]), however late the answer comes. News of a grant are counted from the command
+///    that was answered with them, too.
 /// 5. **Errors tell what is known.** [`StoreError::Unavailable`]: nothing happened and nothing will.
 ///    [`StoreError::Indeterminate`]: it may have happened, or may yet happen.
 /// 6. **Order.** Attempts that wait for a name are granted it in the order in which they were queued,
@@ -335,8 +337,9 @@ pub enum Renewer {
 /// The answer to a renew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Renewal {
-    /// The lease lasts longer now.
-    Renewed(HeldLease),
+    /// The lease lasts longer now. With what was left of it before, unless an earlier copy of the command has
+    /// renewed it.
+    Renewed(HeldLease, Option<Duration>),
     /// Another keeper goes on with the lease, which is as it was. A bearer is never answered so.
     Adopted,
     /// The token does not hold the lock.

@@ -136,7 +136,7 @@ async fn one_whose_lease_is_renewed_for_another_time_by_its_token_goes_by_that_a
         expires_in: second,
         ..held()
     };
-    let answers = std::iter::repeat_n(Ok(Renewal::Renewed(short.clone())), 4);
+    let answers = std::iter::repeat_n(Ok(Renewal::Renewed(short.clone(), None)), 4);
     store.renewals.lock().unwrap().extend(answers);
     let begin = Instant::now();
     let renewed = engine.renew(name(), lease.token.clone(), Some(short.ttl), None);

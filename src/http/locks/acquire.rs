@@ -49,6 +49,10 @@ struct AcquireProblems;
 /// order, and nobody passes it. The wait costs nothing while it lasts, but the connection must
 /// last: keep the time-out of the HTTP client longer than `wait_ms`.
 ///
+/// Count `expires_in_ms` from when you *received* the answer, and leave the time that the answer may have travelled. What
+/// passed since the gateway asked the store is subtracted, however long the gateway stood still. Whoever waited
+/// is answered at least half of the TTL, unless the store is so slow, or `max_hold_ms` so short, that there is less.
+///
 /// If the connection breaks before the answer has been sent, the request leaves the queue, and a
 /// lease that it was granted is given back. With an `Idempotency-Key` the place and the lease are
 /// kept for a few seconds: the same request, sent again in time, goes on where the broken one was.

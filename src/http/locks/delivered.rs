@@ -49,7 +49,8 @@ impl Acquired {
             delivery,
             ..
         } = granted;
-        slot.extend_until(hash, Instant::now() + lease.held.expires_in);
+        let now = Instant::now();
+        slot.extend_until(hash, now + lease.held.left_at(now));
         if delivery.is_replay() {
             // The lease was delivered before, so it lives even if this answer is lost.
             std::mem::take(&mut slot).keep();

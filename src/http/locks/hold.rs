@@ -47,13 +47,14 @@ const QUEUED: Duration = Duration::from_secs(30);
 /// * `queued` `{position, waiters}`: the request stands in the queue; position 1 is served next. Sent
 ///   again when the position has changed, within a few seconds and not for every step.
 /// * `granted` with the lease: the lock is held from here on. The only event with a token.
-/// * `renewed` `{expires_in_ms}`: it goes on being held.
+/// * `renewed` `{expires_in_ms}`: it goes on being held, for so long from when you receive this. What passed since the
+///   gateway asked the store is subtracted.
 /// * Lines that begin with a colon say nothing, and keep the connection open.
 ///
 /// Exactly one of these is the last event. A stream that ends without it has been cut: take the lock
 /// for lost. A stream that is silent may have been cut as well, and nobody can tell you: if no
 /// `granted` or `renewed` has come for the `expires_in_ms` that you were told last, counted from when
-/// that event arrived, take the lock for lost.
+/// you received that event and less the time that it may have travelled, take the lock for lost.
 ///
 /// * `released` `{}`: the lease was released with its token, at this gateway. If it was released at
 ///   another one, the stream ends with `lost` (`ended`) when it would have renewed it.

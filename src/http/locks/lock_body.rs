@@ -3,10 +3,11 @@
 use std::time::SystemTime;
 
 use serde::Serialize;
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
-    lock::LockName,
+    lock::{HeldLease, LockName},
     store::contract::{Holder, Inspection, Waiter},
 };
 
@@ -93,7 +94,8 @@ pub(in crate::http) struct HolderBody {
     /// For how long the lease was last granted.
     #[schema(required = true)]
     ttl_ms: Option<u64>,
-    /// What is left of the lease; null if it has no expiry, which only a foreign one can lack.
+    /// What is left of the lease, at least, if nobody renews it; null if it has no expiry, which only a foreign one can
+    /// lack.
     #[schema(required = true)]
     expires_in_ms: Option<u64>,
     /// When it ends, by the clock of the gateway. For display only.
@@ -162,18 +164,7 @@ impl HolderBody {
     /// `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(holder: Holder, now: SystemTime) -> Self {
         match holder {
-            Holder::Lease(lease) => Self {
-                owner: lease.owner.map(|owner| owner.as_str().to_owned()),
-                metadata: MetadataBody(lease.metadata),
-                fencing_token: Some(lease.fence.get()),
-                ttl_ms: Some(lease.ttl.as_millis()),
-                expires_in_ms: Some(millis(lease.expires_in)),
-                expires_at: Some(timestamp(now.checked_add(lease.expires_in))),
-                acquired_at: Some(timestamp(now.checked_sub(lease.held_for))),
-                hold_expires_in_ms: lease.hold_expires_in.map(millis),
-                foreign: false,
-                foreign_mark: None,
-            },
+            Holder::Lease(lease) => Self::of_lease(lease.at(Instant::now()), now),
             Holder::Foreign { expires_in, mark } => Self {
                 owner: None,
                 metadata: MetadataBody::default(),
@@ -186,6 +177,21 @@ impl HolderBody {
                 foreign: true,
                 foreign_mark: mark.map(|mark| mark.to_string()),
             },
+        }
+    }
+
+    fn of_lease(lease: HeldLease, now: SystemTime) -> Self {
+        Self {
+            owner: lease.owner.map(|owner| owner.as_str().to_owned()),
+            metadata: MetadataBody(lease.metadata),
+            fencing_token: Some(lease.fence.get()),
+            ttl_ms: Some(lease.ttl.as_millis()),
+            expires_in_ms: Some(millis(lease.expires_in)),
+            expires_at: Some(timestamp(now.checked_add(lease.expires_in))),
+            acquired_at: Some(timestamp(now.checked_sub(lease.held_for))),
+            hold_expires_in_ms: lease.hold_expires_in.map(millis),
+            foreign: false,
+            foreign_mark: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
@@ -96,10 +97,10 @@ impl From<Holder> for CurrentHolder {
     fn from(holder: Holder) -> Self {
         match holder {
             Holder::Lease(lease) => Self {
+                expires_in_ms: Some(millis(lease.left_at(Instant::now()))),
                 owner: lease.owner.map(|owner| owner.as_str().to_owned()),
                 metadata: MetadataBody(lease.metadata),
                 fencing_token: Some(lease.fence.get()),
-                expires_in_ms: Some(millis(lease.expires_in)),
                 foreign: false,
             },
             Holder::Foreign { expires_in, .. } => Self {

@@ -53,7 +53,7 @@ pub(in crate::http) struct StatsBody {
     event_streams: usize,
     /// What it did since its start.
     totals: TotalsBody,
-    /// How much of the TTL was left when leases were renewed through it, since its start.
+    /// How much of them was left, as the store knew it, when leases were renewed through it, since its start.
     renew_margin: RenewMarginBody,
     /// What most wait for through it, most first, of the locks that the key may view.
     #[schema(max_items = 10)]

@@ -20,7 +20,7 @@ use crate::{
 };
 
 use super::{
-    lease::{Moment, aged},
+    lease::{Delay, Moment},
     state::State,
 };
 
@@ -155,14 +155,15 @@ impl Command {
 impl ExecutedCommand {
     /// Answers so much later than the command was carried out. What has ended meanwhile is not
     /// answered as if it lived: its holder would act on it.
-    fn answer(self, later: Duration) {
+    fn answer(self, delay: Delay) {
         match self.answer {
             DeferredReply::Acquire(answer, outcome, _attempt) => {
-                drop(answer.send(outcome.and_then(|acquisition| acquired(acquisition, later))));
+                drop(answer.send(outcome.and_then(|acquisition| acquired(acquisition, delay))));
             }
-            DeferredReply::Leave(answer, outcome) => drop(answer.send(left(outcome, later))),
-            DeferredReply::Renew(answer, Renewal::Renewed(held)) => {
-                drop(answer.send(living(held, later).map(Renewal::Renewed)));
+            DeferredReply::Leave(answer, outcome) => drop(answer.send(left(outcome, delay))),
+            DeferredReply::Renew(answer, Renewal::Renewed(held, margin)) => {
+                let held = living(held, delay);
+                drop(answer.send(held.map(|held| Renewal::Renewed(held, margin))));
             }
             DeferredReply::Renew(answer, lost @ (Renewal::Adopted | Renewal::Lost(_))) => {
                 drop(answer.send(Ok(lost)));
@@ -206,9 +207,9 @@ impl ExecutedBatch {
         for (runtime, commands) in self.0 {
             let clock = Arc::clone(clock);
             runtime.spawn(async move {
-                let later = Moment::now(&*clock).since(carried_out);
+                let delay = Delay::since(carried_out, &*clock);
                 for command in commands {
-                    command.answer(later);
+                    command.answer(delay);
                 }
             });
         }
@@ -222,16 +223,16 @@ impl ExecutedBatch {
     }
 }
 
-fn acquired(acquisition: Acquisition, later: Duration) -> Result<Acquisition, StoreError> {
+fn acquired(acquisition: Acquisition, delay: Delay) -> Result<Acquisition, StoreError> {
     Ok(match acquisition {
-        Acquisition::Granted(held) => Acquisition::Granted(living(held, later)?),
+        Acquisition::Granted(held) => Acquisition::Granted(living(held, delay)?),
         Acquisition::Replayed(held, salt, before) => {
-            Acquisition::Replayed(living(held, later)?, salt, before)
+            Acquisition::Replayed(living(held, delay)?, salt, before)
         }
-        Acquisition::Collected(held, salt) => Acquisition::Collected(living(held, later)?, salt),
-        Acquisition::Held(contention) => Acquisition::Held(contended(contention, later)),
+        Acquisition::Collected(held, salt) => Acquisition::Collected(living(held, delay)?, salt),
+        Acquisition::Held(contention) => Acquisition::Held(contended(contention, delay)),
         Acquisition::Queued(QueuePosition { ahead, contention }) => {
-            let contention = contended(contention, later);
+            let contention = contended(contention, delay);
             Acquisition::Queued(QueuePosition { ahead, contention })
         }
         other @ (Acquisition::QueueFull
@@ -241,16 +242,16 @@ fn acquired(acquisition: Acquisition, later: Duration) -> Result<Acquisition, St
     })
 }
 
-fn left(leaving: Leaving, later: Duration) -> Result<Leaving, StoreError> {
+fn left(leaving: Leaving, delay: Delay) -> Result<Leaving, StoreError> {
     Ok(match leaving {
-        Leaving::Granted(held) => Leaving::Granted(living(held, later)?),
-        Leaving::Left(contention) => Leaving::Left(contended(contention, later)),
+        Leaving::Granted(held) => Leaving::Granted(living(held, delay)?),
+        Leaving::Left(contention) => Leaving::Left(contended(contention, delay)),
         Leaving::Superseded => Leaving::Superseded,
     })
 }
 
-fn living(held: HeldLease, later: Duration) -> Result<HeldLease, StoreError> {
-    let held = aged(held, later);
+fn living(held: HeldLease, delay: Delay) -> Result<HeldLease, StoreError> {
+    let held = delay.age(held);
     if held.expires_in.is_zero() {
         Err(Uncertainty::TimedOut.into())
     } else {
@@ -258,9 +259,9 @@ fn living(held: HeldLease, later: Duration) -> Result<HeldLease, StoreError> {
     }
 }
 
-fn contended(contention: Contention, later: Duration) -> Contention {
+fn contended(contention: Contention, delay: Delay) -> Contention {
     let holder = contention.holder.map(|holder| match holder {
-        Holder::Lease(held) => Holder::Lease(aged(held, later)),
+        Holder::Lease(held) => Holder::Lease(delay.age(held)),
         foreign @ Holder::Foreign { .. } => foreign,
     });
     Contention {

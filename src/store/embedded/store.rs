@@ -128,8 +128,9 @@ impl EmbeddedStore {
         if self.closed.load(Ordering::Acquire) {
             return Err(Unavailability::Closing.into());
         }
-        let now = Moment::now(&*self.clock);
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        // Not before it was waited for: what is left is told as of now.
+        let now = Moment::now(&*self.clock);
         Ok(read_state(&state, now))
     }
 }

@@ -23,7 +23,7 @@ use super::{
     command::{Command, ExecutedBatch, WriterCommand},
     directory::{Directory, OpenFiles},
     health::DiskHealth,
-    lease::Moment,
+    lease::{Delay, Moment},
     log::{Log, WriteFailure},
     queue::UndeliveredGrant,
     row::{Meta, Rows},
@@ -358,10 +358,10 @@ impl Writer {
             (state.commit(), state.live_bytes())
         };
         self.live_bytes = live_bytes;
-        let later = Moment::now(&*self.clock).since(carried_out);
+        let delay = Delay::since(carried_out, &*self.clock);
         let untold = notices
             .into_iter()
-            .filter_map(|notice| notice.deliver(&self.parking, later));
+            .filter_map(|notice| notice.deliver(&self.parking, delay));
         // Those of the turn before were taken back in this one.
         self.orphans = untold.collect();
         done.answer(carried_out, &self.clock);
@@ -519,8 +519,9 @@ impl Writer {
             state.drop_all_positions();
             state.commit()
         };
+        let delay = Delay::since(Moment::now(&*self.clock), &*self.clock);
         for notice in notices {
-            let orphan = notice.deliver(&self.parking, Duration::ZERO);
+            let orphan = notice.deliver(&self.parking, delay);
             debug_assert!(orphan.is_none(), "nothing is granted any more");
         }
     }

@@ -66,7 +66,7 @@ catalogue! {
     Counter "latchgate_renewals" ["by", "outcome"]
         "Renewals, by a `caller` or by a `stream` that this gateway keeps: `renewed`, `lost`, `adopted` (another stream goes on with it), `unavailable`, `unknown`, `failed`."
     Histogram "latchgate_renew_margin_seconds" ["by"]
-        "How much of the TTL was left when a lease that this gateway knew was renewed. Close to 0 is about to go wrong."
+        "How much of a lease was left when it was renewed, as the store knew it: whichever gateway it was granted or renewed at before. Close to 0 is about to go wrong."
     Counter "latchgate_releases" ["outcome"]
         "Releases, by callers and by streams that ended: `released`, `lost`, `adopted` (another stream goes on with it), `unavailable`, `unknown`, `failed`."
     Counter "latchgate_abandoned_releases" ["outcome"]

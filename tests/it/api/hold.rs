@@ -206,7 +206,10 @@ async fn it_tells_each_renewal() {
     service.script.acquires(Acquisition::Granted(short()));
     renews(
         &service,
-        [Ok(Renewal::Renewed(short())), Ok(Renewal::Renewed(short()))],
+        [
+            Ok(Renewal::Renewed(short(), None)),
+            Ok(Renewal::Renewed(short(), None)),
+        ],
     );
     let mut listener = granted(&service).await;
     for _ in 0..2 {

@@ -38,6 +38,7 @@ mod key_limits;
 mod keys;
 mod killed;
 mod killed_on_a_quorum;
+mod late;
 mod log;
 mod overload;
 mod own_words;

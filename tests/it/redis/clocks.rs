@@ -187,7 +187,7 @@ async fn one_that_is_impossible_spoils_no_lease_that_is_renewed() {
     // Half a minute after the beginning of 1970.
     clock.set(30 - now);
     let renewed = rig.store.renew(&asked.name, &asked.token, None).await;
-    let Ok(Renewal::Renewed(renewed)) = renewed else {
+    let Ok(Renewal::Renewed(renewed, _)) = renewed else {
         panic!("{renewed:?}");
     };
     assert_eq!(renewed.fence, lease.fence);

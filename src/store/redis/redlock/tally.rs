@@ -122,6 +122,8 @@ fn holder(votes: &NodeReplies<Vote>, majority: usize) -> Option<(Holder, usize)>
 mod tests {
     use std::time::Duration;
 
+    use tokio::time::Instant;
+
     use crate::{
         lock::{FencingToken, ForeignMark, HeldLease, Metadata, Token, Ttl},
         store::{Unavailability, Uncertainty},
@@ -144,6 +146,7 @@ mod tests {
                 hold_expires_in: None,
                 owner: None,
                 metadata: Metadata::default(),
+                as_of: Instant::now(),
             },
         }
     }
