@@ -5,7 +5,7 @@ import { tick } from "./model/clock.js";
 import { answers, close, connection, listen, open } from "./model/connection.js";
 import { forgetEvents, hear, keepEvents } from "./model/feed.js";
 import { forgetFigures, keepFigures, lookAtFigures } from "./model/figures.js";
-import { forgetHistory, noteWaiters } from "./model/history.js";
+import { forgetHistory, keepHistory, noteWaiters } from "./model/history.js";
 import { forgetLeases, keepLeases } from "./model/leases.js";
 import { apply, catchUp, forgetLocks, isIdle, keepLocks, load, tidy } from "./model/locks.js";
 import { route } from "./model/route.js";
@@ -67,6 +67,7 @@ function reconsider() {
   if (seesFigures()) keepFigures(isSeen);
   else forgetFigures();
   cancelSearch();
+  keepHistory(isSeen);
   keepLocks(isSeen);
   if (seesSomething()) return load();
   close({ forget: true });

@@ -37,6 +37,11 @@ export function noteWaiters() {
 /** How many have waited for a lock, oldest first; undefined if nobody has. */
 export const waitersOf = (name) => counts.get(name);
 
+/** Forgets those of locks that may not be seen any more. */
+export function keepHistory(isSeen) {
+  for (const name of counts.keys()) if (!isSeen(name)) counts.delete(name);
+}
+
 /** Forgets everything. */
 export function forgetHistory() {
   counts.clear();
