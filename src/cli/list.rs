@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{
     client::{HeldLock, Holder, ListRequest},
-    lock::{LockName, NamePrefix, Owner},
+    lock::{LockName, NamePrefix, Owner, SearchText},
 };
 
 use super::{
@@ -24,6 +24,9 @@ pub(super) struct ListArgs {
     /// Only locks whose leases have this owner, exactly
     #[arg(long)]
     owner: Option<String>,
+    /// Only locks that have this text in the name, in the owner or in a value of the metadata
+    #[arg(long, value_name = "TEXT")]
+    search: Option<SearchText>,
     /// Show at most so many, 1 or more [default: all]
     #[arg(long, value_name = "N", value_parser = limit)]
     limit: Option<NonZeroUsize>,
@@ -48,6 +51,7 @@ pub(super) async fn list(args: &ListArgs, environment: &Environment) -> Result<(
     let mut request = ListRequest {
         prefix: args.prefix.clone(),
         owner,
+        search: args.search.clone(),
         limit: Some(PAGE),
         cursor: None,
     };

@@ -486,11 +486,13 @@ impl HoldTask {
                 match &renewal {
                     Renewal::Renewed(held, _) => {
                         managed.renewed(held, sent);
-                        self.engine.leases.insert(token, &managed.name, held);
+                        self.engine
+                            .leases
+                            .insert_counted(token, &managed.name, held);
                         self.engine.events.renewed(&managed.name, &token, held);
                     }
-                    // The stream that adopted it may be one of this gateway.
-                    Renewal::Adopted => {}
+                    // The stream that adopted it may be one of this gateway, and counts it with its next renewal.
+                    Renewal::Adopted => self.engine.leases.adopted(&token),
                     Renewal::Lost(_) => drop(self.engine.leases.remove(&managed.name, &token)),
                 }
                 Some(renewal)

@@ -78,7 +78,11 @@ impl AcquireAttempt {
 
     pub(super) fn granted(&self, held: HeldLease) -> Granted {
         let delivery = self.delivery_of_ours(held.left_at(Instant::now()));
-        let granted = self.answer(self.token.clone(), self.attempt.token, held, delivery);
+        let token = (self.token.clone(), self.attempt.token);
+        self.engine
+            .leases
+            .insert_counted(token.1, &self.attempt.name, &held);
+        let granted = self.answer(token, held, delivery);
         let Lease { name, held, .. } = &granted.lease;
         let fences = &self.engine.fences;
         fences.granted(name, held.fence, self.fence_before);
@@ -120,23 +124,26 @@ impl AcquireAttempt {
         self.engine
             .leases
             .reply_started(hash, answer, held.left_at(Instant::now()));
+        let (name, leases) = (&self.attempt.name, &self.engine.leases);
+        match before {
+            // It was granted to this attempt while nobody was there to hear of it.
+            PriorReply::Nothing => leases.insert_counted(hash, name, &held),
+            PriorReply::Reply(_) | PriorReply::Unknown => leases.insert(hash, name, &held),
+        }
         // An earlier answer may have been delivered, so this attempt must not give the lease back.
         let delivery = Delivery::of(Arc::clone(&self.engine), lease, ReplyKind::Again);
-        self.answer(token, hash, held, delivery)
+        self.answer((token, hash), held, delivery)
     }
 
     fn answer(
         &self,
-        token: Token,
-        hash: TokenHash,
+        (token, hash): (Token, TokenHash),
         held: HeldLease,
         delivery: Delivery,
     ) -> Granted {
-        let name = self.attempt.name.clone();
-        self.engine.leases.insert(hash, &name, &held);
         Granted {
             lease: Lease {
-                name,
+                name: self.attempt.name.clone(),
                 token,
                 held,
                 waited: self.waited(),

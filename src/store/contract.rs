@@ -9,13 +9,14 @@ use tokio::sync::broadcast;
 use crate::{
     lock::{
         BreakTarget, Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId,
-        LockName, Metadata, NamePrefix, Owner, Salt, TokenHash, Ttl,
+        LockName, Metadata, Owner, Salt, TokenHash, Ttl,
     },
     telemetry::metrics::StoreFigures,
 };
 
 use super::{
-    StoreError, cursor::Cursor, parking::Parking, partition::Partition, positions::Position,
+    StoreError, cursor::Cursor, list_filter::ListFilter, parking::Parking, partition::Partition,
+    positions::Position,
 };
 
 /// A place where leases live.
@@ -454,6 +455,18 @@ pub struct BreakListener {
 /// them one by one.
 const BACKLOG: usize = 256;
 
+// === impl Holder ===
+
+impl Holder {
+    /// Whether a list with this filter shows the lock, whose name begins as it says.
+    pub fn is_shown(&self, name: &LockName, filter: &ListFilter) -> bool {
+        match self {
+            Self::Lease(lease) => filter.shows(name, lease.owner.as_ref(), Some(&lease.metadata)),
+            Self::Foreign { .. } => filter.shows(name, None, None),
+        }
+    }
+}
+
 // === impl BreakFeed ===
 
 impl BreakFeed {
@@ -500,10 +513,8 @@ impl BreakListener {
 /// Which locks are to be shown.
 #[derive(Debug, Clone)]
 pub struct ListQuery {
-    /// How their names begin.
-    pub prefix: NamePrefix,
-    /// The owner of their leases, exactly; a foreign client has none.
-    pub owner: Option<Owner>,
+    /// What they must be like.
+    pub filter: ListFilter,
     /// How many on one page at most, from 1 to [`LONGEST_PAGE`].
     pub limit: usize,
     /// Where the page before ended. One that another kind of store gave, or a server that is not
@@ -547,6 +558,9 @@ pub struct Check {
     pub health: Health,
     /// What else there is to know, where all is as it should be.
     pub note: Option<String>,
+    /// For how long at least locks are granted to nobody because of it; `None` if that is not known, or
+    /// they are.
+    pub refuses_for: Option<Duration>,
 }
 
 /// The outcome of a check.

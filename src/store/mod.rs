@@ -5,6 +5,7 @@ pub mod contract;
 pub mod cursor;
 pub mod embedded;
 mod error;
+pub mod list_filter;
 mod open;
 pub mod parking;
 pub(crate) mod partition;

@@ -346,5 +346,6 @@ class Session(BrowserCase):
         self.gateway.acquire("one", key="ops", ttl_ms=600_000)
         page = self.open()
         self.sign_in(page, "figures")
-        expect(page.get_by_role("listitem").filter(has_text="Held, this gateway")).to_contain_text("1")
-        expect(page.get_by_role("listitem").filter(has_text="Waiters, this gateway")).to_contain_text("0")
+        tiles = page.get_by_role("region", name="Through gateway").get_by_role("listitem")
+        expect(tiles.filter(has_text="Leases").first).to_contain_text("1")
+        expect(tiles.filter(has_text="Waiters").first).to_contain_text("0")

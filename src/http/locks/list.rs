@@ -25,10 +25,11 @@ use crate::{
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::AppState,
     },
-    lock::{LockName, Owner},
+    lock::{LockName, Owner, SearchText},
     store::{
         contract::{HeldLock, Holder, LONGEST_PAGE, ListQuery, ListQuery as StoreQuery, Page},
         cursor::Cursor,
+        list_filter::ListFilter,
     },
 };
 
@@ -44,6 +45,9 @@ struct ListProblems;
 /// A lock that is held throughout such a walk is on one page at least, and may be on two; what has
 /// ended is on none. A client that took a lock in the store itself shows as `foreign`, with what is
 /// known of it.
+///
+/// A search costs the gateway as much as the whole list does, whatever it finds: expect pages that are
+/// empty before the one with what you search for.
 ///
 /// With an API key only locks that it may view are shown: it must name a `prefix` all of which it may
 /// view, so that neither a page nor a cursor tells of others. Else the answer is 403.
@@ -71,8 +75,8 @@ pub(in crate::http) async fn list(
     ),
     Problem,
 > {
-    if !caller.views_all(&query.prefix) {
-        return Err(Problem::forbidden_list(&query.prefix));
+    if !caller.views_all(&query.filter.prefix) {
+        return Err(Problem::forbidden_list(&query.filter.prefix));
     }
     // A caller that hangs up from here on ends the walk; nothing is left behind.
     let views = |name: &LockName| caller.views(name);
@@ -142,11 +146,19 @@ pub(super) struct ListParameters {
         pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$"
     )]
     owner: Option<String>,
+    /// A part of the name, of the owner or of a value of the metadata, whatever the case of its letters.
+    #[param(
+        nullable = false,
+        min_length = 1,
+        max_length = 200,
+        example = "runner-7"
+    )]
+    search: Option<String>,
     /// How many locks on one page at most; left out: 100. It may be fewer, or none, and still not be the
     /// last.
     #[param(nullable = false, minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// The `next_cursor` of the page before, with the same `prefix` and `owner`.
+    /// The `next_cursor` of the page before, with the same `prefix`, `owner` and `search`.
     #[param(
         nullable = false,
         min_length = 24,
@@ -169,19 +181,22 @@ impl Query for ApiListQuery {
         let prefix = parameters.prefix();
         let owner = parameters.text("owner").map(|text| Owner::new(&text));
         let owner = owner.map(|owner| parameters.check("owner", owner));
+        let search = parameters.text("search");
+        let search = search.map(|text| parameters.check("search", SearchText::new(&text)));
         let limit = limit(parameters);
         let cursor = parameters.text("cursor");
-        // What it belongs to must be right before it can be.
-        let cursor = match (&prefix, &owner, cursor) {
-            (Some(prefix), None | Some(Some(_)), Some(text)) => {
-                let owner = owner.as_ref().and_then(Option::as_ref);
-                parameters.check("cursor", Cursor::parse(&text, prefix, owner))
-            }
-            _ => None,
-        };
-        Self(StoreQuery {
+        let is_right = prefix.is_some() && owner != Some(None) && search != Some(None);
+        let filter = ListFilter {
             prefix: prefix.unwrap_or_default(),
             owner: owner.flatten(),
+            search: search.flatten(),
+        };
+        // What it belongs to must be right before it can be.
+        let cursor = cursor.filter(|_| is_right);
+        let cursor =
+            cursor.and_then(|text| parameters.check("cursor", Cursor::parse(&text, &filter)));
+        Self(StoreQuery {
+            filter,
             limit,
             cursor,
         })
@@ -249,7 +264,8 @@ pub(in crate::http) struct HeldLockBody {
 struct ListedLockBody {
     #[serde(flatten)]
     held: HeldLockBody,
-    /// How many wait for it, at all gateways. Those who are just leaving may count.
+    /// How many wait for it: at all gateways, or on a quorum at the one that answers. Those who are just
+    /// leaving may count.
     waiter_count: u64,
 }
 
@@ -258,7 +274,7 @@ struct ListedLockBody {
 impl PageBody {
     /// `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(page: Page, asked: &ListQuery, now: SystemTime) -> Self {
-        let text = |cursor: Cursor| cursor.expose(&asked.prefix, asked.owner.as_ref());
+        let text = |cursor: Cursor| cursor.expose(&asked.filter);
         let locks = page.locks.into_iter();
         Self {
             next_cursor: page.next.map(text),

@@ -246,6 +246,7 @@ impl Store for EmbeddedStore {
             name: "disk",
             health,
             note: None,
+            refuses_for: None,
         }]
     }
 

@@ -358,6 +358,7 @@ impl Store for RedisStore {
                 name: "connection",
                 health: Health::Outage(closing.to_string()),
                 note: None,
+                refuses_for: None,
             }],
         }
     }

@@ -87,7 +87,7 @@ catalogue! {
     Gauge "latchgate_event_streams" []
         "Who listens to events at this gateway now."
     Gauge "latchgate_leases" []
-        "Leases granted or renewed through this gateway that, as far as it knows, live."
+        "Leases that, as far as this gateway knows, live and were granted through it, or that one of its hold streams keeps. A lease counts at one gateway, whoever renews it: `sum(latchgate_leases)` counts none twice. A lease that is released through another gateway counts until its TTL is over; one that is renewed only through others counts no more when the TTL is over that this gateway knows of."
 
     Gauge "latchgate_certificate_expiry_timestamp_seconds" []
         "When the certificate ends that new connections are shown, in seconds since 1970. Only with `http.tls`."

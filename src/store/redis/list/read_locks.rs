@@ -11,7 +11,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    lock::{HeldLease, LockName, Owner},
+    lock::{HeldLease, LockName},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{HeldLock, Holder},
@@ -297,22 +297,13 @@ impl RedisListing<'_> {
         self.gateway
             .floors
             .raise_to_holder(keys.slot(), holder.as_ref());
-        let holder = holder.filter(|holder| {
-            self.query.owner.is_none() || self.query.owner.as_ref() == owner(holder)
-        })?;
         let name = keys.name().clone();
+        let holder = holder.filter(|holder| holder.is_shown(&name, &self.query.filter))?;
         Some(HeldLock {
             name,
             holder,
             waiters,
         })
-    }
-}
-
-fn owner(holder: &Holder) -> Option<&Owner> {
-    match holder {
-        Holder::Lease(lease) => lease.owner.as_ref(),
-        Holder::Foreign { .. } => None,
     }
 }
 
