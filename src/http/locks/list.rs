@@ -85,7 +85,6 @@ impl IntoResponses for ListProblems {
             Code::StoreUnavailable,
             Code::Overloaded,
             Code::Draining,
-            Code::OutcomeUnknown,
         ])
     }
 }
