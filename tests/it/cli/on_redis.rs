@@ -78,7 +78,9 @@ async fn that_redis_was_started_anew_is_said_when_it_was_and_not_when_the_gatewa
 #[tokio::test]
 async fn while_redis_stands_still_nothing_is_in_doubt_that_was_only_to_be_read() {
     let server = RedisServer::start_with(&["--requirepass", "s3cret"]).await;
-    let setup = on(server.port()).with("LATCHGATE_REDIS_DEADLINE_MS", "500");
+    let setup = on(server.port())
+        .with("LATCHGATE_REDIS_DEADLINE_MS", "500")
+        .with("LATCHGATE_REDIS_COMMAND_TIMEOUT_MS", "250");
     let gateway = Gateway::start_with(setup);
     let mut caller = Connection::new(TcpStream::connect(gateway.address).await.unwrap());
     for path in ["/locks/a", "/locks"] {

@@ -41,11 +41,11 @@ fn whoever_kills_it_and_its_guard_kills_the_command_too() {
     let mut running = run_sh(&gateway.url(), &["deploy"], FAMILY);
     let [outer, inner] = [running.printed_pid("outer"), running.printed_pid("inner")];
     let guard = guard_of(running.pid()).expect("there is a guard");
-    // It must not do anything between the two ends.
-    kill_process(guard, Signal::STOP).unwrap();
-    until("it stands still", || state(guard) == Some('T'));
-    running.signal(Signal::KILL);
+    // The guard first: it has not the time to do anything when the other one ends.
     kill_process(guard, Signal::KILL).unwrap();
+    running.said("the guard is gone: if this process is killed, the command is killed with it");
+    assert!(is_alive(outer));
+    running.signal(Signal::KILL);
     until("it has ended", || running.has_ended());
     until("it is dead", || !is_alive(outer));
     // What the command has started is beyond reach.
