@@ -16,6 +16,7 @@ use crate::{
 use super::{
     caller::{environment::VariableError, secret::SecretError},
     exit::Exit,
+    key::AppendError,
     run,
     serve::ServeError,
 };
@@ -49,6 +50,19 @@ pub(super) enum CliError {
     /// The keys file cannot be used.
     #[error(transparent)]
     Keys(#[from] KeysFileError),
+    /// A key was not added to a keys file.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// A key was added to a keys file, but could not be written for whoever is to use it.
+    #[error("cannot write the key: {error}; nobody knows it: remove {name} from {}", file.display())]
+    KeyNotWritten {
+        /// Why.
+        error: io::Error,
+        /// What the key is called.
+        name: String,
+        /// The keys file.
+        file: PathBuf,
+    },
     /// The secret of sessions cannot be used.
     #[error(transparent)]
     SessionSecret(#[from] SessionSecretError),
@@ -146,12 +160,15 @@ impl CliError {
             | Self::Secret(_)
             | Self::Config(_)
             | Self::Keys(_)
+            | Self::Append(AppendError::Keys(_) | AppendError::Unreadable { .. })
             | Self::SessionSecret(_)
             | Self::NoKeysFile => Exit::Usage,
             Self::Setup(SetupError::Tls(TlsError::Setup(_)) | SetupError::Http(_))
             | Self::Backup(_)
             | Self::BackupNotWritten { .. }
             | Self::Output(_)
+            | Self::Append(AppendError::Unwritable { .. } | AppendError::Changed(_))
+            | Self::KeyNotWritten { .. }
             | Self::TokenNotWritten { .. }
             | Self::Interrupted(_)
             | Self::NotStarted(_)

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use futures_util::TryFutureExt;
 use tokio::time::Instant;
 
 use crate::{
@@ -238,11 +239,11 @@ impl Store for AnyStore {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
-        measured!(self, "inspect", store => store.inspect(name))
+        measured!(self, "inspect", store => store.inspect(name).map_err(StoreError::of_read))
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
-        measured!(self, "list", store => store.list(query))
+        measured!(self, "list", store => store.list(query).map_err(StoreError::of_read))
     }
 
     async fn break_lock(

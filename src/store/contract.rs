@@ -36,7 +36,9 @@ use super::{
 ///    ([`HeldLease::as_of`]), however late the answer comes. News of a grant are counted from the command
 ///    that was answered with them, too.
 /// 5. **Errors tell what is known.** [`StoreError::Unavailable`]: nothing happened and nothing will.
-///    [`StoreError::Indeterminate`]: it may have happened, or may yet happen.
+///    [`StoreError::Indeterminate`]: it may have happened, or may yet happen. What only reads leaves nothing in
+///    doubt: [`AnyStore`](super::AnyStore), by which all stores are asked, answers `Unavailable` there
+///    ([`StoreError::of_read`]).
 /// 6. **Order.** Attempts that wait for a name are granted it in the order in which they were queued,
 ///    whichever gateway queued them. An attempt that finds a free lock with a queue is queued, and
 ///    the head is granted.

@@ -102,7 +102,6 @@ impl IntoResponses for InspectProblems {
             Code::StoreUnavailable,
             Code::Overloaded,
             Code::Draining,
-            Code::OutcomeUnknown,
         ])
     }
 }

@@ -92,11 +92,14 @@ pub(in crate::http) async fn list(
 fn link(base_path: &BasePath, asked: &ListQuery, cursor: &str) -> HeaderValue {
     let mut parameters = format!("limit={}&cursor={cursor}", asked.limit);
     let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    if !asked.prefix.as_str().is_empty() {
-        parameters += &format!("&prefix={}", encoded(asked.prefix.as_str()));
+    if !asked.filter.prefix.as_str().is_empty() {
+        parameters += &format!("&prefix={}", encoded(asked.filter.prefix.as_str()));
     }
-    if let Some(owner) = &asked.owner {
+    if let Some(owner) = &asked.filter.owner {
         parameters += &format!("&owner={}", encoded(owner.as_str()));
+    }
+    if let Some(search) = &asked.filter.search {
+        parameters += &format!("&search={}", encoded(search.as_str()));
     }
     HeaderValue::try_from(format!("<{base_path}/locks?{parameters}>; rel=\"next\""))
         .expect("a base path that routes and what is percent-encoded are visible ASCII")
@@ -116,7 +119,6 @@ impl IntoResponses for ListProblems {
             Code::StoreUnavailable,
             Code::Overloaded,
             Code::Draining,
-            Code::OutcomeUnknown,
         ])
     }
 }

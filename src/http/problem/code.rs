@@ -145,7 +145,10 @@ problem_codes! {
         "The lease has expired or was released or broken, or the token was never one of this \
          lock. `held` says whether somebody else holds the lock now.",
         "Stop the work that the lock protects: somebody else may be doing it. Acquire the \
-         lock again before going on.";
+         lock again before going on. A release that repeats one whose answer was lost may be \
+         answered like this because that one ended the lease; nothing is left to do then. To tell \
+         that from a lease that was lost before, acquire with an `Idempotency-Key`: for a minute a \
+         repeated release is answered 204 again.";
     TooLarge = "too-large", PAYLOAD_TOO_LARGE,
         "The request body is too large",
         "The body is longer than the gateway accepts. Nothing happened.",

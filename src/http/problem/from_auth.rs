@@ -11,7 +11,7 @@ use crate::{
     store::contract::Loss,
 };
 
-use super::{Extra, Problem, ProblemCode as Code};
+use super::{Extra, Problem, ProblemCode as Code, from_engine::MAY_BE_REPEATED};
 
 /// What a request without a key is told to send (RFC 6750).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"latchgate\"");
@@ -63,9 +63,10 @@ impl Problem {
     /// by another.
     pub(in crate::http) fn for_unauthenticated(error: ReleaseError) -> Self {
         match error {
-            ReleaseError::Lost(Loss::HeldByAnother | Loss::Free) => {
-                Self::new(Code::LeaseLost, "This token does not hold the lock.")
-            }
+            ReleaseError::Lost(Loss::HeldByAnother | Loss::Free) => Self::new(
+                Code::LeaseLost,
+                format!("This token does not hold the lock.{MAY_BE_REPEATED}"),
+            ),
             // It was the token of a lease once.
             ReleaseError::Lost(loss @ Loss::Broken { .. }) => loss.into(),
             ReleaseError::Store(error) => error.into(),

@@ -51,7 +51,7 @@ async fn what_was_acknowledged_before_is_in_it_whatever_changes_meanwhile() {
                 .store()
                 .renew_as(renewer, &lease.name, &lease.token, Some(ttl))
                 .await;
-            assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
+            assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
             let passing = attempt(&format!("passing:{turn}"), LONG);
             rig.granted(&passing).await;
             let release = rig.store().release(&passing.name, &passing.token).await;
@@ -74,7 +74,7 @@ async fn what_was_acknowledged_before_is_in_it_whatever_changes_meanwhile() {
         let renewed = store
             .renew_as(Renewer::Bearer, &lease.name, &lease.token, None)
             .await;
-        let Ok(Renewal::Renewed(kept)) = renewed else {
+        let Ok(Renewal::Renewed(kept, _)) = renewed else {
             panic!("{}: {renewed:?}", lease.name)
         };
         assert_eq!(kept.fence, granted.fence);
