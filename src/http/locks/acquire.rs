@@ -22,7 +22,7 @@ use crate::{
             RequestBody,
         },
         problem::{Problem, ProblemCode as Code, problem_responses},
-        serve::LongRequests,
+        serve::{AnsweredOn, LongRequests},
         state::AppState,
     },
     lock::{HoldLimit, IdempotencyHash, IdempotencyKey, LockName, Metadata, Owner, Ttl},
@@ -88,7 +88,7 @@ pub(in crate::http) async fn acquire(
     caller: Caller<scope::Acquire>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
-    (_, context, long_requests): (NoQuery, RequestContext, LongRequests),
+    (_, context, long_requests, connection): (NoQuery, RequestContext, LongRequests, AnsweredOn),
     IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     ApiJson(body): ApiJson<AcquireBody>,
 ) -> Result<Acquired, Problem> {
@@ -110,7 +110,7 @@ pub(in crate::http) async fn acquire(
         waiter.finish();
     }
     let granted = granted.map_err(|error| Problem::for_acquire(error, sees_holder))?;
-    Ok(Acquired::new(granted, slot, &gateway))
+    Ok(Acquired::new(granted, slot, connection, &gateway))
 }
 
 // === impl AcquireProblems ===
