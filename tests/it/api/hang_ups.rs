@@ -19,8 +19,11 @@ enum HangUp {
     Rst,
 }
 
-/// The moments at which callers hang up are spread over this time from the request on.
+/// The moments at which callers hang up are spread over this time from the request on, or over twice the time that
+/// an answer takes where that is longer.
 const WITHIN: Duration = Duration::from_millis(4);
+/// How many answers are waited for to know how long they take.
+const MEASURED: u32 = 20;
 /// What is left between the look for the caller and the write: one in two hundred on a machine that does nothing
 /// else, and more where the gateway loses its processor in between. Without a look it is every tenth.
 const HANG_UPS: u32 = 300;
@@ -66,22 +69,39 @@ fn state(of: &str, at: SocketAddr) -> String {
     body["state"].as_str().unwrap().to_owned()
 }
 
+fn acquire(name: &str, at: SocketAddr) -> TcpStream {
+    let body = r#"{"ttl_ms": 3600000}"#;
+    let length = body.len();
+    let head = format!("POST /locks/{name} HTTP/1.1\r\nhost: localhost\r\n");
+    let kind = format!("content-type: application/json\r\ncontent-length: {length}");
+    let mut stream = connect(at);
+    let request = format!("{head}{kind}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
+
+/// How long an answer takes, in the middle.
+fn latency(at: SocketAddr, how: HangUp) -> Duration {
+    let measure = |number| {
+        let began = tokio::time::Instant::now();
+        let mut stream = acquire(&format!("measured-{how:?}-{number}"), at);
+        stream.read_exact(&mut [0]).unwrap();
+        began.elapsed()
+    };
+    let mut measured: Vec<_> = (0..MEASURED).map(measure).collect();
+    measured.sort();
+    measured[measured.len() / 2]
+}
+
 /// How many of those that hung up without an answer have left their locks held, once these are few enough, and
 /// how many there were.
 fn left(at: SocketAddr, how: HangUp, hang_ups: u32) -> (u32, u32) {
-    let body = r#"{"ttl_ms": 3600000}"#;
+    let within = WITHIN.max(2 * latency(at, how));
     let mut unanswered = Vec::new();
     for number in 0..hang_ups {
         let name = format!("{how:?}-{number}");
-        let head = format!("POST /locks/{name} HTTP/1.1\r\nhost: localhost\r\n");
-        let kind = format!(
-            "content-type: application/json\r\ncontent-length: {}",
-            body.len()
-        );
-        let mut stream = connect(at);
-        let request = format!("{head}{kind}\r\n\r\n{body}");
-        stream.write_all(request.as_bytes()).unwrap();
-        thread::sleep(WITHIN * number / hang_ups);
+        let stream = acquire(&name, at);
+        thread::sleep(within * number / hang_ups);
         if hang_up(stream, how) {
             unanswered.push(name);
         }
@@ -106,7 +126,6 @@ fn check(store: &str, gateway: &Gateway) {
     let hang_ups = if full() { 1_500 } else { HANG_UPS };
     for how in [HangUp::Fin, HangUp::Rst] {
         let (left, of) = left(gateway.address, how, hang_ups);
-        println!("{store}, {how:?}: {left} left of {of} without an answer, of {hang_ups}");
         assert!(of > 0, "{store}, {how:?}: every caller was answered");
         assert!(
             left <= allowed(hang_ups),

@@ -115,7 +115,7 @@ async fn over_http_2_a_request_that_is_given_up_before_its_answer_leaves_no_lock
     let given_up = h2.send(Method::POST, "/locks/a", &[], wait).await.unwrap();
     eventually("it is queued", || {
         let mut h2 = h2.clone();
-        async move { (h2.inspect("a").await["waiters"] == 1).then_some(()) }
+        async move { (h2.inspect("a").await["waiter_count"] == 1).then_some(()) }
     })
     .await;
     // The reset of the stream and the release come one after the other on one connection.
