@@ -120,8 +120,8 @@ async fn over_http_2_a_request_that_is_given_up_before_its_answer_leaves_no_lock
     .await;
     // The reset of the stream and the release come one after the other on one connection.
     drop(given_up);
-    let token = lease["token"].as_str().unwrap();
-    let released = h2.ask(Method::DELETE, "/locks/a", &[("lock-token", token)], "");
+    let with_token = [("lock-token", lease["token"].as_str().unwrap())];
+    let released = h2.ask(Method::DELETE, "/locks/a", &with_token, "");
     assert_eq!(released.await.0, 204);
     becomes("free", &h2).await;
 }
