@@ -22,7 +22,7 @@ use crate::{
             NoQuery, PreferredWait, RequestBody,
         },
         problem::{Problem, ProblemCode as Code, problem_responses},
-        serve::LongRequests,
+        serve::{AnsweredOn, LongRequests},
         state::AppState,
     },
     lock::{HoldLimit, IdempotencyHash, IdempotencyKey, LockName, Metadata, Owner, Ttl},
@@ -97,7 +97,7 @@ pub(in crate::http) async fn acquire(
     caller: Caller<scope::Acquire>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
-    (_, context, long_requests): (NoQuery, RequestContext, LongRequests),
+    (_, context, long_requests, connection): (NoQuery, RequestContext, LongRequests, AnsweredOn),
     preferred: PreferredWait,
     IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     ApiJson(mut body): ApiJson<AcquireBody>,
@@ -126,7 +126,7 @@ pub(in crate::http) async fn acquire(
             }
             granted
                 .map_err(|error| Problem::for_acquire(error, sees_holder))
-                .map(|granted| Acquired::new(granted, slot, &gateway))
+                .map(|granted| Acquired::new(granted, slot, connection, &gateway))
         }
     };
     Annotated { answer, notes }
