@@ -69,7 +69,7 @@ pub(super) async fn a_renewal_is_told_without_the_time_since_it_was_made(fixture
 pub(super) async fn a_hand_off_is_told_without_the_time_since_it_was_made(fixture: &dyn Fixture) {
     let store = fixture.store();
     let first = attempt("lock", LONG);
-    granted(&store, &first).await;
+    let fence = granted(&store, &first).await.fence;
     let second = Attempt {
         wait: Some(Waiting {
             max_wait: TIMEOUT,
@@ -85,7 +85,7 @@ pub(super) async fn a_hand_off_is_told_without_the_time_since_it_was_made(fixtur
     let deadline = Instant::now() + TIMEOUT;
     let is_another = async || {
         let shown = store.inspect(&second.name).await.ok()?.holder;
-        matches!(shown, Some(Holder::Lease(lease)) if lease.held_for < STALL).then(Instant::now)
+        matches!(shown, Some(Holder::Lease(lease)) if lease.fence != fence).then(Instant::now)
     };
     let mut decided = None;
     while decided.is_none() {

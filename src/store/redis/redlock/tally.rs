@@ -120,7 +120,7 @@ fn holder(votes: &NodeReplies<Vote>, majority: usize) -> Option<(Holder, usize)>
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{sync::LazyLock, time::Duration};
 
     use tokio::time::Instant;
 
@@ -134,6 +134,9 @@ mod tests {
         *,
     };
 
+    /// When the nodes of all tests were asked.
+    static THEN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
     fn claim(token: TokenHash, fence: u64) -> Claim {
         Claim {
             token,
@@ -146,7 +149,7 @@ mod tests {
                 hold_expires_in: None,
                 owner: None,
                 metadata: Metadata::default(),
-                as_of: Instant::now(),
+                as_of: *THEN,
             },
         }
     }
