@@ -1,9 +1,11 @@
 //! The OpenAPI document: the same contract that people read, for machines.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use utoipa::openapi::{
     InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, Response, Server,
-    path::Operation,
+    path::{Operation, Parameter},
     security::{
         ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
     },
@@ -25,6 +27,13 @@ use super::{
 
 /// The operations that take a body and can do without. A release has its token in the header then.
 const BODY_IS_OPTIONAL: [&str; 4] = ["acquireLock", "renewLock", "holdLock", "releaseLockByPost"];
+
+/// The parameters that are the same wherever they are, and what they are called in the document.
+const SHARED_PARAMETERS: [(&str, &str); 3] = [
+    ("name", "LockName"),
+    ("Idempotency-Key", "IdempotencyKey"),
+    ("Prefer", "Prefer"),
+];
 
 /// What the headers of all answers are called in the document, and what they say.
 const REQUEST_ID: (&str, &str) = (
@@ -48,6 +57,7 @@ const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the g
 
 /// The document of a gateway with the default configuration, over its routes.
 pub(super) fn completed(mut document: OpenApi) -> OpenApi {
+    let mut shared = BTreeMap::new();
     for (path, item) in &mut document.paths.paths {
         let operations = [
             &mut item.get,
@@ -57,9 +67,25 @@ pub(super) fn completed(mut document: OpenApi) -> OpenApi {
         ];
         for operation in operations.into_iter().flatten() {
             complete(operation, path);
+            let parameters = operation.parameters.iter_mut().flatten();
+            for parameter in parameters {
+                share(parameter, &mut shared);
+            }
         }
     }
+    let components = document.components.get_or_insert_default();
+    components.parameters = shared;
     document
+}
+
+/// Moves a parameter that several operations have to where they share it.
+fn share(parameter: &mut RefOr<Parameter>, shared: &mut BTreeMap<String, RefOr<Parameter>>) {
+    let RefOr::T(own) = parameter else { return };
+    let listed = SHARED_PARAMETERS.iter().find(|(name, _)| *name == own.name);
+    let Some((_, component)) = listed else { return };
+    let reference = Ref::new(format!("#/components/parameters/{component}"));
+    let own = std::mem::replace(parameter, RefOr::Ref(reference));
+    shared.insert((*component).to_owned(), own);
 }
 
 /// What stands in front of the routes.

@@ -1,6 +1,9 @@
 //! The OpenAPI document says what the gateway does.
 
-use std::{collections::BTreeSet, io::Read as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Read as _,
+};
 
 use axum::body::Body;
 use flate2::read::GzDecoder;
@@ -235,6 +238,24 @@ fn all_problems_are_one_schema_in_one_response_for_each_status() {
         }
     });
     assert_eq!(inline, [""; 0]);
+}
+
+/// Or two operations would describe one of them differently, and the last one would win.
+#[test]
+fn a_shared_parameter_is_listed_where_it_is_taken() {
+    let document = document();
+    let mut users = BTreeMap::<_, usize>::new();
+    for (route, operation) in operations(&document) {
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            let own = resolved(&document, parameter);
+            assert!(own["schema"].is_object(), "{route}: {own}");
+            if parameter["$ref"].is_string() {
+                *users.entry(own["name"].as_str().unwrap()).or_default() += 1;
+            }
+        }
+    }
+    let expected = [("Idempotency-Key", 2), ("Prefer", 2), ("name", 7)];
+    assert_eq!(users, BTreeMap::from(expected));
 }
 
 #[test]
