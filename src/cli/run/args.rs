@@ -49,7 +49,7 @@ pub(in crate::cli) struct RunArgs {
     /// The requests that wait come and go, but keep their place in the queue. On a terminal a line
     /// shows how the wait goes. A gateway that was never reached is not waited for. One that is there and
     /// does not answer is asked again for as long as the wait may take, or for 25 s with 0; then it is
-    /// asked for 33 s at most to take back what it may have granted unheard. A signal ends both.
+    /// asked for 33 s at most to take back a grant whose answer was lost. A signal ends both.
     #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
     pub(super) wait: Option<Duration>,
     /// What becomes of the command when the lease is lost
