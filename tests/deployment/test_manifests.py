@@ -92,9 +92,9 @@ class Schemas(unittest.TestCase):
 
     def test_there_are_the_overlays_that_the_documentation_names(self):
         self.assertEqual(OVERLAYS, ["embedded", "external-redis", "monitored", "trial"])
-        operations = (program.ROOT / "docs" / "operations.md").read_text()
+        page = (program.ROOT / "docs" / "deploy.md").read_text()
         for overlay in OVERLAYS:
-            self.assertIn(f"k8s/overlays/{overlay}", operations)
+            self.assertIn(f"k8s/overlays/{overlay}", page)
 
 
 class Renderer(unittest.TestCase):
@@ -313,11 +313,11 @@ class Cluster(unittest.TestCase):
                             self.assertIn(host[1], services, name)
 
     def test_the_secrets_are_made_as_the_documentation_says(self):
-        operations = (program.ROOT / "docs" / "operations.md").read_text()
+        page = (program.ROOT / "docs" / "deploy.md").read_text()
         for secret, keys in SECRETS.items():
             for key in keys:
                 pattern = rf"kubectl create secret generic {secret} (.* )?--from-(file|literal)={re.escape(key)}"
-                self.assertRegex(operations, pattern)
+                self.assertRegex(page, pattern)
 
     def test_the_budget_lets_nodes_be_drained(self):
         for name, objects in each():

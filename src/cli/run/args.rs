@@ -55,7 +55,7 @@ pub(in crate::cli) struct RunArgs {
     /// shows how the wait goes; elsewhere standard error has one when it begins, when the position or
     /// the holder changes, and every 30 s. A gateway that was never reached is not waited for. One that is there and
     /// does not answer is asked again for as long as the wait may take, or for 25 s with 0; then it is
-    /// asked for 33 s at most to take back what it may have granted unheard. A signal ends both.
+    /// asked for 33 s at most to take back a grant whose answer was lost. A signal ends both.
     #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
     pub(super) wait: Option<Duration>,
     /// What becomes of the command when the lease is lost

@@ -1,4 +1,4 @@
-//! What docs/operations.md says of copies of the embedded store, and of moving to another one.
+//! What docs/backup.md, docs/move.md and docs/upgrade.md say: copies of the embedded store, moving to another store.
 
 use std::{
     fs,
