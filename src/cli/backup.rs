@@ -54,7 +54,7 @@ pub(super) async fn backup(args: &BackupArgs, environment: &Environment) -> Resu
     let bytes = client.backup().await?;
     let leases = check_backup(&bytes).map_err(CliError::Backup)?;
     write(&args.file, &bytes, args.force).map_err(unwritten)?;
-    let text = format!("{} bytes, {leases} leases\n", bytes.len());
+    let text = format!("{} bytes, leases: {leases}\n", bytes.len());
     output::answer(&text).map_err(CliError::Output)
 }
 

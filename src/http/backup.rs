@@ -49,7 +49,7 @@ const PART: usize = 64 * 1024;
     operation_id = "getBackup",
     tag = "health",
     responses(
-        (status = 200, description = "The file.", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 200, description = "The file.", content((String = "application/octet-stream"))),
         BackupProblems,
     )
 )]
@@ -100,6 +100,8 @@ impl IntoResponses for BackupProblems {
             Code::RateLimited,
             Code::WrongStore,
             Code::StoreUnavailable,
+            Code::Overloaded,
+            Code::Draining,
             Code::OutcomeUnknown,
         ])
     }

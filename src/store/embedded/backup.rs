@@ -73,12 +73,11 @@ impl Backup {
         let mut rows = Rows::default();
         let more = state.copy(&self.copied, COPY, &mut rows);
         self.add(meta, &rows);
-        match more {
-            Some(copied) => Some(Self { copied, ..self }),
-            None => {
-                self.finish();
-                None
-            }
+        if let Some(copied) = more {
+            Some(Self { copied, ..self })
+        } else {
+            self.finish();
+            None
         }
     }
 

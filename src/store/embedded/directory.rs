@@ -107,7 +107,7 @@ const PREFIX: &str = "latchgate.";
 /// Space for a segment when the disk is full.
 const RESERVE: &str = "latchgate.reserve";
 /// How much of it is written at once.
-const ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 // === impl LogFiles ===
 

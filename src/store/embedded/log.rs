@@ -12,7 +12,6 @@
 //! is kept next: no block is given up in between, so nobody else can take it. That repeats for as long as what
 //! lives fits, at least a quarter of a megabyte of records each time. What lives must therefore not grow meanwhile
 //! ([`Log::shortage`]): who holds a lock can renew and release it, and nobody acquires one.
-//!
 
 use std::{
     fmt,
@@ -96,6 +95,8 @@ pub(super) struct Log {
     reserved: u64,
     /// Whether these were needed, and none are kept since.
     reserve_spent: bool,
+    /// Whether space can be kept at all, as far as is known.
+    keeps_space: bool,
     /// How the disk last said that it is full, if it is.
     shortage: Option<ErrorKind>,
     /// Kept for its memory.
@@ -209,6 +210,7 @@ impl Log {
             is_torn: false,
             reserved: 0,
             reserve_spent: placed.in_reserve,
+            keeps_space: true,
             shortage: placed.in_reserve.then_some(ErrorKind::StorageFull),
             record: Vec::new(),
             volume,
@@ -235,7 +237,8 @@ impl Log {
     /// Keeps as much space as is needed to go on when the disk is full, while so many bytes of rows live.
     pub(super) fn keep_space(&mut self, live: u64) {
         let (needed, wanted) = self.spaces(live);
-        if self.allocated >= needed && (needed..=4 * wanted).contains(&self.reserved) {
+        let is_enough = self.allocated >= needed && (needed..=4 * wanted).contains(&self.reserved);
+        if is_enough || !self.keeps_space {
             return;
         }
         match self.keep(wanted).or_else(|_full| self.keep(needed)) {
@@ -244,7 +247,7 @@ impl Log {
             Err(error) => {
                 // Nothing says that the disk is full. Until it is, the log is as good without.
                 warn!(%error, "cannot keep space for when the disk is full");
-                self.reserved = needed;
+                self.keeps_space = false;
             }
         }
     }
@@ -263,7 +266,8 @@ impl Log {
 
     /// Whether what lives has room in a new segment on a full disk, and in the one that follows it.
     pub(super) fn can_go_on(&self, live: u64) -> bool {
-        live + (BLOCK as u64) < self.allocated.min(self.reserved)
+        // A segment has a header, and ends with a whole block of which the last bytes are zeros.
+        live + 2 * (BLOCK as u64) < self.allocated.min(self.reserved)
     }
 
     /// Whether much of the log is not needed any more, while so many bytes of rows live.

@@ -304,9 +304,10 @@ impl Writer {
                  acquired until it has room"
             )
         });
-        match &why {
-            Some(why) => error!("{why}"),
-            None => info!("the disk of the data directory has room again: locks are acquired"),
+        if let Some(why) = &why {
+            error!("{why}");
+        } else {
+            info!("the disk of the data directory has room again: locks are acquired");
         }
         self.health.set_shortage(why.clone());
         self.shortage = why.map(|why| Unavailability::DiskFull(why).into());

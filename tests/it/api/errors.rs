@@ -37,6 +37,10 @@ fn store_errors() -> Vec<(StoreError, u16, &'static str)> {
         ),
         (
             unavailable(Unavailability::Disk(text())),
+            503,
+            "store-unavailable",
+        ),
+        (
             unavailable(Unavailability::DiskFull(text())),
             503,
             "store-unavailable",

@@ -90,7 +90,7 @@ fn a_backup_under_load_holds_every_lease_that_was_acknowledged_before_it() {
         let ran = back_up(&gateway, &file, &[]);
         done.store(true, Ordering::Release);
         assert_eq!(ran.code, Some(0), "{ran:?}");
-        assert!(ran.out.contains(" leases"), "{ran:?}");
+        assert!(ran.out.contains("leases: "), "{ran:?}");
         busy.join().unwrap()
     });
     gateway.kill();

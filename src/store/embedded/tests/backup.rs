@@ -45,11 +45,10 @@ async fn what_was_acknowledged_before_is_in_it_whatever_changes_meanwhile() {
         // In every order of what ends first: the copy goes by that.
         for turn in 0..150 {
             let lease = &held[turn * 7];
-            let renewer = Renewer::Bearer;
             let ttl = crate::lock::Ttl::from_millis(LONG / (1 + turn as u64 % 5)).unwrap();
             let renewed = rig
                 .store()
-                .renew_as(renewer, &lease.name, &lease.token, Some(ttl))
+                .renew_as(Renewer::Bearer, &lease.name, &lease.token, Some(ttl))
                 .await;
             assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
             let passing = attempt(&format!("passing:{turn}"), LONG);

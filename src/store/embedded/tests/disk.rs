@@ -205,12 +205,11 @@ impl Volume for Disk {
     fn keep_reserve(&self, len: u64) -> io::Result<()> {
         let mut platter = self.platter();
         platter.writable()?;
-        let file = match platter.reserve {
-            Some(file) => file,
-            None => {
-                platter.files.push(FileOnDisk::default());
-                platter.files.len() - 1
-            }
+        let file = if let Some(file) = platter.reserve {
+            file
+        } else {
+            platter.files.push(FileOnDisk::default());
+            platter.files.len() - 1
         };
         platter.reserve = Some(file);
         let len = usize::try_from(len).expect("test files are small");
