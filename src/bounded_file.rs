@@ -112,7 +112,7 @@ mod tests {
     const MOST: u64 = 16;
 
     fn refusal(path: &Path) -> String {
-        read(path, MOST).unwrap_err().to_string()
+        read(path, MOST).expect_err("it is refused").to_string()
     }
 
     #[test]

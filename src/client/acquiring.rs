@@ -502,7 +502,7 @@ impl WaitStatus {
     }
 
     /// The same, with a setback.
-    pub(super) fn with_trouble(self, trouble: ClientError) -> Self {
+    pub(crate) fn with_trouble(self, trouble: ClientError) -> Self {
         Self {
             trouble: Some(trouble),
             ..self

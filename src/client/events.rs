@@ -206,7 +206,7 @@ impl Events {
         }
         let failure = match timeout(time_out, request.send()).await {
             Ok(Ok(response)) if response.status().is_success() => {
-                self.url = address.url().to_owned();
+                address.url().clone_into(&mut self.url);
                 self.connection = Some(response);
                 self.parser = EventParser::default();
                 return Ok(());

@@ -72,7 +72,7 @@ impl PemFile {
     pub fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, PemError> {
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.read()?)
             .collect::<Result<_, _>>()
-            .map_err(|error| self.unusable(error, Reason::NoCertificate));
+            .map_err(|error| self.unusable(&error, Reason::NoCertificate));
         let found = found?;
         if found.is_empty() {
             return Err(self.refused(Reason::NoCertificate));
@@ -83,7 +83,7 @@ impl PemFile {
     /// The first private key in it.
     pub fn key(&self) -> Result<PrivateKeyDer<'static>, PemError> {
         PrivateKeyDer::from_pem_slice(&self.read()?)
-            .map_err(|error| self.unusable(error, Reason::NoKey))
+            .map_err(|error| self.unusable(&error, Reason::NoKey))
     }
 
     /// The authorities in it, at least one.
@@ -102,7 +102,7 @@ impl PemFile {
             .map_err(|error| self.refused(Reason::Unreadable(error)))
     }
 
-    fn unusable(&self, error: pem::Error, none: Reason) -> PemError {
+    fn unusable(&self, error: &pem::Error, none: Reason) -> PemError {
         self.refused(match error {
             pem::Error::NoItemsFound => none,
             // The others repeat a part of the file.

@@ -42,8 +42,8 @@ async fn queued_at(engine: &Engine) -> JoinHandle<Result<Granted, AcquireError>>
     caller
 }
 
-fn renewed(held: HeldLease) -> Result<Renewal, StoreError> {
-    Ok(Renewal::Renewed(held, None))
+fn renewed(held: HeldLease) -> Renewal {
+    Renewal::Renewed(held, None)
 }
 
 fn answers_renew(store: &Arc<ScriptedStore>, answer: Result<Renewal, StoreError>) {
@@ -102,10 +102,10 @@ async fn who_waited_is_answered_at_least_half_of_the_ttl() {
         let now = Instant::now() + stood_still;
         answers_renew(
             &store,
-            renewed(HeldLease {
+            Ok(renewed(HeldLease {
                 as_of: now,
                 ..held()
-            }),
+            })),
         );
         store.tell(News::Granted(handed_over));
         // The task that waits runs when the time has passed.
@@ -130,10 +130,10 @@ async fn a_confirmation_that_comes_late_is_renewed_as_well() {
     let later = Instant::now() + TTL * 3 / 4;
     answers_renew(
         &store,
-        renewed(HeldLease {
+        Ok(renewed(HeldLease {
             as_of: later,
             ..held()
-        }),
+        })),
     );
     store.tell(News::GrantedProvisionally);
     let granted = caller.await.unwrap().unwrap();
@@ -233,7 +233,7 @@ async fn a_renewal_of_which_nothing_is_left_is_of_unknown_outcome() {
     let (engine, _lifecycle) = engine(&store);
     let late = fresh();
     advance(TTL).await;
-    answers_renew(&store, renewed(late));
+    answers_renew(&store, Ok(renewed(late)));
     let error = engine.renew(name(), Token::random(), None, None).await;
     let error = error.unwrap_err();
     assert!(
@@ -252,7 +252,7 @@ async fn a_renewal_whose_answer_comes_after_the_lease_is_reported_as_lost() {
         expires_in: Duration::ZERO,
         ..held()
     };
-    answers_renew(&store, renewed(nothing));
+    answers_renew(&store, Ok(renewed(nothing)));
     let event = hold.next().await;
     assert!(matches!(event, Some(HoldEvent::Ended(_))), "{event:?}");
 }
@@ -264,7 +264,7 @@ async fn the_margin_of_a_renewal_is_what_the_store_had_left() {
     // It was renewed at another gateway since it was granted here, so that its first TTL is all but over.
     let lease = engine.acquire(request(None)).await.unwrap();
     lease.delivery.delivered();
-    advance(TTL - Duration::from_millis(1)).await;
+    advance(TTL.saturating_sub(Duration::from_millis(1))).await;
     let told = Duration::from_secs(20);
     answers_renew(&store, Ok(Renewal::Renewed(held(), Some(told))));
     let token = lease.lease.token;

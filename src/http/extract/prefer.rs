@@ -33,7 +33,7 @@ impl PreferredWait {
         let texts = values.filter_map(|value| value.to_str().ok());
         // Of several the first counts.
         let mut waits = texts.flat_map(|text| text.split(',')).filter_map(wait);
-        Self(waits.next().flatten())
+        Self(waits.next().and_then(seconds))
     }
 }
 
@@ -45,21 +45,23 @@ impl<S: Sync> FromRequestParts<S> for PreferredWait {
     }
 }
 
-/// The number of seconds, if the preference is `wait`; without one if that is no number.
-fn wait(preference: &str) -> Option<Option<u64>> {
+/// What follows, if the preference is `wait`.
+fn wait(preference: &str) -> Option<&str> {
     let preference = preference.split(';').next().unwrap_or_default();
     let (name, value) = preference.split_once('=').unwrap_or((preference, ""));
-    if !name.trim().eq_ignore_ascii_case("wait") {
-        return None;
-    }
-    let value = value.trim();
+    let is_wait = name.trim().eq_ignore_ascii_case("wait");
+    is_wait.then(|| value.trim())
+}
+
+/// A number of seconds, if that is what it is.
+fn seconds(value: &str) -> Option<u64> {
     let unquoted = value
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'));
     let digits = unquoted.unwrap_or(value);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     // More than any number is more than is allowed.
-    Some(is_number.then(|| digits.parse().unwrap_or(u64::MAX)))
+    is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
 // === impl AppliedWait ===

@@ -98,8 +98,7 @@ pub(in crate::http) async fn acquire(
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
     (_, context, long_requests, connection): (NoQuery, RequestContext, LongRequests, AnsweredOn),
-    preferred: PreferredWait,
-    IdempotencyKeyHeader(key): IdempotencyKeyHeader,
+    (preferred, IdempotencyKeyHeader(key)): (PreferredWait, IdempotencyKeyHeader),
     ApiJson(mut body): ApiJson<AcquireBody>,
 ) -> Annotated<Acquired> {
     // A caller that hangs up from here on: the engine leaves the queue and gives the lease back.

@@ -93,13 +93,13 @@ fn link(base_path: &BasePath, asked: &ListQuery, cursor: &str) -> HeaderValue {
     let mut parameters = format!("limit={}&cursor={cursor}", asked.limit);
     let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     if !asked.filter.prefix.as_str().is_empty() {
-        parameters += &format!("&prefix={}", encoded(asked.filter.prefix.as_str()));
+        parameters.extend(["&prefix=", &encoded(asked.filter.prefix.as_str())]);
     }
     if let Some(owner) = &asked.filter.owner {
-        parameters += &format!("&owner={}", encoded(owner.as_str()));
+        parameters.extend(["&owner=", &encoded(owner.as_str())]);
     }
     if let Some(search) = &asked.filter.search {
-        parameters += &format!("&search={}", encoded(search.as_str()));
+        parameters.extend(["&search=", &encoded(search.as_str())]);
     }
     HeaderValue::try_from(format!("<{base_path}/locks?{parameters}>; rel=\"next\""))
         .expect("a base path that routes and what is percent-encoded are visible ASCII")

@@ -326,12 +326,11 @@ impl AnsweredOn {
     /// The answer with a grant is handed to HTTP. The grant is delivered when its first byte has left, and
     /// given back if the connection ends before.
     pub(in crate::http) fn hand_over(&self, delivery: Delivery, slot: LeaseSlot) {
-        match &self.0 {
-            Some(connection) => connection.grants.add((delivery, slot)),
-            None => {
-                delivery.delivered();
-                slot.keep();
-            }
+        if let Some(connection) = &self.0 {
+            connection.grants.add((delivery, slot));
+        } else {
+            delivery.delivered();
+            slot.keep();
         }
     }
 }

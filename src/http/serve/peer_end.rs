@@ -205,12 +205,11 @@ impl LookWindow {
     }
 
     fn unpack(packed: u64) -> (u32, u16, u16) {
-        let [a, b, c, d, e, f, g, h] = packed.to_be_bytes();
-        let window = u32::from_be_bytes([a, b, c, d]);
+        let [window @ .., b4, b5, n6, n7] = packed.to_be_bytes();
         (
-            window,
-            u16::from_be_bytes([e, f]),
-            u16::from_be_bytes([g, h]),
+            u32::from_be_bytes(window),
+            u16::from_be_bytes([b4, b5]),
+            u16::from_be_bytes([n6, n7]),
         )
     }
 
@@ -290,7 +289,8 @@ mod tests_of_the_kernel {
         client.read_exact(&mut [0; 300]).await.unwrap();
         // As much as fits nowhere.
         let mut written = WRITTEN;
-        while let Some(more) = server.write(&[0; 65_536]).now_or_never() {
+        let piece = vec![0; 65_536];
+        while let Some(more) = server.write(&piece).now_or_never() {
             written += u64::try_from(more.unwrap()).unwrap();
         }
         client.set_zero_linger().unwrap();

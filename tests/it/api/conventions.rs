@@ -232,8 +232,11 @@ async fn a_page_names_the_next_one_by_its_path_and_the_last_none() {
     let Some(StoreCall::List(asked)) = service.script.asked().pop() else {
         panic!("not a list");
     };
-    assert_eq!(asked.prefix.as_str(), "deploy:");
-    assert_eq!(asked.owner.as_ref().unwrap().as_str(), "J\u{fc}rgen >\"&");
+    assert_eq!(asked.filter.prefix.as_str(), "deploy:");
+    assert_eq!(
+        asked.filter.owner.as_ref().unwrap().as_str(),
+        "J\u{fc}rgen >\"&"
+    );
     assert!(
         asked.cursor.is_some() && target.contains("limit=7"),
         "{link}"

@@ -175,7 +175,13 @@ fn every_answer_has_its_headers() {
         }
     }
     let kept = document["components"]["headers"]["NoStore"]["description"].to_string();
-    for path in ["`/locks`", "`/events`", "`/session`", "`/stats`", "`/backup`"] {
+    for path in [
+        "`/locks`",
+        "`/events`",
+        "`/session`",
+        "`/stats`",
+        "`/backup`",
+    ] {
         assert!(kept.contains(path), "{path}: {kept}");
     }
 }

@@ -1,7 +1,7 @@
 //! By what a server knows the gateway, and the gateway the server.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -208,7 +208,7 @@ impl Credentials {
 }
 
 /// All of a file but the line break at its end.
-fn read_password(path: &PathBuf) -> Result<String, PasswordError> {
+fn read_password(path: &Path) -> Result<String, PasswordError> {
     let text = bounded_file::read_text(path, MAX_PASSWORD);
     let mut text = text.map_err(|error| match error {
         FileError::TooLong(_) => PasswordError::TooLong,
