@@ -149,9 +149,12 @@ async fn the_tag_of_a_lock_names_its_holder_and_nothing_that_changes_meanwhile()
     let service = Service::start();
     let look = async |holder: Option<Holder>, headers: &[(&str, &str)]| {
         let inspection = holder.map_or_else(free, shown);
-        let mut script = service.script.inspect.lock().unwrap();
-        script.push_back(Ok(inspection));
-        drop(script);
+        service
+            .script
+            .inspect
+            .lock()
+            .unwrap()
+            .push_back(Ok(inspection));
         service.ask(Method::GET, "/locks/a", headers, "").await
     };
     let mut renewed = held();

@@ -319,6 +319,7 @@ fn an_operation_is_called_by_a_verb_and_what_it_is_done_to() {
         ids.collect::<Vec<_>>(),
         [
             "getIndex",
+            "getBackup",
             "getDashboard",
             "getDocs",
             "listenToEvents",

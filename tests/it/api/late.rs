@@ -63,11 +63,11 @@ async fn a_holder_is_shown_as_it_is_then() {
     service.script.acquires(held_by(holder()));
     let answer = service.ask(Method::POST, "/locks/a", JSON, "").await;
     assert_eq!(answer.status, 423);
-    is_told_now(&answer.json()["holder"]);
+    is_told_now(&answer.json()["holders"][0]);
     let inspection = Ok(shown(holder()));
     service.script.inspect.lock().unwrap().push_back(inspection);
     let answer = service.ask(Method::GET, "/locks/a", &[], "").await;
-    is_told_now(&answer.json()["holder"]);
+    is_told_now(&answer.json()["holders"][0]);
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ async fn a_new_quorum_waits_says_so_and_then_votes() {
     let refuses_for = rig.check("votes").await.refuses_for;
     let until = refuses_for.expect("nobody knows for how long");
     assert!(
-        !until.is_zero() && until <= Duration::from_secs(2),
+        !until.is_zero() && until <= Duration::from_secs(3),
         "{until:?}"
     );
     let asked = attempt("lock");
