@@ -463,7 +463,7 @@ impl AcquireAttempt {
                 None => self.resend(parked).await,
             },
             Interruption::News(News::Forgotten) => self.resend(parked).await,
-            Interruption::End(end) => Some(self.leave(&end, parked).await),
+            Interruption::End(end) => Some(Box::pin(self.leave(&end, parked)).await),
         }
     }
 
@@ -518,7 +518,7 @@ impl AcquireAttempt {
                 None
             }
             // Leaving returns the current state from the store, which may have queued the attempt after all.
-            _ => Some(self.leave(&WaitEnd::WaitOver, parked).await),
+            _ => Some(Box::pin(self.leave(&WaitEnd::WaitOver, parked)).await),
         }
     }
 

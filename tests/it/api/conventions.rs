@@ -254,10 +254,8 @@ async fn a_page_names_the_next_one_by_its_path_and_the_last_none() {
 async fn a_key_with_a_rate_is_told_of_it_before_it_is_refused() {
     let (key, other) = (Key::new(), Key::new());
     let all = "acquire = ['*']\nview = ['*']";
-    let file = key.entry(
-        "ci",
-        &format!("{all}\nrequests_per_second = 0.5\nburst = 3"),
-    ) + &other.entry("other", &format!("{all}\nmax_leases = 5"));
+    let file = key.entry("ci", &format!("{all}\nrequests_per_second = 1\nburst = 3"))
+        + &other.entry("other", &format!("{all}\nmax_leases = 5"));
     let service = Service::with_keys(&file);
     let ask = async |method: Method, path: &str, key: &Key| {
         let headers = [key.auth(), ("lock-token", TOKEN)];
@@ -273,22 +271,22 @@ async fn a_key_with_a_rate_is_told_of_it_before_it_is_refused() {
         let limits = (text("ratelimit-policy"), text("ratelimit"));
         (answer.status().as_u16(), limits.0, limits.1)
     };
-    let policy = "\"requests\";q=3;w=6".to_owned();
+    let policy = "\"requests\";q=3;w=3".to_owned();
     for (path, method, status, left) in [
-        ("/locks/a", Method::GET, 200, "\"requests\";r=2;t=2"),
-        ("/locks/a", Method::POST, 201, "\"requests\";r=1;t=4"),
+        ("/locks/a", Method::GET, 200, "\"requests\";r=2;t=1"),
+        ("/locks/a", Method::POST, 201, "\"requests\";r=1;t=2"),
         // It is not counted, and what is left is told all the same.
-        ("/locks/a/renew", Method::PUT, 200, "\"requests\";r=1;t=4"),
-        ("/locks/a/hold", Method::POST, 200, "\"requests\";r=1;t=4"),
-        ("/locks", Method::GET, 200, "\"requests\";r=0;t=6"),
-        ("/locks/a", Method::GET, 429, "\"requests\";r=0;t=6"),
+        ("/locks/a/renew", Method::PUT, 200, "\"requests\";r=1;t=2"),
+        ("/locks/a/hold", Method::POST, 200, "\"requests\";r=1;t=2"),
+        ("/locks", Method::GET, 200, "\"requests\";r=0;t=3"),
+        ("/locks/a", Method::GET, 429, "\"requests\";r=0;t=3"),
     ] {
         let answer = ask(method, path, &key).await;
         assert_eq!(answer, (status, policy.clone(), left.to_owned()), "{path}");
     }
-    tokio::time::advance(Duration::from_secs(4)).await;
+    tokio::time::advance(Duration::from_secs(2)).await;
     let later = ask(Method::GET, "/locks/a", &key).await;
-    assert_eq!(later, (200, policy, "\"requests\";r=1;t=4".to_owned()));
+    assert_eq!(later, (200, policy, "\"requests\";r=1;t=2".to_owned()));
     for path in ["/locks/a", "/locks", "/healthz"] {
         let answer = ask(Method::GET, path, &other).await;
         assert_eq!(answer, (200, String::new(), String::new()), "{path}");

@@ -264,8 +264,9 @@ impl Store for Scripted {
             }
             Renewer::Adopter(keeper) => *self.0.adopted_by.lock().unwrap() = Some(keeper),
         }
+        let margin = Some(lease.expires_in);
         self.0
-            .next(asked, &self.0.renew, Renewal::Renewed(lease, None))
+            .next(asked, &self.0.renew, Renewal::Renewed(lease, margin))
             .await
     }
 
