@@ -11,8 +11,8 @@ use tracing::warn;
 use crate::{
     auth::Authorization,
     lock::{
-        CallerId, FencingToken, Fingerprint, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName,
-        Metadata, Owner, Salt, Token, TokenHash, Ttl,
+        CallerId, FencingToken, Fingerprint, HeldLease, HoldLimit, IdempotencyKey, KeeperId, Lease,
+        LockName, Metadata, Owner, Salt, Token, TokenHash, Ttl,
     },
     store::{
         Store, StoreError, Uncertainty,
@@ -369,12 +369,9 @@ impl AcquireAttempt {
             let decided = match answer {
                 // It may have held the lock for a while before it asked again.
                 Ok(Acquisition::Granted(held)) if self.was_queued => {
-                    match Box::pin(self.granted_after_wait(held)).await {
+                    match Box::pin(self.granted_or_resent(held, &mut parked)).await {
                         Some(outcome) => ControlFlow::Break(outcome),
-                        None => match self.resend(&mut parked).await {
-                            Some(outcome) => ControlFlow::Break(outcome),
-                            None => continue,
-                        },
+                        None => continue,
                     }
                 }
                 answer => self.decided(answer),
@@ -452,10 +449,7 @@ impl AcquireAttempt {
         match interruption {
             Interruption::News(News::Granted(held)) => {
                 self.engine.metrics.handed_over(false);
-                match Box::pin(self.granted_after_wait(held)).await {
-                    Some(outcome) => Some(outcome),
-                    None => self.resend(parked).await,
-                }
+                Box::pin(self.granted_or_resent(held, parked)).await
             }
             Interruption::News(News::Superseded) => Some(Err(AcquireError::Superseded)),
             Interruption::News(News::GrantedProvisionally) => match self.confirm().await {
@@ -504,6 +498,18 @@ impl AcquireAttempt {
             Ok(Confirmation::Lost) => None,
             Ok(Confirmation::Superseded) => Some(Err(AcquireError::Superseded)),
             Err(error) => Some(Err(self.failed(error))),
+        }
+    }
+
+    /// The outcome of a grant that was waited for; `None` if it is lost, and the attempt must be sent again.
+    async fn granted_or_resent(
+        &mut self,
+        held: HeldLease,
+        parked: &mut Parked,
+    ) -> Option<AcquireResult> {
+        match self.granted_after_wait(held).await {
+            Some(outcome) => Some(outcome),
+            None => self.resend(parked).await,
         }
     }
 
