@@ -452,10 +452,9 @@ impl AcquireAttempt {
                 Box::pin(self.granted_or_resent(held, parked)).await
             }
             Interruption::News(News::Superseded) => Some(Err(AcquireError::Superseded)),
-            Interruption::News(News::GrantedProvisionally) => match self.confirm().await {
-                Some(outcome) => Some(outcome),
-                None => self.resend(parked).await,
-            },
+            Interruption::News(News::GrantedProvisionally) => {
+                Box::pin(self.confirmed_or_resent(parked)).await
+            }
             Interruption::News(News::Forgotten) => self.resend(parked).await,
             Interruption::End(end) => Some(Box::pin(self.leave(&end, parked)).await),
         }
@@ -508,6 +507,13 @@ impl AcquireAttempt {
         parked: &mut Parked,
     ) -> Option<AcquireResult> {
         match self.granted_after_wait(held).await {
+            Some(outcome) => Some(outcome),
+            None => self.resend(parked).await,
+        }
+    }
+
+    async fn confirmed_or_resent(&mut self, parked: &mut Parked) -> Option<AcquireResult> {
+        match self.confirm().await {
             Some(outcome) => Some(outcome),
             None => self.resend(parked).await,
         }
