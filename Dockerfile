@@ -1,5 +1,9 @@
 # The image of a gateway: `docker build -t latchgate .`
 #
+# The base images have tags here, which somebody may move. To build on exactly the same ones again:
+# `scripts/pin-images` asks the registries for their digests and writes them behind the tags, here and in the
+# other files that name an image.
+#
 # The program is built on the same Debian release that the image has, so that it finds its libc.
 
 FROM docker.io/library/rust:1.91-slim-bookworm AS build
@@ -30,12 +34,14 @@ RUN touch build.rs src/lib.rs src/main.rs \
 # libc and root certificates; no shell, no package manager. `nonroot` is user and group 65532.
 FROM gcr.io/distroless/cc-debian12:nonroot
 
-# The same, for the label.
+# The same, for the label; and where its source is: --build-arg SOURCE=https://HOST/OWNER/REPOSITORY
 ARG REVISION=unknown
+ARG SOURCE=
 LABEL org.opencontainers.image.title="Latchgate" \
       org.opencontainers.image.description="A lock gateway: distributed locks over plain HTTP and JSON, on Redis or on an embedded durable store." \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="${SOURCE}" \
       org.opencontainers.image.licenses="Apache-2.0"
 
 COPY --from=build --chown=0:0 /out/usr/bin/latchgate /usr/bin/latchgate

@@ -5,9 +5,11 @@ import { tick } from "./model/clock.js";
 import { answers, close, connection, listen, open } from "./model/connection.js";
 import { forgetEvents, hear, keepEvents } from "./model/feed.js";
 import { forgetFigures, keepFigures, lookAtFigures } from "./model/figures.js";
+import { forgetHistory, keepHistory, noteWaiters } from "./model/history.js";
 import { forgetLeases, keepLeases } from "./model/leases.js";
 import { apply, catchUp, forgetLocks, isIdle, keepLocks, load, tidy } from "./model/locks.js";
 import { route } from "./model/route.js";
+import { cancelSearch, seekAgain } from "./model/search.js";
 import { begin, beginAnew, lookAgain, lookAtSession, may, seesFigures, seesSomething, session } from "./model/session.js";
 import { forgetStore, lookAtStore, store } from "./model/store.js";
 import { Page } from "./pages/page.js";
@@ -64,6 +66,8 @@ function reconsider() {
   keepLeases((name) => may("acquire", name));
   if (seesFigures()) keepFigures(isSeen);
   else forgetFigures();
+  cancelSearch();
+  keepHistory(isSeen);
   keepLocks(isSeen);
   if (seesSomething()) return load();
   close({ forget: true });
@@ -83,7 +87,9 @@ effect(() => {
       return follow();
     }
     close({ forget: true });
+    cancelSearch();
     forgetLocks();
+    forgetHistory();
     forgetEvents();
     forgetFigures();
     forgetLeases();
@@ -101,6 +107,8 @@ effect(() => {
     if (state !== "lost" || answers()) lookAtSession({ told: state === "live" });
     // Where the store does not answer, nobody knows what has ended.
     tidy({ live: state === "live" && store.value.state !== "silent", answers: answers() });
+    seekAgain({ answers: answers() });
+    noteWaiters();
   });
 });
 

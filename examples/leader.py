@@ -16,6 +16,7 @@ import sys
 import time
 import urllib.parse
 
+TRAVEL = 0.5  # seconds
 GATEWAY = urllib.parse.urlsplit(os.environ.get("LATCHGATE_URL", "http://localhost:7420"))
 
 
@@ -49,7 +50,8 @@ def lead(me):
             if kind in ("granted", "renewed"):
                 if deadline is None:
                     print(f"{me} leads, fencing token {data['fencing_token']}", flush=True)
-                deadline = now + data["expires_in_ms"] / 1000
+                # From when it is received, without the time that it may have travelled.
+                deadline = now + data["expires_in_ms"] / 1000 - TRAVEL
             elif kind in ("lost", "refused", "draining", "released"):
                 if deadline is not None:
                     print(f"{me} leads no more: {kind}", flush=True)

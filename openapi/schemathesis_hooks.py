@@ -38,6 +38,13 @@ def shorten(case):
 @schemathesis.hook
 def before_call(context, case, kwargs):
     shorten(case)
+    # A wait that is preferred is one like any other.
+    if case.headers and "Prefer" in case.headers:
+        case.headers["Prefer"] = "wait=0"
+    # The token of a release is in the header if the body is left out; no schema can say that either.
+    if case.operation.path.endswith("/release") and not isinstance(case.body, dict):
+        case.headers = case.headers or {}
+        case.headers.setdefault("Lock-Token", "A" * 43)
     # A cursor is what an earlier page gave out, and is checked; no schema can say that.
     if case.query:
         case.query.pop("cursor", None)

@@ -3,13 +3,14 @@
 //! The crate is both the `latchgate` program and the library it is made of. Modules depend on each
 //! other in one direction only; `ARCHITECTURE.md` draws the map and a test checks it.
 //!
-//! With `default-features = false` only [`lock`], [`tls`] and [`client`] remain: what a program needs that
+//! With `default-features = false` only [`lock`], [`tls`] and [`client`] remain, with what they stand on: what a program needs that
 //! takes locks through a gateway.
 
 #[cfg(feature = "server")]
 pub mod audit;
 #[cfg(feature = "server")]
 pub mod auth;
+pub mod bounded_file;
 #[cfg(feature = "server")]
 pub mod cli;
 pub mod client;

@@ -25,6 +25,7 @@ use latchgate::{
         parking::Parking,
     },
 };
+use tokio::time::Instant;
 
 /// The argument that starts this program as that gateway.
 pub(super) const ROLE: &str = "null-gateway";
@@ -63,6 +64,7 @@ impl Store for NullStore {
             hold_expires_in: None,
             owner: attempt.owner.clone(),
             metadata: Metadata::default(),
+            as_of: Instant::now(),
         }))
     }
 

@@ -20,14 +20,26 @@ const RATE_WINDOW = 9_000;
 /** Renewals are fewer still. */
 const MARGIN_WINDOW = 30_000;
 
-/** The last answer of `GET /stats`, or null; and why there is none. */
+/**
+ * The last answer of `GET /stats` from the gateway whose figures are shown, or null; and why there is none. Behind a
+ * load balancer not every answer comes from the same one: as long as it answers, one gateway is shown.
+ */
 export const figures = signal(null);
 export const figuresProblem = signal(null);
+/** Changes with each answer, of whichever gateway. */
+export const answered = signal(0);
 
-/** Oldest first: `{time, held, waiters, grants, refusals, margin, least}`; null is not known. */
-export const samples = [];
+/**
+ * Oldest first: `{time, instance, held, waiters, leases, waiting, grants, refusals, margin, least}`; null is not known.
+ * `held` and `waiters` are of all gateways, the others of that instance.
+ */
+const samples = [];
 
-/** The last answers by instance: behind a load balancer not every answer comes from the same one. */
+/** Those that say something of all gateways, and those of the gateway that is shown. */
+export const samplesOfAll = () => samples;
+export const samplesHere = () => samples.filter(({ instance }) => instance === null || instance === figures.value?.instance);
+
+/** The last answers by instance. */
 const answers = new Map();
 let asked = false;
 let stop = null;
@@ -47,7 +59,10 @@ async function look() {
     const { body, sentAt } = await ask("stats", { timeout: 4_000, signal: stopped });
     hearChecks(body.checks, sentAt);
     sample(body, Date.now());
-    figures.value = body;
+    const shown = figures.peek()?.instance;
+    const last = answers.get(shown)?.at(-1).time ?? -Infinity;
+    if (shown === body.instance || Date.now() - last > GAP) figures.value = body;
+    answered.value += 1;
     figuresProblem.value = null;
   } catch (problem) {
     if (stopped.aborted) return;
@@ -61,7 +76,28 @@ async function look() {
   }
 }
 
-const UNKNOWN = { held: null, waiters: null, grants: null, refusals: null, margin: null, least: null };
+const UNKNOWN = {
+  instance: null, held: null, waiters: null, leases: null, waiting: null, grants: null, refusals: null, margin: null,
+  least: null,
+};
+
+/** Whether what is counted in the list is all there is. */
+export function countsAll() {
+  const { state, more, partial } = listing.value;
+  return seesAll() && state === "ready" && !more && !partial;
+}
+
+/** How many leases are held, and how many wait for them, in the list. */
+export function totals() {
+  let held = 0;
+  let waiters = 0;
+  for (const lock of locks.values()) {
+    if (lock.ended) continue;
+    held += 1;
+    waiters += lock.waiters ?? 0;
+  }
+  return { held, waiters };
+}
 
 function sample(stats, time) {
   // Where nobody has looked, nothing is known.
@@ -78,15 +114,23 @@ function sample(stats, time) {
   const margins = renewals(past[0].stats.renew_margin, stats.renew_margin);
   samples.push({
     time,
-    // Beside figures of the whole gateway those that are seen would look like all.
-    held: seesAll() && listing.value.state === "ready" && !listing.value.more ? locks.size : stats.leases,
-    waiters: stats.waiters,
+    instance: stats.instance,
+    ...ofAll(stats),
+    leases: stats.leases,
+    waiting: stats.waiters,
     grants: then ? per(granted, then.granted) : null,
     refusals: then ? per(held + refused, then.held + then.refused) : null,
     margin: quantile(margins, stats.renew_margin.bounds_ms, 0.5),
     least: quantile(margins, stats.renew_margin.bounds_ms, 0.05),
   });
   trim(time);
+}
+
+/** What is known of all gateways. Of an embedded store the one gateway knows it. */
+function ofAll(stats) {
+  if (countsAll()) return totals();
+  const knows = stats.store === "embedded" && seesAll();
+  return knows ? { held: stats.leases, waiters: stats.waiters } : { held: null, waiters: null };
 }
 
 /** Drops what no chart shows any more, also while no answer comes. */

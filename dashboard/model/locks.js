@@ -24,7 +24,10 @@ const FEW = 2_000;
 /** Between loads that gaps and reconnects ask for. */
 const PAUSE = { least: 1_000, most: 15_000 };
 
-/** By name: `{name, fence, owner, metadata, ttl, expiresAt, acquiredAt, foreign, waiters, ended}`. */
+/**
+ * By name: `{name, fence, owner, metadata, ttl, expiresAt, acquiredAt, foreign, waiters, ended}`. Events tell no
+ * metadata: it is null until the lock is listed.
+ */
 export const locks = new Map();
 /** Changes after the locks have: whoever shows them reads it. */
 export const locksVersion = signal(0);
@@ -34,7 +37,7 @@ export const locksVersion = signal(0);
  */
 export const listing = signal({ state: "idle", more: false, partial: false });
 
-const changed = soon(() => (locksVersion.value += 1), 200);
+export const changed = soon(() => (locksVersion.value += 1), 200);
 /** The highest fencing token by name that is known to have ended: word of it may come late. */
 const endedFences = new Map();
 let prefix = "";
@@ -120,7 +123,7 @@ async function walkThrough(begin, round, signal) {
 }
 
 /** Takes in a lock as a list or an inspection shows it. */
-export function take({ name, holder, waiter_count: waiters }, sentAt, round = begun) {
+export function take({ name, holders: [holder = null], waiter_count: waiters }, sentAt, round = begun) {
   const known = locks.get(name);
   if (holder === null) {
     // How it ended, an event may tell; that it has ended is certain.
@@ -178,7 +181,7 @@ function acquired(event, known) {
     name,
     fence,
     owner,
-    metadata: {},
+    metadata: null,
     ttl: left,
     foreign: false,
     waiters,

@@ -5,8 +5,14 @@ import { ask, doubtful, Problem } from "./api.js";
 import { now } from "./clock.js";
 import { connection } from "./connection.js";
 
-/** `{state}`: `unknown`, `answers`, or `silent` with `since` and a `detail`, as the gateway says. */
+/**
+ * `{state}`: `unknown`, `answers`, or as the gateway says with a `detail`: `silent` with `since`, or `refusing` with `until`
+ * (null if nobody knows), for a quorum that answers, and grants no lock yet.
+ */
 export const store = signal({ state: "unknown" });
+
+/** Whether it is a quorum: there each gateway knows only those who wait through it. */
+export const isQuorum = signal(false);
 
 /** How often that is asked while nothing else tells. */
 const OFTEN = 3_000;
@@ -41,10 +47,15 @@ async function look() {
 /** Takes in what a gateway has looked at. */
 export function hearChecks(checks, sentAt) {
   askedAt = Math.max(askedAt, sentAt);
-  const outage = checks?.find((check) => check.status === "outage");
+  if (checks) isQuorum.value = checks.some((check) => check.name === "votes");
+  const outages = checks?.filter((check) => check.status === "outage") ?? [];
+  const outage = outages.find((check) => check.name !== "votes") ?? outages[0];
   const before = store.peek();
   if (!outage) {
     if (before.state !== "answers") store.value = { state: "answers" };
+  } else if (outage.name === "votes") {
+    const until = outage.refuses_for_ms === undefined ? null : sentAt + outage.refuses_for_ms;
+    store.value = { state: "refusing", until, detail: outage.detail };
   } else if (before.state !== "silent" || before.detail !== outage.detail) {
     store.value = { state: "silent", since: before.since ?? sentAt, detail: outage.detail };
   }

@@ -5,6 +5,7 @@ import { count, NOTHING, plural } from "../model/format.js";
 import { isLoaded, listing, load, locks, locksVersion, MOST } from "../model/locks.js";
 import { canBegin, isName, RULE } from "../model/name.js";
 import { go, lockHref, requery, route } from "../model/route.js";
+import { fits, isIncomplete, matched, MOST_FOUND, seeking, want } from "../model/search.js";
 import { exampleName, may, seesAll, seesSomething } from "../model/session.js";
 import { curl } from "../model/terminal.js";
 import { Copy } from "../parts/copy.js";
@@ -15,23 +16,24 @@ import { LockState } from "../parts/lock_state.js";
 import { Empty, Failed, Loading, Trouble } from "../parts/notice.js";
 import { tell } from "../parts/said.js";
 import { SEEN, Sight } from "../parts/sight.js";
+import { Spark } from "../parts/spark.js";
 import { Foreign } from "../parts/text.js";
 import { Age, TimeLeft } from "../parts/times.js";
 import { Unlisted } from "./locks/unlisted.js";
 
 const COLUMNS = [
-  { id: "state", title: "State", cell: (lock) => html`<${LockState} lock=${lock} />` },
+  { id: "state", title: "State", cell: (lock) => html`<${LockState} lock=${lock} quiet />` },
   {
     id: "name",
     title: "Name",
     sorts: true,
     cell: (lock) => html`<a href=${lockHref(lock.name)} tabindex="-1"><${Foreign} value=${lock.name} /></a>`,
   },
-  { id: "owner", title: "Owner", sorts: true, cell: (lock) => html`<${Foreign} value=${lock.owner} none="not said" />` },
+  { id: "owner", title: "Owner", sorts: true, cell: (lock) => html`<${Owner} lock=${lock} />` },
   { id: "age", title: "Held for", sorts: true, cell: (lock) => html`<${Age} since=${lock.acquiredAt} />` },
   { id: "left", title: "Time left", sorts: true, cell: (lock) => html`<${TimeLeft} lock=${lock} />` },
   { id: "fence", title: "Fencing token", sorts: true, cell: (lock) => lock.fence ?? "–" },
-  { id: "waiters", title: "Waiters", sorts: true, cell: (lock) => html`<${Waiters} number=${lock.waiters} />` },
+  { id: "waiters", title: "Waiters", sorts: true, cell: (lock) => html`<${Waiters} lock=${lock} />` },
 ];
 
 /** What each column is sorted by; what is not known comes last either way. */
@@ -56,22 +58,29 @@ const SORTS = [
 
 /** The page. */
 export function Locks() {
-  const { prefix = "", owner = "", sort = "name" } = route.value.query;
+  const { prefix = "", sort = "name" } = route.value.query;
+  const search = searched();
   const order = { by: sort.replace(/^-/, ""), down: sort.startsWith("-") };
   useEffect(() => {
     const narrowed = setTimeout(() => !canBegin(prefix) || isLoaded(prefix) || load(prefix), 250);
     return () => clearTimeout(narrowed);
   }, [prefix]);
-  useTold(() => plural(found(prefix, owner).length, "lock is", "locks are") + " shown", [prefix, owner]);
+  useEffect(() => {
+    // While somebody types nothing is asked for.
+    const settled = setTimeout(() => want(prefix, search), 250);
+    return () => clearTimeout(settled);
+  }, [prefix, search]);
+  useEffect(() => () => want("", ""), []);
+  useTold(() => plural(found(prefix, search).length, "lock is", "locks are") + " shown", [prefix, search]);
   const change = (changed) => requery({ ...route.value.query, ...changed });
   return html`<div class="page locks-page">
     <div class="title">
       <h1 tabindex="-1">Locks</h1>
-      <${Count} ...${{ prefix, owner }} />
+      <${Count} ...${{ prefix, search }} />
     </div>
-    ${seesSomething() && html`<form class="toolbar" role="search" onSubmit=${(event) => submitted(event, prefix)}>
-      <${Field} label="Name begins with" short="Name" icon="search" value=${prefix} hint="/" change=${(value) => change({ prefix: value })} />
-      <${Field} label="Owner contains" short="Owner" value=${owner} change=${(value) => change({ owner: value })} />
+    ${seesSomething() && html`<form class="toolbar" role="search" onSubmit=${(event) => submitted(event, [search, prefix])}>
+      <${Field} label="Search name, owner, metadata" short="Search" icon="search" value=${search} hint="/" change=${(value) => change({ search: value, owner: "" })} />
+      <${Field} label="Name begins with" short="Begins" value=${prefix} change=${(value) => change({ prefix: value })} />
       <label class="sort">
         <span class="out-of-sight">Sort by</span>
         <select value=${sort} onChange=${(event) => change({ sort: event.target.value })}>
@@ -80,7 +89,7 @@ export function Locks() {
         </select>
       </label>
     </form>`}
-    <${List} ...${{ prefix, owner, order }} sortBy=${({ by, down }) => change({ sort: (down ? "-" : "") + by })} />
+    <${List} ...${{ prefix, search, order }} sortBy=${({ by, down }) => change({ sort: (down ? "-" : "") + by })} />
   </div>`;
 }
 
@@ -93,15 +102,17 @@ function useTold(words, search) {
   }, search);
 }
 
-function List({ prefix, owner, order, sortBy }) {
+function List({ prefix, search, order, sortBy }) {
   locksVersion.value;
   const { state, problem, more } = listing.value;
-  const rows = sorted(prefix, owner, order);
+  const failed = search ? seeking.value.problem : undefined;
+  const rows = sorted(prefix, search, order);
   if (!seesSomething()) return html`<${Unlisted} />`;
   if (rows.length === 0 && problem) return html`<${Failed} problem=${problem} again=${() => load(prefix)} />`;
   if (rows.length === 0 && state !== "ready") return html`<${Loading} what="Loading the locks…" />`;
-  if (rows.length === 0) return html`<${Nothing} ...${{ prefix, owner }} />`;
-  return html`<${Trouble} problem=${problem} />
+  if (rows.length === 0 && isIncomplete(prefix, search)) return html`<${Loading} what="Searching the locks…" />`;
+  if (rows.length === 0 && !failed) return html`<${Nothing} ...${{ prefix, search }} />`;
+  return html`<${Trouble} problem=${problem ?? failed} />
     <${Grid}
       id="locks"
       label="Held locks"
@@ -114,12 +125,19 @@ function List({ prefix, owner, order, sortBy }) {
       open=${(lock) => go(lockHref(lock.name))}
       rowClass=${(lock) => (lock.ended ? "ended" : "")}
     />
-    ${more && html`<p class="more-than">There are more than the ${count(MOST)} that are loaded: say how the name begins.</p>`}`;
+    ${more && html`<p class="more-than"><${Beyond} ...${{ prefix, search }} /></p>`}`;
 }
 
-function Nothing({ prefix, owner }) {
+/** What is said of the locks that are not loaded. */
+function Beyond({ prefix, search }) {
+  if (!search) return `There are more than the ${count(MOST)} that are loaded: search them, or say how the name begins.`;
+  if (isIncomplete(prefix, search)) return "Searching the locks that are not loaded…";
+  return seeking.value.more && `There are more matches than the ${count(MOST_FOUND)} that were asked for: search for more text.`;
+}
+
+function Nothing({ prefix, search }) {
   const all = seesAll();
-  if (!prefix && !owner) {
+  if (!prefix && !search) {
     const example = exampleName();
     const line = example && curl(["-X POST"], example);
     return html`<${Empty} title=${all ? "No lock is held" : `No lock ${SEEN} is held`}>
@@ -131,7 +149,7 @@ function Nothing({ prefix, owner }) {
   const none = all ? "No held locks match" : `No held locks ${SEEN} match`;
   return html`<${Empty} icon="search" title=${canBegin(prefix) ? none : "No lock can be called that"}>
     ${!canBegin(prefix) && html`<p>${RULE}</p>`}
-    ${isName(prefix) && html`<${Named} name=${prefix} />`}
+    ${isName(search || prefix) && html`<${Named} name=${search || prefix} />`}
     <button type="button" onClick=${() => requery({})}>Clear the search</button>
   <//>`;
 }
@@ -144,44 +162,57 @@ function Named({ name }) {
   return html`<p>Your key may not see whether <${Foreign} value=${name} /> is held.</p>`;
 }
 
-function Count({ prefix, owner }) {
+function Count({ prefix, search }) {
   locksVersion.value;
   const { state, more, partial } = listing.value;
   if (state !== "ready") return null;
   let waiting = 0;
   for (const lock of locks.values()) if (lock.waiters) waiting += 1;
-  const shown = prefix || owner ? `${count(found(prefix, owner).length)} of ` : "";
+  const shown = prefix || search ? `${count(found(prefix, search).length)} of ` : "";
   const rest = partial ? " so far" : more ? " and more" : "";
   const all = `${shown}${plural(locks.size, "lock", "locks")}${rest}`;
   const scope = seesAll() ? "" : ` ${SEEN}`;
   return html`<p class="count">${all} held${scope}${waiting > 0 && `, ${count(waiting)} waited for`}</p>`;
 }
 
-function Waiters({ number }) {
-  if (!number) return html`<span class="none">${number ?? NOTHING}</span>`;
-  return html`<span class="waiters"><${Icon} name="queued" />${count(number)}</span>`;
+/** Where it is not the name or the owner that was searched for, it is said what was found. */
+function Owner({ lock }) {
+  const part = searched().toLowerCase();
+  const elsewhere = part && !fits({ ...lock, metadata: null }, part) && matched(lock.metadata, part);
+  const [key, value] = elsewhere || [];
+  return html`<${Foreign} value=${lock.owner} none="not said" />${elsewhere &&
+  html`${" "}<span class="match"><${Foreign} value=${key} />: <${Foreign} value=${value} /></span>`}`;
 }
 
-function submitted(event, prefix) {
+function Waiters({ lock: { name, waiters } }) {
+  const number = waiters ? html`<span class="waiters"><${Icon} name="queued" />${count(waiters)}</span>` : null;
+  return html`<${Spark} name=${name} />${number ?? html`<span class="none">${waiters ?? NOTHING}</span>`}`;
+}
+
+/** Addresses of earlier versions have an owner. */
+function searched() {
+  const { search, owner } = route.value.query;
+  return search || owner || "";
+}
+
+function submitted(event, names) {
   event.preventDefault();
-  if (locks.has(prefix)) go(lockHref(prefix));
+  const name = names.find((one) => locks.has(one));
+  if (name) go(lockHref(name));
   else document.querySelector("main .grid")?.dispatchEvent(new Event("grid-enter"));
 }
 
-function found(prefix, owner) {
-  const part = owner.toLowerCase();
+function found(prefix, search) {
+  const part = search.toLowerCase();
   const rows = [];
-  for (const lock of locks.values()) {
-    const fits = lock.name.startsWith(prefix) && (!part || (lock.owner ?? "").toLowerCase().includes(part));
-    if (fits) rows.push(lock);
-  }
+  for (const lock of locks.values()) if (lock.name.startsWith(prefix) && fits(lock, part)) rows.push(lock);
   return rows;
 }
 
-function sorted(prefix, owner, { by, down }) {
+function sorted(prefix, search, { by, down }) {
   const value = BY[by] ?? BY.name;
   const sign = down ? -1 : 1;
-  return found(prefix, owner).sort((one, other) => {
+  return found(prefix, search).sort((one, other) => {
     const [a, b] = [value(one), value(other)];
     if (a === null || b === null) {
       if (a !== b) return a === null ? 1 : -1;

@@ -2,12 +2,12 @@
 
 import { html, useEffect } from "../view.js";
 import { now, tick } from "../model/clock.js";
-import { figures, figuresProblem, samples, SPAN } from "../model/figures.js";
+import { answered, countsAll, figures, figuresProblem, samplesHere, samplesOfAll, SPAN, totals } from "../model/figures.js";
 import { count, duration, fine, NOTHING, rate } from "../model/format.js";
 import { isLoaded, listing, load, locks, locksVersion } from "../model/locks.js";
 import { href, lockHref } from "../model/route.js";
 import { seesAll, seesFigures, seesSomething } from "../model/session.js";
-import { isStale } from "../model/store.js";
+import { isQuorum, isStale } from "../model/store.js";
 import { Chart } from "../parts/chart.js";
 import { Failed, Loading } from "../parts/notice.js";
 import { SEEN, Sight } from "../parts/sight.js";
@@ -32,14 +32,19 @@ export function Overview() {
     ${!seesFigures() && html`<p class="remark"><span>Your key may not read the figures of the gateway: it takes <code>metrics</code>, or <code>view</code> on every lock.</span></p>`}
     ${seesFigures() && !figures.value && !failed && html`<${Loading} what="Asking for the figures…" />`}
     ${seesFigures() && !figures.value && failed && html`<${Failed} problem=${failed} />`}
-    ${figures.value && html`<${Charts} />`}
+    ${figures.value && (isAlone() ? html`<div class="charts"><${CountsOfAll} /><${OfGateway} /></div>` : html`<${Apart} />`)}
     <div class="columns"><div class="main-column"><${Crowded} /><${Gateways} /></div><${Health} /></div>
   </div>`;
 }
 
+/** Whether the figures of the gateway are those of all: there can be no other, and the key sees all that it counts. */
+function isAlone() {
+  return figures.value?.store === "embedded" && seesAll();
+}
+
 /** What is counted is not all there is; the figures of the gateway are. */
 function Others() {
-  const counted = seesFigures() ? ", which the figures of this gateway count too" : "";
+  const counted = seesFigures() ? ", which the figures of the gateway count too" : "";
   return html`<p class="remark"><${Sight} /> There may be others${counted}.</p>`;
 }
 
@@ -47,38 +52,58 @@ function Where() {
   const stats = figures.value;
   if (!stats) return null;
   return html`<p class="count">
-    ${stats.store} store, figures of gateway <span class="mono">${stats.instance.slice(0, 8)}</span>
+    ${stats.store} store${isAlone() && html`, gateway <span class="mono">${stats.instance.slice(0, 8)}</span>`}
   </p>`;
 }
 
+/** What is true of all gateways; of one as well where there can be no other. */
 function Tiles() {
   locksVersion.value;
   tick.value;
-  const stats = figures.value;
-  const last = samples.at(-1);
   const ready = listing.value.state === "ready";
-  const { waiting, longest } = sums();
+  const longest = eldest();
+  const { held, waiters } = totals();
   const more = listing.value.more || listing.value.partial ? "+" : "";
-  const wait = stats?.contended.find((lock) => lock.longest_wait_ms === stats.longest_wait_ms);
-  // Where there can be no other gateway, and all is seen, it need not be said.
-  const here = stats && (stats.store !== "embedded" || !seesAll()) ? ", this gateway" : "";
   const seen = seesAll() ? "" : ` ${SEEN}`;
+  if (!seesSomething()) return null;
   return html`<ul class="tiles ${isStale() ? "stale" : ""}">
-    ${seesSomething() &&
-    html`<${Tile} title=${`Locks held${seen}`} to=${href("locks")} value=${ready ? count(locks.size) + more : NOTHING} />
-      <${Tile} title=${`Waiters${seen}`} to=${href("locks", { sort: "-waiters" })} value=${ready ? count(waiting) + more : NOTHING} />`}
-    ${!seesSomething() &&
-    stats &&
-    html`<${Tile} title="Held, this gateway" value=${count(stats.leases)} />
-      <${Tile} title="Waiters, this gateway" value=${count(stats.waiters)} />
-      <${Tile} title="Longest hold, this gateway" value=${stats.longest_hold_ms === null ? "none" : duration(stats.longest_hold_ms)} />`}
-    ${stats && html`<${Tile} title=${`Longest wait${here}`} value=${stats.longest_wait_ms === null ? "none" : duration(stats.longest_wait_ms)} name=${wait?.name} />`}
-    ${seesSomething() &&
-    html`<${Tile} title=${`Longest hold${seen}`} value=${longest ? duration(now() - longest.acquiredAt) : "none"} name=${longest?.name} />`}
-    ${stats &&
-    html`<${Tile} title=${`Grants per second${here}`} value=${rate(last?.grants)} />
-      <${Tile} title=${`Refusals per second${here}`} value=${rate(last?.refusals)} />`}
+    <${Tile} title=${`Locks held${seen}`} to=${href("locks")} value=${ready ? count(held) + more : NOTHING} />
+    ${!isQuorum.value &&
+    html`<${Tile} title=${`Waiters${seen}`} to=${href("locks", { sort: "-waiters" })} value=${ready ? count(waiters) + more : NOTHING} />`}
+    <${Tile} title=${`Longest hold${seen}`} value=${longest ? duration(now() - longest.acquiredAt) : "none"} name=${longest?.name} />
+    ${isAlone() && html`<${TilesOfGateway} />`}
   </ul>`;
+}
+
+/** What only the gateway knows. */
+function TilesOfGateway() {
+  answered.value;
+  const stats = figures.value;
+  const last = samplesHere().at(-1);
+  const wait = stats.contended.find((lock) => lock.longest_wait_ms === stats.longest_wait_ms);
+  const span = (ms) => (ms === null ? "none" : duration(ms));
+  return html`
+    <${Tile} title="Longest wait" value=${span(stats.longest_wait_ms)} name=${wait?.name} />
+    <${Tile} title="Grants per second" value=${rate(last?.grants)} />
+    <${Tile} title="Refusals per second" value=${rate(last?.refusals)} />`;
+}
+
+/** Charts of all gateways, and behind them what is of one, under its name. */
+function Apart() {
+  const stats = figures.value;
+  const all = countsAll();
+  const hold = stats.longest_hold_ms;
+  return html`${all && html`<div class="charts"><${CountsOfAll} /></div>`}
+    <section class="of-gateway ${isStale() ? "stale" : ""}" aria-labelledby="of-gateway">
+      <h2 id="of-gateway">Through gateway <span class="mono" title=${stats.instance}>${stats.instance.slice(0, 8)}</span></h2>
+      <ul class="tiles">
+        <${Tile} title="Leases" value=${count(stats.leases)} />
+        <${Tile} title="Waiters" value=${count(stats.waiters)} />
+        <${Tile} title="Longest hold" value=${hold === null ? "none" : duration(hold)} />
+        <${TilesOfGateway} />
+      </ul>
+      <div class="charts"><${OfGateway} />${!all && html`<${CountsOfGateway} />`}</div>
+    </section>`;
 }
 
 function Tile({ title, value, to, name }) {
@@ -89,38 +114,55 @@ function Tile({ title, value, to, name }) {
   </li>`;
 }
 
-function sums() {
-  let waiting = 0;
+function eldest() {
   let longest = null;
   for (const lock of locks.values()) {
     if (lock.ended) continue;
-    waiting += lock.waiters ?? 0;
     if (lock.acquiredAt !== null && (!longest || lock.acquiredAt < longest.acquiredAt)) longest = lock;
   }
-  return { waiting, longest };
+  return longest;
 }
 
-function Charts() {
+/** What a chart takes: the values of each sample. */
+function plotted(samples) {
   // Every answer is a new point, and so is that there was none.
-  figures.value;
+  answered.value;
   figuresProblem.value;
-  const times = samples.map((sample) => sample.time);
-  const line = (label, of, tone, dashed) => ({ label, tone, dashed, values: samples.map((sample) => sample[of]) });
-  return html`<div class="charts">
-    <${Chart}
+  return {
+    times: samples.map((sample) => sample.time),
+    line: (label, of, tone, dashed) => ({ label, tone, dashed, values: samples.map((sample) => sample[of]) }),
+  };
+}
+
+function CountsOfAll() {
+  const { times, line } = plotted(samplesOfAll());
+  const held = line("Held", "held", "accent");
+  const series = isQuorum.value ? [held] : [held, line("Waiters", "waiters", "warn", true)];
+  return html`<${Chart}
+    title=${isQuorum.value ? "Locks held" : "Locks held and waiters"}
+    ...${{ times, format: count, step: 1, span: SPAN, series }}
+  />`;
+}
+
+function CountsOfGateway() {
+  const { times, line } = plotted(samplesHere());
+  return html`<${Chart}
+    title="Leases and waiters"
+    ...${{ times, format: count, step: 1, span: SPAN }}
+    series=${[line("Leases", "leases", "accent"), line("Waiters", "waiting", "warn", true)]}
+  />`;
+}
+
+function OfGateway() {
+  const { times, line } = plotted(samplesHere());
+  return html`<${Chart}
       title="Grants and refusals per second"
       ...${{ times, format: rate, step: 0.5, span: SPAN }}
       series=${[line("Grants", "grants", "good"), line("Refusals", "refusals", "bad", true)]}
     />
     <${Chart}
-      title="Locks held and waiters${seesAll() ? "" : ", this gateway"}"
-      ...${{ times, format: count, step: 1, span: SPAN }}
-      series=${[line("Held", "held", "accent"), line("Waiters", "waiters", "warn", true)]}
-    />
-    <${Chart}
       title="Left of the TTL at renewals"
       ...${{ times, format: fine, step: 1, span: SPAN }}
       series=${[line("Median", "margin", "accent"), line("Lowest 5%", "least", "bad", true)]}
-    />
-  </div>`;
+    />`;
 }

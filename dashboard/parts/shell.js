@@ -61,6 +61,7 @@ const WORDS = {
   off: "Paused",
   refused: "Not live",
   silent: "Store silent",
+  refusing: "Grants refused",
   blind: "No events",
 };
 
@@ -68,7 +69,9 @@ const WORDS = {
 function standing() {
   const { state } = connection.value;
   if (!seesSomething()) return "blind";
-  return store.value.state === "silent" && state !== "lost" ? "silent" : state;
+  if (store.value.state === "silent" && state !== "lost") return "silent";
+  // What is shown is live all the same.
+  return store.value.state === "refusing" && state === "live" ? "refusing" : state;
 }
 
 /** What is told of it: a page that has just been opened need not say that it is about to be live. */
@@ -78,6 +81,7 @@ const TOLD = {
   off: "Paused",
   refused: "The page is not live",
   silent: "The store does not answer",
+  refusing: "The quorum refuses grants",
 };
 
 function Live() {
@@ -97,6 +101,7 @@ function Lost() {
       <${Icon} name="warning" /><span><strong>${problem.title}.</strong> ${problem.detail}</span>
     </div>`;
   }
+  if (state !== "lost" && store.value.state === "refusing") return html`<${Refusing} ...${store.value} />`;
   if (state !== "lost") return null;
   tick.value;
   const away = now() - since;
@@ -124,6 +129,19 @@ function Silent({ since, detail }) {
     <span>
       <strong>The store has not responded since <${Moment} at=${since} />.</strong> ${" "}
       <span>What you see may be ${duration(now() - since)} old, and requests may fail. The gateway says: <${Foreign} value=${detail} whole />.</span>
+    </span>
+  </div>`;
+}
+
+function Refusing({ until, detail }) {
+  tick.value;
+  // The last second may take a little longer: then the gateway says so.
+  const left = until === null ? "" : ` for another ${duration(Math.max(1_000, until - now()))}`;
+  return html`<div class="banner">
+    <${Icon} name="warning" />
+    <span>
+      <strong>The quorum refuses grants${left}.</strong> ${" "}
+      <span>Leases that are held live on, and can be renewed and released. The gateway says: <${Foreign} value=${detail} whole />.</span>
     </span>
   </div>`;
 }

@@ -207,6 +207,15 @@ impl Tally {
         LimitSlot::take(&self.streams, most).ok_or(Excess::Streams)
     }
 
+    /// What is left of a rate.
+    fn left(&self, rate: Rate, now: Instant) -> f64 {
+        let look = |bucket: &mut Bucket, rate, now| {
+            bucket.fill(rate, now);
+            bucket.left
+        };
+        self.bucket(Some(rate), now, look).unwrap_or(rate.burst)
+    }
+
     fn bucket<T>(
         &self,
         rate: Option<Rate>,
@@ -220,6 +229,62 @@ impl Tally {
             .expect("no code panics while it counts");
         let bucket = bucket.get_or_insert_with(|| Bucket::full(rate, now));
         Some(use_it(bucket, rate, now))
+    }
+}
+
+// === Rate meter ===
+//
+// What a key with a rate is told of it.
+
+/// Reads how much of its rate a key has used.
+#[derive(Debug, Clone)]
+pub struct RateMeter {
+    tally: Arc<Tally>,
+    rate: Rate,
+}
+
+/// How many requests a key may send. All is in whole requests and seconds, and never says too much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateReading {
+    /// How many at once, after a pause.
+    pub quota: u64,
+    /// After how many seconds without a request it may send that many again, if it has sent all.
+    pub window: u64,
+    /// How many now.
+    pub left: u64,
+    /// After how many seconds it may send as many as after a pause.
+    pub reset: u64,
+}
+
+// === impl RateMeter ===
+
+impl RateMeter {
+    pub(super) fn new(tally: Arc<Tally>, rate: Rate) -> Self {
+        Self { tally, rate }
+    }
+
+    /// What it shows now.
+    pub fn read(&self) -> RateReading {
+        RateReading::of(self.rate, self.tally.left(self.rate, Instant::now()))
+    }
+}
+
+// === impl RateReading ===
+
+impl RateReading {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float that is too large or below zero becomes the nearest number"
+    )]
+    fn of(rate: Rate, left: f64) -> Self {
+        let seconds = |requests: f64| (requests / rate.per_second).ceil() as u64;
+        Self {
+            quota: rate.burst.floor() as u64,
+            window: seconds(rate.burst).max(1),
+            left: left.floor() as u64,
+            reset: seconds(rate.burst - left),
+        }
     }
 }
 
@@ -375,6 +440,24 @@ mod tests {
         let wait = bucket.take(RATE, start).unwrap_err();
         assert_eq!(wait, Duration::from_millis(751));
         assert_eq!(bucket.take(RATE, start + wait), Ok(()));
+    }
+
+    #[test]
+    fn a_reading_never_says_too_much() {
+        let rate = Rate {
+            per_second: 0.5,
+            burst: 10.0,
+        };
+        let read = |left| {
+            let it = RateReading::of(rate, left);
+            (it.quota, it.window, it.left, it.reset)
+        };
+        assert_eq!(read(10.0), (10, 20, 10, 0));
+        assert_eq!(read(9.0), (10, 20, 9, 2));
+        assert_eq!(read(8.9), (10, 20, 8, 3));
+        assert_eq!(read(0.2), (10, 20, 0, 20));
+        // After renewals that were charged.
+        assert_eq!(read(-4.0), (10, 20, 0, 28));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Why a keys file cannot be used.
 
-use std::{io, path::PathBuf};
+use std::path::PathBuf;
+
+use crate::bounded_file::FileError;
 
 /// What is wrong with a keys file. Its text says what to change, and never shows a key or a hash.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +13,7 @@ pub enum KeysFileError {
         /// The file.
         path: PathBuf,
         /// Why.
-        error: io::Error,
+        error: FileError,
     },
     /// It is not TOML.
     #[error("line {line} of {} is not TOML: {reason}", path.display())]

@@ -21,7 +21,7 @@ use crate::{
 
 use super::{
     ApiKey, ApiKeyError, ApiKeyId, Excess, KeyEntry, KeyLimits, KeyRing, LeaseSlot, LimitSlot,
-    Permission, Refusal, SealedSession, SessionSeal,
+    Permission, RateMeter, Refusal, SealedSession, SessionSeal,
     address_limiter::{AddressLimiter, Tally},
     leases::Leases,
     session::Session,
@@ -393,6 +393,11 @@ impl Access {
         self.key().is_none_or(|key| key.view.contains_all(begin))
     }
 
+    /// Whether it may break every lock whose name begins so.
+    pub fn breaks_all(&self, begin: &NamePrefix) -> bool {
+        self.key().is_none_or(|key| key.breaks.contains_all(begin))
+    }
+
     /// Whether it may see a lock now: for a stream, which outlives changes of the keys file. False
     /// for every name once the key is gone.
     pub fn still_views(&self, name: &LockName) -> bool {
@@ -450,6 +455,13 @@ impl Access {
         authenticated
             .tally
             .request(authenticated.key.limits.rate, Instant::now())
+    }
+
+    /// Shows how much of its rate the key has used, if it has one.
+    pub fn rate_meter(&self) -> Option<RateMeter> {
+        let authenticated = self.0.as_ref()?;
+        let rate = authenticated.key.limits.rate?;
+        Some(RateMeter::new(Arc::clone(&authenticated.tally), rate))
     }
 
     /// Charges a request to the key that is not counted if its token is right: whoever sends wrong

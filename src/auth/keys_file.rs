@@ -2,14 +2,13 @@
 
 use std::{
     collections::HashSet,
-    fs,
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
 use toml::de::{DeTable, DeValue};
 
-use crate::lock::Ttl;
+use crate::{bounded_file, lock::Ttl};
 
 use super::{
     ApiKeyHash, ApiKeyId, KeyEntry, KeyLimits, KeyRing, KeySecret, KeysFileError, Prefixes, Rate,
@@ -31,6 +30,9 @@ const MOST: u64 = 1_000_000;
 // === impl KeysFile ===
 
 impl KeysFile {
+    /// The longest file that is read: some ten thousand keys.
+    pub const MAX_LEN: u64 = 4 * 1024 * 1024;
+
     /// The file at a path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
@@ -43,9 +45,11 @@ impl KeysFile {
 
     /// Reads all keys.
     pub fn read(&self) -> Result<KeyRing, KeysFileError> {
-        let text = fs::read_to_string(&self.0).map_err(|error| KeysFileError::Unreadable {
-            path: self.0.clone(),
-            error,
+        let text = bounded_file::read_text(&self.0, Self::MAX_LEN).map_err(|error| {
+            KeysFileError::Unreadable {
+                path: self.0.clone(),
+                error,
+            }
         })?;
         self.parse(&text)
     }

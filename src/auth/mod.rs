@@ -14,7 +14,7 @@ mod ring;
 mod session;
 mod table;
 
-pub use address_limiter::LimitSlot;
+pub use address_limiter::{LimitSlot, RateMeter, RateReading};
 pub use api_key::{ApiKey, ApiKeyError, ApiKeyHash, ApiKeyId};
 pub use config_error::KeysFileError;
 pub use entry::{KeyEntry, KeyLimits, KeySecret, Rate};

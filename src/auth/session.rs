@@ -2,8 +2,6 @@
 
 use std::{
     fmt,
-    fs::File,
-    io::{self, Read},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -13,7 +11,10 @@ use hmac::{Hmac, KeyInit, Mac};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use sha2::Sha256;
 
-use crate::config::AuthConfig;
+use crate::{
+    bounded_file::{self, FileError},
+    config::AuthConfig,
+};
 
 use super::ApiKeyId;
 
@@ -154,7 +155,7 @@ pub struct SessionSecretError {
 #[derive(Debug, thiserror::Error)]
 enum SecretFault {
     #[error("cannot be read: {0}")]
-    Unreadable(io::Error),
+    Unreadable(FileError),
     #[error(
         "has fewer than {LEAST} bytes, which somebody could guess; make one with: openssl rand -hex 32"
     )]
@@ -166,7 +167,7 @@ enum SecretFault {
 /// As much as 128 random bits in hexadecimal digits.
 const LEAST: usize = 32;
 /// No secret is longer; a longer file is another file.
-const MOST: usize = 4_096;
+const MOST: u64 = 4_096;
 
 // === impl SessionSeal ===
 
@@ -187,14 +188,10 @@ impl SessionSeal {
 
 /// All of a file but the white space at its ends: an editor, or `kubectl`, may have added some.
 fn read(path: &Path) -> Result<Vec<u8>, SecretFault> {
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(MOST + 1).expect("the length limit fits in a usize");
-    File::open(path)
-        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
-        .map_err(SecretFault::Unreadable)?;
-    if bytes.len() > MOST {
-        return Err(SecretFault::TooLong);
-    }
+    let bytes = bounded_file::read(path, MOST).map_err(|error| match error {
+        FileError::TooLong(_) => SecretFault::TooLong,
+        error => SecretFault::Unreadable(error),
+    })?;
     let secret = bytes.trim_ascii();
     if secret.len() < LEAST {
         return Err(SecretFault::TooShort);
@@ -285,7 +282,7 @@ mod tests {
         for (text, reason) in [
             ("", "fewer than 32"),
             (&format!("{}\n\n", &secret[1..]), "openssl rand"),
-            (&"s".repeat(MOST + 1), "longer than 4096"),
+            (&"s".repeat(4_097), "longer than 4096"),
         ] {
             let refused = read_back(text).unwrap_err();
             assert!(refused.contains(reason), "{refused}");

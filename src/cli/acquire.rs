@@ -39,9 +39,10 @@ pub(super) struct AcquireArgs {
     request: RequestArgs,
     /// How long to wait for a lock that is held [default: not at all]
     ///
-    /// On a terminal a line shows how the wait goes. A gateway that is there and does not answer is
+    /// On a terminal a line shows how the wait goes; elsewhere standard error has one when it begins,
+    /// when the position or the holder changes, and every 30 s. A gateway that is there and does not answer is
     /// asked again for as long as the wait may take, or for 25 s without one; then it is asked for 33 s
-    /// at most to take back what it may have granted unheard. A signal ends both.
+    /// at most to take back a grant whose answer was lost. A signal ends both.
     #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
     wait: Option<Duration>,
     /// A file with the key under which the same request may be repeated; - reads standard input

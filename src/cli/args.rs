@@ -3,7 +3,7 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
-    acquire::AcquireArgs, break_lock::BreakArgs, completions::CompletionsArgs,
+    acquire::AcquireArgs, backup::BackupArgs, break_lock::BreakArgs, completions::CompletionsArgs,
     config::ConfigCommand, events::EventsArgs, exit::Exit, healthcheck::HealthcheckArgs,
     inspect::InspectArgs, key::KeyCommand, list::ListArgs, release::ReleaseArgs, renew::RenewArgs,
     run::RunArgs, serve::ServeArgs,
@@ -38,6 +38,7 @@ pub(super) enum Command {
     List(ListArgs),
     Break(BreakArgs),
     Events(EventsArgs),
+    Backup(BackupArgs),
     /// Make an API key, or list who may do what
     #[command(subcommand)]
     Key(KeyCommand),
@@ -50,13 +51,31 @@ pub(super) enum Command {
     Completions(CompletionsArgs),
 }
 
+/// A command with its exit codes behind its `--help`, and so its own commands.
+fn with_codes(command: clap::Command) -> clap::Command {
+    let name = command.get_name().to_owned();
+    let command = command.mut_subcommands(|inner| {
+        let list = Exit::list(&format!("{name} {}", inner.get_name()));
+        inner.after_help(list)
+    });
+    let list = Exit::list(&name);
+    if list.is_empty() {
+        command
+    } else {
+        command.after_help(list)
+    }
+}
+
 // === impl Args ===
 
 impl Args {
-    /// The whole command line, with the exit codes behind every `--help`.
+    /// The whole command line, with the exit codes of each command behind its `--help`.
     pub fn all() -> clap::Command {
-        let with_codes = |command: clap::Command| command.after_help(Exit::list());
-        with_codes(Self::command()).mut_subcommands(with_codes)
+        let own = format!(
+            "{}\n\nThe --help of each command lists its own exit codes.",
+            Exit::list("serve")
+        );
+        Self::command().after_help(own).mut_subcommands(with_codes)
     }
 
     /// Reads the arguments of this process. Says what is wrong with them, or `--help`, and ends the

@@ -20,9 +20,9 @@ use super::{
 
 /// Take a lock away from whoever holds it.
 ///
-/// Looks who holds it and asks, and takes it from that one and no other: if something else holds the
-/// lock by then, nothing is broken. The old holder is told with its next renewal, or at once if it holds the
-/// lock by a stream, but nobody can stop it from working on.
+/// Shows who holds the lock, asks for confirmation, and ends that lease and no other: if somebody else
+/// holds the lock by then, nothing is broken. The previous holder learns of it from its next renewal, or
+/// at once if it holds the lock by a stream. Nothing can stop it from working on.
 #[derive(Args)]
 pub(super) struct BreakArgs {
     /// The lock
@@ -40,8 +40,8 @@ pub(super) struct BreakArgs {
     foreign_mark: Option<String>,
     /// Break whatever is found to hold the lock, without asking
     ///
-    /// Also with an API key that may not see who holds it. Only then there is nothing to tell it by,
-    /// and whoever holds the lock by then is hit.
+    /// Also with an API key that may not see who holds it. In that case nothing identifies the lease,
+    /// and the lease of whoever holds the lock by then is ended.
     #[arg(long)]
     any: bool,
     /// Do not ask
@@ -70,9 +70,10 @@ pub(super) async fn break_lock(
     if args.json {
         return output::answer(broken.json()).map_err(CliError::Output);
     }
-    let (who, left) = (who(&broken.holder), left(&broken.holder));
-    let left = left.map_or_else(String::new, |left| format!(", with {left} left"));
-    output::note(&format!("broke {}: {who}{left}", args.name));
+    for holder in &broken.holders {
+        let left = left(holder).map_or_else(String::new, |left| format!(", with {left} left"));
+        output::note(&format!("broke {}: {}{left}", args.name, who(holder)));
+    }
     Ok(())
 }
 
@@ -148,7 +149,7 @@ async fn target_confirmed(args: &BreakArgs, client: &Client) -> Result<BreakTarg
 }
 
 fn holder(lock: &Inspection) -> Result<Holder, CliError> {
-    match (lock.state, &lock.holder) {
+    match (lock.state, lock.holders.first()) {
         (LockState::Held, Some(holder)) => Ok(holder.clone()),
         (LockState::Held, None) | (LockState::Free, _) => Err(CliError::NotHeld),
     }

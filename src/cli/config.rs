@@ -1,8 +1,8 @@
 //! `latchgate config`.
 
-use std::fmt::Write;
+use std::{fmt::Write, path::PathBuf};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 use crate::{
     auth::{KeysFile, SessionSeal},
@@ -22,19 +22,35 @@ pub(super) enum ConfigCommand {
     /// Print a configuration file with every key, its default and what it is for
     Default,
     /// Check the configuration without starting, and show who sets what
-    Check(SourceArgs),
+    ///
+    /// Reads every file that it names: keys, certificates, passwords. Connects to nothing.
+    Check(CheckArgs),
+}
+
+/// Which configuration is checked.
+#[derive(Args)]
+pub(super) struct CheckArgs {
+    /// The configuration file, as with --config
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    sources: SourceArgs,
 }
 
 pub(super) fn config(command: &ConfigCommand, environment: &Environment) -> Result<(), CliError> {
     let text = match command {
         ConfigCommand::Default => reference::file(),
-        ConfigCommand::Check(sources) => check(sources, environment)?,
+        ConfigCommand::Check(args) => check(args, environment)?,
     };
     output::answer(&text).map_err(CliError::Output)
 }
 
-fn check(sources: &SourceArgs, environment: &Environment) -> Result<String, CliError> {
-    let loaded = sources.of(environment).load()?;
+fn check(args: &CheckArgs, environment: &Environment) -> Result<String, CliError> {
+    let mut sources = args.sources.of(environment);
+    if let Some(file) = &args.file {
+        sources.file = Some(file.clone());
+    }
+    let loaded = sources.load()?;
     if loaded.config.auth.has_keys() {
         KeysFile::new(&loaded.config.auth.keys_file).read()?;
         SessionSeal::open_configured(&loaded.config.auth)?;

@@ -1,6 +1,6 @@
 //! Why a command did not do what it was asked to.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use rustix::process::Signal;
 
@@ -8,7 +8,7 @@ use crate::{
     auth::{KeysFileError, SessionSecretError},
     client::{ClientError, SetupError},
     config::ConfigError,
-    store::redis::CredentialsError,
+    store::{embedded::BackupError, redis::CredentialsError},
     telemetry::trace::TraceError,
     tls::TlsError,
 };
@@ -16,6 +16,7 @@ use crate::{
 use super::{
     caller::{environment::VariableError, secret::SecretError},
     exit::Exit,
+    key::AppendError,
     run,
     serve::ServeError,
 };
@@ -49,6 +50,19 @@ pub(super) enum CliError {
     /// The keys file cannot be used.
     #[error(transparent)]
     Keys(#[from] KeysFileError),
+    /// A key was not added to a keys file.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// A key was added to a keys file, but could not be written for whoever is to use it.
+    #[error("cannot write the key: {error}; nobody knows it: remove {name} from {}", file.display())]
+    KeyNotWritten {
+        /// Why.
+        error: io::Error,
+        /// What the key is called.
+        name: String,
+        /// The keys file.
+        file: PathBuf,
+    },
     /// The secret of sessions cannot be used.
     #[error(transparent)]
     SessionSecret(#[from] SessionSecretError),
@@ -67,6 +81,17 @@ pub(super) enum CliError {
     /// The gateway did not start, or did not end as it should.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// What came is no backup.
+    #[error("{0}; nothing was written")]
+    Backup(BackupError),
+    /// The file of a backup cannot be written.
+    #[error("cannot write {file:?}: {source}")]
+    BackupNotWritten {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The answer cannot be written.
     #[error("cannot write the answer: {0}")]
     Output(io::Error),
@@ -135,10 +160,15 @@ impl CliError {
             | Self::Secret(_)
             | Self::Config(_)
             | Self::Keys(_)
+            | Self::Append(AppendError::Keys(_) | AppendError::Unreadable { .. })
             | Self::SessionSecret(_)
             | Self::NoKeysFile => Exit::Usage,
             Self::Setup(SetupError::Tls(TlsError::Setup(_)) | SetupError::Http(_))
+            | Self::Backup(_)
+            | Self::BackupNotWritten { .. }
             | Self::Output(_)
+            | Self::Append(AppendError::Unwritable { .. } | AppendError::Changed(_))
+            | Self::KeyNotWritten { .. }
             | Self::TokenNotWritten { .. }
             | Self::Interrupted(_)
             | Self::NotStarted(_)

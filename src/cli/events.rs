@@ -6,7 +6,7 @@ use clap::Args;
 use rustix::process::Signal;
 
 use crate::{
-    client::{ClientError, Event, EventsItem},
+    client::{Event, EventsItem},
     lock::NamePrefix,
 };
 
@@ -41,8 +41,13 @@ pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Resu
         _ = signals.next() => Ok(()),
         outcome = async {
             let mut events = client.events(&args.prefix).await?;
+            let mut outage = Outage::default();
             loop {
-                if let OutputState::Closed = show(events.next().await?, args.json)? {
+                let item = events.next().await?;
+                if let Some(message) = outage.message(&item) {
+                    output::note(&format!("latchgate: {}", visible(&message)));
+                }
+                if let OutputState::Closed = show(item, args.json)? {
                     return Ok(());
                 }
             }
@@ -72,20 +77,41 @@ fn show(item: EventsItem, json: bool) -> Result<OutputState, CliError> {
                 Err(error) => return Err(CliError::Output(error)),
             }
         }
-        EventsItem::Ended(reason) => {
-            let reason = visible(&reason);
-            output::note(&format!(
-                "the gateway ended the stream ({reason}); connecting again"
-            ));
-        }
-        EventsItem::Interrupted(error) => output::note(&interrupted(&error)),
+        EventsItem::Ended(_)
+        | EventsItem::Lost { .. }
+        | EventsItem::Interrupted(_)
+        | EventsItem::Resumed(_) => {}
     }
     Ok(OutputState::Open)
 }
 
-fn interrupted(error: &ClientError) -> String {
-    let error = error.to_string();
-    format!("{}; connecting again", visible(&error))
+/// What was said of the connection: as long as there is none, each reason once.
+#[derive(Default)]
+struct Outage {
+    said: Option<String>,
+}
+
+impl Outage {
+    /// What there is to be said, if it was not said before.
+    fn message(&mut self, item: &EventsItem) -> Option<String> {
+        let message = match item {
+            EventsItem::Event(_) => return None,
+            EventsItem::Ended(reason) => {
+                format!("the gateway ended the stream ({reason}); connecting again")
+            }
+            EventsItem::Lost { url, reason } => {
+                format!("the connection to {url} is lost ({reason}); connecting again")
+            }
+            EventsItem::Interrupted(error) => format!("{error}; trying again until one answers"),
+            EventsItem::Resumed(url) => {
+                self.said = None;
+                return Some(format!("connected again, to {url}"));
+            }
+        };
+        let is_new = self.said.as_ref() != Some(&message);
+        self.said = Some(message.clone());
+        is_new.then_some(message)
+    }
 }
 
 /// An event in one line.
@@ -129,6 +155,8 @@ fn time(ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::client::ClientError;
+
     use super::*;
 
     fn described(json: &str) -> String {
@@ -147,6 +175,34 @@ mod tests {
             described(r#"{"kind":"gap","reason":"too-old","at":"2026-11-20T12:00:00.000Z"}"#),
             "2026-11-20T12:00:00.000Z  gap       (too-old)"
         );
+    }
+
+    #[test]
+    fn an_outage_is_told_once_and_so_is_its_end() {
+        let mut outage = Outage::default();
+        let url = || "http://a".to_owned();
+        let refused = || {
+            let reason = "Connection refused".to_owned();
+            EventsItem::Interrupted(ClientError::Unreachable { url: url(), reason })
+        };
+        let (reason, event) = ("reset".to_owned(), r#"{"kind":"gap"}"#);
+        let lost = EventsItem::Lost { url: url(), reason };
+        let event = EventsItem::Event(serde_json::from_str(event).unwrap());
+        let resumed = EventsItem::Resumed(url());
+        let items = [&lost, &refused(), &refused(), &resumed, &event, &refused()];
+        let said: Vec<_> = items.map(|item| outage.message(item)).into();
+        let lost = "the connection to http://a is lost (reset); connecting again";
+        let refused = "no gateway at http://a: Connection refused; trying again until one answers";
+        let resumed = "connected again, to http://a";
+        let expected = [
+            Some(lost),
+            Some(refused),
+            None,
+            Some(resumed),
+            None,
+            Some(refused),
+        ];
+        assert_eq!(said, expected.map(|text| text.map(str::to_owned)));
     }
 
     #[test]

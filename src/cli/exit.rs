@@ -7,7 +7,7 @@ use crate::{client::ClientError, store::OpenError, with_all::with_all};
 use super::serve::ServeError;
 
 with_all! {
-    /// The exit codes, the same for every command. Above 100 there is one for each thing that a script
+    /// The exit codes; each command has some of them, and none has another meaning elsewhere. Above 100 there is one for each thing that a script
     /// may want to tell apart, clear of what shells and `timeout` use for themselves (124 and up).
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Exit {
@@ -52,37 +52,116 @@ impl Exit {
         self as u8
     }
 
-    /// What it says, for `--help`.
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Unexpected => {
-                "healthcheck: not healthy; else something unexpected; the message says what"
+    /// What it says when this command exits with it, for `--help`.
+    fn meaning(self, command: &str) -> &'static str {
+        match (self, command) {
+            (Self::Done, "run") => "the command was run and ended with 0",
+            (Self::Done, _) => "done",
+            (Self::Unexpected, "healthcheck") => {
+                "the gateway is not healthy, or something unexpected; the message says what"
             }
-            Self::Usage => "the command line or the configuration is wrong",
-            Self::Held => "acquire, run: somebody else holds the lock",
-            Self::WaitOver => "acquire, run: the wait ran out",
-            Self::Lost => {
-                "renew, release: the token does not hold the lock now; run: the lease was lost"
+            (Self::Unexpected, _) => "something unexpected; the message says what",
+            (Self::Usage, _) => "the command line or the configuration is wrong",
+            (Self::Held, _) => "somebody else holds the lock",
+            (Self::WaitOver, _) => "the wait ran out",
+            (Self::Lost, "run") => "the lease was lost, and the command was stopped",
+            (Self::Lost, _) => {
+                "the token does not hold the lock: the lease was released, broken or has expired"
             }
-            Self::Unreachable => "no gateway was reached; nothing happened",
-            Self::Unavailable => "the gateway or its store cannot serve now; nothing happened",
-            Self::OutcomeUnknown => "it may have happened; inspect the lock",
-            Self::Refused => "the gateway refused the request, and would again",
-            Self::NotHeld => "break: nobody holds the lock",
-            Self::HolderChanged => "break: somebody else holds the lock now; nothing was broken",
-            Self::CannotListen => "serve: cannot listen on the address",
-            Self::NoStore => "serve: the store cannot be opened",
-            Self::CutShort => "serve: a second signal, or the grace period, cut something short",
+            (Self::Unreachable, _) => "no gateway was reached; nothing happened",
+            (Self::Unavailable, _) => "the gateway or its store cannot serve now; nothing happened",
+            (Self::OutcomeUnknown, _) => "it may have happened; inspect the lock",
+            (Self::Refused, _) => "the gateway refused the request, and would again",
+            (Self::NotHeld, _) => "nobody holds the lock",
+            (Self::HolderChanged, _) => "somebody else holds the lock now; nothing was broken",
+            (Self::CannotListen, _) => "cannot listen on the address",
+            (Self::NoStore, _) => "the store cannot be opened",
+            (Self::CutShort, _) => "a second signal, or the grace period, cut something short",
         }
     }
 
-    /// The list of them that ends every `--help`.
-    pub fn list() -> String {
-        let mut text = "Exit codes:".to_owned();
-        for exit in Self::ALL {
-            write!(text, "\n  {:>3}  {}", exit.code(), exit.meaning())
-                .expect("writing to a String never fails");
+    /// Those with which a command may exit; none where it has commands of its own.
+    pub(super) fn of_command(command: &str) -> &'static [Self] {
+        match command {
+            "serve" => &[
+                Self::Done,
+                Self::Unexpected,
+                Self::Usage,
+                Self::CannotListen,
+                Self::NoStore,
+                Self::CutShort,
+            ],
+            "run" => &[
+                Self::Done,
+                Self::Unexpected,
+                Self::Usage,
+                Self::Held,
+                Self::WaitOver,
+                Self::Lost,
+                Self::Unreachable,
+                Self::Unavailable,
+                Self::OutcomeUnknown,
+                Self::Refused,
+            ],
+            "acquire" => &[
+                Self::Done,
+                Self::Unexpected,
+                Self::Usage,
+                Self::Held,
+                Self::WaitOver,
+                Self::Unreachable,
+                Self::Unavailable,
+                Self::OutcomeUnknown,
+                Self::Refused,
+            ],
+            "renew" | "release" => &[
+                Self::Done,
+                Self::Unexpected,
+                Self::Usage,
+                Self::Lost,
+                Self::Unreachable,
+                Self::Unavailable,
+                Self::OutcomeUnknown,
+                Self::Refused,
+            ],
+            // What only looks leaves nothing in doubt.
+            "inspect" | "list" | "events" => &[
+                Self::Done,
+                Self::Unexpected,
+                Self::Usage,
+                Self::Unreachable,
+                Self::Unavailable,
+                Self::Refused,
+            ],
+            "break" => &[
+                Self::Done,
+                Self::Unexpected,
+                Self::Usage,
+                Self::Unreachable,
+                Self::Unavailable,
+                Self::OutcomeUnknown,
+                Self::Refused,
+                Self::NotHeld,
+                Self::HolderChanged,
+            ],
+            "key" | "config" => &[],
+            // They call no gateway.
+            _ => &[Self::Done, Self::Unexpected, Self::Usage],
+        }
+    }
+
+    /// The list of them that ends the `--help` of a command; empty if it has none.
+    pub(super) fn list(command: &str) -> String {
+        let mut text = String::new();
+        for (number, exit) in Self::of_command(command).iter().enumerate() {
+            let title = if number == 0 { "Exit codes:" } else { "" };
+            write!(
+                text,
+                "{title}\n  {:>3}  {}",
+                exit.code(),
+                exit.meaning(command)
+            )
+            .expect("writing to a String never fails");
         }
         text
     }
@@ -140,5 +219,17 @@ mod tests {
     fn every_code_is_there_once_and_in_order() {
         let codes: Vec<_> = Exit::ALL.map(Exit::code).into();
         assert!(codes.is_sorted_by(|a, b| a < b), "{codes:?}");
+        let commands = ["serve", "run", "renew", "break"];
+        for exit in Exit::ALL {
+            let has = |command: &&str| Exit::of_command(command).contains(&exit);
+            assert!(commands.iter().any(has), "no help lists {exit:?}");
+        }
+        for command in commands {
+            let listed: Vec<_> = Exit::of_command(command)
+                .iter()
+                .map(|it| it.code())
+                .collect();
+            assert!(listed.is_sorted_by(|a, b| a < b), "{command}: {listed:?}");
+        }
     }
 }

@@ -34,9 +34,9 @@ use super::{
 /// For containers without curl. It reads the same file and environment as `latchgate serve`: give it
 /// the flags that the gateway was started with. It ends with 0 if the gateway answers and with 1 if
 /// it does not. The store is asked with --ready only, and a store that is away changes nothing. An
-/// address that stands for all of them (0.0.0.0) is asked on loopback. Over TLS it believes whatever
-/// certificate is shown, because it asks this machine and sends nothing secret: one that has expired
-/// is no reason to start a gateway again.
+/// address that stands for all of them (0.0.0.0) is asked on loopback. Over TLS it accepts any
+/// certificate, because it asks this machine and sends nothing secret: an expired certificate is no
+/// reason to restart a gateway.
 #[derive(Args)]
 pub(super) struct HealthcheckArgs {
     /// Ask whether the gateway should be sent requests (/readyz): not if it is about to stop, or is

@@ -39,7 +39,7 @@ pub(super) async fn inspect(args: &InspectArgs, environment: &Environment) -> Re
 }
 
 fn describe(name: &LockName, lock: &Inspection) -> String {
-    let how = match (lock.state, &lock.holder) {
+    let how = match (lock.state, lock.holders.first()) {
         (LockState::Free, _) => format!("{name} is free\n"),
         (LockState::Held, None) => format!("{name} is held\n"),
         (LockState::Held, Some(holder)) => format!("{name} is held\n{}", facts(holder)),

@@ -5,8 +5,8 @@ use std::{collections::HashSet, num::NonZeroUsize, time::Duration};
 use clap::Args;
 
 use crate::{
-    client::{HeldLock, ListRequest},
-    lock::{NamePrefix, Owner},
+    client::{HeldLock, Holder, ListRequest},
+    lock::{LockName, NamePrefix, Owner, SearchText},
 };
 
 use super::{
@@ -24,6 +24,9 @@ pub(super) struct ListArgs {
     /// Only locks whose leases have this owner, exactly
     #[arg(long)]
     owner: Option<String>,
+    /// Only locks that have this text in the name, in the owner or in a value of the metadata
+    #[arg(long, value_name = "TEXT")]
+    search: Option<SearchText>,
     /// Show at most so many, 1 or more [default: all]
     #[arg(long, value_name = "N", value_parser = limit)]
     limit: Option<NonZeroUsize>,
@@ -48,6 +51,7 @@ pub(super) async fn list(args: &ListArgs, environment: &Environment) -> Result<(
     let mut request = ListRequest {
         prefix: args.prefix.clone(),
         owner,
+        search: args.search.clone(),
         limit: Some(PAGE),
         cursor: None,
     };
@@ -98,7 +102,9 @@ fn print(locks: &[HeldLock]) -> Result<(), CliError> {
 /// A table for people.
 fn show(locks: &[HeldLock]) -> String {
     let mut rows = vec![["LOCK", "EXPIRES IN", "FENCING TOKEN", "OWNER"].map(str::to_owned)];
-    rows.extend(locks.iter().map(row));
+    for lock in locks {
+        rows.extend(lock.holders.iter().map(|holder| row(&lock.name, holder)));
+    }
     let width = |column: usize| {
         let widths = rows.iter().map(|row| row[column].chars().count());
         widths.max().unwrap_or_default()
@@ -111,8 +117,7 @@ fn show(locks: &[HeldLock]) -> String {
     rows.iter().map(line).collect()
 }
 
-fn row(lock: &HeldLock) -> [String; 4] {
-    let holder = &lock.holder;
+fn row(name: &LockName, holder: &Holder) -> [String; 4] {
     let left = match holder.expires_in_ms {
         Some(ms) => duration::show(Duration::from_millis(ms)),
         None => "never".to_owned(),
@@ -124,5 +129,5 @@ fn row(lock: &HeldLock) -> [String; 4] {
         None => String::new(),
     };
     let fence = fence.unwrap_or_else(|| "-".to_owned());
-    [lock.name.to_string(), left, fence, owner]
+    [name.to_string(), left, fence, owner]
 }

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod args;
+mod backup;
 mod break_lock;
 mod caller;
 mod completions;

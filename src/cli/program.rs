@@ -7,7 +7,7 @@ use nix::sys::signal::SigSet;
 use super::{
     acquire,
     args::{Args, Command},
-    break_lock,
+    backup, break_lock,
     caller::environment::Environment,
     completions, config,
     error::CliError,
@@ -66,6 +66,7 @@ fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliErro
         Command::List(args) => block_on(list::list(args, environment)),
         Command::Break(args) => block_on(break_lock::break_lock(args, environment)),
         Command::Events(args) => block_on(events::events(args, environment)),
+        Command::Backup(args) => block_on(backup::backup(args, environment)),
         Command::Key(command) => key::key(command, environment),
         Command::Config(command) => config::config(command, environment),
         Command::Healthcheck(args) => block_on(healthcheck::healthcheck(args, environment)),
@@ -98,6 +99,7 @@ impl Command {
             Self::Events(args) => args.json,
             Self::Serve(_)
             | Self::Run(_)
+            | Self::Backup(_)
             | Self::Key(_)
             | Self::Config(_)
             | Self::Healthcheck(_)

@@ -9,6 +9,12 @@ use super::{
 };
 
 /// Give a lock back.
+///
+/// Repeated within a minute it is done again, with exit code 0, and so may be retried: so it is for every
+/// lease that was acquired with an idempotency key, as `latchgate acquire` does by itself. Of a lease that
+/// was acquired without one nothing is remembered: repeated, it is exit code 102, whether the first release
+/// ended the lease or it was lost before; if only the answer of the first was lost, within one call of this
+/// command, it is 105.
 #[derive(Args)]
 pub(super) struct ReleaseArgs {
     #[command(flatten)]

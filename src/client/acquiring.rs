@@ -56,8 +56,8 @@ pub struct Acquiring {
 /// Whoever wants to know how the wait goes.
 struct Watcher<'a> {
     report: &'a mut (dyn FnMut(&WaitStatus) + Send),
-    /// Whether the queue is looked at for it.
-    looks: bool,
+    /// How often the queue is looked at for it; `None`: never.
+    looks_every: Option<Duration>,
 }
 
 // === impl Client ===
@@ -96,8 +96,21 @@ impl Acquiring {
         &mut self,
         watcher: &mut (dyn FnMut(&WaitStatus) + Send),
     ) -> Result<Lease, ClientError> {
-        let (report, looks) = (watcher, true);
-        self.run(Some(Watcher { report, looks })).await
+        self.finish_watched_every(LOOK, watcher).await
+    }
+
+    /// The same, with as long as this between two looks at the queue.
+    pub async fn finish_watched_every(
+        &mut self,
+        period: Duration,
+        watcher: &mut (dyn FnMut(&WaitStatus) + Send),
+    ) -> Result<Lease, ClientError> {
+        let (report, looks_every) = (watcher, Some(period));
+        let watcher = Watcher {
+            report,
+            looks_every,
+        };
+        self.run(Some(watcher)).await
     }
 
     /// The same, telling no more than what the requests of the wait come to by themselves: nothing is
@@ -106,8 +119,17 @@ impl Acquiring {
         &mut self,
         listener: &mut (dyn FnMut(&WaitStatus) + Send),
     ) -> Result<Lease, ClientError> {
-        let (report, looks) = (listener, false);
-        self.run(Some(Watcher { report, looks })).await
+        let (report, looks_every) = (listener, None);
+        let watcher = Watcher {
+            report,
+            looks_every,
+        };
+        self.run(Some(watcher)).await
+    }
+
+    /// Whether it waits for a lock that is held.
+    pub fn waits(&self) -> bool {
+        !self.request.wait.is_zero()
     }
 
     /// Gives up: asks once more without waiting, which gives the place in the queue up. What was granted
@@ -225,18 +247,18 @@ impl Acquiring {
             wait + client.options.request_timeout
         };
         let mut copy = std::pin::pin!(call.send_copy(&client, time_out));
-        let looks = watcher.as_ref().is_some_and(|watcher| watcher.looks);
+        let looks_every = watcher.as_ref().and_then(|watcher| watcher.looks_every);
         let mut look_at = Instant::now() + FIRST_LOOK;
         loop {
             tokio::select! {
                 answer = &mut copy => return answer,
-                () = sleep_until(look_at), if looks => {}
+                () = sleep_until(look_at), if looks_every.is_some() => {}
             }
             let lock = tokio::select! {
                 answer = &mut copy => return answer,
                 lock = client.inspect_once(&self.name) => lock,
             };
-            look_at = Instant::now() + LOOK;
+            look_at = Instant::now() + looks_every.unwrap_or(LOOK);
             if let Some(lock) = lock {
                 let owner = self.request.owner.as_ref().map(Owner::as_str);
                 let waiting = WaitStatus::of_look(lock, owner, self.asked.elapsed());
@@ -456,7 +478,7 @@ impl WaitStatus {
     pub(super) fn of_problem(self, problem: &Problem) -> Self {
         Self {
             waiters: problem.waiters,
-            holder: problem.holder.clone(),
+            holder: problem.holders.first().cloned(),
             trouble: None,
             ..self
         }
@@ -474,13 +496,13 @@ impl WaitStatus {
         Self {
             position: ours.map(|waiter| waiter.position),
             waiters: Some(lock.waiter_count),
-            holder: lock.holder,
+            holder: lock.holders.into_iter().next(),
             trouble: None,
         }
     }
 
     /// The same, with a setback.
-    pub(super) fn with_trouble(self, trouble: ClientError) -> Self {
+    pub(crate) fn with_trouble(self, trouble: ClientError) -> Self {
         Self {
             trouble: Some(trouble),
             ..self

@@ -113,6 +113,7 @@ impl Call {
         let failure = match self.send_once(client, address.url(), time_out).await {
             SendOutcome::Answered(status, body) => match RetryableFailure::of_answer(status, &body)
             {
+                Some(failure) if self.looks => failure.of_look(address.url()),
                 Some(failure) => failure,
                 None => {
                     return Ok(CallResponse {

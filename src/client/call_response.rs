@@ -102,7 +102,7 @@ impl CallResponse {
 
 /// The innermost cause: it says what happened ("connection refused"), the others only that something
 /// did.
-fn cause(error: &(dyn Error + 'static)) -> String {
+pub(super) fn cause(error: &(dyn Error + 'static)) -> String {
     if let Some(why) = distrust(error, "--ca-file") {
         return format!("its certificate is not believed: {why}");
     }

@@ -67,7 +67,7 @@ impl ClientError {
 }
 
 fn by(problem: &Problem) -> String {
-    let Some(holder) = &problem.holder else {
+    let Some(holder) = problem.holders.first() else {
         return String::new();
     };
     let who = match &holder.owner {
@@ -76,9 +76,8 @@ fn by(problem: &Problem) -> String {
         None => String::new(),
     };
     let how_long = match holder.expires_in_ms {
-        // Rounded up: asking again a moment too late finds it free.
         Some(ms) => {
-            let left = format_duration(Duration::from_secs(ms.div_ceil(1_000)));
+            let left = format_duration(Duration::from_millis(ms));
             format!(" for another {left} unless it is renewed")
         }
         None if holder.foreign => " without an expiry".to_owned(),

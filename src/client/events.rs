@@ -14,7 +14,8 @@ use crate::lock::NamePrefix;
 use super::{
     Client, ClientError,
     backoff::pause,
-    call_response::{CallResponse, SendOutcome},
+    call_response::{CallResponse, SendOutcome, cause},
+    format_duration,
     retry::Retry,
     retryable_failure::RetryableFailure,
 };
@@ -27,6 +28,10 @@ pub struct Events {
     /// What to read on from.
     last_id: Option<String>,
     connection: Option<Response>,
+    /// To which gateway it is, or was.
+    url: String,
+    /// Whether it was said that there is no connection.
+    interrupted: bool,
     parser: EventParser,
     /// What has come and was not asked for yet.
     items: VecDeque<EventsItem>,
@@ -41,9 +46,18 @@ pub enum EventsItem {
     Event(Event),
     /// The gateway has ended the stream, for this reason. The next call connects again.
     Ended(String),
-    /// The connection is lost, or none was made. The next call tries again, after a pause. What
-    /// happens meanwhile is heard later, or is a `gap`.
+    /// The connection to the gateway is lost. The next call connects again, after a pause. What happens
+    /// meanwhile is heard later, or is a `gap`.
+    Lost {
+        /// Where the gateway is.
+        url: String,
+        /// What ended the connection.
+        reason: String,
+    },
+    /// No connection was made. The next call tries again, after a pause.
     Interrupted(ClientError),
+    /// There is a connection again, to the gateway at this address.
+    Resumed(String),
 }
 
 /// Something that has happened to a lock.
@@ -102,6 +116,8 @@ impl Client {
             prefix: prefix.clone(),
             last_id: None,
             connection: None,
+            url: String::new(),
+            interrupted: false,
             parser: EventParser::default(),
             items: VecDeque::new(),
             failed: 0,
@@ -126,32 +142,52 @@ impl Events {
             if let Some(item) = self.items.pop_front() {
                 return Ok(item);
             }
-            let lost = match &mut self.connection {
-                None => {
-                    sleep(pause(self.failed)).await;
-                    match self.connect(self.client.options.request_timeout).await {
-                        Ok(()) => continue,
-                        Err(error) => error,
+            let Some(connection) = &mut self.connection else {
+                sleep(pause(self.failed)).await;
+                match self.connect(self.client.options.request_timeout).await {
+                    Ok(()) if std::mem::take(&mut self.interrupted) => {
+                        return Ok(EventsItem::Resumed(self.url.clone()));
+                    }
+                    Ok(()) => continue,
+                    Err(error) => {
+                        self.interrupt();
+                        return Self::unconnected(error);
                     }
                 }
-                Some(connection) => match timeout(SILENCE, connection.chunk()).await {
-                    Ok(Ok(Some(bytes))) => match self.feed(&bytes) {
-                        Ok(()) => continue,
-                        Err(error) => error,
-                    },
-                    Ok(Ok(None)) => self.unreachable("the stream was cut"),
-                    Ok(Err(error)) => self.unreachable(&error.without_url().to_string()),
-                    Err(_elapsed) => self.unreachable("nothing came any more"),
+            };
+            let reason = match timeout(SILENCE, connection.chunk()).await {
+                Ok(Ok(Some(bytes))) => match self.feed(&bytes) {
+                    Ok(()) => continue,
+                    Err(error) => {
+                        self.interrupt();
+                        return Err(error);
+                    }
                 },
+                Ok(Ok(None)) => "it was closed".to_owned(),
+                Ok(Err(error)) => cause(&error),
+                Err(_elapsed) => format!("nothing came for {}", format_duration(SILENCE)),
             };
-            self.connection = None;
-            self.failed = self.failed.saturating_add(1);
-            return match lost {
-                ClientError::Unreachable { .. }
-                | ClientError::Unavailable(_)
-                | ClientError::OutcomeUnknown { .. } => Ok(EventsItem::Interrupted(lost)),
-                refused => Err(refused),
-            };
+            self.interrupt();
+            return Ok(EventsItem::Lost {
+                url: self.url.clone(),
+                reason,
+            });
+        }
+    }
+
+    fn interrupt(&mut self) {
+        self.connection = None;
+        self.interrupted = true;
+        self.failed = self.failed.saturating_add(1);
+    }
+
+    /// What it is that no connection was made: a setback, or a refusal.
+    fn unconnected(error: ClientError) -> Result<EventsItem, ClientError> {
+        match error {
+            ClientError::Unreachable { .. }
+            | ClientError::Unavailable(_)
+            | ClientError::OutcomeUnknown { .. } => Ok(EventsItem::Interrupted(error)),
+            refused => Err(refused),
         }
     }
 
@@ -170,6 +206,7 @@ impl Events {
         }
         let failure = match timeout(time_out, request.send()).await {
             Ok(Ok(response)) if response.status().is_success() => {
+                address.url().clone_into(&mut self.url);
                 self.connection = Some(response);
                 self.parser = EventParser::default();
                 return Ok(());
@@ -177,7 +214,7 @@ impl Events {
             Ok(Ok(response)) => {
                 let answer = read(address.url(), response, time_out).await;
                 match RetryableFailure::of_answer(answer.status, &answer.body) {
-                    Some(failure) => failure,
+                    Some(failure) => failure.of_look(address.url()),
                     None => return Err(answer.refusal()),
                 }
             }
@@ -210,6 +247,7 @@ impl Events {
                 let reason = end.map_or_else(|_| String::new(), |end| end.reason);
                 self.items.push_back(EventsItem::Ended(reason));
                 self.connection = None;
+                self.interrupted = true;
                 // It is about to stop, or we are too slow: either way another one may do better.
                 self.failed = 1;
                 let addresses = &self.client.addresses;
@@ -226,11 +264,6 @@ impl Events {
             url: self.client.url().to_owned(),
             what: "no stream of events".to_owned(),
         })
-    }
-
-    fn unreachable(&self, reason: &str) -> ClientError {
-        let url = self.client.url();
-        RetryableFailure::unreachable(url, reason.to_owned()).error
     }
 }
 

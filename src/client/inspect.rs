@@ -12,8 +12,8 @@ use super::{Client, ClientError, Holder, call::Call, call_response::CallResponse
 pub struct Inspection {
     /// Whether somebody holds it.
     pub state: LockState,
-    /// Who holds it.
-    pub holder: Option<Holder>,
+    /// Who holds it; nobody if it is free.
+    pub holders: Vec<Holder>,
     /// Who waits for it, the next to be served first: the beginning of the queue.
     pub waiters: Vec<Waiter>,
     /// How many wait for it in all.
@@ -47,7 +47,7 @@ pub enum LockState {
 struct Wire {
     state: LockState,
     #[serde(default)]
-    holder: Option<Holder>,
+    holders: Vec<Holder>,
     #[serde(default)]
     waiters: Vec<Waiter>,
     #[serde(default)]
@@ -88,7 +88,7 @@ impl Inspection {
         match serde_json::from_str::<Wire>(&answer.body) {
             Ok(wire) => Ok(Self {
                 state: wire.state,
-                holder: wire.holder,
+                holders: wire.holders,
                 waiters: wire.waiters,
                 waiter_count: wire.waiter_count,
                 json: answer.body,

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
-use crate::lock::{LockName, NamePrefix, Owner};
+use crate::lock::{LockName, NamePrefix, Owner, SearchText};
 
 use super::{Client, ClientError, Holder, call::Call, call_response::CallResponse};
 
@@ -16,6 +16,8 @@ pub struct ListRequest {
     pub prefix: NamePrefix,
     /// The owner of their leases, exactly.
     pub owner: Option<Owner>,
+    /// A part of the name, of the owner or of a value of the metadata, whatever the case of its letters.
+    pub search: Option<SearchText>,
     /// About how many on one page; the gateway's default if it is left out.
     pub limit: Option<u32>,
     /// The [`Page::next_cursor`] of the page before.
@@ -36,8 +38,8 @@ pub struct Page {
 pub struct HeldLock {
     /// The lock.
     pub name: LockName,
-    /// Who holds it.
-    pub holder: Holder,
+    /// Who holds it: one entry, or more.
+    pub holders: Vec<Holder>,
     json: String,
 }
 
@@ -54,7 +56,7 @@ struct WirePage {
 #[derive(Deserialize)]
 struct WireLock {
     name: String,
-    holder: Holder,
+    holders: Vec<Holder>,
 }
 
 // === impl Client ===
@@ -81,6 +83,9 @@ impl ListRequest {
         query.append_pair("prefix", self.prefix.as_str());
         if let Some(owner) = &self.owner {
             query.append_pair("owner", owner.as_str());
+        }
+        if let Some(search) = &self.search {
+            query.append_pair("search", search.as_str());
         }
         if let Some(limit) = self.limit {
             query.append_pair("limit", &limit.to_string());
@@ -124,10 +129,10 @@ impl HeldLock {
 
     fn read(value: Value) -> Option<Self> {
         let json = value.to_string();
-        let WireLock { name, holder } = serde_json::from_value(value).ok()?;
+        let WireLock { name, holders } = serde_json::from_value(value).ok()?;
         Some(Self {
             name: LockName::new(&name).ok()?,
-            holder,
+            holders,
             json,
         })
     }
@@ -142,12 +147,13 @@ mod tests {
         let request = ListRequest {
             prefix: NamePrefix::new("team:").unwrap(),
             owner: Some(Owner::new("a&limit=1 +ü").unwrap()),
+            search: SearchText::new("x&y").ok(),
             limit: Some(7),
             cursor: Some("x/y".to_owned()),
         };
         assert_eq!(
             request.target(),
-            "/locks?prefix=team%3A&owner=a%26limit%3D1+%2B%C3%BC&limit=7&cursor=x%2Fy"
+            "/locks?prefix=team%3A&owner=a%26limit%3D1+%2B%C3%BC&search=x%26y&limit=7&cursor=x%2Fy"
         );
         assert_eq!(ListRequest::default().target(), "/locks?prefix=");
     }

@@ -10,6 +10,7 @@
 mod acquiring;
 mod api_key;
 mod backoff;
+mod backup;
 mod break_lock;
 mod call;
 mod call_response;

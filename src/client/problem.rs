@@ -23,9 +23,9 @@ pub struct Problem {
     /// With `lease-lost`: whether somebody else holds the lock.
     #[serde(default)]
     pub held: Option<bool>,
-    /// With `locked`: who holds the lock.
+    /// With `locked`: who holds the lock; nobody while it passes on.
     #[serde(default)]
-    pub holder: Option<Holder>,
+    pub holders: Vec<Holder>,
     /// With `locked`: how many wait for it.
     #[serde(default)]
     pub waiters: Option<u64>,

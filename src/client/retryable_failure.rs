@@ -59,6 +59,21 @@ impl RetryableFailure {
         }
     }
 
+    /// The same of a copy that only looks: whatever became of it, nothing has happened.
+    pub(super) fn of_look(self, url: &str) -> Self {
+        match self.error {
+            ClientError::OutcomeUnknown {
+                problem: Some(problem),
+                ..
+            } => Self::nothing(ClientError::Unavailable(problem)),
+            ClientError::OutcomeUnknown {
+                reason,
+                problem: None,
+            } => Self::unreachable(url, reason),
+            error => Self::nothing(error),
+        }
+    }
+
     fn nothing(error: ClientError) -> Self {
         Self {
             error,

@@ -1,6 +1,8 @@
 //! Why there is no configuration to start with.
 
-use std::{io, path::PathBuf};
+use std::path::PathBuf;
+
+use crate::bounded_file::FileError;
 
 use super::Source;
 
@@ -15,7 +17,7 @@ pub enum ConfigError {
         /// Who named it.
         named_by: Source,
         /// Why.
-        error: io::Error,
+        error: FileError,
     },
     /// The configuration file has no name.
     #[error("{0} is empty; name a configuration file, or leave it out for none")]

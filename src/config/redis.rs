@@ -30,10 +30,10 @@ pub struct RedisConfig {
     /// it is taken back, and the answer is 503. 0 to answer at once: what no replica has is forgotten
     /// when one becomes the master, and granted again.
     pub wait_replicas: u32,
-    /// How long `wait_replicas` may take to have it, 1 to 60000 and at most `deadline_ms`. Who asks while
-    /// others are waited for waits twice as long at most. Of `deadline_ms` as much is kept for taking the
-    /// grant back as one command takes, a quarter of it at most. What is left of the lease is told with
-    /// the answer; one that is over by then is taken back.
+    /// How long `wait_replicas` may take to have it, 1 to 60000 and at most `deadline_ms`. A request that
+    /// comes while replicas are waited for waits twice as long at most. Of `deadline_ms` as much is kept
+    /// for taking the grant back as one command takes, a quarter of it at most. The answer says what is
+    /// left of the lease; a lease that is over by then is taken back.
     pub wait_timeout_ms: Millis,
     /// The ACL user, unless the URL of the store names one. Empty for the default user.
     pub username: String,

@@ -24,7 +24,7 @@ pub struct RedlockConfig {
     /// has `appendonly yes` and `appendfsync always`. Then they need not wait before they vote.
     pub persistence: Persistence,
     /// Let nodes vote as soon as they are started: for a quorum that is new, and for trials. Leave it
-    /// out when that is over: a node that is started anew would grant again what it has forgotten.
+    /// out when that is over: a node that is restarted would grant again what it has forgotten.
     pub vote_at_once: bool,
 }
 

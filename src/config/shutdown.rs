@@ -19,10 +19,10 @@ pub struct ShutdownConfig {
     /// nothing of its answer is waited for until three quarters of this time are over. A second signal
     /// ends it at once. Give an orchestrator more time than this before it kills.
     pub grace_ms: Millis,
-    /// How much of `grace_ms` passes first in which only `/readyz` says no, 0 to 300000 and at most
-    /// half of it: load balancers stop sending requests here meanwhile, and those that come are
-    /// served like any other, acquires too. Longer than it takes a load balancer to notice: its
-    /// period times the failures that it wants to see.
+    /// The first part of `grace_ms`, 0 to 300000 and at most half of it. In it only `/readyz` fails, so
+    /// that load balancers stop sending requests here; those that come are served like any other,
+    /// acquires too. Longer than it takes a load balancer to notice: the period of its check times the
+    /// failures that it needs.
     pub delay_ms: Millis,
 }
 

@@ -16,7 +16,7 @@ pub struct TraceConfig {
     /// path `/v1/traces` is meant. Empty for none. A collector that is away costs spans and nothing
     /// else.
     pub endpoint: String,
-    /// A file with headers that the collector wants to see, one `Name: value` per line. Empty for none.
+    /// A file with headers for the collector, one `Name: value` per line. Empty for none.
     pub headers_file: String,
     /// The PEM file with the authorities that vouch for a collector at `https://`. Empty for the
     /// authorities of the system. Read at the start.
@@ -28,7 +28,7 @@ pub struct TraceConfig {
     pub service_name: String,
     /// How long the collector may take to answer, 100 to 60000.
     pub timeout_ms: Millis,
-    /// Tell the collector the names of locks.
+    /// Send the names of locks to the collector.
     pub lock_names: bool,
 }
 
@@ -64,7 +64,7 @@ impl TraceConfig {
         Ok(url)
     }
 
-    /// Who is believed to be the collector.
+    /// The authorities that vouch for the collector.
     pub fn tls_files(&self) -> ClientFiles {
         let path = &self.ca_file;
         ClientFiles {

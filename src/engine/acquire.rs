@@ -11,14 +11,14 @@ use tracing::warn;
 use crate::{
     auth::Authorization,
     lock::{
-        CallerId, FencingToken, Fingerprint, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName,
-        Metadata, Owner, Salt, Token, TokenHash, Ttl,
+        CallerId, FencingToken, Fingerprint, HeldLease, HoldLimit, IdempotencyKey, KeeperId, Lease,
+        LockName, Metadata, Owner, Salt, Token, TokenHash, Ttl,
     },
     store::{
-        Store, StoreError,
+        Store, StoreError, Uncertainty,
         contract::{
-            Attempt, Confirmation, Contention, Idempotency, Leaving, QueuePosition, Release,
-            Renewal, Waiting,
+            Acquisition, Attempt, Confirmation, Contention, Idempotency, Leaving, QueuePosition,
+            Release, Renewal, Waiting,
         },
         parking::{News, Parked},
     },
@@ -366,7 +366,17 @@ impl AcquireAttempt {
         let mut parked = self.engine.store.parking().park(name, token);
         loop {
             let answer = Box::pin(self.engine.store.acquire(&self.attempt)).await;
-            let place = match self.decided(answer) {
+            let decided = match answer {
+                // It may have held the lock for a while before it asked again.
+                Ok(Acquisition::Granted(held)) if self.was_queued => {
+                    match Box::pin(self.granted_or_resent(held, &mut parked)).await {
+                        Some(outcome) => ControlFlow::Break(outcome),
+                        None => continue,
+                    }
+                }
+                answer => self.decided(answer),
+            };
+            let place = match decided {
                 ControlFlow::Break(outcome) => return self.record_outcome(outcome),
                 ControlFlow::Continue(place) => place,
             };
@@ -384,12 +394,15 @@ impl AcquireAttempt {
 
     /// What the caller is told, and what is counted.
     fn record_outcome(&self, outcome: AcquireResult) -> AcquireResult {
+        // Dropping a grant gives the lease back.
         let outcome = outcome.and_then(|granted| {
-            if self.authorization.is_valid() {
-                Ok(granted)
-            } else {
-                // Dropping the grant gives the lease back.
+            if !self.authorization.is_valid() {
                 Err(AcquireError::Revoked)
+            } else if granted.lease.held.left_at(Instant::now()).is_zero() {
+                // The answer took so long that nothing is left of the lease.
+                Err(AcquireError::Store(Uncertainty::TimedOut.into()))
+            } else {
+                Ok(granted)
             }
         });
         self.engine.metrics.acquired(acquire_outcome(&outcome));
@@ -436,15 +449,14 @@ impl AcquireAttempt {
         match interruption {
             Interruption::News(News::Granted(held)) => {
                 self.engine.metrics.handed_over(false);
-                Some(Ok(self.granted(held)))
+                Box::pin(self.granted_or_resent(held, parked)).await
             }
             Interruption::News(News::Superseded) => Some(Err(AcquireError::Superseded)),
-            Interruption::News(News::GrantedProvisionally) => match self.confirm().await {
-                Some(outcome) => Some(outcome),
-                None => self.resend(parked).await,
-            },
+            Interruption::News(News::GrantedProvisionally) => {
+                Box::pin(self.confirmed_or_resent(parked)).await
+            }
             Interruption::News(News::Forgotten) => self.resend(parked).await,
-            Interruption::End(end) => Some(self.leave(&end, parked).await),
+            Interruption::End(end) => Some(Box::pin(self.leave(&end, parked)).await),
         }
     }
 
@@ -480,11 +492,30 @@ impl AcquireAttempt {
         match Box::pin(self.engine.store.confirm(name, token)).await {
             Ok(Confirmation::Confirmed(held)) => {
                 self.engine.metrics.handed_over(true);
-                Some(Ok(self.granted(held)))
+                Box::pin(self.granted_after_wait(held)).await
             }
             Ok(Confirmation::Lost) => None,
             Ok(Confirmation::Superseded) => Some(Err(AcquireError::Superseded)),
             Err(error) => Some(Err(self.failed(error))),
+        }
+    }
+
+    /// The outcome of a grant that was waited for; `None` if it is lost, and the attempt must be sent again.
+    async fn granted_or_resent(
+        &mut self,
+        held: HeldLease,
+        parked: &mut Parked,
+    ) -> Option<AcquireResult> {
+        match self.granted_after_wait(held).await {
+            Some(outcome) => Some(outcome),
+            None => self.resend(parked).await,
+        }
+    }
+
+    async fn confirmed_or_resent(&mut self, parked: &mut Parked) -> Option<AcquireResult> {
+        match self.confirm().await {
+            Some(outcome) => Some(outcome),
+            None => self.resend(parked).await,
         }
     }
 
@@ -499,7 +530,7 @@ impl AcquireAttempt {
                 None
             }
             // Leaving returns the current state from the store, which may have queued the attempt after all.
-            _ => Some(self.leave(&WaitEnd::WaitOver, parked).await),
+            _ => Some(Box::pin(self.leave(&WaitEnd::WaitOver, parked)).await),
         }
     }
 
@@ -511,8 +542,20 @@ impl AcquireAttempt {
             .filter(|_| !matches!(end, WaitEnd::Revoked))
             .map(|_| self.engine.reconnect_grace);
         let Attempt { name, token, .. } = &self.attempt;
-        match Box::pin(self.engine.store.leave(name, token, keep_for)).await {
-            // Granted before it left the queue. If the caller has hung up, the delivery gives the lease back.
+        let mut left = Box::pin(self.engine.store.leave(name, token, keep_for)).await;
+        // Granted before it left the queue.
+        if let Ok(Leaving::Granted(held)) = left {
+            if matches!(end, WaitEnd::HungUp) {
+                // The delivery gives the lease back.
+                return Ok(self.granted(held));
+            }
+            if let Some(outcome) = Box::pin(self.granted_after_wait(held)).await {
+                return outcome;
+            }
+            left = Box::pin(self.engine.store.leave(name, token, keep_for)).await;
+        }
+        match left {
+            // That grant was lost, and so is this one: `record_outcome` looks at what is left of it.
             Ok(Leaving::Granted(held)) => Ok(self.granted(held)),
             Ok(Leaving::Superseded) => Err(AcquireError::Superseded),
             // A newer request took over its position at the same time, and may have left the queue since.
@@ -587,7 +630,7 @@ fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
 impl MetricOutcome for Renewal {
     fn outcome(&self) -> LeaseOutcome {
         match self {
-            Self::Renewed(_) => LeaseOutcome::Done,
+            Self::Renewed(..) => LeaseOutcome::Done,
             Self::Adopted => LeaseOutcome::Adopted,
             Self::Lost(_) => LeaseOutcome::Lost,
         }

@@ -31,6 +31,7 @@ use super::{
     acquire::{AttemptProgress, lease_outcome},
     hold_streams::Displaced,
     managed_lease::ManagedLease,
+    renew::margin,
     start::EngineShared,
 };
 
@@ -77,8 +78,8 @@ pub enum HoldEnd {
     /// The gateway is about to stop. A lease that was granted lives on and can be adopted elsewhere;
     /// a place in the queue is kept for those with an idempotency key.
     Draining {
-        /// What is left of the lease, if it was granted: one TTL, unless the store was away.
-        left: Option<Duration>,
+        /// Until when the lease certainly lasts, if it was granted: one TTL, unless the store was away.
+        until: Option<Instant>,
     },
 }
 
@@ -152,7 +153,7 @@ impl Engine {
         let (adopter, hash) = (Renewer::Adopter(id), token.hash());
         let renewed = self.renew_up_to(adopter, &name, &hash, None, authorization.max_ttl());
         let held = match renewed.await? {
-            Renewal::Renewed(held) => held,
+            Renewal::Renewed(held, _) => held,
             Renewal::Lost(loss) => return Err(AdoptError::Lost(loss)),
             // Another stream adopted the lease after this one, before the answer came.
             Renewal::Adopted => {
@@ -306,8 +307,11 @@ impl HoldTask {
     /// What is to be kept when the wait in the queue is over, if there is anything.
     fn begin_after_wait(&self, outcome: Result<Granted, AcquireError>) -> Option<ManagedLease> {
         match outcome {
-            Ok(granted) => return Some(self.take_granted(granted, Instant::now()).renew_at_once()),
-            Err(AcquireError::Draining) => self.end(HoldEnd::Draining { left: None }),
+            Ok(granted) => {
+                let since = granted.lease.held.as_of.min(Instant::now());
+                return Some(self.take_granted(granted, since).renew_at_once());
+            }
+            Err(AcquireError::Draining) => self.end(HoldEnd::Draining { until: None }),
             Err(error) => self.end(HoldEnd::Refused(error)),
         }
         None
@@ -370,14 +374,18 @@ impl HoldTask {
                         .lost(&managed.name, &managed.token.hash(), reason);
                     return self.end(HoldEnd::Lost(reason));
                 }
-                Some(Renewal::Renewed(held)) => {
+                Some(Renewal::Renewed(held, _)) => {
                     if managed.entry.is_displaced() {
                         managed.entry = self
                             .engine
                             .streams
                             .insert(managed.name.clone(), managed.token.hash());
                     }
-                    self.send_renewed(managed, held)
+                    // One that was answered too late is reported as lost.
+                    match managed.loss_if_over() {
+                        Some(_) => Ok(()),
+                        None => self.send_renewed(managed, held),
+                    }
                 }
                 // The outcome is unknown; the renewal is retried for as long as the lease is certainly ours.
                 None => Ok(()),
@@ -421,7 +429,7 @@ impl HoldTask {
 
     fn drain(&self, managed: &ManagedLease) {
         let token = managed.token.hash();
-        let left = if managed.unannounced.is_none() {
+        let until = if managed.unannounced.is_none() {
             let left = managed
                 .valid_until
                 .saturating_duration_since(Instant::now());
@@ -431,14 +439,14 @@ impl HoldTask {
             self.engine
                 .leases
                 .wait_at_most(&token, RELEASE_GRACE.min(left / 4));
-            Some(left)
+            Some(managed.valid_until)
         } else {
             // Nobody knows its token.
             self.engine.leases.remove(&managed.name, &token);
             managed.abandon(None);
             None
         };
-        self.end(HoldEnd::Draining { left });
+        self.end(HoldEnd::Draining { until });
     }
 
     /// The caller is not authorized any more, and has the rest of the TTL to stop its work.
@@ -460,7 +468,6 @@ impl HoldTask {
         let until = managed.valid_until;
         let token = managed.token.hash();
         let keeper = Renewer::Keeper(managed.keeper);
-        let left = self.engine.leases.left(&token);
         // Boxed, because there may be many holds and few of them renew at the same time.
         let renewal = Box::pin(
             self.engine
@@ -473,17 +480,19 @@ impl HoldTask {
         };
         self.engine
             .metrics
-            .renewed(SeenBy::Stream, lease_outcome(&answer), left);
+            .renewed(SeenBy::Stream, lease_outcome(&answer), margin(&answer));
         match answer {
             Ok(renewal) => {
                 match &renewal {
-                    Renewal::Renewed(held) => {
+                    Renewal::Renewed(held, _) => {
                         managed.renewed(held, sent);
-                        self.engine.leases.insert(token, &managed.name, held);
+                        self.engine
+                            .leases
+                            .insert_counted(token, &managed.name, held);
                         self.engine.events.renewed(&managed.name, &token, held);
                     }
-                    // The stream that adopted it may be one of this gateway.
-                    Renewal::Adopted => {}
+                    // The stream that adopted it may be one of this gateway, and counts it with its next renewal.
+                    Renewal::Adopted => self.engine.leases.adopted(&token),
                     Renewal::Lost(_) => drop(self.engine.leases.remove(&managed.name, &token)),
                 }
                 Some(renewal)

@@ -44,6 +44,8 @@ pub(super) struct RegisteredLease {
     pub(super) owner: Option<Owner>,
     /// When it was granted, for statistics only.
     pub(super) since: Instant,
+    /// Whether it counts here: it was granted here, or a stream of this gateway keeps it.
+    is_counted: bool,
     /// When it is over.
     pub(super) until: Instant,
     /// Until when a gateway that ends stays for its holder.
@@ -107,22 +109,46 @@ const SWEEP_FROM: usize = 64;
 // === impl LeaseRegistry ===
 
 impl LeaseRegistry {
-    /// A lease was granted or renewed here, and has so long to live from now.
+    /// A lease was granted here, or renewed by a stream of this gateway.
+    pub(super) fn insert_counted(&self, token: TokenHash, name: &LockName, held: &HeldLease) {
+        self.insert_as(true, token, name, held);
+    }
+
+    /// A lease was renewed or answered again here. It may count at another
+    /// gateway, and does not begin to count here.
     pub(super) fn insert(&self, token: TokenHash, name: &LockName, held: &HeldLease) {
+        self.insert_as(false, token, name, held);
+    }
+
+    fn insert_as(&self, counts: bool, token: TokenHash, name: &LockName, held: &HeldLease) {
         let now = Instant::now();
-        let until = now + held.expires_in;
+        let until = now + held.left_at(now);
+        let held_for = held.held_for + now.saturating_duration_since(held.as_of);
         let lease = RegisteredLease {
             token,
             name: name.clone(),
             fence: held.fence,
             owner: held.owner.clone(),
-            since: now.checked_sub(held.held_for).unwrap_or(now),
+            since: now.checked_sub(held_for).unwrap_or(now),
             until,
+            is_counted: counts,
             needed_until: until,
         };
         let mut shard = self.shard(&token);
-        shard.leases.entry(token).or_default().lease = Some(lease);
+        let entry = shard.leases.entry(token).or_default();
+        let was_counted = entry.lease.as_ref().is_some_and(|it| it.is_counted);
+        entry.lease = Some(RegisteredLease {
+            is_counted: counts || was_counted,
+            ..lease
+        });
         shard.sweep(now);
+    }
+
+    /// Another stream has adopted the lease: it counts where that is.
+    pub(super) fn adopted(&self, token: &TokenHash) {
+        if let Some(lease) = self.shard(token).lease_mut(token) {
+            lease.is_counted = false;
+        }
     }
 
     /// A lease has ended, or its token was never delivered. A token that was tried on another lock does not
@@ -154,13 +180,6 @@ impl LeaseRegistry {
         self.notify();
     }
 
-    /// What is left of a lease, as far as is known here.
-    pub(super) fn left(&self, token: &TokenHash) -> Option<Duration> {
-        let mut shard = self.shard(token);
-        let lease = shard.lease_mut(token)?;
-        Some(lease.until.saturating_duration_since(Instant::now()))
-    }
-
     /// Whether this lease lives, as far as is known here.
     pub(super) fn is_listed(&self, name: &LockName, token: &TokenHash) -> bool {
         let mut shard = self.shard(token);
@@ -168,10 +187,11 @@ impl LeaseRegistry {
         lease.is_some_and(|lease| lease.name == *name && lease.until > Instant::now())
     }
 
-    /// How many live, as far as is known here.
-    pub(super) fn len(&self) -> usize {
+    /// How many live that were granted here or are kept by a stream of this gateway, as far as is known here.
+    /// They count at no other gateway, so that those of all gateways add up.
+    pub(super) fn counted(&self) -> usize {
         let mut active = 0;
-        self.for_each_active(|_| active += 1);
+        self.for_each_active(|lease| active += usize::from(lease.is_counted));
         active
     }
 
@@ -212,10 +232,10 @@ impl LeaseRegistry {
         }
     }
 
-    /// An answer is on its way, of a lease with an idempotency key and so long to live.
-    pub(super) fn reply_started(&self, token: TokenHash, answer: LeaseReply, expires_in: Duration) {
+    /// An answer is on its way, of a lease with an idempotency key and so long to live from now.
+    pub(super) fn reply_started(&self, token: TokenHash, answer: LeaseReply, left: Duration) {
         let now = Instant::now();
-        let until = now + expires_in;
+        let until = now + left;
         let mut shard = self.shard(&token);
         let entry = shard.leases.entry(token).or_default();
         let answers = entry.answers.get_or_insert_with(|| {
@@ -397,7 +417,6 @@ mod tests {
         advance(Duration::from_secs(2)).await;
         assert_eq!(leases.needed_until(), None);
         assert!(leases.is_listed(&name(), &token), "its lease lives on");
-        assert_eq!(leases.left(&token), Some(Duration::from_secs(28)));
         leases.wait_at_most(&token, Duration::from_secs(3));
         assert_eq!(
             leases.needed_until(),
@@ -417,7 +436,27 @@ mod tests {
         assert!(leases.remove(&other, &token).is_none());
         assert!(leases.is_listed(&name(), &token));
         assert!(leases.remove(&name(), &token).is_some());
-        assert_eq!(leases.len(), 0);
+        assert_eq!(leases.active().len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_counts_where_it_was_granted_or_a_stream_keeps_it_and_nowhere_else() {
+        let [granter, other] = [(); 2].map(|()| LeaseRegistry::default());
+        let token = Token::random().hash();
+        let sum = || granter.counted() + other.counted();
+        granter.insert_counted(token, &name(), &lasting(10));
+        other.insert(token, &name(), &lasting(10));
+        assert_eq!(sum(), 1);
+        granter.insert(token, &name(), &lasting(10));
+        assert_eq!((granter.counted(), other.counted()), (1, 0));
+        // A stream of the other one adopts it, and the one that kept it hears of that.
+        other.insert_counted(token, &name(), &lasting(10));
+        granter.adopted(&token);
+        assert_eq!((granter.counted(), other.counted()), (0, 1));
+        assert!(
+            granter.is_listed(&name(), &token),
+            "its holder may come here"
+        );
     }
 
     #[tokio::test(start_paused = true)]

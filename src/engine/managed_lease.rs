@@ -75,9 +75,7 @@ impl ManagedLease {
         let drift = held.ttl.duration() / 100 + Duration::from_millis(2);
         self.ttl = held.ttl.duration();
         self.valid_until = sent + held.expires_in.saturating_sub(drift);
-        self.at_limit = held
-            .hold_expires_in
-            .is_some_and(|left| left <= held.expires_in);
+        self.at_limit = held.is_at_limit();
         // At its limit a lease does not get longer by renewing it.
         self.renew_at = if self.at_limit {
             self.valid_until

@@ -1,6 +1,7 @@
 //! The operations on locks, whoever calls and wherever leases live.
 
 mod acquire;
+mod backup;
 mod break_lock;
 mod delivery;
 mod detach_on_drop;
@@ -9,6 +10,7 @@ mod fences;
 mod hold;
 mod hold_streams;
 mod inspect;
+mod late_grant;
 mod leases;
 mod loss;
 mod managed_lease;

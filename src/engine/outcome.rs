@@ -2,6 +2,8 @@
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
+use tokio::time::Instant;
+
 use crate::{
     lock::{HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
@@ -75,8 +77,12 @@ impl AcquireAttempt {
     }
 
     pub(super) fn granted(&self, held: HeldLease) -> Granted {
-        let delivery = self.delivery_of_ours(held.expires_in);
-        let granted = self.answer(self.token.clone(), self.attempt.token, held, delivery);
+        let delivery = self.delivery_of_ours(held.left_at(Instant::now()));
+        let token = (self.token.clone(), self.attempt.token);
+        self.engine
+            .leases
+            .insert_counted(token.1, &self.attempt.name, &held);
+        let granted = self.answer(token, held, delivery);
         let Lease { name, held, .. } = &granted.lease;
         let fences = &self.engine.fences;
         fences.granted(name, held.fence, self.fence_before);
@@ -85,15 +91,13 @@ impl AcquireAttempt {
     }
 
     /// Watches over the lease of this attempt.
-    fn delivery_of_ours(&self, expires_in: Duration) -> Delivery {
+    fn delivery_of_ours(&self, left: Duration) -> Delivery {
         let lease = self.abandoned();
         let answer = if self.repeatable.is_none() {
             ReplyKind::Once
         } else {
             let answer = self.reply_after(PriorReply::Nothing);
-            self.engine
-                .leases
-                .reply_started(lease.token, answer, expires_in);
+            self.engine.leases.reply_started(lease.token, answer, left);
             ReplyKind::First
         };
         Delivery::of(Arc::clone(&self.engine), lease, answer)
@@ -119,24 +123,27 @@ impl AcquireAttempt {
         let answer = self.reply_after(before);
         self.engine
             .leases
-            .reply_started(hash, answer, held.expires_in);
+            .reply_started(hash, answer, held.left_at(Instant::now()));
+        let (name, leases) = (&self.attempt.name, &self.engine.leases);
+        match before {
+            // It was granted to this attempt while nobody was there to hear of it.
+            PriorReply::Nothing => leases.insert_counted(hash, name, &held),
+            PriorReply::Reply(_) | PriorReply::Unknown => leases.insert(hash, name, &held),
+        }
         // An earlier answer may have been delivered, so this attempt must not give the lease back.
         let delivery = Delivery::of(Arc::clone(&self.engine), lease, ReplyKind::Again);
-        self.answer(token, hash, held, delivery)
+        self.answer((token, hash), held, delivery)
     }
 
     fn answer(
         &self,
-        token: Token,
-        hash: TokenHash,
+        (token, hash): (Token, TokenHash),
         held: HeldLease,
         delivery: Delivery,
     ) -> Granted {
-        let name = self.attempt.name.clone();
-        self.engine.leases.insert(hash, &name, &held);
         Granted {
             lease: Lease {
-                name,
+                name: self.attempt.name.clone(),
                 token,
                 held,
                 waited: self.waited(),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::{
     lock::{Lease, LockName, Token, TokenHash, Ttl},
     store::{
@@ -46,15 +48,18 @@ impl Engine {
         most: Option<Ttl>,
     ) -> Result<Lease, RenewError> {
         let hash = token.hash();
-        let left = self.0.leases.left(&hash);
         let renewal = self
             .renew_up_to(Renewer::Bearer, &name, &hash, ttl, most)
             .await;
         self.0
             .metrics
-            .renewed(SeenBy::Renew, lease_outcome(&renewal), left);
+            .renewed(SeenBy::Renew, lease_outcome(&renewal), margin(&renewal));
         match renewal? {
-            Renewal::Renewed(held) => {
+            // The answer took so long that the lease is over, unless it was renewed again meanwhile.
+            Renewal::Renewed(held, _) if held.left_at(Instant::now()).is_zero() => {
+                Err(StoreError::from(Uncertainty::TimedOut).into())
+            }
+            Renewal::Renewed(held, _) => {
                 self.0.leases.insert(hash, &name, &held);
                 self.0.events.renewed(&name, &hash, &held);
                 // Given, or cut to what the caller may have.
@@ -94,6 +99,7 @@ impl Engine {
         most: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
         let mut renewal = self.0.store.renew_as(renewer, name, token, ttl).await?;
+        let margin = margin_of(&renewal);
         let again = match renewer {
             // The stream that has adopted it in between goes on with it.
             Renewer::Adopter(id) => Renewer::Keeper(id),
@@ -102,7 +108,7 @@ impl Engine {
         // Another renewal may come in between, and make it longer again.
         for _ in 0..CUTS {
             match (&renewal, most) {
-                (Renewal::Renewed(held), Some(most)) if held.ttl > most => {
+                (Renewal::Renewed(held, _), Some(most)) if held.ttl > most => {
                     let cut = self.0.store.renew_as(again, name, token, Some(most)).await;
                     renewal = cut.map_err(|error| match error {
                         // Known of this command, and not of the one before.
@@ -113,6 +119,22 @@ impl Engine {
                 _ => break,
             }
         }
-        Ok(renewal)
+        // What was left is told by the first: the others have come at once.
+        Ok(match renewal {
+            Renewal::Renewed(held, _) => Renewal::Renewed(held, margin),
+            other @ (Renewal::Adopted | Renewal::Lost(_)) => other,
+        })
+    }
+}
+
+/// What was left of a lease that was renewed, as the store knew it.
+pub(super) fn margin(answer: &Result<Renewal, StoreError>) -> Option<Duration> {
+    answer.as_ref().ok().and_then(margin_of)
+}
+
+fn margin_of(renewal: &Renewal) -> Option<Duration> {
+    match renewal {
+        Renewal::Renewed(_, margin) => *margin,
+        Renewal::Adopted | Renewal::Lost(_) => None,
     }
 }

@@ -129,7 +129,7 @@ impl Engine {
             waiters: self.0.store.parking().len(),
             held_streams: self.0.streams.len(),
             event_streams: self.0.events.listeners(),
-            leases: self.0.leases.len(),
+            leases: self.0.leases.counted(),
             // The HTTP edge fills it in.
             certificate_ends: None,
             store: self.0.store.figures(),

@@ -37,7 +37,7 @@ pub(super) const ASSETS: &str = "/docs/{*asset}";
 #[utoipa::path(
     get,
     path = "/docs",
-    operation_id = "docs",
+    operation_id = "getDocs",
     tag = "documentation",
     responses((status = 200, description = "The page.", body = String, content_type = "text/html"))
 )]
@@ -75,7 +75,9 @@ async fn loaded(State(gateway): State<Arc<AppState>>, request: Request) -> Respo
 fn file(gateway: &AppState, name: &str) -> Option<([(HeaderName, HeaderValue); 1], Bytes)> {
     let config = Config::from(format!("{}/openapi.json", gateway.base_path))
         .validator_url("none")
-        .display_request_duration(true);
+        .display_request_duration(true)
+        // The codes that an operation can answer.
+        .show_extensions(true);
     let file = utoipa_swagger_ui::serve(name, Arc::new(config)).ok()??;
     let bytes = match file.bytes {
         Cow::Borrowed(bytes) => Bytes::from_static(bytes),

@@ -21,6 +21,7 @@ use crate::{
 use super::{
     extract::AcceptsJson,
     json_response::{JSON, JsonResponse, json},
+    locks::millis,
     problem::Problem,
     state::AppState,
     tls::Certificates,
@@ -75,6 +76,11 @@ pub(super) struct NamedCheck {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, nullable = false)]
     detail: Option<String>,
+    /// For how long at least acquires are refused because of it: a quorum of which no majority votes yet.
+    /// Left out if that is not known, and where none is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, nullable = false, example = 12_000)]
+    refuses_for_ms: Option<u64>,
 }
 
 /// What was found.
@@ -100,7 +106,7 @@ enum CheckStatus {
 #[utoipa::path(
     get,
     path = "/healthz",
-    operation_id = "healthz",
+    operation_id = "checkHealth",
     tag = "health",
     responses((status = 200, body = Alive, description = "It is."))
 )]
@@ -120,7 +126,7 @@ pub(super) async fn healthz(_: AcceptsJson) -> Result<JsonResponse<Alive>, Probl
 #[utoipa::path(
     get,
     path = "/readyz",
-    operation_id = "readyz",
+    operation_id = "checkReadiness",
     tag = "health",
     responses(
         (status = 200, body = Readiness, description = "It should."),
@@ -163,6 +169,7 @@ fn audited(audit: &Audit) -> Option<Check> {
         name: "audit",
         health,
         note: None,
+        refuses_for: None,
     })
 }
 
@@ -179,6 +186,7 @@ fn keys(gate: &Gate) -> Option<Check> {
         name: "keys",
         health,
         note: None,
+        refuses_for: None,
     })
 }
 
@@ -195,6 +203,7 @@ fn certified(certificates: Option<&Certificates>) -> Option<Check> {
         name: "certificate",
         health,
         note: None,
+        refuses_for: None,
     })
 }
 
@@ -204,6 +213,7 @@ fn no_answer() -> Check {
         name: "store",
         health: Health::Outage(detail),
         note: None,
+        refuses_for: None,
     }
 }
 
@@ -248,6 +258,7 @@ impl NamedCheck {
                 CheckStatus::Passing
             },
             detail: is_withdrawn.then(|| "the gateway is about to stop".to_owned()),
+            refuses_for_ms: None,
         }
     }
 }
@@ -264,6 +275,7 @@ impl From<Check> for NamedCheck {
             name: check.name,
             status,
             detail,
+            refuses_for_ms: check.refuses_for.map(millis),
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct Index {
 #[utoipa::path(
     get,
     path = "/",
-    operation_id = "index",
+    operation_id = "getIndex",
     tag = "documentation",
     responses((status = 200, body = Index, description = "Where everything is."))
 )]

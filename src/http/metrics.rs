@@ -39,7 +39,7 @@ struct MetricsProblems;
 #[utoipa::path(
     get,
     path = "/metrics",
-    operation_id = "metrics",
+    operation_id = "getMetrics",
     tag = "health",
     responses(
         (status = 200, description = "The metrics.", content(

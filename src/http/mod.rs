@@ -1,11 +1,13 @@
 //! The HTTP edge: the one place that knows of requests, statuses and JSON.
 
+mod backup;
 mod base_path;
 mod dashboard;
 mod docs;
 mod edge;
 mod events;
 mod extract;
+mod file;
 mod health;
 mod index;
 mod json_response;

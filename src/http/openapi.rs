@@ -1,10 +1,11 @@
 //! The OpenAPI document: the same contract that people read, for machines.
 
-use bytes::Bytes;
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use utoipa::openapi::{
-    InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, RefOr, Required, Response, Server,
-    path::Operation,
+    InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, Response, Server,
+    path::{Operation, Parameter},
     security::{
         ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
     },
@@ -16,13 +17,33 @@ use crate::config::LimitsConfig;
 use super::{
     base_path::BasePath,
     edge::{is_private, is_probe},
+    file::File,
     json_response::json,
-    problem::{ProblemCode as Code, ProblemDocument, problem_responses, text_header},
+    problem::{
+        ProblemCode as Code, ProblemDocument, share_problems, shared_responses, text_header,
+    },
     session::SESSION_COOKIE,
 };
 
-/// The operations that take a body and can do without.
-const BODY_IS_OPTIONAL: [&str; 3] = ["acquire", "renew", "hold"];
+/// The operations that take a body and can do without. A release has its token in the header then.
+const BODY_IS_OPTIONAL: [&str; 4] = ["acquireLock", "renewLock", "holdLock", "releaseLockByPost"];
+
+/// The parameters that are the same wherever they are, and what they are called in the document.
+const SHARED_PARAMETERS: [(&str, &str); 3] = [
+    ("name", "LockName"),
+    ("Idempotency-Key", "IdempotencyKey"),
+    ("Prefer", "Prefer"),
+];
+
+/// What the headers of all answers are called in the document, and what they say.
+const REQUEST_ID: (&str, &str) = (
+    "RequestId",
+    "The name of this request in the log of the gateway.",
+);
+const NO_STORE: (&str, &str) = (
+    "NoStore",
+    "Always `no-store` on routes under `/locks` and on `/backup`, `/events`, `/session` and `/stats`; others have none.",
+);
 
 /// What the API key is called in the document.
 const BEARER: &str = "bearer";
@@ -36,6 +57,7 @@ const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the g
 
 /// The document of a gateway with the default configuration, over its routes.
 pub(super) fn completed(mut document: OpenApi) -> OpenApi {
+    let mut shared = BTreeMap::new();
     for (path, item) in &mut document.paths.paths {
         let operations = [
             &mut item.get,
@@ -45,9 +67,25 @@ pub(super) fn completed(mut document: OpenApi) -> OpenApi {
         ];
         for operation in operations.into_iter().flatten() {
             complete(operation, path);
+            let parameters = operation.parameters.iter_mut().flatten();
+            for parameter in parameters {
+                share(parameter, &mut shared);
+            }
         }
     }
+    let components = document.components.get_or_insert_default();
+    components.parameters = shared;
     document
+}
+
+/// Moves a parameter that several operations have to where they share it.
+fn share(parameter: &mut RefOr<Parameter>, shared: &mut BTreeMap<String, RefOr<Parameter>>) {
+    let RefOr::T(own) = parameter else { return };
+    let listed = SHARED_PARAMETERS.iter().find(|(name, _)| *name == own.name);
+    let Some((_, component)) = listed else { return };
+    let reference = Ref::new(format!("#/components/parameters/{component}"));
+    let own = std::mem::replace(parameter, RefOr::Ref(reference));
+    shared.insert((*component).to_owned(), own);
 }
 
 /// What stands in front of the routes.
@@ -87,6 +125,14 @@ pub(super) fn preface() -> OpenApi {
     let components = document.components.get_or_insert_default();
     components.schemas.extend(schemas);
     components.schemas.insert("Problem".to_owned(), problem);
+    for (name, text) in [REQUEST_ID, NO_STORE] {
+        let header = text_header(text).into();
+        components.headers.insert(name.to_owned(), header);
+    }
+    for (name, mut response) in shared_responses() {
+        add_headers(&mut response, true);
+        components.responses.insert(name, response.into());
+    }
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .description(Some(BEARER_DESCRIPTION))
@@ -98,17 +144,13 @@ pub(super) fn preface() -> OpenApi {
 }
 
 /// The document of one gateway, as it is served.
-pub(super) fn rendered(
-    mut document: OpenApi,
-    base_path: &BasePath,
-    limits: &LimitsConfig,
-) -> Bytes {
+pub(super) fn rendered(mut document: OpenApi, base_path: &BasePath, limits: &LimitsConfig) -> File {
     if !base_path.as_str().is_empty() {
         document.servers = Some(vec![Server::new(base_path.as_str())]);
     }
     let mut document = serde_json::to_value(document).expect("an OpenAPI document has text keys");
     apply(&mut document, limits);
-    json(&document)
+    File::of("application/json", json(&document))
 }
 
 /// Adds what every operation has: problems of the edge, and headers.
@@ -141,10 +183,8 @@ fn complete(operation: &mut Operation, path: &str) {
     if answers_with_body {
         common.push(Code::NotAcceptable);
     }
-    for (status, response) in problem_responses(&common) {
-        responses.entry(status).or_insert(response);
-    }
-    for response in responses.values_mut() {
+    share_problems(operation, &common);
+    for response in operation.responses.responses.values_mut() {
         if let RefOr::T(response) = response {
             add_headers(response, is_private(path));
         }
@@ -152,15 +192,11 @@ fn complete(operation: &mut Operation, path: &str) {
 }
 
 fn add_headers(response: &mut Response, private: bool) {
-    response.headers.insert(
-        "X-Request-Id".to_owned(),
-        text_header("The name of this request in the log of the gateway.").into(),
-    );
+    let shared = |(name, _)| RefOr::Ref(Ref::new(format!("#/components/headers/{name}")));
+    let headers = &mut response.headers;
+    headers.insert("X-Request-Id".to_owned(), shared(REQUEST_ID));
     if private {
-        response.headers.insert(
-            "Cache-Control".to_owned(),
-            text_header("Always `no-store`.").into(),
-        );
+        headers.insert("Cache-Control".to_owned(), shared(NO_STORE));
     }
 }
 
@@ -178,11 +214,6 @@ pub(super) fn apply(document: &mut Value, limits: &LimitsConfig) {
         ("AcquireBody", "ttl_ms", &ttl[..]),
         (
             "AcquireBody",
-            "ttl_ms",
-            &[("default", limits.default_ttl_ms.0)],
-        ),
-        (
-            "AcquireBody",
             "wait_ms",
             &[("maximum", limits.max_wait_ms.0)],
         ),
@@ -198,7 +229,15 @@ pub(super) fn apply(document: &mut Value, limits: &LimitsConfig) {
             field[*constraint] = json!(value);
         }
     }
+    // In words and not as `default`, by which generators make a field one that every answer and request has.
+    let ttl = &mut document["components"]["schemas"]["AcquireBody"]["properties"]["ttl_ms"];
+    let told = ttl["description"].as_str().unwrap_or_default();
+    let default = format!("{LEFT_OUT}{}", limits.default_ttl_ms.0);
+    ttl["description"] = json!(told.replace(&format!("{LEFT_OUT}30000"), &default));
 }
+
+/// What stands in the description of a field before what counts without it.
+const LEFT_OUT: &str = "Left out: ";
 
 #[cfg(test)]
 mod tests {
@@ -226,20 +265,14 @@ mod tests {
         apply(&mut document, &limits);
         let of = |schema: &str, field: &str| {
             let field = &document["components"]["schemas"][schema]["properties"][field];
-            [&field["minimum"], &field["maximum"], &field["default"]].map(Value::as_u64)
+            [&field["minimum"], &field["maximum"]].map(Value::as_u64)
         };
-        assert_eq!(
-            of("AcquireBody", "ttl_ms"),
-            [Some(1_000), Some(60_000), Some(5_000)]
-        );
-        assert_eq!(
-            of("AcquireBody", "wait_ms"),
-            [Some(0), Some(25_000), Some(0)]
-        );
-        assert_eq!(
-            of("AcquireBody", "max_hold_ms"),
-            [Some(100), Some(90_000), None]
-        );
-        assert_eq!(of("RenewBody", "ttl_ms"), [Some(1_000), Some(60_000), None]);
+        assert_eq!(of("AcquireBody", "ttl_ms"), [Some(1_000), Some(60_000)]);
+        let ttl = &document["components"]["schemas"]["AcquireBody"]["properties"]["ttl_ms"];
+        let told = ttl["description"].as_str().unwrap();
+        assert!(told.ends_with("Left out: 5000."), "{told}");
+        assert_eq!(of("AcquireBody", "wait_ms"), [Some(0), Some(25_000)]);
+        assert_eq!(of("AcquireBody", "max_hold_ms"), [Some(100), Some(90_000)]);
+        assert_eq!(of("RenewBody", "ttl_ms"), [Some(1_000), Some(60_000)]);
     }
 }

@@ -2,25 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    extract::State,
-    handler::Handler,
-    response::{IntoResponse, Response},
-    routing::get,
-};
-use http::{Method, Uri};
+use axum::{Router, extract::State, handler::Handler, response::Response, routing::get};
+use http::{HeaderMap, Method, Uri};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    dashboard, docs,
+    backup, dashboard, docs,
     edge::{DirectRoutes, EdgeService, FindDirect},
     events,
     extract::AcceptsJson,
-    health, index,
-    json_response::JSON,
-    locks,
+    health, index, locks,
     methods::{answering, complete},
     metrics,
     openapi::{completed, preface, rendered},
@@ -102,6 +94,7 @@ fn described() -> OpenApiRouter<Arc<AppState>> {
         .routes(complete(routes!(health::readyz)))
         .routes(complete(routes!(metrics::metrics)))
         .routes(complete(routes!(stats::stats)))
+        .routes(complete(routes!(backup::backup)))
         .routes(complete(routes!(openapi_json)))
         .routes(complete(routes!(docs::docs)))
         .routes(complete(routes!(dashboard::dashboard)))
@@ -121,16 +114,23 @@ pub fn openapi() -> OpenApi {
 #[utoipa::path(
     get,
     path = "/openapi.json",
-    operation_id = "openapi",
+    operation_id = "getOpenapi",
     tag = "documentation",
-    responses((status = 200, body = serde_json::Value, description = "The document."))
+    responses(
+        (status = 200, body = serde_json::Value, description = "The document.",
+         headers(("ETag", description = "The name of this version of the document."),
+                 ("Cache-Control", description = "Always `no-cache`."))),
+        (status = 304, description = "The document has not changed since the version that \
+         `If-None-Match` names."),
+    )
 )]
 pub(super) async fn openapi_json(
     State(gateway): State<Arc<AppState>>,
+    headers: HeaderMap,
     _: AcceptsJson,
-) -> Result<Response, Problem> {
+) -> Response {
     let render = || rendered(openapi(), &gateway.base_path, &gateway.config.limits);
-    Ok((JSON, gateway.document(render)).into_response())
+    gateway.document(render).answer(&headers)
 }
 
 async fn not_found(uri: Uri) -> Problem {
@@ -147,7 +147,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use axum::body::{Body, to_bytes};
-    use http::{HeaderMap, Request, StatusCode};
+    use http::{HeaderValue, Request, StatusCode};
     use serde_json::Value;
     use tempfile::TempDir;
     use tower::ServiceExt;
@@ -206,6 +206,10 @@ mod tests {
                 .into_parts();
             for varying in ["x-request-id", "content-length", "retry-after"] {
                 head.headers.remove(varying);
+            }
+            // It has the fence of the lease in it.
+            if let Some(tag) = head.headers.get_mut("etag") {
+                *tag = HeaderValue::from_static("a tag");
             }
             let body = to_bytes(body, usize::MAX).await.unwrap();
             let body: Value = serde_json::from_slice(&body).unwrap_or_default();

@@ -2,14 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
-
 use crate::{
     audit::Audit, auth::Gate, clock::Clock, config::Config, engine::Engine,
     telemetry::trace::Tracer,
 };
 
-use super::{base_path::BasePath, dashboard::IndexPage, tls::Certificates};
+use super::{base_path::BasePath, dashboard::IndexPage, file::File, tls::Certificates};
 
 /// The gateway as the handlers see it.
 pub struct AppState {
@@ -28,7 +26,7 @@ pub struct AppState {
     pub(super) base_path: BasePath,
     /// The OpenAPI document of this gateway, once somebody has asked for it: until then its parts would
     /// take a third of the memory of an idle gateway.
-    document: OnceLock<Bytes>,
+    document: OnceLock<File>,
     /// The page for people.
     pub(super) page: IndexPage,
 }
@@ -81,7 +79,7 @@ impl AppState {
     }
 
     /// The OpenAPI document of this gateway, rendered when it is asked for first.
-    pub(super) fn document(&self, render: impl FnOnce() -> Bytes) -> Bytes {
-        self.document.get_or_init(render).clone()
+    pub(super) fn document(&self, render: impl FnOnce() -> File) -> &File {
+        self.document.get_or_init(render)
     }
 }

@@ -9,7 +9,7 @@ use super::{
     CallerId, FencingToken, ForeignMark, HoldLimit, LockName, Metadata, Owner, Token, Ttl, token,
 };
 
-/// An `Idempotency-Key`: 22 to 128 visible ASCII characters, as secret as the token.
+/// An `Idempotency-Key`: 16 to 128 visible ASCII characters, as secret as the token.
 ///
 /// The token of a lease acquired with a key is derived from it, so that every gateway can give the
 /// same answer again while the store still holds nothing but hashes.
@@ -19,8 +19,8 @@ pub struct IdempotencyKey(Box<str>);
 /// Why a text is not an idempotency key. The text itself is not repeated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdempotencyKeyError {
-    /// It is shorter than 22 or longer than 128 characters.
-    #[error("has {0} characters; 22 to 128 are allowed, a UUID is fine")]
+    /// It is shorter than 16 or longer than 128 characters.
+    #[error("has {0} characters; 16 to 128 are allowed, a UUID is fine")]
     Length(usize),
     /// It has a character that is not visible ASCII.
     #[error("has a character that is not visible ASCII")]
@@ -43,8 +43,13 @@ pub struct Salt([u8; 16]);
 // === impl IdempotencyKey ===
 
 impl IdempotencyKey {
-    /// The shortest key: 22 characters of base64 are the 128 bits of a UUID.
-    pub const MIN_LEN: usize = 22;
+    /// The shortest key. Whoever asks with the key of somebody else is answered with their lease, token
+    /// included, and holds a lock that is held: what two jobs come to by chance (`build-4711`) must not be one.
+    /// 16 characters are the 64 bits of a random number in hexadecimal digits, which nobody finds by asking.
+    pub const MIN_LEN: usize = 16;
+    /// From here on a key can be as hard to guess as a token: 22 characters of base64 are the 128 bits of a
+    /// UUID. A shorter one is taken, and its sender is warned.
+    pub const GOOD_LEN: usize = 22;
     /// The longest key.
     pub const MAX_LEN: usize = 128;
 
@@ -63,6 +68,11 @@ impl IdempotencyKey {
     /// A key that nobody can guess, for a client whose caller gave none.
     pub fn random() -> Self {
         Self(Token::random().expose().into())
+    }
+
+    /// Whether it has fewer characters than one that is hard to guess.
+    pub fn is_short(&self) -> bool {
+        self.0.len() < Self::GOOD_LEN
     }
 
     /// The secret as text, for the request that carries it.
@@ -194,10 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn is_22_to_128_visible_characters() {
-        assert!(IdempotencyKey::new(&"a".repeat(22)).is_ok());
+    fn is_16_to_128_visible_characters_and_short_below_22() {
+        for (len, is_short) in [(16, true), (21, true), (22, false), (36, false)] {
+            let key = IdempotencyKey::new(&"a".repeat(len)).unwrap();
+            assert_eq!(key.is_short(), is_short, "{len}");
+        }
         assert!(IdempotencyKey::new(&"~".repeat(128)).is_ok());
-        for len in [0, 21, 129] {
+        for len in [0, 10, 15, 129] {
             assert_eq!(
                 IdempotencyKey::new(&"a".repeat(len)).unwrap_err(),
                 IdempotencyKeyError::Length(len)

@@ -2,18 +2,22 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::{FencingToken, LockName, Metadata, Owner, Token, Ttl};
 
-/// A lease as the store sees it at the moment of its answer.
+/// A lease as the store saw it when it answered.
 ///
-/// Times are relative to that moment, because the clocks of gateways and stores differ.
+/// Its times are relative to an instant of this gateway, because the clocks of gateways and stores differ. An
+/// answer may be on its way for long, or the gateway stand still before it passes it on: whoever tells of a
+/// lease tells of it as it is then ([`HeldLease::at`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLease {
     /// The fencing token of the grant.
     pub fence: FencingToken,
     /// For how long the lease was last granted: what a renewal without a TTL of its own gives.
     pub ttl: Ttl,
-    /// What is left of it.
+    /// What was left of it at [`HeldLease::as_of`].
     pub expires_in: Duration,
     /// How long ago it was first granted.
     pub held_for: Duration,
@@ -23,6 +27,9 @@ pub struct HeldLease {
     pub owner: Option<Owner>,
     /// What the holder attached to it.
     pub metadata: Metadata,
+    /// When its times count from, on this gateway's monotonic clock: no later than when the store decided. For a
+    /// store that is asked over a network that is when the command was sent which it answered.
+    pub as_of: Instant,
 }
 
 /// A lease as its holder gets it, secret included.
@@ -41,16 +48,55 @@ pub struct Lease {
 // === impl HeldLease ===
 
 impl HeldLease {
-    /// The lease as it is so much later; `None` if it is over by then.
+    /// What is left of it now, at least.
     #[must_use]
-    pub fn later(self, by: Duration) -> Option<Self> {
-        let left = self.expires_in.saturating_sub(by);
-        (!left.is_zero()).then(|| Self {
-            expires_in: left,
+    pub fn left_at(&self, now: Instant) -> Duration {
+        self.expires_in
+            .saturating_sub(now.saturating_duration_since(self.as_of))
+    }
+
+    /// The lease as it is now; nothing may be left of it.
+    #[must_use]
+    pub fn at(self, now: Instant) -> Self {
+        let by = now.saturating_duration_since(self.as_of);
+        let as_of = self.as_of + by;
+        self.aged(by, as_of)
+    }
+
+    /// The lease so much later, by a clock that knows it better than the one of `as_of`, which is then.
+    #[must_use]
+    pub fn aged(self, by: Duration, as_of: Instant) -> Self {
+        Self {
+            expires_in: self.expires_in.saturating_sub(by),
             held_for: self.held_for + by,
             hold_expires_in: self.hold_expires_in.map(|left| left.saturating_sub(by)),
+            as_of,
             ..self
-        })
+        }
+    }
+
+    /// Whether it ends with its hold limit, beyond which no renewal goes.
+    #[must_use]
+    pub fn is_at_limit(&self) -> bool {
+        self.hold_expires_in
+            .is_some_and(|left| left <= self.expires_in)
+    }
+
+    /// Leaves out what the holder says of itself, for those who may not view the lock. Names every field, so that
+    /// a new one is not shown to them by mistake.
+    pub fn hide_details(&mut self) {
+        let Self {
+            owner,
+            metadata,
+            fence: _,
+            ttl: _,
+            expires_in: _,
+            held_for: _,
+            hold_expires_in: _,
+            as_of: _,
+        } = self;
+        *owner = None;
+        *metadata = Metadata::default();
     }
 }
 
@@ -59,8 +105,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goes_on_in_all_its_times_until_it_is_over() {
+    fn goes_on_in_all_its_times_from_when_it_was_asked_for() {
         let seconds = Duration::from_secs;
+        let asked = Instant::now();
         let lease = HeldLease {
             fence: FencingToken::new(1).unwrap(),
             ttl: Ttl::MIN,
@@ -69,11 +116,33 @@ mod tests {
             hold_expires_in: Some(seconds(120)),
             owner: None,
             metadata: Metadata::default(),
+            as_of: asked,
         };
-        let later = lease.clone().later(seconds(1)).unwrap();
+        let later = lease.clone().at(asked + seconds(1));
         assert_eq!(later.expires_in, seconds(59));
         assert_eq!(later.held_for, seconds(2));
         assert_eq!(later.hold_expires_in, Some(seconds(119)));
-        assert_eq!(lease.later(seconds(60)), None);
+        assert_eq!(later.left_at(asked + seconds(3)), seconds(57));
+        assert_eq!(later.clone().at(asked), later, "time does not go back");
+        assert_eq!(lease.left_at(asked + seconds(60)), Duration::ZERO);
+        assert_eq!(lease.at(asked + seconds(61)).expires_in, Duration::ZERO);
+    }
+
+    #[test]
+    fn ends_with_its_hold_limit_where_that_comes_first() {
+        let second = Duration::from_secs(1);
+        let lease = |limit| HeldLease {
+            fence: FencingToken::new(1).unwrap(),
+            ttl: Ttl::MIN,
+            expires_in: second,
+            held_for: Duration::ZERO,
+            hold_expires_in: limit,
+            owner: None,
+            metadata: Metadata::default(),
+            as_of: Instant::now(),
+        };
+        assert!(lease(Some(second)).is_at_limit());
+        assert!(!lease(Some(2 * second)).is_at_limit());
+        assert!(!lease(None).is_at_limit());
     }
 }

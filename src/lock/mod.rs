@@ -12,6 +12,7 @@ mod name;
 mod name_prefix;
 mod owner;
 mod reason;
+mod search;
 mod token;
 mod ttl;
 
@@ -29,5 +30,6 @@ pub use name::{LockName, NameError};
 pub use name_prefix::NamePrefix;
 pub use owner::{Owner, OwnerError};
 pub use reason::{Reason, ReasonError};
+pub use search::{SearchText, SearchTextError};
 pub use token::{Token, TokenError, TokenHash};
 pub use ttl::{Ttl, TtlError};

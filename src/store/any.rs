@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use futures_util::TryFutureExt;
 use tokio::time::Instant;
 
 use crate::{
@@ -19,7 +20,7 @@ use super::{
         Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Inspection,
         Leaving, ListQuery, Page, Relay, Release, Renewal, Renewer,
     },
-    embedded::EmbeddedStore,
+    embedded::{EmbeddedStore, StoreBackup},
     parking::Parking,
     partition::Partition,
     redis::{RedisStore, RedlockStore},
@@ -161,6 +162,14 @@ impl AnyStore {
         }
     }
 
+    /// Everything that lives in the embedded store, as a file; none of another one.
+    pub async fn backup(&self) -> Option<Result<StoreBackup, StoreError>> {
+        match &self.kind {
+            StoreKind::Embedded(store) => Some(store.backup().await),
+            StoreKind::Redis(_) | StoreKind::Redlock(_) | StoreKind::Other(_) => None,
+        }
+    }
+
     fn measure(&self, operation: &'static str) -> Option<Measurement<'_>> {
         let metrics = self.metrics.as_ref()?;
         Some(Measurement {
@@ -230,11 +239,11 @@ impl Store for AnyStore {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
-        measured!(self, "inspect", store => store.inspect(name))
+        measured!(self, "inspect", store => store.inspect(name).map_err(StoreError::of_read))
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
-        measured!(self, "list", store => store.list(query))
+        measured!(self, "list", store => store.list(query).map_err(StoreError::of_read))
     }
 
     async fn break_lock(

@@ -9,13 +9,14 @@ use tokio::sync::broadcast;
 use crate::{
     lock::{
         BreakTarget, Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId,
-        LockName, Metadata, NamePrefix, Owner, Salt, TokenHash, Ttl,
+        LockName, Metadata, Owner, Salt, TokenHash, Ttl,
     },
     telemetry::metrics::StoreFigures,
 };
 
 use super::{
-    StoreError, cursor::Cursor, parking::Parking, partition::Partition, positions::Position,
+    StoreError, cursor::Cursor, list_filter::ListFilter, parking::Parking, partition::Partition,
+    positions::Position,
 };
 
 /// A place where leases live.
@@ -31,9 +32,13 @@ use super::{
 ///    acquire with the token of the living lease answers that lease again, an acquire whose token
 ///    was given back is never granted.
 /// 4. **The store keeps time.** No decision depends on a gateway's clock. Whatever is left of a
-///    lease is told relative to the answer.
+///    lease is told relative to an instant of this gateway that is no later than the decision
+///    ([`HeldLease::as_of`]), however late the answer comes. News of a grant are counted from the command
+///    that was answered with them, too.
 /// 5. **Errors tell what is known.** [`StoreError::Unavailable`]: nothing happened and nothing will.
-///    [`StoreError::Indeterminate`]: it may have happened, or may yet happen.
+///    [`StoreError::Indeterminate`]: it may have happened, or may yet happen. What only reads leaves nothing in
+///    doubt: [`AnyStore`](super::AnyStore), by which all stores are asked, answers `Unavailable` there
+///    ([`StoreError::of_read`]).
 /// 6. **Order.** Attempts that wait for a name are granted it in the order in which they were queued,
 ///    whichever gateway queued them. An attempt that finds a free lock with a queue is queued, and
 ///    the head is granted.
@@ -335,8 +340,9 @@ pub enum Renewer {
 /// The answer to a renew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Renewal {
-    /// The lease lasts longer now.
-    Renewed(HeldLease),
+    /// The lease lasts longer now. With what was left of it before, unless an earlier copy of the command has
+    /// renewed it.
+    Renewed(HeldLease, Option<Duration>),
     /// Another keeper goes on with the lease, which is as it was. A bearer is never answered so.
     Adopted,
     /// The token does not hold the lock.
@@ -451,6 +457,18 @@ pub struct BreakListener {
 /// them one by one.
 const BACKLOG: usize = 256;
 
+// === impl Holder ===
+
+impl Holder {
+    /// Whether a list with this filter shows the lock, whose name begins as it says.
+    pub fn is_shown(&self, name: &LockName, filter: &ListFilter) -> bool {
+        match self {
+            Self::Lease(lease) => filter.shows(name, lease.owner.as_ref(), Some(&lease.metadata)),
+            Self::Foreign { .. } => filter.shows(name, None, None),
+        }
+    }
+}
+
 // === impl BreakFeed ===
 
 impl BreakFeed {
@@ -497,10 +515,8 @@ impl BreakListener {
 /// Which locks are to be shown.
 #[derive(Debug, Clone)]
 pub struct ListQuery {
-    /// How their names begin.
-    pub prefix: NamePrefix,
-    /// The owner of their leases, exactly; a foreign client has none.
-    pub owner: Option<Owner>,
+    /// What they must be like.
+    pub filter: ListFilter,
     /// How many on one page at most, from 1 to [`LONGEST_PAGE`].
     pub limit: usize,
     /// Where the page before ended. One that another kind of store gave, or a server that is not
@@ -544,6 +560,9 @@ pub struct Check {
     pub health: Health,
     /// What else there is to know, where all is as it should be.
     pub note: Option<String>,
+    /// For how long at least locks are granted to nobody because of it; `None` if that is not known, or
+    /// they are.
+    pub refuses_for: Option<Duration>,
 }
 
 /// The outcome of a check.

@@ -3,7 +3,9 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 
-use crate::lock::{NamePrefix, Owner};
+use crate::lock::Owner;
+
+use super::list_filter::ListFilter;
 
 /// A position in the walk through all locks. It means something to the store that gave it, says
 /// nothing about any lock, and counts at every gateway on that store.
@@ -59,8 +61,8 @@ pub struct Split {
 /// The text is no cursor of this list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "is not the next_cursor of a page with this prefix and owner; leave it out to begin with the \
-     first page"
+    "is not the next_cursor of a page with this prefix, owner and search; leave it out to begin \
+     with the first page"
 )]
 pub struct CursorError;
 
@@ -91,8 +93,8 @@ impl Cursor {
         LONGEST / 3 * 4,
     ];
 
-    /// The cursor as text, for the walk with this prefix and owner.
-    pub fn expose(self, prefix: &NamePrefix, owner: Option<&Owner>) -> String {
+    /// The cursor as text, for the walk with this filter.
+    pub fn expose(self, filter: &ListFilter) -> String {
         let at = |scan| Scanned {
             run: 0,
             scan,
@@ -128,25 +130,21 @@ impl Cursor {
             let [_, _, since @ ..] = since.to_be_bytes();
             bytes.extend(since);
         }
-        let check = check(&bytes, prefix, owner);
+        let check = check(&bytes, filter);
         bytes.extend(check);
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Reads a cursor that goes on with the walk with this prefix and owner.
+    /// Reads a cursor that goes on with the walk with this filter.
     ///
     /// The check finds mistakes and is no secret: whoever makes up a cursor begins somewhere in the
     /// middle.
-    pub fn parse(
-        text: &str,
-        prefix: &NamePrefix,
-        owner: Option<&Owner>,
-    ) -> Result<Self, CursorError> {
+    pub fn parse(text: &str, filter: &ListFilter) -> Result<Self, CursorError> {
         let mut bytes = [0; LONGEST];
         let decoded = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes);
         let bytes = &bytes[..decoded.map_err(|_| CursorError)?];
         let (content, given) = bytes.split_last_chunk::<CHECK>().ok_or(CursorError)?;
-        if check(content, prefix, owner) != *given {
+        if check(content, filter) != *given {
             return Err(CursorError);
         }
         Self::read(content).ok_or(CursorError)
@@ -207,14 +205,18 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*taken)
 }
 
-fn check(content: &[u8], prefix: &NamePrefix, owner: Option<&Owner>) -> [u8; CHECK] {
+fn check(content: &[u8], filter: &ListFilter) -> [u8; CHECK] {
     let mut hash = Sha256::new();
     hash.update(b"latchgate list");
     hash.update(content);
-    hash.update(prefix.as_str());
-    // No prefix holds this byte.
+    hash.update(filter.prefix.as_str());
+    // No prefix and no owner holds this byte.
     hash.update(b"\n");
-    hash.update(owner.map_or("", Owner::as_str));
+    hash.update(filter.owner.as_ref().map_or("", Owner::as_str));
+    if let Some(search) = &filter.search {
+        hash.update(b"\n");
+        hash.update(search.as_str());
+    }
     let digest: [u8; 32] = hash.finalize().into();
     [digest[0], digest[1], digest[2]]
 }
@@ -222,6 +224,7 @@ fn check(content: &[u8], prefix: &NamePrefix, owner: Option<&Owner>) -> [u8; CHE
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::{NamePrefix, SearchText};
 
     const fn scanned(run: u32, scan: u64, split: Option<Split>) -> Scanned {
         Scanned { run, scan, split }
@@ -264,48 +267,57 @@ mod tests {
         },
     ];
 
+    fn filter(prefix: &str, owner: &str, search: &str) -> ListFilter {
+        ListFilter {
+            prefix: NamePrefix::new(prefix).unwrap(),
+            owner: Owner::new(owner).ok(),
+            search: SearchText::new(search).ok(),
+        }
+    }
+
     #[test]
     fn goes_on_where_it_ended() {
-        let prefix = NamePrefix::new("team:").unwrap();
-        let owner = Owner::new("ci").unwrap();
         for cursor in CURSORS {
-            for owner in [None, Some(&owner)] {
-                let text = cursor.expose(&prefix, owner);
+            for (owner, search) in [("", ""), ("ci", ""), ("", "ci"), ("ci", "prod")] {
+                let filter = filter("team:", owner, search);
+                let text = cursor.expose(&filter);
                 assert!(Cursor::LENGTHS.contains(&text.len()), "{text}");
-                assert_eq!(Cursor::parse(&text, &prefix, owner), Ok(cursor));
+                assert_eq!(Cursor::parse(&text, &filter), Ok(cursor));
             }
         }
     }
 
     #[test]
-    fn belongs_to_its_prefix_and_owner() {
-        let [team, tea] = ["team", "tea"].map(|text| NamePrefix::new(text).unwrap());
-        let [ci, mci] = ["ci", "mci"].map(|text| Owner::new(text).unwrap());
-        let text = CURSORS[0].expose(&team, Some(&ci));
-        for (prefix, owner) in [
-            (&team, None),
-            (&team, Some(&mci)),
-            (&tea, Some(&ci)),
-            (&tea, Some(&mci)),
+    fn belongs_to_its_filter() {
+        let text = CURSORS[0].expose(&filter("team", "ci", "x"));
+        for (prefix, owner, search) in [
+            ("team", "", "x"),
+            ("team", "mci", "x"),
+            ("tea", "ci", "x"),
+            ("tea", "mci", "x"),
+            ("team", "ci", ""),
+            ("team", "ci", "y"),
+            ("team", "x", "ci"),
         ] {
-            assert_eq!(Cursor::parse(&text, prefix, owner), Err(CursorError));
+            let other = filter(prefix, owner, search);
+            assert_eq!(Cursor::parse(&text, &other), Err(CursorError));
         }
     }
 
     #[test]
     fn that_was_changed_anywhere_is_none() {
-        let prefix = NamePrefix::default();
+        let all = ListFilter::default();
         for cursor in CURSORS {
-            changed_anywhere(&cursor.expose(&prefix, None), &prefix);
+            changed_anywhere(&cursor.expose(&all), &all);
         }
     }
 
-    fn changed_anywhere(text: &str, prefix: &NamePrefix) {
+    fn changed_anywhere(text: &str, filter: &ListFilter) {
         for at in 0..text.len() {
             let mut changed = text.to_owned().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
-            let read = Cursor::parse(&changed, prefix, None);
+            let read = Cursor::parse(&changed, filter);
             assert_eq!(read, Err(CursorError), "{changed}");
         }
         for odd in [
@@ -315,7 +327,7 @@ mod tests {
             &format!("{text}A"),
             &format!("{text}="),
         ] {
-            assert_eq!(Cursor::parse(odd, prefix, None), Err(CursorError), "{odd}");
+            assert_eq!(Cursor::parse(odd, filter), Err(CursorError), "{odd}");
         }
     }
 }

@@ -27,6 +27,17 @@ pub enum StoreError {
 // === impl StoreError ===
 
 impl StoreError {
+    /// The same of a command that only reads: whether or not it was carried out, nothing has happened.
+    #[must_use]
+    pub fn of_read(self) -> Self {
+        match self {
+            Self::Indeterminate(why) => Unavailability::NotRead(why.to_string()).into(),
+            known @ (Self::Unavailable(_) | Self::ForeignData { .. } | Self::FenceExhausted) => {
+                known
+            }
+        }
+    }
+
     /// The error in one word, for those who count.
     pub fn label(&self) -> &'static str {
         match self {
@@ -44,6 +55,9 @@ pub enum Unavailability {
     /// No connection could be made.
     #[error("cannot connect: {0}")]
     Connect(String),
+    /// What was to be read was not answered.
+    #[error("nothing was read: {0}")]
+    NotRead(String),
     /// The server is there and refuses every caller for now: LOADING, BUSY, READONLY, MISCONF, ..
     #[error("the server refuses: {0}")]
     Refused(String),
@@ -60,6 +74,9 @@ pub enum Unavailability {
     /// The data directory cannot be written: disk full, read-only, failing.
     #[error("cannot write: {0}")]
     Disk(String),
+    /// The data directory has no space left for new locks. Renew and release still work.
+    #[error("cannot acquire: {0}")]
+    DiskFull(String),
     /// More commands are waiting for the store than it takes.
     #[error("too many commands are waiting")]
     Overloaded,

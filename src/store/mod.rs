@@ -5,6 +5,7 @@ pub mod contract;
 pub mod cursor;
 pub mod embedded;
 mod error;
+pub mod list_filter;
 mod open;
 pub mod parking;
 pub(crate) mod partition;
@@ -13,6 +14,7 @@ pub mod redis;
 
 pub use any::AnyStore;
 pub use contract::Store;
+pub use embedded::StoreBackup;
 pub use error::{StoreError, Unavailability, Uncertainty};
 pub use open::{OpenError, open};
 pub use partition::Partition;

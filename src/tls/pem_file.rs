@@ -2,7 +2,6 @@
 
 use std::{
     borrow::Cow,
-    io,
     path::{Path, PathBuf},
 };
 
@@ -13,6 +12,8 @@ use rustls::{
         pem::{self, PemObject},
     },
 };
+
+use crate::bounded_file::{self, FileError};
 
 /// A PEM file, and the setting that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub struct PemError {
 #[derive(Debug, thiserror::Error)]
 enum Reason {
     #[error("cannot be read: {0}")]
-    Unreadable(io::Error),
+    Unreadable(FileError),
     #[error("is not PEM")]
     Damaged,
     #[error("has no certificate in it (-----BEGIN CERTIFICATE-----)")]
@@ -42,6 +43,9 @@ enum Reason {
     #[error("has something in it that is no certificate of an authority: {0}")]
     NoAuthority(Box<rustls::Error>),
 }
+
+/// All authorities that systems trust are a fifth of that.
+const MAX_LEN: u64 = 1024 * 1024;
 
 // === impl PemFile ===
 
@@ -66,9 +70,9 @@ impl PemFile {
 
     /// The certificates in it, at least one, in the order of the file.
     pub fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, PemError> {
-        let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(&self.path)
-            .and_then(Iterator::collect)
-            .map_err(|error| self.unusable(error, Reason::NoCertificate));
+        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.read()?)
+            .collect::<Result<_, _>>()
+            .map_err(|error| self.unusable(&error, Reason::NoCertificate));
         let found = found?;
         if found.is_empty() {
             return Err(self.refused(Reason::NoCertificate));
@@ -78,8 +82,8 @@ impl PemFile {
 
     /// The first private key in it.
     pub fn key(&self) -> Result<PrivateKeyDer<'static>, PemError> {
-        PrivateKeyDer::from_pem_file(&self.path)
-            .map_err(|error| self.unusable(error, Reason::NoKey))
+        PrivateKeyDer::from_pem_slice(&self.read()?)
+            .map_err(|error| self.unusable(&error, Reason::NoKey))
     }
 
     /// The authorities in it, at least one.
@@ -93,9 +97,13 @@ impl PemFile {
         Ok(authorities)
     }
 
-    fn unusable(&self, error: pem::Error, none: Reason) -> PemError {
+    fn read(&self) -> Result<Vec<u8>, PemError> {
+        bounded_file::read(&self.path, MAX_LEN)
+            .map_err(|error| self.refused(Reason::Unreadable(error)))
+    }
+
+    fn unusable(&self, error: &pem::Error, none: Reason) -> PemError {
         self.refused(match error {
-            pem::Error::Io(error) => Reason::Unreadable(error),
             pem::Error::NoItemsFound => none,
             // The others repeat a part of the file.
             _ => Reason::Damaged,

@@ -118,6 +118,16 @@ class Gateway:
         self._process.wait()
         self._process.stdout.close()
 
+    def shut_down(self):
+        """Stops it as a service manager does."""
+        self._process.terminate()
+        self._process.wait(DEADLINE)
+        self._process.stdout.close()
+
+    @property
+    def pid(self):
+        return self._process.pid
+
     def freeze(self):
         self._process.send_signal(signal.SIGSTOP)
 

@@ -106,7 +106,7 @@ def pictures(gateway, into):
             page.get_by_role("link", name="Locks", exact=True).click()
             page.wait_for_timeout(700)
             shot("locks")
-            page.get_by_label("Name begins with").fill("nothing-like-that")
+            page.get_by_label("Search name, owner, metadata").fill("nothing-like-that")
             page.wait_for_timeout(500)
             shot("locks-none")
             page.goto(f"{gateway.url}/dashboard/locks/deploy:web:prod:eu")

@@ -22,7 +22,7 @@ class Keyboard(BrowserCase):
         expect(page.get_by_role("heading", name="Locks")).to_be_focused()
         expect(page.get_by_role("row").filter(has_text="lock:c")).to_have_count(1)
         page.keyboard.press("/")
-        expect(page.get_by_label("Name begins with")).to_be_focused()
+        expect(page.get_by_label("Search name, owner, metadata")).to_be_focused()
         # Typed into a field, a letter is a letter.
         page.keyboard.type("lo")
         page.keyboard.press("ArrowDown")
@@ -61,7 +61,7 @@ class Keyboard(BrowserCase):
         page.keyboard.press("?")
         page.keyboard.press("/")
         expect(dialog).to_have_count(0)
-        expect(page.get_by_label("Name begins with")).not_to_be_focused()
+        expect(page.get_by_label("Search name, owner, metadata")).not_to_be_focused()
 
     def test_a_dialog_keeps_the_focus_and_gives_it_back(self):
         page = self.open("/locks/lock:a")

@@ -309,7 +309,7 @@ class Session(BrowserCase):
         # As the browser would have sent it a moment later.
         held[0].continue_(headers={**held[0].request.all_headers(), "cookie": f"{cookie['name']}={cookie['value']}"})
         self.shows_who_it_is(page, "team")
-        self.assertEqual(self.lock("team:a")["holder"]["owner"], "somebody")
+        self.assertEqual(self.lock("team:a")["holders"][0]["owner"], "somebody")
 
     def test_nothing_that_is_shown_is_of_one_who_has_signed_in_meanwhile(self):
         self.gateway.acquire("other:c", key="ops", ttl_ms=600_000)
@@ -346,5 +346,6 @@ class Session(BrowserCase):
         self.gateway.acquire("one", key="ops", ttl_ms=600_000)
         page = self.open()
         self.sign_in(page, "figures")
-        expect(page.get_by_role("listitem").filter(has_text="Held, this gateway")).to_contain_text("1")
-        expect(page.get_by_role("listitem").filter(has_text="Waiters, this gateway")).to_contain_text("0")
+        tiles = page.get_by_role("region", name="Through gateway").get_by_role("listitem")
+        expect(tiles.filter(has_text="Leases").first).to_contain_text("1")
+        expect(tiles.filter(has_text="Waiters").first).to_contain_text("0")

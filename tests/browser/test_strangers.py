@@ -99,7 +99,7 @@ class Strangers(BrowserCase):
                     evil.evaluate(FORM, f"{self.gateway.url}/locks/wanted/break")
                 self.assertIn("origin-refused", evil.content())
         _, lock = self.gateway.call("GET", "/locks/wanted")
-        self.assertEqual(lock["holder"]["owner"], "somebody")
+        self.assertEqual(lock["holders"][0]["owner"], "somebody")
         self.assertEqual(self.gateway.call("GET", "/locks/taken")[1]["state"], "free")
         page.reload()
         expect(page.get_by_role("row").filter(has_text="wanted")).to_have_count(1)

@@ -95,7 +95,7 @@ class Watch(BrowserCase):
         page.keyboard.press("Escape")
         expect(dialog).to_have_count(0)
         _, lock = self.gateway.call("GET", "/locks/passed-on")
-        self.assertEqual(lock["holder"]["owner"], "second")
+        self.assertEqual(lock["holders"][0]["owner"], "second")
 
     def test_a_break_that_comes_too_late_says_so_and_hits_nobody(self):
         # The page has not heard of the new holder when the break is sent.
@@ -116,7 +116,7 @@ class Watch(BrowserCase):
         held[0].continue_()
         expect(dialog).to_contain_text("Somebody else holds the lock by now: second")
         _, lock = self.gateway.call("GET", "/locks/late")
-        self.assertEqual(lock["holder"]["owner"], "second")
+        self.assertEqual(lock["holders"][0]["owner"], "second")
 
     def fence(self):
-        return self.gateway.call("GET", "/locks/deploy:prod")[1]["holder"]["fencing_token"]
+        return self.gateway.call("GET", "/locks/deploy:prod")[1]["holders"][0]["fencing_token"]

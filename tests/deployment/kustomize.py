@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 # Fields of a kustomization that are understood here.
-FIELDS = {"apiVersion", "kind", "resources", "patches", "images"}
+FIELDS = {"apiVersion", "kind", "resources", "components", "patches", "images"}
 
 # By what the entries of a list are told apart where a patch is merged into it. A list that is not here
 # is replaced.
@@ -33,15 +33,22 @@ def documents(path):
 
 def render(directory):
     """The objects of a kustomization."""
+    return add([], directory, "Kustomization")
+
+
+def add(objects, directory, kind):
+    """Adds what a kustomization has to these objects, which a component may also change."""
     directory = Path(directory)
     (kustomization,) = documents(directory / "kustomization.yaml")
     unknown = set(kustomization) - FIELDS
-    if unknown:
-        raise Unsupported(f"{directory}: {sorted(unknown)}")
-    objects = []
+    if unknown or kustomization["kind"] != kind:
+        raise Unsupported(f"{directory}: {kustomization['kind']}, {sorted(unknown)}")
+    objects = list(objects)
     for resource in kustomization.get("resources", []):
         path = directory / resource
         objects += render(path) if path.is_dir() else documents(path)
+    for component in kustomization.get("components", []):
+        objects = add(objects, directory / component, "Component")
     identities = [identity(o) for o in objects]
     if len(set(identities)) != len(identities):
         raise Unsupported(f"{directory}: two objects have one name")

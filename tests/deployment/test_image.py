@@ -13,6 +13,7 @@ import unittest
 import yaml
 
 import dockerfile
+import pin_images
 import program
 
 DOCKERFILE = (program.ROOT / "Dockerfile").read_text()
@@ -38,11 +39,12 @@ class Image(unittest.TestCase):
 
     def test_it_builds_with_the_oldest_rust_that_is_promised_on_the_release_that_it_runs_on(self):
         rust = CARGO["rust-version"]
-        self.assertEqual(
-            dockerfile.one_of(BUILD, "FROM"), f"docker.io/library/rust:{rust}-slim-bookworm AS build"
-        )
+        build, _, name = dockerfile.one_of(BUILD, "FROM").partition(" AS ")
+        self.assertEqual(name, "build")
+        self.assertEqual(pin_images.unpinned(build), f"docker.io/library/rust:{rust}-slim-bookworm")
         # Debian 12 is bookworm.
-        self.assertEqual(dockerfile.one_of(IMAGE, "FROM"), "gcr.io/distroless/cc-debian12:nonroot")
+        image = pin_images.unpinned(dockerfile.one_of(IMAGE, "FROM"))
+        self.assertEqual(image, "gcr.io/distroless/cc-debian12:nonroot")
 
     def test_everything_that_is_copied_is_sent_to_the_build(self):
         ignore = (program.ROOT / ".dockerignore").read_text().splitlines()
@@ -68,7 +70,8 @@ class Image(unittest.TestCase):
         self.assertEqual(labels[name + "licenses"], CARGO["license"])
         self.assertEqual(labels[name + "description"], CARGO["description"])
         self.assertEqual(labels[name + "revision"], "${REVISION}")
-        self.assertEqual(dockerfile.all_of(IMAGE, "ARG"), ["REVISION=unknown"])
+        self.assertEqual(labels[name + "source"], "${SOURCE}")
+        self.assertEqual(dockerfile.all_of(IMAGE, "ARG"), ["REVISION=unknown", "SOURCE="])
 
     def test_the_program_is_told_its_commit_after_what_it_depends_on_was_built(self):
         instructions = [name for name, _ in BUILD]

@@ -7,12 +7,15 @@ import unittest
 from pathlib import Path
 
 import kubernetes_validate
+import yaml
 
 import kustomize
+import pin_images
 import program
 
 K8S = program.ROOT / "k8s"
 KUBECTL = Path(__file__).parent / "kubectl"
+COMPONENTS = sorted((K8S / "components").iterdir())
 OVERLAYS = sorted(path.name for path in (K8S / "overlays").iterdir())
 ALL = [K8S / "base", *(K8S / "overlays" / name for name in OVERLAYS)]
 # The oldest that they are held against.
@@ -89,9 +92,9 @@ class Schemas(unittest.TestCase):
 
     def test_there_are_the_overlays_that_the_documentation_names(self):
         self.assertEqual(OVERLAYS, ["embedded", "external-redis", "monitored", "trial"])
-        operations = (program.ROOT / "docs" / "operations.md").read_text()
+        page = (program.ROOT / "docs" / "deploy.md").read_text()
         for overlay in OVERLAYS:
-            self.assertIn(f"k8s/overlays/{overlay}", operations)
+            self.assertIn(f"k8s/overlays/{overlay}", page)
 
 
 class Renderer(unittest.TestCase):
@@ -112,7 +115,7 @@ class Renderer(unittest.TestCase):
 
     def test_every_file_is_part_of_something(self):
         used = set()
-        for directory in ALL:
+        for directory in ALL + COMPONENTS:
             (kustomization,) = kustomize.documents(directory / "kustomization.yaml")
             named = [*kustomization["resources"], *(p["path"] for p in kustomization.get("patches", []))]
             used |= {directory / name for name in named} | {directory / "kustomization.yaml"}
@@ -310,11 +313,11 @@ class Cluster(unittest.TestCase):
                             self.assertIn(host[1], services, name)
 
     def test_the_secrets_are_made_as_the_documentation_says(self):
-        operations = (program.ROOT / "docs" / "operations.md").read_text()
+        page = (program.ROOT / "docs" / "deploy.md").read_text()
         for secret, keys in SECRETS.items():
             for key in keys:
                 pattern = rf"kubectl create secret generic {secret} (.* )?--from-(file|literal)={re.escape(key)}"
-                self.assertRegex(operations, pattern)
+                self.assertRegex(page, pattern)
 
     def test_the_budget_lets_nodes_be_drained(self):
         for name, objects in each():
@@ -327,6 +330,100 @@ class Cluster(unittest.TestCase):
             for o in objects:
                 if o["kind"] == "Deployment":
                     self.assertEqual(o["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"], 0, name)
+
+    def test_the_port_of_redis_is_open_to_redis_only(self):
+        redis = {"app.kubernetes.io/name": "latchgate", "app.kubernetes.io/component": "redis"}
+        for name, objects in each():
+            (policy,) = [
+                o for o in objects if o["kind"] == "NetworkPolicy" and o["metadata"]["name"] == "latchgate"
+            ]
+            for rule in policy["spec"]["egress"]:
+                if 6379 not in [port["port"] for port in rule["ports"]]:
+                    continue
+                with self.subTest(name):
+                    # Without a receiver it would be everybody.
+                    self.assertTrue(rule["to"])
+                    for to in rule["to"]:
+                        if "ipBlock" in to:
+                            self.assertRegex(to["ipBlock"]["cidr"], r"/32$")
+                        else:
+                            self.assertEqual(to, {"podSelector": {"matchLabels": redis}})
+
+    def test_there_is_one_version_of_redis(self):
+        compose = kustomize.documents(program.ROOT / "compose.yaml")[0]["services"]["redis"]["image"]
+        images = {pin_images.unpinned(compose)}
+        for _, objects in each():
+            for container in kustomize.containers(objects):
+                if container["name"] == "redis":
+                    images.add(pin_images.unpinned(container["image"]))
+        self.assertEqual(len(images), 1, images)
+
+
+class Components(unittest.TestCase):
+    """What may be added to an overlay."""
+
+    def rendered(self, *names):
+        """The overlay for an external Redis with components."""
+        with tempfile.TemporaryDirectory() as directory:
+            kustomization = {
+                "kind": "Kustomization",
+                "resources": [str(K8S / "overlays" / "external-redis")],
+                "components": [str(K8S / "components" / name) for name in names],
+            }
+            (Path(directory) / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+            return kustomize.render(directory)
+
+    def test_each_is_what_kubernetes_knows(self):
+        self.assertEqual([path.name for path in COMPONENTS], ["autoscaling", "ingress"])
+        objects = self.rendered("autoscaling", "ingress")
+        for o in objects:
+            for version in VERSIONS:
+                with self.subTest(kind=o["kind"], version=version):
+                    kubernetes_validate.validate(o, version, strict=True)
+
+    def test_a_component_is_no_overlay(self):
+        with self.assertRaises(kustomize.Unsupported):
+            kustomize.render(K8S / "components" / "ingress")
+
+    def test_a_proxy_gives_up_after_the_longest_wait_and_keeps_nothing_back(self):
+        objects = self.rendered("ingress")
+        (ingress,) = [o for o in objects if o["kind"] == "Ingress"]
+        says = {name.rpartition("/")[2]: value for name, value in ingress["metadata"]["annotations"].items()}
+        longest = program.defaults()["limits"]["max_wait_ms"] / 1000
+        for timeout in ("proxy-read-timeout", "proxy-send-timeout"):
+            self.assertGreater(int(says[timeout]), longest)
+        self.assertEqual((says["proxy-buffering"], says["proxy-next-upstream"]), ("off", "off"))
+        # The service and the port are there, and every host has a certificate.
+        (service,) = [o for o in objects if o["kind"] == "Service"]
+        ports = {port["name"] for port in service["spec"]["ports"]}
+        hosts = {host for tls in ingress["spec"]["tls"] for host in tls["hosts"]}
+        for rule in ingress["spec"]["rules"]:
+            self.assertIn(rule["host"], hosts)
+            for path in rule["http"]["paths"]:
+                backend = path["backend"]["service"]
+                self.assertEqual(backend["name"], service["metadata"]["name"])
+                self.assertIn(backend["port"]["name"], ports)
+
+    def test_the_autoscaler_counts_what_the_program_reports_and_nobody_else_decides(self):
+        objects = self.rendered("autoscaling")
+        (scaler,) = [o for o in objects if o["kind"] == "HorizontalPodAutoscaler"]
+        (deployment,) = [o for o in objects if o["kind"] == "Deployment"]
+        target = scaler["spec"]["scaleTargetRef"]
+        self.assertEqual(target["name"], deployment["metadata"]["name"])
+        self.assertEqual(target["kind"], deployment["kind"])
+        self.assertNotIn("replicas", deployment["spec"])
+        self.assertGreaterEqual(scaler["spec"]["minReplicas"], 2)
+        metrics = (program.ROOT / "docs" / "metrics.md").read_text()
+        (metric,) = scaler["spec"]["metrics"]
+        self.assertIn(f"| `{metric['pods']['metric']['name']}` | gauge |", metrics)
+        # One gateway has room for the callers of another that goes.
+        ((_, container),) = gateways(objects)
+        waiters = int(environment(container)["LATCHGATE_LIMITS_MAX_WAITERS"])
+        self.assertLessEqual(2 * int(metric["pods"]["target"]["averageValue"]), waiters)
+        down = scaler["spec"]["behavior"]["scaleDown"]
+        longest = program.defaults()["limits"]["max_wait_ms"] / 1000
+        self.assertGreater(down["stabilizationWindowSeconds"], longest)
+        self.assertEqual([policy["value"] for policy in down["policies"]], [1])
 
 
 if __name__ == "__main__":

@@ -6,14 +6,20 @@ import unittest
 import program
 
 K8S = sorted((program.ROOT / "k8s").rglob("*.yaml"))
+# The report names what only the tests have.
+PAGES = sorted(page for page in (program.ROOT / "docs").rglob("*.md") if page.name != "reliability-report.md")
 FILES = [
     *(program.ROOT / name for name in ("Dockerfile", "compose.yaml", "packaging/latchgate.service")),
     *K8S,
-    program.ROOT / "docs" / "operations.md",
+    program.ROOT / "README.md",
+    *PAGES,
 ]
-# What the commands of a caller read: `latchgate run --help` and others name them.
-OF_THE_CLIENT = {"LATCHGATE_URL", "LATCHGATE_KEY", "LATCHGATE_TOKEN", "LATCHGATE_CA_FILE", "LATCHGATE_CLIENT_CERT_FILE",
-                 "LATCHGATE_CLIENT_KEY_FILE"}
+# What the commands of a caller read, and what `latchgate run` sets.
+OF_THE_CLIENT = {
+    name
+    for command in ("acquire", "renew", "run")
+    for name in re.findall(r"\bLATCHGATE_[A-Z_]*[A-Z]", program.run([command, "--help"]).stdout)
+}
 # What a build reads.
 OF_THE_BUILD = set(re.findall(r'env::var\("(LATCHGATE_\w+)"\)', (program.ROOT / "build.rs").read_text()))
 # Of Redis, and of a collector that takes OTLP over HTTP.
@@ -71,9 +77,9 @@ class Names(unittest.TestCase):
         source = (program.ROOT / "src" / "store" / "redis" / "client" / "failure.rs").read_text()
         lines = re.findall(r'ACL_LINE: &str = "(.*?)";', source, re.S)
         self.assertEqual(len(lines), 2)
-        operations = (program.ROOT / "docs" / "operations.md").read_text()
-        for line in lines:
-            self.assertIn(re.sub(r"\\\n\s*", "", line) + "\n", operations)
+        for line, page in zip(lines, ("redis.md", "redlock.md"), strict=True):
+            text = (program.ROOT / "docs" / "stores" / page).read_text()
+            self.assertIn(re.sub(r"\\\n\s*", "", line) + "\n", text)
 
     def test_no_metric_that_is_not_there(self):
         """A metric's name begins with latchgate_ and is in no file until the program has it."""

@@ -59,8 +59,8 @@ class Unit(unittest.TestCase):
         name, _, value = variable.partition("=")
         self.assertIn(name, program.variables())
         # The documentation says which file goes there.
-        operations = (program.ROOT / "docs" / "operations.md").read_text()
-        self.assertIn(f"config/embedded.toml {value}", operations)
+        page = (program.ROOT / "docs" / "deploy.md").read_text()
+        self.assertIn(f"config/embedded.toml {value}", page)
         config = program.effective({name: str(program.ROOT / "config" / "embedded.toml")})
         (state,) = settings()["StateDirectory"]
         self.assertEqual(config["store"], f"embedded:/var/lib/{state}")

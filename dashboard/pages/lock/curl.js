@@ -22,7 +22,7 @@ export function Curl({ name, lock }) {
       ${shown.map(
         ([what, , line]) => html`<li key=${what}>
           <span class="what">${what}</span>
-          <code tabindex="0" role="textbox" aria-readonly="true" aria-label="The line to ${what}">${line}</code>
+          <code>${line}</code>
           <${Copy} text=${line} what="the line to ${what}" />
         </li>`,
       )}

@@ -6,6 +6,7 @@ import { duration } from "../../model/format.js";
 import { Copy } from "../../parts/copy.js";
 import { Foreign } from "../../parts/text.js";
 import { Age, Moment, TimeLeft } from "../../parts/times.js";
+import { Value } from "../../parts/value.js";
 
 /** The holder, or that there is none. */
 export function Holder({ lock }) {
@@ -42,7 +43,7 @@ export function Holder({ lock }) {
     html`<h3>Metadata</h3>
       <dl class="metadata">
         ${metadata.map(
-          ([key, value]) => html`<div key=${key}><dt><${Foreign} value=${key} /></dt><dd><${Foreign} value=${value} none="(empty)" whole /></dd></div>`,
+          ([key, value]) => html`<div key=${key}><dt><${Foreign} value=${key} /></dt><dd><${Value} value=${value} /></dd></div>`,
         )}
       </dl>`}
   </section>`;

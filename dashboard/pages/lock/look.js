@@ -35,7 +35,7 @@ export function useLook(name, sees) {
       try {
         const { body, sentAt } = await ask(lockPath(name), { signal: stop.signal, expected: sees ? undefined : 403 });
         take(body, sentAt);
-        seeHolder(name, body.holder, sentAt);
+        seeHolder(name, body.holders[0] ?? null, sentAt);
         seen.value = { state: "ready", lock: shaped(body, sentAt), problem: null, sees };
       } catch (problem) {
         if (stop.signal.aborted) return;
@@ -73,8 +73,8 @@ export function useLook(name, sees) {
 }
 
 function shaped(body, sentAt) {
-  const { holder } = body;
-  if (holder === null) return { ...body, sentAt };
+  const [holder = null] = body.holders;
+  if (holder === null) return { ...body, holder, sentAt };
   const shown = { ttl: holder.ttl_ms, foreign: holder.foreign, ended: null, ...times(holder, sentAt) };
-  return { ...body, sentAt, shown };
+  return { ...body, holder, sentAt, shown };
 }

@@ -1,12 +1,13 @@
 // The gateways that have answered this page: which version, for how long, and whether all is well with each.
 
 import { html } from "../../view.js";
-import { figures, gateways } from "../../model/figures.js";
+import { answered, figures, gateways } from "../../model/figures.js";
 import { count, duration } from "../../model/format.js";
 import { Icon } from "../../parts/icon.js";
 
 /** A line for each. Nobody knows of all of them: each is a program of its own, and the store keeps no list. */
 export function Gateways() {
+  answered.value;
   const stats = figures.value;
   if (!stats) return null;
   const known = gateways();

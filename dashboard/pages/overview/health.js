@@ -1,8 +1,10 @@
 // Whether all is well: what the gateway says of its store and of itself.
 
 import { html } from "../../view.js";
+import { now, tick } from "../../model/clock.js";
 import { figures, figuresProblem } from "../../model/figures.js";
-import { count } from "../../model/format.js";
+import { count, duration } from "../../model/format.js";
+import { store } from "../../model/store.js";
 import { Icon } from "../../parts/icon.js";
 
 const ICONS = { passing: "done", warning: "warning", outage: "failed", misconfigured: "failed", draining: "pause" };
@@ -19,9 +21,8 @@ export function Health() {
   return html`<section class="panel health ${stale ? "stale" : ""}" aria-labelledby="health">
     <h2 id="health">
       Health
-      <span class="verdict ${stats.status}">
-        <${Icon} name=${stats.status === "ready" ? "done" : "failed"} />${stats.status === "ready" ? "ready" : "not ready"}
-      </span>
+      <${Verdict} stats=${stats} />
+      ${stats.store !== "embedded" && html`<span class="aside mono" title="Gateway ${stats.instance}">${stats.instance.slice(0, 8)}</span>`}
     </h2>
     <ul class="checks">
       ${stats.checks.map(
@@ -29,6 +30,7 @@ export function Health() {
           <${Icon} name=${ICONS[check.status] ?? "warning"} />
           <span class="name">${NAMES[check.name] ?? check.name}</span>
           <span class="status">${check.status}</span>
+          ${check.refuses_for_ms !== undefined && html`<p><${Refusal} /></p>`}
           ${check.detail && html`<p>${check.detail}</p>`}
         </li>`,
       )}
@@ -42,6 +44,24 @@ export function Health() {
       <${Total} title="Event streams now" number=${stats.event_streams} />
     </dl>
   </section>`;
+}
+
+/** A gateway that is ready stays in service while its store does not answer: that is not all well. */
+function Verdict({ stats: { status, checks } }) {
+  const has = (wanted) => checks.some((check) => check.status === wanted);
+  const [tone, icon, words] =
+    status !== "ready" ? ["not-ready", "failed", "not ready"]
+    : has("outage") ? ["outage", "failed", "in service, with an outage"]
+    : has("warning") ? ["warning", "warning", "ready, with a warning"]
+    : ["ready", "done", "ready"];
+  return html`<span class="verdict ${tone}"><${Icon} name=${icon} />${words}</span>`;
+}
+
+/** For how long a quorum refuses to grant locks. */
+function Refusal() {
+  tick.value;
+  const { state, until } = store.value;
+  return state === "refusing" && until !== null ? `refuses grants for another ${duration(Math.max(1_000, until - now()))}` : "refuses grants";
 }
 
 function Total({ title, number, bad }) {

@@ -15,9 +15,10 @@ pub(in crate::cli) enum KeyCommand {
 
 /// Does it. No gateway is asked.
 pub(in crate::cli) fn key(command: &KeyCommand, environment: &Environment) -> Result<(), CliError> {
-    let text = match command {
-        KeyCommand::New(args) => args.text()?,
-        KeyCommand::List(args) => args.text(environment)?,
-    };
-    output::answer(&text).map_err(CliError::Output)
+    match command {
+        KeyCommand::New(args) => args.make(),
+        KeyCommand::List(args) => {
+            output::answer(&args.text(environment)?).map_err(CliError::Output)
+        }
+    }
 }

@@ -5,16 +5,25 @@
     reason = "these doc comments are help texts for a terminal"
 )]
 
-use std::{fmt::Write, time::Duration};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 use serde_json::json;
 
 use crate::{
     auth::{ApiKey, KeysFile},
-    cli::{error::CliError, terminal::duration},
+    cli::{
+        error::CliError,
+        terminal::{duration, output},
+    },
     clock::{Clock, SystemClock},
 };
+
+use super::append::append;
 
 /// Make an API key: prints it, once, and what to paste into the keys file
 ///
@@ -22,6 +31,9 @@ use crate::{
 /// table into the file that auth.keys_file names. The file holds only a hash: a key that was lost
 /// cannot be shown again. To replace the secret of a key, add the printed text to its `secrets`, give
 /// out the new key, and take the old text away when nobody uses it any more.
+///
+/// With --append the table is in the file at once, and standard output is the key and nothing else:
+/// KEY=$(latchgate key new --name ci --acquire ci: --append keys.toml).
 #[derive(Args)]
 pub(in crate::cli) struct NewArgs {
     /// What the key is called, in logs and in the list
@@ -61,6 +73,13 @@ pub(in crate::cli) struct NewArgs {
     /// How many streams it may have at one gateway
     #[arg(long, value_name = "N")]
     max_streams: Option<u64>,
+    /// Add the table to this keys file, which is made if it is not there
+    ///
+    /// In one step, so that a gateway reads the file without the key or with it, and only if a gateway would
+    /// take the whole file: no other key may have its name. A file that is there keeps its mode and its
+    /// owner; one that is made can be read by you alone.
+    #[arg(long, value_name = "FILE")]
+    append: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -69,24 +88,56 @@ pub(in crate::cli) struct NewArgs {
 // === impl NewArgs ===
 
 impl NewArgs {
-    /// A new key and its table.
-    pub(super) fn text(&self) -> Result<String, CliError> {
+    /// Makes a key and prints it.
+    pub(super) fn make(&self) -> Result<(), CliError> {
         let key = ApiKey::random();
         let secret = format!("{}:sha256:{}", key.id(), key.hash());
         let table = self.table(&secret)?;
         // What a gateway would refuse is refused here.
         KeysFile::new("the new key").parse(&table)?;
+        if let Some(file) = &self.append {
+            append(file, &table)?;
+        }
+        let answer = self.answer(&key, &secret, &table);
+        output::answer(&answer).map_err(|error| match &self.append {
+            None => CliError::Output(error),
+            // Nobody will ever know the key.
+            Some(file) => CliError::KeyNotWritten {
+                error,
+                name: self.name.clone(),
+                file: file.clone(),
+            },
+        })?;
+        if let (Some(file), false) = (&self.append, self.json) {
+            self.note_appended(file, &key);
+        }
+        Ok(())
+    }
+
+    fn note_appended(&self, file: &Path, key: &ApiKey) {
+        output::note(&format!(
+            "added the key {} (id {}) to {}; it is shown only this once",
+            self.name,
+            key.id(),
+            file.display()
+        ));
+    }
+
+    fn answer(&self, key: &ApiKey, secret: &str, table: &str) -> String {
         if self.json {
             let (id, key) = (key.id().to_string(), key.expose());
             let object =
                 json!({"name": self.name, "id": id, "key": key, "secret": secret, "toml": table});
-            return Ok(object.to_string());
+            return object.to_string();
         }
-        Ok(format!(
+        if self.append.is_some() {
+            return key.expose().to_owned();
+        }
+        format!(
             "# The key. It is shown only this once:\n{}\n\n# For the keys file. To give a key \
              that is there a new secret, add only the text in `secrets` to its own.\n{table}",
             key.expose()
-        ))
+        )
     }
 
     fn table(&self, secret: &str) -> Result<String, CliError> {

@@ -34,6 +34,11 @@ use super::super::{
 /// (no /proc), what the command leaves running is killed without time to end. A process that leaves the
 /// group (setsid) is on its own.
 ///
+/// If this process is killed (KILL), a second one, its guard, kills the process group of the command at
+/// once; it also does so before the lease is over if this process stands still. If the guard is killed,
+/// too, Linux kills the command itself, but neither what it has started nor a command that has changed
+/// its user (sudo). With --on-lost continue the command goes on.
+///
 /// The exit code is that of the command, or 128 and the number of the signal that ended it. Where
 /// there was no command, or it was stopped because the lease was lost, it is one of those below; 126
 /// if the command cannot be executed, 127 if it is not found, 128 and the number of the signal if one
@@ -47,9 +52,10 @@ pub(in crate::cli) struct RunArgs {
     /// How long to wait for a lock that is held; 0 is not at all [default: for as long as it takes]
     ///
     /// The requests that wait come and go, but keep their place in the queue. On a terminal a line
-    /// shows how the wait goes. A gateway that was never reached is not waited for. One that is there and
+    /// shows how the wait goes; elsewhere standard error has one when it begins, when the position or
+    /// the holder changes, and every 30 s. A gateway that was never reached is not waited for. One that is there and
     /// does not answer is asked again for as long as the wait may take, or for 25 s with 0; then it is
-    /// asked for 33 s at most to take back what it may have granted unheard. A signal ends both.
+    /// asked for 33 s at most to take back a grant whose answer was lost. A signal ends both.
     #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
     pub(super) wait: Option<Duration>,
     /// What becomes of the command when the lease is lost

@@ -39,7 +39,7 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
     let lease = waiting::acquire(&client, &args.name, request, &mut signals).await?;
     let timing = args.timing(&lease);
     let renewer = keep(&client, &lease, &mut signals).await?;
-    let ended = match Job::start(&args.command, &args.variables(&lease)) {
+    let ended = match Job::start(&args.command, &args.variables(&lease), args.on_lost) {
         Ok(job) => {
             Supervisor::new(&args.name, job, &renewer, timing, args.on_lost)
                 .finish(&mut signals)

@@ -9,6 +9,7 @@ use rustix::{
 use tokio::time::{Instant, sleep};
 
 use super::{
+    args::OnLost,
     group::{Group, GroupState},
     guard::own_program,
     orphans::Orphans,
@@ -37,12 +38,13 @@ const TOKEN: &str = "LATCHGATE_TOKEN";
 
 impl Job {
     /// Starts a command in a process group of its own, which is stopped before it has begun and begins
-    /// with CONT.
+    /// with CONT. To be called on the main thread: see [`stopped`].
     pub(super) fn start(
         command: &[OsString],
         variables: &[(&'static str, String)],
+        on_lost: OnLost,
     ) -> io::Result<Self> {
-        let child = stopped(own_program()?.as_os_str(), command)
+        let child = stopped(own_program()?.as_os_str(), command, on_lost)
             .env_remove(TOKEN)
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .spawn()?;

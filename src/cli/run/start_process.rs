@@ -10,20 +10,34 @@ use std::{
 
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process};
 
-use super::super::terminal::{output, visible::visible};
+use super::{
+    super::terminal::{output, visible::visible},
+    args::OnLost,
+};
 
 /// The name under which the program becomes a command.
 const START: &str = "latchgate-run-start";
+/// What follows the number of the parent, if the command is to die with it.
+const DIES_WITH_PARENT: &str = "dies-with-parent";
+/// The same, if it goes on.
+const OUTLIVES_PARENT: &str = "outlives-parent";
 
 /// Begins a command line that becomes `command`, once it is continued.
 ///
 /// It is the first of its process group, and stops itself before anything of the command runs: whoever
 /// started it has the time to have the group guarded.
-pub(super) fn stopped(program: &OsStr, command: &[OsString]) -> Command {
+///
+/// A command that must not outlive its lease dies with the thread that starts it: that must be one that lives
+/// as long as the process.
+pub(super) fn stopped(program: &OsStr, command: &[OsString], on_lost: OnLost) -> Command {
     let mut start = Command::new(program);
     start
         .arg0(START)
         .arg(getpid().as_raw_pid().to_string())
+        .arg(match on_lost {
+            OnLost::Terminate => DIES_WITH_PARENT,
+            OnLost::Continue => OUTLIVES_PARENT,
+        })
         .args(command)
         .process_group(0);
     start
@@ -38,9 +52,17 @@ pub(in crate::cli) fn is_start() -> bool {
 pub(in crate::cli) fn start() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
     let parent = arguments.next().and_then(|pid| pid.to_str()?.parse().ok());
+    let dies = arguments.next().is_some_and(|it| it == DIES_WITH_PARENT);
     let Some(program) = arguments.next() else {
         return ExitCode::FAILURE;
     };
+    // A parent that has died before this was asked for is not told of any more.
+    if dies {
+        die_with_parent();
+    }
+    if getppid().map(Pid::as_raw_pid) != parent {
+        return ExitCode::FAILURE;
+    }
     kill_process(getpid(), Signal::STOP).expect("a process may send a signal to itself");
     // The system continues what was stopped by somebody who has died.
     if getppid().map(Pid::as_raw_pid) != parent {
@@ -51,6 +73,21 @@ pub(in crate::cli) fn start() -> ExitCode {
     output::note(&format!("latchgate: {}", visible(&text)));
     code_of(&error).into()
 }
+
+/// Has the kernel kill this process when the thread that started it has ended, whatever ended that: the third
+/// line of defence, behind `latchgate run` and its guard. What becomes of the lease then nobody here knows, and
+/// nobody is left to follow a TERM with a KILL in time, so it is the KILL at once that the guard sends, too.
+///
+/// It lasts through `exec`, but neither for what the command starts nor if it becomes another user (`sudo`).
+#[cfg(target_os = "linux")]
+fn die_with_parent() {
+    // A kernel that does not know it leaves the other two lines.
+    let _: Result<_, _> = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+}
+
+/// Elsewhere there is no such thing.
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent() {}
 
 /// The exit code for a command that could not be started, as shells have it.
 fn code_of(error: &io::Error) -> u8 {

@@ -73,6 +73,14 @@ pub(super) struct CommandEnd {
 /// The signals that are heard while the command runs, and say nothing to one that only waits.
 pub(super) const OF_JOBS: [Signal; 3] = [Signal::CHILD, Signal::CONT, Signal::TSTP];
 
+/// What a command without a guard is told of.
+const UNGUARDED: &str = if cfg!(target_os = "linux") {
+    "if this process is killed, the command is killed with it, but what it has started goes on without \
+     the lock"
+} else {
+    "if this process is killed, the command goes on without the lock"
+};
+
 /// After a suspension that was not to be, because no shell could undo it, this goes on.
 const NOT_SUSPENDED: Duration = Duration::from_millis(100);
 
@@ -92,8 +100,7 @@ impl Supervisor {
             OnLost::Terminate => Guard::start(job.group())
                 .inspect_err(|error| {
                     output::note(&format!(
-                        "latchgate: {name}: there is no guard ({error}): if this process is killed, \
-                         the command goes on without the lock"
+                        "latchgate: {name}: there is no guard ({error}): {UNGUARDED}"
                     ));
                 })
                 .ok(),
@@ -199,10 +206,7 @@ impl Supervisor {
                     self.orphans = Orphans::beside([self.job.group()]);
                     // It may have ended because it has done what it is for.
                     if self.stage != Stage::Killed && Instant::now() < self.kill_at {
-                        self.note(
-                            "the guard is gone: if this process is killed, the command goes on \
-                             without the lock",
-                        );
+                        self.note(&format!("the guard is gone: {UNGUARDED}"));
                     }
                 }
                 self.orphans.collect();

@@ -9,7 +9,7 @@ use std::{
 use rustix::process::{Signal, kill_current_process_group};
 use tokio::{
     sync::watch,
-    time::{Instant, interval},
+    time::{Instant, interval, sleep_until},
 };
 
 use crate::{
@@ -26,6 +26,11 @@ use super::{
 
 /// How often the line is drawn: it counts seconds.
 const DRAWN_EVERY: Duration = Duration::from_secs(1);
+/// How often the queue is looked at where no terminal shows it: many may wait so, and nobody watches them.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(5);
+/// After how long something is said where nothing new has happened: systems that run jobs end those that say
+/// nothing for some minutes.
+const SAID_EVERY: Duration = Duration::from_secs(30);
 
 /// What is said while nobody answers.
 const WITHDRAWAL_UNANSWERED: &str = "no answer to giving up yet; a signal (Ctrl-C) leaves the lock, if it \
@@ -60,17 +65,29 @@ async fn watched(
     let asked = Instant::now();
     let drawn = ProgressLine::is_visible();
     let mut line = ProgressLine::default();
-    let (sender, news) = watch::channel(None);
-    let mut watcher = |waiting: &WaitStatus| {
-        sender.send_replace(Some(waiting.clone()));
-    };
+    let mut report = WaitReport::of(asked);
+    let waits = acquiring.waits();
+    let (sender, mut news) = watch::channel(None);
     let acquire = async {
+        let tell = |waiting: &WaitStatus| {
+            sender.send_replace(Some(SeenStatus::now(waiting.clone())));
+        };
         if drawn {
+            let mut watcher = tell;
             return acquiring.finish_watched(&mut watcher).await;
         }
         let mut outage = Outage::of(name, asked);
-        let mut listener = |waiting: &WaitStatus| outage.update(waiting.trouble.as_ref());
-        let lease = acquiring.finish_reported(&mut listener).await?;
+        let mut listener = |waiting: &WaitStatus| {
+            outage.update(waiting.trouble.as_ref());
+            tell(waiting);
+        };
+        let lease = if waits {
+            let period = LOOKED_AT_EVERY;
+            acquiring.finish_watched_every(period, &mut listener).await
+        } else {
+            acquiring.finish_reported(&mut listener).await
+        };
+        let lease = lease?;
         outage.update(None);
         Ok(lease)
     };
@@ -92,10 +109,16 @@ async fn watched(
             _ = tick.tick(), if drawn => {
                 let waited = asked.elapsed();
                 match &*news.borrow() {
-                    Some(waiting) => line.draw(&visible(&describe(name, waiting, waited))),
+                    Some(seen) => line.draw(&visible(&describe(name, &seen.current(), waited))),
                     None if waited >= DRAWN_EVERY => line.draw(&describe_unanswered(name, waited)),
                     None => {}
                 }
+            }
+            Ok(()) = news.changed(), if !drawn && waits => {
+                report.update(name, news.borrow_and_update().as_ref());
+            }
+            () = sleep_until(report.due()), if !drawn && waits => {
+                report.update(name, news.borrow().as_ref());
             }
         }
     }
@@ -158,6 +181,118 @@ impl<'a> Outage<'a> {
                 std::mem::take(&mut self.announced).then(|| "the gateway answers again".to_owned())
             }
         }
+    }
+}
+
+// === Wait report ===
+//
+// Says how a wait goes, line by line, where no terminal shows it.
+
+/// What was said of a wait: at its start, when the position or the holder changes, and every half minute.
+pub(crate) struct WaitReport {
+    asked: Instant,
+    said_at: Option<Instant>,
+    position: Option<u64>,
+    holder: Option<HolderIdentity>,
+}
+
+/// By what a holder is told from another.
+type HolderIdentity = (Option<u64>, Option<String>, Option<String>);
+
+/// What was seen of a wait, and when.
+#[derive(Debug, Clone)]
+pub(crate) struct SeenStatus {
+    status: WaitStatus,
+    at: Instant,
+}
+
+// === impl SeenStatus ===
+
+impl SeenStatus {
+    pub(crate) fn now(status: WaitStatus) -> Self {
+        let at = Instant::now();
+        Self { status, at }
+    }
+
+    /// The same, with as much left of the lease as there is most likely now.
+    fn current(&self) -> WaitStatus {
+        let mut status = self.status.clone();
+        if let Some(holder) = &mut status.holder {
+            let since = u64::try_from(self.at.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let left = holder.expires_in_ms.map(|ms| ms.saturating_sub(since));
+            // It was renewed since, or has ended.
+            holder.expires_in_ms = left.filter(|&ms| ms > 0);
+        }
+        status
+    }
+}
+
+// === impl WaitReport ===
+
+impl WaitReport {
+    /// Nothing was said yet of a wait that has begun then.
+    pub(crate) fn of(asked: Instant) -> Self {
+        Self {
+            asked,
+            said_at: None,
+            position: None,
+            holder: None,
+        }
+    }
+
+    /// When something is to be said, whether or not there is news.
+    pub(crate) fn due(&self) -> Instant {
+        match self.said_at {
+            // What is granted within a moment was not waited for.
+            None => self.asked + DRAWN_EVERY,
+            Some(at) => at + SAID_EVERY,
+        }
+    }
+
+    fn update(&mut self, name: &LockName, seen: Option<&SeenStatus>) {
+        if let Some(message) = self.message(name, seen) {
+            output::note(&format!("latchgate: {}", visible(&message)));
+        }
+    }
+
+    /// What there is to be said, if it is time or something has changed.
+    fn message(&mut self, name: &LockName, seen: Option<&SeenStatus>) -> Option<String> {
+        let now = Instant::now();
+        let status = seen.map(SeenStatus::current);
+        // How a setback begins is told by `Outage`, and what was known before it is no news.
+        let changed = status
+            .as_ref()
+            .is_some_and(|status| status.trouble.is_none() && self.learns(status));
+        if !changed && now < self.due() {
+            return None;
+        }
+        let is_first = self.said_at.replace(now).is_none();
+        if is_first
+            && status
+                .as_ref()
+                .is_some_and(|status| status.trouble.is_some())
+        {
+            return None;
+        }
+        let waited = self.asked.elapsed();
+        Some(match status {
+            Some(status) => describe(name, &status, waited),
+            None => describe_unanswered(name, waited),
+        })
+    }
+
+    /// Whether the position or the holder is another than it was. What is not seen at the moment has not
+    /// changed.
+    fn learns(&mut self, status: &WaitStatus) -> bool {
+        let position = status.position.or(self.position);
+        let holder = status.holder.as_ref().map(|holder| {
+            let mark = holder.foreign_mark.clone();
+            (holder.fencing_token, mark, holder.owner.clone())
+        });
+        let holder = holder.or_else(|| self.holder.clone());
+        let is_new = (&position, &holder) != (&self.position, &self.holder);
+        (self.position, self.holder) = (position, holder);
+        is_new
     }
 }
 
@@ -241,6 +376,10 @@ pub(crate) fn describe(name: &LockName, waiting: &WaitStatus, waited: Duration) 
             Some(owner) => add(format_args!(", held by {owner}")),
             None if holder.foreign => add(format_args!(", held by a client without a gateway")),
             None => {}
+        }
+        if let Some(ms) = holder.expires_in_ms {
+            let left = format_duration(Duration::from_millis(ms));
+            add(format_args!(", expires in {left}"));
         }
     }
     on_a_line(&text)
@@ -359,6 +498,90 @@ mod tests {
             displayed(&waiting),
             "waiting for deploy: 1m 12s, position 2 of 5, held by ci@build7"
         );
+    }
+
+    /// What is said of each of these, so many seconds after the one before.
+    async fn reported<const N: usize>(seen: [(u64, WaitStatus); N]) -> [Option<String>; N] {
+        let name = LockName::new("deploy").unwrap();
+        let mut report = WaitReport::of(Instant::now());
+        let mut messages = [const { None }; N];
+        for ((seconds, status), message) in seen.into_iter().zip(&mut messages) {
+            advance(Duration::from_secs(seconds)).await;
+            *message = report.message(&name, Some(&SeenStatus::now(status)));
+        }
+        messages
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_terminal_the_start_what_changes_and_each_half_minute_are_told() {
+        let at = |position: u64, fence: u64| WaitStatus {
+            position: Some(position),
+            waiters: Some(3),
+            ..holder(&format!(r#"{{"owner":"ci","fencing_token":{fence}}}"#))
+        };
+        let unseen = || WaitStatus::default();
+        let said = reported([
+            (0, at(2, 7)),
+            (5, at(2, 7)),
+            (5, unseen()),
+            (5, at(1, 7)),
+            (5, at(1, 8)),
+            (29, at(1, 8)),
+            (1, unseen()),
+            (29, unseen()),
+            (1, at(1, 8).with_trouble(unanswered())),
+        ])
+        .await;
+        let is_said: Vec<_> = said.iter().map(Option::is_some).collect();
+        let expected = [true, false, false, true, true, false, true, false, true];
+        assert_eq!(is_said, expected, "{said:?}");
+        let text = |number: usize| said[number].as_deref().unwrap_or_default();
+        assert_eq!(
+            (text(0), text(3)),
+            (
+                "waiting for deploy: 1s, position 2 of 3, held by ci",
+                "waiting for deploy: 15s, position 1 of 3, held by ci"
+            )
+        );
+        assert!(text(8).contains("trying again"), "{said:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_setback_is_no_news_of_the_queue() {
+        let at = |position| WaitStatus {
+            position: Some(position),
+            ..WaitStatus::default()
+        };
+        let said = reported([
+            (0, at(2)),
+            (1, at(2).with_trouble(unanswered())),
+            (1, at(2)),
+        ])
+        .await;
+        assert_eq!(said.map(|it| it.is_some()), [true, false, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_without_an_answer_is_told_too() {
+        let name = LockName::new("deploy").unwrap();
+        let mut report = WaitReport::of(Instant::now());
+        assert_eq!(report.message(&name, None), None);
+        advance(DRAWN_EVERY).await;
+        assert_eq!(report.due(), Instant::now());
+        let said = report.message(&name, None);
+        assert_eq!(said.unwrap(), "waiting for deploy: 1s, no answer yet");
+        advance(SAID_EVERY).await;
+        assert_eq!(report.due(), Instant::now());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_of_a_lease_goes_on_to_get_less() {
+        let seen = SeenStatus::now(holder(r#"{"owner":"ci","expires_in_ms":29987}"#));
+        assert!(displayed(&seen.current()).ends_with("held by ci, expires in 29.9s"));
+        advance(Duration::from_secs(5)).await;
+        assert!(displayed(&seen.current()).ends_with("held by ci, expires in 24.9s"));
+        advance(Duration::from_secs(25)).await;
+        assert!(displayed(&seen.current()).ends_with("held by ci"));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Reads the configuration file.
 
-use std::{fmt, fs, path::Path};
+use std::{fmt, path::Path};
 
 use toml::de::{DeTable, DeValue};
+
+use crate::bounded_file;
 
 use super::{
     super::{ConfigError, Source, error::RefusedValue},
@@ -38,9 +40,12 @@ impl fmt::Debug for TomlEntry {
     }
 }
 
+/// With every key and all that there is to say of them it is a twentieth of that.
+const MAX_LEN: u64 = 1024 * 1024;
+
 /// Reads what a file sets, whether or not such keys exist.
 pub(crate) fn read(path: &Path, named_by: Source) -> Result<Vec<Setting>, ConfigError> {
-    let text = fs::read_to_string(path).map_err(|error| ConfigError::Unreadable {
+    let text = bounded_file::read_text(path, MAX_LEN).map_err(|error| ConfigError::Unreadable {
         path: path.to_owned(),
         named_by,
         error,

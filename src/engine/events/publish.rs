@@ -1,5 +1,7 @@
 //! What operations tell, each as it knows it.
 
+use tokio::time::Instant;
+
 use crate::{
     engine::LossReason,
     lock::{HeldLease, Lease, LockName, Owner, TokenHash},
@@ -117,7 +119,7 @@ fn held(kind: EventKind, name: &LockName, lease: &HeldLease, at: std::time::Syst
     Event {
         fence: Some(lease.fence),
         owner: lease.owner.clone(),
-        expires_in: Some(lease.expires_in),
+        expires_in: Some(lease.left_at(Instant::now())),
         ..Event::of(kind, name, at)
     }
 }

@@ -154,8 +154,7 @@ async fn a_list_shows_what_its_caller_may_see_and_goes_on_behind_what_it_may_not
     store.pages.lock().unwrap().push_back(Ok(page));
     let (engine, _lifecycle) = engine(&store);
     let query = ListQuery {
-        prefix: crate::lock::NamePrefix::default(),
-        owner: None,
+        filter: crate::store::list_filter::ListFilter::default(),
         limit: 100,
         cursor: None,
     };

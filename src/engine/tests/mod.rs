@@ -3,6 +3,7 @@
 mod breaks;
 mod hold;
 mod keepers;
+mod late;
 mod leases_needed;
 pub(super) mod scripted_store;
 mod sizes;

@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::Instant,
+};
 
 use crate::{
     auth::Authorization,
@@ -218,7 +221,7 @@ impl Store for ScriptedStore {
             std::future::pending::<()>().await;
         }
         let answer = self.renewals.lock().unwrap().pop_front();
-        answer.unwrap_or(Ok(Renewal::Renewed(held())))
+        answer.unwrap_or(Ok(Renewal::Renewed(held(), None)))
     }
 
     async fn release_as(
@@ -313,6 +316,9 @@ pub(super) fn ttl() -> Ttl {
     Ttl::from_millis(30_000).unwrap()
 }
 
+/// How long the time of a scripted lease stands still, so that it is told as the test says.
+const STANDS: Duration = Duration::from_hours(24);
+
 pub(in crate::engine) fn held() -> HeldLease {
     HeldLease {
         fence: FencingToken::new(7).unwrap(),
@@ -322,6 +328,7 @@ pub(in crate::engine) fn held() -> HeldLease {
         hold_expires_in: None,
         owner: None,
         metadata: Metadata::default(),
+        as_of: Instant::now() + STANDS,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::file::{File, Keep};
+use crate::http::file::{File, Keep};
 
 /// A file as the build writes it down.
 struct Packed {

@@ -1,6 +1,5 @@
 //! The admin page: its files are in the binary, and it uses the API that everybody uses.
 
-mod file;
 mod files;
 mod page;
 mod serve;

@@ -3,11 +3,13 @@
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header::CONTENT_SECURITY_POLICY};
-use sha2::{Digest, Sha256};
 
-use crate::http::base_path::BasePath;
+use crate::http::{
+    base_path::BasePath,
+    file::{File, mark},
+};
 
-use super::{file::File, files::file};
+use super::files::file;
 
 /// `index.html` of a gateway: with the path of that gateway in it. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -36,7 +38,7 @@ impl IndexPage {
         let text = String::from_utf8_lossy(&index.plain);
         let text = text.replace(BASE, &format!("<base href=\"{base_path}/dashboard/\">"));
         Self(File {
-            mark: mark(&text),
+            mark: mark(text.as_bytes()),
             plain: Bytes::from(text),
             // A few kilobytes; all else is compressed wherever it is.
             gzip: None,
@@ -49,13 +51,6 @@ impl IndexPage {
         let policy = [(CONTENT_SECURITY_POLICY, POLICY)];
         (policy, self.0.answer(asked)).into_response()
     }
-}
-
-/// 64 bits of its hash, as the build marks the other files.
-fn mark(text: &str) -> String {
-    let hash = Sha256::digest(text.as_bytes());
-    let first: [u8; 8] = std::array::from_fn(|at| hash[at]);
-    format!("{:016x}", u64::from_be_bytes(first))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use super::files::file;
 #[utoipa::path(
     get,
     path = "/dashboard",
-    operation_id = "dashboard",
+    operation_id = "getDashboard",
     tag = "documentation",
     responses(
         (status = 200, description = "The page.", body = String, content_type = "text/html",

@@ -19,6 +19,7 @@ use http::{Method, request::Parts};
 use tokio::time::Instant;
 
 use crate::{
+    auth::{Access, RateMeter, RateReading},
     config::LogRequests,
     http::{problem::Problem, state::AppState},
     lock::Ttl,
@@ -63,6 +64,8 @@ struct Context {
     permit: RequestPermit,
     /// The name of the caller's API key, once it is known.
     caller: OnceLock<Arc<str>>,
+    /// How much of its rate the key has used, if it has one. In a box: most have none, and no room for it.
+    rate_meter: OnceLock<Box<RateMeter>>,
     /// The longest TTL that the caller may ask for, in milliseconds; 0 if there is no such limit.
     ttl_cap: AtomicU64,
 }
@@ -93,6 +96,7 @@ impl RequestContext {
             ),
             permit: RequestPermit::new(class),
             caller: OnceLock::new(),
+            rate_meter: OnceLock::new(),
             ttl_cap: AtomicU64::new(0),
             edge: Arc::clone(edge),
         }))
@@ -142,9 +146,21 @@ impl RequestContext {
         self.0.caller.get().map(|name| &**name)
     }
 
+    /// How much of its rate the caller's API key has used, if it has one.
+    pub(super) fn rate(&self) -> Option<RateReading> {
+        // Whoever has a rate has a name, which is looked at in any case.
+        self.0.caller.get()?;
+        self.0.rate_meter.get().map(|meter| meter.read())
+    }
+
     /// Says who calls. The first one counts.
-    pub(in crate::http) fn set_caller(&self, name: &Arc<str>) {
-        let _ = self.0.caller.set(Arc::clone(name));
+    pub(in crate::http) fn set_caller(&self, caller: &Access) {
+        if let Some(name) = caller.name() {
+            let _ = self.0.caller.set(Arc::clone(name));
+        }
+        if let Some(meter) = caller.rate_meter() {
+            let _ = self.0.rate_meter.set(Box::new(meter));
+        }
     }
 
     /// The longest TTL that the caller may ask for: what is not asked for must stay below it too.

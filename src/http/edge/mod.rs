@@ -7,6 +7,7 @@ mod context;
 mod hosts;
 mod origins;
 mod permit;
+mod rate_limit;
 mod request_id;
 mod routes;
 mod security_headers;

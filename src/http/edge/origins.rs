@@ -48,11 +48,14 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What a page may send: everything that some route takes.
 const HEADERS: HeaderValue = HeaderValue::from_static(
-    "Authorization, Content-Type, Lock-Token, Idempotency-Key, Last-Event-ID, X-Request-Id, \
-     traceparent",
+    "Authorization, Content-Type, Lock-Token, Idempotency-Key, If-None-Match, Last-Event-ID, Prefer, \
+     X-Request-Id, traceparent",
 );
 /// What a page may read besides the body.
-const EXPOSED: HeaderValue = HeaderValue::from_static("Location, Retry-After, X-Request-Id");
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "ETag, Latchgate-Warning, Link, Location, Preference-Applied, RateLimit, RateLimit-Policy, \
+     Retry-After, X-Request-Id",
+);
 /// For how many seconds a browser need not ask again: two hours, the most that any of them takes.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 

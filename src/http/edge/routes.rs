@@ -149,7 +149,7 @@ impl Parameter {
 
 /// Whether an answer of a route is of one caller and one moment.
 pub(in crate::http) fn is_private(route: &str) -> bool {
-    route.starts_with("/locks") || matches!(route, "/events" | "/session" | "/stats")
+    route.starts_with("/locks") || matches!(route, "/events" | "/session" | "/stats" | "/backup")
 }
 
 /// Whether it asks how the gateway is. Whoever looks after an overloaded gateway must be able to see

@@ -37,6 +37,7 @@ use super::{
     hosts::{self, Hosts},
     origins::{ListedOrigin, Origins},
     permit::ConcurrencyLimits,
+    rate_limit,
     request_id::{RequestIds, X_REQUEST_ID},
     routes::{DirectRoutes, Handled, Routes, is_probe},
     security_headers,
@@ -247,6 +248,9 @@ impl PendingResponse {
             measure_again(self.context.method(), &mut response);
         }
         let headers = response.headers_mut();
+        if let Some(reading) = self.context.rate() {
+            rate_limit::insert(reading, headers);
+        }
         security_headers::insert(!self.is_private, headers);
         edge.origins
             .insert_headers(self.listed, self.context.method(), headers);

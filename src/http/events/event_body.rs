@@ -67,7 +67,7 @@ struct EventData<'a> {
     /// Who asked for it; null if that was not said or is not known. Not with `gap`, `session` and `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<OrNull<&'a str>>,
-    /// With `acquired` and `renewed`: what was left of the lease then.
+    /// With `acquired` and `renewed`: what was left of the lease at least, at the instant `at`.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_in_ms: Option<u64>,
     /// With `acquired`: how long the holder had waited.

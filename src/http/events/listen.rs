@@ -73,7 +73,7 @@ struct EventsProblems;
 #[utoipa::path(
     get,
     path = "/events",
-    operation_id = "events",
+    operation_id = "listenToEvents",
     tag = "locks",
     params(EventsParameters, LastEventIdHeader),
     responses(

@@ -57,9 +57,7 @@ impl<S: Scope> FromRequestParts<Arc<AppState>> for Caller<S> {
         }
         let access = admit(parts, gateway)?;
         let context = RequestContext::of(parts);
-        if let Some(name) = access.name() {
-            context.set_caller(name);
-        }
+        context.set_caller(&access);
         if S::IS_COUNTED {
             access.count_request()?;
         }
@@ -179,8 +177,8 @@ impl FromRequestParts<Arc<AppState>> for SignOutCaller {
         gateway: &Arc<AppState>,
     ) -> Result<Self, Infallible> {
         let access = session(parts, gateway).ok().flatten();
-        if let Some(name) = access.as_ref().and_then(Access::name) {
-            RequestContext::of(parts).set_caller(name);
+        if let Some(access) = &access {
+            RequestContext::of(parts).set_caller(access);
         }
         Ok(Self(access))
     }
@@ -219,9 +217,7 @@ impl FromRequestParts<Arc<AppState>> for OptionalCaller {
             session(parts, gateway).ok().flatten()
         };
         if let Some(access) = &access {
-            if let Some(name) = access.name() {
-                RequestContext::of(parts).set_caller(name);
-            }
+            RequestContext::of(parts).set_caller(access);
             access.count_request()?;
         }
         Ok(Self(access))

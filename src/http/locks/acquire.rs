@@ -18,19 +18,20 @@ use crate::{
     http::{
         edge::RequestContext,
         extract::{
-            AcceptsJson, ApiJson, ApiPath, Caller, Fields, IdempotencyKeyHeader, NoQuery,
-            RequestBody,
+            AcceptsJson, ApiJson, ApiPath, AppliedWait, Caller, Fields, IdempotencyKeyHeader,
+            NoQuery, PreferredWait, RequestBody,
         },
         problem::{Problem, ProblemCode as Code, problem_responses},
-        serve::LongRequests,
+        serve::{AnsweredOn, LongRequests},
         state::AppState,
     },
     lock::{HoldLimit, IdempotencyHash, IdempotencyKey, LockName, Metadata, Owner, Ttl},
 };
 
 use super::{
+    annotated::{Annotated, Notes},
     delivered::Acquired,
-    header_params::{KeyHeader, LockPath},
+    header_params::{KeyHeader, LockPath, PreferHeader},
     lease_body::LeaseBody,
 };
 
@@ -43,10 +44,14 @@ struct AcquireProblems;
 /// body takes all defaults, with any content type: `curl -X POST localhost:7420/locks/deploy` works
 /// as it stands.
 ///
-/// With `wait_ms` a request for a held lock stands in the queue of that lock, and is answered when
+/// With `wait_ms` (or `Prefer: wait=N`) a request for a held lock stands in the queue of that lock, and is answered when
 /// it is served or when its wait is over. All gateways on a store share the queue; it is served in
 /// order, and nobody passes it. The wait costs nothing while it lasts, but the connection must
 /// last: keep the time-out of the HTTP client longer than `wait_ms`.
+///
+/// Count `expires_in_ms` from when you *received* the answer, and leave the time that the answer may have travelled. What
+/// passed since the gateway asked the store is subtracted, however long the gateway stood still. Whoever waited
+/// is answered at least half of the TTL, unless the store is so slow, or `max_hold_ms` so short, that there is less.
 ///
 /// If the connection breaks before the answer has been sent, the request leaves the queue, and a
 /// lease that it was granted is given back. With an `Idempotency-Key` the place and the lease are
@@ -67,9 +72,9 @@ struct AcquireProblems;
 #[utoipa::path(
     post,
     path = "/locks/{name}",
-    operation_id = "acquire",
+    operation_id = "acquireLock",
     tag = "locks",
-    params(LockPath, KeyHeader),
+    params(LockPath, KeyHeader, PreferHeader),
     request_body(
         content = AcquireBody,
         description = "What is asked for. It may be left out."
@@ -77,9 +82,13 @@ struct AcquireProblems;
     responses(
         (status = 200, body = LeaseBody,
          description = "The lease that lives under this `Idempotency-Key` already.",
-         headers(("Location", description = "Where the lock can be inspected."))),
+         headers(("Location", description = "Where the lock can be inspected."),
+                 ("Preference-Applied", description = "`wait=N`, if that was preferred."),
+                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
         (status = 201, body = LeaseBody, description = "A new lease.",
-         headers(("Location", description = "Where the lock can be inspected."))),
+         headers(("Location", description = "Where the lock can be inspected."),
+                 ("Preference-Applied", description = "`wait=N`, if that was preferred."),
+                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
         AcquireProblems,
     )
 )]
@@ -88,13 +97,15 @@ pub(in crate::http) async fn acquire(
     caller: Caller<scope::Acquire>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
-    (_, context, long_requests): (NoQuery, RequestContext, LongRequests),
-    IdempotencyKeyHeader(key): IdempotencyKeyHeader,
-    ApiJson(body): ApiJson<AcquireBody>,
-) -> Result<Acquired, Problem> {
+    (_, context, long_requests, connection): (NoQuery, RequestContext, LongRequests, AnsweredOn),
+    (preferred, IdempotencyKeyHeader(key)): (PreferredWait, IdempotencyKeyHeader),
+    ApiJson(mut body): ApiJson<AcquireBody>,
+) -> Annotated<Acquired> {
     // A caller that hangs up from here on: the engine leaves the queue and gives the lease back.
     let sees_holder = caller.views(&name);
-    let (_permit, mut waiter, slot, granted) = {
+    let mut notes = Notes::has_short(key.as_ref());
+    notes.wait = body.prefer(preferred, &gateway.config.limits);
+    let begun = || {
         let request = body.into_request(name, key, &caller)?;
         let waits = !request.wait.is_zero();
         let permit = waits.then(|| long_requests.acquire()).transpose()?;
@@ -103,14 +114,21 @@ pub(in crate::http) async fn acquire(
         let granted = gateway
             .engine
             .acquire_with_queued_hook(request, || context.wait());
-        (permit, waiter, slot, granted)
+        Ok::<_, Problem>((permit, waiter, slot, granted))
     };
-    let granted = granted.await;
-    if !matches!(granted, Err(AcquireError::Held { .. })) {
-        waiter.finish();
-    }
-    let granted = granted.map_err(|error| Problem::for_acquire(error, sees_holder))?;
-    Ok(Acquired::new(granted, slot, &gateway))
+    let answer = match begun() {
+        Err(problem) => Err(problem),
+        Ok((_permit, mut waiter, slot, granted)) => {
+            let granted = granted.await;
+            if !matches!(granted, Err(AcquireError::Held { .. })) {
+                waiter.finish();
+            }
+            granted
+                .map_err(|error| Problem::for_acquire(error, sees_holder))
+                .map(|granted| Acquired::new(granted, slot, connection, &gateway))
+        }
+    };
+    Annotated { answer, notes }
 }
 
 // === impl AcquireProblems ===
@@ -154,22 +172,22 @@ impl IntoResponses for AcquireProblems {
 #[schema(example = json!({"ttl_ms": 30_000, "wait_ms": 10_000, "owner": "ci-runner-7", "metadata": {"job": "4711"}}))]
 pub(in crate::http) struct AcquireBody {
     /// For how long the lease is granted, in milliseconds. It ends by itself then, unless it is
-    /// renewed before: there is no lock without an expiry.
+    /// renewed before: there is no lock without an expiry. Left out: 30000.
     #[schema(
         rename = "ttl_ms", value_type = Option<u64>,
-        minimum = 100, maximum = 86_400_000, default = 30_000
+        minimum = 100, maximum = 86_400_000
     )]
     ttl: Ttl,
     #[schema(ignore)]
     explicit: ExplicitTerms,
-    /// How long to wait for a lock that is held, in milliseconds. 0 asks without waiting. Your own
+    /// How long to wait for a lock that is held, in milliseconds. 0, or left out: not at all. Your own
     /// time-out must be longer, and so must that of every proxy on the way: stay at or below 25000
     /// behind an API gateway that gives up after 29 s.
     #[schema(
         rename = "wait_ms", value_type = Option<u64>,
-        minimum = 0, maximum = 55_000, default = 0
+        minimum = 0, maximum = 55_000
     )]
-    wait: Duration,
+    wait: Option<Duration>,
     /// The longest time that the lease may be kept with renewals, in milliseconds from its grant.
     /// Not less than `ttl_ms`. Left out: renewals may go on for ever.
     #[schema(
@@ -197,6 +215,21 @@ const DEFAULT_HOLD_LIMIT: Duration = Duration::from_hours(24);
 // === impl AcquireBody ===
 
 impl AcquireBody {
+    /// Lets the request wait for as long as its header prefers, if the body does not say. Answers for how long
+    /// that is.
+    pub(super) fn prefer(
+        &mut self,
+        preferred: PreferredWait,
+        limits: &LimitsConfig,
+    ) -> Option<AppliedWait> {
+        if self.wait.is_some() {
+            return None;
+        }
+        let applied = preferred.applied(limits)?;
+        self.wait = Some(applied.duration());
+        Some(applied)
+    }
+
     /// What a stream asks for: the same, but never without a hold limit.
     pub(super) fn into_hold_request(
         mut self,
@@ -228,7 +261,7 @@ impl AcquireBody {
             ttl: self.ttl,
             hold_limit: self.hold_limit,
             explicit: self.explicit,
-            wait: self.wait,
+            wait: self.wait.unwrap_or_default(),
             owner: self.owner,
             metadata: self.metadata,
             authorization: caller.authorization(&name),
@@ -274,14 +307,14 @@ pub(super) fn ttl(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Option<Ttl>
     fields.check("ttl_ms", Ttl::from_millis(ms))
 }
 
-fn wait(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Duration {
-    let ms = fields.whole("wait_ms").unwrap_or(0);
+fn wait(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Option<Duration> {
+    let ms = fields.whole("wait_ms")?;
     let most = limits.max_wait_ms.0;
     if ms > most {
         let reason = format!("is {ms}; at most {most} milliseconds are allowed");
         fields.refuse("wait_ms", reason);
     }
-    Duration::from_millis(ms)
+    Some(Duration::from_millis(ms))
 }
 
 fn hold_limit(fields: &mut Fields<'_>, limits: &LimitsConfig, ttl: Ttl) -> Option<HoldLimit> {

@@ -22,7 +22,7 @@ use crate::{
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::AppState,
     },
-    lock::{BreakTarget, FencingToken, ForeignMark, LockName, Metadata, Reason},
+    lock::{BreakTarget, FencingToken, ForeignMark, LockName, Reason},
     store::contract::Holder,
 };
 
@@ -64,7 +64,7 @@ struct BreakRecord {
 #[utoipa::path(
     post,
     path = "/locks/{name}/break",
-    operation_id = "break",
+    operation_id = "breakLock",
     tag = "locks",
     params(LockPath),
     request_body(content = BreakBody, description = "Why, and from whom."),
@@ -102,8 +102,7 @@ pub(in crate::http) async fn break_lock(
         .break_lock(name.clone(), target, reason, write_record);
     let mut holder = broken.await?;
     if let (Holder::Lease(lease), false) = (&mut holder, caller.views(&name)) {
-        lease.owner = None;
-        lease.metadata = Metadata::default();
+        lease.hide_details();
     }
     Ok(JsonResponse(HeldLockBody::new(
         &name,

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::{
     auth::LeaseSlot,
     engine::{Delivery, Granted},
-    http::{json_response::JSON, state::AppState},
+    http::{json_response::JSON, serve::AnsweredOn, state::AppState},
 };
 
 use super::lease_body::LeaseBody;
@@ -29,27 +29,35 @@ pub(in crate::http) struct Acquired {
     location: HeaderValue,
     delivery: Delivery,
     slot: LeaseSlot,
+    connection: AnsweredOn,
 }
 
-/// A body that confirms the delivery of a lease when the connection has taken it.
+/// A body that leaves the delivery of a lease to the connection when HTTP has taken it.
 ///
 /// Dropped before that (the caller hung up, the connection broke, the edge failed) the lease is
 /// given back.
 struct Delivered {
     pending: Option<(Bytes, Delivery, LeaseSlot)>,
+    connection: AnsweredOn,
 }
 
 // === impl Acquired ===
 
 impl Acquired {
-    pub(super) fn new(granted: Granted, mut slot: LeaseSlot, gateway: &AppState) -> Self {
+    pub(super) fn new(
+        granted: Granted,
+        mut slot: LeaseSlot,
+        connection: AnsweredOn,
+        gateway: &AppState,
+    ) -> Self {
         let Granted {
             lease,
             hash,
             delivery,
             ..
         } = granted;
-        slot.extend_until(hash, Instant::now() + lease.held.expires_in);
+        let now = Instant::now();
+        slot.extend_until(hash, now + lease.held.left_at(now));
         if delivery.is_replay() {
             // The lease was delivered before, so it lives even if this answer is lost.
             std::mem::take(&mut slot).keep();
@@ -61,6 +69,7 @@ impl Acquired {
             body: LeaseBody::new(lease, gateway.clock.wall()).to_json(),
             delivery,
             slot,
+            connection,
         }
     }
 }
@@ -74,6 +83,7 @@ impl IntoResponse for Acquired {
         };
         let body = Body::new(Delivered {
             pending: Some((self.body, self.delivery, self.slot)),
+            connection: self.connection,
         });
         (status, JSON, [(LOCATION, self.location)], body).into_response()
     }
@@ -89,9 +99,9 @@ impl http_body::Body for Delivered {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.pending.take().map(|(body, delivery, slot)| {
-            delivery.delivered();
-            slot.keep();
+        let pending = self.pending.take();
+        Poll::Ready(pending.map(|(body, delivery, slot)| {
+            self.connection.hand_over(delivery, slot);
             Ok(Frame::data(body))
         }))
     }

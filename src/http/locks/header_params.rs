@@ -45,7 +45,9 @@ pub(super) struct TokenHeaderToo {
 pub(super) struct KeyHeader {
     /// Makes the request safe to repeat: asked again while the lease lives, the answer is 200 with
     /// the same lease, token included; for a minute after its end it is 409. A random UUID is fine.
-    /// It is as secret as the token.
+    /// It is as secret as the token, and must be of this request alone: whoever else asks with it is answered
+    /// with this lease. So a key below 16 characters (`build-4711`), which two may come to by chance, is refused,
+    /// and one below 22 is taken with a warning in `Latchgate-Warning`.
     ///
     /// The same request has the same `ttl_ms`, `max_hold_ms`, `owner` and `metadata`, or leaves the
     /// same of them out; else the answer is 409 `idempotency-mismatch`. A lease that was acquired can
@@ -53,12 +55,34 @@ pub(super) struct KeyHeader {
     #[param(
         rename = "Idempotency-Key",
         nullable = false,
-        min_length = 22,
+        min_length = 16,
         max_length = 128,
         pattern = "^[!-~]*$",
         example = "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11"
     )]
     key: Option<String>,
+}
+
+/// For how long to wait, for those who say it in a header.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes what `PreferredWait` reads")]
+pub(super) struct PreferHeader {
+    /// `wait=N` (RFC 7240) is another word for `wait_ms`, in seconds. It counts if the body has no `wait_ms`, is
+    /// cut to the longest wait that is allowed, and is answered with `Preference-Applied: wait=N`. Anything else
+    /// is ignored.
+    #[param(rename = "Prefer", nullable = false, example = "wait=10")]
+    prefer: Option<String>,
+}
+
+/// What the caller has seen of a lock.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes what `IfNoneMatch` reads")]
+pub(super) struct SeenHeader {
+    /// The `ETag` of an earlier answer: if it is still that of the lock, the answer is 304.
+    #[param(rename = "If-None-Match", nullable = false)]
+    tags: Option<String>,
 }
 
 /// The token of a lease that is to be adopted.

@@ -14,6 +14,7 @@ use crate::{
     http::{
         extract::{
             ApiJson, ApiPath, Caller, EventStream, IdempotencyKeyHeader, LockToken, NoQuery,
+            PreferredWait,
         },
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::AppState,
@@ -23,7 +24,8 @@ use crate::{
 
 use super::{
     acquire::AcquireBody,
-    header_params::{AdoptedTokenHeader, KeyHeader, LockPath},
+    annotated::{Annotated, Notes},
+    header_params::{AdoptedTokenHeader, KeyHeader, LockPath, PreferHeader},
     hold_stream::{EventSchema, HoldCount, HoldStream},
 };
 
@@ -45,13 +47,14 @@ const QUEUED: Duration = Duration::from_secs(30);
 /// * `queued` `{position, waiters}`: the request stands in the queue; position 1 is served next. Sent
 ///   again when the position has changed, within a few seconds and not for every step.
 /// * `granted` with the lease: the lock is held from here on. The only event with a token.
-/// * `renewed` `{expires_in_ms}`: it goes on being held.
+/// * `renewed` `{expires_in_ms}`: it goes on being held, for so long from when you receive this. What passed since the
+///   gateway asked the store is subtracted.
 /// * Lines that begin with a colon say nothing, and keep the connection open.
 ///
 /// Exactly one of these is the last event. A stream that ends without it has been cut: take the lock
 /// for lost. A stream that is silent may have been cut as well, and nobody can tell you: if no
 /// `granted` or `renewed` has come for the `expires_in_ms` that you were told last, counted from when
-/// that event arrived, take the lock for lost.
+/// you received that event and less the time that it may have travelled, take the lock for lost.
 ///
 /// * `released` `{}`: the lease was released with its token, at this gateway. If it was released at
 ///   another one, the stream ends with `lost` (`ended`) when it would have renewed it.
@@ -85,9 +88,9 @@ const QUEUED: Duration = Duration::from_secs(30);
 #[utoipa::path(
     post,
     path = "/locks/{name}/hold",
-    operation_id = "hold",
+    operation_id = "holdLock",
     tag = "locks",
-    params(LockPath, KeyHeader, AdoptedTokenHeader),
+    params(LockPath, KeyHeader, PreferHeader, AdoptedTokenHeader),
     request_body(
         content = AcquireBody,
         description = "What is asked for, as for acquire. It may be left out."
@@ -95,7 +98,9 @@ const QUEUED: Duration = Duration::from_secs(30);
     responses(
         (status = 200, body = EventSchema, content_type = "text/event-stream",
          description = "The stream of events; the schema is that of one event.",
-         headers(("X-Accel-Buffering", description = "Always `no`."))),
+         headers(("X-Accel-Buffering", description = "Always `no`."),
+                 ("Preference-Applied", description = "`wait=N`, if that was preferred."),
+                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
         HoldProblems,
     )
 )]
@@ -110,32 +115,40 @@ pub(in crate::http) async fn hold(
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
     token: LockToken,
+    preferred: PreferredWait,
     IdempotencyKeyHeader(key): IdempotencyKeyHeader,
-    ApiJson(body): ApiJson<AcquireBody>,
-) -> Result<HoldStream, Problem> {
+    ApiJson(mut body): ApiJson<AcquireBody>,
+) -> Annotated<HoldStream> {
     // A caller that hangs up from here on drops the hold, or the attempt to get one, and with it the
     // place in the queue or the lease. One that was to be adopted is left as it was.
     let sees_holder = caller.views(&name);
-    if let Some(token) = token.header() {
-        let count = HoldCount::adopting(&caller, &name);
-        let authorization = caller.authorization(&name);
-        let charge = caller.charge();
-        let hold = gateway.engine.adopt(name, token, authorization).await;
-        match &hold {
-            Err(AdoptError::Lost(_)) => drop(charge),
-            Ok(_) | Err(AdoptError::Draining | AdoptError::Store(_)) => charge.forgive(),
+    let mut notes = Notes::default();
+    let answer = async {
+        if let Some(token) = token.header() {
+            let count = HoldCount::adopting(&caller, &name);
+            let authorization = caller.authorization(&name);
+            let charge = caller.charge();
+            let hold = gateway.engine.adopt(name, token, authorization).await;
+            match &hold {
+                Err(AdoptError::Lost(_)) => drop(charge),
+                Ok(_) | Err(AdoptError::Draining | AdoptError::Store(_)) => charge.forgive(),
+            }
+            let hold = hold?;
+            return Ok(HoldStream::new(hold, count, stream, gateway, sees_holder));
         }
-        let hold = hold?;
-        return Ok(HoldStream::new(hold, count, stream, gateway, sees_holder));
-    }
-    caller.count_request()?;
-    let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
-    let count = HoldCount::asking(&gateway.engine, &caller, &request)?;
-    // Nothing is held yet. From the grant on it is the TTL.
-    stream.set_user_timeout(request.ttl.duration().max(QUEUED));
-    let hold = gateway.engine.hold(request).await;
-    let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder))?;
-    Ok(HoldStream::new(hold, count, stream, gateway, sees_holder))
+        notes = Notes::has_short(key.as_ref());
+        notes.wait = body.prefer(preferred, &gateway.config.limits);
+        caller.count_request()?;
+        let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
+        let count = HoldCount::asking(&gateway.engine, &caller, &request)?;
+        // Nothing is held yet. From the grant on it is the TTL.
+        stream.set_user_timeout(request.ttl.duration().max(QUEUED));
+        let hold = gateway.engine.hold(request).await;
+        let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder))?;
+        Ok(HoldStream::new(hold, count, stream, gateway, sees_holder))
+    };
+    let answer = answer.await;
+    Annotated { answer, notes }
 }
 
 // === impl HoldProblems ===

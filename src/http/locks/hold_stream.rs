@@ -242,9 +242,10 @@ pub(super) fn encode_ongoing(event: HoldEvent, now: SystemTime) -> Result<Bytes,
     Ok(match event {
         HoldEvent::Queued(position) => encode("queued", &json(&Queued::at(position))),
         HoldEvent::Granted(lease) => encode("granted", &LeaseBody::new(lease, now).to_json()),
-        HoldEvent::Renewed(held) => {
-            encode("renewed", &json(&RemainingTime::of(Some(held.expires_in))))
-        }
+        HoldEvent::Renewed(held) => encode(
+            "renewed",
+            &json(&RemainingTime::of(Some(held.left_at(Instant::now())))),
+        ),
         HoldEvent::Ended(end) => return Err(end),
     })
 }
@@ -260,7 +261,9 @@ impl FinalEvent {
     ) -> Self {
         match end {
             HoldEnd::Released => Self::new("released", None, &json(&Nothing {})),
-            HoldEnd::Draining { left } => {
+            HoldEnd::Draining { until } => {
+                let now = Instant::now();
+                let left = until.map(|until| until.saturating_duration_since(now));
                 Self::new("draining", None, &json(&RemainingTime::of(left)))
             }
             HoldEnd::Lost(reason) => {
@@ -367,13 +370,14 @@ impl HoldCount {
                 }
                 let token = lease.token.hash();
                 self.token = Some(token);
+                let now = Instant::now();
                 self.lease
-                    .extend_until(token, Instant::now() + lease.held.expires_in);
+                    .extend_until(token, now + lease.held.left_at(now));
             }
             HoldEvent::Renewed(held) => {
                 if let Some(token) = self.token {
-                    self.lease
-                        .extend_until(token, Instant::now() + held.expires_in);
+                    let now = Instant::now();
+                    self.lease.extend_until(token, now + held.left_at(now));
                 }
             }
             HoldEvent::Ended(end) => {
@@ -389,7 +393,7 @@ impl HoldCount {
 /// Whether the lease goes on when its stream ends in this way.
 fn outlives(end: &HoldEnd) -> bool {
     match end {
-        HoldEnd::Draining { left } => left.is_some(),
+        HoldEnd::Draining { until } => until.is_some(),
         HoldEnd::Lost(LossReason::Adopted | LossReason::Revoked | LossReason::Failed) => true,
         HoldEnd::Lost(
             LossReason::Expired

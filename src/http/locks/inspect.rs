@@ -2,24 +2,32 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::extract::State;
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header::ETAG};
 use utoipa::{
     IntoResponses,
-    openapi::{RefOr, Response},
+    openapi::{RefOr, Response as OpenApiResponse},
 };
 
 use crate::{
     auth::scope,
     http::{
-        extract::{AcceptsJson, ApiPath, Caller, NoQuery},
+        extract::{AcceptsJson, ApiPath, Caller, IfNoneMatch, NoQuery},
         json_response::JsonResponse,
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::AppState,
     },
     lock::LockName,
+    store::contract::Holder,
 };
 
-use super::{header_params::LockPath, lock_body::LockBody};
+use super::{
+    header_params::{LockPath, SeenHeader},
+    lock_body::LockBody,
+};
 
 /// The problems of inspect.
 struct InspectProblems;
@@ -29,14 +37,21 @@ struct InspectProblems;
 /// Shows whether somebody holds the lock, and who, and who waits for it, in the order in which they
 /// are served. A lock that was never taken is free. A client that took the lock in the store itself
 /// shows as `foreign`, with what is known of it.
+///
+/// The `ETag` names who holds the lock: the lease by its fencing token, a foreign client by its mark, or nobody.
+/// With it in `If-None-Match` the answer is 304 for as long as that is the same. It is a weak one, because
+/// the rest of the answer changes without it: what is left of the lease, its TTL after a renewal, and who waits.
 #[utoipa::path(
     get,
     path = "/locks/{name}",
-    operation_id = "inspect",
+    operation_id = "inspectLock",
     tag = "locks",
-    params(LockPath),
+    params(LockPath, SeenHeader),
     responses(
-        (status = 200, body = LockBody, description = "The lock."),
+        (status = 200, body = LockBody, description = "The lock.",
+         headers(("ETag", description = "Who holds it, as a weak tag."))),
+        (status = 304, description = "The same as that which `If-None-Match` names holds the lock.",
+         headers(("ETag", description = "Who holds it, as a weak tag."))),
         InspectProblems,
     )
 )]
@@ -46,19 +61,36 @@ pub(in crate::http) async fn inspect(
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
-) -> Result<JsonResponse<LockBody>, Problem> {
+    seen: IfNoneMatch,
+) -> Result<Response, Problem> {
     let inspection = gateway.engine.inspect(&name).await?;
-    Ok(JsonResponse(LockBody::new(
-        &name,
-        inspection,
-        gateway.clock.wall(),
-    )))
+    let tag = tag(inspection.holder.as_ref());
+    let is_seen = seen.names(&tag);
+    let tag = [(ETAG, tag)];
+    if is_seen {
+        return Ok((StatusCode::NOT_MODIFIED, tag).into_response());
+    }
+    let lock = LockBody::new(&name, inspection, gateway.clock.wall());
+    Ok((tag, JsonResponse(lock)).into_response())
+}
+
+/// Who holds a lock, and nothing of what changes while they do.
+fn tag(holder: Option<&Holder>) -> HeaderValue {
+    let holder = match holder {
+        None => return HeaderValue::from_static("W/\"free\""),
+        Some(Holder::Lease(lease)) => format!("W/\"held-{}\"", lease.fence.get()),
+        Some(Holder::Foreign { mark, .. }) => match mark {
+            Some(mark) => format!("W/\"foreign-{mark}\""),
+            None => return HeaderValue::from_static("W/\"foreign\""),
+        },
+    };
+    HeaderValue::try_from(holder).expect("numbers and hexadecimal digits are visible ASCII")
 }
 
 // === impl InspectProblems ===
 
 impl IntoResponses for InspectProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
+    fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
         problem_responses(&[
             Code::InvalidRequest,
             Code::Unauthorized,
@@ -70,7 +102,6 @@ impl IntoResponses for InspectProblems {
             Code::StoreUnavailable,
             Code::Overloaded,
             Code::Draining,
-            Code::OutcomeUnknown,
         ])
     }
 }

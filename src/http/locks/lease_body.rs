@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use humantime::Rfc3339Timestamp;
 use serde::{Serialize, Serializer};
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
@@ -45,7 +46,9 @@ pub(in crate::http) struct LeaseBody {
     fencing_token: u64,
     /// For how long the lease was last granted.
     ttl_ms: u64,
-    /// What is left of it, counted from the answer: subtract how long the request took.
+    /// What is left of it, without the time since the gateway asked the store. Count it from when you *received* the
+    /// answer, and leave the time that the answer may have travelled. To be certain, count from when you sent the
+    /// request, and renew first if it waited.
     expires_in_ms: u64,
     /// When it ends, by the clock of the gateway. For display only: work with `expires_in_ms`.
     #[schema(value_type = String, format = DateTime)]
@@ -71,9 +74,10 @@ pub(in crate::http) struct LeaseBody {
 // === impl LeaseBody ===
 
 impl LeaseBody {
-    /// `now` is the wall time of the gateway, for the timestamps.
+    /// The lease as it is now. `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(lease: Lease, now: SystemTime) -> Self {
-        let held = lease.held;
+        // Here, and not where the store has answered: the gateway may have stood still since.
+        let held = lease.held.at(Instant::now());
         Self {
             name: lease.name,
             token: lease.token,
@@ -195,6 +199,7 @@ mod tests {
                 hold_expires_in: None,
                 owner: Some(Owner::new("\"me\", \u{fc}").unwrap()),
                 metadata: Metadata::new(metadata).unwrap(),
+                as_of: Instant::now() + Duration::from_mins(1),
             },
             waited: Duration::from_millis(7),
         };

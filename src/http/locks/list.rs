@@ -8,6 +8,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use axum::extract::State;
+use http::{HeaderName, HeaderValue, header::LINK};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use utoipa::{
     IntoParams, IntoResponses, ToSchema,
@@ -17,15 +19,17 @@ use utoipa::{
 use crate::{
     auth::scope,
     http::{
+        base_path::BasePath,
         extract::{AcceptsJson, ApiQuery, Caller, Parameters, Query},
         json_response::JsonResponse,
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::AppState,
     },
-    lock::{LockName, Owner},
+    lock::{LockName, Owner, SearchText},
     store::{
         contract::{HeldLock, Holder, LONGEST_PAGE, ListQuery, ListQuery as StoreQuery, Page},
         cursor::Cursor,
+        list_filter::ListFilter,
     },
 };
 
@@ -37,21 +41,25 @@ struct ListProblems;
 /// List the locks that are held
 ///
 /// Shows a part of the locks that are held, in no order. Ask again with `next_cursor` until it is
-/// null. The work for one page is bounded, so a page may be short, or empty, although there are more.
+/// null, or follow the `Link` until there is none. The work for one page is bounded, so a page may be short, or empty, although there are more.
 /// A lock that is held throughout such a walk is on one page at least, and may be on two; what has
 /// ended is on none. A client that took a lock in the store itself shows as `foreign`, with what is
 /// known of it.
+///
+/// A search costs the gateway as much as the whole list does, whatever it finds: expect pages that are
+/// empty before the one with what you search for.
 ///
 /// With an API key only locks that it may view are shown: it must name a `prefix` all of which it may
 /// view, so that neither a page nor a cursor tells of others. Else the answer is 403.
 #[utoipa::path(
     get,
     path = "/locks",
-    operation_id = "list",
+    operation_id = "listLocks",
     tag = "locks",
     params(ListParameters),
     responses(
-        (status = 200, body = PageBody, description = "A page of locks."),
+        (status = 200, body = PageBody, description = "A page of locks.",
+         headers(("Link", description = "The next page, as `rel=\"next\"`, unless this was the last."))),
         ListProblems,
     )
 )]
@@ -60,15 +68,41 @@ pub(in crate::http) async fn list(
     caller: Caller<scope::View>,
     _: AcceptsJson,
     ApiQuery(ApiListQuery(query)): ApiQuery<ApiListQuery>,
-) -> Result<JsonResponse<PageBody>, Problem> {
-    if !caller.views_all(&query.prefix) {
-        return Err(Problem::forbidden_list(&query.prefix));
+) -> Result<
+    (
+        Option<[(HeaderName, HeaderValue); 1]>,
+        JsonResponse<PageBody>,
+    ),
+    Problem,
+> {
+    if !caller.views_all(&query.filter.prefix) {
+        return Err(Problem::forbidden_list(&query.filter.prefix));
     }
     // A caller that hangs up from here on ends the walk; nothing is left behind.
     let views = |name: &LockName| caller.views(name);
     let page = gateway.engine.list(&query, views).await?;
     let now = gateway.clock.wall();
-    Ok(JsonResponse(PageBody::new(page, &query, now)))
+    let page = PageBody::new(page, &query, now);
+    let next = page.next_cursor.as_deref();
+    let next = next.map(|cursor| [(LINK, link(&gateway.base_path, &query, cursor))]);
+    Ok((next, JsonResponse(page)))
+}
+
+/// The page after this one: the same list, from its cursor on.
+fn link(base_path: &BasePath, asked: &ListQuery, cursor: &str) -> HeaderValue {
+    let mut parameters = format!("limit={}&cursor={cursor}", asked.limit);
+    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    if !asked.filter.prefix.as_str().is_empty() {
+        parameters.extend(["&prefix=", &encoded(asked.filter.prefix.as_str())]);
+    }
+    if let Some(owner) = &asked.filter.owner {
+        parameters.extend(["&owner=", &encoded(owner.as_str())]);
+    }
+    if let Some(search) = &asked.filter.search {
+        parameters.extend(["&search=", &encoded(search.as_str())]);
+    }
+    HeaderValue::try_from(format!("<{base_path}/locks?{parameters}>; rel=\"next\""))
+        .expect("a base path that routes and what is percent-encoded are visible ASCII")
 }
 
 // === impl ListProblems ===
@@ -85,7 +119,6 @@ impl IntoResponses for ListProblems {
             Code::StoreUnavailable,
             Code::Overloaded,
             Code::Draining,
-            Code::OutcomeUnknown,
         ])
     }
 }
@@ -115,10 +148,19 @@ pub(super) struct ListParameters {
         pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$"
     )]
     owner: Option<String>,
-    /// How many locks on one page at most. It may be fewer, or none, and still not be the last.
-    #[param(nullable = false, minimum = 1, maximum = 1000, default = 100)]
+    /// A part of the name, of the owner or of a value of the metadata, whatever the case of its letters.
+    #[param(
+        nullable = false,
+        min_length = 1,
+        max_length = 200,
+        example = "runner-7"
+    )]
+    search: Option<String>,
+    /// How many locks on one page at most; left out: 100. It may be fewer, or none, and still not be the
+    /// last.
+    #[param(nullable = false, minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// The `next_cursor` of the page before, with the same `prefix` and `owner`.
+    /// The `next_cursor` of the page before, with the same `prefix`, `owner` and `search`.
     #[param(
         nullable = false,
         min_length = 24,
@@ -141,19 +183,22 @@ impl Query for ApiListQuery {
         let prefix = parameters.prefix();
         let owner = parameters.text("owner").map(|text| Owner::new(&text));
         let owner = owner.map(|owner| parameters.check("owner", owner));
+        let search = parameters.text("search");
+        let search = search.map(|text| parameters.check("search", SearchText::new(&text)));
         let limit = limit(parameters);
         let cursor = parameters.text("cursor");
-        // What it belongs to must be right before it can be.
-        let cursor = match (&prefix, &owner, cursor) {
-            (Some(prefix), None | Some(Some(_)), Some(text)) => {
-                let owner = owner.as_ref().and_then(Option::as_ref);
-                parameters.check("cursor", Cursor::parse(&text, prefix, owner))
-            }
-            _ => None,
-        };
-        Self(StoreQuery {
+        let is_right = prefix.is_some() && owner != Some(None) && search != Some(None);
+        let filter = ListFilter {
             prefix: prefix.unwrap_or_default(),
             owner: owner.flatten(),
+            search: search.flatten(),
+        };
+        // What it belongs to must be right before it can be.
+        let cursor = cursor.filter(|_| is_right);
+        let cursor =
+            cursor.and_then(|text| parameters.check("cursor", Cursor::parse(&text, &filter)));
+        Self(StoreQuery {
+            filter,
             limit,
             cursor,
         })
@@ -191,7 +236,7 @@ pub(in crate::http) struct PageBody {
 #[derive(Serialize, ToSchema)]
 #[schema(as = HeldLock, example = json!({
     "name": "deploy:prod",
-    "holder": {
+    "holders": [{
         "owner": "ci-runner-7",
         "metadata": {"job": "4711"},
         "fencing_token": 1_795_170_000_000_042_u64,
@@ -202,13 +247,17 @@ pub(in crate::http) struct PageBody {
         "hold_expires_in_ms": null,
         "foreign": false,
         "foreign_mark": null,
-    },
+    }],
+    "holder_count": 1,
 }))]
 pub(in crate::http) struct HeldLockBody {
     /// The lock.
     name: String,
-    /// Who holds it.
-    holder: HolderBody,
+    /// Who holds it: one entry.
+    #[schema(min_items = 1, max_items = 100)]
+    holders: Vec<HolderBody>,
+    /// How many hold it in all.
+    holder_count: usize,
 }
 
 /// A lock on a page.
@@ -217,7 +266,8 @@ pub(in crate::http) struct HeldLockBody {
 struct ListedLockBody {
     #[serde(flatten)]
     held: HeldLockBody,
-    /// How many wait for it, at all gateways. Those who are just leaving may count.
+    /// How many wait for it: at all gateways, or on a quorum at the one that answers. Those who are just
+    /// leaving may count.
     waiter_count: u64,
 }
 
@@ -226,7 +276,7 @@ struct ListedLockBody {
 impl PageBody {
     /// `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(page: Page, asked: &ListQuery, now: SystemTime) -> Self {
-        let text = |cursor: Cursor| cursor.expose(&asked.prefix, asked.owner.as_ref());
+        let text = |cursor: Cursor| cursor.expose(&asked.filter);
         let locks = page.locks.into_iter();
         Self {
             next_cursor: page.next.map(text),
@@ -242,7 +292,8 @@ impl HeldLockBody {
     pub(super) fn new(name: &LockName, holder: Holder, now: SystemTime) -> Self {
         Self {
             name: name.as_str().to_owned(),
-            holder: HolderBody::new(holder, now),
+            holders: vec![HolderBody::new(holder, now)],
+            holder_count: 1,
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::time::SystemTime;
 
 use serde::Serialize;
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
-    lock::LockName,
+    lock::{HeldLease, LockName},
     store::contract::{Holder, Inspection, Waiter},
 };
 
@@ -20,7 +21,7 @@ use super::{
 #[schema(as = Lock, example = json!({
     "name": "deploy:prod",
     "state": "held",
-    "holder": {
+    "holders": [{
         "owner": "ci-runner-7",
         "metadata": {"job": "4711"},
         "fencing_token": 1_795_170_000_000_042_u64,
@@ -31,7 +32,8 @@ use super::{
         "hold_expires_in_ms": null,
         "foreign": false,
         "foreign_mark": null,
-    },
+    }],
+    "holder_count": 1,
     "waiters": [{"position": 1, "owner": "ci-runner-9", "waited_ms": 8_504}],
     "waiter_count": 1,
 }))]
@@ -40,9 +42,11 @@ pub(in crate::http) struct LockBody {
     name: String,
     /// Whether somebody holds it.
     state: LockState,
-    /// Who holds it; null if it is free.
-    #[schema(required = true)]
-    holder: Option<HolderBody>,
+    /// Who holds it: one entry, or none if it is free.
+    #[schema(max_items = 100)]
+    holders: Vec<HolderBody>,
+    /// How many hold it in all.
+    holder_count: usize,
     /// Who waits for it, in the order in which they are served: the first 100 of them.
     #[schema(max_items = 100)]
     waiters: Vec<WaiterBody>,
@@ -90,7 +94,8 @@ pub(in crate::http) struct HolderBody {
     /// For how long the lease was last granted.
     #[schema(required = true)]
     ttl_ms: Option<u64>,
-    /// What is left of the lease; null if it has no expiry, which only a foreign one can lack.
+    /// What is left of the lease, at least, if nobody renews it; null if it has no expiry, which only a foreign one can
+    /// lack.
     #[schema(required = true)]
     expires_in_ms: Option<u64>,
     /// When it ends, by the clock of the gateway. For display only.
@@ -120,14 +125,18 @@ pub(in crate::http) struct HolderBody {
 impl LockBody {
     /// `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(name: &LockName, inspection: Inspection, now: SystemTime) -> Self {
-        let state = match inspection.holder {
-            None => LockState::Free,
-            Some(_) => LockState::Held,
+        let holders = inspection.holder.into_iter();
+        let holders: Vec<_> = holders.map(|holder| HolderBody::new(holder, now)).collect();
+        let state = if holders.is_empty() {
+            LockState::Free
+        } else {
+            LockState::Held
         };
         Self {
             name: name.as_str().to_owned(),
             state,
-            holder: inspection.holder.map(|holder| HolderBody::new(holder, now)),
+            holder_count: holders.len(),
+            holders,
             waiters: (1..)
                 .zip(inspection.queue)
                 .map(|(position, waiter)| WaiterBody::new(position, waiter))
@@ -155,18 +164,7 @@ impl HolderBody {
     /// `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(holder: Holder, now: SystemTime) -> Self {
         match holder {
-            Holder::Lease(lease) => Self {
-                owner: lease.owner.map(|owner| owner.as_str().to_owned()),
-                metadata: MetadataBody(lease.metadata),
-                fencing_token: Some(lease.fence.get()),
-                ttl_ms: Some(lease.ttl.as_millis()),
-                expires_in_ms: Some(millis(lease.expires_in)),
-                expires_at: Some(timestamp(now.checked_add(lease.expires_in))),
-                acquired_at: Some(timestamp(now.checked_sub(lease.held_for))),
-                hold_expires_in_ms: lease.hold_expires_in.map(millis),
-                foreign: false,
-                foreign_mark: None,
-            },
+            Holder::Lease(lease) => Self::of_lease(lease.at(Instant::now()), now),
             Holder::Foreign { expires_in, mark } => Self {
                 owner: None,
                 metadata: MetadataBody::default(),
@@ -179,6 +177,21 @@ impl HolderBody {
                 foreign: true,
                 foreign_mark: mark.map(|mark| mark.to_string()),
             },
+        }
+    }
+
+    fn of_lease(lease: HeldLease, now: SystemTime) -> Self {
+        Self {
+            owner: lease.owner.map(|owner| owner.as_str().to_owned()),
+            metadata: MetadataBody(lease.metadata),
+            fencing_token: Some(lease.fence.get()),
+            ttl_ms: Some(lease.ttl.as_millis()),
+            expires_in_ms: Some(millis(lease.expires_in)),
+            expires_at: Some(timestamp(now.checked_add(lease.expires_in))),
+            acquired_at: Some(timestamp(now.checked_sub(lease.held_for))),
+            hold_expires_in_ms: lease.hold_expires_in.map(millis),
+            foreign: false,
+            foreign_mark: None,
         }
     }
 }

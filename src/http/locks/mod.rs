@@ -1,6 +1,7 @@
 //! The routes under `/locks`.
 
 mod acquire;
+mod annotated;
 mod break_lock;
 mod delivered;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -32,12 +32,13 @@ struct ReleaseProblems;
 /// come (over HTTP/2 a body needs its `Content-Length` for that), unless so many callers of releases have
 /// hung up at once that the gateway keeps its room for those who wait. Works while the gateway drains.
 ///
-/// Repeated after the lease has ended, the answer is 410; for a minute after a release of a lease
-/// that was acquired with an `Idempotency-Key` it is 204 again.
+/// Repeated after a release of a lease that was acquired with an `Idempotency-Key`, the answer is 204 again
+/// for a minute. Of any other lease that has ended nothing is remembered: the answer is 410, whether an
+/// earlier copy of this release ended it or it was lost before.
 #[utoipa::path(
     delete,
     path = "/locks/{name}",
-    operation_id = "release",
+    operation_id = "releaseLock",
     tag = "locks",
     params(LockPath, TokenHeader),
     responses(
@@ -63,7 +64,7 @@ pub(in crate::http) async fn release(
 #[utoipa::path(
     post,
     path = "/locks/{name}/release",
-    operation_id = "release_by_post",
+    operation_id = "releaseLockByPost",
     tag = "locks",
     params(LockPath, TokenHeaderToo),
     request_body(

@@ -37,11 +37,12 @@ struct RenewProblems;
 /// never goes past the `max_hold_ms` of the lease: it is cut short there. A `ttl_ms` above what the API
 /// key may ask for is 403 `limit-exceeded`; without one a lease that came from a key which may ask for
 /// more is cut to what this key may have, and not refused. Renewing twice does no
-/// harm. Works while the gateway drains.
+/// harm. Works while the gateway drains. Count `expires_in_ms` as that of an acquire. If the answer of the store took
+/// longer than the lease lasts, this is 504 `outcome-unknown`.
 #[utoipa::path(
     put,
     path = "/locks/{name}/renew",
-    operation_id = "renew",
+    operation_id = "renewLock",
     tag = "locks",
     params(LockPath, TokenHeader),
     request_body(
@@ -69,13 +70,13 @@ pub(in crate::http) async fn renew(
     // A caller that hangs up from here on has a lease that was renewed or not; both end by themselves.
     let id = (name.clone(), token.hash());
     let charge = caller.charge();
-    let asked = Instant::now();
     let most = caller.max_ttl();
     let renewed = gateway.engine.renew(name, token, body.ttl, most).await;
     let (name, token) = id;
     match &renewed {
         Ok(lease) => {
-            let until = asked + lease.held.expires_in;
+            let now = Instant::now();
+            let until = now + lease.held.left_at(now);
             gateway.gate.lease_renewed(&name, token, until);
             charge.forgive();
         }

@@ -135,12 +135,20 @@ problem_codes! {
         "Nobody holds the lock",
         "The lock was to be broken, and it is free.",
         "Nothing is left to do.";
+    WrongStore = "wrong-store", CONFLICT,
+        "The gateway's store cannot do this",
+        "Only the embedded store is backed up through the gateway, and this gateway has another one. Nothing \
+         happened.",
+        "Back up the store with its own means.";
     LeaseLost = "lease-lost", GONE,
         "The token does not hold the lock",
         "The lease has expired or was released or broken, or the token was never one of this \
          lock. `held` says whether somebody else holds the lock now.",
         "Stop the work that the lock protects: somebody else may be doing it. Acquire the \
-         lock again before going on.";
+         lock again before going on. A release that repeats one whose answer was lost may be \
+         answered like this because that one ended the lease; nothing is left to do then. To tell \
+         that from a lease that was lost before, acquire with an `Idempotency-Key`: for a minute a \
+         repeated release is answered 204 again.";
     TooLarge = "too-large", PAYLOAD_TOO_LARGE,
         "The request body is too large",
         "The body is longer than the gateway accepts. Nothing happened.",
@@ -165,7 +173,7 @@ problem_codes! {
          `http.allowed_hosts`.";
     Locked = "locked", LOCKED,
         "The lock is held",
-        "Somebody else holds the lock, and went on holding it while the request waited. `holder` \
+        "Somebody else holds the lock, and went on holding it while the request waited. `holders` \
          says who, `waiters` how many stand in the queue, `retry_after_ms` (and the header \
          `Retry-After`, in seconds) when to ask again.",
         "Ask again after `retry_after_ms`, or give up. To be told when the lock is free, ask with \

@@ -39,11 +39,15 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<FieldError>, required = false)]
     errors: Option<&'a [FieldError]>,
-    /// With `locked`: who holds the lock; null in the moment in which it passes to somebody who
-    /// waited for it.
+    /// With `locked`: who holds the lock, as one entry; empty in the moment in which it passes to
+    /// somebody who waited for it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<CurrentHolder>, required = false)]
-    holder: Option<OrNull<'a, CurrentHolder>>,
+    #[schema(value_type = Vec<CurrentHolder>, required = false, max_items = 100)]
+    holders: Option<&'a [CurrentHolder]>,
+    /// With `locked`: how many hold the lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false)]
+    holder_count: Option<usize>,
     /// With `locked`: how long the request waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
@@ -63,11 +67,6 @@ pub(in crate::http) struct ProblemDocument<'a> {
     held: Option<bool>,
 }
 
-/// Something that is shown as null if it is not there, and not left out.
-#[derive(Serialize)]
-#[serde(transparent)]
-struct OrNull<'a, T>(Option<&'a T>);
-
 // === impl ProblemDocument ===
 
 impl<'a> ProblemDocument<'a> {
@@ -81,7 +80,8 @@ impl<'a> ProblemDocument<'a> {
             code,
             request_id,
             errors: None,
-            holder: None,
+            holders: None,
+            holder_count: None,
             waited_ms: None,
             waiters: None,
             retry_after_ms: problem.retry_after_ms(),
@@ -91,7 +91,8 @@ impl<'a> ProblemDocument<'a> {
             Extra::None | Extra::Allow(_) | Extra::Challenge(_) | Extra::RetryAfter { .. } => {}
             Extra::Fields(errors) => document.errors = Some(errors),
             Extra::Locked(locked) => {
-                document.holder = Some(OrNull(locked.holder.as_ref()));
+                document.holders = Some(&locked.holders);
+                document.holder_count = Some(locked.holders.len());
                 document.waited_ms = Some(locked.waited_ms);
                 document.waiters = Some(locked.waiters);
             }

@@ -11,7 +11,7 @@ use crate::{
     store::contract::Loss,
 };
 
-use super::{Extra, Problem, ProblemCode as Code};
+use super::{Extra, Problem, ProblemCode as Code, from_engine::MAY_BE_REPEATED};
 
 /// What a request without a key is told to send (RFC 6750).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"latchgate\"");
@@ -43,6 +43,12 @@ impl Problem {
         Self::new(Code::Forbidden, detail)
     }
 
+    /// A key may not have everything that the store holds.
+    pub(in crate::http) fn forbidden_backup() -> Self {
+        let detail = "The API key does not have both `view` and `break` on every lock.";
+        Self::new(Code::Forbidden, detail)
+    }
+
     /// A key may not view every lock that begins so.
     pub(in crate::http) fn forbidden_list(begin: &NamePrefix) -> Self {
         let detail = format!(
@@ -57,9 +63,10 @@ impl Problem {
     /// by another.
     pub(in crate::http) fn for_unauthenticated(error: ReleaseError) -> Self {
         match error {
-            ReleaseError::Lost(Loss::HeldByAnother | Loss::Free) => {
-                Self::new(Code::LeaseLost, "This token does not hold the lock.")
-            }
+            ReleaseError::Lost(Loss::HeldByAnother | Loss::Free) => Self::new(
+                Code::LeaseLost,
+                format!("This token does not hold the lock.{MAY_BE_REPEATED}"),
+            ),
             // It was the token of a lease once.
             ReleaseError::Lost(loss @ Loss::Broken { .. }) => loss.into(),
             ReleaseError::Store(error) => error.into(),
@@ -70,7 +77,7 @@ impl Problem {
     pub(in crate::http) fn for_acquire(error: AcquireError, sees_holder: bool) -> Self {
         let mut problem = Self::from(error);
         if let (Extra::Locked(locked), false) = (&mut problem.extra, sees_holder) {
-            locked.hide_holder();
+            locked.hide_holders();
         }
         problem
     }

@@ -19,6 +19,10 @@ use super::{Extra, Problem, ProblemCode as Code, locked::Locked};
 const OVERLOADED: u64 = 1_000;
 const FULL_QUEUE: (u64, u64) = (2_000, 5_000);
 
+/// What is said to a release of a token that does not hold the lock: it may be a second copy.
+pub(super) const MAY_BE_REPEATED: &str = " If this repeats a release whose answer was lost, that one may have \
+                                          ended the lease, and nothing is left to do.";
+
 // === impl Problem ===
 
 impl From<AcquireError> for Problem {
@@ -86,7 +90,15 @@ impl From<AdoptError> for Problem {
 impl From<ReleaseError> for Problem {
     fn from(error: ReleaseError) -> Self {
         match error {
-            ReleaseError::Lost(loss) => loss.into(),
+            ReleaseError::Lost(loss) => {
+                let mut problem = Self::from(loss);
+                match loss {
+                    Loss::HeldByAnother | Loss::Free => problem.detail += MAY_BE_REPEATED,
+                    // That was no release.
+                    Loss::Broken { .. } => {}
+                }
+                problem
+            }
             ReleaseError::Store(error) => error.into(),
         }
     }
@@ -157,6 +169,9 @@ impl From<StoreError> for Problem {
 fn unavailable(reason: &Unavailability) -> Problem {
     let detail = match reason {
         Unavailability::Connect(_) => "The store cannot be reached. Nothing happened.",
+        Unavailability::NotRead(_) => {
+            "The store was asked and gave no answer. Nothing happened: it was only to be read."
+        }
         Unavailability::Refused(_) => "The store refuses for now. Nothing happened.",
         Unavailability::OutOfMemory => {
             "The store has no memory left for new locks. Nothing happened."
@@ -168,6 +183,10 @@ fn unavailable(reason: &Unavailability) -> Problem {
         Unavailability::Clock(_) => "The store's clock shows an impossible time. Nothing happened.",
         Unavailability::Disk(_) => {
             "The store cannot write to its disk. Nothing happened. /readyz says what is wrong."
+        }
+        Unavailability::DiskFull(_) => {
+            "The disk of the store is full, so no lock is acquired. Locks are still renewed and \
+             released. Nothing happened."
         }
         Unavailability::TooFewNodes(_) => {
             "Too few nodes of the store answer, or may vote yet. Nothing happened."

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
@@ -20,7 +21,7 @@ const PASSING_ON: Duration = Duration::from_secs(1);
 /// Who holds the lock, and when to ask again.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Locked {
-    pub(super) holder: Option<CurrentHolder>,
+    pub(super) holders: Vec<CurrentHolder>,
     pub(super) waited_ms: u64,
     pub(super) waiters: u64,
     pub(super) retry_after_ms: u64,
@@ -65,19 +66,27 @@ impl Locked {
             left + spread
         };
         Self {
-            holder,
+            holders: holder.into_iter().collect(),
             waited_ms: millis(waited),
             waiters: contention.waiters,
             retry_after_ms: millis(retry_after),
         }
     }
 
-    /// Leaves out what the holder says of itself. That somebody holds the lock, and for how long, is
+    /// Leaves out what the holders say of themselves. That somebody holds the lock, and for how long, is
     /// what the answer is about.
-    pub(super) fn hide_holder(&mut self) {
-        if let Some(holder) = &mut self.holder {
-            holder.owner = None;
-            holder.metadata = MetadataBody::default();
+    pub(super) fn hide_holders(&mut self) {
+        for holder in &mut self.holders {
+            // Each field by name, so that a new one is not shown by mistake.
+            let CurrentHolder {
+                owner,
+                metadata,
+                fencing_token: _,
+                expires_in_ms: _,
+                foreign: _,
+            } = holder;
+            *owner = None;
+            *metadata = MetadataBody::default();
         }
     }
 }
@@ -88,10 +97,10 @@ impl From<Holder> for CurrentHolder {
     fn from(holder: Holder) -> Self {
         match holder {
             Holder::Lease(lease) => Self {
+                expires_in_ms: Some(millis(lease.left_at(Instant::now()))),
                 owner: lease.owner.map(|owner| owner.as_str().to_owned()),
                 metadata: MetadataBody(lease.metadata),
                 fencing_token: Some(lease.fence.get()),
-                expires_in_ms: Some(millis(lease.expires_in)),
                 foreign: false,
             },
             Holder::Foreign { expires_in, .. } => Self {

@@ -16,4 +16,6 @@ pub(in crate::http) use field::FieldError;
 pub use page::problems_markdown;
 pub(in crate::http) use page::{__path_problem_page, problem_page};
 pub(in crate::http) use report::{Extra, Problem};
-pub(in crate::http) use responses::{problem_responses, text_header};
+pub(in crate::http) use responses::{
+    problem_responses, share_problems, shared_responses, text_header,
+};

@@ -49,7 +49,7 @@ pub(in crate::http) struct PageProblems;
 #[utoipa::path(
     get,
     path = "/problems/{code}",
-    operation_id = "explain_problem",
+    operation_id = "explainProblem",
     tag = "documentation",
     params(("code" = ProblemCode, Path, description = "The code of the problem.")),
     responses(

@@ -15,9 +15,13 @@ use http::{Extensions, request::Parts};
 use tokio::time::Instant;
 
 use crate::{
+    auth::LeaseSlot,
+    engine::Delivery,
     http::problem::{Extra, Problem, ProblemCode},
     lifecycle::Lifecycle,
 };
+
+use super::{peer_end::LookBudget, unsettled::UnsettledGrants};
 
 /// The state of one connection. Its tasks change it, and every request carries it as its extension.
 #[derive(Debug)]
@@ -32,6 +36,9 @@ pub(super) struct ConnectionState {
     user_timeout_ms: AtomicU32,
     long_requests: LongRequests,
     lifecycle: Lifecycle,
+    /// Grants that were answered on it, until it is known that their answers have left.
+    grants: UnsettledGrants,
+    looks: LookBudget,
     /// Requests from their heads to the last byte of their answers that was handed to HTTP.
     requests: AtomicU32,
     /// Releases that came on it and are carried out although their callers have hung up.
@@ -70,6 +77,10 @@ pub(super) struct OpenRequest(Arc<ConnectionState>);
 #[derive(Debug, Clone)]
 pub(in crate::http) struct UserTimeout(Option<Arc<ConnectionState>>);
 
+/// The connection on which a request is answered, if it came through one.
+#[derive(Debug)]
+pub(in crate::http) struct AnsweredOn(Option<Arc<ConnectionState>>);
+
 /// How many connections are taken by requests that last: waits and streams. Cheap to clone.
 ///
 /// They must leave some to others: a holder whose renewal finds no connection loses its lock.
@@ -107,6 +118,7 @@ impl ConnectionState {
         peer: Option<SocketAddr>,
         default_user_timeout: Duration,
         long_requests: LongRequests,
+        looks: LookBudget,
         lifecycle: &Lifecycle,
     ) -> Self {
         Self {
@@ -116,6 +128,8 @@ impl ConnectionState {
             user_timeout_ms: AtomicU32::new(in_ms(default_user_timeout)),
             long_requests,
             lifecycle: lifecycle.clone(),
+            grants: UnsettledGrants::default(),
+            looks,
             requests: AtomicU32::new(0),
             detached: AtomicU32::new(0),
             has_received_request: AtomicBool::new(false),
@@ -142,6 +156,7 @@ impl ConnectionState {
 
     /// Bytes have come.
     pub(super) fn on_bytes_received(&self) {
+        self.grants.on_bytes_received();
         // Bytes behind a request that is still being answered are counted as idle time: they may be its
         // body, and a whole request among them begins as soon as the answer has left.
         if self.requests.load(Ordering::Relaxed) == 0
@@ -153,8 +168,9 @@ impl ConnectionState {
         }
     }
 
-    /// The client has taken bytes. An answer that is handed to HTTP may take long to leave.
-    pub(super) fn on_bytes_sent(&self) {
+    /// The kernel has taken so many bytes. An answer that is handed to HTTP may take long to leave.
+    pub(super) fn on_bytes_written(&self, bytes: usize) {
+        self.grants.on_bytes_written(bytes);
         if self.requests.load(Ordering::Relaxed) == 0 && self.reads_heads.load(Ordering::Relaxed) {
             self.restart_idle_time();
         }
@@ -162,6 +178,10 @@ impl ConnectionState {
 
     /// The head of a request has come.
     pub(super) fn begin_request(self: &Arc<Self>) -> OpenRequest {
+        // Over HTTP/2 a request says nothing of the answers to others.
+        if self.reads_heads.load(Ordering::Relaxed) {
+            self.grants.on_next_request();
+        }
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.has_begun_head.store(false, Ordering::Relaxed);
         self.has_received_request.store(true, Ordering::Relaxed);
@@ -204,6 +224,16 @@ impl ConnectionState {
         };
         let since = Duration::from_millis(self.since_ms.load(Ordering::Relaxed));
         Some(self.opened + since + timeout)
+    }
+
+    /// The grants that were answered on it and may not have left.
+    pub(super) fn grants(&self) -> &UnsettledGrants {
+        &self.grants
+    }
+
+    /// How many grants may have a look at their callers.
+    pub(super) fn looks(&self) -> &LookBudget {
+        &self.looks
     }
 
     /// For how long data may stay unacknowledged, in milliseconds.
@@ -290,6 +320,29 @@ impl UserTimeout {
     }
 }
 
+// === impl AnsweredOn ===
+
+impl AnsweredOn {
+    /// The answer with a grant is handed to HTTP. The grant is delivered when its first byte has left, and
+    /// given back if the connection ends before.
+    pub(in crate::http) fn hand_over(&self, delivery: Delivery, slot: LeaseSlot) {
+        if let Some(connection) = &self.0 {
+            connection.grants.add((delivery, slot));
+        } else {
+            delivery.delivered();
+            slot.keep();
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for AnsweredOn {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get().cloned()))
+    }
+}
+
 // === impl LongRequests ===
 
 impl LongRequests {
@@ -356,7 +409,13 @@ mod tests {
 
     fn shared() -> Arc<ConnectionState> {
         let (long_requests, lifecycle) = (LongRequests::of(16), Lifecycle::new());
-        let connection = ConnectionState::new(None, TIMEOUTS.idle, long_requests, &lifecycle);
+        let connection = ConnectionState::new(
+            None,
+            TIMEOUTS.idle,
+            long_requests,
+            LookBudget::new(),
+            &lifecycle,
+        );
         Arc::new(connection)
     }
 
@@ -384,7 +443,7 @@ mod tests {
         assert_eq!(left(), Some(TIMEOUTS.idle));
         // The answer leaves in pieces.
         advance(Duration::from_secs(70)).await;
-        connection.on_bytes_sent();
+        connection.on_bytes_written(1);
         assert_eq!(left(), Some(TIMEOUTS.idle));
     }
 

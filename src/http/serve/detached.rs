@@ -172,14 +172,19 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use crate::{http::serve::connection::LongRequests, telemetry::metrics::Figures};
+    use crate::{
+        http::serve::{connection::LongRequests, peer_end::LookBudget},
+        telemetry::metrics::Figures,
+    };
 
     use super::*;
 
     fn connection() -> Arc<ConnectionState> {
         let (long_requests, lifecycle) = (LongRequests::of(16), Lifecycle::new());
         let idle = Duration::from_mins(1);
-        Arc::new(ConnectionState::new(None, idle, long_requests, &lifecycle))
+        let looks = LookBudget::new();
+        let state = ConnectionState::new(None, idle, long_requests, looks, &lifecycle);
+        Arc::new(state)
     }
 
     /// Releases that all wait for the store, and how many have been carried out.

@@ -5,12 +5,14 @@ mod connection;
 mod descriptors;
 mod detached;
 mod in_flight;
+mod peer_end;
 mod protocol;
 mod request_handler;
 mod socket;
 mod trailing_end;
+mod unsettled;
 
 pub use accept::serve;
-pub(super) use connection::{LongRequestPermit, LongRequests, UserTimeout, peer};
+pub(super) use connection::{AnsweredOn, LongRequestPermit, LongRequests, UserTimeout, peer};
 pub use in_flight::InFlightRequests;
 pub use request_handler::Service;

@@ -32,6 +32,7 @@ use crate::{
 
 use super::{
     connection::{ConnectionState, LongRequests, Timeouts},
+    peer_end::LookBudget,
     request_handler::RequestHandler,
     socket::{Socket, refuse},
     trailing_end::TrailingEnd,
@@ -45,6 +46,7 @@ pub(super) struct Protocol {
     timeouts: Timeouts,
     handler: RequestHandler,
     long_requests: LongRequests,
+    looks: LookBudget,
     lifecycle: Lifecycle,
 }
 
@@ -126,6 +128,7 @@ impl Protocol {
             },
             handler,
             long_requests,
+            looks: LookBudget::new(),
             lifecycle: lifecycle.clone(),
         }
     }
@@ -146,6 +149,7 @@ impl Protocol {
             stream.peer_addr().ok(),
             self.timeouts.idle,
             self.long_requests.clone(),
+            self.looks.clone(),
             &self.lifecycle,
         ));
         match &self.tls {

@@ -14,9 +14,13 @@ use tokio::{
     time::timeout,
 };
 
-use super::connection::ConnectionState;
+use super::{
+    connection::ConnectionState,
+    peer_end::{has_hung_up, sent, sent_before_break},
+};
 
-/// A TCP stream that tells its [`ConnectionState`] what comes. The kernel breaks it when what was sent
+/// A TCP stream that tells its [`ConnectionState`] what comes and goes. It takes no grant for a caller that has
+/// hung up: the write fails, and HTTP drops the connection. The kernel breaks it when what was sent
 /// stays unacknowledged, or the other end takes nothing, for as long as the state says.
 #[derive(Debug)]
 pub(super) struct Socket {
@@ -57,10 +61,28 @@ impl Socket {
     }
 
     fn on_written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(1..)) = written {
-            self.state.on_bytes_sent();
+        if let Poll::Ready(Ok(bytes @ 1..)) = written {
+            self.state.on_bytes_written(bytes);
         }
         written
+    }
+
+    /// Fails if a grant is about to be written and its caller has hung up.
+    fn look_for_caller(&self) -> io::Result<()> {
+        let grants = self.state.grants();
+        if !grants.is_write_due() {
+            return Ok(());
+        }
+        if grants.are_many()
+            && let Some(sent) = sent(&self.stream)
+        {
+            grants.on_bytes_sent(sent);
+        }
+        if has_hung_up(&self.stream, self.state.looks()) {
+            let why = "the caller hung up before its lease was written";
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, why));
+        }
+        Ok(())
     }
 
     fn apply_user_timeout(&mut self) {
@@ -69,6 +91,15 @@ impl Socket {
             self.applied_ms = ms;
             set_user_timeout(&self.stream, ms);
         }
+    }
+}
+
+impl Drop for Socket {
+    /// Before the descriptor is closed, because the kernel then tells nothing any more.
+    fn drop(&mut self) {
+        self.state
+            .grants()
+            .on_end(|| sent_before_break(&self.stream));
     }
 }
 
@@ -105,6 +136,7 @@ impl AsyncWrite for Socket {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.apply_user_timeout();
+        self.look_for_caller()?;
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.on_written(written)
     }
@@ -115,6 +147,7 @@ impl AsyncWrite for Socket {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.apply_user_timeout();
+        self.look_for_caller()?;
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
         self.on_written(written)
     }
@@ -140,7 +173,10 @@ mod tests {
     use crate::lifecycle::Lifecycle;
 
     use super::{
-        super::connection::{LongRequests, UserTimeout},
+        super::{
+            connection::{LongRequests, UserTimeout},
+            peer_end::LookBudget,
+        },
         *,
     };
 
@@ -154,7 +190,9 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (_client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         let (long_requests, lifecycle) = (LongRequests::of(16), Lifecycle::new());
-        let state = ConnectionState::new(None, Duration::from_secs(75), long_requests, &lifecycle);
+        let looks = LookBudget::new();
+        let idle = Duration::from_secs(75);
+        let state = ConnectionState::new(None, idle, long_requests, looks, &lifecycle);
         let state = Arc::new(state);
         state.read_heads();
         let mut socket = Socket::new(accepted.unwrap().0, Arc::clone(&state));

@@ -27,7 +27,7 @@ struct ShowProblems;
 #[utoipa::path(
     get,
     path = "/session",
-    operation_id = "session",
+    operation_id = "getSession",
     tag = "session",
     responses(
         (status = 200, body = SessionBody, description = "Who asks."),

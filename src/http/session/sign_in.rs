@@ -45,7 +45,7 @@ struct SignInProblems;
 #[utoipa::path(
     post,
     path = "/session",
-    operation_id = "sign-in",
+    operation_id = "signIn",
     tag = "session",
     request_body(content = SignInBody, description = "The key."),
     responses(
@@ -65,9 +65,7 @@ pub(in crate::http) async fn sign_in(
 ) -> Result<Response, Problem> {
     let access = gateway.gate.admit(Some(&key), provenance.remote);
     let access = access.map_err(Problem::of_sign_in)?;
-    if let Some(name) = access.name() {
-        context.set_caller(name);
-    }
+    context.set_caller(&access);
     access.count_request()?;
     let Some((access, session)) = gateway.gate.begin_session(access) else {
         return Ok(JsonResponse(SessionBody::of_anybody()).into_response());

@@ -36,7 +36,7 @@ struct SignOutProblems;
 #[utoipa::path(
     delete,
     path = "/session",
-    operation_id = "sign-out",
+    operation_id = "signOut",
     tag = "session",
     responses(
         (status = 204, description = "The session is forgotten, or there was none.",

@@ -36,7 +36,7 @@ struct StatsProblems;
 #[utoipa::path(
     get,
     path = "/stats",
-    operation_id = "stats",
+    operation_id = "getStats",
     tag = "health",
     responses(
         (status = 200, body = StatsBody, description = "The numbers."),

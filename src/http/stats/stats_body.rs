@@ -37,7 +37,8 @@ pub(in crate::http) struct StatsBody {
     status: ReadyStatus,
     /// What was looked at for that.
     checks: Vec<NamedCheck>,
-    /// How many leases were granted or renewed through it and, as far as it knows, live.
+    /// How many leases were granted through it, or are kept by one of its hold streams, and, as far as it
+    /// knows, live. They count at no other gateway.
     leases: usize,
     /// For how long the one of them has been held that is held for longest; null if there is none.
     #[schema(required = true)]
@@ -53,7 +54,7 @@ pub(in crate::http) struct StatsBody {
     event_streams: usize,
     /// What it did since its start.
     totals: TotalsBody,
-    /// How much of the TTL was left when leases were renewed through it, since its start.
+    /// How much of them was left, as the store knew it, when leases were renewed through it, since its start.
     renew_margin: RenewMarginBody,
     /// What most wait for through it, most first, of the locks that the key may view.
     #[schema(max_items = 10)]

@@ -20,7 +20,7 @@ use crate::{
 };
 
 use super::{
-    lease::{Moment, aged},
+    lease::{Delay, Moment},
     state::State,
 };
 
@@ -53,7 +53,16 @@ pub(super) enum Command {
         Option<BreakTarget>,
         ReplySender<(Breaking, Option<TokenHash>)>,
     ),
+    /// Write down everything that lives, as the only segment of a log.
+    Backup(ReplySender<Vec<u8>>),
     /// Finish what came before, let go of the file and end.
+    Close(oneshot::Sender<()>),
+}
+
+/// A command that is not for the state, and waits for nothing to be durable.
+#[derive(Debug)]
+pub(super) enum WriterCommand {
+    Backup(ReplySender<Vec<u8>>),
     Close(oneshot::Sender<()>),
 }
 
@@ -91,13 +100,12 @@ enum DeferredReply {
 // === impl Command ===
 
 impl Command {
-    /// Carries the command out in memory. [`Command::Close`] is not for the state, and is handed
-    /// back.
+    /// Carries the command out in memory. What is not for the state is handed back.
     pub(super) fn execute(
         self,
         state: &mut State,
         now: Moment,
-    ) -> Result<ExecutedCommand, oneshot::Sender<()>> {
+    ) -> Result<ExecutedCommand, WriterCommand> {
         let before = state.changes();
         let answer = match self {
             Self::Acquire(attempt, answer, _room) => {
@@ -119,7 +127,8 @@ impl Command {
             Self::Break(name, target, answer) => {
                 DeferredReply::Break(answer, state.break_lock(&name, target, now))
             }
-            Self::Close(closed) => return Err(closed),
+            Self::Backup(answer) => return Err(WriterCommand::Backup(answer)),
+            Self::Close(closed) => return Err(WriterCommand::Close(closed)),
         };
         let changed = state.changes() != before;
         Ok(ExecutedCommand { answer, changed })
@@ -134,6 +143,7 @@ impl Command {
             Self::Release(_keeper, _name, _token, answer) => drop(answer.send(Err(error))),
             Self::GiveBack(_name, _token, answer) => drop(answer.send(Err(error))),
             Self::Break(_name, _meant, answer) => drop(answer.send(Err(error))),
+            Self::Backup(answer) => drop(answer.send(Err(error))),
             Self::Close(closed) => return Some(closed),
         }
         None
@@ -145,14 +155,15 @@ impl Command {
 impl ExecutedCommand {
     /// Answers so much later than the command was carried out. What has ended meanwhile is not
     /// answered as if it lived: its holder would act on it.
-    fn answer(self, later: Duration) {
+    fn answer(self, delay: Delay) {
         match self.answer {
             DeferredReply::Acquire(answer, outcome, _attempt) => {
-                drop(answer.send(outcome.and_then(|acquisition| acquired(acquisition, later))));
+                drop(answer.send(outcome.and_then(|acquisition| acquired(acquisition, delay))));
             }
-            DeferredReply::Leave(answer, outcome) => drop(answer.send(left(outcome, later))),
-            DeferredReply::Renew(answer, Renewal::Renewed(held)) => {
-                drop(answer.send(living(held, later).map(Renewal::Renewed)));
+            DeferredReply::Leave(answer, outcome) => drop(answer.send(left(outcome, delay))),
+            DeferredReply::Renew(answer, Renewal::Renewed(held, margin)) => {
+                let held = living(held, delay);
+                drop(answer.send(held.map(|held| Renewal::Renewed(held, margin))));
             }
             DeferredReply::Renew(answer, lost @ (Renewal::Adopted | Renewal::Lost(_))) => {
                 drop(answer.send(Ok(lost)));
@@ -196,9 +207,9 @@ impl ExecutedBatch {
         for (runtime, commands) in self.0 {
             let clock = Arc::clone(clock);
             runtime.spawn(async move {
-                let later = Moment::now(&*clock).since(carried_out);
+                let delay = Delay::since(carried_out, &*clock);
                 for command in commands {
-                    command.answer(later);
+                    command.answer(delay);
                 }
             });
         }
@@ -212,16 +223,16 @@ impl ExecutedBatch {
     }
 }
 
-fn acquired(acquisition: Acquisition, later: Duration) -> Result<Acquisition, StoreError> {
+fn acquired(acquisition: Acquisition, delay: Delay) -> Result<Acquisition, StoreError> {
     Ok(match acquisition {
-        Acquisition::Granted(held) => Acquisition::Granted(living(held, later)?),
+        Acquisition::Granted(held) => Acquisition::Granted(living(held, delay)?),
         Acquisition::Replayed(held, salt, before) => {
-            Acquisition::Replayed(living(held, later)?, salt, before)
+            Acquisition::Replayed(living(held, delay)?, salt, before)
         }
-        Acquisition::Collected(held, salt) => Acquisition::Collected(living(held, later)?, salt),
-        Acquisition::Held(contention) => Acquisition::Held(contended(contention, later)),
+        Acquisition::Collected(held, salt) => Acquisition::Collected(living(held, delay)?, salt),
+        Acquisition::Held(contention) => Acquisition::Held(contended(contention, delay)),
         Acquisition::Queued(QueuePosition { ahead, contention }) => {
-            let contention = contended(contention, later);
+            let contention = contended(contention, delay);
             Acquisition::Queued(QueuePosition { ahead, contention })
         }
         other @ (Acquisition::QueueFull
@@ -231,16 +242,16 @@ fn acquired(acquisition: Acquisition, later: Duration) -> Result<Acquisition, St
     })
 }
 
-fn left(leaving: Leaving, later: Duration) -> Result<Leaving, StoreError> {
+fn left(leaving: Leaving, delay: Delay) -> Result<Leaving, StoreError> {
     Ok(match leaving {
-        Leaving::Granted(held) => Leaving::Granted(living(held, later)?),
-        Leaving::Left(contention) => Leaving::Left(contended(contention, later)),
+        Leaving::Granted(held) => Leaving::Granted(living(held, delay)?),
+        Leaving::Left(contention) => Leaving::Left(contended(contention, delay)),
         Leaving::Superseded => Leaving::Superseded,
     })
 }
 
-fn living(held: HeldLease, later: Duration) -> Result<HeldLease, StoreError> {
-    let held = aged(held, later);
+fn living(held: HeldLease, delay: Delay) -> Result<HeldLease, StoreError> {
+    let held = delay.age(held);
     if held.expires_in.is_zero() {
         Err(Uncertainty::TimedOut.into())
     } else {
@@ -248,9 +259,9 @@ fn living(held: HeldLease, later: Duration) -> Result<HeldLease, StoreError> {
     }
 }
 
-fn contended(contention: Contention, later: Duration) -> Contention {
+fn contended(contention: Contention, delay: Delay) -> Contention {
     let holder = contention.holder.map(|holder| match holder {
-        Holder::Lease(held) => Holder::Lease(aged(held, later)),
+        Holder::Lease(held) => Holder::Lease(delay.age(held)),
         foreign @ Holder::Foreign { .. } => foreign,
     });
     Contention {

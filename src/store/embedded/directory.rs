@@ -12,7 +12,10 @@ use rustix::{
     io::Errno,
 };
 
-use super::log::{LAYOUT, LogError, Segment, Unreadable, Volume};
+use super::{
+    layout::{LAYOUT, LogError},
+    log::{Segment, Unreadable, Volume},
+};
 
 /// A data directory that is ours until this is dropped.
 ///
@@ -101,9 +104,10 @@ pub(super) struct LogFiles {
 /// What a crash has left here is ignored.
 const DRAFT: &str = "latchgate.log.new";
 const PREFIX: &str = "latchgate.";
-/// Space for a segment when the disk is full of what has ended.
+/// Space for a segment when the disk is full.
 const RESERVE: &str = "latchgate.reserve";
-const RESERVE_BYTES: usize = 64 * 1024;
+/// How much of it is written at once.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 // === impl LogFiles ===
 
@@ -130,6 +134,17 @@ impl LogFiles {
             _ => Ok(()),
         }
     }
+}
+
+fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
+    let mut end = from;
+    while end < to {
+        let left = usize::try_from(to - end).unwrap_or(usize::MAX);
+        let part = &ZEROS[..left.min(ZEROS.len())];
+        file.write_all_at(part, end)?;
+        end += part.len() as u64;
+    }
+    Ok(())
 }
 
 fn file_name(generation: u64) -> String {
@@ -177,20 +192,37 @@ impl Volume for LogFiles {
         self.directory.sync_all()
     }
 
-    fn keep_reserve(&self) -> io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        match self.open(RESERVE, flags) {
-            Ok(file) => {
-                let kept = file.write_all_at(&vec![0; RESERVE_BYTES], 0);
-                kept.or_else(|_full| self.remove_file(RESERVE))
-            }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(error),
+    fn keep_reserve(&self, len: u64) -> io::Result<()> {
+        let file = self.open(RESERVE, OFlags::WRONLY | OFlags::CREATE)?;
+        let end = file.metadata()?.len();
+        if end > len {
+            return file.set_len(len);
         }
+        // Zeros that are written have their space; a length that is merely set has none.
+        write_zeros(&file, end, len)
     }
 
-    fn give_up_reserve(&self) -> io::Result<()> {
-        self.remove_file(RESERVE)
+    fn draft_in_reserve(&self, bytes: &[u8]) -> io::Result<(Box<dyn Segment>, u64)> {
+        let file = self.open(RESERVE, OFlags::RDWR)?;
+        let len = file.metadata()?.len().max(bytes.len() as u64);
+        file.write_all_at(bytes, 0)?;
+        // What was there before may be another segment.
+        write_zeros(&file, bytes.len() as u64, len)?;
+        file.sync_all()?;
+        renameat(&self.directory, RESERVE, &self.directory, DRAFT)?;
+        Ok((Box::new(file), len))
+    }
+
+    fn recycle(&self, generation: u64) -> io::Result<u64> {
+        let name = file_name(generation);
+        let len = self.open(&name, OFlags::RDONLY)?.metadata()?.len();
+        renameat(&self.directory, name, &self.directory, RESERVE)?;
+        // Before anything is written to it: with the next loss of power it must not be a segment again.
+        if let Err(error) = self.directory.sync_all() {
+            self.remove_file(RESERVE)?;
+            return Err(error);
+        }
+        Ok(len)
     }
 
     fn remove(&self, generation: u64) -> io::Result<()> {
@@ -381,6 +413,21 @@ pub enum OpenError {
         /// The version that this program reads and writes.
         known: u32,
     },
+    /// An older log lies beside the one that is in use: it would be removed.
+    #[error(
+        "the file {older:?} belongs to another log than {newer:?}, or to an earlier state of it; to restore the backup that {older:?} is from, move all other files latchgate.*.log away, and to go on from {newer:?}, move {older:?} away"
+    )]
+    TwoLogs {
+        /// The file that would be removed.
+        older: PathBuf,
+        /// The newest file of the log that would be used.
+        newer: PathBuf,
+    },
+    /// The clock says that a backup was made in the future.
+    #[error(
+        "the wall clock of this machine is wrong or behind that of the machine on which the backup in {0:?} was made: fencing tokens that were granted after it would be granted again; set the clock, then start again"
+    )]
+    ClockBehindBackup(PathBuf),
     /// There is no space left for the file.
     #[error("no space is left to write {path:?}: {source}; free some, then start again")]
     DiskFull {
@@ -426,6 +473,10 @@ impl OpenError {
                 path,
                 found,
                 known: LAYOUT,
+            },
+            LogError::AnotherLog { newest } => Self::TwoLogs {
+                older: path,
+                newer: directory.segment(newest),
             },
             damaged @ (LogError::NoLog
             | LogError::Layout(_)

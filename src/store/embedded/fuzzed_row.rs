@@ -1,7 +1,7 @@
 //! Reads any bytes as a row of the log and as a segment of it, for fuzzers.
 
 use super::{
-    log::fuzzed_segment,
+    replay::fuzzed_segment,
     row::{self, Fields, Meta, RowKey, Tombstone},
 };
 

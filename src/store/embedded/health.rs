@@ -22,6 +22,8 @@ struct Report {
     failure: Option<String>,
     /// Whether that is no failure of the disk: nothing but a person can put it right.
     misplaced: bool,
+    /// Why no lock is acquired, although the disk can be written.
+    shortage: Option<String>,
     writing_since: Option<Moment>,
 }
 
@@ -31,7 +33,8 @@ impl DiskHealth {
     /// Why the disk cannot be written, if it cannot.
     pub(super) fn now(&self, clock: &dyn Clock) -> Option<String> {
         let report = self.lock();
-        report.failure.clone().or_else(|| {
+        let failure = report.failure.as_ref().or(report.shortage.as_ref());
+        failure.cloned().or_else(|| {
             let taken = Moment::now(clock).since(report.writing_since?);
             (taken >= SLOW).then(|| format!("a write has been under way for {} s", taken.as_secs()))
         })
@@ -44,22 +47,35 @@ impl DiskHealth {
 
     /// A write was durable.
     pub(super) fn record_write_done(&self) {
-        *self.lock() = Report::default();
+        let mut report = self.lock();
+        *report = Report {
+            shortage: report.shortage.take(),
+            ..Report::default()
+        };
+    }
+
+    /// No lock is acquired for want of space, or there is enough again.
+    pub(super) fn set_shortage(&self, why: Option<String>) {
+        self.lock().shortage = why;
     }
 
     /// A write failed.
     pub(super) fn record_failure(&self, why: &str) {
-        *self.lock() = Report {
+        let mut report = self.lock();
+        *report = Report {
             failure: Some(why.to_owned()),
+            shortage: report.shortage.take(),
             ..Report::default()
         };
     }
 
     /// The file is not in its place any more.
     pub(super) fn record_misplaced(&self, why: &str) {
-        *self.lock() = Report {
+        let mut report = self.lock();
+        *report = Report {
             failure: Some(why.to_owned()),
             misplaced: true,
+            shortage: report.shortage.take(),
             ..Report::default()
         };
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::{
     clock::Clock,
     lock::{FencingToken, HeldLease, KeeperId, Metadata, Owner, TokenHash, Ttl},
@@ -162,7 +164,7 @@ impl Lease {
         self.expires_at > now
     }
 
-    /// What is told of it now.
+    /// What is told of it now. Whoever answers it later makes it older by as much ([`Delay::age`]).
     pub(super) fn held(&self, now: Moment) -> HeldLease {
         HeldLease {
             fence: self.fence,
@@ -172,6 +174,7 @@ impl Lease {
             hold_expires_in: self.hold_ends_at.map(|end| end.since(now)),
             owner: self.owner.clone(),
             metadata: self.metadata.clone(),
+            as_of: Instant::now(),
         }
     }
 
@@ -181,13 +184,33 @@ impl Lease {
     }
 }
 
-/// What is told of a lease when the answer leaves so much later than it was made.
-pub(super) fn aged(held: HeldLease, by: Duration) -> HeldLease {
-    HeldLease {
-        expires_in: held.expires_in.saturating_sub(by),
-        held_for: held.held_for + by,
-        hold_expires_in: held.hold_expires_in.map(|left| left.saturating_sub(by)),
-        ..held
+// === Delay ===
+//
+// How much later than the decision its answer leaves.
+
+/// How much later than a decision its answer leaves, on the clock that leases expire by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Delay {
+    by: Duration,
+    /// When that was looked at. It was read first: whatever comes between makes a lease look shorter.
+    as_of: Instant,
+}
+
+// === impl Delay ===
+
+impl Delay {
+    /// That of an answer which leaves now.
+    pub(super) fn since(decided: Moment, clock: &dyn Clock) -> Self {
+        let as_of = Instant::now();
+        Self {
+            by: Moment::now(clock).since(decided),
+            as_of,
+        }
+    }
+
+    /// What is told of a lease now.
+    pub(super) fn age(self, held: HeldLease) -> HeldLease {
+        held.aged(self.by, self.as_of)
     }
 }
 

@@ -10,9 +10,10 @@ use crate::{
 
 use super::{lease::Moment, state::State};
 
-/// How many names one look walks by. The writer waits for a look to end: a fraction of what its
-/// fsync takes.
+/// How many names one look walks by, without and with a search, which reads all metadata. The writer waits
+/// for a look to end: a fraction of what its fsync takes.
 const NAMES_PER_SCAN: usize = 256;
+const NAMES_PER_SEARCH: usize = 64;
 /// How many looks make up a page at most.
 const MAX_SCANS: usize = 64;
 
@@ -57,6 +58,10 @@ impl<'a> PageBuilder<'a> {
     /// Walks by some more names.
     pub(super) fn scan(&mut self, state: &State, now: Moment) -> ListProgress {
         self.scans += 1;
+        let enough = match self.query.filter.search {
+            Some(_) => NAMES_PER_SEARCH,
+            None => NAMES_PER_SCAN,
+        };
         let mut seen = 0;
         for (position, names) in state.catalog().behind(self.position) {
             for name in names {
@@ -67,7 +72,7 @@ impl<'a> PageBuilder<'a> {
             if self.locks.len() >= self.query.limit {
                 return ListProgress::PageFull;
             }
-            if seen >= NAMES_PER_SCAN {
+            if seen >= enough {
                 return if self.scans < MAX_SCANS {
                     ListProgress::More
                 } else {
@@ -93,12 +98,12 @@ impl<'a> PageBuilder<'a> {
     }
 
     fn consider(&mut self, name: &LockName, state: &State, now: Moment) {
-        let query = self.query;
-        if !query.prefix.covers(name) {
+        let filter = &self.query.filter;
+        if !filter.prefix.covers(name) {
             return;
         }
         if let Some(lease) = state.durable(name, now)
-            && (query.owner.is_none() || query.owner == lease.owner)
+            && filter.shows(name, lease.owner.as_ref(), Some(&lease.metadata))
         {
             self.locks.push(HeldLock {
                 name: name.clone(),

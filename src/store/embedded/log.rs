@@ -7,11 +7,13 @@
 //! Nothing is written behind a record that failed, or that another process has written: a new segment begins
 //! with everything instead.
 //!
-//! Segment: header of [`HEADER`] bytes, records, zeros. Record: salt of the segment, length, CRC-32, numbers
-//! of [`Link`], [`Meta`], rows, zeros up to a multiple of eight bytes, and a last byte that is not zero.
+//! **A full disk.** A file is kept in which a segment can begin, as long as [`Log::keep_space`] says. When no file can
+//! become longer, the log goes on in it, with everything that lives, and the segment before becomes the file that
+//! is kept next: no block is given up in between, so nobody else can take it. That repeats for as long as what
+//! lives fits, at least a quarter of a megabyte of records each time. What lives must therefore not grow meanwhile
+//! ([`Log::shortage`]): who holds a lock can renew and release it, and nobody acquires one.
 
 use std::{
-    collections::HashMap,
     fmt,
     io::{self, ErrorKind},
     ops::RangeInclusive,
@@ -20,36 +22,17 @@ use std::{
 
 use tracing::warn;
 
-use crate::{clock::Clock, lock::LockName};
-
 use super::{
-    lease::{Lease, Moment},
-    row::{self, Fields, Meta, RowError, RowKey, Rows, Tombstone},
+    layout::{
+        ALIGNMENT, BLOCK, IS_CONTINUED, Link, LogError, MARK, Mark, ParsedSegment, REACHED,
+        append_record, header, is_left_over, new_salt, reached,
+    },
+    replay::{Contents, Replay},
+    row::{Meta, Rows},
 };
 
-/// What every segment begins with.
-const MAGIC: [u8; 8] = *b"latchlog";
-/// The layout that this program reads and writes.
-pub(super) const LAYOUT: u32 = 1;
-/// Magic, layout, salt, the checksum of these, [`CONTINUED`] and [`REACHED`].
-const HEADER: usize = 40;
-/// Where in the header it says that a newer segment was put in place: zero, or [`IS_CONTINUED`]. Without that one
-/// the log is not whole.
-const CONTINUED: usize = 20;
-const IS_CONTINUED: u32 = 0x7478_656e;
-/// Where in the header the number of a record stands that the log has reached for certain: zero, or the
-/// number, its checksum and four bytes that are zero. Written when the log is closed in good order; less than
-/// a sector, so it is written whole or not at all. If the log ends before it, the disk has lost records.
-const REACHED: usize = 24;
-/// Salt, length and checksum.
-const RECORD_HEADER: usize = 12;
-const ALIGNMENT: usize = 8;
-/// What a file system gives at least.
-const BLOCK: usize = 4096;
 /// The first segment of a log.
 const FIRST: u64 = 1;
-/// The last byte of a record: one of which the last bytes were not written is not taken for whole.
-const LAST_BYTE: u8 = 0xff;
 /// How many times as long as after its last copy a segment becomes.
 const GARBAGE: u64 = 2;
 
@@ -63,10 +46,13 @@ pub(super) trait Volume: fmt::Debug + Send {
     fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn Segment>>;
     /// Gives the draft its place, durably.
     fn put_in_place(&self, generation: u64) -> io::Result<()>;
-    /// Makes sure that some space is kept, so that a segment can begin when the disk is full.
-    fn keep_reserve(&self) -> io::Result<()>;
-    /// Gives that space up.
-    fn give_up_reserve(&self) -> io::Result<()>;
+    /// Makes sure that so many bytes are kept for when the disk is full, and no more.
+    fn keep_reserve(&self, len: u64) -> io::Result<()>;
+    /// As [`Volume::draft`], in the space that is kept, and as long as that is. Answers how long.
+    fn draft_in_reserve(&self, bytes: &[u8]) -> io::Result<(Box<dyn Segment>, u64)>;
+    /// Keeps the space of a segment that is not needed any more, which is no segment then, durably. Answers how
+    /// much that is.
+    fn recycle(&self, generation: u64) -> io::Result<u64>;
     /// Removes a segment. It may come back after a loss of power.
     fn remove(&self, generation: u64) -> io::Result<()>;
     /// How many bytes of zeros a segment grows by.
@@ -105,6 +91,14 @@ pub(super) struct Log {
     sequence: u64,
     /// Whether part of a record may be behind the last one that is durable.
     is_torn: bool,
+    /// How many bytes are kept for when the disk is full.
+    reserved: u64,
+    /// Whether these were needed, and none are kept since.
+    reserve_spent: bool,
+    /// Whether space can be kept at all, as far as is known.
+    keeps_space: bool,
+    /// How the disk last said that it is full, if it is.
+    shortage: Option<ErrorKind>,
     /// Kept for its memory.
     record: Vec<u8>,
 }
@@ -116,24 +110,8 @@ pub(super) struct LogEnd {
     sequence: u64,
     /// Whether part of one more record is there.
     pub(super) is_torn: bool,
-}
-
-/// All that a log holds.
-#[derive(Debug)]
-pub(super) struct Contents {
-    pub(super) meta: Meta,
-    pub(super) leases: Vec<(LockName, Lease)>,
-    pub(super) tombstones: Vec<(Tombstone, Moment)>,
-}
-
-/// How a record is linked to the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Link {
-    sequence: u64,
-    /// The record before it.
-    follows: u64,
-    /// The first segment that is needed from here on.
-    base: u64,
+    /// Whether it was written for a backup.
+    pub(super) is_backup: bool,
 }
 
 /// A write that failed.
@@ -152,35 +130,6 @@ pub(super) struct Unreadable {
     pub(super) error: LogError,
 }
 
-/// What is wrong with a segment.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum LogError {
-    /// The operating system could not.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// It is no segment.
-    #[error("it does not begin as a log does")]
-    NoLog,
-    /// It was written by another version of this program.
-    #[error("it has the layout version {0}, which this program does not know")]
-    Layout(u32),
-    /// It ends where there must be more.
-    #[error("it is cut short")]
-    CutShort,
-    /// It holds nothing, or records are missing in the middle.
-    #[error("records are missing behind number {0}")]
-    Gap(u64),
-    /// A record that was followed by others is not as it was written.
-    #[error("the record at byte {0} is damaged, and others follow")]
-    Damaged(usize),
-    /// A row is not as it should be.
-    #[error("the row {key:?} {error}")]
-    Row { key: String, error: RowError },
-    /// Rows are missing, or there are too many.
-    #[error("it holds {found} rows instead of {expected}")]
-    Count { found: u64, expected: u64 },
-}
-
 // === impl Log ===
 
 impl Log {
@@ -196,15 +145,28 @@ impl Log {
         let bytes = volume.read(newest).map_err(io(newest))?;
         let last = ParsedSegment::parse(&bytes).map_err(of(newest))?;
         let link = last.last_link().map_err(of(newest))?;
-        if last.is_continued {
+        if last.mark == Mark::Continued {
             return Err(of(newest)(LogError::Gap(link.sequence)));
         }
         let mut replay = Replay::default();
-        for &older in generations.iter().filter(|&&it| it >= link.base) {
+        let mut first = last.first_link().map_err(of(newest))?;
+        let (needed, older): (Vec<u64>, Vec<u64>) =
+            generations.into_iter().partition(|&it| it >= link.base);
+        for (at, &older) in needed.iter().enumerate() {
             let bytes = volume.read(older).map_err(io(older))?;
             // How it ends does not matter: if records are missing there, the next one does not follow.
             let segment = ParsedSegment::parse(&bytes).map_err(of(older))?;
             replay.add(&segment).map_err(of(older))?;
+            if at == 0 {
+                first = segment.first_link().map_err(of(older))?;
+            }
+        }
+        for older in older {
+            // They are about to be removed: somebody may have put them here, to go on from there.
+            let bytes = volume.read(older).map_err(io(older))?;
+            if !is_left_over(&bytes, first.follows) {
+                return Err(of(older)(LogError::AnotherLog { newest }));
+            }
         }
         replay.add(&last).map_err(of(newest))?;
         let contents = replay.finish().map_err(of(newest))?;
@@ -212,6 +174,7 @@ impl Log {
             generation: newest,
             sequence: link.sequence,
             is_torn: !last.is_clean,
+            is_backup: last.mark == Mark::Backup,
         };
         Ok(Some((contents, end)))
     }
@@ -232,19 +195,23 @@ impl Log {
             base: generation,
         };
         let draft = Draft::new(link, meta, everything);
-        let segment = draft.put_in_place(&*volume, generation)?;
+        let placed = draft.put_in_place(&*volume, generation, WhenFull::UseReserve)?;
         let mut log = Self {
-            segment,
+            segment: placed.segment,
             generation,
             salt: draft.salt,
             end: draft.end,
-            allocated: draft.bytes.len() as u64,
+            allocated: placed.len,
             full_at: 0,
             base: generation,
             highest: generation,
             durable: draft.last,
             sequence: draft.last,
             is_torn: false,
+            reserved: 0,
+            reserve_spent: placed.in_reserve,
+            keeps_space: true,
+            shortage: placed.in_reserve.then_some(ErrorKind::StorageFull),
             record: Vec::new(),
             volume,
         };
@@ -262,11 +229,78 @@ impl Log {
         self.full_at = self.end + self.volume.shortest_segment();
     }
 
+    /// How the disk has said that it is full, if it is: nothing may be added to what lives.
+    pub(super) fn shortage(&self) -> Option<ErrorKind> {
+        self.shortage
+    }
+
+    /// Keeps as much space as is needed to go on when the disk is full, while so many bytes of rows live.
+    pub(super) fn keep_space(&mut self, live: u64) {
+        let (needed, wanted) = self.spaces(live);
+        let is_enough = self.allocated >= needed && (needed..=4 * wanted).contains(&self.reserved);
+        if is_enough || !self.keeps_space {
+            return;
+        }
+        match self.keep(wanted).or_else(|_full| self.keep(needed)) {
+            Ok(()) => {}
+            Err(error) if is_full(&error) => self.shortage = Some(error.kind()),
+            Err(error) => {
+                // Nothing says that the disk is full. Until it is, the log is as good without.
+                warn!(%error, "cannot keep space for when the disk is full");
+                self.keeps_space = false;
+            }
+        }
+    }
+
+    /// Looks whether the disk has room for more than what is kept anyway, while so many bytes of rows live.
+    pub(super) fn make_room(&mut self, live: u64) {
+        let (needed, wanted) = self.spaces(live);
+        let more = wanted + self.volume.growth() as u64;
+        let found = self.keep(more).and_then(|()| self.keep(wanted));
+        self.shortage = found.err().filter(is_full).map(|error| error.kind());
+        if self.shortage.is_some() && self.allocated.min(self.reserved) < needed {
+            // As much as there is.
+            self.keep(needed).ok();
+        }
+    }
+
+    /// Whether what lives has room in a new segment on a full disk, and in the one that follows it.
+    pub(super) fn can_go_on(&self, live: u64) -> bool {
+        // A segment has a header, and ends with a whole block of which the last bytes are zeros.
+        live + 2 * (BLOCK as u64) < self.allocated.min(self.reserved)
+    }
+
+    /// Whether much of the log is not needed any more, while so many bytes of rows live.
+    pub(super) fn is_wasteful(&self, live: u64) -> bool {
+        let (needed, _wanted) = self.spaces(live);
+        self.base < self.generation || self.end > needed || self.allocated > 2 * needed
+    }
+
+    /// How long the segment and the reserve are at least while so many bytes of rows live: for these, as much
+    /// again and one growth for the records that follow. And how long they are made: with some more, so that
+    /// they do not grow with every lease.
+    fn spaces(&self, live: u64) -> (u64, u64) {
+        let growth = self.volume.growth() as u64;
+        let needed = (2 * live + growth).next_multiple_of(growth);
+        (needed, (needed + needed / 4).next_multiple_of(growth))
+    }
+
+    fn keep(&mut self, len: u64) -> io::Result<()> {
+        self.volume.keep_reserve(len)?;
+        self.reserved = len;
+        self.reserve_spent = false;
+        if self.allocated < len {
+            self.fill_up_to(len)?;
+        }
+        Ok(())
+    }
+
     /// Makes sure that there is room for a transaction, as far as one can know.
     pub(super) fn reserve(&mut self) -> io::Result<()> {
-        let needed = self.end + self.volume.growth() as u64;
+        let growth = self.volume.growth() as u64;
+        let needed = self.end + growth;
         if needed > self.allocated {
-            self.grow(needed)?;
+            self.fill_up_to(needed.next_multiple_of(growth))?;
         }
         Ok(())
     }
@@ -305,13 +339,16 @@ impl Log {
 
     /// Begins a new segment with this transaction; the older ones stay.
     pub(super) fn begin_segment(&mut self, meta: &Meta, rows: &Rows) -> Result<(), WriteFailure> {
-        self.go_on_in(self.highest + 1, self.base, meta, slice::from_ref(rows))
+        let rows = slice::from_ref(rows);
+        self.go_on_in(self.highest + 1, self.base, meta, rows, WhenFull::Refuse)
     }
 
-    /// Begins a new segment with every row; nothing else is needed any more.
+    /// Begins a new segment with every row; nothing else is needed any more. On a full disk that is in the space
+    /// that is kept for it.
     pub(super) fn rewrite(&mut self, meta: &Meta, everything: &[Rows]) -> Result<(), WriteFailure> {
         let generation = self.highest + 1;
-        self.go_on_in(generation, generation, meta, everything)?;
+        let when_full = WhenFull::UseReserve;
+        self.go_on_in(generation, generation, meta, everything, when_full)?;
         self.forget_older();
         Ok(())
     }
@@ -324,9 +361,8 @@ impl Log {
     }
 
     fn append_with(&mut self, meta: &Meta, rows: &Rows, base: u64) -> Result<(), WriteFailure> {
-        self.sequence += 1;
         let link = Link {
-            sequence: self.sequence,
+            sequence: self.sequence + 1,
             follows: self.durable,
             base,
         };
@@ -337,6 +373,8 @@ impl Log {
         if needed > self.allocated {
             self.grow(needed).map_err(WriteFailure::certain)?;
         }
+        // No number twice: from here on this one may be found.
+        self.sequence = link.sequence;
         self.is_torn = true;
         self.segment
             .write_at(&self.record, self.end)
@@ -351,9 +389,14 @@ impl Log {
 
     fn grow(&mut self, needed: u64) -> io::Result<()> {
         let growth = self.volume.growth() as u64;
-        self.fill_up_to(needed.next_multiple_of(growth))
-            // The last space there is.
-            .or_else(|_full| self.fill_up_to(needed.next_multiple_of(BLOCK as u64)))
+        let Err(error) = self.fill_up_to(needed.next_multiple_of(growth)) else {
+            return Ok(());
+        };
+        if is_full(&error) {
+            self.shortage = Some(error.kind());
+        }
+        // The last space there is.
+        self.fill_up_to(needed.next_multiple_of(BLOCK as u64))
     }
 
     fn fill_up_to(&mut self, allocated: u64) -> io::Result<()> {
@@ -370,6 +413,7 @@ impl Log {
         base: u64,
         meta: &Meta,
         rows: &[Rows],
+        when_full: WhenFull,
     ) -> Result<(), WriteFailure> {
         self.highest = generation;
         let last = Link {
@@ -378,23 +422,32 @@ impl Log {
             base,
         };
         let draft = Draft::new(last, meta, rows);
-        // No number twice: this one may be found.
-        self.sequence = draft.last;
-        let segment = match draft.put_in_place(&*self.volume, generation) {
-            Ok(segment) => segment,
+        let placed = match draft.put_in_place(&*self.volume, generation, when_full) {
+            Ok(placed) => placed,
             Err(failure) => {
-                self.is_torn |= failure.may_be_found;
+                if failure.is_of_space() {
+                    self.shortage = Some(failure.error.kind());
+                } else if failure.may_be_found {
+                    self.is_torn = true;
+                    // No number twice.
+                    self.sequence = draft.last;
+                }
                 return Err(failure);
             }
         };
-        let before = std::mem::replace(&mut self.segment, segment);
-        let continued = before.write_at(&IS_CONTINUED.to_le_bytes(), CONTINUED as u64);
+        self.sequence = draft.last;
+        if placed.in_reserve {
+            self.reserved = 0;
+            self.reserve_spent = true;
+        }
+        let before = std::mem::replace(&mut self.segment, placed.segment);
+        let continued = before.write_at(&IS_CONTINUED.to_le_bytes(), MARK as u64);
         // Without the mark nothing is wrong but what somebody does with the files.
         continued.and_then(|()| before.sync()).ok();
         self.generation = generation;
         self.salt = draft.salt;
         self.end = draft.end;
-        self.allocated = draft.bytes.len() as u64;
+        self.allocated = placed.len;
         self.durable = draft.last;
         self.is_torn = false;
         self.base = base;
@@ -404,20 +457,41 @@ impl Log {
     fn forget_older(&mut self) {
         self.full_at = self.volume.shortest_segment().max(GARBAGE * self.end);
         let generations = self.volume.generations().unwrap_or_default();
-        for older in generations.into_iter().filter(|&it| it < self.base) {
-            if let Err(error) = self.volume.remove(older) {
+        let mut older: Vec<_> = generations
+            .into_iter()
+            .filter(|&it| it < self.base)
+            .collect();
+        // The first one is the longest while what lives is copied out of it.
+        older.sort_unstable();
+        for older in older {
+            if self.reserve_spent
+                && let Ok(len) = self.volume.recycle(older)
+            {
+                self.reserved = len;
+                self.reserve_spent = false;
+            } else if let Err(error) = self.volume.remove(older) {
                 warn!(%error, older, "cannot remove an old file of the data directory");
             }
         }
-        // Without it the log is as good, until the disk is full.
-        self.volume.keep_reserve().ok();
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    )
 }
 
 // === impl WriteFailure ===
 
 impl WriteFailure {
-    pub(super) fn certain(error: io::Error) -> Self {
+    /// Whether nothing was written because the disk is full.
+    pub(super) fn is_of_space(&self) -> bool {
+        !self.may_be_found && is_full(&self.error)
+    }
+
+    fn certain(error: io::Error) -> Self {
         Self {
             error,
             may_be_found: false,
@@ -453,6 +527,21 @@ struct Draft {
     last: u64,
 }
 
+/// What becomes of a segment for which there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WhenFull {
+    Refuse,
+    UseReserve,
+}
+
+/// A segment that has its place.
+struct Placed {
+    segment: Box<dyn Segment>,
+    /// Up to where it is filled with zeros.
+    len: u64,
+    in_reserve: bool,
+}
+
 // === impl Draft ===
 
 impl Draft {
@@ -482,315 +571,24 @@ impl Draft {
         &self,
         volume: &dyn Volume,
         generation: u64,
-    ) -> Result<Box<dyn Segment>, WriteFailure> {
-        let segment = volume.draft(&self.bytes).or_else(|_full| {
-            volume.give_up_reserve()?;
-            volume.draft(&self.bytes)
-        });
-        let segment = segment.map_err(WriteFailure::certain)?;
+        when_full: WhenFull,
+    ) -> Result<Placed, WriteFailure> {
+        let (len, in_reserve, segment) = match volume.draft(&self.bytes) {
+            Ok(segment) => (self.bytes.len() as u64, false, segment),
+            Err(error) if is_full(&error) && when_full == WhenFull::UseReserve => {
+                let drafted = volume.draft_in_reserve(&self.bytes);
+                let (segment, len) = drafted.map_err(WriteFailure::certain)?;
+                (len, true, segment)
+            }
+            Err(error) => return Err(WriteFailure::certain(error)),
+        };
         volume
             .put_in_place(generation)
             .map_err(WriteFailure::uncertain)?;
-        Ok(segment)
-    }
-}
-
-/// A number that with overwhelming probability no other segment of this directory has: what is left of another
-/// file is never taken for a record.
-fn new_salt() -> u32 {
-    let random = getrandom::u32().expect("the operating system gives random numbers");
-    random.max(1)
-}
-
-fn header(salt: u32) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend_from_slice(&LAYOUT.to_le_bytes());
-    bytes.extend_from_slice(&salt.to_le_bytes());
-    let sum = crc32fast::hash(&bytes);
-    bytes.extend_from_slice(&sum.to_le_bytes());
-    bytes.resize(HEADER, 0);
-    bytes
-}
-
-fn reached(salt: u32, sequence: u64) -> [u8; HEADER - REACHED] {
-    let mut bytes = [0; HEADER - REACHED];
-    bytes[..8].copy_from_slice(&sequence.to_le_bytes());
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(&salt.to_le_bytes());
-    sum.update(&bytes[..8]);
-    bytes[8..12].copy_from_slice(&sum.finalize().to_le_bytes());
-    bytes
-}
-
-fn append_record(bytes: &mut Vec<u8>, salt: u32, link: Link, meta: &Meta, rows: &Rows) {
-    let start = bytes.len();
-    bytes.extend_from_slice(&salt.to_le_bytes());
-    bytes.extend_from_slice(&[0; RECORD_HEADER - 4]);
-    for number in [link.sequence, link.follows, link.base] {
-        bytes.extend_from_slice(&number.to_le_bytes());
-    }
-    meta.encode(bytes);
-    bytes.extend_from_slice(&rows.len().to_le_bytes());
-    bytes.extend_from_slice(rows.as_bytes());
-    finish_record(bytes, start);
-}
-
-/// Pads a record, and writes its length and checksum.
-fn finish_record(bytes: &mut Vec<u8>, start: usize) {
-    let len = (bytes.len() - start + 1).next_multiple_of(ALIGNMENT);
-    bytes.resize(start + len - 1, 0);
-    bytes.push(LAST_BYTE);
-    let record = &mut bytes[start..];
-    let len = u32::try_from(len).expect("a transaction is shorter than 4 GiB");
-    record[4..8].copy_from_slice(&len.to_le_bytes());
-    let sum = record_checksum(record);
-    record[8..12].copy_from_slice(&sum.to_le_bytes());
-}
-
-/// Over all but itself.
-fn record_checksum(record: &[u8]) -> u32 {
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(&record[..8]);
-    sum.update(&record[RECORD_HEADER..]);
-    sum.finalize()
-}
-
-// === Reading ===
-
-/// A segment as it was found.
-#[derive(Debug)]
-struct ParsedSegment<'bytes> {
-    records: Vec<&'bytes [u8]>,
-    /// Whether nothing but zeros is behind the last one.
-    is_clean: bool,
-    is_continued: bool,
-}
-
-/// What the records leave behind, one after the other.
-#[derive(Debug, Default)]
-struct Replay {
-    last: Option<(Link, Meta)>,
-    rows: HashMap<Vec<u8>, Vec<u8>>,
-}
-
-// === impl ParsedSegment ===
-
-impl<'bytes> ParsedSegment<'bytes> {
-    fn parse(bytes: &'bytes [u8]) -> Result<Self, LogError> {
-        let Header {
-            salt,
-            reached,
-            is_continued,
-        } = read_header(bytes)?;
-        let mut records = Vec::new();
-        let mut end = HEADER;
-        while let Some(record) = whole_record(bytes, end, salt) {
-            records.push(record);
-            end += record.len();
-        }
-        let rest = &bytes[end..];
-        let is_clean = rest.iter().all(|&byte| byte == 0);
-        if rest.len() < ALIGNMENT || announced_len(rest, salt).is_some_and(|len| len > rest.len()) {
-            return Err(LogError::CutShort);
-        }
-        if !is_clean {
-            let behind = (end + ALIGNMENT..bytes.len()).step_by(ALIGNMENT);
-            for at in behind {
-                if whole_record(bytes, at, salt).is_some() {
-                    return Err(LogError::Damaged(end));
-                }
-            }
-        }
-        let segment = Self {
-            records,
-            is_clean,
-            is_continued,
-        };
-        let last = segment.last_link()?.sequence;
-        if last < reached {
-            return Err(LogError::Gap(last));
-        }
-        Ok(segment)
-    }
-
-    fn last_link(&self) -> Result<Link, LogError> {
-        let last = self.records.last().ok_or(LogError::Gap(0))?;
-        Link::read(&mut Fields::of(&last[RECORD_HEADER..])).map_err(LogError::of_record)
-    }
-}
-
-/// What the header of a segment says.
-struct Header {
-    salt: u32,
-    /// The number of a record that it has reached for certain.
-    reached: u64,
-    /// Whether there is a newer segment.
-    is_continued: bool,
-}
-
-fn read_header(bytes: &[u8]) -> Result<Header, LogError> {
-    let header = bytes.first_chunk::<HEADER>().ok_or(LogError::CutShort)?;
-    let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
-    if header[..8] != MAGIC || number(16) != crc32fast::hash(&header[..16]) {
-        return Err(LogError::NoLog);
-    }
-    let (layout, salt) = (number(8), number(12));
-    if layout != LAYOUT {
-        return Err(LogError::Layout(layout));
-    }
-    let sequence = u64::from(number(REACHED)) | u64::from(number(REACHED + 4)) << 32;
-    let as_written =
-        header[REACHED..] == [0; HEADER - REACHED] || header[REACHED..] == reached(salt, sequence);
-    let is_continued = number(CONTINUED) == IS_CONTINUED;
-    if (number(CONTINUED) == 0 || is_continued) && as_written {
-        Ok(Header {
-            salt,
-            reached: sequence,
-            is_continued,
-        })
-    } else {
-        Err(LogError::NoLog)
-    }
-}
-
-/// How long the record is that begins here, as far as one does.
-fn announced_len(bytes: &[u8], salt: u32) -> Option<usize> {
-    let (begin, rest) = bytes.split_first_chunk()?;
-    let (len, _rest) = rest.split_first_chunk()?;
-    let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
-    (u32::from_le_bytes(*begin) == salt).then_some(len)
-}
-
-/// The record that begins here, if it is whole.
-fn whole_record(bytes: &[u8], at: usize, salt: u32) -> Option<&[u8]> {
-    let bytes = bytes.get(at..)?;
-    let record = bytes.get(..announced_len(bytes, salt)?)?;
-    let sum = record.get(8..RECORD_HEADER)?;
-    let is_whole = record.len().is_multiple_of(ALIGNMENT)
-        && record.last() == Some(&LAST_BYTE)
-        && sum == record_checksum(record).to_le_bytes();
-    is_whole.then_some(record)
-}
-
-// === impl Link ===
-
-impl Link {
-    fn read(fields: &mut Fields<'_>) -> Result<Self, RowError> {
-        Ok(Self {
-            sequence: fields.u64()?,
-            follows: fields.u64()?,
-            base: fields.u64()?,
+        Ok(Placed {
+            segment,
+            len,
+            in_reserve,
         })
     }
-}
-
-// === impl LogError ===
-
-impl LogError {
-    /// The record was found to be as it was written: what makes no sense then was not written by us.
-    fn of_record(error: RowError) -> Self {
-        Self::Row {
-            key: "about the log".to_owned(),
-            error,
-        }
-    }
-}
-
-// === impl Replay ===
-
-impl Replay {
-    fn add(&mut self, segment: &ParsedSegment<'_>) -> Result<(), LogError> {
-        for record in &segment.records {
-            let mut fields = Fields::of(&record[RECORD_HEADER..]);
-            let link = Link::read(&mut fields).map_err(LogError::of_record)?;
-            if let Some((last, _meta)) = &self.last
-                && link.follows != last.sequence
-            {
-                return Err(LogError::Gap(last.sequence));
-            }
-            let meta = self.take_rows(&mut fields).map_err(LogError::of_record)?;
-            self.last = Some((link, meta));
-        }
-        Ok(())
-    }
-
-    fn take_rows(&mut self, fields: &mut Fields<'_>) -> Result<Meta, RowError> {
-        let meta = Meta::read(fields)?;
-        for _ in 0..fields.u64()? {
-            match fields.row()? {
-                (key, Some(value)) => self.rows.insert(key.to_vec(), value.to_vec()),
-                (key, None) => self.rows.remove(key),
-            };
-        }
-        Ok(meta)
-    }
-
-    fn finish(self) -> Result<Contents, LogError> {
-        let (_link, meta) = self.last.ok_or(LogError::Gap(0))?;
-        let (found, expected) = (self.rows.len() as u64, meta.rows);
-        if found != expected {
-            return Err(LogError::Count { found, expected });
-        }
-        let mut contents = Contents {
-            meta,
-            leases: Vec::new(),
-            tombstones: Vec::new(),
-        };
-        for (key, value) in &self.rows {
-            contents.take(key, value).map_err(|error| LogError::Row {
-                key: key.escape_ascii().to_string(),
-                error,
-            })?;
-        }
-        Ok(contents)
-    }
-}
-
-// === impl Contents ===
-
-impl Contents {
-    /// Those of a store that holds nothing.
-    pub(super) fn none(clock: &dyn Clock) -> Self {
-        Self {
-            meta: Meta {
-                fence: 0,
-                boot: clock.boot_id(),
-                written_at: Moment::now(clock),
-                rows: 0,
-            },
-            leases: Vec::new(),
-            tombstones: Vec::new(),
-        }
-    }
-
-    fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
-        if let Some(name) = RowKey::parse_lease(key) {
-            self.leases.push((name?, row::decode(value)?));
-            return Ok(());
-        }
-        let tombstone = Tombstone::parse(key).ok_or(RowError::Invalid("kind"))?;
-        let mut fields = Fields::of(value);
-        let until = Moment::from_micros(fields.i64()?);
-        fields.end()?;
-        self.tombstones.push((tombstone, until));
-        Ok(())
-    }
-}
-
-/// Reads any bytes as a segment, and as what is in a record of one, for fuzzers: nothing panics.
-#[cfg(any(test, feature = "fuzzing"))]
-pub(super) fn fuzzed_segment(bytes: &[u8]) -> String {
-    let replayed = |bytes: &[u8]| {
-        let segment = ParsedSegment::parse(bytes)?;
-        let mut replay = Replay::default();
-        replay.add(&segment)?;
-        replay.finish()
-    };
-    let mut record = header(1);
-    record.extend_from_slice(&1_u32.to_le_bytes());
-    record.extend_from_slice(&[0; RECORD_HEADER - 4]);
-    record.extend_from_slice(bytes);
-    finish_record(&mut record, HEADER);
-    record.extend_from_slice(&[0; ALIGNMENT]);
-    format!("{:?} {:?}", replayed(bytes), replayed(&record))
 }

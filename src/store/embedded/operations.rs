@@ -356,6 +356,7 @@ impl State {
     ) -> Renewal {
         match self.living(name, now) {
             Some(lease) if lease.token == *token => {
+                let margin = lease.expires_at.since(now);
                 let mut lease = lease.renewed(ttl, now);
                 match renewer {
                     Renewer::Keeper(keeper) if !lease.is_kept_by(keeper) => {
@@ -366,7 +367,7 @@ impl State {
                 }
                 let held = lease.held(now);
                 self.set(name, lease);
-                Renewal::Renewed(held)
+                Renewal::Renewed(held, Some(margin))
             }
             _ => Renewal::Lost(self.loss(name, token, now)),
         }

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
-    time::Duration,
 };
 
 use crate::{
@@ -14,7 +13,7 @@ use crate::{
     },
 };
 
-use super::lease::{Moment, aged};
+use super::lease::{Delay, Moment};
 
 /// The queue of one name, by the order of arrival.
 #[derive(Debug, Default)]
@@ -308,10 +307,10 @@ pub(super) struct UndeliveredGrant {
 impl Notice {
     /// Tells the attempt, so much later than the news came about. Answers a grant that nobody was
     /// there to hear of.
-    pub(super) fn deliver(self, parking: &Parking, later: Duration) -> Option<UndeliveredGrant> {
+    pub(super) fn deliver(self, parking: &Parking, delay: Delay) -> Option<UndeliveredGrant> {
         let Self { name, token, news } = self;
         let news = match news {
-            News::Granted(held) => News::Granted(aged(held, later)),
+            News::Granted(held) => News::Granted(delay.age(held)),
             other @ (News::GrantedProvisionally | News::Superseded | News::Forgotten) => other,
         };
         match news {

@@ -22,6 +22,8 @@ pub(super) struct Rows {
 
 /// How many bytes of rows one record holds of many: its length is a number of 32 bits.
 const ENOUGH: usize = 64 * 1024 * 1024;
+/// The lengths of a key and of a value.
+const ROW_HEADER: usize = 2 + 4;
 /// Instead of the length of a value: the row is removed.
 const REMOVED: u32 = u32::MAX;
 
@@ -266,6 +268,33 @@ pub(super) fn encode(lease: &Lease, row: &mut Vec<u8>) {
         row.extend_from_slice(key.idempotency.fingerprint.as_bytes());
         row.extend_from_slice(key.idempotency.salt.as_bytes());
     }
+}
+
+/// How many bytes the row of a lease takes.
+pub(super) fn len_of_lease(name: &LockName, lease: &Lease) -> u64 {
+    let owner = lease.owner.as_ref().map_or(0, |it| 2 + it.as_str().len());
+    let metadata = lease.metadata.iter();
+    let metadata: usize = metadata
+        .map(|(name, value)| 4 + name.len() + value.len())
+        .sum();
+    let key = lease.key.as_ref().map_or(0, |key| {
+        let Idempotency {
+            hash,
+            fingerprint,
+            salt,
+        } = &key.idempotency;
+        hash.as_bytes().len() + fingerprint.as_bytes().len() + salt.as_bytes().len()
+    });
+    let fixed = 2 + 8 + lease.token.as_bytes().len() + 8 + 8 + 8;
+    let optional =
+        8 * usize::from(lease.hold_ends_at.is_some()) + usize::from(!lease.metadata.is_empty());
+    let value = fixed + optional + owner + metadata + key;
+    (ROW_HEADER + 1 + name.as_str().len() + value) as u64
+}
+
+/// How many bytes the row of a tombstone takes.
+pub(super) fn len_of_tombstone(tombstone: &Tombstone) -> u64 {
+    (ROW_HEADER + tombstone.as_bytes().len() + 8) as u64
 }
 
 /// Reads the row of a lease.

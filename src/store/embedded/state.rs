@@ -19,7 +19,7 @@ use super::{
     catalog::Catalog,
     lease::{Lease, Moment},
     queue::{Notice, Queued, Queues},
-    row::{RowKey, Rows, Tombstone},
+    row::{self, RowKey, Rows, Tombstone},
 };
 
 /// The leases, tombstones and queues, and the way back to what is durable.
@@ -45,6 +45,8 @@ pub(super) struct State {
     /// The highest fencing token that was ever granted. It is never taken back: a number that was
     /// lost to a failed write leaves a gap.
     fence: u64,
+    /// How many bytes the rows of all leases and tombstones take in the log.
+    live_bytes: u64,
     /// What every changed row was before the change.
     undo: UndoLog,
     /// Counts the changes that somebody asked for; clearing away what has ended is none.
@@ -113,6 +115,11 @@ impl State {
     pub(super) fn len(&self) -> u64 {
         let rows = self.leases.len() + self.tombstones.len();
         u64::try_from(rows).unwrap_or(u64::MAX)
+    }
+
+    /// How many bytes they take there.
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.live_bytes
     }
 
     /// Shows who holds a lock and who is queued for it, as far as it is durable.
@@ -424,8 +431,10 @@ impl State {
             let expiry = (before.expires_at, before.fence);
             self.expiries.remove(&expiry);
             self.awaited.remove(&expiry);
+            self.live_bytes -= row::len_of_lease(name, before);
         }
         if let Some(lease) = lease {
+            self.live_bytes += row::len_of_lease(name, &lease);
             self.expiries
                 .insert((lease.expires_at, lease.fence), name.clone());
             self.leases.insert(name.clone(), lease);
@@ -442,8 +451,10 @@ impl State {
         let before = self.tombstones.remove(&tombstone);
         if let Some(before) = before {
             self.tombstone_ends.remove(&(before, tombstone.clone()));
+            self.live_bytes -= row::len_of_tombstone(&tombstone);
         }
         if let Some(until) = until {
+            self.live_bytes += row::len_of_tombstone(&tombstone);
             self.tombstone_ends.insert((until, tombstone.clone()));
             self.tombstones.insert(tombstone.clone(), until);
         }

@@ -14,7 +14,7 @@ use std::{
 
 use tokio::{
     runtime::Handle,
-    sync::{Semaphore, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::Instant,
 };
 use tracing::warn;
@@ -39,7 +39,8 @@ use super::{
     health::DiskHealth,
     lease::Moment,
     list::{ListProgress, PageBuilder},
-    log::{Contents, Log, LogEnd, Volume},
+    log::{Log, LogEnd, Volume},
+    replay::Contents,
     row::Meta,
     state::State,
     writer::Writer,
@@ -60,11 +61,22 @@ pub struct EmbeddedStore {
     pub(super) commands: SyncSender<(Command, Handle)>,
     /// Room for acquires among the commands that wait.
     pub(super) acquires: Arc<Semaphore>,
+    /// Room for a backup in memory.
+    pub(super) backups: Arc<Semaphore>,
     pub(super) parking: Parking,
     pub(super) breaks: BreakFeed,
     /// Set before the writer stops answering.
     pub(super) closed: Arc<AtomicBool>,
     pub(super) writer: JoinHandle<()>,
+}
+
+/// A backup in memory. There is room for one at a time.
+#[derive(Debug)]
+pub struct StoreBackup {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// Given up with it.
+    pub room: OwnedSemaphorePermit,
 }
 
 // === impl EmbeddedStore ===
@@ -103,13 +115,22 @@ impl EmbeddedStore {
         }
     }
 
+    /// Everything that lives, and all that was acknowledged before, as the file of a log.
+    pub async fn backup(&self) -> Result<StoreBackup, StoreError> {
+        let room = Arc::clone(&self.backups).try_acquire_owned();
+        let room = room.map_err(|_under_way| Unavailability::Overloaded)?;
+        let bytes = self.ask(Command::Backup).await?;
+        Ok(StoreBackup { bytes, room })
+    }
+
     /// Looks at what is durable, without the writer.
     fn read<T>(&self, read_state: impl FnOnce(&State, Moment) -> T) -> Result<T, StoreError> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Unavailability::Closing.into());
         }
-        let now = Moment::now(&*self.clock);
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        // Not before it was waited for: what is left is told as of now.
+        let now = Moment::now(&*self.clock);
         Ok(read_state(&state, now))
     }
 }
@@ -225,6 +246,7 @@ impl Store for EmbeddedStore {
             name: "disk",
             health,
             note: None,
+            refuses_for: None,
         }]
     }
 
@@ -300,7 +322,11 @@ impl EmbeddedStore {
         let now = Moment::now(&*clock);
         let boot = clock.boot_id();
         let same_boot = contents.meta.boot == boot && contents.meta.written_at <= now;
-        let fence = contents.meta.fence.max(floor(clock.wall()));
+        let floor = floor(clock.wall());
+        if end.is_backup && floor < contents.meta.fence {
+            return Err(OpenError::ClockBehindBackup(directory.path().to_owned()));
+        }
+        let fence = contents.meta.fence.max(floor);
         let contents = if same_boot {
             contents
         } else {
@@ -315,8 +341,11 @@ impl EmbeddedStore {
             rows: state.len(),
         };
         // This shows at once whether the directory can be written.
-        let log = Log::begin(volume, end, &meta, &state.all())
+        let mut log = Log::begin(volume, end, &meta, &state.all())
             .map_err(|failure| OpenError::of(directory.path(), failure.error))?;
+
+        let live_bytes = state.live_bytes();
+        log.keep_space(live_bytes);
 
         let (commands, received) = mpsc::sync_channel(QUEUE);
         let state = Arc::new(RwLock::new(state));
@@ -340,6 +369,9 @@ impl EmbeddedStore {
             writable: true,
             written_at: now,
             sweep_pending: false,
+            backup: None,
+            live_bytes,
+            shortage: None,
             try_after: Instant::now(),
             open_files,
             files_checked_at: Instant::now(),
@@ -357,6 +389,7 @@ impl EmbeddedStore {
             health,
             commands,
             acquires: Arc::new(Semaphore::new(ACQUIRES)),
+            backups: Arc::new(Semaphore::new(1)),
             parking,
             breaks: BreakFeed::default(),
             closed,

@@ -19,10 +19,11 @@ use crate::{
 };
 
 use super::{
-    command::{Command, ExecutedBatch},
+    backup::Backup,
+    command::{Command, ExecutedBatch, WriterCommand},
     directory::{Directory, OpenFiles},
     health::DiskHealth,
-    lease::Moment,
+    lease::{Delay, Moment},
     log::{Log, WriteFailure},
     queue::UndeliveredGrant,
     row::{Meta, Rows},
@@ -71,7 +72,13 @@ pub(super) struct Writer {
     pub(super) written_at: Moment,
     /// Whether more has ended than was cleared away so far.
     pub(super) sweep_pending: bool,
-    /// When a failed disk is tried again.
+    /// A backup that is being made.
+    pub(super) backup: Option<Backup>,
+    /// How many bytes of rows live.
+    pub(super) live_bytes: u64,
+    /// What those are told who ask for a lock while the disk is full.
+    pub(super) shortage: Option<StoreError>,
+    /// When a failed or full disk is tried again.
     pub(super) try_after: Instant,
     /// What must still be in the directory.
     pub(super) open_files: OpenFiles,
@@ -96,12 +103,16 @@ enum Unrecovered {
 impl Writer {
     /// Serves until it is closed or every handle is gone.
     pub(super) fn run(mut self) {
+        self.see_shortage();
         let mut batch = Vec::with_capacity(BATCH);
         // How many commands the two last batches had, and the last one.
         let (mut callers, mut last) = (0, 0);
         let closed = loop {
             if !self.writable && Instant::now() >= self.try_after {
                 self.try_again();
+            }
+            if self.writable && self.shortage.is_some() && Instant::now() >= self.try_after {
+                self.make_room();
             }
             if self.writable && self.files_checked_at.elapsed() >= RETRY {
                 self.check_files();
@@ -129,6 +140,7 @@ impl Writer {
                 Err(RecvTimeoutError::Disconnected) => break None,
             }
             self.publish_positions();
+            self.go_on_with_backup();
         };
         self.finish(closed);
     }
@@ -138,12 +150,16 @@ impl Writer {
         if !self.writable {
             return RETRY;
         }
-        if self.sweep_pending || !self.orphans.is_empty() {
+        if self.sweep_pending || !self.orphans.is_empty() || self.backup.is_some() {
             return Duration::ZERO;
         }
+        let longest = if self.shortage.is_some() { RETRY } else { TICK };
         match self.state().next_hand_off() {
-            Some(expiry) => expiry.since(Moment::now(&*self.clock)).clamp(PROMPT, TICK),
-            None => TICK,
+            Some(expiry) => {
+                let left = expiry.since(Moment::now(&*self.clock));
+                left.clamp(PROMPT, longest)
+            }
+            None => longest,
         }
     }
 
@@ -162,10 +178,17 @@ impl Writer {
             let mut state = write(&self.state);
             state.take_back(&self.orphans, now);
             for (command, runtime) in batch {
+                if let (Command::Acquire(..), Some(full)) = (&command, &self.shortage) {
+                    drop(command.refuse(full.clone()));
+                    continue;
+                }
                 match (command, &close) {
                     (command, None) => match command.execute(&mut state, now) {
                         Ok(command) => done.push(runtime, command),
-                        Err(closed) => close = Some(closed),
+                        Err(WriterCommand::Backup(answer)) => {
+                            self.backup = Some(Backup::begin(answer));
+                        }
+                        Err(WriterCommand::Close(closed)) => close = Some(closed),
                     },
                     (late, Some(_)) => drop(late.refuse(Unavailability::Closing.into())),
                 }
@@ -204,10 +227,94 @@ impl Writer {
         self.health.record_write_done();
         self.written_at = now;
         self.answer(done, now);
+        // Nobody waits for this.
+        if self.shortage.is_none() {
+            self.log.keep_space(self.live_bytes);
+        }
+        self.see_shortage();
+    }
+
+    /// Writes a transaction; on a full disk, with everything that lives, in the space that is kept for that.
+    fn write(&mut self, rows: Rows, now: Moment) -> Result<(), WriteFailure> {
+        if self.backup.is_some() {
+            let meta = self.meta(now);
+            // If it cannot be written, the backup ends with it.
+            self.backup.iter_mut().for_each(|it| it.add(&meta, &rows));
+        }
+        match self.write_next(rows, now) {
+            Err(failure) if failure.is_of_space() => {
+                let live = read(&self.state).live_bytes();
+                if !self.log.can_go_on(live) {
+                    return Err(failure);
+                }
+                self.write_anew(now)?;
+                self.log.make_room(live);
+                Ok(())
+            }
+            written => written,
+        }
+    }
+
+    /// Copies a part of what lives into a backup. All of that is durable here.
+    fn go_on_with_backup(&mut self) {
+        if let Some(backup) = self.backup.take() {
+            let meta = self.meta(Moment::now(&*self.clock));
+            self.backup = backup.go_on(&read(&self.state), &meta);
+        }
+    }
+
+    /// Begins a file of the log with all that is in memory.
+    fn write_anew(&mut self, now: Moment) -> Result<(), WriteFailure> {
+        let meta = self.meta(now);
+        self.log.rewrite(&meta, &read(&self.state).all())?;
+        self.copied = None;
+        self.see_files();
+        Ok(())
+    }
+
+    /// Looks whether the disk has room again. It may be full of what the log does not need any more.
+    fn make_room(&mut self) {
+        let began = Instant::now();
+        self.log.make_room(self.live_bytes);
+        if self.log.shortage().is_some() && self.log.is_wasteful(self.live_bytes) {
+            match self.write_anew(Moment::now(&*self.clock)) {
+                Ok(()) => self.log.make_room(self.live_bytes),
+                // The log is as it was.
+                Err(failure) if failure.is_of_space() => {}
+                Err(WriteFailure {
+                    error,
+                    may_be_found,
+                }) => self.fail(&error.to_string(), may_be_found, ExecutedBatch::default()),
+            }
+        }
+        // What takes long is not tried as often.
+        self.try_after = Instant::now() + RETRY.max(4 * began.elapsed());
+        self.see_shortage();
+    }
+
+    /// Takes note of whether the disk is full.
+    fn see_shortage(&mut self) {
+        let shortage = self.log.shortage();
+        if shortage.is_some() == self.shortage.is_some() {
+            return;
+        }
+        let why = shortage.map(|kind| {
+            format!(
+                "the disk of the data directory is full ({kind}): locks are renewed and released, and none is \
+                 acquired until it has room"
+            )
+        });
+        if let Some(why) = &why {
+            error!("{why}");
+        } else {
+            info!("the disk of the data directory has room again: locks are acquired");
+        }
+        self.health.set_shortage(why.clone());
+        self.shortage = why.map(|why| Unavailability::DiskFull(why).into());
     }
 
     /// Writes a transaction, and with it the next part of a copy if one is under way or due.
-    fn write(&mut self, mut rows: Rows, now: Moment) -> Result<(), WriteFailure> {
+    fn write_next(&mut self, mut rows: Rows, now: Moment) -> Result<(), WriteFailure> {
         let meta = self.meta(now);
         if self.log.is_full() {
             match self.log.begin_segment(&meta, &rows) {
@@ -217,6 +324,13 @@ impl Writer {
                     return Ok(());
                 }
                 Err(failure) if failure.may_be_found => return Err(failure),
+                // What lives goes on in a shorter one.
+                Err(failure)
+                    if failure.is_of_space()
+                        && self.log.can_go_on(read(&self.state).live_bytes()) =>
+                {
+                    return Err(failure);
+                }
                 Err(failure) => {
                     // There may be room yet in the one that is there.
                     warn!(error = %failure.error, "cannot begin a new file of the log");
@@ -240,11 +354,15 @@ impl Writer {
     }
 
     pub(super) fn answer(&mut self, done: ExecutedBatch, carried_out: Moment) {
-        let notices = self.state().commit();
-        let later = Moment::now(&*self.clock).since(carried_out);
+        let (notices, live_bytes) = {
+            let mut state = self.state();
+            (state.commit(), state.live_bytes())
+        };
+        self.live_bytes = live_bytes;
+        let delay = Delay::since(carried_out, &*self.clock);
         let untold = notices
             .into_iter()
-            .filter_map(|notice| notice.deliver(&self.parking, later));
+            .filter_map(|notice| notice.deliver(&self.parking, delay));
         // Those of the turn before were taken back in this one.
         self.orphans = untold.collect();
         done.answer(carried_out, &self.clock);
@@ -254,6 +372,9 @@ impl Writer {
     fn fail(&mut self, why: &str, may_be_found: bool, done: ExecutedBatch) {
         error!(error = why, "cannot write the data directory");
         self.health.record_failure(why);
+        if let Some(backup) = self.backup.take() {
+            backup.refuse(Unavailability::Disk(why.to_owned()).into());
+        }
         self.state().rollback();
         self.writable = false;
         let nothing: StoreError = Unavailability::Disk(why.to_owned()).into();
@@ -293,13 +414,17 @@ impl Writer {
             self.log.append(&meta, &Rows::default())
         } else {
             // On a full disk, too: without what has ended it may be short enough.
-            let rewritten = self.log.rewrite(&meta, &read(&self.state).all());
-            rewritten.map(|()| self.copied = None)
+            self.write_anew(now)
         };
         // What takes long is not tried as often.
         self.try_after = Instant::now() + RETRY.max(4 * began.elapsed());
         written.map_err(|failure| Unrecovered::Disk(failure.error.to_string()))?;
         self.see_files();
+        if self.log.shortage().is_some() {
+            self.live_bytes = read(&self.state).live_bytes();
+            self.log.make_room(self.live_bytes);
+            self.see_shortage();
+        }
         self.written_at = now;
         self.writable = true;
         self.health.record_write_done();
@@ -395,8 +520,9 @@ impl Writer {
             state.drop_all_positions();
             state.commit()
         };
+        let delay = Delay::since(Moment::now(&*self.clock), &*self.clock);
         for notice in notices {
-            let orphan = notice.deliver(&self.parking, Duration::ZERO);
+            let orphan = notice.deliver(&self.parking, delay);
             debug_assert!(orphan.is_none(), "nothing is granted any more");
         }
     }

@@ -28,6 +28,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::{
     lock::{FencingToken, HeldLease, HoldLimit, Owner, Salt, TokenHash, Ttl},
     store::contract::{Attempt, Waiter},
@@ -129,8 +131,9 @@ impl<'a> Record<'a> {
         token_in(self.text.as_bytes()).expect("it was read before")
     }
 
-    /// The lease as it is at an instant of the store's clock. Redis counts in milliseconds.
-    pub(super) fn lease(&self, now_us: u64) -> Option<HeldLease> {
+    /// The lease as it is at an instant of the store's clock, which was not before `as_of`. Redis counts in
+    /// milliseconds.
+    pub(super) fn lease(&self, now_us: u64, as_of: Instant) -> Option<HeldLease> {
         let now = now_us / 1_000;
         let since = number(self.text, 86, 16)? / 1_000;
         let ends = number(self.text, 102, 16)? / 1_000;
@@ -148,6 +151,7 @@ impl<'a> Record<'a> {
                 owner => Some(Owner::new(owner).ok()?),
             },
             metadata: metadata_from_json(metadata)?,
+            as_of,
         })
     }
 
@@ -216,7 +220,7 @@ mod tests {
             let text = written(&attempt);
             let record = Record::read(&text).unwrap();
             assert_eq!(record.token(), attempt.token);
-            let lease = record.lease(NOW).unwrap();
+            let lease = record.lease(NOW, Instant::now()).unwrap();
             assert_eq!((lease.fence.get(), lease.ttl), (7, attempt.ttl));
             assert_eq!(lease.expires_in, Duration::from_secs(5));
             assert_eq!(lease.held_for, Duration::from_secs(1));
@@ -235,12 +239,12 @@ mod tests {
         assert!(Record::read(&text.replacen('2', "2*", 1)).is_none());
         assert!(Record::read("theirs").is_none());
         let cut = Record::read(&text[..HEAD]).unwrap();
-        assert_eq!((cut.lease(NOW), cut.salt()), (None, None));
+        assert_eq!((cut.lease(NOW, Instant::now()), cut.salt()), (None, None));
         let odd = text.replace("00030000", "+0030000");
-        assert_eq!(Record::read(&odd).unwrap().lease(NOW), None);
+        assert_eq!(Record::read(&odd).unwrap().lease(NOW, Instant::now()), None);
         assert!(
             Record::read(&format!("{}ä", &text[..HEAD - 1]))
-                .is_some_and(|it| it.lease(NOW).is_none())
+                .is_some_and(|it| it.lease(NOW, Instant::now()).is_none())
         );
     }
 

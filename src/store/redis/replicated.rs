@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::time::Instant;
 use tracing::warn;
 
 use crate::{
@@ -14,9 +15,7 @@ use crate::{
 
 use super::{
     Slot, SlotTags,
-    client::{
-        dispatch::Dispatch, marker_connection::MarkerConnection, run::ReplyOrigin, shard::Shard,
-    },
+    client::{dispatch::Dispatch, marker_connection::MarkerConnection, run::RunId, shard::Shard},
     health::replicas::{marker_connection, too_few},
     keys::Keys,
     queue::gateway::RedisGateway,
@@ -74,23 +73,23 @@ impl Replicated {
         replica_check: Option<ReplicaCheck>,
         keys: &Keys,
         attempt: &Attempt,
-        (acquisition, origin): (Acquisition, ReplyOrigin),
+        (acquisition, run): (Acquisition, Option<RunId>),
     ) -> Result<Acquisition, StoreError> {
         Ok(match acquisition {
             Acquisition::Granted(lease) => {
                 let token = &attempt.token;
                 Acquisition::Granted(
-                    self.grant(replica_check, keys, token, lease, &origin)
+                    self.grant(replica_check, keys, token, lease, run.as_ref())
                         .await?,
                 )
             }
             Acquisition::Replayed(lease, salt, before) => Acquisition::Replayed(
-                self.lease(replica_check, lease, &origin).await?,
+                self.lease(replica_check, lease, run.as_ref()).await?,
                 salt,
                 before,
             ),
             Acquisition::Collected(lease, salt) => {
-                Acquisition::Collected(self.lease(replica_check, lease, &origin).await?, salt)
+                Acquisition::Collected(self.lease(replica_check, lease, run.as_ref()).await?, salt)
             }
             other @ (Acquisition::Held(_)
             | Acquisition::Queued(_)
@@ -114,8 +113,8 @@ impl Replicated {
         let scripts = &self.scripts;
         let left = scripts.leave(&dispatch, &self.gateway, keys, token, keep_for);
         Ok(match left.await? {
-            (Leaving::Granted(lease), origin) => Leaving::Granted(
-                self.grant(replica_check, keys, token, lease, &origin)
+            (Leaving::Granted(lease), run) => Leaving::Granted(
+                self.grant(replica_check, keys, token, lease, run.as_ref())
                     .await?,
             ),
             (other @ (Leaving::Left(_) | Leaving::Superseded), _) => other,
@@ -133,12 +132,12 @@ impl Replicated {
         keys: &Keys,
         token: &TokenHash,
         lease: HeldLease,
-        origin: &ReplyOrigin,
+        run: Option<&RunId>,
     ) -> Result<HeldLease, StoreError> {
         let Some(replica_check) = replica_check else {
             return Ok(lease);
         };
-        let why = match replica_check.on_replicas(lease, origin).await {
+        let why = match replica_check.on_replicas(lease, run).await {
             Ok(lease) => return Ok(lease),
             Err(why) => why,
         };
@@ -162,12 +161,12 @@ impl Replicated {
         &self,
         replica_check: Option<ReplicaCheck>,
         lease: HeldLease,
-        origin: &ReplyOrigin,
+        run: Option<&RunId>,
     ) -> Result<HeldLease, StoreError> {
         let Some(replica_check) = replica_check else {
             return Ok(lease);
         };
-        let on_replicas = replica_check.on_replicas(lease, origin).await;
+        let on_replicas = replica_check.on_replicas(lease, run).await;
         on_replicas.map_err(|why| Uncertainty::NotReplicated(why).into())
     }
 }
@@ -180,21 +179,21 @@ impl ReplicaCheck {
     async fn on_replicas(
         &self,
         lease: HeldLease,
-        origin: &ReplyOrigin,
+        run: Option<&RunId>,
     ) -> Result<HeldLease, Unavailability> {
         let (replicas, topology) = (&self.shard.replicas, &self.dispatch.topology);
         let limit = self.dispatch.limit() - self.dispatch.reserve();
-        let had = replicas
-            .have(&self.markers, origin.by.as_ref(), limit)
-            .await;
+        let had = replicas.have(&self.markers, run, limit).await;
         if topology.moves(self.slot) != self.moves {
             // Another server may have made the grant, and its replicas were not asked.
             return Err(too_few(&self.shard, None));
         }
         had.map_err(|confirmed| too_few(&self.shard, confirmed))?;
         // It has lasted since then.
-        lease
-            .later(origin.at.elapsed())
-            .ok_or(Unavailability::RanOut)
+        let lease = lease.at(Instant::now());
+        if lease.expires_in.is_zero() {
+            return Err(Unavailability::RanOut);
+        }
+        Ok(lease)
     }
 }

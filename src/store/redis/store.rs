@@ -234,7 +234,7 @@ impl Store for RedisStore {
                 ttl,
             )
             .await?;
-        if let Renewal::Renewed(lease) = &renewal {
+        if let Renewal::Renewed(lease, _) = &renewal {
             self.gateway.floors.raise(keys.slot(), lease.fence);
         }
         Ok(renewal)
@@ -273,11 +273,11 @@ impl Store for RedisStore {
         let dispatch = self.dispatch.for_one_request();
         let replica_check = self.replicated.prepare(&dispatch, keys.slot()).await?;
         match self.scripts.confirm(&dispatch, &keys, token).await? {
-            (Confirmation::Confirmed(lease), origin) => {
+            (Confirmation::Confirmed(lease), run) => {
                 self.gateway.floors.raise(keys.slot(), lease.fence);
-                let granted = self
-                    .replicated
-                    .grant(replica_check, &keys, token, lease, &origin);
+                let granted =
+                    self.replicated
+                        .grant(replica_check, &keys, token, lease, run.as_ref());
                 granted.await.map(Confirmation::Confirmed)
             }
             (other @ (Confirmation::Lost | Confirmation::Superseded), _) => Ok(other),
@@ -358,6 +358,7 @@ impl Store for RedisStore {
                 name: "connection",
                 health: Health::Outage(closing.to_string()),
                 note: None,
+                refuses_for: None,
             }],
         }
     }

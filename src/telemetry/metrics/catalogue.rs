@@ -66,7 +66,7 @@ catalogue! {
     Counter "latchgate_renewals" ["by", "outcome"]
         "Renewals, by a `caller` or by a `stream` that this gateway keeps: `renewed`, `lost`, `adopted` (another stream goes on with it), `unavailable`, `unknown`, `failed`."
     Histogram "latchgate_renew_margin_seconds" ["by"]
-        "How much of the TTL was left when a lease that this gateway knew was renewed. Close to 0 is about to go wrong."
+        "How much of a lease was left when it was renewed, as the store knew it: whichever gateway it was granted or renewed at before. Close to 0 is about to go wrong."
     Counter "latchgate_releases" ["outcome"]
         "Releases, by callers and by streams that ended: `released`, `lost`, `adopted` (another stream goes on with it), `unavailable`, `unknown`, `failed`."
     Counter "latchgate_abandoned_releases" ["outcome"]
@@ -87,7 +87,7 @@ catalogue! {
     Gauge "latchgate_event_streams" []
         "Who listens to events at this gateway now."
     Gauge "latchgate_leases" []
-        "Leases granted or renewed through this gateway that, as far as it knows, live."
+        "Leases that, as far as this gateway knows, live and were granted through it, or that one of its hold streams keeps. A lease counts at one gateway, whoever renews it: `sum(latchgate_leases)` counts none twice. A lease that is released through another gateway counts until its TTL is over; one that is renewed only through others counts no more when the TTL is over that this gateway knows of."
 
     Gauge "latchgate_certificate_expiry_timestamp_seconds" []
         "When the certificate ends that new connections are shown, in seconds since 1970. Only with `http.tls`."

@@ -13,7 +13,7 @@ pub struct Figures {
     pub held_streams: usize,
     /// Who listens to events.
     pub event_streams: usize,
-    /// Leases that live, as far as is known here.
+    /// Leases that live, as far as is known here, and count at no other gateway.
     pub leases: usize,
     /// When the certificate of the gateway ends, in seconds since 1970; `None` without TLS.
     pub certificate_ends: Option<u64>,

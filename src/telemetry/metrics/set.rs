@@ -183,7 +183,7 @@ impl Metrics {
         self.0.given_back.inc();
     }
 
-    /// A renewal ended; `left` is what was left of the TTL, if that is known.
+    /// A renewal ended; `left` is what the store had left of the lease until then, if it said so.
     pub fn renewed(&self, by: SeenBy, ended: LeaseOutcome, left: Option<Duration>) {
         let renewer = by.renewer();
         let labels = [("by", renewer), ("outcome", ended.as_str("renewed"))];

@@ -1,8 +1,6 @@
 //! Why no traces can be sent.
 
-use std::io;
-
-use crate::{config::Invalid, tls::TlsError};
+use crate::{bounded_file::FileError, config::Invalid, tls::TlsError};
 
 /// Why no traces can be sent, whether or not the collector is there.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +14,7 @@ pub enum TraceError {
         /// The file.
         path: String,
         /// Why.
-        error: io::Error,
+        error: FileError,
     },
     /// A line of the headers is none. It is not repeated, because it may hold a secret.
     #[error("line {line} of trace.headers_file {path} is no header; expected Name: value")]

@@ -1,16 +1,23 @@
 //! The headers that a collector wants to see.
 
-use std::fs;
+use std::path::Path;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::bounded_file;
+
 use super::TraceError;
+
+/// A hundred headers, each as long as a server takes it at most.
+const MAX_LEN: u64 = 1024 * 1024;
 
 /// Reads them from a file: one per line; empty lines and those that begin with `#` are left out.
 pub(super) fn read(path: &str) -> Result<HeaderMap, TraceError> {
-    let text = fs::read_to_string(path).map_err(|error| TraceError::HeadersFile {
-        path: path.to_owned(),
-        error,
+    let text = bounded_file::read_text(Path::new(path), MAX_LEN).map_err(|error| {
+        TraceError::HeadersFile {
+            path: path.to_owned(),
+            error,
+        }
     })?;
     let mut headers = HeaderMap::new();
     for (number, line) in text.lines().enumerate() {
@@ -36,6 +43,8 @@ fn header(line: &str) -> Option<(HeaderName, HeaderValue)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

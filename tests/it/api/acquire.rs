@@ -180,13 +180,16 @@ async fn a_held_lock_is_423_with_its_holder() {
     {
       "code": "locked",
       "detail": "Somebody else holds the lock.",
-      "holder": {
-        "expires_in_ms": 21480,
-        "fencing_token": 42,
-        "foreign": false,
-        "metadata": {},
-        "owner": "ci-runner-7"
-      },
+      "holder_count": 1,
+      "holders": [
+        {
+          "expires_in_ms": 21480,
+          "fencing_token": 42,
+          "foreign": false,
+          "metadata": {},
+          "owner": "ci-runner-7"
+        }
+      ],
       "request_id": "[request_id]",
       "retry_after_ms": "[retry_after_ms]",
       "status": 423,
@@ -213,7 +216,7 @@ async fn a_lock_held_by_a_foreign_client_without_expiry_is_423_too() {
         .push_back(Ok(refused));
     let answer = service.acquire("").await;
     assert_eq!(answer.problem(), (423, "locked".to_owned()));
-    insta::assert_json_snapshot!(answer.json()["holder"], @r#"
+    insta::assert_json_snapshot!(answer.json()["holders"][0], @r#"
     {
       "expires_in_ms": null,
       "fencing_token": null,

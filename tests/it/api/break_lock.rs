@@ -37,18 +37,21 @@ async fn answers_what_was_broken_as_it_was() {
     assert_eq!(broken.status, 200, "{}", broken.body);
     insta::assert_json_snapshot!(broken.json(), @r#"
     {
-      "holder": {
-        "acquired_at": "2026-11-20T12:00:00.000Z",
-        "expires_at": "2026-11-20T12:00:30.000Z",
-        "expires_in_ms": 30000,
-        "fencing_token": 42,
-        "foreign": false,
-        "foreign_mark": null,
-        "hold_expires_in_ms": null,
-        "metadata": {},
-        "owner": "ci",
-        "ttl_ms": 30000
-      },
+      "holder_count": 1,
+      "holders": [
+        {
+          "acquired_at": "2026-11-20T12:00:00.000Z",
+          "expires_at": "2026-11-20T12:00:30.000Z",
+          "expires_in_ms": 30000,
+          "fencing_token": 42,
+          "foreign": false,
+          "foreign_mark": null,
+          "hold_expires_in_ms": null,
+          "metadata": {},
+          "owner": "ci",
+          "ttl_ms": 30000
+        }
+      ],
       "name": "a"
     }
     "#);
@@ -80,7 +83,7 @@ async fn a_foreign_client_is_meant_by_its_mark() {
     let body = format!(r#"{{"reason":"left behind","foreign_mark":"{MARK}"}}"#);
     let broken = break_lock(&service, &body).await;
     assert_eq!(broken.status, 200, "{}", broken.body);
-    assert_eq!(broken.json()["holder"]["foreign_mark"], MARK);
+    assert_eq!(broken.json()["holders"][0]["foreign_mark"], MARK);
     let asked = service.script.asked().pop();
     assert!(
         matches!(asked, Some(StoreCall::Break(_, Some(BreakTarget::Foreign(mark)))) if mark == meant),

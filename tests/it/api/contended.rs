@@ -259,7 +259,7 @@ async fn a_held_lock_outlives_its_ttl() {
         for _ in 0..4 {
             listener.expect("renewed").await;
         }
-        let holder = &pair.gateways[1].get("/locks/a").await.json()["holder"];
+        let holder = &pair.gateways[1].get("/locks/a").await.json()["holders"][0];
         assert_eq!(fence(holder), fence(&lease));
     }
 }

@@ -1,12 +1,20 @@
 //! The OpenAPI document says what the gateway does.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Read as _,
+};
 
+use axum::body::Body;
+use flate2::read::GzDecoder;
+use http::Request;
+use http_body_util::BodyExt;
 use latchgate::{
+    config::{Config, Millis},
     engine::LossReason,
     http::{ProblemCode, openapi, problems_markdown},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::service::Service;
 
@@ -24,27 +32,65 @@ fn operations(document: &Value) -> Vec<(String, &Value)> {
     operations
 }
 
-fn describes(response: &Value, code: &str) -> bool {
-    let description = response["description"].as_str().unwrap();
-    description.contains(&format!("`{code}`: "))
+/// What a reference in the document names, or the thing itself if it is none.
+fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+    let Some(target) = value["$ref"].as_str() else {
+        return value;
+    };
+    let found = document.pointer(target.strip_prefix('#').unwrap());
+    found.unwrap_or_else(|| panic!("{target} names nothing"))
+}
+
+/// The codes that an operation can answer.
+fn codes(operation: &Value) -> BTreeSet<ProblemCode> {
+    let listed = operation["x-problem-codes"].as_array().unwrap().iter();
+    let codes = listed.map(|code| ProblemCode::from_slug(code.as_str().unwrap()).unwrap());
+    let codes: Vec<_> = codes.collect();
+    let distinct = codes.iter().copied().collect::<BTreeSet<_>>();
+    assert_eq!(distinct.len(), codes.len(), "none is listed twice");
+    distinct
+}
+
+/// Everything in the document, with the path to it.
+fn walk(value: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
+    visit(path, value);
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                walk(value, &format!("{path}/{name}"), visit);
+            }
+        }
+        Value::Array(items) => {
+            for (at, value) in items.iter().enumerate() {
+                walk(value, &format!("{path}/{at}"), visit);
+            }
+        }
+        _ => {}
+    }
 }
 
 #[test]
 fn every_operation_says_what_the_edge_may_answer() {
     let document = document();
     for (route, operation) in operations(&document) {
-        let answers = |status: &str, code: &str| {
-            let response = &operation["responses"][status];
-            response.is_object() && describes(response, code)
-        };
+        let codes = codes(operation);
         let is_probe = route.ends_with('z');
-        assert_eq!(answers("421", "wrong-host"), !is_probe, "{route}");
-        assert_eq!(answers("503", "overloaded"), !is_probe, "{route}");
-        assert!(answers("400", "invalid-request"), "{route}");
+        let answers = |code| codes.contains(&code);
+        assert_eq!(answers(ProblemCode::WrongHost), !is_probe, "{route}");
+        assert_eq!(answers(ProblemCode::Overloaded), !is_probe, "{route}");
+        for code in [
+            ProblemCode::InvalidRequest,
+            ProblemCode::MethodNotAllowed,
+            ProblemCode::UriTooLong,
+            ProblemCode::HeadersTooLarge,
+            ProblemCode::Internal,
+        ] {
+            assert!(answers(code), "{route} {code:?}");
+        }
         let streams = operation["responses"]["200"]["content"]["text/event-stream"].is_object();
         let takes_session = operation["responses"]["401"].is_object() && route != "get /session";
         let guarded = streams || takes_session || !route.starts_with("get ");
-        assert_eq!(answers("403", "origin-refused"), guarded, "{route}");
+        assert_eq!(answers(ProblemCode::OriginRefused), guarded, "{route}");
     }
 }
 
@@ -74,6 +120,7 @@ fn it_lists_every_route() {
         listed,
         [
             "get /",
+            "get /backup",
             "get /dashboard",
             "get /docs",
             "get /events",
@@ -104,35 +151,38 @@ fn every_answer_has_its_headers() {
     let document = document();
     for (route, operation) in operations(&document) {
         for (status, response) in operation["responses"].as_object().unwrap() {
-            let headers = &response["headers"];
-            assert!(headers["X-Request-Id"].is_object(), "{route} {status}");
-            let private = ["/locks", "/events", "/session", "/stats"]
+            let is_shared = response["$ref"].is_string();
+            let headers = &resolved(&document, response)["headers"];
+            let has = |name: &str| resolved(&document, &headers[name]).is_object();
+            assert!(has("X-Request-Id"), "{route} {status}");
+            let private = ["/locks", "/events", "/session", "/stats", "/backup"]
                 .iter()
                 .any(|path| route.contains(path));
-            let revalidated = route == "get /dashboard" && status == "200";
+            let revalidated = ["get /dashboard", "get /openapi.json"].contains(&&*route);
+            // What is shared says itself where it holds.
+            let kept = is_shared || private || (revalidated && status == "200");
+            assert_eq!(has("Cache-Control"), kept, "{route} {status}");
+            assert_eq!(has("Allow"), status == "405", "{route} {status}");
+            let overloaded = is_shared && status == "503";
             assert_eq!(
-                headers["Cache-Control"].is_object(),
-                private || revalidated,
+                has("Retry-After"),
+                matches!(status.as_str(), "423" | "429") || overloaded,
                 "{route} {status}"
             );
-            assert_eq!(
-                headers["Allow"].is_object(),
-                status == "405",
-                "{route} {status}"
-            );
-            assert_eq!(
-                headers["Retry-After"].is_object(),
-                matches!(status.as_str(), "423" | "429") || describes(response, "overloaded"),
-                "{route} {status}"
-            );
-            assert_eq!(
-                headers["WWW-Authenticate"].is_object(),
-                status == "401",
-                "{route} {status}"
-            );
+            assert_eq!(has("WWW-Authenticate"), status == "401", "{route} {status}");
             let located = route == "post /locks/{name}" && status.starts_with('2');
-            assert_eq!(headers["Location"].is_object(), located, "{route} {status}");
+            assert_eq!(has("Location"), located, "{route} {status}");
         }
+    }
+    let kept = document["components"]["headers"]["NoStore"]["description"].to_string();
+    for path in [
+        "`/locks`",
+        "`/events`",
+        "`/session`",
+        "`/stats`",
+        "`/backup`",
+    ] {
+        assert!(kept.contains(path), "{path}: {kept}");
     }
 }
 
@@ -150,24 +200,148 @@ fn every_operation_has_words_for_people() {
 }
 
 #[test]
-fn every_response_names_codes_of_its_own_status() {
+fn every_code_that_an_operation_lists_has_its_response_and_the_other_way_round() {
     let document = document();
     let mut named = BTreeSet::new();
     for (route, operation) in operations(&document) {
-        for (status, response) in operation["responses"].as_object().unwrap() {
-            let schema = &response["content"]["application/problem+json"]["schema"];
-            let Some(codes) = schema["allOf"][1]["properties"]["code"]["enum"].as_array() else {
-                continue;
-            };
-            for code in codes {
-                let code = ProblemCode::from_slug(code.as_str().unwrap()).unwrap();
-                assert_eq!(code.status().as_str(), status, "{route}");
-                named.insert(code);
-            }
+        let codes = codes(operation);
+        let responses = operation["responses"].as_object().unwrap();
+        for code in &codes {
+            let response = resolved(&document, &responses[code.status().as_str()]);
+            let told = response["description"].as_str().unwrap();
+            let slug = format!("`{}`: ", code.as_str());
+            assert!(told.contains(&slug), "{route}: {slug} is not explained");
         }
+        for (status, response) in responses {
+            let is_problem = response["$ref"].is_string();
+            let listed = codes.iter().any(|code| code.status().as_str() == status);
+            assert_eq!(listed, is_problem, "{route} {status}");
+        }
+        named.extend(codes);
     }
     let all = ProblemCode::ALL.iter().copied();
     assert_eq!(named, all.collect(), "every code is answered somewhere");
+}
+
+#[test]
+fn all_problems_are_one_schema_in_one_response_for_each_status() {
+    let document = document();
+    let shared = document["components"]["responses"].as_object().unwrap();
+    let statuses = ProblemCode::ALL.iter().map(|code| code.status());
+    assert_eq!(shared.len(), statuses.collect::<BTreeSet<_>>().len());
+    for (name, response) in shared {
+        let schema = &response["content"]["application/problem+json"]["schema"];
+        assert_eq!(
+            *schema,
+            json!({"$ref": "#/components/schemas/Problem"}),
+            "{name}"
+        );
+    }
+    let mut inline = Vec::new();
+    walk(&document["paths"], "", &mut |path, _| {
+        if path.ends_with("/application/problem+json") {
+            inline.push(path.to_owned());
+        }
+    });
+    assert_eq!(inline, [""; 0]);
+}
+
+/// Or two operations would describe one of them differently, and the last one would win.
+#[test]
+fn a_shared_parameter_is_listed_where_it_is_taken() {
+    let document = document();
+    let mut users = BTreeMap::<_, usize>::new();
+    for (route, operation) in operations(&document) {
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            let own = resolved(&document, parameter);
+            assert!(own["schema"].is_object(), "{route}: {own}");
+            if parameter["$ref"].is_string() {
+                *users.entry(own["name"].as_str().unwrap()).or_default() += 1;
+            }
+        }
+    }
+    let expected = [("Idempotency-Key", 2), ("Prefer", 2), ("name", 7)];
+    assert_eq!(users, BTreeMap::from(expected));
+}
+
+#[test]
+fn every_reference_names_something() {
+    let document = document();
+    let mut seen = 0;
+    walk(&document, "", &mut |_, value| {
+        if value["$ref"].is_string() {
+            assert!(!resolved(&document, value).is_null());
+            seen += 1;
+        }
+    });
+    assert!(seen > 200, "{seen}");
+}
+
+/// `openapi-typescript` takes a field with a default for one that is always there.
+#[test]
+fn no_default_makes_a_field_required() {
+    walk(&document(), "", &mut |path, value| {
+        assert!(value["default"].is_null(), "{path}");
+    });
+}
+
+#[test]
+fn a_body_that_may_be_left_out_is_marked_so() {
+    let document = document();
+    let with_body = operations(&document)
+        .into_iter()
+        .filter_map(|(_, operation)| {
+            let body = operation["requestBody"].as_object()?;
+            let id = operation["operationId"].as_str().unwrap();
+            let is_required = body.get("required").is_some_and(|it| it == true);
+            Some((id, is_required))
+        });
+    assert_eq!(
+        with_body.collect::<BTreeSet<_>>(),
+        BTreeSet::from([
+            ("acquireLock", false),
+            ("breakLock", true),
+            ("holdLock", false),
+            ("releaseLockByPost", false),
+            ("renewLock", false),
+            ("signIn", true),
+        ])
+    );
+}
+
+/// The names that generated clients have.
+#[test]
+fn an_operation_is_called_by_a_verb_and_what_it_is_done_to() {
+    let document = document();
+    let ids = operations(&document).into_iter();
+    let ids = ids.map(|(_, operation)| operation["operationId"].as_str().unwrap());
+    assert_eq!(
+        ids.collect::<Vec<_>>(),
+        [
+            "getIndex",
+            "getBackup",
+            "getDashboard",
+            "getDocs",
+            "listenToEvents",
+            "checkHealth",
+            "listLocks",
+            "releaseLock",
+            "inspectLock",
+            "acquireLock",
+            "breakLock",
+            "holdLock",
+            "releaseLockByPost",
+            "renewLock",
+            "getMetrics",
+            "getOpenapi",
+            "explainProblem",
+            "checkReadiness",
+            "signOut",
+            "getSession",
+            "signIn",
+            "getStats",
+        ]
+    );
 }
 
 #[test]
@@ -192,4 +366,54 @@ async fn the_served_document_is_the_generated_one() {
     let served = Service::start().get("/openapi.json").await;
     assert_eq!(served.header("content-type"), "application/json");
     assert_eq!(served.json(), document());
+}
+
+#[tokio::test]
+async fn the_document_is_small_and_sent_once() {
+    let service = Service::start();
+    let ask = async |headers: &[(&str, &str)]| {
+        let mut request = Request::get("/openapi.json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = service.unread(request.body(Body::empty()).unwrap()).await;
+        let (head, body) = answer.into_parts();
+        (head, body.collect().await.unwrap().to_bytes())
+    };
+    let (plain, text) = ask(&[]).await;
+    assert!(text.len() < 100_000, "{} bytes", text.len());
+    assert!(!plain.headers.contains_key("content-encoding"));
+    let (small, bytes) = ask(&[("accept-encoding", "gzip, br")]).await;
+    assert_eq!(small.headers["content-encoding"], "gzip");
+    assert!(bytes.len() < 30_000, "{} bytes", bytes.len());
+    let mut unpacked = Vec::new();
+    GzDecoder::new(&bytes[..])
+        .read_to_end(&mut unpacked)
+        .unwrap();
+    assert_eq!(unpacked, text);
+    // What is sent in another form has another name.
+    assert_ne!(plain.headers["etag"], small.headers["etag"]);
+    for (head, coding) in [(&plain, "identity"), (&small, "gzip")] {
+        assert_eq!(head.headers["cache-control"], "no-cache");
+        assert_eq!(head.headers["vary"], "Accept-Encoding");
+        let tag = head.headers["etag"].to_str().unwrap();
+        let (again, nothing) = ask(&[("accept-encoding", coding), ("if-none-match", tag)]).await;
+        assert_eq!((again.status.as_u16(), nothing.len()), (304, 0));
+        assert_eq!(again.headers["etag"], tag);
+        assert!(again.headers.contains_key("x-request-id"));
+    }
+    let (changed, _) = ask(&[("if-none-match", "\"another\"")]).await;
+    assert_eq!(changed.status, 200);
+}
+
+#[tokio::test]
+async fn a_gateway_with_other_limits_has_a_document_of_another_name() {
+    let mut config = Config::default();
+    config.limits.default_ttl_ms = Millis(5_000);
+    let other = Service::with(config).get("/openapi.json").await;
+    let usual = Service::start().get("/openapi.json").await;
+    assert_ne!(other.header("etag"), usual.header("etag"));
+    let ttl = &other.json()["components"]["schemas"]["AcquireBody"]["properties"]["ttl_ms"];
+    let told = ttl["description"].as_str().unwrap();
+    assert!(told.ends_with("Left out: 5000."), "{told}");
 }

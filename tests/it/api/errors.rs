@@ -41,6 +41,11 @@ fn store_errors() -> Vec<(StoreError, u16, &'static str)> {
             "store-unavailable",
         ),
         (
+            unavailable(Unavailability::DiskFull(text())),
+            503,
+            "store-unavailable",
+        ),
+        (
             unavailable(Unavailability::Withdrawn),
             503,
             "store-unavailable",
@@ -99,15 +104,40 @@ async fn every_store_error_has_its_code_on_every_route_and_keeps_its_cause_to_it
             .lock()
             .unwrap()
             .push_back(Err(error.clone()));
+        service
+            .script
+            .list
+            .lock()
+            .unwrap()
+            .push_back(Err(error.clone()));
         for (method, path) in [
             (Method::POST, "/locks/a"),
             (Method::PUT, "/locks/a/renew"),
             (Method::DELETE, "/locks/a"),
-            (Method::GET, "/locks/a"),
         ] {
             let answer = service.ask(method, path, WITH_TOKEN, "").await;
             assert_eq!(answer.problem(), (status, code.to_owned()), "{error}");
             assert!(!answer.body.contains("s3cret"), "{}", answer.body);
+        }
+        // What only reads leaves nothing in doubt.
+        let (status, code) = match &error {
+            StoreError::Indeterminate(_) => (503, "store-unavailable"),
+            _ => (status, code),
+        };
+        for path in ["/locks/a", "/locks"] {
+            let answer = service.get(path).await;
+            assert_eq!(
+                answer.problem(),
+                (status, code.to_owned()),
+                "{path} {error}"
+            );
+            assert!(!answer.body.contains("s3cret"), "{}", answer.body);
+            assert_eq!(
+                answer.body.contains("Nothing happened"),
+                status == 503 && !answer.body.contains("2^53"),
+                "{}",
+                answer.body
+            );
         }
     }
 }

@@ -13,6 +13,7 @@ fn checks(service: &Service, found: Vec<Health>) {
             name,
             health,
             note: None,
+            refuses_for: None,
         })
         .collect();
 }

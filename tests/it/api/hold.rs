@@ -178,13 +178,16 @@ async fn a_wait_that_runs_out_ends_it_with_the_same_problem_as_acquire() {
     {
       "code": "locked",
       "detail": "Somebody else holds the lock, and the wait is over.",
-      "holder": {
-        "expires_in_ms": 30000,
-        "fencing_token": 42,
-        "foreign": false,
-        "metadata": {},
-        "owner": null
-      },
+      "holder_count": 1,
+      "holders": [
+        {
+          "expires_in_ms": 30000,
+          "fencing_token": 42,
+          "foreign": false,
+          "metadata": {},
+          "owner": null
+        }
+      ],
       "request_id": "mine",
       "retry_after_ms": null,
       "status": 423,
@@ -203,7 +206,10 @@ async fn it_tells_each_renewal() {
     service.script.acquires(Acquisition::Granted(short()));
     renews(
         &service,
-        [Ok(Renewal::Renewed(short())), Ok(Renewal::Renewed(short()))],
+        [
+            Ok(Renewal::Renewed(short(), None)),
+            Ok(Renewal::Renewed(short(), None)),
+        ],
     );
     let mut listener = granted(&service).await;
     for _ in 0..2 {

@@ -30,7 +30,8 @@ async fn inspect(inspection: Inspection) -> Value {
 async fn a_free_lock_has_no_holder() {
     insta::assert_json_snapshot!(inspect(free()).await, @r#"
     {
-      "holder": null,
+      "holder_count": 0,
+      "holders": [],
       "name": "a",
       "state": "free",
       "waiter_count": 0,
@@ -49,18 +50,21 @@ async fn a_held_lock_shows_its_holder_and_never_a_token() {
     let body = inspect(shown(Holder::Lease(lease))).await;
     insta::assert_json_snapshot!(body, @r#"
     {
-      "holder": {
-        "acquired_at": "2026-11-20T11:59:51.000Z",
-        "expires_at": "2026-11-20T12:00:21.000Z",
-        "expires_in_ms": 21000,
-        "fencing_token": 42,
-        "foreign": false,
-        "foreign_mark": null,
-        "hold_expires_in_ms": 51000,
-        "metadata": {},
-        "owner": "ci-runner-7",
-        "ttl_ms": 30000
-      },
+      "holder_count": 1,
+      "holders": [
+        {
+          "acquired_at": "2026-11-20T11:59:51.000Z",
+          "expires_at": "2026-11-20T12:00:21.000Z",
+          "expires_in_ms": 21000,
+          "fencing_token": 42,
+          "foreign": false,
+          "foreign_mark": null,
+          "hold_expires_in_ms": 51000,
+          "metadata": {},
+          "owner": "ci-runner-7",
+          "ttl_ms": 30000
+        }
+      ],
       "name": "a",
       "state": "held",
       "waiter_count": 0,
@@ -75,7 +79,7 @@ async fn a_foreign_holder_shows_as_what_it_is() {
         expires_in: Some(Duration::from_millis(1_500)),
         mark: ForeignMark::new("0123456789abcdef0123456789abcdef01234567").ok(),
     });
-    insta::assert_json_snapshot!(inspect(with_expiry).await["holder"], @r#"
+    insta::assert_json_snapshot!(inspect(with_expiry).await["holders"][0], @r#"
     {
       "acquired_at": null,
       "expires_at": "2026-11-20T12:00:01.500Z",
@@ -94,8 +98,8 @@ async fn a_foreign_holder_shows_as_what_it_is() {
         mark: None,
     }))
     .await;
-    assert_eq!(without["holder"]["foreign_mark"], Value::Null);
-    assert_eq!(without["holder"]["expires_in_ms"], Value::Null);
-    assert_eq!(without["holder"]["expires_at"], Value::Null);
+    assert_eq!(without["holders"][0]["foreign_mark"], Value::Null);
+    assert_eq!(without["holders"][0]["expires_in_ms"], Value::Null);
+    assert_eq!(without["holders"][0]["expires_at"], Value::Null);
     assert_eq!(without["state"], "held");
 }

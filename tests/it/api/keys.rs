@@ -243,7 +243,7 @@ async fn only_who_may_view_a_lock_learns_who_holds_it() {
             hold_by_another(&service);
             let answer = call(&service, ("POST", path, ""), "a", key.auth()).await;
             assert_eq!(answer.problem(), (423, "locked".to_owned()));
-            let holder = &answer.json()["holder"];
+            let holder = &answer.json()["holders"][0];
             assert_eq!(holder["owner"].to_string(), owner, "{holder}");
             assert_eq!(holder["metadata"] == serde_json::json!({}), owner == "null");
             assert!(holder["fencing_token"].is_u64() && holder["expires_in_ms"].is_u64());

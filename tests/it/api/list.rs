@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use latchgate::{
-    lock::{ForeignMark, LockName, Owner},
+    lock::{ForeignMark, LockName, Owner, SearchText},
     store::{
         contract::{HeldLock, Holder, ListQuery, Page},
         cursor::{Cursor, Scanned},
+        list_filter::ListFilter,
     },
 };
 use serde_json::Value;
@@ -62,34 +63,40 @@ async fn a_page_shows_its_locks_and_where_the_next_begins() {
     insta::assert_json_snapshot!(page.json()["locks"], @r#"
     [
       {
-        "holder": {
-          "acquired_at": "2026-11-20T12:00:00.000Z",
-          "expires_at": "2026-11-20T12:00:30.000Z",
-          "expires_in_ms": 30000,
-          "fencing_token": 42,
-          "foreign": false,
-          "foreign_mark": null,
-          "hold_expires_in_ms": null,
-          "metadata": {},
-          "owner": "ci",
-          "ttl_ms": 30000
-        },
+        "holder_count": 1,
+        "holders": [
+          {
+            "acquired_at": "2026-11-20T12:00:00.000Z",
+            "expires_at": "2026-11-20T12:00:30.000Z",
+            "expires_in_ms": 30000,
+            "fencing_token": 42,
+            "foreign": false,
+            "foreign_mark": null,
+            "hold_expires_in_ms": null,
+            "metadata": {},
+            "owner": "ci",
+            "ttl_ms": 30000
+          }
+        ],
         "name": "a",
         "waiter_count": 3
       },
       {
-        "holder": {
-          "acquired_at": null,
-          "expires_at": "2026-11-20T12:00:01.500Z",
-          "expires_in_ms": 1500,
-          "fencing_token": null,
-          "foreign": true,
-          "foreign_mark": "0123456789abcdef0123456789abcdef01234567",
-          "hold_expires_in_ms": null,
-          "metadata": {},
-          "owner": null,
-          "ttl_ms": null
-        },
+        "holder_count": 1,
+        "holders": [
+          {
+            "acquired_at": null,
+            "expires_at": "2026-11-20T12:00:01.500Z",
+            "expires_in_ms": 1500,
+            "fencing_token": null,
+            "foreign": true,
+            "foreign_mark": "0123456789abcdef0123456789abcdef01234567",
+            "hold_expires_in_ms": null,
+            "metadata": {},
+            "owner": null,
+            "ttl_ms": null
+          }
+        ],
         "name": "b",
         "waiter_count": 3
       }
@@ -97,7 +104,7 @@ async fn a_page_shows_its_locks_and_where_the_next_begins() {
     "#);
     let query = asked(&service);
     assert_eq!((query.limit, query.cursor), (100, None));
-    assert_eq!((query.prefix.as_str(), query.owner), ("", None));
+    assert_eq!(query.filter, ListFilter::default());
     let cursor = page.json()["next_cursor"].as_str().unwrap().to_owned();
     service
         .get(&format!("/locks?cursor={cursor}&limit=7"))
@@ -119,9 +126,12 @@ async fn a_query_is_decoded_once() {
     let target = "/locks?prefix=team%3A&owner=Zo%C3%AB+%2B1&limit=1000";
     assert_eq!(list(&service, target).await.status, 200);
     let query = asked(&service);
-    assert_eq!(query.prefix.as_str(), "team:");
-    assert_eq!(query.owner, Some(Owner::new("Zoë +1").unwrap()));
-    assert_eq!(query.limit, 1_000);
+    assert_eq!(query.filter.prefix.as_str(), "team:");
+    assert_eq!(query.filter.owner, Some(Owner::new("Zoë +1").unwrap()));
+    assert_eq!((query.filter.search, query.limit), (None, 1_000));
+    list(&service, "/locks?search=Zo%C3%AB+7%25").await;
+    let search = asked(&service).filter.search;
+    assert_eq!(search, Some(SearchText::new("Zoë 7%").unwrap()));
 }
 
 #[tokio::test]
@@ -135,9 +145,14 @@ async fn a_cursor_goes_with_the_query_that_it_came_from() {
             .await
     };
     assert_eq!(ask("owner=ci&prefix=team").await.status, 200);
-    let refusal = "query.cursor: is not the next_cursor of a page with this prefix and owner; leave \
-                   it out to begin with the first page";
-    for other in ["prefix=team", "prefix=tea&owner=ci", "prefix=team&owner=CI"] {
+    let refusal = "query.cursor: is not the next_cursor of a page with this prefix, owner and search; \
+                   leave it out to begin with the first page";
+    for other in [
+        "prefix=team",
+        "prefix=tea&owner=ci",
+        "prefix=team&owner=CI",
+        "prefix=team&owner=ci&search=x",
+    ] {
         assert_eq!(ask(other).await.errors(), [refusal], "{other}");
     }
     let mut tampered = cursor.to_owned();
@@ -179,14 +194,26 @@ async fn everything_that_is_wrong_is_named_and_nothing_is_asked() {
             "owner=%ff",
             &["query.owner: is not UTF-8 after percent-decoding"],
         ),
+        (
+            "search=",
+            &["query.search: is empty; leave it out to list all locks"],
+        ),
+        (
+            &format!("search={}&cursor=x", "a".repeat(201)),
+            &["query.search: has 201 characters; at most 200 are allowed"],
+        ),
+        (
+            "search=a&search=b",
+            &["query.search: is given more than once"],
+        ),
         ("limit=1&limit=2", &["query.limit: is given more than once"]),
         (
             "token=s3cret&Prefix=a",
             &[
-                "query.token: is not known; the parameters of this call are prefix, owner, limit, \
-                 cursor",
-                "query.Prefix: is not known; the parameters of this call are prefix, owner, limit, \
-                 cursor",
+                "query.token: is not known; the parameters of this call are prefix, owner, search, \
+                 limit, cursor",
+                "query.Prefix: is not known; the parameters of this call are prefix, owner, search, \
+                 limit, cursor",
             ],
         ),
     ] {

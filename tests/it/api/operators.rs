@@ -71,7 +71,7 @@ async fn a_break_tells_the_holder_only_to_those_who_may_view_it() {
             .ask(Method::POST, "/locks/a/break", &headers, REASON)
             .await;
         assert_eq!(answer.status, 200, "{}", answer.body);
-        let holder = &answer.json()["holder"];
+        let holder = &answer.json()["holders"][0];
         assert_eq!(holder["owner"].as_str(), owner);
         assert_eq!(holder["metadata"].as_object().unwrap().len(), jobs);
         assert_eq!(holder["fencing_token"], 42);

@@ -20,7 +20,7 @@ use latchgate::{
         parking::{News, Parking},
     },
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 /// What a test says, and what the store was asked.
 ///
@@ -72,6 +72,9 @@ pub(crate) struct Pause {
 /// The store that follows a script.
 pub(crate) struct Scripted(pub(crate) Arc<Script>);
 
+/// How long the time of a scripted lease stands still, so that it is told as the test says.
+const STANDS: Duration = Duration::from_hours(24);
+
 /// A lease of 30 s, just granted, with a fencing token of 42.
 pub(crate) fn held() -> HeldLease {
     let ttl = Ttl::from_millis(30_000).unwrap();
@@ -83,6 +86,7 @@ pub(crate) fn held() -> HeldLease {
         hold_expires_in: None,
         owner: None,
         metadata: Metadata::default(),
+        as_of: Instant::now() + STANDS,
     }
 }
 
@@ -260,8 +264,9 @@ impl Store for Scripted {
             }
             Renewer::Adopter(keeper) => *self.0.adopted_by.lock().unwrap() = Some(keeper),
         }
+        let margin = Some(lease.expires_in);
         self.0
-            .next(asked, &self.0.renew, Renewal::Renewed(lease))
+            .next(asked, &self.0.renew, Renewal::Renewed(lease, margin))
             .await
     }
 

@@ -37,6 +37,7 @@ async fn a_gateway_that_has_done_nothing_says_so() {
         name: "connection",
         health: Health::Warning("slow".to_owned()),
         note: None,
+        refuses_for: None,
     };
     service.script.check.lock().unwrap().push(connection);
     let mut told = stats(&service).await;

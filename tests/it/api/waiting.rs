@@ -103,7 +103,7 @@ async fn a_wait_that_runs_out_is_423_with_the_holder_and_the_queue() {
     let body = answer.json();
     assert!(body["waited_ms"].as_u64().unwrap() >= 40);
     assert_eq!(body["waiters"], 3);
-    assert_eq!(body["holder"]["fencing_token"], 42);
+    assert_eq!(body["holders"][0]["fencing_token"], 42);
     let retry_after: u64 = answer.header("retry-after").parse().unwrap();
     assert_eq!(
         retry_after,
@@ -124,7 +124,8 @@ async fn a_lock_that_is_passing_on_has_no_holder_to_show() {
     {
       "code": "locked",
       "detail": "The lock is passing to somebody who waited for it.",
-      "holder": null,
+      "holder_count": 0,
+      "holders": [],
       "request_id": "[request_id]",
       "retry_after_ms": "[retry_after_ms]",
       "status": 423,

@@ -210,7 +210,7 @@ impl Bench {
     fn is_held_alone(&self, listed: &Value) -> bool {
         let locks = listed["locks"].as_array().unwrap();
         let is_held = |lock: &Value| {
-            let (holder, fence) = (&lock["holder"], &self.held["fencing_token"]);
+            let (holder, fence) = (&lock["holders"][0], &self.held["fencing_token"]);
             lock["name"] == HELD && holder["fencing_token"] == *fence && holder["owner"].is_null()
         };
         locks.len() == 1 && locks.iter().all(is_held)

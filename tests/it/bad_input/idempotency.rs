@@ -15,10 +15,10 @@ fn cases() -> Vec<Case> {
             expected,
         )
     };
-    for length in (0..22).chain([129, 200, 5_000]) {
+    for length in (0..16).chain([129, 200, 5_000]) {
         cases.push(key(&"k".repeat(length), "", INVALID));
     }
-    for length in [22, 36, 128] {
+    for length in [16, 22, 36, 128] {
         cases.push(key(&format!("{length:k>length$}"), "", Expected::Granted));
     }
     for odd in [

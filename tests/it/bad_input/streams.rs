@@ -61,6 +61,8 @@ fn cases() -> Vec<Case> {
         "cursor=%00",
         "owner=",
         "owner=a%0ab",
+        "search=",
+        "search=%FF",
         "prefix=*",
         "prefix=a&x=1",
         "limit=10&limit=10",

@@ -18,14 +18,28 @@ fn two_leases_at_once_are_found() {
 #[test]
 fn a_lease_that_begins_when_the_one_before_is_over_is_none_too_early() {
     let mut story = Story::default();
-    story.granted((0, 500), "a", 7);
-    // Ten seconds from when it was asked for: not from when it was heard of.
+    story.granted((0, 300), "a", 7);
+    // Ten seconds from when it was asked for, or from when it was heard of without what its way may have taken.
     story.granted((9_900, 10_000), "b", 8);
     assert_eq!(story.breaks(), [""; 0]);
     let mut early = Story::default();
-    early.granted((0, 500), "a", 7);
+    early.granted((0, 300), "a", 7);
     early.granted((9_900, 9_999), "b", 8);
     assert!(has(&early, "I3"), "{:?}", early.breaks());
+}
+
+#[test]
+fn an_answer_that_tells_of_more_than_is_left_by_then_is_found() {
+    let mut story = Story::default();
+    story.granted((0, 2_000), "a", 7);
+    story.granted((11_000, 11_001), "b", 8);
+    assert!(has(&story, "I3"), "{:?}", story.breaks());
+    // A client that was frozen has read it late, which is nobody's fault but its own.
+    let mut frozen = Story::default();
+    frozen.granted((0, 2_000), "a", 7);
+    frozen.granted((11_000, 11_001), "b", 8);
+    frozen.fault_of("client", (1, 1_999), "freeze-client");
+    assert!(!has(&frozen, "I3"), "{:?}", frozen.breaks());
 }
 
 #[test]

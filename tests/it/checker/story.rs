@@ -94,7 +94,16 @@ impl Story {
     }
 
     /// A fault that was seen once.
-    pub(super) fn fault(&mut self, (from, to): (u64, u64), kind: &str, forgets: bool) {
+    pub(super) fn fault(&mut self, span: (u64, u64), kind: &str, forgets: bool) {
+        self.strike("redis", span, kind, forgets);
+    }
+
+    /// A fault of a process that forgets nothing.
+    pub(super) fn fault_of(&mut self, target: &str, span: (u64, u64), kind: &str) {
+        self.strike(target, span, kind, false);
+    }
+
+    fn strike(&mut self, target: &str, (from, to): (u64, u64), kind: &str, forgets: bool) {
         for (at, stage) in [
             (from, Stage::Begins),
             (from, Stage::Seen(1)),
@@ -105,7 +114,7 @@ impl Story {
                 Event::Fault {
                     fault: from,
                     kind: kind.to_owned(),
-                    target: "redis".to_owned(),
+                    target: target.to_owned(),
                     forgets,
                     stage,
                 },

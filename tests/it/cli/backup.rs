@@ -1,7 +1,14 @@
-//! What docs/operations.md says of copies of the embedded store, and of moving to another one.
+//! What docs/backup.md, docs/move.md and docs/upgrade.md say: copies of the embedded store, moving to another store.
 
-use std::{fs, path::Path, thread};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
 
+use latchgate::store::embedded::check_backup;
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -9,7 +16,7 @@ use tempfile::TempDir;
 use crate::support::{
     RedisServer,
     gateway::{Gateway, Setup},
-    program::latchgate,
+    program::{Ran, latchgate},
 };
 
 /// The lease of a lock that is acquired for an hour.
@@ -52,6 +59,113 @@ fn copied(gateway: &Gateway) -> TempDir {
 fn on(directory: &Path) -> Gateway {
     let store = format!("embedded:{}", directory.display());
     Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &store))
+}
+
+/// Backs a gateway up to a file, with further arguments.
+fn back_up(gateway: &Gateway, file: &Path, arguments: &[&str]) -> Ran {
+    let file = file.to_str().unwrap();
+    latchgate(&[&["backup", file], arguments].concat())
+        .env("LATCHGATE_URL", &gateway.url())
+        .read()
+}
+
+#[test]
+fn a_backup_under_load_holds_every_lease_that_was_acknowledged_before_it() {
+    let mut gateway = Gateway::start();
+    let leases: Vec<_> = (0..10)
+        .map(|number| acquire(&gateway, &format!("held:{number}")))
+        .collect();
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("latchgate.00000001.log");
+    let done = AtomicBool::new(false);
+    let newest = thread::scope(|scope| {
+        let busy = scope.spawn(|| {
+            let (mut newest, mut turn) = (0, 0);
+            while !done.load(Ordering::Acquire) || turn == 0 {
+                newest = fence(&acquire(&gateway, &format!("busy:{turn}")));
+                turn += 1;
+            }
+            newest
+        });
+        let ran = back_up(&gateway, &file, &[]);
+        done.store(true, Ordering::Release);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(ran.out.contains("leases: "), "{ran:?}");
+        busy.join().unwrap()
+    });
+    gateway.kill();
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // Nothing else was left beside it: this is a data directory.
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    let restored = on(place.path());
+    assert!(fence(&acquire(&restored, "other")) > newest);
+    for lease in &leases {
+        assert_eq!(command(&restored, "renew", lease), Some(0));
+        assert_eq!(command(&restored, "release", lease), Some(0));
+    }
+}
+
+#[test]
+fn a_backup_replaces_a_file_only_if_it_is_told_to() {
+    let gateway = Gateway::start();
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("file");
+    fs::write(&file, "of somebody").unwrap();
+    let refused = back_up(&gateway, &file, &[]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("--force"), "{refused:?}");
+    assert_eq!(fs::read(&file).unwrap(), b"of somebody");
+    let replaced = back_up(&gateway, &file, &["--force"]);
+    assert_eq!(replaced.code, Some(0), "{replaced:?}");
+    let whole = fs::read(&file).unwrap();
+    assert_eq!(check_backup(&whole).unwrap(), 0);
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn a_gateway_on_redis_has_no_backup() {
+    let redis = RedisServer::start().await;
+    let store = format!("redis://127.0.0.1:{}", redis.port());
+    let gateway = Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &store));
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("file");
+    let refused = back_up(&gateway, &file, &[]);
+    assert_eq!(refused.code, Some(106), "{refused:?}");
+    assert!(refused.err.contains("backups of its own"), "{refused:?}");
+    assert!(!file.exists());
+}
+
+#[test]
+fn an_old_file_beside_the_newest_is_refused_and_left() {
+    let mut gateway = Gateway::start();
+    let copy = copied(&gateway);
+    for name in ["a", "b", "c"] {
+        acquire(&gateway, name);
+    }
+    gateway.kill();
+    gateway.restart();
+    gateway.kill();
+    let (name, old) = fs::read_dir(copy.path())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap()))
+        .next()
+        .unwrap();
+    let beside = gateway.data().join(name);
+    assert!(!beside.exists(), "it is still in use");
+    fs::write(&beside, &old).unwrap();
+    let store = format!("embedded:{}", gateway.data().display());
+    let ran = latchgate(&["serve", "--listen", "127.0.0.1:0", "--store", &store]).read();
+    assert_eq!(ran.code, Some(111), "{ran:?}");
+    for word in [
+        beside.to_str().unwrap(),
+        "latchgate.00000002.log",
+        "another log",
+    ] {
+        assert!(ran.err.contains(word), "{word}: {ran:?}");
+    }
+    assert_eq!(fs::read(&beside).unwrap(), old);
 }
 
 #[test]

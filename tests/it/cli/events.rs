@@ -163,5 +163,13 @@ async fn it_goes_on_at_another_gateway_and_shows_the_gap() {
     following.signal(Signal::INT);
     let (code, said) = following.end();
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("connecting again"), "{said}");
+    let lost = format!("latchgate: the connection to {} is lost (", one.url());
+    assert_eq!(said.matches(&lost).count(), 1, "{said}");
+    assert!(said.contains("); connecting again\n"), "{said}");
+    assert!(
+        said.ends_with(&format!("latchgate: connected again, to {}\n", two.url())),
+        "{said}"
+    );
+    // What the HTTP client calls it.
+    assert!(!said.contains("error decoding"), "{said}");
 }

@@ -7,7 +7,7 @@ use crate::support::{
     program::latchgate,
 };
 
-use super::key_fixture::{File, Made, inspect};
+use super::key_fixture::{File, Made, inspect, soon};
 
 #[test]
 fn a_new_key_works_as_soon_as_its_table_is_in_the_file() {
@@ -69,6 +69,37 @@ fn a_new_key_is_printed_with_what_to_paste() {
             .read()
             .code,
         Some(0)
+    );
+}
+
+#[test]
+fn a_new_key_is_added_to_a_file_and_works() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("keys.toml");
+    let path = path.to_str().unwrap();
+    let new = |name: &str| {
+        latchgate(&[
+            "key", "new", "--name", name, "--view", "*", "--append", path,
+        ])
+        .read()
+    };
+    let first = new("first");
+    let made = Gateway::start_with(Setup::default().with("LATCHGATE_AUTH_KEYS_FILE", path));
+    let second = new("second");
+    for ran in [&first, &second] {
+        assert_eq!((ran.code, ran.out.len()), (Some(0), 65), "{ran:?}");
+        assert!(ran.err.contains(&format!(" to {path}; ")), "{ran:?}");
+        assert!(!ran.err.contains(&ran.out[15..58]), "{ran:?}");
+    }
+    assert_eq!(inspect(&made, "a", first.out.trim_end()).code, Some(0));
+    soon("the gateway has read it again", || {
+        inspect(&made, "a", second.out.trim_end()).code == Some(0)
+    });
+    let again = new("second");
+    assert_eq!((again.code, again.out.as_str()), (Some(2), ""), "{again:?}");
+    assert!(
+        again.err.contains("a name that no other key has"),
+        "{again:?}"
     );
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::support::{
     gateway::Gateway,
     program::{Run, latchgate},
+    spawn,
 };
 
 fn on(gateway: &Gateway, arguments: &[&str]) -> Run {
@@ -84,7 +85,7 @@ fn json_is_the_gateways_own_answer() {
 
     let inspected = on(&gateway, &["inspect", "deploy", "--json"]).read();
     let lock: Value = serde_json::from_str(&inspected.out).unwrap();
-    assert_eq!(lock["holder"]["fencing_token"], lease["fencing_token"]);
+    assert_eq!(lock["holders"][0]["fencing_token"], lease["fencing_token"]);
 }
 
 #[test]
@@ -131,6 +132,38 @@ fn the_same_idempotency_key_gives_the_same_token() {
     assert_eq!(from_input.code, Some(0), "{from_input:?}");
     assert_eq!(from_variable().out, from_input.out);
     assert_eq!(from_variable().out, from_input.out);
+}
+
+#[test]
+fn a_release_that_is_repeated_is_done_again_if_the_lease_has_a_key() {
+    let gateway = Gateway::start();
+    let release = |token: &str| {
+        let release = on(&gateway, &["release", "deploy"]);
+        release.env("LATCHGATE_TOKEN", token).read()
+    };
+    // The program always sends one.
+    let acquired = on(&gateway, &["acquire", "deploy"]).read();
+    for _ in 0..2 {
+        let released = release(acquired.out.trim_end());
+        assert_eq!(released.code, Some(0), "{released:?}");
+        assert_eq!(released.err, "released deploy\n");
+    }
+    let url = format!("{}/locks/deploy", gateway.url());
+    let curl = spawn::command("curl")
+        .args(["--silent", "-X", "POST", &url])
+        .output()
+        .unwrap();
+    let lease: Value = serde_json::from_slice(&curl.stdout).unwrap();
+    let token = lease["token"].as_str().unwrap();
+    assert_eq!(release(token).code, Some(0));
+    let again = release(token);
+    assert_eq!(again.code, Some(102), "{again:?}");
+    assert!(
+        again
+            .err
+            .contains("If this repeats a release whose answer was lost"),
+        "{again:?}"
+    );
 }
 
 #[cfg(target_os = "linux")]

@@ -22,7 +22,7 @@ fn acquire(gateway: &Gateway, lock: &str, owner: &str) {
 fn fence(gateway: &Gateway, lock: &str) -> String {
     let inspected = on(gateway, &["inspect", lock, "--json"]);
     let lock: Value = serde_json::from_str(&inspected.out).unwrap();
-    lock["holder"]["fencing_token"].to_string()
+    lock["holders"][0]["fencing_token"].to_string()
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_list_walks_through_all_pages() {
 fn a_lock_that_comes_twice_is_shown_once() {
     let page = |names: &[&str], next: &str| {
         let locks = names.iter().map(|name| {
-            format!(r#"{{"name":"{name}","holder":{{"foreign":true,"expires_in_ms":null}}}}"#)
+            format!(r#"{{"name":"{name}","holders":[{{"foreign":true,"expires_in_ms":null}}]}}"#)
         });
         let locks = locks.collect::<Vec<_>>().join(",");
         Reply::Answer(
@@ -134,12 +134,13 @@ fn a_break_hits_the_lease_that_was_shown() {
         &["break", "deploy", "--reason", "x", "--any", "--json"],
     );
     let lock: Value = serde_json::from_str(&any.out).unwrap();
-    assert_eq!(lock["holder"]["owner"], "me again");
+    assert_eq!(lock["holders"][0]["owner"], "me again");
 }
 
 #[test]
 fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() {
-    let lock = r#"{"state":"held","holder":{"owner":"a","fencing_token":42,"expires_in_ms":9000}}"#;
+    let lock =
+        r#"{"state":"held","holders":[{"owner":"a","fencing_token":42,"expires_in_ms":9000}]}"#;
     let shown = Reply::Answer(200, lock.to_owned());
     let gone = Reply::problem(409, "not-held", "");
     let gateway = FakeGateway::new([shown, Reply::Lost, gone]);
@@ -158,7 +159,8 @@ fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() 
     }
 
     let shown = Reply::Answer(200, lock.to_owned());
-    let broken = r#"{"name":"deploy","holder":{"owner":"a","fencing_token":42,"expires_in_ms":9}}"#;
+    let broken =
+        r#"{"name":"deploy","holders":[{"owner":"a","fencing_token":42,"expires_in_ms":9}]}"#;
     let gateway = FakeGateway::new([shown, Reply::Lost, Reply::Answer(200, broken.to_owned())]);
     let any = run(&gateway, &["--any"]);
     assert_eq!(any.code, Some(0), "{any:?}");
@@ -171,7 +173,7 @@ fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() 
         assert_eq!(copy.body, r#"{"reason":"x","fencing_token":42}"#);
     }
 
-    let odd = r#"{"state":"held","holder":{"foreign":true,"expires_in_ms":null}}"#;
+    let odd = r#"{"state":"held","holders":[{"foreign":true,"expires_in_ms":null}]}"#;
     let odd = Reply::Answer(200, odd.to_owned());
     let unseen = Reply::problem(403, "forbidden", "");
     for nothing_to_tell_it_by in [odd, unseen] {
@@ -188,7 +190,7 @@ fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() 
 fn of_a_client_without_a_gateway_it_breaks_what_it_saw_and_does_not_repeat_itself() {
     let mark = "8034c43d15bb7ef42e2cc24255217acfc5f4b2f4";
     let holder = format!(r#"{{"foreign":true,"foreign_mark":"{mark}","expires_in_ms":null}}"#);
-    let shown = || Reply::Answer(200, format!(r#"{{"state":"held","holder":{holder}}}"#));
+    let shown = || Reply::Answer(200, format!(r#"{{"state":"held","holders":[{holder}]}}"#));
     let run = |gateway: &FakeGateway, arguments: &[&str]| {
         let arguments = [&["break", "deploy", "--reason", "x"], arguments].concat();
         latchgate(&arguments)
@@ -197,7 +199,7 @@ fn of_a_client_without_a_gateway_it_breaks_what_it_saw_and_does_not_repeat_itsel
     };
     let sent = format!(r#"{{"reason":"x","foreign_mark":"{mark}"}}"#);
     for flag in ["--yes", "--any"] {
-        let broken = Reply::Answer(200, format!(r#"{{"name":"deploy","holder":{holder}}}"#));
+        let broken = Reply::Answer(200, format!(r#"{{"name":"deploy","holders":[{holder}]}}"#));
         let gateway = FakeGateway::new([shown(), broken]);
         let ran = run(&gateway, &[flag]);
         assert_eq!(ran.code, Some(0), "{ran:?}");

@@ -5,6 +5,7 @@ mod audit;
 mod backup;
 mod delay;
 mod dispositions;
+mod endless_files;
 mod events;
 mod exit_codes;
 mod frozen;

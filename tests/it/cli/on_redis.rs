@@ -76,6 +76,29 @@ async fn that_redis_was_started_anew_is_said_when_it_was_and_not_when_the_gatewa
 }
 
 #[tokio::test]
+async fn while_redis_stands_still_nothing_is_in_doubt_that_was_only_to_be_read() {
+    let server = RedisServer::start_with(&["--requirepass", "s3cret"]).await;
+    let setup = on(server.port())
+        .with("LATCHGATE_REDIS_DEADLINE_MS", "500")
+        .with("LATCHGATE_REDIS_COMMAND_TIMEOUT_MS", "250");
+    let gateway = Gateway::start_with(setup);
+    let mut caller = Connection::new(TcpStream::connect(gateway.address).await.unwrap());
+    for path in ["/locks/a", "/locks"] {
+        let look = HttpRequest::new("GET", path.to_owned());
+        // The first question after it has stopped goes over a connection that was good.
+        while caller.ask(&look).await.unwrap().0 != 200 {}
+        server.freeze();
+        let (status, problem) = caller.ask(&look).await.unwrap();
+        assert_eq!(
+            (status, &problem["code"]),
+            (503, &"store-unavailable".into()),
+            "{problem}"
+        );
+        server.thaw();
+    }
+}
+
+#[tokio::test]
 async fn each_thread_sends_over_a_connection_of_its_own() {
     let server = RedisServer::start_with(&["--requirepass", "s3cret"]).await;
     let gateway = Gateway::start_with(on(server.port()).with("LATCHGATE_THREADS", "3"));

@@ -41,6 +41,30 @@ async fn a_scrape_is_no_larger_for_a_thousand_locks_than_for_one() {
     println!("Redis: {}", measure(&gateway).await);
 }
 
+#[tokio::test]
+async fn a_lease_counts_at_one_gateway_whichever_renews_it() {
+    let redis = RedisServer::start().await;
+    let store = format!("redis://127.0.0.1:{}", redis.port());
+    let [granter, other] =
+        [(); 2].map(|()| Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &store)));
+    let acquire = HttpRequest::new("POST", "/locks/a".to_owned()).body(long());
+    let (status, lease) = connect(granter.address).await.ask(&acquire).await.unwrap();
+    assert_eq!(status, 201, "{lease}");
+    let renew =
+        HttpRequest::new("PUT", "/locks/a/renew".to_owned()).body(json!({"token": lease["token"]}));
+    for gateway in [&other, &granter, &other] {
+        let (status, _) = connect(gateway.address).await.ask(&renew).await.unwrap();
+        assert_eq!(status, 200);
+        let [here, there] = [scrape(&granter).await, scrape(&other).await];
+        assert_eq!([here.gauges[0], there.gauges[0]], [1, 0]);
+    }
+    let release = HttpRequest::new("POST", "/locks/a/release".to_owned())
+        .body(json!({"token": lease["token"]}));
+    let (status, _) = connect(granter.address).await.ask(&release).await.unwrap();
+    assert!((200..300).contains(&status), "{status}");
+    assert_eq!(scrape(&granter).await.gauges[0], 0);
+}
+
 /// Nobody's wait runs out before all have come.
 fn patient() -> Setup {
     Setup::default().with("LATCHGATE_LIMITS_MAX_WAIT_MS", &WAIT_MS.to_string())

@@ -1,10 +1,9 @@
 //! `latchgate acquire --wait`.
 
-use std::thread;
-
+use super::run::start;
 use crate::support::{
     gateway::Gateway,
-    program::{Run, latchgate},
+    program::{Run, latchgate, program},
 };
 
 fn on(gateway: &Gateway, arguments: &[&str]) -> Run {
@@ -12,34 +11,58 @@ fn on(gateway: &Gateway, arguments: &[&str]) -> Run {
 }
 
 #[test]
-fn acquire_waits_its_turn_and_tells_a_pipe_nothing_of_it() {
+fn acquire_waits_its_turn_and_tells_a_pipe_how_that_goes() {
     let gateway = Gateway::start();
-    let token = on(&gateway, &["acquire", "deploy"]).read().out;
-    let waiting = on(
-        &gateway,
-        &["acquire", "deploy", "--wait", "30s", "--owner", "next"],
-    );
-    let waiting = thread::spawn(move || waiting.read());
-    while !on(&gateway, &["inspect", "deploy"])
+    let token = on(&gateway, &["acquire", "deploy", "--ttl", "5m"])
         .read()
-        .out
-        .contains("1 waiting\n")
-    {
-        assert!(!waiting.is_finished(), "{:?}", waiting.join());
-    }
+        .out;
+    let mut command = program();
+    command.args(["acquire", "deploy", "--wait", "5m", "--owner", "next"]);
+    let mut waiting = start(&gateway.url(), command);
+    waiting.said("latchgate: waiting for deploy: ");
+    waiting.said(", position 1 of 1, held by ");
+    waiting.said(", expires in ");
     let released = on(&gateway, &["release", "deploy"]).env("LATCHGATE_TOKEN", token.trim_end());
     assert_eq!(released.read().code, Some(0));
-    let acquired = waiting.join().unwrap();
+    let acquired = waiting.wait();
     assert_eq!(
         (acquired.code, acquired.out.len()),
         (Some(0), 44),
         "{acquired:?}"
     );
-    assert!(
-        acquired.err.starts_with("acquired deploy: "),
-        "{acquired:?}"
+    let last = acquired.err.lines().last().unwrap_or_default();
+    assert!(last.starts_with("acquired deploy: "), "{acquired:?}");
+}
+
+#[test]
+fn a_pipe_is_told_when_the_position_and_the_holder_change() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let acquire = |owner: &str| {
+        let mut command = program();
+        command.args(["acquire", "deploy", "--ttl", "1h", "--wait", "5m"]);
+        command.args(["--owner", owner]);
+        start(&url, command)
+    };
+    let first = on(
+        &gateway,
+        &["acquire", "deploy", "--ttl", "1h", "--owner", "one"],
     );
-    assert_eq!(acquired.err.lines().count(), 1, "{acquired:?}");
+    let first = first.read();
+    assert_eq!(
+        (first.code, first.err.lines().count()),
+        (Some(0), 1),
+        "{first:?}"
+    );
+    let mut second = acquire("two");
+    second.said(", position 1 of 1, held by one, expires in 59m 5");
+    let third = acquire("three");
+    third.said(", position 2 of 2, held by one");
+    let released =
+        on(&gateway, &["release", "deploy"]).env("LATCHGATE_TOKEN", first.out.trim_end());
+    assert_eq!(released.read().code, Some(0));
+    assert_eq!(second.wait().code, Some(0));
+    third.said(", position 1 of 1, held by two");
 }
 
 #[test]

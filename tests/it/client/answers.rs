@@ -77,13 +77,13 @@ async fn renew_and_release_carry_the_token_in_its_header() {
 
 #[tokio::test]
 async fn a_lock_that_is_held_says_by_whom() {
-    let more = r#","retry_after_ms":1200,"holder":{"owner":"ci","metadata":{},"fencing_token":41,"expires_in_ms":9000,"foreign":false}"#;
+    let more = r#","retry_after_ms":1200,"holders":[{"owner":"ci","metadata":{},"fencing_token":41,"expires_in_ms":9000,"foreign":false}]"#;
     let gateway = FakeGateway::new([Reply::problem(423, "locked", more)]);
     let Err(ClientError::Held(problem)) = acquire(&gateway).await else {
         panic!("it is held");
     };
     assert_eq!(problem.retry_after(), Some(Duration::from_millis(1_200)));
-    assert_eq!(problem.holder.unwrap().owner.as_deref(), Some("ci"));
+    assert_eq!(problem.holders[0].owner.as_deref(), Some("ci"));
     assert_eq!(gateway.received().len(), 1);
 }
 
@@ -141,14 +141,17 @@ async fn success_without_a_lease_leaves_open_whether_there_is_one() {
 
 #[tokio::test]
 async fn a_lock_is_free_or_held() {
-    let free = r#"{"name":"deploy","state":"free","holder":null,"waiters":[]}"#;
+    let free = r#"{"name":"deploy","state":"free","holders":[],"waiters":[]}"#;
     let gateway = FakeGateway::new([Reply::Answer(200, free.to_owned())]);
     let lock = client(&gateway).inspect(&name()).await.unwrap();
-    assert_eq!((lock.state, lock.holder.as_ref()), (LockState::Free, None));
+    assert_eq!(
+        (lock.state, lock.holders.as_slice()),
+        (LockState::Free, [].as_slice())
+    );
     assert_eq!(lock.json(), free);
-    let held = r#"{"name":"deploy","state":"held","holder":{"foreign":true,"expires_in_ms":null,"fencing_token":null,"metadata":{}}}"#;
+    let held = r#"{"name":"deploy","state":"held","holders":[{"foreign":true,"expires_in_ms":null,"fencing_token":null,"metadata":{}}]}"#;
     let gateway = FakeGateway::new([Reply::Answer(200, held.to_owned())]);
     let lock = client(&gateway).inspect(&name()).await.unwrap();
     assert_eq!(lock.state, LockState::Held);
-    assert!(lock.holder.unwrap().foreign);
+    assert!(lock.holders[0].foreign);
 }

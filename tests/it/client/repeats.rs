@@ -184,6 +184,18 @@ async fn a_look_leaves_nothing_in_doubt() {
     let error = client(&gateway).inspect(&name()).await.unwrap_err();
     assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
     assert_eq!(gateway.received().len(), 3);
+    // A gateway of an earlier version, and a proxy that has lost its own.
+    let gateway = FakeGateway::new([Reply::problem(504, "outcome-unknown", "")]);
+    let error = client(&gateway).inspect(&name()).await.unwrap_err();
+    assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
+    let gateway = FakeGateway::new([Reply::Answer(502, "<html>".to_owned())]);
+    let error = client(&gateway).inspect(&name()).await.unwrap_err();
+    assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("a proxy answered with status 502")
+    );
 }
 
 #[tokio::test]

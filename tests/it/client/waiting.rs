@@ -18,7 +18,7 @@ use super::fixture::{TOKEN, client, client_of, lease, name};
 const FOR_EVER: Duration = AcquireRequest::FOR_EVER;
 
 fn locked() -> Reply {
-    let more = r#","waiters":3,"holder":{"owner":"ci","fencing_token":41,"expires_in_ms":9000}"#;
+    let more = r#","waiters":3,"holders":[{"owner":"ci","fencing_token":41,"expires_in_ms":9000}]"#;
     Reply::problem(423, "locked", more)
 }
 

@@ -67,7 +67,7 @@ pub(super) async fn are_the_same_for_the_same_lease(fixture: &dyn Fixture) {
     let fence = granted(&store, &first).await.fence;
     assert_eq!(granted(&store, &first).await.fence, fence);
     let renewal = store.renew(&first.name, &first.token, None).await.unwrap();
-    assert!(matches!(renewal, Renewal::Renewed(held) if held.fence == fence));
+    assert!(matches!(renewal, Renewal::Renewed(held, _) if held.fence == fence));
     fixture.restart().await;
     assert_eq!(granted(&fixture.store(), &first).await.fence, fence);
 }

@@ -43,7 +43,7 @@ pub(super) async fn whoever_it_was_adopted_from_does_not_renew_it_either(fixture
     assert_eq!(renewal, Renewal::Adopted);
     let store = fixture.store();
     let renewal = store.renew(&lease.name, &lease.token, None).await;
-    let unchanged = matches!(&renewal, Ok(Renewal::Renewed(held)) if held.ttl == ttl(LONG));
+    let unchanged = matches!(&renewal, Ok(Renewal::Renewed(held, _)) if held.ttl == ttl(LONG));
     assert!(unchanged, "{renewal:?}");
 }
 
@@ -68,12 +68,12 @@ pub(super) async fn of_many_who_adopt_it_together_one_keeps_it(fixture: &dyn Fix
         adoptions.spawn(async move { store.renew_as(adopter, &name, &token, None).await });
     }
     for renewal in adoptions.join_all().await {
-        assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
+        assert!(matches!(renewal, Ok(Renewal::Renewed(..))), "{renewal:?}");
     }
     let mut keepers = 0;
     for id in adopters {
         match renewed_as(fixture, &lease, Renewer::Keeper(id), LONG).await {
-            Renewal::Renewed(_) => keepers += 1,
+            Renewal::Renewed(..) => keepers += 1,
             other => assert_eq!(other, Renewal::Adopted),
         }
     }
@@ -85,7 +85,7 @@ pub(super) async fn an_adoption_may_be_repeated(fixture: &dyn Fixture) {
     let id = KeeperId::random();
     for _ in 0..3 {
         let renewal = renewed_as(fixture, &lease, Renewer::Adopter(id), LONG).await;
-        assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+        assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
         kept(fixture, &lease, id).await;
     }
     not_kept(fixture, &lease, first(&lease)).await;
@@ -95,7 +95,7 @@ pub(super) async fn the_token_alone_renews_and_releases_whoever_keeps_it(fixture
     let lease = held(fixture).await;
     let adopter = adopted(fixture, &lease).await;
     let renewal = renewed_as(fixture, &lease, Renewer::Bearer, LONG).await;
-    assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+    assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
     kept(fixture, &lease, adopter).await;
     released(&fixture.store(), &lease).await;
     let release = released_as(fixture, &lease, adopter).await;
@@ -201,14 +201,14 @@ fn first(attempt: &Attempt) -> KeeperId {
 async fn adopted(fixture: &dyn Fixture, lease: &Attempt) -> KeeperId {
     let id = KeeperId::random();
     let renewal = renewed_as(fixture, lease, Renewer::Adopter(id), LONG).await;
-    assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+    assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
     id
 }
 
 /// It renews as the keeper.
 async fn kept(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId) {
     let renewal = renewed_as(fixture, lease, Renewer::Keeper(keeper), LONG).await;
-    assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+    assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
 }
 
 /// It neither renews nor releases as the keeper, and the lease lives on.

@@ -9,11 +9,12 @@ use std::{
 };
 
 use latchgate::{
-    lock::{LockName, NamePrefix, Owner},
+    lock::{LockName, Metadata, NamePrefix, Owner, SearchText},
     store::{
         AnyStore, Store,
         contract::{Attempt, Holder, ListQuery, Page},
         cursor::{Cursor, Scanned},
+        list_filter::ListFilter,
     },
 };
 use tokio::task::JoinSet;
@@ -83,7 +84,10 @@ pub(super) async fn shows_the_names_that_begin_so_and_no_others(fixture: &dyn Fi
         ("other", vec![]),
     ] {
         let query = ListQuery {
-            prefix: NamePrefix::new(prefix).unwrap(),
+            filter: ListFilter {
+                prefix: NamePrefix::new(prefix).unwrap(),
+                ..ListFilter::default()
+            },
             ..all(2)
         };
         assert_eq!(names(&walk(fixture, &query).await), expected, "{prefix}");
@@ -106,10 +110,53 @@ pub(super) async fn shows_the_leases_of_an_owner_and_no_others(fixture: &dyn Fix
         granted(&store, &asked).await;
     }
     let query = ListQuery {
-        owner: Some(Owner::new("ci").unwrap()),
+        filter: ListFilter {
+            owner: Some(Owner::new("ci").unwrap()),
+            ..ListFilter::default()
+        },
         ..all(1)
     };
     assert_eq!(names(&walk(fixture, &query).await), ["a", "e"]);
+}
+
+pub(super) async fn shows_what_is_searched_for_in_name_owner_and_metadata(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    hold(&store, "other", 60).await;
+    for (lock, owner, value) in [
+        ("deploy:prod", "anna", "4711"),
+        ("build", "PROD runner", "4712"),
+        ("ticket", "bert", "https://ci.example/Prod/1"),
+        ("Zeta", "Zoë", "x"),
+        ("team:build", "prod", "x"),
+    ] {
+        let entries = [("prod-key".to_owned(), value.to_owned())];
+        let asked = Attempt {
+            owner: Some(Owner::new(owner).unwrap()),
+            metadata: Metadata::new(entries.into()).unwrap(),
+            ..attempt(lock, LONG)
+        };
+        granted(&store, &asked).await;
+    }
+    let everywhere = vec!["build", "deploy:prod", "team:build", "ticket"];
+    for (prefix, owner, search, expected) in [
+        ("", "", "pRoD", everywhere),
+        ("", "", "ZOË", vec!["Zeta"]),
+        ("", "", "471", vec!["build", "deploy:prod"]),
+        ("", "", "prod-key", vec![]),
+        ("team", "", "prod", vec!["team:build"]),
+        ("", "bert", "prod", vec!["ticket"]),
+        ("", "", "other:7", vec!["other:7"]),
+    ] {
+        let query = ListQuery {
+            filter: ListFilter {
+                prefix: NamePrefix::new(prefix).unwrap(),
+                owner: Owner::new(owner).ok(),
+                search: Some(SearchText::new(search).unwrap()),
+            },
+            ..all(2)
+        };
+        assert_eq!(names(&walk(fixture, &query).await), expected, "{search}");
+    }
 }
 
 pub(super) async fn pages_are_as_long_as_was_asked_for(fixture: &dyn Fixture) {
@@ -287,8 +334,7 @@ pub(super) async fn a_cursor_that_means_nothing_here_begins_anew(fixture: &dyn F
 
 fn all(limit: usize) -> ListQuery {
     ListQuery {
-        prefix: NamePrefix::default(),
-        owner: None,
+        filter: ListFilter::default(),
         limit,
         cursor: None,
     }

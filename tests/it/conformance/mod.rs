@@ -10,6 +10,7 @@ mod fixture;
 mod give_back;
 mod idempotency;
 mod keepers;
+mod late;
 mod list;
 mod model;
 mod random;

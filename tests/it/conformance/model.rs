@@ -116,7 +116,7 @@ impl Model {
     pub(super) fn renewed(&self, name: &LockName, token: &TokenHash, answer: &Renewal) -> bool {
         match self.held.get(name) {
             Some(held) if held.token == *token => {
-                matches!(answer, Renewal::Renewed(lease) if lease.fence == held.fence)
+                matches!(answer, Renewal::Renewed(lease, _) if lease.fence == held.fence)
             }
             other => *answer == Renewal::Lost(loss(other)),
         }

@@ -79,7 +79,7 @@ pub(super) async fn stops_at_the_hold_limit(fixture: &dyn Fixture) {
     let loss = eventually("the hold limit is reached", async || {
         let before = Instant::now();
         match store.renew(&first.name, &first.token, None).await.unwrap() {
-            Renewal::Renewed(held) => {
+            Renewal::Renewed(held, _) => {
                 assert!(before + held.expires_in <= end + GRAIN);
                 None
             }
@@ -141,7 +141,7 @@ async fn renewed(fixture: &dyn Fixture, attempt: &Attempt, ms: Option<u64>) -> H
     let Attempt { name, token, .. } = attempt;
     let renewal = fixture.store().renew(name, token, ms.map(ttl)).await;
     match renewal.unwrap() {
-        Renewal::Renewed(held) => held,
+        Renewal::Renewed(held, _) => held,
         lost @ (Renewal::Adopted | Renewal::Lost(_)) => panic!("not renewed: {lost:?}"),
     }
 }

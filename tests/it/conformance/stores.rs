@@ -5,7 +5,7 @@ use std::future::ready;
 use super::{
     breaks,
     embedded::Embedded,
-    exclusion, expiry, fences, give_back, idempotency, keepers, list, random,
+    exclusion, expiry, fences, give_back, idempotency, keepers, late, list, random,
     redis::Redis,
     redlock::Redlock,
     release, renew, told,
@@ -119,6 +119,7 @@ conformance! {
             shows_nothing_that_has_ended,
             shows_the_names_that_begin_so_and_no_others,
             shows_the_leases_of_an_owner_and_no_others,
+            shows_what_is_searched_for_in_name_owner_and_metadata,
             pages_are_as_long_as_was_asked_for,
             a_walk_comes_by_all_that_is_held_while_others_come_and_go,
             a_walk_goes_on_after_a_restart,
@@ -136,6 +137,11 @@ conformance! {
             outlast_a_late_copy_of_the_acquire,
             leave_nothing_to_be_given_back,
             survive_a_restart,;
+        late:
+            a_grant_is_told_without_the_time_since_it_was_made,
+            a_renewal_is_told_without_the_time_since_it_was_made,
+            a_hand_off_is_told_without_the_time_since_it_was_made,
+            a_renewal_tells_what_was_left_before,;
         told:
             a_lease_is_told_with_all_that_it_was_given,
             inspect_shows_what_acquire_told,

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use latchgate::{
-    lock::{HoldLimit, Metadata, NamePrefix, Owner},
+    lock::{HoldLimit, Metadata, Owner},
     store::{
         Store as _, StoreError, Unavailability,
         contract::{Attempt, Health, Holder, Inspection, ListQuery},
+        list_filter::ListFilter,
     },
 };
 use tokio::time::Instant;
@@ -83,8 +84,7 @@ pub(super) async fn a_closed_store_says_that_it_closes(fixture: &dyn Fixture) {
     assert_eq!(store.inspect(&lock).await, Err(closing.clone()));
     assert_eq!(store.break_lock(&lock, None).await, Err(closing.clone()));
     let query = ListQuery {
-        prefix: NamePrefix::default(),
-        owner: None,
+        filter: ListFilter::default(),
         limit: 1,
         cursor: None,
     };

@@ -3,6 +3,7 @@
 
 mod corrupt;
 mod directory;
+mod full;
 mod killed;
 mod open;
 pub(crate) mod place;

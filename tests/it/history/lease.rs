@@ -22,12 +22,29 @@ pub(crate) struct Lease {
     pub(super) granted: u64,
     /// Until when it certainly lasts unless it is ended: time counts from when a request was sent.
     pub(super) lasts: u64,
+    /// Until when its holder believes that it lasts, by the rule that the documentation gives to clients.
+    pub(super) believed: u64,
     /// Until when it lasts at most; never over while a renewal is open.
     pub(super) may_last: u64,
     /// From when somebody may have ended it: a release or a break was sent, or its stream was over.
     pub(super) ending: u64,
     /// When it certainly had ended, because that was answered.
     pub(super) ended: u64,
+}
+
+/// What a client leaves for the way of an answer when it counts from when it has received it. Here that is the time for
+/// which it may not run on a machine that does other things.
+const TRAVEL: u64 = 300 * MS;
+
+/// Until when a client relies on what an answer says is left: from when it has received it.
+fn believed(op: &Op, left_ms: u64) -> u64 {
+    let left = (left_ms * MS).saturating_sub(TRAVEL);
+    // One that was frozen cannot know for how long the answer was there.
+    if op.read_late {
+        0
+    } else {
+        op.returned().saturating_add(left)
+    }
 }
 
 // === impl Lease ===
@@ -53,6 +70,7 @@ impl Lease {
             asked,
             granted: heard,
             lasts: op.asked.saturating_add(left_ms * MS),
+            believed: believed(op, left_ms),
             may_last: heard.saturating_add(ttl),
             ending: NEVER,
             ended: NEVER,
@@ -75,6 +93,7 @@ impl Lease {
         self.asked = self.asked.min(other.asked);
         self.granted = self.granted.min(other.granted);
         self.lasts = self.lasts.max(other.lasts);
+        self.believed = self.believed.max(other.believed);
         self.may_last = self.may_last.max(other.may_last);
         self.ending = self.ending.min(other.ending);
     }
@@ -84,6 +103,7 @@ impl Lease {
         match (&op.ask, op.answer()) {
             (Ask::Renew { .. }, Some(RecordedAnswer::Renewed { left_ms, .. })) => {
                 self.lasts = self.lasts.max(op.asked + left_ms * MS);
+                self.believed = self.believed.max(believed(op, *left_ms));
                 self.may_last = self.may_last.max(op.returned() + left_ms * MS);
             }
             (Ask::Renew { .. }, _) if op.outcome() == OpOutcome::Open => self.may_last = NEVER,
@@ -102,7 +122,7 @@ impl Lease {
 
     /// Until when its holder relies on it.
     pub(super) fn relied_on(&self) -> u64 {
-        self.lasts.min(self.ending)
+        self.lasts.max(self.believed).min(self.ending)
     }
 
     /// When the lock is free again at the latest.

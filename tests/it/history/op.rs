@@ -22,6 +22,8 @@ pub(crate) struct Op {
     pub(super) kept: Vec<(u64, u64)>,
     /// When its stream ended, its client hung up, or the process of its client was killed.
     pub(super) over: Option<u64>,
+    /// Whether its client read the answer late because it was frozen.
+    pub(super) read_late: bool,
     /// Whether the client hung up on purpose.
     pub(super) hung_up: bool,
     /// Whether it did so before anything was on its way.

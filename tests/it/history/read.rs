@@ -120,6 +120,7 @@ impl History {
                     heard: None,
                     kept: Vec::new(),
                     over: None,
+                    read_late: false,
                     hung_up: false,
                     early: false,
                 });
@@ -195,6 +196,7 @@ impl History {
             let theirs = self.ops.iter_mut().filter(|op| op.by == fault.target);
             for op in theirs {
                 op.kept.retain(|(at, _)| !frozen.contains(at));
+                op.read_late |= op.heard.as_ref().is_some_and(|(at, _)| frozen.contains(at));
             }
         }
     }

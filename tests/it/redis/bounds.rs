@@ -90,7 +90,7 @@ async fn only_the_first_renewal_asks_twice_of_a_lease_that_was_made_shorter() {
     let renew = async |ttl| {
         calls(&rig).await;
         let renewed = rig.store.renew(&asked.name, &asked.token, ttl).await;
-        let Ok(Renewal::Renewed(lease)) = renewed else {
+        let Ok(Renewal::Renewed(lease, _)) = renewed else {
             panic!("{renewed:?}");
         };
         (lease.expires_in, calls(&rig).await["evalsha"])

@@ -95,7 +95,7 @@ async fn a_fence_comes_again_only_if_data_and_time_are_lost_and_the_gateway_was_
     assert!(after > before, "{after} after {before}");
     rig.server.run(&["FLUSHALL"]).await;
     let fresh = open(&rig.server.url(), &quick(), &rig.lifecycle);
-    // The documentation says so (docs/semantics.md, "The clock"): this is the hole that is left.
+    // The documentation says so (docs/stores/redis.md, "Fencing tokens"): this is the hole that is left.
     assert!(turn(&fresh).await < before);
 }
 
@@ -187,7 +187,7 @@ async fn one_that_is_impossible_spoils_no_lease_that_is_renewed() {
     // Half a minute after the beginning of 1970.
     clock.set(30 - now);
     let renewed = rig.store.renew(&asked.name, &asked.token, None).await;
-    let Ok(Renewal::Renewed(renewed)) = renewed else {
+    let Ok(Renewal::Renewed(renewed, _)) = renewed else {
         panic!("{renewed:?}");
     };
     assert_eq!(renewed.fence, lease.fence);

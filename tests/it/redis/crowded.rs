@@ -87,7 +87,7 @@ async fn round() -> Round {
         tokio::join!(biased; renewal, serve).0
     };
     let (renewed, answers) = tokio::join!(renewal, all);
-    assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
+    assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
     // Whoever finds no room is told that nothing happened.
     let overloaded = StoreError::from(Unavailability::Overloaded);
     let refused = answers.iter().filter_map(|answer| answer.as_ref().err());

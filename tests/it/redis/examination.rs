@@ -107,7 +107,7 @@ async fn the_documented_user_may_do_everything_that_is_needed() {
         }
     ));
     let renewal = store.renew(&asked.name, &asked.token, None).await.unwrap();
-    assert!(matches!(renewal, Renewal::Renewed(_)));
+    assert!(matches!(renewal, Renewal::Renewed(..)));
     let page = store.list(&super::list::all(10, None)).await.unwrap();
     assert_eq!(page.locks.len(), 1);
     let released = store.release(&asked.name, &asked.token).await.unwrap();

@@ -183,7 +183,7 @@ async fn late_copies_of_a_renewal_do_not_make_a_lease_end_sooner_than_its_holder
             "{unknown:?}"
         );
         let renewed = rig.store.renew(name, token, Some(ttl(60_000))).await;
-        assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
+        assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
         write_down_everything(&rig.server).await;
         proxy.let_go();
         eventually("all copies arrive", async || {
@@ -205,7 +205,7 @@ async fn a_lease_is_made_to_end_sooner_although_replies_are_lost() {
         proxy.strike(&renewal, Fault::CutReply);
         let (name, token) = (&asked.name, &asked.token);
         let renewed = rig.store.renew(name, token, Some(ttl(5_000))).await;
-        let Ok(Renewal::Renewed(lease)) = renewed else {
+        let Ok(Renewal::Renewed(lease, _)) = renewed else {
             panic!("{renewed:?}");
         };
         assert_eq!(proxy.strikes(), 1);
@@ -240,7 +240,7 @@ async fn a_late_copy_of_a_renewal_does_not_lengthen_a_lease_that_was_made_shorte
             }
         }
         let shorter = rig.store.renew(name, token, Some(ttl(10_000))).await;
-        let Ok(Renewal::Renewed(lease)) = shorter else {
+        let Ok(Renewal::Renewed(lease, _)) = shorter else {
             panic!("{shorter:?}");
         };
         assert_eq!(lease.ttl, ttl(10_000));
@@ -249,7 +249,7 @@ async fn a_late_copy_of_a_renewal_does_not_lengthen_a_lease_that_was_made_shorte
         assert!(left <= 10_000, "{left}, {earlier:?} {answered}");
         // Whoever renews it now makes it last again.
         let renewed = rig.store.renew(name, token, Some(ttl(40_000))).await;
-        let Ok(Renewal::Renewed(lease)) = renewed else {
+        let Ok(Renewal::Renewed(lease, _)) = renewed else {
             panic!("{renewed:?}");
         };
         assert!(lease.expires_in > Duration::from_secs(30), "{lease:?}");
@@ -265,7 +265,7 @@ async fn a_renewal_is_answered_with_its_ttl_whoever_else_renews_the_lease() {
     let renews = async |ms: u64| {
         for _ in 0..100 {
             let renewed = rig.store.renew(name, token, Some(ttl(ms))).await;
-            let Ok(Renewal::Renewed(lease)) = renewed else {
+            let Ok(Renewal::Renewed(lease, _)) = renewed else {
                 panic!("{renewed:?}");
             };
             assert_eq!(lease.ttl, ttl(ms));

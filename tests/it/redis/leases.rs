@@ -109,7 +109,7 @@ async fn renewing_counts_from_now_and_a_new_ttl_becomes_the_leases_own() {
             .await
             .unwrap()
         {
-            Renewal::Renewed(renewed) => {
+            Renewal::Renewed(renewed, _) => {
                 assert_eq!(renewed.fence, lease.fence);
                 assert_eq!(renewed.expires_in, Duration::from_secs(left));
                 assert_eq!(renewed.ttl, ttl(left * 1_000));
@@ -139,7 +139,7 @@ async fn no_renewal_goes_past_the_hold_limit() {
         .renew(&asked.name, &asked.token, Some(ttl(60_000)))
         .await
         .unwrap();
-    let Renewal::Renewed(lease) = renewal else {
+    let Renewal::Renewed(lease, _) = renewal else {
         panic!("{renewal:?}");
     };
     assert!(
@@ -155,7 +155,7 @@ async fn no_renewal_goes_past_the_hold_limit() {
             .await
             .unwrap()
         {
-            Renewal::Renewed(_) => None,
+            Renewal::Renewed(..) => None,
             Renewal::Adopted => panic!("nobody adopted it"),
             Renewal::Lost(loss) => Some(loss),
         }

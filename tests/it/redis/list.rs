@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use latchgate::{
     lifecycle::Lifecycle,
-    lock::NamePrefix,
     store::{
         Store, StoreError,
         contract::{Acquisition, Health, Holder, ListQuery, Page, Release},
         cursor::Cursor,
+        list_filter::ListFilter,
     },
 };
 
@@ -21,8 +21,7 @@ use crate::support::{Fault, RedisServer, cmd};
 
 pub(super) fn all(limit: usize, cursor: Option<Cursor>) -> ListQuery {
     ListQuery {
-        prefix: NamePrefix::default(),
-        owner: None,
+        filter: ListFilter::default(),
         limit,
         cursor,
     }

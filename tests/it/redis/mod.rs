@@ -28,5 +28,6 @@ mod replicated;
 mod revoked;
 pub(crate) mod rig;
 pub(crate) mod sentinel;
+mod slow_answers;
 mod tombstones;
 mod waiting;

@@ -60,7 +60,7 @@ async fn what_was_granted_in_the_end_that_is_missing_is_free_and_its_fence_is_pa
     let refused = fresh.acquire(&attempt("kept")).await;
     assert!(matches!(refused, Ok(Acquisition::Held(_))), "{refused:?}");
     let renewal = fresh.renew(&kept.name, &kept.token, None).await;
-    assert!(matches!(&renewal, Ok(Renewal::Renewed(lease)) if lease.fence == first.fence));
+    assert!(matches!(&renewal, Ok(Renewal::Renewed(lease, _)) if lease.fence == first.fence));
     let renewal = fresh.renew(&lost.name, &lost.token, None).await;
     assert_eq!(renewal, Ok(Renewal::Lost(Loss::Free)));
     // Through a gateway that has never heard of it.

@@ -50,5 +50,5 @@ async fn nothing_is_granted_and_nothing_lost_and_with_a_new_one_all_goes_on() {
         store.renew(&held.name, &held.token, None).await.ok()
     })
     .await;
-    assert!(matches!(&renewed, Renewal::Renewed(now) if now.fence == lease.fence));
+    assert!(matches!(&renewed, Renewal::Renewed(now, _) if now.fence == lease.fence));
 }

@@ -113,7 +113,7 @@ async fn no_end_of_an_attempt_is_replaced_by_an_earlier_one() {
         remember(server, &adopted, before).await;
         let newer = Renewer::Adopter(KeeperId::random());
         let renewal = store.renew_as(newer, &adopted.name, &adopted.token, None);
-        assert!(matches!(renewal.await, Ok(Renewal::Renewed(_))));
+        assert!(matches!(renewal.await, Ok(Renewal::Renewed(..))));
         let later = if before == "g" { "a" } else { before };
         assert_eq!(remembered(&adopted).await, later);
 

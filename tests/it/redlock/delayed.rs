@@ -38,6 +38,12 @@ async fn a_new_quorum_waits_says_so_and_then_votes() {
         matches!(&health, Health::Outage(why) if why.contains("it votes in")),
         "{health:?}"
     );
+    let refuses_for = rig.check("votes").await.refuses_for;
+    let until = refuses_for.expect("nobody knows for how long");
+    assert!(
+        !until.is_zero() && until <= Duration::from_secs(3),
+        "{until:?}"
+    );
     let asked = attempt("lock");
     eventually("the nodes vote", async || {
         rig.store.acquire(&asked).await.ok()
@@ -48,6 +54,7 @@ async fn a_new_quorum_waits_says_so_and_then_votes() {
         (rig.health("votes").await == Health::Passing).then_some(())
     })
     .await;
+    assert_eq!(rig.check("votes").await.refuses_for, None);
 }
 
 #[tokio::test]

@@ -1,12 +1,10 @@
 //! A list over a quorum: what is held throughout is on one page at least.
 
-use latchgate::{
-    lock::NamePrefix,
-    store::{
-        Store,
-        contract::{ListQuery, Page},
-        cursor::Cursor,
-    },
+use latchgate::store::{
+    Store,
+    contract::{ListQuery, Page},
+    cursor::Cursor,
+    list_filter::ListFilter,
 };
 
 use super::rig::{Rig, attempt, eventually};
@@ -14,8 +12,7 @@ use crate::support::Fault;
 
 async fn page(rig: &Rig, cursor: Option<Cursor>) -> Page {
     let query = ListQuery {
-        prefix: NamePrefix::default(),
-        owner: None,
+        filter: ListFilter::default(),
         limit: 1,
         cursor,
     };

@@ -3,10 +3,10 @@
 use latchgate::{
     config::StoreUrl,
     lifecycle::Lifecycle,
-    lock::NamePrefix,
     store::{
         Store,
         contract::{Health, ListQuery, Release},
+        list_filter::ListFilter,
         redis::RedlockStore,
     },
 };
@@ -50,8 +50,7 @@ async fn the_documented_permissions_are_enough() {
     granted(store.acquire(&asked).await);
     store.renew(&asked.name, &asked.token, None).await.unwrap();
     let query = ListQuery {
-        prefix: NamePrefix::default(),
-        owner: None,
+        filter: ListFilter::default(),
         limit: 10,
         cursor: None,
     };

@@ -36,7 +36,7 @@ async fn without_a_majority_the_answer_is_soon_that_nothing_happened_and_then_al
     .await;
     assert!(rig.turn("lock").await > fence);
     let renewal = rig.store.renew(&held.name, &held.token, None).await;
-    assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
+    assert!(matches!(renewal, Ok(Renewal::Renewed(..))), "{renewal:?}");
     let health = rig.health("connection").await;
     assert!(matches!(health, Health::Warning(_)), "{health:?}");
     rig.server_mut(0).start_again().await;
@@ -55,7 +55,7 @@ async fn a_lease_is_renewed_and_released_with_a_minority_down() {
     for _ in 0..5 {
         let renewal = rig.store.renew(&asked.name, &asked.token, None).await;
         assert!(
-            matches!(&renewal, Ok(Renewal::Renewed(held)) if held.fence == lease.fence),
+            matches!(&renewal, Ok(Renewal::Renewed(held, _)) if held.fence == lease.fence),
             "{renewal:?}"
         );
     }
@@ -71,7 +71,7 @@ async fn a_renewal_takes_no_node_again_and_without_a_majority_the_lease_is_lost(
     let (asked, _) = rig.grant_everywhere("lock").await;
     rig.server(0).run(&["DEL", "lg:{lock}:lock"]).await;
     let renewal = rig.store.renew(&asked.name, &asked.token, None).await;
-    assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
+    assert!(matches!(renewal, Ok(Renewal::Renewed(..))), "{renewal:?}");
     assert_eq!(rig.holds(&asked.name).await, 2);
     rig.server(1).run(&["DEL", "lg:{lock}:lock"]).await;
     let renewal = rig.store.renew(&asked.name, &asked.token, None).await;

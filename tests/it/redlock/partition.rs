@@ -119,7 +119,7 @@ async fn whoever_is_cut_off_from_a_majority_is_granted_nothing_and_loses_nothing
     .await;
     let renewed = eventually("it renews what it holds", async || {
         match apart.store.renew(&held.name, &held.token, None).await {
-            Ok(Renewal::Renewed(renewed)) => Some(renewed.fence),
+            Ok(Renewal::Renewed(renewed, _)) => Some(renewed.fence),
             Ok(lost) => panic!("{lost:?}"),
             Err(_) => None,
         }

@@ -43,7 +43,7 @@ async fn is_held_by_the_others(rig: &Rig, held: &Attempt, lease: &HeldLease) {
     assert!(matches!(other, Ok(Acquisition::Held(_))), "{other:?}");
     let renewal = rig.store.renew(&held.name, &held.token, None).await;
     assert!(
-        matches!(&renewal, Ok(Renewal::Renewed(now)) if now.fence == lease.fence),
+        matches!(&renewal, Ok(Renewal::Renewed(now, _)) if now.fence == lease.fence),
         "{renewal:?}"
     );
 }

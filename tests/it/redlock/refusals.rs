@@ -123,7 +123,7 @@ impl<'a> Operator<'a> {
 async fn is_renewed(rig: &Rig, held: &Attempt, lease: &HeldLease) {
     let renewal = rig.store.renew(&held.name, &held.token, None).await;
     assert!(
-        matches!(&renewal, Ok(Renewal::Renewed(now)) if now.fence == lease.fence),
+        matches!(&renewal, Ok(Renewal::Renewed(now, _)) if now.fence == lease.fence),
         "{renewal:?}"
     );
 }

@@ -35,7 +35,7 @@ async fn those_that_evict_do_not_vote_and_what_is_held_is_renewed_and_released()
     })
     .await;
     let renewal = rig.store.renew(&held.name, &held.token, None).await;
-    assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
+    assert!(matches!(renewal, Ok(Renewal::Renewed(..))), "{renewal:?}");
     let release = rig.store.release(&held.name, &held.token).await;
     assert_eq!(release, Ok(Release::Released));
     policy(2, "noeviction").await;

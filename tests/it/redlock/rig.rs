@@ -156,7 +156,7 @@ impl Rig {
         self.check(check).await.health
     }
 
-    async fn check(&self, check: &str) -> Check {
+    pub(super) async fn check(&self, check: &str) -> Check {
         let checks = self.store.check().await;
         let found = checks.into_iter().find(|found| found.name == check);
         found.expect("there is such a check")

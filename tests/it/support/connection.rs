@@ -1,11 +1,12 @@
 //! HTTP/1.1 by hand over one connection, on which whatever goes wrong is told and nothing is repeated.
 
-use std::{fmt::Write, io, time::Duration};
+use std::{fmt::Write, io, net::SocketAddr, time::Duration};
 
 use futures_util::FutureExt;
 use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
     time::timeout,
 };
 
@@ -35,6 +36,13 @@ pub(crate) type Event = (String, Value);
 
 /// Longer than any wait in a queue, and than what a machine takes that does other things as well.
 const TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Connects with room for few bytes that are not read, whatever the machine grants by default.
+pub(crate) async fn connect_with_little_room(to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.connect(to).await.unwrap()
+}
 
 // === impl HttpRequest ===
 

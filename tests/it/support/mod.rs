@@ -25,7 +25,7 @@ pub(crate) use authority::{Authority, Files};
 pub(crate) use cable::Cable;
 pub(crate) use caller::Caller;
 pub(crate) use clock::Clock;
-pub(crate) use connection::{Connection, Event, HttpRequest, read_event};
+pub(crate) use connection::{Connection, Event, HttpRequest, connect_with_little_room, read_event};
 pub(crate) use deadline::eventually;
 pub(crate) use descriptors::raise_the_limit;
 pub(crate) use full::full;

@@ -46,7 +46,7 @@ async fn requests_that_are_reset_without_an_end_cost_a_holder_nothing() {
     let renewed = holder.ask(Method::PUT, "/locks/a/renew", &header, "").await;
     assert_eq!(renewed.0, 200);
     let shown = holder.inspect("a").await;
-    assert_eq!(shown["holder"]["fencing_token"], lease["fencing_token"]);
+    assert_eq!(shown["holders"][0]["fencing_token"], lease["fencing_token"]);
 }
 
 #[tokio::test]

@@ -19,3 +19,4 @@ mod refusals;
 mod reload;
 mod rotation;
 mod shared;
+mod unsent;

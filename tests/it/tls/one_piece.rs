@@ -25,16 +25,23 @@ const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const SETTINGS_HEARD: &[u8] = b"\0\0\0\x04\x01\0\0\0\0";
 const GO_AWAY: &[u8] = b"\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
-/// A frame of the first stream. The flags say whether the headers, or the stream, end with it.
-fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+/// A frame of a stream. The flags say whether the headers, or the stream, end with it.
+pub(super) fn frame_of(stream: u32, kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut frame = length[1..].to_vec();
-    frame.extend([kind, flags, 0, 0, 0, 1]);
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
     frame.extend(payload);
     frame
 }
 
-fn headers(fields: &[(&str, &str)], is_all: bool) -> Vec<u8> {
+/// One of the first stream.
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    frame_of(1, kind, flags, payload)
+}
+
+/// The names and values of a head, none of them compressed.
+pub(super) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
         block.push(0);
@@ -48,7 +55,11 @@ fn headers(fields: &[(&str, &str)], is_all: bool) -> Vec<u8> {
             block.extend(text.bytes());
         }
     }
-    frame(1, if is_all { 0x05 } else { 0x04 }, &block)
+    block
+}
+
+fn headers(fields: &[(&str, &str)], is_all: bool) -> Vec<u8> {
+    frame(1, if is_all { 0x05 } else { 0x04 }, &block(fields))
 }
 
 /// A release with the token in a header, or in the body.
@@ -77,7 +88,7 @@ fn release(token: &str, in_body: bool) -> Vec<u8> {
 }
 
 /// A connection on which nothing was asked for yet, known to the gateway as one over HTTP/2.
-async fn greeted(to: &Certified) -> TlsStream<TcpStream> {
+pub(super) async fn greeted(to: &Certified) -> TlsStream<TcpStream> {
     let mut stream = tls_client::connect(&to.authority, to.gateway.address, &[b"h2"]).await;
     stream.write_all(GREETING).await.unwrap();
     stream.flush().await.unwrap();

@@ -10,7 +10,10 @@ use std::{
     },
 };
 
-use rustix::process::Signal;
+use rustix::{
+    fs::{CWD, FileType, Mode, mknodat},
+    process::Signal,
+};
 
 use crate::support::{Authority, Files, eventually, gateway::Setup};
 
@@ -113,6 +116,17 @@ async fn a_broken_certificate_leaves_the_old_one_and_is_a_warning() {
         wait_until("passing").await;
         assert_ne!(shown(&certified).await, old);
     }
+    // Nobody writes to a pipe, so whoever reads it would wait for ever.
+    let (old, new) = (
+        shown(&certified).await,
+        certified.files.certificate.with_extension("new"),
+    );
+    mknodat(CWD, &new, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    fs::rename(&new, &certified.files.certificate).unwrap();
+    wait_until("warning").await;
+    assert_eq!(shown(&certified).await, old);
+    certified.files.write(&certified.authority.sign(NAMES));
+    wait_until("passing").await;
     let log = certified
         .gateway
         .logged("http.tls.cert_file cannot be used");

@@ -26,7 +26,15 @@ pub(crate) async fn connect(
     to: SocketAddr,
     protocols: &[&[u8]],
 ) -> TlsStream<TcpStream> {
-    let stream = TcpStream::connect(to).await.unwrap();
+    greet(authority, TcpStream::connect(to).await.unwrap(), protocols).await
+}
+
+/// TLS on a connection that is there.
+pub(crate) async fn greet(
+    authority: &Authority,
+    stream: TcpStream,
+    protocols: &[&[u8]],
+) -> TlsStream<TcpStream> {
     let name = ServerName::try_from("localhost").unwrap();
     let connector = connector(authority, protocols);
     connector.connect(name, stream).await.unwrap()

@@ -84,7 +84,7 @@ pub(super) fn answer(ask: &Ask, reply: &Reply) -> RecordedAnswer {
             code: code.to_owned(),
         }),
         (Ask::Acquire { .. } | Ask::Hold { .. }, 423, "locked") => Some(RecordedAnswer::Locked {
-            holder: seen(&body["holder"]),
+            holder: seen(&body["holders"][0]),
         }),
         (Ask::Acquire { .. } | Ask::Hold { .. }, 200 | 201, _) => granted(body, *status == 200),
         (Ask::Renew { .. } | Ask::Forge { .. }, 200, _) => renewed(body),
@@ -105,7 +105,7 @@ pub(super) fn event(name: &str, data: &Value) -> RecordedAnswer {
     let meant = match (name, code) {
         ("granted", _) => granted(data, false),
         ("refused", "locked") => Some(RecordedAnswer::Locked {
-            holder: seen(&data["holder"]),
+            holder: seen(&data["holders"][0]),
         }),
         ("refused", code) if NOTHING.contains(&code) => Some(RecordedAnswer::Refused {
             code: code.to_owned(),
@@ -148,7 +148,7 @@ fn seen(holder: &Value) -> Option<Seen> {
 fn shown(lock: &Value) -> RecordedAnswer {
     let waiters = lock["waiters"].as_array().into_iter().flatten();
     RecordedAnswer::Shown {
-        holder: seen(&lock["holder"]),
+        holder: seen(&lock["holders"][0]),
         waiters: waiters
             .filter_map(|waiter| Some(waiter["owner"].as_str()?.to_owned()))
             .collect(),

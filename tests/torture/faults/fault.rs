@@ -8,6 +8,8 @@ pub(crate) enum Fault {
     /// Ended in the orderly way, and started again.
     StopGateway,
     FreezeGateway,
+    /// Stopped for less than a TTL, again and again: between what the store decides and what is answered.
+    StallGateway,
     KillClient,
     /// For longer than its leases last, in the middle of a change.
     FreezeClient,
@@ -46,10 +48,11 @@ pub(crate) enum Fault {
 // === impl Fault ===
 
 impl Fault {
-    pub(crate) const OF_PROCESSES: [Self; 5] = [
+    pub(crate) const OF_PROCESSES: [Self; 6] = [
         Self::KillGateway,
         Self::StopGateway,
         Self::FreezeGateway,
+        Self::StallGateway,
         Self::KillClient,
         Self::FreezeClient,
     ];
@@ -85,6 +88,7 @@ impl Fault {
             Self::KillGateway => "kill-gateway",
             Self::StopGateway => "stop-gateway",
             Self::FreezeGateway => "freeze-gateway",
+            Self::StallGateway => "stall-gateway",
             Self::KillClient => "kill-client",
             Self::FreezeClient => "freeze-client",
             Self::KillRedis => "kill-redis",
@@ -113,6 +117,8 @@ impl Fault {
             Self::KillGateway | Self::KillRedis | Self::LoseRedis => (0, 1_000),
             Self::StopGateway | Self::KillClient | Self::Flush | Self::FailOver => (0, 1),
             Self::FreezeGateway | Self::Hold => (300, 4_000),
+            // Four stops at least.
+            Self::StallGateway => (3_000, 2_000),
             // So long it is in two places, each time.
             Self::MoveSlot => (0, 2_500),
             // Also longer than a gateway asks again for.

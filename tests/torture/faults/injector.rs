@@ -71,6 +71,7 @@ impl Injector {
             Fault::KillGateway => self.kill_gateway(blow).await,
             Fault::StopGateway => self.stop_gateway(blow).await,
             Fault::FreezeGateway => self.freeze_gateway(blow).await,
+            Fault::StallGateway => self.stall_gateway(blow).await,
             Fault::KillClient => self.kill_client(blow).await,
             Fault::FreezeClient => self.freeze_client(blow).await,
             Fault::KillRedis if self.has_replicas() => self.kill_master(blow).await,

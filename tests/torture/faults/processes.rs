@@ -5,6 +5,11 @@ use tokio::time::{Duration, Instant, sleep};
 
 use super::{Fault, Injector, plan::Blow};
 
+/// For how long a gateway is stopped that stands still again and again: less than any TTL of a client, and longer than what
+/// a client leaves for the way of an answer.
+const STALL: Duration = Duration::from_millis(600);
+/// For how long it runs in between.
+const RUNS: Duration = Duration::from_millis(150);
 /// How long to look for a client in the middle of a change.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -43,6 +48,25 @@ impl Injector {
         sleep(blow.lasts).await;
         self.seen(&begun, u64::from(frozen));
         self.rig.gateways[place].process.thaw();
+        self.heals(&begun);
+    }
+
+    /// Stops it again and again, each time for less than the shortest TTL, and lets it run in between: what it was
+    /// asked before a stop it answers after it.
+    pub(super) async fn stall_gateway(&mut self, blow: &Blow) {
+        let place = blow.choice % self.rig.gateways.len();
+        let name = self.rig.gateways[place].name.clone();
+        let begun = self.begins(blow.fault, &name, false);
+        let until = Instant::now() + blow.lasts;
+        let mut stops = 0;
+        while Instant::now() < until {
+            let process = &mut self.rig.gateways[place].process;
+            stops += u64::from(process.freeze().await);
+            sleep(STALL).await;
+            process.thaw();
+            sleep(RUNS).await;
+        }
+        self.seen(&begun, stops);
         self.heals(&begun);
     }
 

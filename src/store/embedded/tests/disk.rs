@@ -22,7 +22,7 @@ pub(super) enum Fault {
     None,
     /// After so many more writes every write fails for want of space.
     Full(usize),
-    /// A write that would make the segments longer than this altogether fails for want of space.
+    /// A write that would make the segments and the reserve longer than this altogether fails for want of space.
     Capacity(usize),
     /// Every write fails: the file system was made read-only.
     ReadOnly,
@@ -47,7 +47,8 @@ struct Platter {
     /// What is left of that after a loss of power.
     durable_entries: BTreeMap<u64, usize>,
     draft: Option<usize>,
-    has_reserve: bool,
+    /// The space that is kept.
+    reserve: Option<usize>,
     fault: Fault,
     /// Called in every sync, before anything else.
     on_sync: Option<Arc<dyn Fn() + Send + Sync>>,
@@ -103,12 +104,21 @@ impl Disk {
         }
         platter.entries.clone_from(&platter.durable_entries);
         platter.draft = None;
+        // That its space is kept was never synced.
+        platter.reserve = None;
         platter.fault = Fault::None;
     }
 
     /// Calls this in every sync.
     pub(super) fn on_sync(&self, call: impl Fn() + Send + Sync + 'static) {
         self.platter().on_sync = Some(Arc::new(call));
+    }
+
+    /// How much space is used.
+    pub(super) fn used(&self) -> usize {
+        let platter = self.platter();
+        let files = platter.entries.values().chain(&platter.reserve);
+        files.map(|&file| platter.files[file].cached.len()).sum()
     }
 
     /// How many segments there are.
@@ -192,16 +202,47 @@ impl Volume for Disk {
         self.sync(None)
     }
 
-    fn keep_reserve(&self) -> io::Result<()> {
+    fn keep_reserve(&self, len: u64) -> io::Result<()> {
         let mut platter = self.platter();
-        platter.has_room(usize::MAX, 4 * 1024)?;
-        platter.has_reserve = true;
+        platter.writable()?;
+        let file = if let Some(file) = platter.reserve {
+            file
+        } else {
+            platter.files.push(FileOnDisk::default());
+            platter.files.len() - 1
+        };
+        platter.reserve = Some(file);
+        let len = usize::try_from(len).expect("test files are small");
+        platter.has_room(file, len)?;
+        platter.files[file].cached.resize(len, 0);
         Ok(())
     }
 
-    fn give_up_reserve(&self) -> io::Result<()> {
-        self.platter().has_reserve = false;
-        Ok(())
+    fn draft_in_reserve(&self, bytes: &[u8]) -> io::Result<(Box<dyn Segment>, u64)> {
+        let file = self.platter().reserve.ok_or(ErrorKind::NotFound)?;
+        let mut whole = bytes.to_vec();
+        let len = whole.len().max(self.platter().files[file].cached.len());
+        whole.resize(len, 0);
+        let segment = self.segment(file);
+        segment.write_at(&whole, 0)?;
+        segment.sync()?;
+        let mut platter = self.platter();
+        platter.draft = platter.reserve.take();
+        Ok((segment, len as u64))
+    }
+
+    fn recycle(&self, generation: u64) -> io::Result<u64> {
+        let len = {
+            let mut platter = self.platter();
+            platter.writable()?;
+            let file = platter.entries.remove(&generation);
+            let file = file.ok_or(ErrorKind::NotFound)?;
+            platter.reserve = Some(file);
+            platter.files[file].cached.len()
+        };
+        let synced = self.sync(None);
+        synced.inspect_err(|_error| self.platter().reserve = None)?;
+        Ok(len as u64)
     }
 
     fn remove(&self, generation: u64) -> io::Result<()> {
@@ -284,11 +325,12 @@ impl Platter {
 
     /// Whether a file may become so long.
     fn has_room(&self, file: usize, len: usize) -> io::Result<()> {
-        let others = self.entries.values().filter(|&&other| other != file);
+        let others = self.entries.values().chain(&self.reserve);
+        let others = others.filter(|&&other| other != file);
         let others: usize = others.map(|&other| self.files[other].cached.len()).sum();
-        let reserve = if self.has_reserve { 4 * 1024 } else { 0 };
+        let grows = len > self.files[file].cached.len();
         match self.fault {
-            Fault::Capacity(capacity) if others + len + reserve > capacity => {
+            Fault::Capacity(capacity) if grows && others + len > capacity => {
                 Err(ErrorKind::StorageFull.into())
             }
             _ => Ok(()),

@@ -150,6 +150,8 @@ async fn who_was_to_change_nothing_is_told_that_nothing_happened() {
 fn is_disk_unavailable<T>(outcome: &Result<T, StoreError>) -> bool {
     matches!(
         outcome,
-        Err(StoreError::Unavailable(Unavailability::Disk(_)))
+        Err(StoreError::Unavailable(
+            Unavailability::Disk(_) | Unavailability::DiskFull(_)
+        ))
     )
 }

@@ -1,8 +1,10 @@
 //! Tests of the embedded store from the inside: with its clock and its disk in hand.
 
+mod backup;
 mod chaos;
 mod disk;
 mod faults;
+mod full;
 mod hand_off;
 mod line;
 mod log;

@@ -1,6 +1,6 @@
 //! The disk fails while the store is opened: each failure has a text of its own.
 
-use crate::store::embedded::{OpenError, log::LAYOUT};
+use crate::store::embedded::{OpenError, layout::LAYOUT};
 
 use super::{
     disk::Fault,

@@ -16,7 +16,7 @@ use crate::{
     store::{
         Store, StoreError,
         contract::{Acquisition, Attempt, Holder, Idempotency, Inspection},
-        embedded::{EmbeddedStore, OpenError, directory::Directory, row::Rows},
+        embedded::{EmbeddedStore, OpenError, directory::Directory, log::Volume, row::Rows},
     },
 };
 
@@ -43,6 +43,20 @@ impl Rig {
         };
         rig.open().unwrap();
         rig
+    }
+
+    /// A store in an empty directory, into which this segment was put, with the same clock.
+    pub(super) fn restored(&self, segment: &[u8]) -> Result<Self, OpenError> {
+        let mut rig = Self {
+            clock: Arc::clone(&self.clock),
+            disk: Disk::default(),
+            store: None,
+            directory: TempDir::new().unwrap(),
+        };
+        rig.disk.draft(segment).unwrap();
+        rig.disk.put_in_place(1).unwrap();
+        rig.open()?;
+        Ok(rig)
     }
 
     pub(super) fn open(&mut self) -> Result<(), OpenError> {

@@ -21,6 +21,26 @@ fn a_lease_comes_back_as_it_was() {
 }
 
 #[test]
+fn the_length_of_a_row_is_known_before_it_is_written() {
+    let lock = name("lock:of:some:length");
+    for (_row, lease) in rows() {
+        let mut rows = Rows::default();
+        rows.lease(&lock, &lease);
+        let len = row::len_of_lease(&lock, &lease);
+        assert_eq!(len, rows.as_bytes().len() as u64, "{lease:?}");
+    }
+    for tombstone in [
+        RowKey::used_key(&key()),
+        RowKey::given_back(&lock, &Token::random().hash()),
+    ] {
+        let (tombstone, mut rows) = (Tombstone::from(&tombstone), Rows::default());
+        rows.tombstone(&tombstone, Some(Moment::from_micros(1)));
+        let len = row::len_of_tombstone(&tombstone);
+        assert_eq!(len, rows.as_bytes().len() as u64);
+    }
+}
+
+#[test]
 fn a_row_that_is_cut_or_goes_on_is_refused() {
     for (row, _lease) in rows() {
         for len in 0..row.len() {

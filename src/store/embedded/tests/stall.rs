@@ -106,7 +106,7 @@ async fn more_acquires_than_there_is_room_for_are_refused_and_a_holder_keeps_its
     assert!(
         renewals
             .iter()
-            .all(|it| matches!(it, Ok(Renewal::Renewed(_))))
+            .all(|it| matches!(it, Ok(Renewal::Renewed(..))))
     );
     let overloaded = StoreError::from(Unavailability::Overloaded);
     let refused = others.iter().filter(|it| **it == Err(overloaded.clone()));

@@ -1,11 +1,13 @@
 //! What is not durable can be undone, queue included, and is not shown: random batches of commands.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
+
+use tokio::time::Instant;
 
 use crate::{
     lock::{IdempotencyHash, LockName},
     store::{
-        contract::{Attempt, Inspection, Renewer},
+        contract::{Attempt, Holder, Inspection, Renewer},
         embedded::{lease::Moment, row::Fields, state::State},
         parking::{Parked, Parking},
     },
@@ -155,10 +157,20 @@ fn seen(state: &State, now: Moment) -> Seen {
         .collect();
     rows.sort();
     Seen {
-        shown: names().map(|lock| state.inspect(&lock, now)).collect(),
+        shown: names().map(|lock| inspected(state, &lock, now)).collect(),
         rows,
         next_hand_off: state.next_hand_off(),
     }
+}
+
+/// A lock as it is shown, but for the instant of the look.
+fn inspected(state: &State, lock: &LockName, now: Moment) -> Inspection {
+    static LOOK: OnceLock<Instant> = OnceLock::new();
+    let mut shown = state.inspect(lock, now);
+    if let Some(Holder::Lease(lease)) = &mut shown.holder {
+        lease.as_of = *LOOK.get_or_init(Instant::now);
+    }
+    shown
 }
 
 fn names() -> impl Iterator<Item = LockName> {

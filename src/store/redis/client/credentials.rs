@@ -1,9 +1,7 @@
 //! By what a server knows the gateway, and the gateway the server.
 
 use std::{
-    fs::File,
-    io::{self, Read},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -13,6 +11,7 @@ use tokio_rustls::TlsConnector;
 use tracing::warn;
 
 use crate::{
+    bounded_file::{self, FileError},
     config::{RedisConfig, RedisLogin, RedisNode},
     file_stamp::FileStamp,
     tls::{ClientFiles, PemFile, TlsError},
@@ -71,7 +70,7 @@ pub enum CredentialsError {
 pub enum PasswordError {
     /// It cannot be read, or is not UTF-8.
     #[error("cannot be read: {0}")]
-    Unreadable(io::Error),
+    Unreadable(FileError),
     /// There is nothing in it.
     #[error("is empty")]
     Empty,
@@ -209,14 +208,12 @@ impl Credentials {
 }
 
 /// All of a file but the line break at its end.
-fn read_password(path: &PathBuf) -> Result<String, PasswordError> {
-    let mut text = String::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_PASSWORD + 1).read_to_string(&mut text))
-        .map_err(PasswordError::Unreadable)?;
-    if text.len() as u64 > MAX_PASSWORD {
-        return Err(PasswordError::TooLong);
-    }
+fn read_password(path: &Path) -> Result<String, PasswordError> {
+    let text = bounded_file::read_text(path, MAX_PASSWORD);
+    let mut text = text.map_err(|error| match error {
+        FileError::TooLong(_) => PasswordError::TooLong,
+        error => PasswordError::Unreadable(error),
+    })?;
     text.truncate(text.trim_end_matches(['\r', '\n']).len());
     if text.is_empty() {
         return Err(PasswordError::Empty);

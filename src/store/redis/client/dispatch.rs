@@ -369,16 +369,18 @@ impl Dispatch {
         deadline: Instant,
         filled: impl Fn(ScriptCall) -> ScriptCall,
     ) -> Result<Reply, Failure> {
-        let limit = deadline.min(Instant::now() + self.command_timeout);
+        let mut sent = Instant::now();
+        let limit = deadline.min(sent + self.command_timeout);
         let command = filled(script.by_hash());
         let value = match destination.call(&connection, &command, limit).await {
             Err(Failure::NoScript) => {
                 let command = filled(script.in_full());
+                sent = Instant::now();
                 destination.call(&connection, &command, limit).await
             }
             other => other,
         }?;
-        match Reply::read(value, echo) {
+        match Reply::read(value, echo, sent) {
             Ok(reply) => Ok(reply.by(connection.run())),
             Err(what) => Err(unexpected(&connection, what)),
         }

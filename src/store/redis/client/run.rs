@@ -25,13 +25,6 @@ struct RunInfo {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunId(Arc<str>);
 
-/// When something was told, and by which run of which server, if that was asked.
-#[derive(Debug, Clone)]
-pub(crate) struct ReplyOrigin {
-    pub(crate) at: Instant,
-    pub(crate) by: Option<RunId>,
-}
-
 // === impl Run ===
 
 impl Run {
@@ -74,18 +67,6 @@ impl RunId {
     /// As the server says it.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-// === impl ReplyOrigin ===
-
-impl ReplyOrigin {
-    /// Just now.
-    pub(crate) fn by(run: Option<&RunId>) -> Self {
-        Self {
-            at: Instant::now(),
-            by: run.cloned(),
-        }
     }
 }
 

@@ -129,6 +129,7 @@ impl Findings {
                     name,
                     health,
                     note: None,
+                    refuses_for: None,
                 })
                 .collect(),
             verdict,

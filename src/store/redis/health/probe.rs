@@ -171,7 +171,7 @@ mod tests {
                 .iter()
                 .flat_map(|(name, error)| [*name, *error].map(text)),
         );
-        let reply = Reply::read(Value::Array(reply), "key").unwrap();
+        let reply = Reply::read(Value::Array(reply), "key", Instant::now()).unwrap();
         let probed = read(reply).unwrap();
         let missing = |of: &[(String, Permission)]| {
             let missing = of.iter().filter(|(_, it)| *it == Permission::Missing);

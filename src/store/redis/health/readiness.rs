@@ -72,6 +72,7 @@ impl Check {
         };
         let here = std::mem::replace(&mut self.health, Health::Passing);
         self.health = here.join(other.health);
+        self.refuses_for = self.refuses_for.max(other.refuses_for);
     }
 }
 

@@ -82,5 +82,6 @@ fn check(health: Health) -> Check {
         name: "replicas",
         health,
         note: None,
+        refuses_for: None,
     }
 }

@@ -95,7 +95,7 @@ impl RedisListing<'_> {
         {
             let wanted = names
                 .into_iter()
-                .filter(|name| name.as_str().starts_with(self.query.prefix.as_str()));
+                .filter(|name| name.as_str().starts_with(self.query.filter.prefix.as_str()));
             found.extend(wanted.map(|name| Found {
                 slot,
                 position: position(&name),

@@ -66,7 +66,7 @@ impl RedisListing<'_> {
 
     async fn scan(&self, shard: &Arc<Shard>) -> Result<Page, StoreError> {
         let start = Instant::now();
-        let pattern = Keys::pattern(&self.query.prefix);
+        let pattern = Keys::pattern(&self.query.filter.prefix);
         let mut walk = ScanWalk::from(self.query.cursor);
         let mut locks = Vec::new();
         let (mut looked_at, mut fewer) = (0, None);

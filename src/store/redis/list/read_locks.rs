@@ -8,10 +8,10 @@ use std::{collections::HashSet, sync::Arc};
 
 use bb8_redis::redis::{Cmd, Pipeline, ServerError, Value};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use tokio::time::Duration;
+use tokio::time::{Duration, Instant};
 
 use crate::{
-    lock::{HeldLease, LockName, Owner},
+    lock::{HeldLease, LockName},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{HeldLock, Holder},
@@ -62,8 +62,9 @@ impl Dispatch {
         let commands = commands(batch);
         let mut retry = RetryPolicy::new();
         loop {
+            let sent = Instant::now();
             let replies = self.batch_to(shard, &commands).await;
-            match replies.and_then(|replies| read(&replies)) {
+            match replies.and_then(|replies| read(&replies, sent)) {
                 Ok(looks) => return Ok(looks),
                 Err(failure) => retry.pause_or_fail(failure).await?,
             }
@@ -71,8 +72,8 @@ impl Dispatch {
     }
 }
 
-/// What the replies to [`commands`] say.
-fn read(replies: &[Value]) -> Result<Vec<LockRead>, Failure> {
+/// What the replies to [`commands`] say, which were sent then.
+fn read(replies: &[Value], sent: Instant) -> Result<Vec<LockRead>, Failure> {
     for error in replies.iter().filter_map(server_error) {
         match answered(error) {
             // Of one lock only, and looked into by the script. In a slot that is being moved the reads
@@ -90,7 +91,7 @@ fn read(replies: &[Value]) -> Result<Vec<LockRead>, Failure> {
     let (seen, []) = seen.as_chunks::<COMMANDS>() else {
         return Err(unexpected());
     };
-    Ok(seen.iter().map(|seen| judge(seen, now)).collect())
+    Ok(seen.iter().map(|seen| judge(seen, now, sent)).collect())
 }
 
 fn commands(batch: &[Keys]) -> Pipeline {
@@ -106,9 +107,9 @@ fn commands(batch: &[Keys]) -> Pipeline {
     commands
 }
 
-fn judge([value, queue]: &[Value; COMMANDS], now: u64) -> LockRead {
+fn judge([value, queue]: &[Value; COMMANDS], now: u64, sent: Instant) -> LockRead {
     LockRead {
-        state: judge_lock(value, now),
+        state: judge_lock(value, now, sent),
         waiters: match queue {
             Value::Int(count) => Some(count.unsigned_abs()),
             Value::ServerError(error) if matches!(answered(error), Failure::Elsewhere(_)) => None,
@@ -118,12 +119,14 @@ fn judge([value, queue]: &[Value; COMMANDS], now: u64) -> LockRead {
     }
 }
 
-fn judge_lock(value: &Value, now: u64) -> LockState {
+fn judge_lock(value: &Value, now: u64, sent: Instant) -> LockState {
     let Value::BulkString(value) = value else {
         return LockState::Unclear;
     };
     let text = std::str::from_utf8(value).ok();
-    let lease = text.and_then(Record::read).and_then(|it| it.lease(now));
+    let lease = text
+        .and_then(Record::read)
+        .and_then(|it| it.lease(now, sent));
     // What has no end any more although it should have ended was changed by hand.
     let lease = lease.filter(|lease| !lease.expires_in.is_zero());
     lease.map_or(LockState::Unclear, LockState::Lease)
@@ -294,22 +297,13 @@ impl RedisListing<'_> {
         self.gateway
             .floors
             .raise_to_holder(keys.slot(), holder.as_ref());
-        let holder = holder.filter(|holder| {
-            self.query.owner.is_none() || self.query.owner.as_ref() == owner(holder)
-        })?;
         let name = keys.name().clone();
+        let holder = holder.filter(|holder| holder.is_shown(&name, &self.query.filter))?;
         Some(HeldLock {
             name,
             holder,
             waiters,
         })
-    }
-}
-
-fn owner(holder: &Holder) -> Option<&Owner> {
-    match holder {
-        Holder::Lease(lease) => lease.owner.as_ref(),
-        Holder::Foreign { .. } => None,
     }
 }
 
@@ -331,14 +325,18 @@ mod tests {
 
     #[test]
     fn a_lease_is_told_from_what_others_have_written() {
-        let LockState::Lease(lease) = judge_lock(&lease(NOW + 500_000), NOW) else {
+        let LockState::Lease(lease) = judge_lock(&lease(NOW + 500_000), NOW, Instant::now()) else {
             panic!("no lease");
         };
         assert_eq!((lease.fence.get(), lease.expires_in.as_millis()), (7, 500));
         assert_eq!(lease.held_for.as_millis(), 100);
         assert_eq!(lease.owner.unwrap().as_str(), "ci");
         for value in [text("theirs"), text(""), Value::Nil, self::lease(NOW)] {
-            assert_eq!(judge_lock(&value, NOW), LockState::Unclear, "{value:?}");
+            assert_eq!(
+                judge_lock(&value, NOW, Instant::now()),
+                LockState::Unclear,
+                "{value:?}"
+            );
         }
     }
 
@@ -356,7 +354,7 @@ mod tests {
     #[test]
     fn what_a_replica_or_a_server_that_refuses_has_answered_is_not_believed() {
         let seen = || [lease(NOW + 500_000), Value::Int(3)];
-        let of_master = read(&replies(&seen(), "master")).unwrap();
+        let of_master = read(&replies(&seen(), "master"), Instant::now()).unwrap();
         let [
             LockRead {
                 state: LockState::Lease(_),
@@ -366,18 +364,21 @@ mod tests {
         else {
             panic!("{of_master:?}");
         };
-        let replica = read(&replies(&seen(), "slave"));
+        let replica = read(&replies(&seen(), "slave"), Instant::now());
         assert!(matches!(replica, Err(Failure::WrongNode(_))), "{replica:?}");
         let refused = [error("NOPERM no getrange"), Value::Int(0)];
-        let refused = read(&replies(&refused, "master"));
+        let refused = read(&replies(&refused, "master"), Instant::now());
         assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
         let odd = [error("WRONGTYPE a list"), error("WRONGTYPE a list")];
         let unclear = LockRead {
             state: LockState::Unclear,
             waiters: Some(0),
         };
-        assert_eq!(read(&replies(&odd, "master")), Ok(vec![unclear]));
-        assert!(read(&[Value::Nil]).is_err());
+        assert_eq!(
+            read(&replies(&odd, "master"), Instant::now()),
+            Ok(vec![unclear])
+        );
+        assert!(read(&[Value::Nil], Instant::now()).is_err());
     }
 
     #[test]

@@ -32,7 +32,7 @@ use super::{
     quorum::NodeReplies,
     shared::{Shared, SweepTarget},
     tally::VoteVerdict,
-    view::accepted,
+    view::{Asked, accepted},
     vote::{Vote, VoteId},
 };
 
@@ -217,7 +217,8 @@ impl Shared {
         }
         let limit = attempt.hold_limit.map(HoldLimit::duration);
         let ttl = request.undelivered_ttl.unwrap_or(attempt.ttl.duration());
-        let left = validity(limit.map_or(ttl, |limit| limit.min(ttl)), began.elapsed());
+        let now = Instant::now();
+        let left = validity(limit.map_or(ttl, |limit| limit.min(ttl)), now - began);
         if left.is_zero() {
             let why = "the nodes took longer than the lease would have lasted".to_owned();
             return Err(TryOutcome::TooFew(Unavailability::TooFewNodes(why).into()));
@@ -230,6 +231,7 @@ impl Shared {
             hold_expires_in: limit,
             owner: attempt.owner.clone(),
             metadata: attempt.metadata.clone(),
+            as_of: now,
         })
     }
 
@@ -340,7 +342,7 @@ impl Shared {
         let sure =
             sure.filter(|(node, _)| !self.sweeper.pending_withdrawals.contains(*node, token));
         let sure = sure.map(|(_, claim)| claim);
-        let lease = accepted(sure, self.quorum.majority(), began.elapsed());
+        let lease = accepted(sure, self.quorum.majority(), Asked::since(began));
         Ok(match lease {
             Some(lease) if !lease.expires_in.is_zero() => {
                 TryOutcome::done(Acquisition::Granted(lease))
@@ -389,7 +391,7 @@ impl Shared {
             })
             .collect();
         let claims = found.iter().map(|(claim, ..)| *claim);
-        let Some(lease) = accepted(claims, majority, began.elapsed()) else {
+        let Some(lease) = accepted(claims, majority, Asked::since(began)) else {
             let missed = answers.nodes() - answers.count(Result::is_ok);
             let error = answers.iter().find_map(|answer| answer.as_ref().err());
             return Ok(match error {

@@ -10,7 +10,10 @@ use crate::{
     telemetry::metrics::{NodeFigures, StoreFigures},
 };
 
-use super::{node::Node, shared::Shared};
+use super::{
+    node::{Node, VoteRefusal},
+    shared::Shared,
+};
 
 /// How long a node may take to say how it is: whoever asks for all of them does not wait for one.
 const SOON: Duration = Duration::from_millis(500);
@@ -34,19 +37,22 @@ impl Shared {
             let healths: Vec<_> = nodes.iter().zip(found.iter().map(of_name)).collect();
             checks.push(combined(name, &healths, self.quorum.majority()));
         }
-        let votes = nodes.iter().zip(&refusals).map(|(node, refusal)| {
-            let health = match refusal {
-                Ok(Ok(None)) => Some(Health::Passing),
-                Ok(Ok(Some(why))) => Some(Health::Outage(why.clone())),
-                Ok(Err(_)) | Err(_) => None,
+        let mut lefts = Vec::new();
+        let votes = nodes.iter().zip(refusals).map(|(node, refusal)| {
+            let (health, left) = match refusal {
+                Ok(Ok(None)) => (Some(Health::Passing), Some(Duration::ZERO)),
+                Ok(Ok(Some(VoteRefusal { why, left }))) => (Some(Health::Outage(why)), left),
+                Ok(Err(_)) | Err(_) => (None, None),
             };
+            lefts.extend(left);
             (node, health)
         });
-        checks.push(combined(
-            "votes",
-            &votes.collect::<Vec<_>>(),
-            self.quorum.majority(),
-        ));
+        let majority = self.quorum.majority();
+        let votes = combined("votes", &votes.collect::<Vec<_>>(), majority);
+        checks.push(Check {
+            refuses_for: time_until_majority(lefts, majority),
+            ..votes
+        });
         checks
     }
 
@@ -86,8 +92,17 @@ async fn checked(node: &Node) -> Vec<Check> {
             name: "connection",
             health: Health::Outage(format!("no answer within {} ms", SOON.as_millis())),
             note: None,
+            refuses_for: None,
         }],
     }
+}
+
+/// For how long at least no majority votes, by how long it takes each node of which that is known; `None` if
+/// one does, or if nobody knows.
+fn time_until_majority(mut lefts: Vec<Duration>, majority: usize) -> Option<Duration> {
+    lefts.sort_unstable();
+    let left = lefts.get(majority - 1).copied();
+    left.filter(|left| !left.is_zero())
 }
 
 /// One check of all nodes. What is wrong at fewer than would cost the majority only wants a look.
@@ -138,5 +153,23 @@ fn combined(name: &'static str, nodes: &[(&Node, Option<Health>)], majority: usi
         name,
         health,
         note: is_passing.then_some(note),
+        refuses_for: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quorum_refuses_until_the_node_votes_that_makes_the_majority() {
+        let until = |lefts: &[u64]| {
+            let lefts = lefts.iter().copied().map(Duration::from_secs).collect();
+            time_until_majority(lefts, 2).map(|left| left.as_secs())
+        };
+        assert_eq!(until(&[12, 0, 7]), Some(7));
+        assert_eq!(until(&[12, 9]), Some(12), "nobody knows of the third");
+        assert_eq!(until(&[0, 0, 12]), None, "a majority votes");
+        assert_eq!(until(&[12]), None, "nobody knows of two");
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     lock::LockName,
     store::{
         StoreError, Unavailability,
-        contract::{HeldLock, Holder, ListQuery, Page},
+        contract::{HeldLock, ListQuery, Page},
         cursor::{Cursor, Scanned, Split},
     },
 };
@@ -55,7 +55,7 @@ struct ScanPosition {
 impl Shared {
     pub(super) async fn page(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let start = Instant::now();
-        let pattern = Keys::pattern(&query.prefix);
+        let pattern = Keys::pattern(&query.filter.prefix);
         let (mut position, since) = self.position(query.cursor);
         let mut walk = self.walk(since).await;
         let mut seen = HashSet::new();
@@ -198,7 +198,7 @@ impl Shared {
             }
             let holder = holding
                 .holder()
-                .filter(|holder| query.owner.is_none() || owned(holder, query));
+                .filter(|holder| holder.is_shown(&name, &query.filter));
             let local_queue = self.local_queues.existing(&name);
             let waiters = local_queue.map_or(0, |local_queue| local_queue.len(Instant::now()));
             Ok::<_, StoreError>(holder.map(|holder| HeldLock {
@@ -209,13 +209,6 @@ impl Shared {
         });
         let found: Vec<_> = reads.buffer_unordered(READS).try_collect().await?;
         Ok(found.into_iter().flatten().collect())
-    }
-}
-
-fn owned(holder: &Holder, query: &ListQuery) -> bool {
-    match holder {
-        Holder::Lease(lease) => lease.owner == query.owner,
-        Holder::Foreign { .. } => false,
     }
 }
 

@@ -67,6 +67,14 @@ pub(super) struct Learning {
     pub(super) missing: Mutex<Option<String>>,
 }
 
+/// That a node does not vote.
+#[derive(Debug)]
+pub(super) struct VoteRefusal {
+    pub(super) why: String,
+    /// For how long at least; `None` if nobody knows.
+    pub(super) left: Option<Duration>,
+}
+
 /// How often a node has voted how.
 #[derive(Debug, Default)]
 pub(super) struct Votes {
@@ -101,23 +109,25 @@ impl Node {
     }
 
     /// Why the node does not vote, as it can be reached now; `None` if it does.
-    pub(super) async fn vote_refusal(&self) -> Result<Option<String>, StoreError> {
+    pub(super) async fn vote_refusal(&self) -> Result<Option<VoteRefusal>, StoreError> {
         let connection = self
             .shard
             .pool
             .connection(Instant::now() + self.timeout)
             .await?;
+        let refusal = |why, left| Some(VoteRefusal { why, left });
         match self.time_until_vote(&connection) {
             Some(left) if left.is_zero() => {}
-            left => return Ok(Some(delayed(left))),
+            left => return Ok(refusal(delayed(left), left)),
         }
         Ok(match self.learn_state(&Nonce::random(), false).await? {
             LearnState::Unlearnt(_) => {
                 self.learning.wanted.notify_one();
-                Some(self.learning.to_learn())
+                refusal(self.learning.to_learn(), None)
             }
             LearnState::Learnt(Some(since)) if since < self.wait => {
-                Some(delayed_without_data(self.wait.saturating_sub(since)))
+                let left = self.wait.saturating_sub(since);
+                refusal(delayed_without_data(left), Some(left))
             }
             LearnState::Learnt(_) => None,
         })

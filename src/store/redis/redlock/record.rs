@@ -36,6 +36,7 @@ impl Reply {
                 owner => Some(Owner::new(owner).ok()?),
             },
             metadata: metadata_from_json(&self.text()?)?,
+            as_of: self.sent(),
         })
     }
 
@@ -52,7 +53,7 @@ impl Reply {
     }
 }
 
-fn millis(ms: i64) -> Option<Duration> {
+pub(super) fn millis(ms: i64) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 

@@ -1,5 +1,7 @@
 //! Renew, over a quorum: the nodes that still have the lease keep it. None takes it again.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use crate::{
@@ -11,17 +13,17 @@ use crate::{
 };
 
 use super::{
-    claim::is_ratified,
+    claim::{is_ratified, majority_validity},
     quorum::{NodeReplies, is_decided, loss, unknown},
     shared::{Shared, SweepTarget},
-    view,
+    view::{self, Asked},
 };
 
 /// Whether nodes that keep the lease name different fences, none of them so many that it is the one by which it was
 /// granted: another is of a try that came to nothing. One answer more may tell.
 fn is_disputed(answers: &NodeReplies<Result<Renewal, StoreError>>, majority: usize) -> bool {
     let fences = answers.iter().filter_map(|answer| match answer {
-        Ok(Renewal::Renewed(lease)) if is_ratified(lease) => Some(lease.fence),
+        Ok(Renewal::Renewed(lease, _)) if is_ratified(lease) => Some(lease.fence),
         _ => None,
     });
     let fences: Vec<_> = fences.collect();
@@ -53,7 +55,7 @@ impl Shared {
         let answers = self.quorum.ask(
             |node| node.renew(marks, &keys, renewer, token, ttl),
             |answers| {
-                let kept = answers.count(|it| matches!(it, Ok(Renewal::Renewed(_))));
+                let kept = answers.count(|it| matches!(it, Ok(Renewal::Renewed(..))));
                 let lost = is_decided(&losses(answers), majority, answers.nodes());
                 let adopted = answers.count(|it| matches!(it, Ok(Renewal::Adopted)));
                 (kept >= majority && !is_disputed(answers, majority)) || lost || adopted >= majority
@@ -63,12 +65,12 @@ impl Shared {
         let kept: Vec<_> = answers
             .iter()
             .filter_map(|answer| match answer {
-                Ok(Renewal::Renewed(lease)) => Some(lease),
+                Ok(Renewal::Renewed(lease, _)) => Some(lease),
                 _ => None,
             })
             .collect();
-        if let Some(lease) = view::renewed(&kept, majority, began.elapsed()) {
-            return Ok(Renewal::Renewed(lease));
+        if let Some(lease) = view::renewed(&kept, majority, Asked::since(began)) {
+            return Ok(Renewal::Renewed(lease, margin(&answers, majority)));
         }
         let adopted = answers.count(|it| matches!(it, Ok(Renewal::Adopted)));
         if adopted > 0 && adopted + kept.len() >= majority {
@@ -94,12 +96,24 @@ impl Shared {
         answers: &NodeReplies<Result<Renewal, StoreError>>,
     ) {
         for (node, answer) in answers.by_node() {
-            if matches!(answer, Some(Ok(Renewal::Renewed(_)))) {
+            if matches!(answer, Some(Ok(Renewal::Renewed(..)))) {
                 self.sweeper
                     .sweep(node, name, token, SweepTarget::Lease(None));
             }
         }
     }
+}
+
+/// What was left of the lease before: with less than a majority it would have been over.
+fn margin(answers: &NodeReplies<Result<Renewal, StoreError>>, majority: usize) -> Option<Duration> {
+    let margins: Vec<_> = answers
+        .iter()
+        .filter_map(|answer| match answer {
+            Ok(Renewal::Renewed(_, margin)) => *margin,
+            _ => None,
+        })
+        .collect();
+    (margins.len() >= majority).then(|| majority_validity(margins, majority))
 }
 
 fn losses(answers: &NodeReplies<Result<Renewal, StoreError>>) -> Vec<Loss> {
@@ -143,7 +157,7 @@ impl Shared {
             .iter()
             .filter(|(node, _)| !self.sweeper.pending_withdrawals.contains(*node, token));
         let sure: Vec<&HeldLease> = sure.map(|(_, lease)| *lease).collect();
-        if let Some(lease) = view::confirmed(&sure, majority, began.elapsed()) {
+        if let Some(lease) = view::confirmed(&sure, majority, Asked::since(began)) {
             return Ok(Confirmation::Confirmed(lease));
         }
         let superseded = answers.count(|answer| *answer == Ok(Confirmation::Superseded));
@@ -167,14 +181,12 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use crate::lock::{FencingToken, Metadata};
 
     use super::*;
 
     fn kept(fence: u64) -> Renewal {
-        Renewal::Renewed(HeldLease {
+        let lease = HeldLease {
             fence: FencingToken::new(fence).unwrap(),
             ttl: Ttl::MIN,
             expires_in: Duration::from_secs(1),
@@ -182,7 +194,9 @@ mod tests {
             hold_expires_in: None,
             owner: None,
             metadata: Metadata::default(),
-        })
+            as_of: Instant::now(),
+        };
+        Renewal::Renewed(lease, None)
     }
 
     fn disputed(kept_by: &[u64], nodes: usize) -> bool {

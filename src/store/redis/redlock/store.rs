@@ -299,6 +299,7 @@ impl Store for RedlockStore {
                 name: "connection",
                 health: Health::Outage(closing.to_string()),
                 note: None,
+                refuses_for: None,
             }],
         }
     }

@@ -120,7 +120,9 @@ fn holder(votes: &NodeReplies<Vote>, majority: usize) -> Option<(Holder, usize)>
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{sync::LazyLock, time::Duration};
+
+    use tokio::time::Instant;
 
     use crate::{
         lock::{FencingToken, ForeignMark, HeldLease, Metadata, Token, Ttl},
@@ -131,6 +133,9 @@ mod tests {
         super::{claim::Claim, vote::VoteId},
         *,
     };
+
+    /// When the nodes of all tests were asked.
+    static THEN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
     fn claim(token: TokenHash, fence: u64) -> Claim {
         Claim {
@@ -144,6 +149,7 @@ mod tests {
                 hold_expires_in: None,
                 owner: None,
                 metadata: Metadata::default(),
+                as_of: *THEN,
             },
         }
     }

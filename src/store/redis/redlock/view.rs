@@ -227,26 +227,24 @@ pub(super) fn agreed<'a>(
     claims: impl IntoIterator<Item = &'a Claim>,
     majority: usize,
 ) -> Option<HeldLease> {
-    valid_lease(&node_leases(claims), majority, Duration::ZERO)
+    let leases = node_leases(claims);
+    let asked = Asked::at(leases.iter().map(|(lease, _)| lease.as_of).min()?);
+    valid_lease(&leases, majority, asked)
 }
 
-/// The lease that a majority has accepted by one fence, asked for so long ago. Less than that is none: a
+/// The lease that a majority has accepted by one fence. Less than that is none: a
 /// try may be given up when a minority has accepted it.
 pub(super) fn accepted<'a>(
     claims: impl IntoIterator<Item = &'a Claim>,
     majority: usize,
-    spent: Duration,
+    asked: Asked,
 ) -> Option<HeldLease> {
-    of_majority(&node_leases(claims), majority, spent)
+    of_majority(&node_leases(claims), majority, asked)
 }
 
 /// The same of leases that the nodes have confirmed.
-pub(super) fn confirmed(
-    leases: &[&HeldLease],
-    majority: usize,
-    spent: Duration,
-) -> Option<HeldLease> {
-    of_majority(&renewed_leases(leases), majority, spent)
+pub(super) fn confirmed(leases: &[&HeldLease], majority: usize, asked: Asked) -> Option<HeldLease> {
+    of_majority(&renewed_leases(leases), majority, asked)
 }
 
 /// How many of these have accepted the lease by one fence.
@@ -255,17 +253,33 @@ pub(super) fn accepting(leases: &[&HeldLease]) -> usize {
     fence(&leases).map_or(0, |fence| with(&leases, fence).count())
 }
 
-/// The lease that a majority has made last anew, which took so long. Who renews it was granted it, so
+/// The lease that a majority has made last anew. Who renews it was granted it, so
 /// that a node keeps it too which was never told its fence.
-pub(super) fn renewed(
-    leases: &[&HeldLease],
-    majority: usize,
-    spent: Duration,
-) -> Option<HeldLease> {
+pub(super) fn renewed(leases: &[&HeldLease], majority: usize, asked: Asked) -> Option<HeldLease> {
     if leases.len() < majority {
         return None;
     }
-    valid_lease(&renewed_leases(leases), majority, spent)
+    valid_lease(&renewed_leases(leases), majority, asked)
+}
+
+/// From when until when nodes were asked. What each has told is counted from the beginning.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    began: Instant,
+    now: Instant,
+}
+
+impl Asked {
+    /// From then until now.
+    pub(super) fn since(began: Instant) -> Self {
+        let now = Instant::now();
+        Self { began, now }
+    }
+
+    /// Told as of then.
+    fn at(began: Instant) -> Self {
+        Self { began, now: began }
+    }
 }
 
 /// A lease as a node tells it, and what is left of it there.
@@ -281,16 +295,12 @@ fn renewed_leases<'a>(leases: &[&'a HeldLease]) -> Vec<NodeLease<'a>> {
     leases.map(|lease| (*lease, lease.expires_in)).collect()
 }
 
-fn of_majority(
-    node_leases: &[NodeLease<'_>],
-    majority: usize,
-    spent: Duration,
-) -> Option<HeldLease> {
+fn of_majority(node_leases: &[NodeLease<'_>], majority: usize, asked: Asked) -> Option<HeldLease> {
     let accepted: Vec<_> = with(node_leases, fence(node_leases)?).copied().collect();
     if accepted.len() < majority {
         return None;
     }
-    valid_lease(&accepted, majority, spent)
+    valid_lease(&accepted, majority, asked)
 }
 
 fn with<'a, 'b>(
@@ -310,12 +320,12 @@ fn fence(node_leases: &[NodeLease<'_>]) -> Option<FencingToken> {
     fences.max_by_key(|fence| (with(node_leases, *fence).count(), *fence))
 }
 
-fn valid_lease(leases: &[NodeLease<'_>], majority: usize, spent: Duration) -> Option<HeldLease> {
+fn valid_lease(leases: &[NodeLease<'_>], majority: usize, asked: Asked) -> Option<HeldLease> {
     let (lease, _) = with(leases, fence(leases)?).next()?;
     let left = majority_validity(leases.iter().map(|(_, left)| *left).collect(), majority);
     let limits = leases.iter().filter_map(|(lease, _)| lease.hold_expires_in);
     let limit = majority_validity(limits.collect(), majority);
-    let expires_in = validity(left, spent);
+    let expires_in = validity(left, asked.now - asked.began);
     let held_for = leases.iter().map(|(lease, _)| lease.held_for).min();
     Some(HeldLease {
         expires_in,
@@ -325,6 +335,7 @@ fn valid_lease(leases: &[NodeLease<'_>], majority: usize, spent: Duration) -> Op
         hold_expires_in: lease
             .hold_expires_in
             .map(|_| if limit <= left { expires_in } else { limit }),
+        as_of: asked.now,
         ..(*lease).clone()
     })
 }
@@ -368,12 +379,15 @@ mod tests {
             hold_expires_in: limit.map(Duration::from_millis),
             owner: None,
             metadata: Metadata::default(),
+            as_of: Instant::now(),
         }
     }
 
     fn agree(leases: &[HeldLease; 3], spent: u64) -> Option<HeldLease> {
         let leases: Vec<_> = leases.iter().collect();
-        renewed(&leases, 2, Duration::from_millis(spent))
+        let began = Instant::now();
+        let now = began + Duration::from_millis(spent);
+        renewed(&leases, 2, Asked { began, now })
     }
 
     #[test]
@@ -395,9 +409,9 @@ mod tests {
     #[test]
     fn a_try_that_came_to_nothing_does_not_name_the_fence() {
         let (low, high) = (lease(7, 900, None), lease(9, 900, None));
-        let held = renewed(&[&high, &low, &low], 2, Duration::ZERO).unwrap();
+        let held = renewed(&[&high, &low, &low], 2, Asked::at(Instant::now())).unwrap();
         assert_eq!(held.fence.get(), 7);
-        let held = confirmed(&[&high, &low, &low], 2, Duration::ZERO).unwrap();
+        let held = confirmed(&[&high, &low, &low], 2, Asked::at(Instant::now())).unwrap();
         assert_eq!(held.fence.get(), 7);
     }
 
@@ -405,17 +419,17 @@ mod tests {
     fn a_minority_that_has_accepted_it_makes_no_lease() {
         let (named, unnamed) = (lease(7, 900, None), lease(1, 900, None));
         assert_eq!(
-            confirmed(&[&named, &unnamed, &unnamed], 2, Duration::ZERO),
+            confirmed(&[&named, &unnamed, &unnamed], 2, Asked::at(Instant::now())),
             None
         );
         let other = lease(9, 900, None);
         assert_eq!(
-            confirmed(&[&named, &other, &unnamed], 2, Duration::ZERO),
+            confirmed(&[&named, &other, &unnamed], 2, Asked::at(Instant::now())),
             None
         );
         // Whoever renews it was granted it, and knows that it was accepted.
-        assert!(renewed(&[&named, &unnamed], 2, Duration::ZERO).is_some());
-        assert_eq!(renewed(&[&named], 2, Duration::ZERO), None);
+        assert!(renewed(&[&named, &unnamed], 2, Asked::at(Instant::now())).is_some());
+        assert_eq!(renewed(&[&named], 2, Asked::at(Instant::now())), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
         client::{
             calls::{Reply, ScriptCall, hex, token_hash},
             dispatch::{Dispatch, DispatchReply, Sending},
-            run::ReplyOrigin,
+            run::RunId,
         },
         keys::Keys,
         layout::{Record, id, pack},
@@ -36,7 +36,7 @@ impl Scripts {
         gateway: &RedisGateway,
         keys: &Keys,
         attempt: &Attempt,
-    ) -> Result<(Acquisition, ReplyOrigin), StoreError> {
+    ) -> Result<(Acquisition, Option<RunId>), StoreError> {
         let (id, rest) = (id(&attempt.token), pack(attempt));
         let ttl = attempt.ttl.as_millis();
         let lasts = attempt
@@ -78,9 +78,9 @@ impl Scripts {
                 }
             }
         };
-        let run = dispatch.run(&self.acquire, keys, &id, fill);
-        let DispatchReply { mut reply, earlier } = run.await?;
-        let origin = reply.origin();
+        let answer = dispatch.run(&self.acquire, keys, &id, fill);
+        let DispatchReply { mut reply, earlier } = answer.await?;
+        let run = reply.run().cloned();
         gateway.ingest(keys, reply.news()?);
         let outcome = read(&mut reply, keys, attempt);
         let earlier = earlier.or(resent.then_some(Uncertainty::TimedOut));
@@ -104,7 +104,7 @@ impl Scripts {
             }
             (_, None) => {}
         }
-        Ok((outcome?, origin))
+        Ok((outcome?, run))
     }
 }
 
@@ -146,7 +146,7 @@ fn under_the_key(reply: &mut Reply, keys: &Keys) -> Result<(HeldLease, Salt), St
     let text = reply.text().ok_or_else(|| reply.unexpected())?;
     let now = reply.micros().ok_or_else(|| reply.unexpected())?;
     let record = Record::read(&text);
-    let lease = record.and_then(|record| Some((record.lease(now)?, record.salt()?)));
+    let lease = record.and_then(|record| Some((record.lease(now, reply.sent())?, record.salt()?)));
     lease.ok_or_else(|| StoreError::ForeignData {
         key: keys.lock().to_owned(),
         found: "a lease that makes no sense".into(),
@@ -166,5 +166,6 @@ fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
         hold_expires_in: limit,
         owner: attempt.owner.clone(),
         metadata: attempt.metadata.clone(),
+        as_of: reply.sent(),
     })
 }

@@ -7,7 +7,7 @@ use crate::{
 
 use super::{
     super::{
-        client::{calls::ScriptCall, dispatch::Dispatch, run::ReplyOrigin},
+        client::{calls::ScriptCall, dispatch::Dispatch, run::RunId},
         keys::Keys,
         layout::id,
     },
@@ -22,20 +22,20 @@ impl Scripts {
         dispatch: &Dispatch,
         keys: &Keys,
         token: &TokenHash,
-    ) -> Result<(Confirmation, ReplyOrigin), StoreError> {
+    ) -> Result<(Confirmation, Option<RunId>), StoreError> {
         let id = id(token);
         let fill = |command: &mut ScriptCall, _| {
             command.arg(keys.lock()).arg(keys.gateway()).arg(&id);
         };
-        let run = dispatch.run(&self.confirm, keys, &id, fill);
-        let mut reply = run.await?.reply;
-        let origin = reply.origin();
+        let answer = dispatch.run(&self.confirm, keys, &id, fill);
+        let mut reply = answer.await?.reply;
+        let run = reply.run().cloned();
         let confirmation = match reply.kind() {
             "confirmed" => Confirmation::Confirmed(reply.held(keys)?),
             "lost" => Confirmation::Lost,
             "superseded" => Confirmation::Superseded,
             _ => return Err(reply.unexpected()),
         };
-        Ok((confirmation, origin))
+        Ok((confirmation, run))
     }
 }

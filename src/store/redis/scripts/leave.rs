@@ -9,7 +9,7 @@ use crate::{
 
 use super::{
     super::{
-        client::{calls::ScriptCall, dispatch::Dispatch, run::ReplyOrigin},
+        client::{calls::ScriptCall, dispatch::Dispatch, run::RunId},
         keys::Keys,
         layout::id,
         queue::gateway::RedisGateway,
@@ -27,7 +27,7 @@ impl Scripts {
         keys: &Keys,
         token: &TokenHash,
         keep_for: Option<Duration>,
-    ) -> Result<(Leaving, ReplyOrigin), StoreError> {
+    ) -> Result<(Leaving, Option<RunId>), StoreError> {
         let id = id(token);
         let fill = |command: &mut ScriptCall, _| {
             queueing::fill(command, keys, gateway, &id);
@@ -36,9 +36,9 @@ impl Scripts {
                 None => command.arg(""),
             };
         };
-        let run = dispatch.run(&self.leave, keys, &id, fill);
-        let mut reply = run.await?.reply;
-        let origin = reply.origin();
+        let answer = dispatch.run(&self.leave, keys, &id, fill);
+        let mut reply = answer.await?.reply;
+        let run = reply.run().cloned();
         gateway.ingest(keys, reply.news()?);
         let leaving = match reply.kind() {
             "left" => Leaving::Left(reply.contention(keys)?),
@@ -50,6 +50,6 @@ impl Scripts {
             "superseded" => Leaving::Superseded,
             _ => return Err(reply.unexpected()),
         };
-        Ok((leaving, origin))
+        Ok((leaving, run))
     }
 }

@@ -54,7 +54,8 @@ impl ScriptNews {
             "granted" => {
                 let text = fields.text()?;
                 let record = Record::read(&text)?;
-                let lease = record.lease(fields.micros()?)?;
+                let now = fields.micros()?;
+                let lease = record.lease(now, fields.sent())?;
                 Some(Self::Granted(record.token(), lease))
             }
             "passed" => {
@@ -73,6 +74,7 @@ impl ScriptNews {
 #[cfg(test)]
 mod tests {
     use bb8_redis::redis::Value;
+    use tokio::time::Instant;
 
     use crate::lock::Token;
 
@@ -86,7 +88,7 @@ mod tests {
         };
         let news: String = news.iter().map(one).collect();
         let text = format!("released a {}", field(&news));
-        Reply::read(Value::BulkString(text.into()), "a")
+        Reply::read(Value::BulkString(text.into()), "a", Instant::now())
             .unwrap()
             .news()
     }

@@ -17,15 +17,27 @@ use super::super::{client::calls::Reply, keys::Keys, layout::Record};
 impl Reply {
     /// The lease in the fields that follow: its text, and the time. If it makes none, it was not written by us.
     pub(super) fn held(&mut self, keys: &Keys) -> Result<HeldLease, StoreError> {
-        self.read_held().ok_or_else(|| StoreError::ForeignData {
-            key: keys.lock().to_owned(),
-            found: "a lease that makes no sense".into(),
-        })
+        self.read_held().ok_or_else(|| not_ours(keys))
     }
 
     pub(super) fn read_held(&mut self) -> Option<HeldLease> {
         let text = self.text()?;
-        Record::read(&text)?.lease(self.micros()?)
+        let now = self.micros()?;
+        Record::read(&text)?.lease(now, self.sent())
+    }
+
+    /// A lease that was renewed, and what was left of it before, if this copy of the command has renewed it.
+    pub(super) fn renewed(
+        &mut self,
+        keys: &Keys,
+    ) -> Result<(HeldLease, Option<Duration>), StoreError> {
+        let told = self.text().and_then(|text| {
+            let now = self.micros()?;
+            Some((Record::read(&text)?.lease(now, self.sent())?, now))
+        });
+        let (held, now) = told.ok_or_else(|| not_ours(keys))?;
+        let left = |ends: u64| Duration::from_micros(ends.saturating_sub(now));
+        Ok((held, self.micros().map(left)))
     }
 
     /// A time of the store, in microseconds.
@@ -42,6 +54,13 @@ impl Reply {
                 .map(Duration::from_millis),
             mark: Some(self.mark()?),
         })
+    }
+}
+
+fn not_ours(keys: &Keys) -> StoreError {
+    StoreError::ForeignData {
+        key: keys.lock().to_owned(),
+        found: "a lease that makes no sense".into(),
     }
 }
 

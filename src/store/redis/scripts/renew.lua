@@ -14,7 +14,8 @@
 --   6  who renews it as its keeper, if anybody
 --   7  1 if that one adopts it
 -- Reply
---   renewed ARGV 1: news, lease, time
+--   renewed ARGV 1: news, lease, time, and the instant at which it would have ended; without that if an earlier
+--                   copy of the command has renewed it
 --   marked ARGV 1: mark         nothing was done yet: to be asked again with this mark
 --   adopted ARGV 1:             another keeper goes on with it
 --   another | free ARGV 1:      the token does not hold the lock; is somebody else holding it?
@@ -95,7 +96,8 @@ if adopts and before ~= keeper then
   before = keeper
 end
 local ends = string.format('%016.0f', us + left * 1000)
-local sooner = ends < string.sub(held, 103, 118)
+local was = string.sub(held, 103, 118)
+local sooner = ends < was
 -- Its holder renews it, so that the grant was delivered.
 held = string.sub(held, 1, 65) .. 'h' .. string.sub(held, 67, 102) .. ends .. string.format('%08.0f', ttl) .. string.sub(held, 127, 135)
   .. (named ~= '' and stamp or string.sub(held, 136, 151))
@@ -114,4 +116,4 @@ elseif sooner and left < SHORT then
   -- Whether somebody waits is not to be seen.
   send('all', 'ends', string.format('%.0f', left))
 end
-return 'renewed ' .. id .. ' ' .. field(news) .. field(held) .. field(us)
+return 'renewed ' .. id .. ' ' .. field(news) .. field(held) .. field(us) .. field(was)

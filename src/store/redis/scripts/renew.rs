@@ -58,11 +58,11 @@ impl Scripts {
         match reply.kind() {
             "renewed" => {
                 gateway.ingest(keys, reply.news()?);
-                let held = reply.held(keys)?;
+                let (held, margin) = reply.renewed(keys)?;
                 marked.keep(held.expires_in);
                 // It may end sooner than those who wait here expected.
                 gateway.watch_expiry(keys.name(), held.expires_in);
-                Ok(Renewal::Renewed(held))
+                Ok(Renewal::Renewed(held, margin))
             }
             "adopted" => Ok(Renewal::Adopted),
             "another" => Ok(Renewal::Lost(Loss::HeldByAnother)),

@@ -15,29 +15,29 @@ use tokio::time::Instant;
 use crate::support::program::{Ran, latchgate, program};
 
 /// How long anything may take on a machine that does other things as well.
-pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
+pub(in crate::cli) const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// `latchgate run` under way. Dropped, it is killed, and its guard kills the rest.
-pub(super) struct Running {
+pub(in crate::cli) struct Running {
     child: Child,
     out: Arc<Mutex<String>>,
     err: Arc<Mutex<String>>,
 }
 
 /// `latchgate run` with these arguments, against these gateways.
-pub(super) fn run(url: &str, arguments: &[&str]) -> Running {
+pub(in crate::cli) fn run(url: &str, arguments: &[&str]) -> Running {
     let mut command = program();
     command.arg("run").args(arguments);
     start(url, command)
 }
 
 /// The same with a shell script as the command.
-pub(super) fn run_sh(url: &str, arguments: &[&str], script: &str) -> Running {
+pub(in crate::cli) fn run_sh(url: &str, arguments: &[&str], script: &str) -> Running {
     run(url, &[arguments, &["--", "sh", "-c", script]].concat())
 }
 
 /// Starts a program that knows where gateways are, and where `latchgate` is.
-pub(super) fn start(url: &str, mut command: Command) -> Running {
+pub(in crate::cli) fn start(url: &str, mut command: Command) -> Running {
     let mut child = command
         .env("LATCHGATE_URL", url)
         .env("LATCHGATE", env!("CARGO_BIN_EXE_latchgate"))
@@ -52,7 +52,7 @@ pub(super) fn start(url: &str, mut command: Command) -> Running {
 }
 
 /// What `latchgate` says of a lock.
-pub(super) fn inspect(url: &str, name: &str) -> String {
+pub(in crate::cli) fn inspect(url: &str, name: &str) -> String {
     latchgate(&["inspect", name])
         .env("LATCHGATE_URL", url)
         .read()
@@ -60,14 +60,14 @@ pub(super) fn inspect(url: &str, name: &str) -> String {
 }
 
 /// How many wait for a lock.
-pub(super) fn waiters(url: &str, name: &str) -> u64 {
+pub(in crate::cli) fn waiters(url: &str, name: &str) -> u64 {
     let inspected = latchgate(&["inspect", name, "--json"]).env("LATCHGATE_URL", url);
     let lock: serde_json::Value = serde_json::from_str(&inspected.read().out).unwrap();
     lock["waiter_count"].as_u64().unwrap()
 }
 
 /// Waits until something is so.
-pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(in crate::cli) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
@@ -76,7 +76,7 @@ pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Whether a process runs: one that is dead and not yet collected does not.
-pub(super) fn is_alive(pid: Pid) -> bool {
+pub(in crate::cli) fn is_alive(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
     let state = stat.ok().and_then(|stat| {
         let (_, rest) = stat.rsplit_once(") ")?;
@@ -85,7 +85,7 @@ pub(super) fn is_alive(pid: Pid) -> bool {
     test_kill_process(pid).is_ok() && !matches!(state, None | Some('Z' | 'X'))
 }
 
-pub(super) fn gather(mut from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+pub(in crate::cli) fn gather(mut from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
     let text = Arc::new(Mutex::new(String::new()));
     let gathered = Arc::clone(&text);
     thread::spawn(move || {
@@ -102,31 +102,31 @@ pub(super) fn gather(mut from: impl Read + Send + 'static) -> Arc<Mutex<String>>
 // === impl Running ===
 
 impl Running {
-    pub(super) fn pid(&self) -> Pid {
+    pub(in crate::cli) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(in crate::cli) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
     }
 
     /// What the command has printed so far.
-    pub(super) fn out(&self) -> String {
+    pub(in crate::cli) fn out(&self) -> String {
         self.out.lock().unwrap().clone()
     }
 
     /// What was said to people so far.
-    pub(super) fn err(&self) -> String {
+    pub(in crate::cli) fn err(&self) -> String {
         self.err.lock().unwrap().clone()
     }
 
     /// Waits until the command has printed something.
-    pub(super) fn printed(&self, text: &str) {
+    pub(in crate::cli) fn printed(&self, text: &str) {
         until(text, || self.out().contains(text));
     }
 
     /// Waits until the command has printed `NAME=PID`.
-    pub(super) fn printed_pid(&self, name: &str) -> Pid {
+    pub(in crate::cli) fn printed_pid(&self, name: &str) -> Pid {
         let prefix = format!("{name}=");
         let mut found = None;
         until(name, || {
@@ -140,16 +140,16 @@ impl Running {
     }
 
     /// Waits until people were told something.
-    pub(super) fn said(&self, text: &str) {
+    pub(in crate::cli) fn said(&self, text: &str) {
         until(text, || self.err().contains(text));
     }
 
-    pub(super) fn has_ended(&mut self) -> bool {
+    pub(in crate::cli) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
     /// Waits for its end.
-    pub(super) fn wait(&mut self) -> Ran {
+    pub(in crate::cli) fn wait(&mut self) -> Ran {
         until("its end", || self.has_ended());
         let status = self.child.wait().unwrap();
         assert_eq!(status.signal(), None, "{}", self.err());

@@ -9,3 +9,5 @@ mod outage;
 mod signals;
 mod supervision;
 mod terminal;
+
+pub(super) use fixture::start;

@@ -34,6 +34,39 @@ fn guard_of(run: Pid) -> Option<Pid> {
     Pid::from_raw(guard.parse().ok()?)
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn whoever_kills_it_and_its_guard_kills_the_command_too() {
+    let gateway = Gateway::start();
+    let mut running = run_sh(&gateway.url(), &["deploy"], FAMILY);
+    let [outer, inner] = [running.printed_pid("outer"), running.printed_pid("inner")];
+    let guard = guard_of(running.pid()).expect("there is a guard");
+    // The guard first: it has not the time to do anything when the other one ends.
+    kill_process(guard, Signal::KILL).unwrap();
+    running.said("the guard is gone: if this process is killed, the command is killed with it");
+    assert!(is_alive(outer));
+    running.signal(Signal::KILL);
+    until("it has ended", || running.has_ended());
+    until("it is dead", || !is_alive(outer));
+    // What the command has started is beyond reach.
+    kill_process(inner, Signal::KILL).unwrap();
+    until("it is dead", || !is_alive(inner));
+}
+
+#[test]
+fn a_command_that_is_to_go_on_without_the_lock_goes_on_without_it() {
+    let gateway = Gateway::start();
+    let script = r#"
+        echo up
+        while [ "$(cut -d ' ' -f 4 "/proc/$$/stat")" = "$PPID" ]; do sleep 0.02; done
+        echo went on"#;
+    let mut running = run_sh(&gateway.url(), &["deploy", "--on-lost", "continue"], script);
+    running.printed("up");
+    running.signal(Signal::KILL);
+    until("it has ended", || running.has_ended());
+    running.printed("went on");
+}
+
 #[test]
 fn whoever_ends_the_whole_session_does_not_end_the_guard() {
     let gateway = Gateway::start();

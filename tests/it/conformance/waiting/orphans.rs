@@ -185,7 +185,7 @@ pub(in super::super) async fn one_whose_wait_runs_out_with_the_grant_leaves_it_t
     let keeper = Renewer::Keeper(KeeperId::of_attempt(&newer.token));
     let renewal = here.renew_as(keeper, &older.name, &older.token, None).await;
     assert!(
-        matches!(&renewal, Ok(Renewal::Renewed(held)) if held.fence == lease.fence),
+        matches!(&renewal, Ok(Renewal::Renewed(held, _)) if held.fence == lease.fence),
         "{renewal:?}"
     );
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use latchgate::{
     config::LimitsConfig,
     engine::AcquireError,
-    lock::NamePrefix,
     store::{
         Store as _,
         contract::{Acquisition, Attempt, ListQuery, QueuePosition, Waiting},
+        list_filter::ListFilter,
     },
 };
 use tokio::time::sleep;
@@ -66,8 +66,7 @@ pub(in super::super) async fn a_list_shows_how_many_wait_for_each_lock(fixture: 
 /// Waits until a list shows these locks with so many who wait.
 async fn listed(gateways: &Gateways, expected: &[(&str, u64)]) {
     let query = ListQuery {
-        prefix: NamePrefix::default(),
-        owner: None,
+        filter: ListFilter::default(),
         limit: 1_000,
         cursor: None,
     };

@@ -1,6 +1,6 @@
 //! I3: leases of a lock do not overlap, while their holders rely on them: from when they heard of the
-//! grant until the time is over that they were told, counted from when they asked, or until they
-//! release. Where the store may have forgotten a lease, an overlap is counted and not held against it.
+//! grant until the time is over that they were told, counted from when they asked, or from when they received the
+//! answer, with some time for its way; or until they release. Where the store may have forgotten a lease, an overlap is counted and not held against it.
 
 use super::super::{History, Report, Terms, found::Invariant};
 

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use latchgate::{
     lifecycle::Lifecycle,
-    lock::NamePrefix,
     store::{
         Store,
         contract::{Holder, ListQuery, Page},
         cursor::Cursor,
+        list_filter::ListFilter,
         redis::RedisStore,
     },
 };
@@ -27,8 +27,7 @@ fn locks() -> usize {
 
 async fn page(store: &RedisStore, limit: usize, cursor: Option<Cursor>) -> Page {
     let query = ListQuery {
-        prefix: NamePrefix::default(),
-        owner: None,
+        filter: ListFilter::default(),
         limit,
         cursor,
     };

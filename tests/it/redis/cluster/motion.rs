@@ -59,7 +59,7 @@ async fn a_lease_is_renewed_and_released_wherever_its_keys_are() {
         let renewed = store
             .renew(&asked.name, &asked.token, Some(ttl(60_000)))
             .await;
-        let Ok(Renewal::Renewed(renewed)) = renewed else {
+        let Ok(Renewal::Renewed(renewed, _)) = renewed else {
             panic!("{gone:?}: {renewed:?}");
         };
         assert!(renewed.expires_in > Duration::from_secs(50) && renewed.fence == lease.fence);
@@ -68,7 +68,7 @@ async fn a_lease_is_renewed_and_released_wherever_its_keys_are() {
             .renew_as(keeper, &asked.name, &asked.token, None)
             .await;
         assert!(
-            matches!(kept, Ok(Renewal::Renewed(_))),
+            matches!(kept, Ok(Renewal::Renewed(..))),
             "{gone:?}: {kept:?}"
         );
         let released = store.release(&asked.name, &asked.token).await;
@@ -96,7 +96,7 @@ async fn a_lease_with_a_key_is_released_and_that_is_not_remembered() {
         ahead(cluster, name, gone).await;
         let renewed = store.renew(&asked.name, &asked.token, None).await;
         assert!(
-            matches!(renewed, Ok(Renewal::Renewed(_))),
+            matches!(renewed, Ok(Renewal::Renewed(..))),
             "{gone:?}: {renewed:?}"
         );
         let released = store.release(&asked.name, &asked.token).await;

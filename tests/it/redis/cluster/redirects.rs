@@ -3,10 +3,10 @@
 use latchgate::{
     config::{Millis, RedisConfig},
     lifecycle::Lifecycle,
-    lock::NamePrefix,
     store::{
         Store, StoreError, Unavailability,
         contract::{Acquisition, Health, ListQuery, Release},
+        list_filter::ListFilter,
     },
 };
 
@@ -214,8 +214,7 @@ async fn a_user_with_the_permissions_of_the_documentation_may_do_everything_and_
             let asked = attempt("allowed");
             granted(store.acquire(&asked).await);
             let query = ListQuery {
-                prefix: NamePrefix::default(),
-                owner: None,
+                filter: ListFilter::default(),
                 limit: 10,
                 cursor: None,
             };

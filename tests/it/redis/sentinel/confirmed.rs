@@ -225,7 +225,7 @@ async fn what_was_answered_is_held_after_the_failover_and_granted_to_nobody_else
             .renew(&lease.name, &lease.token.hash(), None)
             .await;
         match renewed {
-            Ok(Renewal::Renewed(held)) => assert_eq!(held.fence, lease.held.fence),
+            Ok(Renewal::Renewed(held, _)) => assert_eq!(held.fence, lease.held.fence),
             other => panic!("{}: {other:?}", lease.name),
         }
     }

@@ -196,7 +196,7 @@ impl History {
         let (name, token) = (&held.lease.name, held.lease.token.hash());
         let sent = Instant::now();
         match gate.store.renew(name, &token, None).await.unwrap() {
-            Renewal::Renewed(lease) => held.until = sent + lease.expires_in,
+            Renewal::Renewed(lease, _) => held.until = sent + lease.expires_in,
             Renewal::Adopted => panic!("it is no keeper"),
             Renewal::Lost(_) => {
                 let early = held.until.saturating_duration_since(Instant::now());

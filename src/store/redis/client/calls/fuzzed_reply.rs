@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use bb8_redis::redis::parse_redis_value;
+use tokio::time::Instant;
 
 use crate::{
     lock::LockName,
@@ -27,7 +28,7 @@ pub(crate) fn fuzzed(bytes: &[u8], readers: &[fn(&mut Reply, &Keys) -> String]) 
         return "no RESP".to_owned();
     };
     let mut outcome = String::new();
-    let read = || Reply::read(value.clone(), ECHO);
+    let read = || Reply::read(value.clone(), ECHO, Instant::now());
     for reader in readers {
         match read() {
             Err(why) => outcome += &why,

@@ -3,20 +3,23 @@
 use std::vec;
 
 use bb8_redis::redis::Value;
+use tokio::time::Instant;
 
 use crate::{
     lock::ForeignMark,
     store::{StoreError, Unavailability, Uncertainty, contract::Loss, redis::keys::Keys},
 };
 
-use super::super::run::{ReplyOrigin, RunId};
+use super::super::run::RunId;
 
 /// A reply that is known to answer our command.
 #[derive(Debug)]
 pub(crate) struct Reply {
     kind: String,
     fields: Fields,
-    origin: ReplyOrigin,
+    /// When the command was sent that it answers: its times count from then.
+    sent: Instant,
+    by: Option<RunId>,
 }
 
 /// What follows kind and echo.
@@ -43,8 +46,8 @@ const LONGEST_LENGTH: usize = 9;
 // === impl Reply ===
 
 impl Reply {
-    /// Takes a reply apart. It must repeat `echo`, or it answers something else.
-    pub(crate) fn read(value: Value, echo: &str) -> Result<Self, String> {
+    /// Takes a reply apart, of a command that was sent then. It must repeat `echo`, or it answers something else.
+    pub(crate) fn read(value: Value, echo: &str, sent: Instant) -> Result<Self, String> {
         let another = || "an answer to another command".to_owned();
         let (kind, fields) = match value {
             Value::BulkString(text) => {
@@ -72,7 +75,8 @@ impl Reply {
         Ok(Self {
             kind: String::from_utf8(kind).map_err(|_| "no kind".to_owned())?,
             fields,
-            origin: ReplyOrigin::by(None),
+            sent,
+            by: None,
         })
     }
 
@@ -81,25 +85,31 @@ impl Reply {
     }
 
     /// Fields of their own, without a kind.
-    fn of_fields(fields: Fields) -> Self {
+    fn of_fields(fields: Fields, sent: Instant) -> Self {
         Self {
             kind: String::new(),
             fields,
-            origin: ReplyOrigin::by(None),
+            sent,
+            by: None,
         }
     }
 
-    /// The same, as this run of a server gave it just now.
+    /// The same, as this run of a server gave it.
     pub(crate) fn by(self, run: Option<&RunId>) -> Self {
         Self {
-            origin: ReplyOrigin::by(run),
+            by: run.cloned(),
             ..self
         }
     }
 
-    /// When it came, and which run of which server gave it.
-    pub(crate) fn origin(&self) -> ReplyOrigin {
-        self.origin.clone()
+    /// When the command was sent that it answers. The store decided later than that.
+    pub(crate) fn sent(&self) -> Instant {
+        self.sent
+    }
+
+    /// Which run of which server gave it, if that was asked.
+    pub(crate) fn run(&self) -> Option<&RunId> {
+        self.by.as_ref()
     }
 
     pub(crate) fn integer(&mut self) -> Option<i64> {
@@ -137,7 +147,10 @@ impl Reply {
     /// Fields in a field; `None` if there is none.
     pub(crate) fn nested(&mut self) -> Option<Self> {
         let text = self.bytes()?;
-        Some(Self::of_fields(Fields::Flat(Flat { text, at: 0 })))
+        Some(Self::of_fields(
+            Fields::Flat(Flat { text, at: 0 }),
+            self.sent,
+        ))
     }
 
     /// Whether all was read.
@@ -232,6 +245,10 @@ impl Reply {
 mod tests {
     use super::*;
 
+    fn read(value: Value, echo: &str) -> Result<Reply, String> {
+        Reply::read(value, echo, Instant::now())
+    }
+
     fn text(text: &str) -> Value {
         Value::BulkString(text.into())
     }
@@ -239,17 +256,17 @@ mod tests {
     #[test]
     fn must_repeat_what_it_answers() {
         let value = |echo| Value::Array(vec![text("free"), text(echo), Value::Int(3)]);
-        let mut reply = Reply::read(value("a"), "a").unwrap();
+        let mut reply = read(value("a"), "a").unwrap();
         assert_eq!(reply.kind(), "free");
         assert_eq!((reply.integer(), reply.integer()), (Some(3), None));
-        assert!(Reply::read(value("b"), "a").is_err());
-        assert!(Reply::read(Value::Array(vec![text("free")]), "a").is_err());
-        assert!(Reply::read(Value::Int(1), "a").is_err());
+        assert!(read(value("b"), "a").is_err());
+        assert!(read(Value::Array(vec![text("free")]), "a").is_err());
+        assert!(read(Value::Int(1), "a").is_err());
     }
 
     #[test]
     fn one_text_is_taken_apart_into_its_fields() {
-        let mut reply = Reply::read(text("held a:b 1:73:a:x5:3:abc2:-x"), "a:b").unwrap();
+        let mut reply = read(text("held a:b 1:73:a:x5:3:abc2:-x"), "a:b").unwrap();
         assert_eq!(reply.kind(), "held");
         assert_eq!(reply.integer(), Some(7));
         assert_eq!(reply.text().as_deref(), Some("a:x"));
@@ -258,7 +275,7 @@ mod tests {
         assert!(nested.str().is_none());
         assert_eq!(reply.integer(), None);
         for other in ["held", "held a:b", "held a:c 1:7", "held a:bc 1:7"] {
-            assert!(Reply::read(text(other), "a:b").is_err(), "{other}");
+            assert!(read(text(other), "a:b").is_err(), "{other}");
         }
         for odd in [
             "",
@@ -271,7 +288,7 @@ mod tests {
             "9999999999:a",
             "-1:a",
         ] {
-            let mut reply = Reply::read(text(&format!("held a {odd}")), "a").unwrap();
+            let mut reply = read(text(&format!("held a {odd}")), "a").unwrap();
             assert_eq!(reply.text(), None, "{odd}");
         }
     }
@@ -280,7 +297,8 @@ mod tests {
     fn shows_of_what_somebody_else_has_written_a_little_and_in_one_line() {
         let shown = |bytes: &[u8]| {
             let value = Value::BulkString(bytes.to_vec());
-            Reply::of_fields(Fields::Values(vec![value].into_iter())).foreign_text()
+            let fields = Fields::Values(vec![value].into_iter());
+            Reply::of_fields(fields, Instant::now()).foreign_text()
         };
         assert_eq!(shown(b"2").as_deref(), Some("2"));
         let long = shown(&[b'9'; 5_000]).unwrap();
@@ -289,12 +307,15 @@ mod tests {
         assert_eq!(odd, "a\\nb\\u{1b}[31m\\u{202e}\\\"");
         assert_eq!(shown(b"\xff").as_deref(), Some("\u{fffd}"));
         let number = Fields::Values(vec![Value::Int(2)].into_iter());
-        assert_eq!(Reply::of_fields(number).foreign_text(), None);
+        assert_eq!(
+            Reply::of_fields(number, Instant::now()).foreign_text(),
+            None
+        );
     }
 
     #[test]
     fn shows_no_field_in_its_error() {
-        let reply = Reply::read(Value::Array(vec![text("odd"), text("a"), text("x9")]), "a");
+        let reply = read(Value::Array(vec![text("odd"), text("a"), text("x9")]), "a");
         assert!(!reply.unwrap().unexpected().to_string().contains("x9"));
     }
 }

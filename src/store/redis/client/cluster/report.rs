@@ -42,6 +42,7 @@ impl Cluster {
             name: "cluster",
             health,
             note,
+            refuses_for: None,
         }]
     }
 

@@ -24,6 +24,7 @@ impl FollowedMaster {
                     "the same since {}",
                     format_rfc3339_seconds(master.since)
                 )),
+                refuses_for: None,
             },
             None => Check {
                 name: "master",
@@ -32,6 +33,7 @@ impl FollowedMaster {
                     self.service
                 )),
                 note: None,
+                refuses_for: None,
             },
         };
         vec![master, self.check_sentinels()]
@@ -60,6 +62,7 @@ impl FollowedMaster {
             name: "sentinels",
             health,
             note,
+            refuses_for: None,
         }
     }
 

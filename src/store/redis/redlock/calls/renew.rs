@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-use super::super::{node::Node, scripts::fill_lease_keys};
+use super::super::{node::Node, record::millis, scripts::fill_lease_keys};
 
 // === impl Node ===
 
@@ -40,8 +40,9 @@ impl Node {
         match reply.kind() {
             "renewed" => {
                 let held = reply.lease(keys)?;
+                let margin = reply.integer().and_then(millis);
                 marked.keep(held.expires_in);
-                Ok(Renewal::Renewed(held))
+                Ok(Renewal::Renewed(held, margin))
             }
             "adopted" => Ok(Renewal::Adopted),
             "another" => Ok(Renewal::Lost(Loss::HeldByAnother)),

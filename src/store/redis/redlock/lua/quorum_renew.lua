@@ -14,7 +14,7 @@
 --   6  the mark that an earlier `marked` has answered, or empty
 --   7  a mark for the lease: of this copy of the command, or with ARGV 6 of all its copies
 -- Reply
---   {renewed, ARGV 1, lease ..}
+--   {renewed, ARGV 1, lease .., what was left before in ms}   -1: an earlier copy of the command has renewed it
 --   {marked, ARGV 1, mark}     nothing was done yet: to be asked again with this mark
 --   {adopted, ARGV 1}          another keeper goes on with it
 --   {another | free, ARGV 1}   the token does not hold the lock; is somebody else holding it?
@@ -71,7 +71,9 @@ end
 local marked = record[4] or ''
 if named ~= '' and marked == stamp then
   -- An earlier copy of this command has done it.
-  return tell({ 'renewed', token }, record, 5, redis.call('PTTL', lock), now)
+  local reply = tell({ 'renewed', token }, record, 5, redis.call('PTTL', lock), now)
+  reply[#reply + 1] = -1
+  return reply
 end
 if marked ~= named then
   -- It was marked since this command was sent, or somebody has renewed it since the answer.
@@ -90,6 +92,7 @@ if ARGV[5] == '1' and not adopt(token, ARGV[4], now, now + ARGV[3]) then
   return { 'adopted', token }
 end
 
+local left = redis.call('PTTL', lock)
 redis.call('PEXPIREAT', lock, expiry)
 redis.call('PEXPIREAT', info, expiry)
 if named ~= '' then
@@ -103,4 +106,6 @@ if record[3] then
   remember(ended, now, expiry + ARGV[3], 'k:' .. record[3])
 end
 
-return tell({ 'renewed', token }, record, 5, expiry - now, now)
+local reply = tell({ 'renewed', token }, record, 5, expiry - now, now)
+reply[#reply + 1] = left
+return reply

@@ -1,13 +1,17 @@
-//! One file on its way to a browser.
+//! One file on its way to whoever may have it already: the page, its parts, and the OpenAPI document.
+
+use std::io::Write as _;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    HeaderMap, HeaderValue, StatusCode,
     header::{
         ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
     },
 };
+use sha2::{Digest, Sha256};
 
 /// A file, and what is said of it.
 #[derive(Debug, Clone)]
@@ -34,6 +38,17 @@ pub(super) enum Keep {
 // === impl File ===
 
 impl File {
+    /// What is made here and not by the build, and may be another after the next start.
+    pub(super) fn of(media: &'static str, plain: Bytes) -> Self {
+        Self {
+            media,
+            mark: mark(&plain),
+            gzip: Some(compressed(&plain)),
+            plain,
+            keep: Keep::WhileItIsTheSame,
+        }
+    }
+
     /// The answer to a request with these headers.
     pub(super) fn answer(&self, asked: &HeaderMap) -> Response {
         let gzip = self.gzip.as_ref().filter(|_| takes_gzip(asked));
@@ -46,7 +61,7 @@ impl File {
             Keep::ForEver => "public, max-age=31536000, immutable",
             Keep::WhileItIsTheSame => "no-cache",
         };
-        let has_it = has(asked, &tag);
+        let has_it = lists(asked.get_all(IF_NONE_MATCH).iter(), &tag);
         let tag = HeaderValue::try_from(tag).expect("a mark is of hexadecimal digits");
         let headers = [
             (ETAG, tag),
@@ -67,15 +82,34 @@ impl File {
     }
 }
 
-/// Whether the browser says that it has the content of this name.
-fn has(asked: &HeaderMap, tag: &str) -> bool {
-    items(asked, &IF_NONE_MATCH).any(|item| item == "*" || item.trim_start_matches("W/") == tag)
+/// 64 bits of its hash, as the build marks the files of the dashboard.
+pub(super) fn mark(content: &[u8]) -> String {
+    let hash = Sha256::digest(content);
+    let first: [u8; 8] = std::array::from_fn(|at| hash[at]);
+    format!("{:016x}", u64::from_be_bytes(first))
+}
+
+fn compressed(content: &[u8]) -> Bytes {
+    let mut writer = GzEncoder::new(Vec::new(), Compression::default());
+    writer
+        .write_all(content)
+        .expect("memory takes what is written");
+    let small = writer.finish().expect("memory takes what is written");
+    Bytes::from(small)
+}
+
+/// Whether an `If-None-Match` lists a tag, or whatever there is. A weak tag is as good as a strong one.
+pub(super) fn lists<'a>(values: impl Iterator<Item = &'a HeaderValue>, tag: &str) -> bool {
+    let opaque = |tag: &'a str| tag.strip_prefix("W/").unwrap_or(tag);
+    let tag = tag.strip_prefix("W/").unwrap_or(tag);
+    items(values).any(|item| item == "*" || opaque(item) == tag)
 }
 
 /// Whether the request says that its sender understands gzip. Who says nothing is sent what needs
 /// no understanding.
 fn takes_gzip(asked: &HeaderMap) -> bool {
-    let of = |coding| items(asked, &ACCEPT_ENCODING).find_map(|item| weight(item, coding));
+    let of =
+        |coding| items(asked.get_all(ACCEPT_ENCODING).iter()).find_map(|item| weight(item, coding));
     of("gzip")
         .or_else(|| of("*"))
         .is_some_and(|weight| weight > 0.0)
@@ -90,15 +124,16 @@ fn weight(item: &str, coding: &str) -> Option<f32> {
     is_it.then(|| weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0)))
 }
 
-/// What a header lists.
-fn items<'a>(asked: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
-    let values = asked.get_all(name).iter();
+/// What the values of a header list.
+fn items<'a>(values: impl Iterator<Item = &'a HeaderValue>) -> impl Iterator<Item = &'a str> {
     let texts = values.filter_map(|value| value.to_str().ok());
     texts.flat_map(|text| text.split(',')).map(str::trim)
 }
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+
     use super::*;
 
     fn asked(name: HeaderName, value: &str) -> HeaderMap {
@@ -130,13 +165,18 @@ mod tests {
         assert!(!takes_gzip(&HeaderMap::new()));
     }
 
+    fn has(value: &str, tag: &str) -> bool {
+        lists([HeaderValue::try_from(value).unwrap()].iter(), tag)
+    }
+
     #[test]
     fn a_browser_has_what_it_names() {
         for named in ["\"a\"", "W/\"a\"", "\"b\", \"a\"", "*"] {
-            assert!(has(&asked(IF_NONE_MATCH, named), "\"a\""), "{named}");
+            assert!(has(named, "\"a\""), "{named}");
+            assert!(has(named, "W/\"a\""), "{named}");
         }
         for named in ["", "a", "\"b\"", "\"a-gzip\""] {
-            assert!(!has(&asked(IF_NONE_MATCH, named), "\"a\""), "{named}");
+            assert!(!has(named, "\"a\""), "{named}");
         }
     }
 }

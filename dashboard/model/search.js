@@ -1,0 +1,124 @@
+// What is searched for: at once in what the page has loaded, and at the gateway in the rest.
+
+import { signal } from "../view.js";
+import { ask, Problem } from "./api.js";
+import { now } from "./clock.js";
+import { changed, listing, locks, take } from "./locks.js";
+import { visiblePrefixes } from "./session.js";
+
+/** How many locks that are not loaded are found before the viewer is asked to narrow the search. */
+export const MOST_FOUND = 1_000;
+const PAGE = 1_000;
+/** How soon the gateway is asked again: events tell no metadata, and of what is not loaded none is heard. */
+const AGAIN = { unknown: 3_000, many: 15_000, unloaded: 60_000 };
+const FEW = 2_000;
+
+const IDLE = { key: null, state: "idle", more: false };
+/**
+ * What the gateway was asked for last, by `key`: `{state}` is `idle`, `done` or `failed` with a `problem`; `more` if it
+ * has more than are shown.
+ */
+export const seeking = signal(IDLE);
+
+let wanted = { prefix: "", search: "" };
+let stop = null;
+let asking = false;
+let askedAt = -Infinity;
+/** What is shown for the sake of this search alone. */
+const sought = new Set();
+
+/** Whether a lock has this text, in lower case, in its name, its owner or a value of its metadata. */
+export function fits({ name, owner, metadata }, part) {
+  const has = (text) => text !== null && text.toLowerCase().includes(part);
+  return part === "" || has(name) || has(owner) || matched(metadata, part) !== undefined;
+}
+
+/** The entry of the metadata whose value has this text, as `[name, value]`. */
+export function matched(metadata, part) {
+  return Object.entries(metadata ?? {}).find(([, value]) => value.toLowerCase().includes(part));
+}
+
+const keyOf = ({ prefix, search }) => JSON.stringify([prefix, search.toLowerCase()]);
+
+/** Says what is searched for from now on; nothing with an empty text. */
+export function want(prefix, search) {
+  if (keyOf({ prefix, search }) === keyOf(wanted)) return;
+  wanted = { prefix, search };
+  for (const name of sought) {
+    if (!search || !fits(locks.get(name) ?? { name, owner: null }, search.toLowerCase())) locks.delete(name);
+  }
+  sought.clear();
+  cancelSearch();
+  if (isNeeded()) seek();
+}
+
+/** Whether the gateway may know of locks with this text that are not shown, and has not been asked for it. */
+export function isIncomplete(prefix, search) {
+  return Boolean(search) && isNeeded(search) && seeking.value.key !== keyOf({ prefix, search });
+}
+
+/** Asks again if that is due. Called once a second. */
+export function seekAgain({ answers }) {
+  if (!answers || asking || !isNeeded()) return;
+  const unknown = isUnknown() && (locks.size > FEW ? AGAIN.many : AGAIN.unknown);
+  if (now() - askedAt > (unknown || AGAIN.unloaded)) seek();
+}
+
+/** Stops asking: who is signed in may be somebody else by now. */
+export function cancelSearch() {
+  stop?.abort();
+  asking = false;
+  askedAt = -Infinity;
+  seeking.value = IDLE;
+}
+
+function isNeeded(search = wanted.search) {
+  return search !== "" && (listing.peek().more || listing.peek().partial || isUnknown());
+}
+
+function isUnknown() {
+  for (const lock of locks.values()) if (lock.metadata === null && !lock.ended) return true;
+  return false;
+}
+
+async function seek() {
+  const key = keyOf(wanted);
+  const mine = (stop = new AbortController());
+  asking = true;
+  try {
+    const more = await walk(wanted, mine.signal);
+    seeking.value = { key, state: "done", more };
+  } catch (problem) {
+    if (mine.signal.aborted) return;
+    if (!(problem instanceof Problem)) throw problem;
+    seeking.value = { key, state: "failed", more: false, problem };
+  } finally {
+    if (stop === mine) {
+      asking = false;
+      askedAt = now();
+    }
+  }
+}
+
+/** Takes in all that is found; answers whether there is more. */
+async function walk({ prefix, search }, signal) {
+  let found = 0;
+  for (const asked of visiblePrefixes(prefix)) {
+    let cursor = null;
+    do {
+      const query = new URLSearchParams({ limit: PAGE, search });
+      if (asked && asked !== "*") query.set("prefix", asked);
+      if (cursor) query.set("cursor", cursor);
+      const { body, sentAt } = await ask(`locks?${query}`, { signal });
+      for (const lock of body.locks) {
+        if (listing.peek().more && !locks.has(lock.name)) sought.add(lock.name);
+        take(lock, sentAt);
+      }
+      found += body.locks.length;
+      cursor = body.next_cursor;
+      changed();
+      if (found >= MOST_FOUND && cursor) return true;
+    } while (cursor);
+  }
+  return false;
+}

@@ -1,0 +1,185 @@
+//! Reads a file that a setting names: a regular one, and of no more than a bounded length.
+
+use std::{
+    fs::{File, FileType, Metadata, OpenOptions},
+    io::{self, Read},
+    path::Path,
+};
+
+/// Why a file cannot be read. Shows nothing of what is in it, and follows the name of the file.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be opened or read.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It may have no end, may have nothing in it until somebody writes, or can be read only once.
+    #[error(
+        "it is {0}, not a regular file: only such a file can be read again when it has changed"
+    )]
+    NotRegular(&'static str),
+    /// It is another file than what was meant.
+    #[error("it is longer than {0} bytes, the most that is read here")]
+    TooLong(u64),
+    /// It is no text.
+    #[error("it is not UTF-8")]
+    NotUtf8,
+}
+
+/// Reads a whole file of at most so many bytes. Waits for nobody: not for one who writes to a pipe, nor for the
+/// end of what has none.
+pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, FileError> {
+    // Before it is opened: that alone may have an effect on a device, or wait.
+    regular(&std::fs::metadata(path)?)?;
+    let file = open(path)?;
+    // It may be another one by now.
+    let size = regular(&file.metadata()?)?;
+    if size > most {
+        return Err(FileError::TooLong(most));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+    // What it says of its length need not be true: it may grow, and in /proc it is 0.
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(FileError::TooLong(most));
+    }
+    Ok(bytes)
+}
+
+/// The same as text.
+pub fn read_text(path: &Path, most: u64) -> Result<String, FileError> {
+    // The error repeats what was read.
+    String::from_utf8(read(path, most)?).map_err(|_text| FileError::NotUtf8)
+}
+
+/// The length of a regular file.
+fn regular(data: &Metadata) -> Result<u64, FileError> {
+    if data.is_file() {
+        Ok(data.len())
+    } else {
+        Err(FileError::NotRegular(kind(data.file_type())))
+    }
+}
+
+#[cfg(unix)]
+fn kind(file: FileType) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+
+    if file.is_dir() {
+        "a directory"
+    } else if file.is_fifo() {
+        "a pipe (as /dev/stdin and <(..) may be)"
+    } else if file.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+#[cfg(not(unix))]
+fn kind(file: FileType) -> &'static str {
+    if file.is_dir() {
+        "a directory"
+    } else {
+        "a device"
+    }
+}
+
+/// Opens a file without waiting for anybody: that of a pipe to which nobody writes would.
+#[cfg(unix)]
+fn open(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use rustix::fs::OFlags;
+
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).expect("the flags of open are those of an int");
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+#[cfg(not(unix))]
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).open(path)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::{fs, os::unix::net::UnixListener};
+
+    use rustix::fs::{CWD, FileType as Kind, Mode, mknodat};
+
+    use super::*;
+
+    const MOST: u64 = 16;
+
+    fn refusal(path: &Path) -> String {
+        read(path, MOST).expect_err("it is refused").to_string()
+    }
+
+    #[test]
+    fn what_has_no_end_is_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        mknodat(CWD, &pipe, Kind::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        let socket = directory.path().join("socket");
+        let _listening = UnixListener::bind(&socket).unwrap();
+        for (path, kind) in [
+            (Path::new("/dev/zero"), "it is a device, not a regular file"),
+            (Path::new("/dev/null"), "it is a device, not a regular file"),
+            (directory.path(), "it is a directory, not a regular file"),
+            (
+                pipe.as_path(),
+                "it is a pipe (as /dev/stdin and <(..) may be), not",
+            ),
+            (socket.as_path(), "it is a socket, not a regular file"),
+        ] {
+            let said = refusal(path);
+            assert!(said.starts_with(kind), "{}: {said}", path.display());
+        }
+        // One that has taken the place of a file after it was looked at does not hold anybody up either.
+        let opened = open(&pipe).unwrap().metadata().unwrap();
+        assert!(regular(&opened).is_err());
+    }
+
+    #[test]
+    fn what_is_longer_than_allowed_is_another_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        for length in [0, 15, 16] {
+            fs::write(&path, vec![b'x'; length]).unwrap();
+            assert_eq!(read(&path, MOST).unwrap().len(), length);
+        }
+        fs::write(&path, [b'x'; 17]).unwrap();
+        assert_eq!(
+            refusal(&path),
+            "it is longer than 16 bytes, the most that is read here"
+        );
+        // These say that they have no length at all.
+        assert!(
+            !read(Path::new("/proc/self/stat"), 4_096)
+                .unwrap()
+                .is_empty()
+        );
+        assert!(refusal(Path::new("/proc/self/environ")).contains("longer than 16"));
+    }
+
+    #[test]
+    fn links_are_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, link) = (directory.path().join("file"), directory.path().join("link"));
+        fs::write(&path, "text").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(read_text(&link, MOST).unwrap(), "text");
+        fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        assert!(refusal(&link).starts_with("it is a device"));
+    }
+
+    #[test]
+    fn what_is_no_text_is_not_repeated() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, b"s3cret\xff").unwrap();
+        let error = read_text(&path, MOST).unwrap_err();
+        assert_eq!(format!("{error} {error:?}"), "it is not UTF-8 NotUtf8");
+    }
+}

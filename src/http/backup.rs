@@ -1,0 +1,108 @@
+//! `GET /backup`: the embedded store as a file, while it is running.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    body::Body,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http::{
+    HeaderValue,
+    header::{CONTENT_DISPOSITION, CONTENT_TYPE},
+};
+use utoipa::{
+    IntoResponses,
+    openapi::{RefOr, Response as OpenApiResponse},
+};
+
+use crate::{auth::scope, lock::NamePrefix, store::StoreBackup};
+
+use super::{
+    extract::{Caller, NoQuery},
+    problem::{Problem, ProblemCode as Code, problem_responses},
+    state::AppState,
+};
+
+/// The problems of backups.
+struct BackupProblems;
+
+/// What a backup is called where it is restored.
+const FILE: HeaderValue =
+    HeaderValue::from_static("attachment; filename=\"latchgate.00000001.log\"");
+/// How much of it is handed to a connection at once.
+const PART: usize = 64 * 1024;
+
+/// Back up the embedded store
+///
+/// Everything that the embedded store of this gateway holds in one instant, with all that was acknowledged before
+/// the request, as the one file of a data directory: `latchgate.00000001.log`. Nobody waits for it: it is copied
+/// between the transactions of others. One backup is made at a time; another request meanwhile is answered with 503.
+/// `latchgate backup FILE` asks for it, checks it and writes it to a file.
+///
+/// The file holds names of locks, owners and metadata, and of tokens and idempotency keys only hashes. With API keys
+/// this takes one with `view` and `break` on every lock.
+#[utoipa::path(
+    get,
+    path = "/backup",
+    operation_id = "getBackup",
+    tag = "health",
+    responses(
+        (status = 200, description = "The file.", content((String = "application/octet-stream"))),
+        BackupProblems,
+    )
+)]
+pub(super) async fn backup(
+    State(gateway): State<Arc<AppState>>,
+    caller: Caller<scope::AnyKey>,
+    _: NoQuery,
+) -> Result<Response, Problem> {
+    let all = NamePrefix::default();
+    if !caller.views_all(&all) || !caller.breaks_all(&all) {
+        return Err(Problem::forbidden_backup());
+    }
+    let Some(made) = gateway.engine.backup().await else {
+        return Err(Problem::new(
+            Code::WrongStore,
+            "The store of this gateway is Redis, which has backups of its own.",
+        ));
+    };
+    let made = made?;
+    let kind = HeaderValue::from_static("application/octet-stream");
+    let length = HeaderValue::from(made.bytes.len());
+    let headers = [
+        (CONTENT_TYPE, kind),
+        (CONTENT_DISPOSITION, FILE),
+        (http::header::CONTENT_LENGTH, length),
+    ];
+    Ok((headers, Body::from_stream(parts(made))).into_response())
+}
+
+/// The file in parts. Its room is kept until the last one was sent, or nobody wants it any more.
+fn parts(made: StoreBackup) -> impl futures_util::Stream<Item = Result<Bytes, std::io::Error>> {
+    let StoreBackup { bytes, room } = made;
+    let left = (Bytes::from(bytes), room);
+    futures_util::stream::unfold(left, async |(mut left, room)| {
+        let part = left.split_to(PART.min(left.len()));
+        (!part.is_empty()).then_some((Ok(part), (left, room)))
+    })
+}
+
+// === impl BackupProblems ===
+
+impl IntoResponses for BackupProblems {
+    fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
+        problem_responses(&[
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::OriginRefused,
+            Code::RateLimited,
+            Code::WrongStore,
+            Code::StoreUnavailable,
+            Code::Overloaded,
+            Code::Draining,
+            Code::OutcomeUnknown,
+        ])
+    }
+}

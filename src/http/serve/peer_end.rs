@@ -1,0 +1,314 @@
+//! Whether the other end of a connection has hung up, and what had left before it did.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use futures_util::FutureExt;
+use tokio::{
+    io::{Interest, Ready},
+    net::TcpStream,
+    time::Instant,
+};
+
+/// How many grants the kernel is asked for whether their callers are still there. Cheap to clone.
+///
+/// It costs a system call for each, so a gateway that grants thousands in a second leaves it at what its event
+/// loops have reported: they ask for all connections at once, in each of their turns.
+#[derive(Debug, Clone)]
+pub(super) struct LookBudget(Arc<LookWindow>);
+
+#[derive(Debug)]
+struct LookWindow {
+    started: Instant,
+    /// The number of the current window of time, and how many grants there were in the one before and in this
+    /// one so far; see [`LookWindow::unpack`].
+    counts: AtomicU64,
+}
+
+/// How long one window is, and how many grants in it have a look each: 3,000 in a second.
+const WINDOW_MS: u128 = 8;
+const MOST_LOOKS: u16 = 24;
+
+/// Whether the other end has hung up: it has closed its side, or reset the connection. What it sent before that
+/// may not have been read.
+pub(super) fn has_hung_up(stream: &TcpStream, looks: &LookBudget) -> bool {
+    let may_ask = looks.take();
+    // What the event loop has reported costs nothing. One that can be written, as nearly all can, is ready.
+    let interest = Interest::READABLE | Interest::WRITABLE;
+    let known = stream.ready(interest).now_or_never();
+    let is_end = |ready: Ready| ready.is_read_closed() || ready.is_write_closed();
+    known.is_some_and(|known| known.map_or(true, is_end)) || may_ask && kernel::has_hung_up(stream)
+}
+
+/// How many bytes have left; `None` if the kernel does not tell.
+pub(super) fn sent(stream: &TcpStream) -> Option<u64> {
+    kernel::transmission(stream).map(|it| it.sent)
+}
+
+/// How many bytes have left a connection that broke: nothing of the rest will. `None` if the kernel may send it
+/// yet, or does not tell.
+pub(super) fn sent_before_break(stream: &TcpStream) -> Option<u64> {
+    let transmission = kernel::transmission(stream)?;
+    transmission.is_over.then_some(transmission.sent)
+}
+
+/// What the kernel knows of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Transmission {
+    /// Whether it sends nothing any more.
+    is_over: bool,
+    /// How many bytes it has sent, each counted once.
+    sent: u64,
+}
+
+#[cfg(target_os = "linux")]
+mod kernel {
+    //! `poll` and `TCP_INFO`.
+
+    use std::sync::LazyLock;
+
+    use nix::{
+        getsockopt_impl, libc,
+        sys::socket::{GetSockOpt, sockopt::GetStruct},
+    };
+    use rustix::{
+        event::{PollFd, PollFlags, Timespec, poll},
+        system::uname,
+    };
+    use tokio::net::TcpStream;
+    use tracing::debug;
+
+    use super::Transmission;
+
+    /// The part of `struct tcp_info` that ends with the last field that is used. The kernel fills as much as is
+    /// asked for.
+    type Info = [u8; BYTES_RETRANS + 8];
+
+    #[derive(Debug, Clone, Copy)]
+    struct TcpInfo;
+
+    getsockopt_impl!(
+        TcpInfo,
+        libc::IPPROTO_TCP,
+        libc::TCP_INFO,
+        Info,
+        GetStruct<Info>
+    );
+
+    // Where the fields are in `struct tcp_info`: the layout is part of the interface of the kernel.
+    const STATE: usize = 0;
+    const BYTES_SENT: usize = 200;
+    const BYTES_RETRANS: usize = 208;
+
+    /// The state of a connection that was reset or timed out, or that both sides have closed.
+    const TCP_CLOSE: u8 = 7;
+
+    /// The kernel that first told how many bytes were sent.
+    const FIRST: (u32, u32) = (4, 19);
+
+    static TELLS: LazyLock<bool> = LazyLock::new(|| {
+        let name = uname();
+        let release = name.release().to_string_lossy();
+        let tells = version(&release).is_some_and(|version| version >= FIRST);
+        if !tells {
+            debug!(%release, "this kernel does not tell what of an answer was sent");
+        }
+        tells
+    });
+
+    pub(super) fn version(release: &str) -> Option<(u32, u32)> {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    }
+
+    pub(super) fn has_hung_up(stream: &TcpStream) -> bool {
+        let mut asked = [PollFd::new(stream, PollFlags::RDHUP)];
+        let at_once = Timespec::default();
+        // An error is none of the connection, which then fails by itself.
+        poll(&mut asked, Some(&at_once)).is_ok_and(|ready| ready > 0)
+    }
+
+    pub(super) fn transmission(stream: &TcpStream) -> Option<Transmission> {
+        // A kernel that fills less would be taken for a broken one.
+        if !*TELLS {
+            return None;
+        }
+        let info = TcpInfo.get(stream).ok()?;
+        let number = |at: usize| {
+            let bytes = info[at..].first_chunk();
+            u64::from_ne_bytes(*bytes.expect("the fields are within what was asked for"))
+        };
+        Some(Transmission {
+            is_over: info[STATE] == TCP_CLOSE,
+            sent: number(BYTES_SENT).saturating_sub(number(BYTES_RETRANS)),
+        })
+    }
+}
+
+/// Elsewhere the event loop alone tells of the end, and what was written counts as sent.
+#[cfg(not(target_os = "linux"))]
+mod kernel {
+    use tokio::net::TcpStream;
+
+    use super::Transmission;
+
+    pub(super) fn has_hung_up(_: &TcpStream) -> bool {
+        false
+    }
+
+    pub(super) fn transmission(_: &TcpStream) -> Option<Transmission> {
+        None
+    }
+}
+
+// === impl LookBudget ===
+
+impl LookBudget {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(LookWindow {
+            started: Instant::now(),
+            counts: AtomicU64::new(0),
+        }))
+    }
+
+    /// Counts a grant, and says whether the kernel may be asked for it.
+    fn take(&self) -> bool {
+        let window = self.0.started.elapsed().as_millis() / WINDOW_MS;
+        self.0.take_in(u32::try_from(window).unwrap_or(u32::MAX))
+    }
+}
+
+// === impl LookWindow ===
+
+impl LookWindow {
+    fn take_in(&self, window: u32) -> bool {
+        let counted = |packed: u64| {
+            let (at, before, now) = Self::unpack(packed);
+            match window.checked_sub(at) {
+                // Another worker may be a moment ahead.
+                None | Some(0) => (at, before, now),
+                Some(1) => (window, now, 0),
+                Some(_) => (window, 0, 0),
+            }
+        };
+        let one_more = |packed: u64| {
+            let (at, before, now) = counted(packed);
+            Some(Self::pack(at, before, now.saturating_add(1)))
+        };
+        let updated = self
+            .counts
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        let (_, before, now) = counted(updated.unwrap_or_else(|packed| packed));
+        before <= MOST_LOOKS && now < MOST_LOOKS
+    }
+
+    fn unpack(packed: u64) -> (u32, u16, u16) {
+        let [window @ .., b4, b5, n6, n7] = packed.to_be_bytes();
+        (
+            u32::from_be_bytes(window),
+            u16::from_be_bytes([b4, b5]),
+            u16::from_be_bytes([n6, n7]),
+        )
+    }
+
+    fn pack(window: u32, before: u16, now: u16) -> u64 {
+        u64::from(window) << 32 | u64::from(before) << 16 | u64::from(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_for_each_of_a_few_and_for_none_of_many() {
+        let LookBudget(window) = LookBudget::new();
+        let looks = |at: u32, grants: usize| (0..grants).filter(|_| window.take_in(at)).count();
+        let most = usize::from(MOST_LOOKS);
+        assert_eq!(looks(0, most), most);
+        assert_eq!(looks(1, most), most);
+        assert_eq!(looks(2, 200), most, "until it is known that they are many");
+        assert_eq!(looks(3, 200), 0);
+        assert_eq!(looks(4, 10), 0);
+        assert_eq!(looks(5, 10), 10);
+        assert_eq!(looks(6, 100_000), most);
+        assert_eq!(looks(900, 1), 1);
+        assert_eq!(looks(899, 1), 1, "a worker that is a moment behind");
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests_of_the_kernel {
+    use std::time::Duration;
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+        time::{sleep, timeout},
+    };
+
+    use super::*;
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (client.unwrap(), accepted.unwrap().0)
+    }
+
+    async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+        let holding = async {
+            while !holds() {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let holds = timeout(Duration::from_mins(1), holding).await;
+        holds.unwrap_or_else(|_| panic!("{what}"));
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_caller_is_seen_before_the_event_loop_tells_of_it() {
+        let (client, server) = pair().await;
+        assert!(!kernel::has_hung_up(&server));
+        assert!(!has_hung_up(&server, &LookBudget::new()));
+        // This thread is the one of the event loop, which has no turn in between.
+        drop(client);
+        assert!(has_hung_up(&server, &LookBudget::new()));
+    }
+
+    #[tokio::test]
+    async fn what_left_is_known_after_a_reset_and_what_never_left_is_not_counted() {
+        const WRITTEN: u64 = 300;
+        let (mut client, mut server) = pair().await;
+        server.write_all(&[0; 300]).await.unwrap();
+        assert_eq!(sent(&server), Some(WRITTEN));
+        assert_eq!(sent_before_break(&server), None, "more may be sent");
+        client.read_exact(&mut [0; 300]).await.unwrap();
+        // As much as fits nowhere.
+        let mut written = WRITTEN;
+        let piece = vec![0; 65_536];
+        while let Some(more) = server.write(&piece).now_or_never() {
+            written += u64::try_from(more.unwrap()).unwrap();
+        }
+        client.set_zero_linger().unwrap();
+        drop(client);
+        until("it broke", || sent_before_break(&server).is_some()).await;
+        let left = sent_before_break(&server).unwrap();
+        assert!(
+            (WRITTEN..written).contains(&left),
+            "{left} of {written} left"
+        );
+        assert_eq!(sent(&server), Some(left));
+    }
+
+    #[test]
+    fn reads_the_version_of_a_kernel() {
+        assert_eq!(kernel::version("6.18.44-fc-v669"), Some((6, 18)));
+        assert_eq!(kernel::version("4.4.0"), Some((4, 4)));
+        assert_eq!(kernel::version("4.19"), Some((4, 19)));
+        assert_eq!(kernel::version("unknown"), None);
+    }
+}

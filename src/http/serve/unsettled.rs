@@ -1,0 +1,345 @@
+//! Grants that were answered on a connection, until it is known whether their answers have left.
+//!
+//! A grant that was handed to HTTP may never leave: the caller hangs up before it is written, or resets the
+//! connection while it stands in the kernel behind answers that were not read. An answer counts as undelivered
+//! only if nothing of it was sent. What the caller has acknowledged says nothing: one that reads its answer and
+//! then resets has not acknowledged it, and one that is killed before it reads has.
+
+use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
+
+use tracing::debug;
+
+use crate::{auth::LeaseSlot, engine::Delivery};
+
+/// What is kept of a grant. Dropped, it is given back.
+pub(super) trait Deliverable {
+    /// Its answer has left, or may yet.
+    fn delivered(self);
+}
+
+/// The grants of one connection. They all have been handed to HTTP; those that are dropped with it never left.
+#[derive(Debug)]
+pub(super) struct UnsettledGrants<G = (Delivery, LeaseSlot)> {
+    grants: Mutex<Vec<UnsettledGrant<G>>>,
+    /// How many there are, so that the usual connection takes no lock to find none.
+    count: AtomicUsize,
+    /// How many bytes the kernel has taken.
+    written: AtomicU64,
+    /// Whether bytes have come since the kernel took some last.
+    has_read_since_write: AtomicBool,
+    /// Whether the request that is answered came when the answers before it had been written.
+    is_answered_alone: AtomicBool,
+    /// Whether the first bytes of a grant have not been written.
+    is_write_due: AtomicBool,
+}
+
+#[derive(Debug)]
+struct UnsettledGrant<G> {
+    grant: G,
+    /// How many bytes had been written when it was handed to HTTP: it begins there, or behind other bytes
+    /// that HTTP or TLS had not written yet.
+    begins_at: u64,
+    /// Whether the next request that comes shows that the answer was read.
+    next_request_settles: bool,
+}
+
+/// From how many on the kernel is asked which of them have left: callers that send their requests without
+/// waiting for answers, and those over HTTP/2, do not show it.
+const ASKED_FROM: usize = 16;
+/// How many are kept at most. Beyond it the oldest counts as delivered, so its lease is left to its TTL.
+const MOST: usize = 64;
+
+// === impl Deliverable ===
+
+impl Deliverable for (Delivery, LeaseSlot) {
+    fn delivered(self) {
+        let (delivery, slot) = self;
+        delivery.delivered();
+        slot.keep();
+    }
+}
+
+// === impl UnsettledGrants ===
+
+impl<G: Deliverable> UnsettledGrants<G> {
+    /// Keeps a grant whose answer is handed to HTTP now.
+    pub(super) fn add(&self, grant: G) {
+        let mut grants = self.lock();
+        if grants.is_empty() {
+            // Most connections never have a second one.
+            grants.reserve_exact(1);
+        }
+        grants.push(UnsettledGrant {
+            grant,
+            begins_at: self.written.load(Ordering::Acquire),
+            next_request_settles: self.is_answered_alone.load(Ordering::Relaxed),
+        });
+        let excess = (grants.len() > MOST).then(|| grants.remove(0));
+        self.count.store(grants.len(), Ordering::Release);
+        drop(grants);
+        self.is_write_due.store(true, Ordering::Release);
+        if let Some(oldest) = excess {
+            oldest.grant.delivered();
+        }
+    }
+
+    /// Bytes have come.
+    pub(super) fn on_bytes_received(&self) {
+        self.has_read_since_write.store(true, Ordering::Relaxed);
+    }
+
+    /// The kernel has taken so many bytes.
+    pub(super) fn on_bytes_written(&self, bytes: usize) {
+        // Only the task of the connection writes it.
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let written = self.written.load(Ordering::Relaxed).saturating_add(bytes);
+        self.written.store(written, Ordering::Release);
+        self.has_read_since_write.store(false, Ordering::Relaxed);
+        self.is_write_due.store(false, Ordering::Relaxed);
+    }
+
+    /// The head of a request has come on a connection that bears one request after the other.
+    ///
+    /// A caller that sends the next request when the answer has been written has read it, unless it does not
+    /// wait for answers. That shows in the request of the grant: it came before the answers ahead of it.
+    pub(super) fn on_next_request(&self) {
+        let is_new = self.has_read_since_write.load(Ordering::Relaxed);
+        self.is_answered_alone.store(is_new, Ordering::Relaxed);
+        if is_new && self.count() > 0 {
+            self.deliver(|grant| grant.next_request_settles);
+        }
+    }
+
+    /// Whether the first bytes of a grant are written next.
+    pub(super) fn is_write_due(&self) -> bool {
+        self.is_write_due.load(Ordering::Acquire)
+    }
+
+    /// Whether there are so many that the kernel is to be asked which have left.
+    pub(super) fn are_many(&self) -> bool {
+        self.count() >= ASKED_FROM
+    }
+
+    /// So many bytes have left.
+    pub(super) fn on_bytes_sent(&self, sent: u64) {
+        self.deliver(|grant| sent > grant.begins_at);
+    }
+
+    /// The connection is over. `sent` is asked how many bytes have left, if no more can.
+    pub(super) fn on_end(&self, sent: impl FnOnce() -> Option<u64>) {
+        if self.count() == 0 {
+            return;
+        }
+        // What nobody can take any more never left. What the kernel has taken may yet leave, unless the
+        // connection broke.
+        let written = self.written.load(Ordering::Acquire);
+        let gone = sent().unwrap_or(u64::MAX).min(written);
+        self.deliver(|grant| gone > grant.begins_at);
+        let undelivered = std::mem::take(&mut *self.lock());
+        self.count.store(0, Ordering::Release);
+        if !undelivered.is_empty() {
+            let count = undelivered.len();
+            debug!(count, "a caller hung up before its lease was sent");
+        }
+    }
+
+    /// Takes out those that have left.
+    fn deliver(&self, mut has_left: impl FnMut(&UnsettledGrant<G>) -> bool) {
+        loop {
+            let mut grants = self.lock();
+            let Some(at) = grants.iter().position(&mut has_left) else {
+                return;
+            };
+            let grant = grants.remove(at).grant;
+            self.count.store(grants.len(), Ordering::Release);
+            // The lock is not held while the engine is told.
+            drop(grants);
+            grant.delivered();
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<UnsettledGrant<G>>> {
+        self.grants
+            .lock()
+            .expect("no code panics while it holds the grants of a connection")
+    }
+}
+
+impl<G> Default for UnsettledGrants<G> {
+    fn default() -> Self {
+        Self {
+            grants: Mutex::default(),
+            count: AtomicUsize::new(0),
+            written: AtomicU64::new(0),
+            has_read_since_write: AtomicBool::new(false),
+            is_answered_alone: AtomicBool::new(false),
+            is_write_due: AtomicBool::new(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Says what became of a grant.
+    struct Witness(u32, Arc<Mutex<Outcomes>>);
+
+    #[derive(Debug, Default, PartialEq, Eq)]
+    struct Outcomes {
+        delivered: Vec<u32>,
+        given_back: Vec<u32>,
+    }
+
+    impl Deliverable for Witness {
+        fn delivered(mut self) {
+            self.1.lock().unwrap().delivered.push(self.0);
+            self.0 = 0;
+        }
+    }
+
+    impl Drop for Witness {
+        fn drop(&mut self) {
+            if self.0 > 0 {
+                self.1.lock().unwrap().given_back.push(self.0);
+            }
+        }
+    }
+
+    #[derive(Default)]
+    struct Rig {
+        grants: UnsettledGrants<Witness>,
+        outcomes: Arc<Mutex<Outcomes>>,
+    }
+
+    impl Rig {
+        /// A request comes, alone or behind others that have been read with it.
+        fn request(&self, is_alone: bool) {
+            if is_alone {
+                self.grants.on_bytes_received();
+            }
+            self.grants.on_next_request();
+        }
+
+        fn grant(&self, number: u32) {
+            self.grants.add(Witness(number, Arc::clone(&self.outcomes)));
+        }
+
+        #[track_caller]
+        fn check(&self, delivered: &[u32], given_back: &[u32]) {
+            let outcomes = self.outcomes.lock().unwrap();
+            assert_eq!(outcomes.delivered, delivered, "delivered");
+            assert_eq!(outcomes.given_back, given_back, "given back");
+        }
+    }
+
+    #[test]
+    fn the_next_request_settles_an_answer_that_was_waited_for() {
+        let rig = Rig::default();
+        rig.request(true);
+        rig.grant(1);
+        assert!(rig.grants.is_write_due());
+        rig.grants.on_bytes_written(300);
+        assert!(!rig.grants.is_write_due());
+        rig.check(&[], &[]);
+        rig.request(true);
+        rig.check(&[1], &[]);
+        assert_eq!(rig.grants.count(), 0);
+        rig.grants.on_end(|| panic!("nothing is left to settle"));
+    }
+
+    #[test]
+    fn requests_that_were_sent_before_the_answer_settle_nothing() {
+        let rig = Rig::default();
+        rig.request(true);
+        rig.grants.on_bytes_written(100_000);
+        // Both had come with the first.
+        rig.request(false);
+        rig.grant(1);
+        rig.grants.on_bytes_written(300);
+        rig.request(false);
+        rig.grants.on_bytes_written(100);
+        // This one did not, but its sender does not wait for answers.
+        rig.request(true);
+        rig.check(&[], &[]);
+        rig.grants.on_end(|| Some(64_000));
+        rig.check(&[], &[1]);
+    }
+
+    #[test]
+    fn a_connection_that_breaks_gives_back_what_never_left() {
+        let rig = Rig::default();
+        rig.request(true);
+        rig.grants.on_bytes_written(1_000);
+        for number in 1..=3 {
+            rig.request(false);
+            rig.grant(number);
+            rig.grants.on_bytes_written(300);
+        }
+        // The first byte of the second is the last one that left.
+        rig.grants.on_end(|| Some(1_301));
+        rig.check(&[1, 2], &[3]);
+    }
+
+    #[test]
+    fn a_grant_of_which_not_a_byte_left_is_given_back() {
+        let rig = Rig::default();
+        rig.request(true);
+        rig.grants.on_bytes_written(1_000);
+        rig.request(false);
+        rig.grant(1);
+        rig.grants.on_bytes_written(300);
+        rig.grants.on_end(|| Some(1_000));
+        rig.check(&[], &[1]);
+    }
+
+    #[test]
+    fn what_may_yet_leave_counts_as_delivered() {
+        let rig = Rig::default();
+        rig.request(true);
+        rig.grant(1);
+        rig.grants.on_bytes_written(300);
+        rig.request(false);
+        rig.grant(2);
+        rig.grants.on_end(|| None);
+        // The second was never written.
+        rig.check(&[1], &[2]);
+    }
+
+    #[test]
+    fn a_grant_that_comes_when_the_connection_is_over_is_given_back_with_it() {
+        let rig = Rig::default();
+        rig.grants.on_end(|| None);
+        rig.grant(1);
+        let Rig { grants, outcomes } = rig;
+        drop(grants);
+        assert_eq!(outcomes.lock().unwrap().given_back, [1]);
+    }
+
+    #[test]
+    fn keeps_no_more_than_so_many() {
+        let rig = Rig::default();
+        let most = u32::try_from(MOST).unwrap();
+        for number in 1..=most + 2 {
+            rig.grant(number);
+            rig.grants.on_bytes_written(300);
+        }
+        rig.check(&[1, 2], &[]);
+        assert!(rig.grants.are_many());
+        rig.grants.on_bytes_sent(300 * u64::from(most));
+        assert!(!rig.grants.are_many());
+        assert_eq!(rig.grants.count(), 2);
+        rig.grants.on_end(|| Some(300 * u64::from(most + 1)));
+        let outcomes = rig.outcomes.lock().unwrap();
+        assert_eq!(outcomes.given_back, [most + 2]);
+    }
+}

@@ -1,0 +1,122 @@
+//! All that a log holds, read record by record.
+
+use std::collections::HashMap;
+
+use crate::{clock::Clock, lock::LockName};
+
+#[cfg(any(test, feature = "fuzzing"))]
+use super::layout::around;
+use super::{
+    layout::{Link, LogError, ParsedSegment, RECORD_HEADER},
+    lease::{Lease, Moment},
+    row::{self, Fields, Meta, RowError, RowKey, Tombstone},
+};
+
+/// All that a log holds.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub(super) meta: Meta,
+    pub(super) leases: Vec<(LockName, Lease)>,
+    pub(super) tombstones: Vec<(Tombstone, Moment)>,
+}
+
+/// What the records leave behind, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Replay {
+    last: Option<(Link, Meta)>,
+    rows: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+// === impl Replay ===
+
+impl Replay {
+    pub(super) fn add(&mut self, segment: &ParsedSegment<'_>) -> Result<(), LogError> {
+        for record in &segment.records {
+            let mut fields = Fields::of(&record[RECORD_HEADER..]);
+            let link = Link::read(&mut fields).map_err(LogError::of_record)?;
+            if let Some((last, _meta)) = &self.last
+                && link.follows != last.sequence
+            {
+                return Err(LogError::Gap(last.sequence));
+            }
+            let meta = self.take_rows(&mut fields).map_err(LogError::of_record)?;
+            self.last = Some((link, meta));
+        }
+        Ok(())
+    }
+
+    fn take_rows(&mut self, fields: &mut Fields<'_>) -> Result<Meta, RowError> {
+        let meta = Meta::read(fields)?;
+        for _ in 0..fields.u64()? {
+            match fields.row()? {
+                (key, Some(value)) => self.rows.insert(key.to_vec(), value.to_vec()),
+                (key, None) => self.rows.remove(key),
+            };
+        }
+        Ok(meta)
+    }
+
+    pub(super) fn finish(self) -> Result<Contents, LogError> {
+        let (_link, meta) = self.last.ok_or(LogError::Gap(0))?;
+        let (found, expected) = (self.rows.len() as u64, meta.rows);
+        if found != expected {
+            return Err(LogError::Count { found, expected });
+        }
+        let mut contents = Contents {
+            meta,
+            leases: Vec::new(),
+            tombstones: Vec::new(),
+        };
+        for (key, value) in &self.rows {
+            contents.take(key, value).map_err(|error| LogError::Row {
+                key: key.escape_ascii().to_string(),
+                error,
+            })?;
+        }
+        Ok(contents)
+    }
+}
+
+// === impl Contents ===
+
+impl Contents {
+    /// Those of a store that holds nothing.
+    pub(super) fn none(clock: &dyn Clock) -> Self {
+        Self {
+            meta: Meta {
+                fence: 0,
+                boot: clock.boot_id(),
+                written_at: Moment::now(clock),
+                rows: 0,
+            },
+            leases: Vec::new(),
+            tombstones: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
+        if let Some(name) = RowKey::parse_lease(key) {
+            self.leases.push((name?, row::decode(value)?));
+            return Ok(());
+        }
+        let tombstone = Tombstone::parse(key).ok_or(RowError::Invalid("kind"))?;
+        let mut fields = Fields::of(value);
+        let until = Moment::from_micros(fields.i64()?);
+        fields.end()?;
+        self.tombstones.push((tombstone, until));
+        Ok(())
+    }
+}
+
+/// Reads any bytes as a segment, and as what is in a record of one, for fuzzers: nothing panics.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn fuzzed_segment(bytes: &[u8]) -> String {
+    let replayed = |bytes: &[u8]| {
+        let segment = ParsedSegment::parse(bytes)?;
+        let mut replay = Replay::default();
+        replay.add(&segment)?;
+        replay.finish()
+    };
+    let record = around(bytes);
+    format!("{:?} {:?}", replayed(bytes), replayed(&record))
+}

@@ -1,0 +1,73 @@
+//! Which of the locks that are held a list shows.
+
+use crate::lock::{LockName, Metadata, NamePrefix, Owner, SearchText};
+
+/// What a lock must be like to be listed: all of this.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListFilter {
+    /// How its name begins.
+    pub prefix: NamePrefix,
+    /// The owner of its lease, exactly; a foreign client has none.
+    pub owner: Option<Owner>,
+    /// What is a part of its name, of the owner or of a value of the metadata.
+    pub search: Option<SearchText>,
+}
+
+// === impl ListFilter ===
+
+impl ListFilter {
+    /// Whether a lock is shown that is held by a lease with this owner and metadata, or by a foreign client,
+    /// which has neither. Whoever calls it has looked at the prefix already: stores find names by it.
+    pub fn shows(
+        &self,
+        name: &LockName,
+        owner: Option<&Owner>,
+        metadata: Option<&Metadata>,
+    ) -> bool {
+        if self.owner.is_some() && self.owner.as_ref() != owner {
+            return false;
+        }
+        let Some(search) = &self.search else {
+            return true;
+        };
+        let mut values = metadata.into_iter().flat_map(Metadata::iter);
+        search.is_in(name.as_str())
+            || owner.is_some_and(|owner| search.is_in(owner.as_str()))
+            || values.any(|(_, value)| search.is_in(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_looks_into_name_owner_and_values_and_an_owner_is_exact() {
+        let name = LockName::new("deploy:prod").unwrap();
+        let owner = Owner::new("CI-runner 7").unwrap();
+        let entries = [("job".to_owned(), "https://ci.example/4711".to_owned())];
+        let metadata = Metadata::new(entries.into()).unwrap();
+        let shows = |search: &str, of: Option<&str>| {
+            let filter = ListFilter {
+                owner: of.map(|owner| Owner::new(owner).unwrap()),
+                search: SearchText::new(search).ok(),
+                ..ListFilter::default()
+            };
+            filter.shows(&name, Some(&owner), Some(&metadata))
+        };
+        for found in ["PLOY", "runner", "example/47", ""] {
+            assert!(shows(found, None), "{found}");
+        }
+        // The name of an entry is none of its values.
+        for missed in ["job", "prod7", "prodCI"] {
+            assert!(!shows(missed, None), "{missed}");
+        }
+        assert!(shows("prod", Some("CI-runner 7")));
+        assert!(!shows("prod", Some("ci-runner 7")));
+        let foreign = ListFilter {
+            search: SearchText::new("prod").ok(),
+            ..ListFilter::default()
+        };
+        assert!(foreign.shows(&name, None, None));
+    }
+}

@@ -1,0 +1,113 @@
+"""A search finds any part of name, owner and metadata: of what is loaded at once, and of the rest at the gateway."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import parse_qs, urlparse
+
+from playwright.sync_api import expect
+
+from browser import BrowserCase
+from test_many import fill
+
+SEARCH = "Search name, owner, metadata"
+
+
+class Search(BrowserCase):
+    def test_a_part_of_name_owner_or_metadata_is_found_whatever_its_case(self):
+        self.gateway.acquire("deploy:prod", owner="anna", ttl_ms=600_000)
+        self.gateway.acquire("build", owner="PROD runner", ttl_ms=600_000)
+        self.gateway.acquire("ticket", owner="bert", ttl_ms=600_000, metadata={"page": "https://ci.example/Prod/1"})
+        self.gateway.acquire("other", owner="carl", ttl_ms=600_000, metadata={"prod": "no value"})
+        page = self.open("/locks")
+        rows = page.locator(".grid .body .of-name")
+        expect(rows).to_have_count(4)
+        page.get_by_label(SEARCH).fill("pROD")
+        expect(rows).to_have_text(["build", "deploy:prod", "ticket"])
+        expect(page.get_by_text("3 of 4 locks held")).to_be_visible()
+        # What was found is said where neither the name nor the owner shows it.
+        expect(page.get_by_role("row").filter(has_text="ticket")).to_contain_text("page: https://ci.example/Prod/1")
+        expect(page.get_by_role("row").filter(has_text="build").locator(".match")).to_have_count(0)
+        # The address has it, so it can be sent to somebody; one of an earlier version had the owner.
+        self.assertIn("search=pROD", page.url)
+        page.get_by_label("Name begins with").fill("dep")
+        expect(rows).to_have_text(["deploy:prod"])
+        page = self.open("/locks?owner=BERT")
+        expect(page.get_by_label(SEARCH)).to_have_value("BERT")
+        expect(page.locator(".grid .body .of-name")).to_have_text(["ticket"])
+        page.get_by_label(SEARCH).fill("nothing-like-that")
+        expect(page.get_by_text("No held locks match")).to_be_visible()
+        page.get_by_role("button", name="Clear the search").click()
+        expect(page.locator(".grid .body .of-name")).to_have_count(4)
+
+    def test_metadata_is_found_that_no_event_has_told(self):
+        page = self.open("/locks")
+        expect(page.locator(".live.is-live")).to_be_visible()
+        expect(page.get_by_text("No lock is held")).to_be_visible()
+        # Heard of by its event, long before the list is read again.
+        page.clock.install()
+        self.gateway.acquire("fresh", owner="anna", ttl_ms=600_000, metadata={"job": "Nightly-4711"})
+        expect(page.get_by_role("row").filter(has_text="fresh")).to_have_count(1)
+        page.get_by_label(SEARCH).fill("nightly-47")
+        page.clock.run_for(300)
+        expect(page.get_by_role("row").filter(has_text="fresh")).to_contain_text("job: Nightly-4711")
+
+    def test_the_gateway_is_asked_for_what_is_not_loaded(self):
+        with ThreadPoolExecutor() as other:
+            other.submit(asyncio.run, fill(self.gateway.url, 60)).result()
+        self.gateway.acquire("far:away", owner="zoe", ttl_ms=600_000, metadata={"job": "Needle"})
+        context = self.context()
+        asked = []
+
+        def few(route):
+            """A page that has loaded all it loads has heard of some only."""
+            query = parse_qs(urlparse(route.request.url).query)
+            asked.append(query)
+            answer = route.fetch()
+            if "search" in query:
+                return route.fulfill(response=answer)
+            body = answer.json()
+            one = next(lock for lock in body["locks"] if lock["name"].startswith("many:"))
+            locks = [{**one, "name": f"loaded:{number}"} for number in range(10_000)]
+            route.fulfill(response=answer, body=json.dumps({"locks": locks, "next_cursor": "x" * 24}))
+
+        context.route("**/locks?*", few)
+        page = self.open("/locks", context=context)
+        expect(page.get_by_text("There are more than the 10,000 that are loaded")).to_be_visible()
+        rows = page.locator(".grid .body .of-name")
+        page.get_by_label(SEARCH).fill("NEEDLE")
+        expect(rows).to_have_text(["far:away"])
+        self.assertEqual([query["search"] for query in asked if "search" in query], [["NEEDLE"]])
+        page.get_by_label(SEARCH).fill("many:0005")
+        expect(rows).to_have_count(10)
+        # What was shown for the sake of a search goes with it.
+        page.get_by_label(SEARCH).fill("")
+        expect(page.get_by_text("10,000 locks and more held")).to_be_visible()
+        self.assert_fits(page)
+
+
+class Links(BrowserCase):
+    def test_metadata_that_is_the_address_of_a_page_is_a_link_and_nothing_else_is(self):
+        good = {"job": "https://ci.example/jobs/4711?a=b#c", "plain": "HTTP://ci.example/x"}
+        bad = {
+            "script": "javascript:alert(1)",
+            "data": "data:text/html,<b>x</b>",
+            "file": "file:///etc/passwd",
+            "relative": "/dashboard",
+            "words": "see https://ci.example/",
+            "spaces": "https://ci.example/a b",
+            "user": "https://bank.example@evil.example/",
+            "hidden": "https://ci.example/\u202egpj.exe",
+            "backslash": "https:\\\\ci.example",
+            "none": "https://",
+        }
+        self.gateway.acquire("linked", ttl_ms=600_000, metadata={**good, **bad})
+        page = self.open("/locks/linked")
+        holder = page.get_by_role("region", name="Holder")
+        expect(holder).to_contain_text("backslash")
+        links = holder.locator(".metadata a")
+        expect(links).to_have_text([*good.values()])
+        for link in links.all():
+            self.assertEqual(link.get_attribute("rel"), "noopener noreferrer")
+            self.assertEqual(link.get_attribute("target"), "_blank")
+        self.assertEqual(links.first.get_attribute("href"), good["job"])

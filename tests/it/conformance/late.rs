@@ -1,0 +1,187 @@
+//! What is told of a lease by an answer that is read late: the gateway, or who asked it, stood still since the store
+//! decided.
+
+use std::{pin::pin, time::Duration};
+
+use futures_util::FutureExt;
+use latchgate::{
+    lock::{HeldLease, LockName},
+    store::{
+        AnyStore, Store as _,
+        contract::{Acquisition, Attempt, Confirmation, Holder, Release, Renewal, Waiting},
+        parking::News,
+    },
+};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Fixture,
+    attempts::{LONG, attempt, granted, ttl},
+};
+
+/// For how long nobody reads the answer.
+const STALL: Duration = Duration::from_millis(300);
+/// How long a case may look for an answer that nobody has read yet.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+pub(super) async fn a_grant_is_told_without_the_time_since_it_was_made(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    // The way to the store is found by then.
+    granted(&store, &attempt("before", LONG)).await;
+    let deadline = Instant::now() + TIMEOUT;
+    for turn in 0.. {
+        assert!(Instant::now() < deadline, "every answer was read at once");
+        let attempt = attempt(&format!("lock-{turn}"), LONG);
+        let held = |lease: &HeldLease| lease.ttl == attempt.ttl;
+        let Some((answer, decided)) =
+            read_late(&store, &attempt.name, store.acquire(&attempt), held).await
+        else {
+            continue;
+        };
+        let Ok(Acquisition::Granted(lease)) = answer else {
+            panic!("{answer:?}");
+        };
+        return is_told_since(&lease, decided);
+    }
+}
+
+pub(super) async fn a_renewal_is_told_without_the_time_since_it_was_made(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let attempt = attempt("lock", LONG);
+    granted(&store, &attempt).await;
+    let deadline = Instant::now() + TIMEOUT;
+    // A longer TTL each time, by which it is seen that the store has decided.
+    for turn in 1.. {
+        assert!(Instant::now() < deadline, "every answer was read at once");
+        let longer = ttl(LONG + turn);
+        let renewal = store.renew(&attempt.name, &attempt.token, Some(longer));
+        let held = |lease: &HeldLease| lease.ttl == longer;
+        let Some((answer, decided)) = read_late(&store, &attempt.name, renewal, held).await else {
+            continue;
+        };
+        let Ok(Renewal::Renewed(lease, _)) = answer else {
+            panic!("{answer:?}");
+        };
+        return is_told_since(&lease, decided);
+    }
+}
+
+pub(super) async fn a_hand_off_is_told_without_the_time_since_it_was_made(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let first = attempt("lock", LONG);
+    let fence = granted(&store, &first).await.fence;
+    let second = Attempt {
+        wait: Some(Waiting {
+            max_wait: TIMEOUT,
+            longest_queue: 1,
+        }),
+        ..attempt("lock", LONG)
+    };
+    let mut parked = store.parking().park(second.name.clone(), second.token);
+    let queued = store.acquire(&second).await;
+    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
+    let released = store.release(&first.name, &first.token).await;
+    assert_eq!(released, Ok(Release::Released));
+    let deadline = Instant::now() + TIMEOUT;
+    let is_another = async || {
+        let shown = store.inspect(&second.name).await.ok()?.holder;
+        matches!(shown, Some(Holder::Lease(lease)) if lease.fence != fence).then(Instant::now)
+    };
+    let mut decided = None;
+    while decided.is_none() {
+        assert!(Instant::now() < deadline, "it is handed to nobody");
+        decided = is_another().await;
+    }
+    sleep(STALL).await;
+    let lease = match parked.news().await {
+        News::Granted(lease) => lease,
+        News::GrantedProvisionally => {
+            // Its time begins with the confirmation.
+            let confirmation = store.confirm(&second.name, &second.token);
+            let held = |lease: &HeldLease| lease.expires_in > lease.ttl.duration() / 2;
+            // A grant that only waits for replicas has its whole TTL before: nothing shows when it was confirmed.
+            let shown = store.inspect(&second.name).await.unwrap().holder;
+            if matches!(&shown, Some(Holder::Lease(lease)) if held(lease)) {
+                let answer = confirmation.await;
+                assert!(
+                    matches!(answer, Ok(Confirmation::Confirmed(_))),
+                    "{answer:?}"
+                );
+                return;
+            }
+            let Some((answer, confirmed)) =
+                read_late(&store, &second.name, confirmation, held).await
+            else {
+                return;
+            };
+            let Ok(Confirmation::Confirmed(lease)) = answer else {
+                panic!("{answer:?}");
+            };
+            decided = Some(confirmed);
+            lease
+        }
+        other => panic!("{other:?}"),
+    };
+    is_told_since(&lease, decided.expect("it was seen"));
+}
+
+pub(super) async fn a_renewal_tells_what_was_left_before(fixture: &dyn Fixture) {
+    let gateways = fixture.gateways();
+    let attempt = attempt("lock", LONG);
+    let mut before = Instant::now();
+    granted(&gateways[0], &attempt).await;
+    // In turn: what a gateway has renewed itself does not say what is left.
+    for turn in 0..6 {
+        let gateway = &gateways[turn % gateways.len()];
+        sleep(Duration::from_millis(20)).await;
+        let asked = Instant::now();
+        let renewal = gateway.renew(&attempt.name, &attempt.token, None).await;
+        let Ok(Renewal::Renewed(_, Some(margin))) = renewal else {
+            panic!("{renewal:?}");
+        };
+        let ttl = attempt.ttl.duration();
+        assert!(margin <= ttl, "{margin:?}");
+        assert!(margin + before.elapsed() + GRAIN >= ttl, "{margin:?}");
+        before = asked;
+    }
+}
+
+/// Stores count in milliseconds.
+const GRAIN: Duration = Duration::from_millis(2);
+
+/// Sends a command, and reads the answer a while after another command has seen that it was carried out, which was then;
+/// `None` if it was read before.
+async fn read_late<T>(
+    store: &AnyStore,
+    name: &LockName,
+    command: impl Future<Output = T>,
+    carried_out: impl Fn(&HeldLease) -> bool,
+) -> Option<(T, Instant)> {
+    let mut command = pin!(command);
+    loop {
+        if command.as_mut().now_or_never().is_some() {
+            return None;
+        }
+        // Nodes that are being asked may not agree yet.
+        let shown = store.inspect(name).await;
+        if let Ok(shown) = shown
+            && let Some(Holder::Lease(lease)) = shown.holder
+            && carried_out(&lease)
+        {
+            let decided = Instant::now();
+            sleep(STALL).await;
+            return Some((command.await, decided));
+        }
+    }
+}
+
+fn is_told_since(lease: &HeldLease, decided: Instant) {
+    let now = Instant::now();
+    let (left, since) = (lease.left_at(now), now - decided);
+    assert!(since >= STALL);
+    assert!(
+        left + since <= lease.ttl.duration(),
+        "{left:?} after {since:?}"
+    );
+    assert!(left > lease.ttl.duration() / 2, "{left:?}");
+}

@@ -1,0 +1,135 @@
+//! A real file system that is full: who holds a lock keeps it and can give it back, and nobody acquires one.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Write,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use latchgate::store::{
+    Store, StoreError, Unavailability,
+    contract::{Acquisition, Release, Renewal, Renewer},
+};
+use tempfile::TempDir;
+
+use super::place::{attempt, open};
+use crate::support::{eventually, spawn};
+
+/// Set in the child: where its file system of two megabytes is.
+const CHILD: &str = "LG_FULL_CHILD";
+/// More than what is kept, several times over.
+const RENEWALS: usize = 6_000;
+
+/// The whole test plays both parts: started again by itself it has a small file system of its own.
+#[tokio::test]
+async fn on_a_full_file_system_locks_are_renewed_and_released_and_acquired_when_there_is_room() {
+    if let Some(directory) = child_directory() {
+        return fill_and_free(&directory).await;
+    }
+    let directory = TempDir::new().unwrap();
+    let mut command = spawn::command("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    let ran = command
+        .args(["--mount", "--propagation", "private", "sh", "-c"])
+        .arg("mount -t tmpfs -o size=2m tmpfs \"$LG_FULL_CHILD\" && exec \"$@\"")
+        .arg("sh")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture"])
+        .arg("embedded::full::on_a_full_file_system_locks_are_renewed_and_released_and_acquired_when_there_is_room")
+        .env(CHILD, directory.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        ran.status.success(),
+        "{}{}",
+        text(&ran.stdout),
+        text(&ran.stderr)
+    );
+    assert!(
+        text(&ran.stdout).contains("1 passed"),
+        "{}",
+        text(&ran.stdout)
+    );
+}
+
+async fn fill_and_free(directory: &Path) {
+    let data = directory.join("data");
+    let mut store = open(&data).unwrap();
+    let held: Vec<_> = (0..200)
+        .map(|number| attempt(&format!("held:{number}")))
+        .collect();
+    for lease in &held {
+        let granted = store.acquire(lease).await;
+        assert!(
+            matches!(granted, Ok(Acquisition::Granted(_))),
+            "{granted:?}"
+        );
+    }
+    let filler = directory.join("filler");
+    fill(&filler);
+    // What is filled with zeros already is used first, and a restart needs a new file.
+    for round in 0..2 {
+        let renewals = (0..RENEWALS).map(|turn| &held[turn % held.len()]);
+        for lease in renewals {
+            let renewed = store
+                .renew_as(Renewer::Bearer, &lease.name, &lease.token, None)
+                .await;
+            assert!(
+                matches!(renewed, Ok(Renewal::Renewed(..))),
+                "{round}: {renewed:?}"
+            );
+        }
+        let refused = store.acquire(&attempt("wanted")).await;
+        assert!(is_full(&refused), "{round}: {refused:?}");
+        store.close().await;
+        drop(store);
+        store = open(&data).unwrap();
+        fill(&filler);
+    }
+    for lease in &held[..3] {
+        let release = store.release(&lease.name, &lease.token).await;
+        assert_eq!(release, Ok(Release::Released));
+    }
+    std::fs::remove_file(&filler).unwrap();
+    eventually("it acquires again", async || {
+        store.acquire(&attempt("wanted")).await.ok()
+    })
+    .await;
+    for (number, lease) in held.iter().enumerate() {
+        let shown = store.inspect(&lease.name).await.unwrap();
+        assert_eq!(shown.holder.is_some(), number >= 3, "{}", lease.name);
+    }
+    store.close().await;
+}
+
+/// Takes all space that there is, down to the last byte.
+fn fill(path: &Path) {
+    let mut file: File = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .unwrap();
+    for len in [64 * 1024, 4096, 512, 1] {
+        while file.write_all(&vec![1; len]).is_ok() {}
+    }
+}
+
+fn is_full(outcome: &Result<Acquisition, StoreError>) -> bool {
+    matches!(
+        outcome,
+        Err(StoreError::Unavailable(Unavailability::DiskFull(_)))
+    )
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is not the program but a test that starts itself"
+)]
+fn child_directory() -> Option<PathBuf> {
+    std::env::var_os(CHILD).map(PathBuf::from)
+}
