@@ -24,7 +24,7 @@ class Look(BrowserCase):
             body = answer.json()
             for lock in body["locks"]:
                 if lock["name"] == "soon":
-                    lock["holder"]["expires_in_ms"] = 140_000
+                    lock["holders"][0]["expires_in_ms"] = 140_000
             route.fulfill(response=answer, body=json.dumps(body))
 
         context.route("**/locks?*", nearly_over)

@@ -27,7 +27,7 @@ async fn main() -> Result<()> {
     match ask(Some(AcquireBody::default())).await? {
         AcquireLockResponse::Locked(problem) => {
             ensure!(problem.code == ProblemCode::Locked && problem.status == 423);
-            ensure!(problem.holder.is_some());
+            ensure!(problem.holders.as_ref().is_some_and(|it| !it.is_empty()));
         }
         other => bail!("not refused: {other:?}"),
     }
