@@ -168,9 +168,10 @@ impl ConnectionState {
         }
     }
 
-    /// The kernel has taken so many bytes. An answer that is handed to HTTP may take long to leave.
-    pub(super) fn on_bytes_written(&self, bytes: usize) {
-        self.grants.on_bytes_written(bytes);
+    /// The kernel has taken so many bytes, and whether these are all that it was offered. An answer that is
+    /// handed to HTTP may take long to leave.
+    pub(super) fn on_bytes_written(&self, bytes: usize, are_all: bool) {
+        self.grants.on_bytes_written(bytes, are_all);
         if self.requests.load(Ordering::Relaxed) == 0 && self.reads_heads.load(Ordering::Relaxed) {
             self.restart_idle_time();
         }
@@ -443,7 +444,7 @@ mod tests {
         assert_eq!(left(), Some(TIMEOUTS.idle));
         // The answer leaves in pieces.
         advance(Duration::from_secs(70)).await;
-        connection.on_bytes_written(1);
+        connection.on_bytes_written(1, true);
         assert_eq!(left(), Some(TIMEOUTS.idle));
     }
 

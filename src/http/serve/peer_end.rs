@@ -42,7 +42,7 @@ pub(super) fn has_hung_up(stream: &TcpStream, looks: &LookBudget) -> bool {
     known.is_some_and(|known| known.map_or(true, is_end)) || may_ask && kernel::has_hung_up(stream)
 }
 
-/// How many bytes have left; `None` if the kernel does not tell.
+/// How many bytes have left; `None` if the kernel does not tell, or it is none.
 pub(super) fn sent(stream: &TcpStream) -> Option<u64> {
     kernel::transmission(stream).map(|it| it.sent)
 }
@@ -84,7 +84,7 @@ mod kernel {
 
     /// The part of `struct tcp_info` that ends with the last field that is used. The kernel fills as much as is
     /// asked for.
-    type Info = [u8; BYTES_RETRANS + 8];
+    pub(super) type Info = [u8; BYTES_RETRANS + 8];
 
     #[derive(Debug, Clone, Copy)]
     struct TcpInfo;
@@ -135,15 +135,23 @@ mod kernel {
         if !*TELLS {
             return None;
         }
-        let info = TcpInfo.get(stream).ok()?;
-        let number = |at: usize| {
-            let bytes = info[at..].first_chunk();
-            u64::from_ne_bytes(*bytes.expect("the fields are within what was asked for"))
-        };
-        Some(Transmission {
-            is_over: info[STATE] == TCP_CLOSE,
-            sent: number(BYTES_SENT).saturating_sub(number(BYTES_RETRANS)),
-        })
+        Transmission::read(&TcpInfo.get(stream).ok()?)
+    }
+
+    impl Transmission {
+        /// `None` if nothing was sent: gVisor calls itself 4.19 and counts nothing, nor does a kernel whose
+        /// connections go through a sockmap. A grant would be taken from a caller that was answered.
+        pub(super) fn read(info: &Info) -> Option<Self> {
+            let number = |at: usize| {
+                let bytes = info[at..].first_chunk();
+                u64::from_ne_bytes(*bytes.expect("the fields are within what was asked for"))
+            };
+            let sent = number(BYTES_SENT).saturating_sub(number(BYTES_RETRANS));
+            (sent > 0).then_some(Self {
+                is_over: info[STATE] == TCP_CLOSE,
+                sent,
+            })
+        }
     }
 }
 
@@ -302,6 +310,20 @@ mod tests_of_the_kernel {
             "{left} of {written} left"
         );
         assert_eq!(sent(&server), Some(left));
+    }
+
+    #[test]
+    fn a_kernel_that_counts_nothing_does_not_tell_what_left() {
+        let mut info: kernel::Info = [0; 216];
+        info[0] = 7;
+        assert_eq!(Transmission::read(&info), None);
+        info[200..208].copy_from_slice(&300u64.to_ne_bytes());
+        info[208..216].copy_from_slice(&100u64.to_ne_bytes());
+        let broken = Transmission {
+            is_over: true,
+            sent: 200,
+        };
+        assert_eq!(Transmission::read(&info), Some(broken));
     }
 
     #[test]

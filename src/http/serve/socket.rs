@@ -60,9 +60,13 @@ impl Socket {
         }
     }
 
-    fn on_written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn on_written(
+        &self,
+        written: Poll<io::Result<usize>>,
+        offered: usize,
+    ) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(bytes @ 1..)) = written {
-            self.state.on_bytes_written(bytes);
+            self.state.on_bytes_written(bytes, bytes == offered);
         }
         written
     }
@@ -138,7 +142,7 @@ impl AsyncWrite for Socket {
         self.apply_user_timeout();
         self.look_for_caller()?;
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.on_written(written)
+        self.on_written(written, buf.len())
     }
 
     fn poll_write_vectored(
@@ -149,7 +153,7 @@ impl AsyncWrite for Socket {
         self.apply_user_timeout();
         self.look_for_caller()?;
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.on_written(written)
+        self.on_written(written, bufs.iter().map(|buf| buf.len()).sum())
     }
 
     fn is_write_vectored(&self) -> bool {

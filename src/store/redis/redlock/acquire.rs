@@ -218,7 +218,8 @@ impl Shared {
         let limit = attempt.hold_limit.map(HoldLimit::duration);
         let ttl = request.undelivered_ttl.unwrap_or(attempt.ttl.duration());
         let now = Instant::now();
-        let left = validity(limit.map_or(ttl, |limit| limit.min(ttl)), now - began);
+        let spent = now - began;
+        let left = validity(limit.map_or(ttl, |limit| limit.min(ttl)), spent);
         if left.is_zero() {
             let why = "the nodes took longer than the lease would have lasted".to_owned();
             return Err(TryOutcome::TooFew(Unavailability::TooFewNodes(why).into()));
@@ -228,7 +229,14 @@ impl Shared {
             ttl: attempt.ttl,
             expires_in: left,
             held_for: Duration::ZERO,
-            hold_expires_in: limit,
+            // Where it is the limit that ends the lease, both are the same.
+            hold_expires_in: limit.map(|limit| {
+                if limit <= ttl {
+                    left
+                } else {
+                    limit.saturating_sub(spent)
+                }
+            }),
             owner: attempt.owner.clone(),
             metadata: attempt.metadata.clone(),
             as_of: now,

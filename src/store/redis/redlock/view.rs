@@ -325,16 +325,21 @@ fn valid_lease(leases: &[NodeLease<'_>], majority: usize, asked: Asked) -> Optio
     let left = majority_validity(leases.iter().map(|(_, left)| *left).collect(), majority);
     let limits = leases.iter().filter_map(|(lease, _)| lease.hold_expires_in);
     let limit = majority_validity(limits.collect(), majority);
-    let expires_in = validity(left, asked.now - asked.began);
+    let spent = asked.now - asked.began;
+    let expires_in = validity(left, spent);
     let held_for = leases.iter().map(|(lease, _)| lease.held_for).min();
     Some(HeldLease {
         expires_in,
         // By the last node that took part in it, so that this and what is left are no more than the limit.
         held_for: held_for.unwrap_or_default(),
         // Where it is the limit that ends the lease, both are the same.
-        hold_expires_in: lease
-            .hold_expires_in
-            .map(|_| if limit <= left { expires_in } else { limit }),
+        hold_expires_in: lease.hold_expires_in.map(|_| {
+            if limit <= left {
+                expires_in
+            } else {
+                limit.saturating_sub(spent)
+            }
+        }),
         as_of: asked.now,
         ..(*lease).clone()
     })
@@ -437,7 +442,7 @@ mod tests {
         let limited = |left| lease(7, left, Some(500));
         let held = agree(&[limited(500), limited(500), limited(500)], 0).unwrap();
         assert_eq!(held.hold_expires_in, Some(held.expires_in));
-        let held = agree(&[limited(400), limited(400), limited(400)], 0).unwrap();
-        assert_eq!(held.hold_expires_in, Some(Duration::from_millis(500)));
+        let held = agree(&[limited(400), limited(400), limited(400)], 30).unwrap();
+        assert_eq!(held.hold_expires_in, Some(Duration::from_millis(470)));
     }
 }
