@@ -4,8 +4,8 @@
     python3 examples/leader.py one &
     python3 examples/leader.py two &      # leads as soon as the first is gone
 
-The gateway renews the lease while the connection is open, and passes the lock on when it is closed. A leader that has not heard
-of a renewal for as long as its lease lasts takes itself for deposed: the connection may be cut without a word.
+The gateway renews the lease while the connection is open, and passes the lock on when it is closed. A leader that has received
+no renewal for as long as its lease lasts stops leading: the connection may have been cut.
 """
 
 import http.client
@@ -50,7 +50,7 @@ def lead(me):
             if kind in ("granted", "renewed"):
                 if deadline is None:
                     print(f"{me} leads, fencing token {data['fencing_token']}", flush=True)
-                # From when it is received, without the time that it may have travelled.
+                # Count expires_in_ms from when the event is received, and leave the time that it may have travelled.
                 deadline = now + data["expires_in_ms"] / 1000 - TRAVEL
             elif kind in ("lost", "refused", "draining", "released"):
                 if deadline is not None:

@@ -198,7 +198,7 @@ function told(method, path, { status, body, sentAt }) {
 const ENDS = {
   broken: ({ reason }) => `It was broken: ${reason}`,
   expired: () => "Its time was over.",
-  released: () => "It was given back.",
+  released: () => "It was released.",
 };
 
 // Somebody else may have ended it: then there is no need to wait for the next renewal.

@@ -16,10 +16,10 @@ const SAYS = {
   ending: "Less than a quarter of its time is left",
   foreign: "Taken in the store itself by a client that does not use the gateway",
   free: "Nobody holds it",
-  overdue: "Its time is over; word of its end has not come yet",
-  released: "Its holder gave it back",
+  overdue: "Its time is over; its end is not reported yet",
+  released: "Its holder released it",
   expired: "Its time was over",
-  broken: "Somebody took it away",
+  broken: "Somebody broke it",
 };
 
 /** What is to be said of a lock now: one of the words of `SAYS`. */

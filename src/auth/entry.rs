@@ -15,7 +15,7 @@ pub struct KeyEntry {
     pub secrets: Vec<KeySecret>,
     /// The names that it may acquire, hold and renew.
     pub acquire: Prefixes,
-    /// The names that it may inspect, list and hear events of.
+    /// The names that it may inspect and list, and whose events it may read.
     pub view: Prefixes,
     /// The names that it may break.
     pub breaks: Prefixes,

@@ -29,7 +29,7 @@ use super::{
 ///
 /// Standard output is the token and nothing else, so that `TOKEN=$(latchgate acquire deploy)` works.
 /// The lease ends by itself when its TTL is over; renew it in time to keep it. A token that cannot be
-/// written is given up, and its lease released; a standard output that is closed (`>&-`) cannot be told
+/// written is given up, and its lease released; a standard output that is closed (`>&-`) cannot be distinguished
 /// from /dev/null, so there the lease lasts for its TTL and nobody has its token.
 #[derive(Args)]
 pub(super) struct AcquireArgs {

@@ -125,7 +125,7 @@ impl Exit {
                 Self::Refused,
             ],
             // What only looks leaves nothing in doubt.
-            "inspect" | "list" | "events" => &[
+            "inspect" | "list" | "events" | "backup" => &[
                 Self::Done,
                 Self::Unexpected,
                 Self::Usage,

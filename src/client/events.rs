@@ -39,15 +39,15 @@ pub struct Events {
     failed: u32,
 }
 
-/// What is heard.
+/// An item of the stream of events.
 #[derive(Debug)]
 pub enum EventsItem {
-    /// Something has happened to a lock, or may have happened unheard (`gap`).
+    /// Something has happened to a lock, or may have happened without an event (`gap`).
     Event(Event),
     /// The gateway has ended the stream, for this reason. The next call connects again.
     Ended(String),
     /// The connection to the gateway is lost. The next call connects again, after a pause. What happens
-    /// meanwhile is heard later, or is a `gap`.
+    /// meanwhile arrives later, or is a `gap`.
     Lost {
         /// Where the gateway is.
         url: String,

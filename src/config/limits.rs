@@ -30,7 +30,7 @@ pub struct LimitsConfig {
     /// How many may listen to events (`/events`) at this gateway. One more is answered with 503.
     pub max_event_streams: usize,
     /// How long a lease acquired with an `Idempotency-Key` waits for its caller to ask again after
-    /// the connection broke before the answer was sent, 0 to 60000. Then the lease is given back.
+    /// the connection broke before the answer was sent, 0 to 60000. Then the lease is released.
     pub reconnect_grace_ms: Millis,
 }
 

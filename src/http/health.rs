@@ -40,7 +40,7 @@ pub(super) struct Alive {
     /// The version of the program.
     #[schema(value_type = String, example = "0.1.0")]
     version: &'static str,
-    /// The commit that it was built from; `unknown` if nobody said.
+    /// The commit that it was built from; `unknown` if the build did not name one.
     #[schema(value_type = String, example = "0123456789ab")]
     commit: &'static str,
 }

@@ -290,4 +290,4 @@ class Try(BrowserCase):
             self.panel(page).get_by_role("button", name="Acquire").click()
         expect(self.panel(page).get_by_role("button", name="Release")).to_be_visible()
         self.gateway.call("POST", "/locks/mine/release", {"token": answered.value.json()["token"]})
-        expect(self.panel(page)).to_contain_text("It was given back.")
+        expect(self.panel(page)).to_contain_text("It was released.")

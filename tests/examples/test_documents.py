@@ -186,8 +186,20 @@ class Backup(Document):
             self.assertEqual((code, printed.strip()), (0, ""), line)
 
     def test_what_is_copied_and_restored_as_the_page_says_is_held_again(self):
+        self.check_restore(lambda: self.run_section("Copy the files"))
+
+    def test_so_is_what_was_backed_up_online(self):
+        def back_up():
+            (block,) = [text for _, text in blocks("docs/backup.md", "Online backup")]
+            for command, _ in steps(block):
+                printed, code = self.shell.run(command.replace("/backup", str(self.backup)))
+                self.assertEqual(code, 0, printed)
+
+        self.check_restore(back_up)
+
+    def check_restore(self, back_up):
         before = self.gateway.acquire("before", ttl_ms=600_000)
-        self.run_section("Copy the files")
+        back_up()
         copied = [path.name for path in self.backup.iterdir()]
         self.assertTrue(copied and all(re.fullmatch(r"latchgate\.\d+\.log", name) for name in copied), copied)
         later = self.gateway.acquire("later", ttl_ms=600_000)

@@ -43,7 +43,7 @@ pub(in crate::cli) struct NewArgs {
     /// all; may be repeated
     #[arg(long, value_name = "PREFIX")]
     acquire: Vec<String>,
-    /// Names that it may inspect, list and hear events of
+    /// Names that it may inspect and list, and whose events it may read
     #[arg(long, value_name = "PREFIX")]
     view: Vec<String>,
     /// Names that it may break

@@ -21,7 +21,7 @@ use super::super::{
 /// Waits for the lock, runs the command, and releases the lock when the command has ended. The lease
 /// is renewed when a third of it has passed. If it cannot be renewed the command is stopped before
 /// the lease is over: TERM to its whole process group, then KILL. If somebody has ended the lease
-/// (break, or a release with its token), that is told with the next renewal: KILL follows at once if
+/// (break, or a release with its token), the next renewal reports that: KILL follows at once if
 /// somebody else holds the lock by then, and otherwise a second after the TERM.
 ///
 /// The command finds the name of the lock in LATCHGATE_NAME and the fencing token in

@@ -70,7 +70,7 @@ pub(super) struct CommandEnd {
     pub(super) stopped: Option<String>,
 }
 
-/// The signals that are heard while the command runs, and say nothing to one that only waits.
+/// The signals that are handled while the command runs, and mean nothing during the wait.
 pub(super) const OF_JOBS: [Signal; 3] = [Signal::CHILD, Signal::CONT, Signal::TSTP];
 
 /// What a command without a guard is told of.

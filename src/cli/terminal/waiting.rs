@@ -32,11 +32,11 @@ const LOOKED_AT_EVERY: Duration = Duration::from_secs(5);
 /// nothing for some minutes.
 const SAID_EVERY: Duration = Duration::from_secs(30);
 
-/// What is said while nobody answers.
-const WITHDRAWAL_UNANSWERED: &str = "no answer to giving up yet; a signal (Ctrl-C) leaves the lock, if it \
-                                     was granted unheard, until its lease ends";
+/// Printed while the gateway does not answer the withdrawal.
+const WITHDRAWAL_UNANSWERED: &str = "the gateway has not answered the withdrawal yet; after another signal \
+                                     (Ctrl-C) a lock that was granted meanwhile stays held until its TTL is over";
 
-/// Acquires, and hears signals meanwhile.
+/// Acquires, and handles signals meanwhile.
 pub(crate) async fn acquire(
     client: &Client,
     name: &LockName,
@@ -48,7 +48,7 @@ pub(crate) async fn acquire(
         Ok(lease) => return Ok(lease),
         Err(error) => error,
     };
-    // Whatever is left of it in the queue, or is granted unheard, is in the way of others.
+    // A place left in the queue, or a lease granted without an answer, would block others.
     if let CliError::Interrupted(_) | CliError::Client(ClientError::OutcomeUnknown { .. }) = error {
         // If somebody asks again to end, the gateway takes it back by itself, a few seconds later.
         let withdrawal = notify_if_slow(name, WITHDRAWAL_UNANSWERED, acquiring.withdraw());
@@ -124,7 +124,7 @@ async fn watched(
     }
 }
 
-/// Does what Ctrl-Z would do if it were not heard. This signal does it where a shell can undo it, and
+/// Does what Ctrl-Z would do if it were not handled here. This signal does it where a shell can undo it, and
 /// nothing elsewhere.
 pub(crate) fn suspend() {
     kill_current_process_group(Signal::TTIN).expect("a process may send a signal to its own group");

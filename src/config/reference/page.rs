@@ -5,7 +5,7 @@ use crate::config::{Key, Section};
 const INTRODUCTION: &str = "\
 # Configuration
 
-`latchgate serve` needs no configuration. What it is told is taken from the first of these that
+`latchgate serve` needs no configuration. A setting is taken from the first of these that
 sets it:
 
 1. a flag of the command line (`--listen`, `--store`, `--insecure-no-auth`),

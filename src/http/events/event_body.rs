@@ -64,7 +64,7 @@ struct EventData<'a> {
     /// The fencing token of the lease; null if it is not known. Not with `queued`, `gap`, `session` and `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     fencing_token: Option<OrNull<u64>>,
-    /// Who asked for it; null if that was not said or is not known. Not with `gap`, `session` and `end`.
+    /// Who asked for it; null if the request named nobody or it is not known. Not with `gap`, `session` and `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<OrNull<&'a str>>,
     /// With `acquired` and `renewed`: what was left of the lease at least, at the instant `at`.

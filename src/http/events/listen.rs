@@ -36,24 +36,24 @@ struct EventsProblems;
 ///
 /// * `queued`: a request began to wait. `acquired`: a lease was granted, at once or to one who waited.
 ///   `renewed`: it lasts longer.
-/// * `released`: it was given back; with a reason by the gateway: `abandoned`, because nobody was there
-///   for it, or the reason that its stream of `hold` was told with `lost`. `expired`: its time was over, which is told up to a few seconds later. `broken`:
+/// * `released`: it was released; with a reason if the gateway did so: `abandoned`, because its caller was
+///   gone, or the reason in the `lost` of its stream of `hold`. `expired`: its time was over; this comes up to a few seconds later. `broken`:
 ///   somebody took it away, with the reason that they gave.
-/// * `lost`: a stream of `hold` does not hold its lock any more, with the reason that it was told. The
+/// * `lost`: a stream of `hold` does not hold its lock any more, with the reason that it got. The
 ///   lease may have ended before, or ends a moment later. A lease that was broken is `broken` only,
 ///   and one that another stream adopted goes on.
 /// * `gap`: events may be missing here. Look at the locks that matter and go on. `too-old`,
 ///   `unknown-id`: what follows `Last-Event-ID` is not kept any more, or the id is not of this gateway
-///   since its start. `connection-lost`: this gateway could not hear the others for a while.
+///   since its start. `connection-lost`: this gateway could not receive messages of the others for a while.
 ///   `too-many`: more happened than could be passed on.
 /// * `end` is the last event, if the connection is not cut: `draining`, the gateway is about to stop;
 ///   `unread`, too much was left unread; `revoked`, the API key is gone or may not see any lock now.
 ///   Whoever takes next to nothing for 30 seconds is cut off without it.
-/// * `session` is told to pages, which listen with a session: what its key may do may have changed. Ask
+/// * `session` comes to pages that read the stream with a session: what its key may do may have changed. Ask
 ///   `GET /session`.
 /// * Lines that begin with a colon say nothing, and keep the connection open.
 ///
-/// With API keys you hear of the locks that your key may view, and of every `gap`.
+/// With API keys you get the events of locks that your key may view, and every `gap`.
 ///
 /// The data has `kind` (the event's name again), `name`, `fencing_token` (null if it is not known),
 /// `owner` (null if there is none or it is not known), `expires_in_ms` (`acquired`, `renewed`),
@@ -64,9 +64,9 @@ struct EventsProblems;
 /// missing although nothing was lost on the way (what a gateway did when it was killed, the `expired` of
 /// a lease that was granted before anybody listened), and the order is certain only for what happens at one
 /// gateway: a release elsewhere may come before the `acquired` of its lease, and does not know its owner
-/// then. No event is invented, and no fencing token is `acquired` twice. What happens at other gateways is
-/// told up to a few hundred milliseconds later, and from the moment on at which they have heard that
-/// somebody listens.
+/// then. No event is invented, and no fencing token is `acquired` twice. Events of other gateways
+/// arrive up to a few hundred milliseconds later, and start when those gateways know that somebody
+/// listens.
 ///
 /// Connect again with the header `Last-Event-ID` (a browser does) to read on where the stream was cut:
 /// the last 8192 events are kept, for a minute after nobody listens any more.

@@ -118,8 +118,8 @@ fn is_json(media: &[u8]) -> bool {
 //
 // Receiving a body, within its limits of size and time.
 
-/// How much of a body that is too large is read, and for how long, so that its sender hears why it
-/// is refused: a connection that is closed on unread bytes is reset, and the answer lost with it.
+/// How much of a body that is too large is read, and for how long, so that its sender gets the reason for
+/// the refusal: a connection that is closed on unread bytes is reset, and the answer lost with it.
 const DISCARDED: (usize, Duration) = (1 << 20, Duration::from_secs(1));
 
 /// The whole body. `waits` says that the client waits for `100 Continue` before it sends anything.

@@ -54,7 +54,7 @@ struct AcquireProblems;
 /// is answered at least half of the TTL, unless the store is so slow, or `max_hold_ms` so short, that there is less.
 ///
 /// If the connection breaks before the answer has been sent, the request leaves the queue, and a
-/// lease that it was granted is given back. With an `Idempotency-Key` the place and the lease are
+/// lease that it was granted is released. With an `Idempotency-Key` the place and the lease are
 /// kept for a few seconds: the same request, sent again in time, goes on where the broken one was.
 /// So does a request that comes after a 423: a chain of short waits with one key keeps its place
 /// in the queue. To give the place up, ask once more with the key and without `wait_ms`: the answer
@@ -66,7 +66,7 @@ struct AcquireProblems;
 /// given up, and held up on its way, can come after the one that was sent in its stead. If you are
 /// told `superseded` and sent no newer request, ask again.
 ///
-/// A lease that is answered again under its `Idempotency-Key` (200) is not given back when that
+/// A lease that is answered again under its `Idempotency-Key` (200) is not released when that
 /// answer is lost: the first one may have arrived. It ends when it is released, or with its TTL. A
 /// stream that held it (`/locks/{name}/hold`) ends without releasing it.
 #[utoipa::path(

@@ -52,13 +52,13 @@ struct BreakRecord {
 /// Send the `fencing_token` of the lease that is meant, as inspect or list shows it. If something else
 /// holds the lock by then the answer is 409 `holder-changed`; if nobody does, 409 `not-held`. So a
 /// repetition of a break that was not answered breaks nothing else: either of these answers says that
-/// the lease is gone. Without it whoever holds the lock is hit, and a repetition hits the next one.
+/// the lease is gone. Without it the current lease is broken, and a repetition breaks the next one.
 ///
 /// A foreign client has no fencing token. Send its `foreign_mark` instead, with the same answers. Most
 /// clients write something new each time, and so have another mark each time; one that always writes the
-/// same cannot be told from itself, so look before you repeat such a break.
+/// same always has the same mark, so look before you repeat such a break.
 ///
-/// An API key without `view` on the lock is not told the owner and the metadata of what it broke.
+/// An API key without `view` on the lock does not see the owner and the metadata of what it broke.
 ///
 /// Once begun it is carried out even if the caller hangs up. Works while the gateway drains.
 #[utoipa::path(

@@ -52,8 +52,8 @@ const QUEUED: Duration = Duration::from_secs(30);
 /// * Lines that begin with a colon say nothing, and keep the connection open.
 ///
 /// Exactly one of these is the last event. A stream that ends without it has been cut: take the lock
-/// for lost. A stream that is silent may have been cut as well, and nobody can tell you: if no
-/// `granted` or `renewed` has come for the `expires_in_ms` that you were told last, counted from when
+/// for lost. A stream that is silent may have been cut as well: if no
+/// `granted` or `renewed` has come for the last `expires_in_ms`, counted from when
 /// you received that event and less the time that it may have travelled, take the lock for lost.
 ///
 /// * `released` `{}`: the lease was released with its token, at this gateway. If it was released at

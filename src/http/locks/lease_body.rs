@@ -61,7 +61,7 @@ pub(in crate::http) struct LeaseBody {
     /// What is left until `max_hold_ms`, past which no renewal goes; null if it was not given.
     #[schema(required = true)]
     hold_expires_in_ms: Option<u64>,
-    /// Who asked for it; null if that was not said.
+    /// Who asked for it; null if the request named nobody.
     #[schema(value_type = Option<String>, required = true)]
     owner: Option<Owner>,
     /// What was attached to it.

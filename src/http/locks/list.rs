@@ -50,7 +50,7 @@ struct ListProblems;
 /// empty before the one with what you search for.
 ///
 /// With an API key only locks that it may view are shown: it must name a `prefix` all of which it may
-/// view, so that neither a page nor a cursor tells of others. Else the answer is 403.
+/// view, so that neither a page nor a cursor shows others. Else the answer is 403.
 #[utoipa::path(
     get,
     path = "/locks",

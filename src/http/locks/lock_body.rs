@@ -78,7 +78,7 @@ pub(in crate::http) struct WaiterBody {
     waited_ms: u64,
 }
 
-/// Who holds a lock. Of a foreign client only its expiry is known, and what it can be told by.
+/// Who holds a lock. Of a foreign client only its expiry and its mark are known.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Holder)]
 pub(in crate::http) struct HolderBody {
@@ -109,7 +109,7 @@ pub(in crate::http) struct HolderBody {
     hold_expires_in_ms: Option<u64>,
     /// Whether a client that does not use the gateway took the lock in the store itself.
     foreign: bool,
-    /// What tells one foreign holder from another, for a break: a hash of what it has written. Null for
+    /// What distinguishes one foreign holder from another, for a break: a hash of what it has written. Null for
     /// a lease, and for what no client writes into a lock.
     #[schema(
         required = true,

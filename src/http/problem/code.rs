@@ -167,8 +167,8 @@ problem_codes! {
         "The request is for another host",
         "The header `Host`, or the target of the request, names a host for which this gateway does \
          not answer. Nothing happened. Without API keys it answers for loopback, for the address it \
-         listens on and for what its configuration lists, so that no web page can reach it by having \
-         a name of its own lead here.",
+         listens on and for what its configuration lists, so that no web page can reach it \
+         through a host name that resolves to its address.",
         "Address the gateway as `localhost` or by its IP address, or list the name in \
          `http.allowed_hosts`.";
     Locked = "locked", LOCKED,
@@ -176,7 +176,7 @@ problem_codes! {
         "Somebody else holds the lock, and went on holding it while the request waited. `holders` \
          says who, `waiters` how many stand in the queue, `retry_after_ms` (and the header \
          `Retry-After`, in seconds) when to ask again.",
-        "Ask again after `retry_after_ms`, or give up. To be told when the lock is free, ask with \
+        "Ask again after `retry_after_ms`, or give up. To get the lock when it is free, ask with \
          `wait_ms`. To keep the place in the queue from one request to the next, ask with an \
          `Idempotency-Key`, and again within five seconds.";
     RateLimited = "rate-limited", TOO_MANY_REQUESTS,
@@ -245,7 +245,7 @@ problem_codes! {
     OutcomeUnknown = "outcome-unknown", GATEWAY_TIMEOUT,
         "It is not known what happened",
         "The store was asked and did not answer in time. **It may have happened.** A lease \
-         that nobody heard of is given back.",
+         whose grant was never answered is released.",
         "Acquire: repeat the request with the same `Idempotency-Key`. Renew and release: \
          repeat the request. Or inspect the lock.";
 }

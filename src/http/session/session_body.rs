@@ -50,7 +50,7 @@ pub(in crate::http) struct SessionBody {
 struct PermissionsBody {
     /// The names that may be acquired, held and renewed.
     acquire: Vec<String>,
-    /// The names that may be inspected, listed and heard of.
+    /// The names that may be inspected and listed, and whose events may be read.
     view: Vec<String>,
     /// The names that may be broken.
     #[serde(rename = "break")]

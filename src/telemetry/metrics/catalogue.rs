@@ -99,7 +99,7 @@ catalogue! {
     Gauge "latchgate_store_connections" []
         "Connections to the store that are open and shared by all requests. Redis only."
     Gauge "latchgate_store_channel" []
-        "1 while messages of other gateways are heard (pub/sub), else 0. Redis only."
+        "1 while messages of other gateways arrive (pub/sub), else 0. Redis only."
     Counter "latchgate_store_unsent_messages" []
         "Messages to other gateways that could not be sent; each delays a waiter by up to two seconds. Redis only."
     Gauge "latchgate_store_clock_skew_seconds" ["node"]
@@ -109,7 +109,7 @@ catalogue! {
     Counter "latchgate_store_master_changes" []
         "How often a master was left, mostly for another one. Sentinel only."
     Gauge "latchgate_store_sentinel" ["node"]
-        "1 while this sentinel answers and is heard, else 0. Sentinel only."
+        "1 while this sentinel answers and its messages arrive, else 0. Sentinel only."
     Gauge "latchgate_store_replicas" []
         "How many replicas had the last grants when they were waited for. With redis.wait_replicas only."
     Gauge "latchgate_store_node" ["node"]

@@ -26,7 +26,7 @@ pub struct Figures {
 pub struct StoreFigures {
     /// How many connections are open.
     pub connections: Option<u32>,
-    /// Whether messages of other gateways are heard.
+    /// Whether messages of other gateways arrive.
     pub hears: Option<bool>,
     /// How many messages to other gateways could not be sent.
     pub unsent_messages: Option<u64>,

@@ -1,4 +1,4 @@
-//! Messages between gateways: where they are published, and what every gateway says and hears.
+//! Messages between gateways: where they are published, and what every gateway sends and receives.
 
 mod channels;
 mod news_wanted;

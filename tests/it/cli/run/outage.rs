@@ -75,7 +75,7 @@ fn an_acquire_that_is_given_up_while_nobody_answers_leaves_no_lock_behind() {
     let mut running = run_sh(&url, &["deploy"], "echo ran");
     until("it hears signals", || hears(running.pid(), Signal::TERM));
     running.signal(Signal::TERM);
-    running.said("no answer to giving up yet");
+    running.said("the gateway has not answered the withdrawal yet");
     let begin = Instant::now();
     until("nobody would be asked any more", || {
         assert!(!running.has_ended(), "{}", running.err());
