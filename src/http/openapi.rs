@@ -16,7 +16,7 @@ use crate::config::LimitsConfig;
 
 use super::{
     base_path::BasePath,
-    edge::{is_private, is_probe},
+    edge::is_probe,
     file::File,
     json_response::json,
     problem::{
@@ -35,14 +35,11 @@ const SHARED_PARAMETERS: [(&str, &str); 3] = [
     ("Prefer", "Prefer"),
 ];
 
-/// What the headers of all answers are called in the document, and what they say.
+/// What the header of all answers is called in the document, and what it says. That answers about locks are not to be
+/// stored (`Cache-Control`) stands in the description of the API: no generator does anything with it.
 const REQUEST_ID: (&str, &str) = (
     "RequestId",
     "The name of this request in the log of the gateway.",
-);
-const NO_STORE: (&str, &str) = (
-    "NoStore",
-    "Always `no-store` on routes under `/locks` and on `/backup`, `/events`, `/session` and `/stats`; others have none.",
 );
 
 /// What the API key is called in the document.
@@ -125,12 +122,11 @@ pub(super) fn preface() -> OpenApi {
     let components = document.components.get_or_insert_default();
     components.schemas.extend(schemas);
     components.schemas.insert("Problem".to_owned(), problem);
-    for (name, text) in [REQUEST_ID, NO_STORE] {
-        let header = text_header(text).into();
-        components.headers.insert(name.to_owned(), header);
-    }
+    let (name, text) = REQUEST_ID;
+    let header = text_header(text).into();
+    components.headers.insert(name.to_owned(), header);
     for (name, mut response) in shared_responses() {
-        add_headers(&mut response, true);
+        add_request_id(&mut response);
         components.responses.insert(name, response.into());
     }
     let bearer = HttpBuilder::new()
@@ -167,8 +163,13 @@ fn complete(operation: &mut Operation, path: &str) {
         let session = SecurityRequirement::new::<_, [&str; 0], _>(SESSION, []);
         operation.security = Some(vec![key, session, SecurityRequirement::default()]);
     }
-    let answers_with_body = responses.iter().any(|(status, response)| {
-        matches!(response, RefOr::T(response) if status.starts_with('2') && !response.content.is_empty())
+    // A file is sent as it is, whatever the caller accepts.
+    let is_of_form = |response: &Response| {
+        let mut forms = response.content.keys();
+        forms.any(|form| form != "application/octet-stream")
+    };
+    let has_form = responses.iter().any(|(status, response)| {
+        matches!(response, RefOr::T(response) if status.starts_with('2') && is_of_form(response))
     });
     let mut common = vec![
         Code::InvalidRequest,
@@ -180,24 +181,22 @@ fn complete(operation: &mut Operation, path: &str) {
     if !is_probe(path) {
         common.extend([Code::WrongHost, Code::Overloaded]);
     }
-    if answers_with_body {
+    if has_form {
         common.push(Code::NotAcceptable);
     }
     share_problems(operation, &common);
     for response in operation.responses.responses.values_mut() {
         if let RefOr::T(response) = response {
-            add_headers(response, is_private(path));
+            add_request_id(response);
         }
     }
 }
 
-fn add_headers(response: &mut Response, private: bool) {
-    let shared = |(name, _)| RefOr::Ref(Ref::new(format!("#/components/headers/{name}")));
+fn add_request_id(response: &mut Response) {
+    let (name, _) = REQUEST_ID;
+    let shared = Ref::new(format!("#/components/headers/{name}"));
     let headers = &mut response.headers;
-    headers.insert("X-Request-Id".to_owned(), shared(REQUEST_ID));
-    if private {
-        headers.insert("Cache-Control".to_owned(), shared(NO_STORE));
-    }
+    headers.insert("X-Request-Id".to_owned(), RefOr::Ref(shared));
 }
 
 // === Limits schema ===

@@ -116,12 +116,16 @@ pub fn openapi() -> OpenApi {
     path = "/openapi.json",
     operation_id = "getOpenapi",
     tag = "documentation",
+    params(("If-None-Match" = Option<String>, Header, nullable = false,
+            description = "The `ETag` of an earlier answer.")),
     responses(
         (status = 200, body = serde_json::Value, description = "The document.",
          headers(("ETag", description = "The name of this version of the document."),
                  ("Cache-Control", description = "Always `no-cache`."))),
         (status = 304, description = "The document has not changed since the version that \
-         `If-None-Match` names."),
+         `If-None-Match` names.",
+         headers(("ETag", description = "The name of this version of the document."),
+                 ("Cache-Control", description = "Always `no-cache`."))),
     )
 )]
 pub(super) async fn openapi_json(

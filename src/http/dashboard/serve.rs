@@ -33,7 +33,9 @@ use super::files::file;
          headers(("ETag", description = "The name of this version of the page."),
                  ("Cache-Control", description = "Always `no-cache`."))),
         (status = 304, description = "The page has not changed since the version that \
-         `If-None-Match` names."),
+         `If-None-Match` names.",
+         headers(("ETag", description = "The name of this version of the page."),
+                 ("Cache-Control", description = "Always `no-cache`."))),
     )
 )]
 pub(in crate::http) async fn dashboard(

@@ -17,5 +17,5 @@ mod traced;
 pub(super) use context::RequestContext;
 pub(super) use origins::RequestSource;
 pub(super) use request_id::RequestId;
-pub(super) use routes::{DirectRoutes, FindDirect, is_private, is_probe};
+pub(super) use routes::{DirectRoutes, FindDirect, is_probe};
 pub use service::{EdgeFuture, EdgeService};

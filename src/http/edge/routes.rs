@@ -148,7 +148,7 @@ impl Parameter {
 }
 
 /// Whether an answer of a route is of one caller and one moment.
-pub(in crate::http) fn is_private(route: &str) -> bool {
+fn is_private(route: &str) -> bool {
     route.starts_with("/locks") || matches!(route, "/events" | "/session" | "/stats" | "/backup")
 }
 

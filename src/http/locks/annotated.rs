@@ -1,7 +1,7 @@
 //! An answer with what is said of the request besides.
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::{
     http::{extract::AppliedWait, problem::Problem},
@@ -14,7 +14,7 @@ pub(in crate::http) struct Annotated<T> {
     pub(super) notes: Notes,
 }
 
-/// What a caller is told of its request, whatever comes of it.
+/// What a caller is told of its request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Notes {
     /// That it waits because it preferred to.
@@ -39,12 +39,17 @@ impl Notes {
         }
     }
 
-    fn insert(self, headers: &mut HeaderMap) {
-        if let Some(wait) = self.wait {
-            wait.insert(headers);
+    /// What was preferred is applied where the request was let wait: with a grant, and with the refusal after the
+    /// wait.
+    fn insert(self, response: &mut Response) {
+        let status = response.status();
+        if let Some(wait) = self.wait
+            && (status.is_success() || status == StatusCode::LOCKED)
+        {
+            wait.insert(response.headers_mut());
         }
-        if self.has_short_key {
-            headers.insert(LATCHGATE_WARNING, SHORT_KEY);
+        if self.has_short_key && status.is_success() {
+            response.headers_mut().insert(LATCHGATE_WARNING, SHORT_KEY);
         }
     }
 }
@@ -52,7 +57,7 @@ impl Notes {
 impl<T: IntoResponse> IntoResponse for Annotated<T> {
     fn into_response(self) -> Response {
         let mut response = self.answer.into_response();
-        self.notes.insert(response.headers_mut());
+        self.notes.insert(&mut response);
         response
     }
 }

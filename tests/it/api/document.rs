@@ -155,13 +155,9 @@ fn every_answer_has_its_headers() {
             let headers = &resolved(&document, response)["headers"];
             let has = |name: &str| resolved(&document, &headers[name]).is_object();
             assert!(has("X-Request-Id"), "{route} {status}");
-            let private = ["/locks", "/events", "/session", "/stats", "/backup"]
-                .iter()
-                .any(|path| route.contains(path));
-            let revalidated = ["get /dashboard", "get /openapi.json"].contains(&&*route);
-            // What is shared says itself where it holds.
-            let kept = is_shared || private || (revalidated && status == "200");
-            assert_eq!(has("Cache-Control"), kept, "{route} {status}");
+            let revalidated = ["get /dashboard", "get /openapi.json"].contains(&&*route)
+                && matches!(status.as_str(), "200" | "304");
+            assert_eq!(has("Cache-Control"), revalidated, "{route} {status}");
             assert_eq!(has("Allow"), status == "405", "{route} {status}");
             let overloaded = is_shared && status == "503";
             assert_eq!(
@@ -381,7 +377,8 @@ async fn the_document_is_small_and_sent_once() {
         (head, body.collect().await.unwrap().to_bytes())
     };
     let (plain, text) = ask(&[]).await;
-    assert!(text.len() < 100_000, "{} bytes", text.len());
+    // It must be below 100 KB with a base path of any length.
+    assert!(text.len() < 99_000, "{} bytes", text.len());
     assert!(!plain.headers.contains_key("content-encoding"));
     let (small, bytes) = ask(&[("accept-encoding", "gzip, br")]).await;
     assert_eq!(small.headers["content-encoding"], "gzip");
