@@ -23,6 +23,7 @@ mod start;
 mod tests;
 
 pub use acquire::{AcquireError, AcquireRequest, ExplicitTerms, Granted};
+pub use backup::BackupParts;
 pub use break_lock::BreakError;
 pub use delivery::Delivery;
 pub use hold::{AdoptError, Hold, HoldEnd, HoldEvent};

@@ -1,6 +1,10 @@
 //! `GET /backup`: the embedded store as a file, while it is running.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io::{self, ErrorKind},
+    sync::Arc,
+};
 
 use axum::{
     body::Body,
@@ -17,7 +21,7 @@ use utoipa::{
     openapi::{RefOr, Response as OpenApiResponse},
 };
 
-use crate::{auth::scope, lock::NamePrefix, store::StoreBackup};
+use crate::{auth::scope, engine::BackupParts, lock::NamePrefix};
 
 use super::{
     extract::{Caller, NoQuery},
@@ -31,8 +35,6 @@ struct BackupProblems;
 /// What a backup is called where it is restored.
 const FILE: HeaderValue =
     HeaderValue::from_static("attachment; filename=\"latchgate.00000001.log\"");
-/// How much of it is handed to a connection at once.
-const PART: usize = 64 * 1024;
 
 /// Back up the embedded store
 ///
@@ -70,7 +72,7 @@ pub(super) async fn backup(
     };
     let made = made?;
     let kind = HeaderValue::from_static("application/octet-stream");
-    let length = HeaderValue::from(made.bytes.len());
+    let length = HeaderValue::from(made.len);
     let headers = [
         (CONTENT_TYPE, kind),
         (CONTENT_DISPOSITION, FILE),
@@ -79,13 +81,18 @@ pub(super) async fn backup(
     Ok((headers, Body::from_stream(parts(made))).into_response())
 }
 
-/// The file in parts. Its room is kept until the last one was sent, or nobody wants it any more.
-fn parts(made: StoreBackup) -> impl futures_util::Stream<Item = Result<Bytes, std::io::Error>> {
-    let StoreBackup { bytes, room } = made;
-    let left = (Bytes::from(bytes), room);
-    futures_util::stream::unfold(left, async |(mut left, room)| {
-        let part = left.split_to(PART.min(left.len()));
-        (!part.is_empty()).then_some((Ok(part), (left, room)))
+/// The file in parts. It fails if that takes so long that the engine gives up.
+fn parts(made: BackupParts) -> impl futures_util::Stream<Item = io::Result<Bytes>> {
+    futures_util::stream::unfold(made, async |mut made| match made.parts.recv().await {
+        Some(part) => {
+            made.len -= part.len();
+            Some((Ok(part), made))
+        }
+        None if made.len == 0 => None,
+        None => {
+            made.len = 0;
+            Some((Err(ErrorKind::TimedOut.into()), made))
+        }
     })
 }
 

@@ -192,6 +192,14 @@ impl Volume for LogFiles {
         self.directory.sync_all()
     }
 
+    fn reserved(&self) -> io::Result<u64> {
+        match self.open(RESERVE, OFlags::RDONLY) {
+            Ok(file) => Ok(file.metadata()?.len()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
     fn keep_reserve(&self, len: u64) -> io::Result<()> {
         let file = self.open(RESERVE, OFlags::WRONLY | OFlags::CREATE)?;
         let end = file.metadata()?.len();
@@ -199,7 +207,10 @@ impl Volume for LogFiles {
             return file.set_len(len);
         }
         // Zeros that are written have their space; a length that is merely set has none.
-        write_zeros(&file, end, len)
+        write_zeros(&file, end, len).inspect_err(|_full| {
+            // Others on this disk need what is too little for us.
+            file.set_len(end).ok();
+        })
     }
 
     fn draft_in_reserve(&self, bytes: &[u8]) -> io::Result<(Box<dyn Segment>, u64)> {
@@ -216,6 +227,8 @@ impl Volume for LogFiles {
     fn recycle(&self, generation: u64) -> io::Result<u64> {
         let name = file_name(generation);
         let len = self.open(&name, OFlags::RDONLY)?.metadata()?.len();
+        // What replaces it has its place first: a process that was killed may not have come to that.
+        self.directory.sync_all()?;
         renameat(&self.directory, name, &self.directory, RESERVE)?;
         // Before anything is written to it: with the next loss of power it must not be a segment again.
         if let Err(error) = self.directory.sync_all() {

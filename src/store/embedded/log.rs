@@ -7,9 +7,9 @@
 //! Nothing is written behind a record that failed, or that another process has written: a new segment begins
 //! with everything instead.
 //!
-//! **A full disk.** A file is kept in which a segment can begin, as long as [`Log::keep_space`] says. When no file can
-//! become longer, the log goes on in it, with everything that lives, and the segment before becomes the file that
-//! is kept next: no block is given up in between, so nobody else can take it. That repeats for as long as what
+//! **A full disk.** A file is kept in which a segment can begin, as long as [`Log::space_needed`] says. When no
+//! file can become longer, the log goes on in it, with everything that lives, and the segment before becomes the file
+//! that is kept next: no block is given up in between, so nobody else can take it. That repeats for as long as what
 //! lives fits, at least a quarter of a megabyte of records each time. What lives must therefore not grow meanwhile
 //! ([`Log::shortage`]): who holds a lock can renew and release it, and nobody acquires one.
 
@@ -35,6 +35,9 @@ use super::{
 const FIRST: u64 = 1;
 /// How many times as long as after its last copy a segment becomes.
 const GARBAGE: u64 = 2;
+/// How many times what a segment grows by is kept at once for when the disk is full. All who renew a lease
+/// meanwhile wait for that.
+const PIECE: u64 = 4;
 
 /// Where segments are: a directory, or a disk in a test.
 pub(super) trait Volume: fmt::Debug + Send {
@@ -46,7 +49,9 @@ pub(super) trait Volume: fmt::Debug + Send {
     fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn Segment>>;
     /// Gives the draft its place, durably.
     fn put_in_place(&self, generation: u64) -> io::Result<()>;
-    /// Makes sure that so many bytes are kept for when the disk is full, and no more.
+    /// How many bytes are kept for when the disk is full.
+    fn reserved(&self) -> io::Result<u64>;
+    /// Makes sure that it is so many, and no more. If there is no room for them, it is as many as before.
     fn keep_reserve(&self, len: u64) -> io::Result<()>;
     /// As [`Volume::draft`], in the space that is kept, and as long as that is. Answers how long.
     fn draft_in_reserve(&self, bytes: &[u8]) -> io::Result<(Box<dyn Segment>, u64)>;
@@ -80,6 +85,8 @@ pub(super) struct Log {
     end: u64,
     /// Up to where the segment is filled with zeros, durably.
     allocated: u64,
+    /// The same of the segment before, while what lives is copied out of it.
+    allocated_before: u64,
     /// At which length of the segment the next one begins.
     full_at: u64,
     /// The first segment that is needed.
@@ -108,6 +115,8 @@ pub(super) struct Log {
 pub(super) struct LogEnd {
     generation: u64,
     sequence: u64,
+    /// The first segment that was needed when the newest one began: that is durable for certain.
+    base: u64,
     /// Whether part of one more record is there.
     pub(super) is_torn: bool,
     /// Whether it was written for a backup.
@@ -150,6 +159,7 @@ impl Log {
         }
         let mut replay = Replay::default();
         let mut first = last.first_link().map_err(of(newest))?;
+        let base = first.base;
         let (needed, older): (Vec<u64>, Vec<u64>) =
             generations.into_iter().partition(|&it| it >= link.base);
         for (at, &older) in needed.iter().enumerate() {
@@ -173,6 +183,7 @@ impl Log {
         let end = LogEnd {
             generation: newest,
             sequence: link.sequence,
+            base,
             is_torn: !last.is_clean,
             is_backup: last.mark == Mark::Backup,
         };
@@ -195,20 +206,34 @@ impl Log {
             base: generation,
         };
         let draft = Draft::new(link, meta, everything);
-        let placed = draft.put_in_place(&*volume, generation, WhenFull::UseReserve)?;
+        let put_in_place = || draft.put_in_place(&*volume, generation, WhenFull::UseReserve);
+        let mut placed = put_in_place();
+        if placed.as_ref().is_err_and(WriteFailure::is_of_space) {
+            // The process may have ended when the reserve was a segment already, and what it replaces not yet
+            // the reserve.
+            let mut left_over = volume.generations().map_err(WriteFailure::certain)?;
+            left_over.retain(|&it| it < end.base);
+            if let Some(&oldest) = left_over.iter().min() {
+                volume.recycle(oldest).map_err(WriteFailure::certain)?;
+                placed = put_in_place();
+            }
+        }
+        let placed = placed?;
+        let reserved = volume.reserved().map_err(WriteFailure::uncertain)?;
         let mut log = Self {
             segment: placed.segment,
             generation,
             salt: draft.salt,
             end: draft.end,
             allocated: placed.len,
+            allocated_before: 0,
             full_at: 0,
             base: generation,
             highest: generation,
             durable: draft.last,
             sequence: draft.last,
             is_torn: false,
-            reserved: 0,
+            reserved,
             reserve_spent: placed.in_reserve,
             keeps_space: true,
             shortage: placed.in_reserve.then_some(ErrorKind::StorageFull),
@@ -234,65 +259,113 @@ impl Log {
         self.shortage
     }
 
-    /// Keeps as much space as is needed to go on when the disk is full, while so many bytes of rows live.
-    pub(super) fn keep_space(&mut self, live: u64) {
-        let (needed, wanted) = self.spaces(live);
-        let is_enough = self.allocated >= needed && (needed..=4 * wanted).contains(&self.reserved);
-        if is_enough || !self.keeps_space {
-            return;
-        }
-        match self.keep(wanted).or_else(|_full| self.keep(needed)) {
-            Ok(()) => {}
-            Err(error) if is_full(&error) => self.shortage = Some(error.kind()),
+    /// Whether more space is needed to go on when the disk is full, while so many bytes of rows live, or less.
+    pub(super) fn lacks_space(&self, live: u64) -> bool {
+        let needed = self.space_needed(live);
+        let is_enough = self.allocated >= needed && (needed..=4 * needed).contains(&self.reserved);
+        self.keeps_space && !is_enough
+    }
+
+    /// Makes the segment and the reserve longer by a piece each, if they lack space. Once the disk is full, this looks
+    /// whether it has room for more than what is kept anyway. Answers whether to go on at once.
+    pub(super) fn keep_space(&mut self, live: u64) -> bool {
+        let needed = self.space_needed(live);
+        let kept = match self.shortage {
+            Some(_) => self.look_for_room(needed),
+            None if self.lacks_space(live) => self.keep_piece(needed),
+            None => return false,
+        };
+        match kept {
+            Ok(()) => self.shortage.is_some() || self.lacks_space(live),
+            Err(error) if is_full(&error) => {
+                // What lives is still in the segment before, and that makes room when it goes.
+                let can_wait = self.recyclable().min(self.reserved) >= needed;
+                if !can_wait {
+                    self.shortage = Some(error.kind());
+                }
+                false
+            }
             Err(error) => {
                 // Nothing says that the disk is full. Until it is, the log is as good without.
                 warn!(%error, "cannot keep space for when the disk is full");
+                self.shortage = None;
                 self.keeps_space = false;
+                false
             }
         }
     }
 
-    /// Looks whether the disk has room for more than what is kept anyway, while so many bytes of rows live.
-    pub(super) fn make_room(&mut self, live: u64) {
-        let (needed, wanted) = self.spaces(live);
-        let more = wanted + self.volume.growth() as u64;
-        let found = self.keep(more).and_then(|()| self.keep(wanted));
-        self.shortage = found.err().filter(is_full).map(|error| error.kind());
-        if self.shortage.is_some() && self.allocated.min(self.reserved) < needed {
-            // As much as there is.
-            self.keep(needed).ok();
+    fn look_for_room(&mut self, needed: u64) -> io::Result<()> {
+        if self.reserved > needed {
+            // Others need what is too much.
+            self.keep_reserve(needed)?;
         }
+        if self.allocated.min(self.reserved) < needed {
+            return self.keep_piece(needed);
+        }
+        // The reserve and the segment can grow once more each.
+        let reserved = self.reserved;
+        self.keep_reserve(reserved + 2 * self.volume.growth() as u64)?;
+        self.keep_reserve(reserved)?;
+        self.shortage = None;
+        Ok(())
+    }
+
+    fn keep_piece(&mut self, needed: u64) -> io::Result<()> {
+        let growth = self.volume.growth() as u64;
+        let piece_from = |len: u64| (len + PIECE * growth).min(needed + growth);
+        // The last space there is in smaller pieces.
+        if !(needed..=4 * needed).contains(&self.reserved) {
+            self.keep_reserve(piece_from(self.reserved))
+                .or_else(|_full| self.keep_reserve(self.reserved + growth))?;
+        }
+        if self.allocated < needed {
+            self.fill_up_to(piece_from(self.allocated))
+                .or_else(|_full| self.fill_up_to(self.allocated + growth))?;
+        }
+        Ok(())
+    }
+
+    fn keep_reserve(&mut self, len: u64) -> io::Result<()> {
+        self.volume.keep_reserve(len)?;
+        self.reserved = len;
+        self.reserve_spent = false;
+        Ok(())
     }
 
     /// Whether what lives has room in a new segment on a full disk, and in the one that follows it.
     pub(super) fn can_go_on(&self, live: u64) -> bool {
         // A segment has a header, and ends with a whole block of which the last bytes are zeros.
-        live + 2 * (BLOCK as u64) < self.allocated.min(self.reserved)
+        live + 2 * (BLOCK as u64) < self.recyclable().min(self.reserved)
+    }
+
+    /// How long the segment is that becomes the reserve if that is used.
+    fn recyclable(&self) -> u64 {
+        if self.base < self.generation {
+            self.allocated_before
+        } else {
+            self.allocated
+        }
     }
 
     /// Whether much of the log is not needed any more, while so many bytes of rows live.
     pub(super) fn is_wasteful(&self, live: u64) -> bool {
-        let (needed, _wanted) = self.spaces(live);
+        let needed = self.space_needed(live);
         self.base < self.generation || self.end > needed || self.allocated > 2 * needed
     }
 
-    /// How long the segment and the reserve are at least while so many bytes of rows live: for these, as much
-    /// again and one growth for the records that follow. And how long they are made: with some more, so that
-    /// they do not grow with every lease.
-    fn spaces(&self, live: u64) -> (u64, u64) {
-        let growth = self.volume.growth() as u64;
-        let needed = (2 * live + growth).next_multiple_of(growth);
-        (needed, (needed + needed / 4).next_multiple_of(growth))
+    /// How many bytes have to become free before locks are acquired again on a full disk, at most.
+    pub(super) fn space_lacking(&self, live: u64) -> u64 {
+        let needed = self.space_needed(live);
+        let lacking = |kept: u64| needed.saturating_sub(kept) + self.volume.growth() as u64;
+        lacking(self.allocated) + lacking(self.reserved)
     }
 
-    fn keep(&mut self, len: u64) -> io::Result<()> {
-        self.volume.keep_reserve(len)?;
-        self.reserved = len;
-        self.reserve_spent = false;
-        if self.allocated < len {
-            self.fill_up_to(len)?;
-        }
-        Ok(())
+    /// How long the segment and the reserve are at least while so many bytes of rows live: for these, as much
+    /// again and more than one growth for the records that follow.
+    fn space_needed(&self, live: u64) -> u64 {
+        let growth = self.volume.growth() as u64;
+        (2 * live / growth + 2) * growth
     }
 
     /// Makes sure that there is room for a transaction, as far as one can know.
@@ -440,6 +513,7 @@ impl Log {
             self.reserved = 0;
             self.reserve_spent = true;
         }
+        self.allocated_before = self.allocated;
         let before = std::mem::replace(&mut self.segment, placed.segment);
         let continued = before.write_at(&IS_CONTINUED.to_le_bytes(), MARK as u64);
         // Without the mark nothing is wrong but what somebody does with the files.
@@ -575,9 +649,13 @@ impl Draft {
     ) -> Result<Placed, WriteFailure> {
         let (len, in_reserve, segment) = match volume.draft(&self.bytes) {
             Ok(segment) => (self.bytes.len() as u64, false, segment),
-            Err(error) if is_full(&error) && when_full == WhenFull::UseReserve => {
+            Err(full) if is_full(&full) && when_full == WhenFull::UseReserve => {
                 let drafted = volume.draft_in_reserve(&self.bytes);
-                let (segment, len) = drafted.map_err(WriteFailure::certain)?;
+                let (segment, len) = drafted.map_err(|error| match error.kind() {
+                    // Nothing is kept.
+                    ErrorKind::NotFound => WriteFailure::certain(full),
+                    _ => WriteFailure::certain(error),
+                })?;
                 (len, true, segment)
             }
             Err(error) => return Err(WriteFailure::certain(error)),

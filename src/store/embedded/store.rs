@@ -373,6 +373,7 @@ impl EmbeddedStore {
             live_bytes,
             shortage: None,
             try_after: Instant::now(),
+            keeping_space: false,
             open_files,
             files_checked_at: Instant::now(),
             positions_published_at: Instant::now(),

@@ -80,6 +80,8 @@ pub(super) struct Writer {
     pub(super) shortage: Option<StoreError>,
     /// When a failed or full disk is tried again.
     pub(super) try_after: Instant,
+    /// Whether more space is to be kept at once for when the disk is full.
+    pub(super) keeping_space: bool,
     /// What must still be in the directory.
     pub(super) open_files: OpenFiles,
     /// When that was looked at last.
@@ -111,9 +113,6 @@ impl Writer {
             if !self.writable && Instant::now() >= self.try_after {
                 self.try_again();
             }
-            if self.writable && self.shortage.is_some() && Instant::now() >= self.try_after {
-                self.make_room();
-            }
             if self.writable && self.files_checked_at.elapsed() >= RETRY {
                 self.check_files();
             }
@@ -139,6 +138,9 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => self.tick(),
                 Err(RecvTimeoutError::Disconnected) => break None,
             }
+            if self.writable {
+                self.keep_space();
+            }
             self.publish_positions();
             self.go_on_with_backup();
         };
@@ -150,7 +152,8 @@ impl Writer {
         if !self.writable {
             return RETRY;
         }
-        if self.sweep_pending || !self.orphans.is_empty() || self.backup.is_some() {
+        let is_idle = !self.sweep_pending && self.orphans.is_empty() && self.backup.is_none();
+        if !is_idle || self.keeping_space {
             return Duration::ZERO;
         }
         let longest = if self.shortage.is_some() { RETRY } else { TICK };
@@ -227,11 +230,6 @@ impl Writer {
         self.health.record_write_done();
         self.written_at = now;
         self.answer(done, now);
-        // Nobody waits for this.
-        if self.shortage.is_none() {
-            self.log.keep_space(self.live_bytes);
-        }
-        self.see_shortage();
     }
 
     /// Writes a transaction; on a full disk, with everything that lives, in the space that is kept for that.
@@ -248,7 +246,7 @@ impl Writer {
                     return Err(failure);
                 }
                 self.write_anew(now)?;
-                self.log.make_room(live);
+                self.log.keep_space(live);
                 Ok(())
             }
             written => written,
@@ -272,23 +270,41 @@ impl Writer {
         Ok(())
     }
 
-    /// Looks whether the disk has room again. It may be full of what the log does not need any more.
-    fn make_room(&mut self) {
-        let began = Instant::now();
-        self.log.make_room(self.live_bytes);
-        if self.log.shortage().is_some() && self.log.is_wasteful(self.live_bytes) {
-            match self.write_anew(Moment::now(&*self.clock)) {
-                Ok(()) => self.log.make_room(self.live_bytes),
-                // The log is as it was.
-                Err(failure) if failure.is_of_space() => {}
-                Err(WriteFailure {
-                    error,
-                    may_be_found,
-                }) => self.fail(&error.to_string(), may_be_found, ExecutedBatch::default()),
+    /// Keeps the next piece of the space that is needed when the disk is full, or looks whether it has room again.
+    fn keep_space(&mut self) {
+        let was_short = self.log.shortage().is_some();
+        let is_due = if was_short {
+            self.keeping_space || Instant::now() >= self.try_after
+        } else {
+            self.log.lacks_space(self.live_bytes)
+        };
+        self.keeping_space = false;
+        if is_due {
+            let (now, began) = (Moment::now(&*self.clock), Instant::now());
+            self.health.record_write_start(now);
+            self.keeping_space = self.log.keep_space(self.live_bytes);
+            // It may be full of what the log does not need any more.
+            let may_shorten = was_short && !self.keeping_space && self.log.shortage().is_some();
+            if may_shorten && self.log.is_wasteful(self.live_bytes) {
+                match self.write_anew(now) {
+                    Ok(()) => self.keeping_space = self.log.keep_space(self.live_bytes),
+                    // The log is as it was.
+                    Err(failure) if failure.is_of_space() => {}
+                    Err(WriteFailure {
+                        error,
+                        may_be_found,
+                    }) => {
+                        self.fail(&error.to_string(), may_be_found, ExecutedBatch::default());
+                        return;
+                    }
+                }
+            }
+            self.health.record_write_done();
+            if was_short {
+                // What takes long is not tried as often.
+                self.try_after = Instant::now() + RETRY.max(4 * began.elapsed());
             }
         }
-        // What takes long is not tried as often.
-        self.try_after = Instant::now() + RETRY.max(4 * began.elapsed());
         self.see_shortage();
     }
 
@@ -305,7 +321,8 @@ impl Writer {
             )
         });
         if let Some(why) = &why {
-            error!("{why}");
+            let bytes_to_free = self.log.space_lacking(self.live_bytes);
+            error!(bytes_to_free, "{why}");
         } else {
             info!("the disk of the data directory has room again: locks are acquired");
         }
@@ -422,7 +439,7 @@ impl Writer {
         self.see_files();
         if self.log.shortage().is_some() {
             self.live_bytes = read(&self.state).live_bytes();
-            self.log.make_room(self.live_bytes);
+            self.log.keep_space(self.live_bytes);
             self.see_shortage();
         }
         self.written_at = now;

@@ -5,6 +5,7 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::Stdio,
+    time::Duration,
 };
 
 use latchgate::store::{
@@ -20,6 +21,8 @@ use crate::support::{eventually, spawn};
 const CHILD: &str = "LG_FULL_CHILD";
 /// More than what is kept, several times over.
 const RENEWALS: usize = 6_000;
+/// Less than is kept for one lock more.
+const LITTLE: u64 = 128 * 1024;
 
 /// The whole test plays both parts: started again by itself it has a small file system of its own.
 #[tokio::test]
@@ -86,6 +89,7 @@ async fn fill_and_free(directory: &Path) {
         }
         let refused = store.acquire(&attempt("wanted")).await;
         assert!(is_full(&refused), "{round}: {refused:?}");
+        leaves_what_is_too_little(directory, &filler).await;
         store.close().await;
         drop(store);
         store = open(&data).unwrap();
@@ -105,6 +109,21 @@ async fn fill_and_free(directory: &Path) {
         assert_eq!(shown.holder.is_some(), number >= 3, "{}", lease.name);
     }
     store.close().await;
+}
+
+/// What others free is theirs again, if it is not enough to acquire.
+async fn leaves_what_is_too_little(directory: &Path, filler: &Path) {
+    fill(filler);
+    let filler = OpenOptions::new().write(true).open(filler).unwrap();
+    let len = filler.metadata().unwrap().len();
+    filler.set_len(len - LITTLE).unwrap();
+    // The store looks for room meanwhile, several times.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    eventually("it is free", async || {
+        let free = rustix::fs::statvfs(directory).unwrap();
+        (free.f_bfree * free.f_frsize >= LITTLE).then_some(())
+    })
+    .await;
 }
 
 /// Takes all space that there is, down to the last byte.

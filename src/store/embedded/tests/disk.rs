@@ -24,6 +24,8 @@ pub(super) enum Fault {
     Full(usize),
     /// A write that would make the segments and the reserve longer than this altogether fails for want of space.
     Capacity(usize),
+    /// The same, and after so many more steps as in [`Fault::DiesAfter`] nothing works any more.
+    CapacityThenDies(usize, usize),
     /// Every write fails: the file system was made read-only.
     ReadOnly,
     /// Nothing works at all.
@@ -50,6 +52,8 @@ struct Platter {
     /// The space that is kept.
     reserve: Option<usize>,
     fault: Fault,
+    /// The most zeros that were written at once into a segment that has its place, or into the reserve.
+    longest_fill: usize,
     /// Called in every sync, before anything else.
     on_sync: Option<Arc<dyn Fn() + Send + Sync>>,
     /// Which of the sectors that were not synced outlive a loss of power.
@@ -121,6 +125,18 @@ impl Disk {
         files.map(|&file| platter.files[file].cached.len()).sum()
     }
 
+    /// How much is kept for when it is full.
+    pub(super) fn kept(&self) -> usize {
+        let platter = self.platter();
+        let kept = platter.reserve.map(|file| &platter.files[file]);
+        kept.map_or(0, |file| file.cached.len())
+    }
+
+    /// The most zeros that were written at once for when it is full.
+    pub(super) fn longest_fill(&self) -> usize {
+        self.platter().longest_fill
+    }
+
     /// How many segments there are.
     pub(super) fn segments(&self) -> usize {
         self.platter().entries.len()
@@ -136,6 +152,11 @@ impl Disk {
     /// Somebody removes the newest segment.
     pub(super) fn remove_newest(&self) {
         self.platter().entries.pop_last().expect("there is one");
+    }
+
+    /// Somebody removes the space that is kept.
+    pub(super) fn remove_reserve(&self) {
+        self.platter().reserve = None;
     }
 
     /// Makes this what the newest segment holds.
@@ -202,6 +223,13 @@ impl Volume for Disk {
         self.sync(None)
     }
 
+    fn reserved(&self) -> io::Result<u64> {
+        let platter = self.platter();
+        platter.works()?;
+        let len = platter.reserve.map(|file| platter.files[file].cached.len());
+        Ok(len.unwrap_or(0) as u64)
+    }
+
     fn keep_reserve(&self, len: u64) -> io::Result<()> {
         let mut platter = self.platter();
         platter.writable()?;
@@ -214,6 +242,8 @@ impl Volume for Disk {
         platter.reserve = Some(file);
         let len = usize::try_from(len).expect("test files are small");
         platter.has_room(file, len)?;
+        let longer = len.saturating_sub(platter.files[file].cached.len());
+        platter.longest_fill = platter.longest_fill.max(longer);
         platter.files[file].cached.resize(len, 0);
         Ok(())
     }
@@ -272,6 +302,10 @@ impl Segment for OpenFile {
         platter.writable()?;
         let start = usize::try_from(offset).expect("test files are small");
         platter.has_room(self.file, start + bytes.len())?;
+        let has_place = platter.entries.values().any(|&it| it == self.file);
+        if has_place && bytes.iter().all(|&byte| byte == 0) {
+            platter.longest_fill = platter.longest_fill.max(bytes.len());
+        }
         platter.files[self.file].write(bytes, start);
         Ok(())
     }
@@ -306,7 +340,7 @@ impl Platter {
     fn writable(&mut self) -> io::Result<()> {
         self.works()?;
         match &mut self.fault {
-            Fault::DiesAfter(left) => {
+            Fault::DiesAfter(left) | Fault::CapacityThenDies(_, left) => {
                 *left = left.saturating_sub(1);
                 if *left == 0 {
                     self.fault = Fault::Dead;
@@ -330,7 +364,9 @@ impl Platter {
         let others: usize = others.map(|&other| self.files[other].cached.len()).sum();
         let grows = len > self.files[file].cached.len();
         match self.fault {
-            Fault::Capacity(capacity) if grows && others + len > capacity => {
+            Fault::Capacity(capacity) | Fault::CapacityThenDies(capacity, _)
+                if grows && others + len > capacity =>
+            {
                 Err(ErrorKind::StorageFull.into())
             }
             _ => Ok(()),
@@ -347,7 +383,7 @@ impl Platter {
     fn sync(&mut self, file: Option<usize>) -> io::Result<()> {
         self.works()?;
         let (lands, fails) = match &mut self.fault {
-            Fault::DiesAfter(left) => {
+            Fault::DiesAfter(left) | Fault::CapacityThenDies(_, left) => {
                 *left = left.saturating_sub(1);
                 let dies = *left == 0;
                 if dies {

@@ -47,6 +47,8 @@ fn is_full<T>(outcome: &Result<T, StoreError>) -> bool {
 }
 
 async fn renew(rig: &Rig, held: &Attempt) -> Result<Renewal, StoreError> {
+    // A lease that ends when it did before is not written.
+    rig.clock.advance(Duration::from_millis(1));
     let store = rig.store();
     store
         .renew_as(Renewer::Bearer, &held.name, &held.token, None)
@@ -141,4 +143,77 @@ async fn a_store_that_is_started_on_a_full_disk_goes_on() {
     fill(&rig).await;
     rig.disk.fail(Fault::None);
     rig.writes_again().await;
+}
+
+#[tokio::test]
+async fn a_process_that_is_killed_at_any_step_on_a_full_disk_starts_again_on_it() {
+    let mut rig = Rig::start();
+    rig.disk.fail(Fault::Capacity(48 * 1024));
+    let held = fill(&rig).await;
+    // Others have all that is left.
+    let capacity = rig.disk.used();
+    // Until a segment is full, and longer. A step is a write, a sync or a change of the directory.
+    for steps in 1..200 {
+        rig.disk.fail(Fault::CapacityThenDies(capacity, steps));
+        let mut turn = 0;
+        while rig.disk.fault() != Fault::Dead {
+            let renewed = renew(&rig, &held[turn % held.len()]).await;
+            turn += 1;
+            assert!(turn < 10_000, "{steps}: {renewed:?}");
+        }
+        rig.kill_on(Fault::Capacity(capacity)).await;
+        for lease in &held {
+            let renewed = renew(&rig, lease).await;
+            let is_renewed = matches!(renewed, Ok(Renewal::Renewed(..)));
+            assert!(is_renewed, "{steps}: {renewed:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_kept_for_a_full_disk_is_written_in_pieces() {
+    let rig = Rig::start();
+    let held: Vec<_> = (0..400)
+        .map(|number| attempt(&format!("held:{number}"), LONG))
+        .collect();
+    for lease in &held {
+        rig.granted(lease).await;
+    }
+    let live = usize::try_from(rig.store().state.read().unwrap().live_bytes()).unwrap();
+    // Through several segments.
+    for lease in held.iter().cycle().take(2_000) {
+        renew(&rig, lease).await.unwrap();
+    }
+    let longest = rig.disk.longest_fill();
+    assert!(longest <= 16 * 1024, "{longest} bytes at once");
+    // All of it is there soon, while nobody asks for anything.
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    while rig.disk.newest().len().min(rig.disk.kept()) < 2 * live {
+        assert!(tokio::time::Instant::now() < deadline, "it is never there");
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert!(live > 30_000, "{live} bytes are too few for the test");
+}
+
+#[tokio::test]
+async fn a_disk_that_fills_up_while_a_segment_begins_still_renews() {
+    // At any time in the life of a segment, of which the space is not there yet.
+    for step in (0..120).step_by(3) {
+        let rig = Rig::start();
+        let held: Vec<_> = (0..60)
+            .map(|number| attempt(&format!("held:{number}"), LONG))
+            .collect();
+        for lease in &held {
+            rig.granted(lease).await;
+        }
+        for lease in held.iter().cycle().take(step) {
+            renew(&rig, lease).await.unwrap();
+        }
+        rig.disk.fail(Fault::Capacity(rig.disk.used()));
+        for lease in held.iter().cycle().take(300) {
+            let renewed = renew(&rig, lease).await;
+            let is_renewed = matches!(renewed, Ok(Renewal::Renewed(..)));
+            assert!(is_renewed, "{step}: {renewed:?}");
+        }
+    }
 }

@@ -18,6 +18,11 @@ async fn a_full_a_read_only_and_a_dead_disk_are_told_apart() {
     assert!(matches!(refused, OpenError::DiskFull { .. }), "{refused:?}");
     assert!(refused.to_string().contains("free some"), "{refused}");
 
+    // As on the first start: nothing is kept.
+    rig.disk.remove_reserve();
+    let refused = rig.open().unwrap_err();
+    assert!(matches!(refused, OpenError::DiskFull { .. }), "{refused:?}");
+
     rig.disk.fail(Fault::ReadOnly);
     let refused = rig.open().unwrap_err();
     assert!(

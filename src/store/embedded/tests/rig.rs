@@ -80,9 +80,14 @@ impl Rig {
 
     /// The process is killed, and started again in the same boot: what it wrote can be read, synced or not.
     pub(super) async fn kill(&mut self) {
+        self.kill_on(Fault::None).await;
+    }
+
+    /// The same on a disk with this fault.
+    pub(super) async fn kill_on(&mut self, fault: Fault) {
         self.disk.fail(Fault::Dead);
         self.close().await;
-        self.disk.fail(Fault::None);
+        self.disk.fail(fault);
         self.open().unwrap();
     }
 
