@@ -2,7 +2,10 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::{
+        fs::{FileTypeExt, PermissionsExt, symlink},
+        net::UnixListener,
+    },
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -121,6 +124,53 @@ fn a_backup_replaces_a_file_only_if_it_is_told_to() {
     let whole = fs::read(&file).unwrap();
     assert_eq!(check_backup(&whole).unwrap(), 0);
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_backup_follows_a_link_and_replaces_nothing_but_a_file() {
+    let gateway = Gateway::start();
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("file"), "older").unwrap();
+    fs::set_permissions(at("file"), fs::Permissions::from_mode(0o644)).unwrap();
+    symlink("file", at("link")).unwrap();
+    let followed = back_up(&gateway, &at("link"), &["--force"]);
+    assert_eq!(followed.code, Some(0), "{followed:?}");
+    assert!(at("link").is_symlink());
+    assert_eq!(check_backup(&fs::read(at("file")).unwrap()).unwrap(), 0);
+    let mode = fs::metadata(at("file")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let _socket = UnixListener::bind(at("socket")).unwrap();
+    symlink("socket", at("to-socket")).unwrap();
+    symlink("nothing", at("to-nothing")).unwrap();
+    for (name, said) in [
+        ("socket", "not a regular file"),
+        ("to-socket", "not a regular file"),
+        ("to-nothing", "No such file"),
+    ] {
+        let refused = back_up(&gateway, &at(name), &["--force"]);
+        assert_eq!(refused.code, Some(1), "{name}: {refused:?}");
+        assert!(refused.err.contains(said), "{name}: {refused:?}");
+    }
+    let kind = fs::symlink_metadata(at("socket")).unwrap().file_type();
+    assert!(kind.is_socket());
+    assert!(at("to-socket").is_symlink() && at("to-nothing").is_symlink());
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 5);
+}
+
+#[test]
+fn a_backup_leaves_the_files_beside_it_alone() {
+    let gateway = Gateway::start();
+    let place = tempfile::tempdir().unwrap();
+    let (file, beside) = (place.path().join("file"), place.path().join("file.new"));
+    fs::write(&beside, "of somebody").unwrap();
+    for arguments in [&[][..], &["--force"]] {
+        let ran = back_up(&gateway, &file, arguments);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert_eq!(fs::read(&beside).unwrap(), b"of somebody");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
+    }
 }
 
 #[tokio::test]
