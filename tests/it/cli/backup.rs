@@ -2,6 +2,8 @@
 
 use std::{
     fs,
+    io::{Read, Write},
+    net::TcpStream,
     os::unix::{
         fs::{FileTypeExt, PermissionsExt, symlink},
         net::UnixListener,
@@ -16,6 +18,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::key_fixture::{File, Made};
 use crate::support::{
     RedisServer,
     gateway::{Gateway, Setup},
@@ -171,6 +174,54 @@ fn a_backup_leaves_the_files_beside_it_alone() {
         assert_eq!(fs::read(&beside).unwrap(), b"of somebody");
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
     }
+}
+
+#[test]
+fn a_backup_is_logged_before_it_is_sent_and_head_makes_none() {
+    let key = Made::new("ops", &["--view", "*", "--break", "*"]);
+    let keys = File::new(&key.toml);
+    let place = tempfile::tempdir().unwrap();
+    let (file, audit) = (place.path().join("file"), place.path().join("audit"));
+    let gateway = Gateway::start_with(
+        Setup::default()
+            .with("LATCHGATE_AUTH_KEYS_FILE", keys.path())
+            .with("LATCHGATE_AUDIT_PATH", audit.to_str().unwrap()),
+    );
+    let head = format!(
+        "HEAD /backup HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\r\n",
+        gateway.address, key.key
+    );
+    let mut stream = TcpStream::connect(gateway.address).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.contains("latchgate.00000001.log"), "{answer}");
+    // Nothing was made, so nobody knows how long it is.
+    assert!(!answer.contains("content-length"), "{answer}");
+
+    let ran = latchgate(&["backup", file.to_str().unwrap()])
+        .env("LATCHGATE_URL", &gateway.url())
+        .env("LATCHGATE_KEY", &key.key)
+        .read();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let audited = fs::read_to_string(&audit).unwrap();
+    let backups: Vec<Value> = audited
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &Value| line["event"] == "backup")
+        .collect();
+    let [line] = &backups[..] else {
+        panic!("{audited}");
+    };
+    assert_eq!(line["key"], "ops");
+    assert_eq!(line["bytes"], fs::metadata(&file).unwrap().len());
+    assert_eq!(line["remote"], "127.0.0.1");
+    let log = gateway.log();
+    assert!(
+        log.contains("backup") && log.contains("key=\"ops\""),
+        "{log}"
+    );
 }
 
 #[tokio::test]
